@@ -1,0 +1,39 @@
+"""The three answers to "when will my job start": known, waiting for something, never."""
+
+from dataclasses import dataclass
+
+from schedd.model.placement import Placement
+
+__all__ = ["Answer", "Never", "StartKnown", "WaitingFor"]
+
+
+@dataclass(frozen=True, slots=True)
+class StartKnown:
+    """The plan holds a start for the job."""
+
+    placement: Placement
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingFor:
+    """Something with no known end must happen first.
+
+    ``kind`` is one of ``hold``, ``time``, ``node``, ``queue``, ``dependency``, ``server``, ``pool``;
+    ``what`` says it in words that name it.
+    """
+
+    kind: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Never:
+    """No start on this cluster as configured, whatever the state of its nodes.
+
+    ``requirement`` is the first requirement that nothing can meet, in the user's words.
+    """
+
+    requirement: str
+
+
+Answer = StartKnown | WaitingFor | Never
