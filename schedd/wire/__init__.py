@@ -1,0 +1,52 @@
+"""The messages between daemon and adapter: events in, decisions out. Imports nothing else of schedd."""
+
+from schedd.wire.decisions import Alert, Decision, Run, Tell
+from schedd.wire.events import (
+    Delivery,
+    Event,
+    JobAltered,
+    JobDeleted,
+    JobEnded,
+    JobHeld,
+    JobQueued,
+    JobReleased,
+    JobStarted,
+    NodeChanged,
+    QueueChanged,
+    Reserve,
+    RunAccepted,
+    RunRefused,
+    ServerChanged,
+    Snapshot,
+    Unreserve,
+)
+from schedd.wire.facts import JobFacts, NodeFacts, QueueFacts, ServerFacts, ShareFacts
+
+__all__ = [
+    "Alert",
+    "Decision",
+    "Delivery",
+    "Event",
+    "JobAltered",
+    "JobDeleted",
+    "JobEnded",
+    "JobFacts",
+    "JobHeld",
+    "JobQueued",
+    "JobReleased",
+    "JobStarted",
+    "NodeChanged",
+    "NodeFacts",
+    "QueueChanged",
+    "QueueFacts",
+    "Reserve",
+    "Run",
+    "RunAccepted",
+    "RunRefused",
+    "ServerChanged",
+    "ServerFacts",
+    "ShareFacts",
+    "Snapshot",
+    "Tell",
+    "Unreserve",
+]

@@ -1,0 +1,206 @@
+"""Events: what happened on the server, told by the adapter (or by a log, or by an admin).
+
+Every event carries ``id``, which the sender chose and which is kept over re-deliveries: for an adapter
+``EPOCH:SEQUENCE``. ``time`` is when it happened by the server host's clock, in seconds since the epoch.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from schedd.wire.facts import JobFacts, NodeFacts, QueueFacts, ServerFacts, ShareFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobQueued:
+    """A job arrived, or came back to its queue (requeued)."""
+
+    id: str
+    time: int
+    job: JobFacts
+    type: Literal["job_queued"] = "job_queued"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobAltered:
+    """A queued or running job's request, queue, priority or name changed."""
+
+    id: str
+    time: int
+    job: JobFacts
+    type: Literal["job_altered"] = "job_altered"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobHeld:
+    """A hold was set; ``holds`` are all letters of Hold_Types now."""
+
+    id: str
+    time: int
+    job_id: str
+    holds: str
+    type: Literal["job_held"] = "job_held"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReleased:
+    """The last hold was lifted, or the wait (``-a``, a dependency) is over."""
+
+    id: str
+    time: int
+    job_id: str
+    type: Literal["job_released"] = "job_released"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDeleted:
+    """A job is gone without having run to its end here; its resources are free."""
+
+    id: str
+    time: int
+    job_id: str
+    type: Literal["job_deleted"] = "job_deleted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStarted:
+    """A job runs on these shares since ``time``."""
+
+    id: str
+    time: int
+    job_id: str
+    shares: tuple[ShareFacts, ...]
+    type: Literal["job_started"] = "job_started"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEnded:
+    """A running job ended and its resources are free; ``exit_status`` as the server reports it."""
+
+    id: str
+    time: int
+    job_id: str
+    exit_status: int = 0
+    type: Literal["job_ended"] = "job_ended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunAccepted:
+    """The server took the run decision ``decision_id``."""
+
+    id: str
+    time: int
+    decision_id: str
+    job_id: str
+    type: Literal["run_accepted"] = "run_accepted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRefused:
+    """The run decision was refused, by the server (``code`` its error number) or by the adapter's check (0)."""
+
+    id: str
+    time: int
+    decision_id: str
+    job_id: str
+    code: int
+    text: str
+    type: Literal["run_refused"] = "run_refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeChanged:
+    """A node is new, up, down, offline, or has other properties or capacities than before."""
+
+    id: str
+    time: int
+    node: NodeFacts
+    type: Literal["node_changed"] = "node_changed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueChanged:
+    """A queue is new or has other attributes than before."""
+
+    id: str
+    time: int
+    queue: QueueFacts
+    type: Literal["queue_changed"] = "queue_changed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerChanged:
+    """The server's own attributes changed."""
+
+    id: str
+    time: int
+    server: ServerFacts
+    type: Literal["server_changed"] = "server_changed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserve:
+    """Nodes are blocked for planned jobs over ``[start, end)``; ``end`` None means until lifted."""
+
+    id: str
+    time: int
+    name: str
+    nodes: tuple[str, ...]
+    start: int
+    end: int | None = None
+    reason: str = ""
+    type: Literal["reserve"] = "reserve"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreserve:
+    """A reservation is lifted."""
+
+    id: str
+    time: int
+    name: str
+    type: Literal["unreserve"] = "unreserve"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The whole state of the server at ``time``; where credible it wins over what was believed.
+
+    ``complete`` is False when a reply was cut short; ``server_age`` is for how many seconds the server
+    has been up, where known (its start-up grace).
+    """
+
+    id: str
+    time: int
+    jobs: tuple[JobFacts, ...]
+    nodes: tuple[NodeFacts, ...]
+    queues: tuple[QueueFacts, ...] = ()
+    server: ServerFacts = ServerFacts()
+    complete: bool = True
+    server_age: int | None = None
+    type: Literal["snapshot"] = "snapshot"
+
+
+Event = (
+    JobQueued
+    | JobAltered
+    | JobHeld
+    | JobReleased
+    | JobDeleted
+    | JobStarted
+    | JobEnded
+    | RunAccepted
+    | RunRefused
+    | NodeChanged
+    | QueueChanged
+    | ServerChanged
+    | Reserve
+    | Unreserve
+    | Snapshot
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """Events in the order in which they happened, as one HTTP body."""
+
+    events: tuple[Event, ...]

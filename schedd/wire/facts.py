@@ -1,0 +1,98 @@
+"""What a PBS server says about its jobs, nodes, queues and itself, in plain values.
+
+Facts are the server's words with their units made uniform: seconds since the epoch (UTC), seconds, KiB.
+Their meaning as a request is the planner's business (``schedd.model.parse``), so resources travel as text.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = ["Family", "JobFacts", "JobLetter", "NodeFacts", "NodeStateName", "QueueFacts", "ServerFacts", "ShareFacts"]
+
+Family = Literal["torque", "openpbs"]
+JobLetter = Literal["Q", "H", "W", "T", "R", "E", "S", "C"]
+NodeStateName = Literal["up", "drain", "down"]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareFacts:
+    """What a job holds, or is to hold, of one node; ``mem`` in KiB."""
+
+    node: str
+    cpus: int
+    mem: int = 0
+    gpus: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFacts:
+    """One job as the server describes it.
+
+    ``resources`` is the Resource_List, defaults of queue and server included, as text. ``holds`` are the
+    letters of Hold_Types (``u o s l``). ``depend`` is the attribute as printed. ``started`` is the start
+    of the present run; ``shares`` its nodes, empty unless the job holds resources. ``starts`` is the
+    server's own count of starts. ``version`` changes whenever anything that a run decision relies on does.
+    """
+
+    id: str
+    owner: str
+    queue: str
+    submitted: int
+    state: JobLetter = "Q"
+    family: Family = "torque"
+    resources: Mapping[str, str] = field(default_factory=dict)
+    name: str = ""
+    group: str = ""
+    account: str = ""
+    priority: int = 0
+    eligible: int | None = None
+    not_before: int | None = None
+    holds: str = ""
+    depend: str = ""
+    array: str = ""
+    exclusive: bool = False
+    started: int | None = None
+    shares: tuple[ShareFacts, ...] = ()
+    starts: int = 0
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFacts:
+    """One node as the server describes it; ``mem`` (physical) and ``vmem`` (with swap) in KiB.
+
+    ``properties`` include string and boolean resources as ``name=value``.
+    """
+
+    name: str
+    cpus: int
+    state: NodeStateName = "up"
+    mem: int = 0
+    vmem: int = 0
+    gpus: int = 0
+    resources: Mapping[str, int] = field(default_factory=dict)
+    properties: tuple[str, ...] = ()
+    speed: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueFacts:
+    """One queue: a stopped or disabled one starts nothing; ``limits`` as the server prints them."""
+
+    name: str
+    started: bool = True
+    enabled: bool = True
+    priority: int = 0
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    limits: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFacts:
+    """The server: whether it wants to be scheduled, its defaults and limits, its version."""
+
+    scheduling: bool = True
+    version: str = ""
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    limits: Mapping[str, str] = field(default_factory=dict)
