@@ -1,0 +1,64 @@
+# One verb for each habit. `make` alone lists them.
+VENV  := .venv
+STAMP := $(VENV)/.installed
+# Newest first; the newest Python that numba has wheels for leads the list (0.68: 3.15).
+PYTHONS ?= python3.15 python3.14 python3.13 python3.12 python3.11 python3 python
+
+.DEFAULT_GOAL := help
+.PHONY: help setup lint test demo bench soak docs clean
+
+help: ## list the verbs
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+setup: $(STAMP) ## make the virtual environment .venv (again only when pyproject.toml changed)
+
+lint: $(STAMP) ## ruff, mypy strict, import contracts
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+test: lint ## lint, then all tests but the long ones
+	$(VENV)/bin/pytest
+
+demo: $(STAMP) ## plan an emulated cluster on this machine and show it
+	$(VENV)/bin/schedd demo
+
+bench: $(STAMP) ## measure the planner; figures as JSON in build/
+	mkdir -p build
+	$(VENV)/bin/schedd bench plan --nodes 219 --jobs 25000 --profile metacentrum --json build/bench-plan.json
+
+soak: $(STAMP) ## the long runs
+	$(VENV)/bin/pytest -m soak --timeout 0
+
+docs: $(STAMP) ## check the links between the documents
+	$(VENV)/bin/python docs/build.py
+
+clean: ## remove what the other verbs made
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A candidate counts only when it runs (a shim on PATH may not) and can make an environment.
+$(STAMP): pyproject.toml
+	@if ! $(VENV)/bin/python -c '' 2>/dev/null; then \
+	  py= ; bare= ; \
+	  for name in $(PYTHONS); do \
+	    old=$$IFS; IFS=:; for dir in $$PATH; do IFS=$$old; \
+	      [ -z "$$py" ] && [ -x "$$dir/$$name" ] || continue; \
+	      "$$dir/$$name" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 15))' 2>/dev/null || continue; \
+	      if "$$dir/$$name" -c 'import venv, ensurepip' 2>/dev/null; then py="$$dir/$$name"; else bare="$$dir/$$name"; fi; \
+	    done; IFS=$$old; \
+	  done; \
+	  if [ -z "$$py" ]; then \
+	    [ -z "$$bare" ] || echo "$$bare is new enough but has no venv or ensurepip."; \
+	    echo "No Python 3.11 to 3.15 with venv on PATH. Install one:"; \
+	    echo "  Debian, Ubuntu:  apt install python3-venv"; \
+	    echo "  Fedora, RHEL:    dnf install python3.12"; \
+	    echo "  openSUSE:        zypper install python312"; \
+	    exit 1; \
+	  fi >&2; \
+	  echo "Making $(VENV) with $$py"; \
+	  "$$py" -m venv --clear $(VENV); \
+	fi
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
