@@ -1,0 +1,24 @@
+"""DIS, the self-delimiting text encoding of TORQUE's batch protocol (protocol document, section 4)."""
+
+from server_adapter.dis.attribute import Attribute, Operation
+from server_adapter.dis.decode import DEFAULT_LIMITS, Decoder, Limits
+from server_adapter.dis.encode import encode_attribute, encode_attributes, encode_integer, encode_string
+from server_adapter.dis.errors import DisError, DisIncompleteError, DisLimitError, DisSyntaxError
+from server_adapter.dis.scan import AttributeScanner
+
+__all__ = [
+    "DEFAULT_LIMITS",
+    "Attribute",
+    "AttributeScanner",
+    "Decoder",
+    "DisError",
+    "DisIncompleteError",
+    "DisLimitError",
+    "DisSyntaxError",
+    "Limits",
+    "Operation",
+    "encode_attribute",
+    "encode_attributes",
+    "encode_integer",
+    "encode_string",
+]
