@@ -1,0 +1,117 @@
+"""The arrays that kernels work on, and what stands where in them.
+
+Rows are timelines: one per node, one per pool (a limit, a licence, a quota). A row is a run of segments in the
+slabs ``T`` (starts) and ``F`` (what is free), found through ``rows``. The first segment reaches back without
+end, the last one forward; a segment ends where the next begins. All numbers are int64; times are seconds
+since the epoch, memory is KiB.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+
+FAR: Final = 1 << 61
+"""An unknown end; the same as ``schedd.model.FOREVER``."""
+WHOLE: Final = 1 << 20
+"""Free shares of a node nobody uses. A job takes one, an exclusive job all: so needs stay the same on every node."""
+
+# Columns of F, of capacities and of needs. Further ones (vmem, node-locked resources) follow.
+CPUS: Final = 0
+SHARE: Final = 1
+MEM: Final = 2
+GPUS: Final = 3
+BASE_RESOURCES: Final = 4
+
+# rows[row, :]
+OFF: Final = 0  # first segment in the slabs
+LEN: Final = 1  # number of segments
+ROOM: Final = 2  # segments for which there is room
+USABLE: Final = 3  # 0: nothing new is placed here
+SLACK: Final = 4  # 1: a pool whose whole demand fits at once, so that nobody need look at it
+ROW_FIELDS: Final = 5
+
+# jobs[:, slot]
+START: Final = 0  # planned or actual start; -1 when unplaced
+DUR: Final = 1  # seconds
+READY: Final = 2  # earliest start
+SHAPE: Final = 3
+STATE: Final = 4
+ALLOC: Final = 5  # first entry in alloc
+ALLOCS: Final = 6  # number of entries
+POOL: Final = 7  # first entry in pools
+POOLS: Final = 8  # number of entries
+JOB_FIELDS: Final = 9
+
+# jobs[STATE]
+VACANT: Final = 0
+UNPLACED: Final = 1
+PLANNED: Final = 2
+FIXED: Final = 3  # runs, or blocks nodes: never moved by a search
+
+# shapes[shape, :]
+CHUNK: Final = 0  # first chunk
+CHUNKS: Final = 1
+EXCLUSIVE: Final = 2
+SHAPE_FIELDS: Final = 3
+
+# chunks[chunk, :]
+COUNT: Final = 0
+SET: Final = 1  # first row of its row set
+SET_LEN: Final = 2
+PER_NODE: Final = 3  # most units that one node may hold
+NEED: Final = 4  # needs per unit, one per resource
+
+# alloc[entry, :]
+A_ROW: Final = 0
+A_CHUNK: Final = 1  # which chunk of the shape; -1 for a pool
+A_UNITS: Final = 2
+A_TAKE: Final = 3  # what is taken of the row, one per resource
+
+# ctl[:]
+SLAB_TOP: Final = 0  # first unused segment of the slabs
+ALLOC_TOP: Final = 1  # first unused entry of alloc
+WORK: Final = 2  # segments visited so far: the unit of budgets
+STOP: Final = 3  # set from outside: kernels that run long return at once
+GARBAGE: Final = 4  # unused segments below SLAB_TOP
+ALLOC_GARBAGE: Final = 5
+CTL_FIELDS: Final = 6
+
+SCRATCH_ROWS: Final = 6
+
+# Return codes instead of a start.
+NONE: Final = -1  # no start before the bound
+GROW: Final = -2  # a slab is full: grow it and call again; nothing was changed
+
+
+class Tables(NamedTuple):
+    """All arrays of one plan; R resources, S segments, N rows, J slots."""
+
+    T: Ints
+    """(S,) starts of segments."""
+    F: Ints
+    """(R, S) what is free from there on."""
+    rows: Ints
+    """(N, ROW_FIELDS)."""
+    cap: Ints
+    """(N, R) capacity of each row."""
+    jobs: Ints
+    """(JOB_FIELDS, J)."""
+    shapes: Ints
+    """(shapes, SHAPE_FIELDS)."""
+    chunks: Ints
+    """(chunks, NEED + R)."""
+    sets: Ints
+    """Row numbers of all row sets, one after another."""
+    pools: Ints
+    """(entries, 2) row and amount."""
+    alloc: Ints
+    """(entries, A_TAKE + R)."""
+    ctl: Ints
+    """Counters and flags."""
+    scratch: Ints
+    """(SCRATCH_ROWS, N) for searches."""
+    out: Ints
+    """(entries, 3) row, chunk, units: what a search found."""

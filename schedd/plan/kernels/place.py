@@ -1,0 +1,221 @@
+"""Kernels that put jobs into the plan and take them out."""
+
+import numpy as np
+
+from schedd.plan.kernels.jit import kernel
+from schedd.plan.kernels.layout import (
+    A_CHUNK,
+    A_ROW,
+    A_TAKE,
+    A_UNITS,
+    ALLOC,
+    ALLOC_GARBAGE,
+    ALLOC_TOP,
+    ALLOCS,
+    CHUNK,
+    CHUNKS,
+    DUR,
+    EXCLUSIVE,
+    GROW,
+    NEED,
+    NONE,
+    PLANNED,
+    POOL,
+    POOLS,
+    READY,
+    SHAPE,
+    START,
+    STATE,
+    UNPLACED,
+    Ints,
+    Tables,
+)
+from schedd.plan.kernels.rows import change, floor, make_room
+from schedd.plan.kernels.search import find
+
+
+@kernel
+def room_to_put(tb: Tables, slot: int, found: int) -> bool:
+    """See to it that ``slot`` can be put on the entries of ``out``, and lifted from where it is before."""
+    pool = tb.jobs[POOL, slot]
+    pools = tb.jobs[POOLS, slot]
+    if tb.ctl[ALLOC_TOP] + found + pools > tb.alloc.shape[0]:
+        return False
+    extra = 2 * (tb.shapes[tb.jobs[SHAPE, slot], CHUNKS] + 1)
+    for i in range(found):
+        if not make_room(tb, tb.out[i, 0], extra):
+            return False
+    for i in range(pools):
+        if not make_room(tb, tb.pools[pool + i, 0], 2 * (pools + 1)):
+            return False
+    return True
+
+
+@kernel
+def put(tb: Tables, slot: int, start: int, found: int) -> bool:
+    """Place ``slot`` at ``start`` on the ``found`` entries of ``out``; False (and no change) when a slab is full."""
+    shape = tb.jobs[SHAPE, slot]
+    chunk0 = tb.shapes[shape, CHUNK]
+    exclusive = tb.shapes[shape, EXCLUSIVE]
+    pool = tb.jobs[POOL, slot]
+    pools = tb.jobs[POOLS, slot]
+    if not room_to_put(tb, slot, found):
+        return False
+    top = tb.ctl[ALLOC_TOP]
+    end = start + tb.jobs[DUR, slot]
+    resources = tb.F.shape[0]
+    for i in range(found):
+        row = tb.out[i, 0]
+        c = tb.out[i, 1]
+        n = tb.out[i, 2]
+        tb.alloc[top + i, A_ROW] = row
+        tb.alloc[top + i, A_CHUNK] = c
+        tb.alloc[top + i, A_UNITS] = n
+        taken = False
+        if exclusive:
+            for j in range(i):
+                taken = taken or tb.out[j, 0] == row
+        for r in range(resources):
+            if exclusive:
+                tb.alloc[top + i, A_TAKE + r] = 0 if taken else tb.cap[row, r]
+            else:
+                tb.alloc[top + i, A_TAKE + r] = n * tb.chunks[chunk0 + c, NEED + r]
+        change(tb, row, start, end, tb.alloc[top + i, A_TAKE:], -1)
+    for i in range(pools):
+        k = top + found + i
+        tb.alloc[k, :] = 0
+        tb.alloc[k, A_ROW] = tb.pools[pool + i, 0]
+        tb.alloc[k, A_CHUNK] = -1
+        tb.alloc[k, A_UNITS] = 1
+        tb.alloc[k, A_TAKE] = tb.pools[pool + i, 1]
+        change(tb, tb.alloc[k, A_ROW], start, end, tb.alloc[k, A_TAKE:], -1)
+    tb.ctl[ALLOC_TOP] = top + found + pools
+    tb.jobs[ALLOC, slot] = top
+    tb.jobs[ALLOCS, slot] = found + pools
+    tb.jobs[START, slot] = start
+    tb.jobs[STATE, slot] = PLANNED
+    return True
+
+
+@kernel
+def occupy(tb: Tables, slot: int, start: int, end: int, sign: int) -> bool:
+    """Take (-1) or give back (+1) over ``[start, end)`` what the entries of ``slot`` hold; False: slab full."""
+    at = tb.jobs[ALLOC, slot]
+    n = tb.jobs[ALLOCS, slot]
+    if start >= end:
+        return True
+    for i in range(at, at + n):
+        if not make_room(tb, tb.alloc[i, A_ROW], 2 * n):
+            return False
+    for i in range(at, at + n):
+        change(tb, tb.alloc[i, A_ROW], start, end, tb.alloc[i, A_TAKE:], sign)
+    return True
+
+
+@kernel
+def lift(tb: Tables, slot: int) -> bool:
+    """Give back all that ``slot`` holds and leave it unplaced; False (and no change) when a slab is full."""
+    start = tb.jobs[START, slot]
+    if not occupy(tb, slot, start, start + tb.jobs[DUR, slot], 1):
+        return False
+    tb.ctl[ALLOC_GARBAGE] += tb.jobs[ALLOCS, slot]
+    tb.jobs[ALLOCS, slot] = 0
+    tb.jobs[START, slot] = -1
+    tb.jobs[STATE, slot] = UNPLACED
+    return True
+
+
+@kernel
+def probe(tb: Tables, slot: int, now: int, bound: int) -> int:
+    """Earliest start before ``bound`` of an unplaced job, or NONE; changes nothing."""
+    start, _ = find(
+        tb,
+        tb.jobs[SHAPE, slot],
+        tb.jobs[POOL, slot],
+        tb.jobs[POOLS, slot],
+        max(now, tb.jobs[READY, slot]),
+        tb.jobs[DUR, slot],
+        bound,
+        -1,
+        0,
+    )
+    return start
+
+
+@kernel
+def place(tb: Tables, slot: int, now: int, bound: int) -> int:
+    """Put an unplaced job into its earliest gap in ``[now, bound)``; returns its start, NONE or GROW."""
+    start, found = find(
+        tb,
+        tb.jobs[SHAPE, slot],
+        tb.jobs[POOL, slot],
+        tb.jobs[POOLS, slot],
+        max(now, tb.jobs[READY, slot]),
+        tb.jobs[DUR, slot],
+        bound,
+        -1,
+        0,
+    )
+    if start < 0:
+        return NONE
+    if not put(tb, slot, start, found):
+        return GROW
+    return start
+
+
+@kernel
+def first_startable(tb: Tables, slots: Ints, begin: int, now: int) -> int:
+    """Index in ``slots`` (from ``begin``) of the first unplaced job that could start at ``now``, or its length.
+
+    The jobs are taken as independent of each other; nothing is changed.
+    """
+    for i in range(begin, slots.shape[0]):
+        if tb.jobs[READY, slots[i]] <= now and probe(tb, slots[i], now, now + 1) == now:
+            return i
+    return slots.shape[0]
+
+
+@kernel
+def evict(tb: Tables, slots: Ints, begin: int, gone: Ints) -> tuple[int, int]:
+    """Lift those planned ``slots`` that lie where a row is over-committed, one by one, until none does.
+
+    Give the slots in the order in which they may lose their place. Those lifted are noted in ``gone``.
+    Returns (index of the slot to go on with: its length when done, number lifted).
+    """
+    lifted = 0
+    for j in range(begin, slots.shape[0]):
+        slot = slots[j]
+        if tb.jobs[STATE, slot] != PLANNED:
+            continue
+        start = tb.jobs[START, slot]
+        end = start + tb.jobs[DUR, slot]
+        at = tb.jobs[ALLOC, slot]
+        bad = False
+        for i in range(at, at + tb.jobs[ALLOCS, slot]):
+            for r in range(tb.F.shape[0]):
+                if tb.alloc[i, A_TAKE + r] > 0 and floor(tb, tb.alloc[i, A_ROW], r, start, end) < 0:
+                    bad = True
+                    break
+            if bad:
+                break
+        if bad:
+            if not lift(tb, slot):
+                return j, lifted
+            gone[lifted] = slot
+            lifted += 1
+    return slots.shape[0], lifted
+
+
+@kernel
+def on_row(tb: Tables, slots: Ints, row: int) -> Ints:
+    """Those of ``slots`` that hold something of ``row``, in their order."""
+    hit = np.empty(slots.shape[0], np.int64)
+    m = 0
+    for j in range(slots.shape[0]):
+        at = tb.jobs[ALLOC, slots[j]]
+        for i in range(at, at + tb.jobs[ALLOCS, slots[j]]):
+            if tb.alloc[i, A_ROW] == row:
+                hit[m] = slots[j]
+                m += 1
+                break
+    return hit[:m]

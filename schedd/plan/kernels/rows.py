@@ -1,0 +1,179 @@
+"""Kernels on one row: find a moment, take and give back what is free over an interval."""
+
+from schedd.plan.kernels.jit import kernel
+from schedd.plan.kernels.layout import FAR, GARBAGE, LEN, OFF, ROOM, SLAB_TOP, WORK, Ints, Tables
+
+
+@kernel
+def locate(T: Ints, lo: int, hi: int, t: int) -> int:
+    """The last segment in ``[lo, hi)`` that starts at or before ``t``; ``lo`` when none does."""
+    while hi - lo > 1:
+        mid = (lo + hi) >> 1
+        if T[mid] <= t:
+            lo = mid
+        else:
+            hi = mid
+    return lo
+
+
+@kernel
+def make_room(tb: Tables, row: int, extra: int) -> bool:
+    """See to it that ``row`` can gain ``extra`` segments, moving it to the slab's end if need be.
+
+    Returns False when the slab is full.
+    """
+    length = tb.rows[row, LEN]
+    if length + extra <= tb.rows[row, ROOM]:
+        return True
+    room = 2 * (length + extra)
+    top = tb.ctl[SLAB_TOP]
+    if top + room > tb.T.shape[0]:
+        return False
+    off = tb.rows[row, OFF]
+    tb.T[top : top + length] = tb.T[off : off + length]
+    for r in range(tb.F.shape[0]):
+        tb.F[r, top : top + length] = tb.F[r, off : off + length]
+    tb.ctl[GARBAGE] += tb.rows[row, ROOM]
+    tb.rows[row, OFF] = top
+    tb.rows[row, ROOM] = room
+    tb.ctl[SLAB_TOP] = top + room
+    return True
+
+
+@kernel
+def _split(tb: Tables, row: int, t: int) -> int:
+    """Make a segment of ``row`` begin at ``t`` and return it; the row must have room for one more."""
+    off = tb.rows[row, OFF]
+    end = off + tb.rows[row, LEN]
+    k = locate(tb.T, off, end, t)
+    if tb.T[k] >= t:
+        return k
+    for i in range(end, k + 1, -1):
+        tb.T[i] = tb.T[i - 1]
+    tb.T[k + 1] = t
+    for r in range(tb.F.shape[0]):
+        for i in range(end, k, -1):
+            tb.F[r, i] = tb.F[r, i - 1]
+    tb.rows[row, LEN] += 1
+    return k + 1
+
+
+@kernel
+def _merge(tb: Tables, row: int, k: int) -> None:
+    """Join segment ``k`` with the one before it where the same is free on both."""
+    off = tb.rows[row, OFF]
+    end = off + tb.rows[row, LEN]
+    if k <= off or k >= end:
+        return
+    for r in range(tb.F.shape[0]):
+        if tb.F[r, k] != tb.F[r, k - 1]:
+            return
+    for i in range(k, end - 1):
+        tb.T[i] = tb.T[i + 1]
+    for r in range(tb.F.shape[0]):
+        for i in range(k, end - 1):
+            tb.F[r, i] = tb.F[r, i + 1]
+    tb.rows[row, LEN] -= 1
+
+
+@kernel
+def change(tb: Tables, row: int, start: int, end: int, amount: Ints, sign: int) -> None:
+    """Add ``sign * amount`` (one per resource) to what is free on ``row`` over ``[start, end)``.
+
+    The row must have room for two more segments.
+    """
+    first = _split(tb, row, start)
+    if end < FAR:
+        last = _split(tb, row, end)
+    else:
+        last = tb.rows[row, OFF] + tb.rows[row, LEN]
+    for r in range(tb.F.shape[0]):
+        a = sign * amount[r]
+        if a != 0:
+            for k in range(first, last):
+                tb.F[r, k] += a
+    _merge(tb, row, last)
+    _merge(tb, row, first)
+
+
+@kernel
+def forget(tb: Tables, now: int) -> None:
+    """Drop the segments that ended at or before ``now`` from every row."""
+    for row in range(tb.rows.shape[0]):
+        off = tb.rows[row, OFF]
+        n = tb.rows[row, LEN]
+        k = locate(tb.T, off, off + n, now)
+        gone = k - off
+        if gone > 0:
+            for i in range(off, off + n - gone):
+                tb.T[i] = tb.T[i + gone]
+            for r in range(tb.F.shape[0]):
+                for i in range(off, off + n - gone):
+                    tb.F[r, i] = tb.F[r, i + gone]
+            tb.rows[row, LEN] = n - gone
+
+
+@kernel
+def fit(
+    tb: Tables, row: int, need: Ints, cols: Ints, ready: int, dur: int, latest: int, own: int
+) -> tuple[int, int]:
+    """Earliest start in ``[ready, latest]`` from which ``need`` is free on ``row`` for ``dur`` seconds.
+
+    ``cols`` are the resources of which something is needed. From ``own`` on the row counts as free: the
+    asking job itself lies there (FAR: it does not). Returns (start, fewest cpus free over the interval),
+    or (-1, 0) when there is none.
+    """
+    T = tb.T
+    F = tb.F
+    off = tb.rows[row, OFF]
+    end = off + tb.rows[row, LEN]
+    k = locate(T, off, end, ready)
+    first = k
+    need0 = need[cols[0]] if cols.shape[0] > 0 else 0
+    c0 = cols[0] if cols.shape[0] > 0 else 0
+    run = -1
+    left = 0
+    found = -1
+    while k < end:
+        ok = F[c0, k] >= need0
+        if ok:
+            for c in range(1, cols.shape[0]):
+                if F[cols[c], k] < need[cols[c]]:
+                    ok = False
+                    break
+        nxt = T[k + 1] if k + 1 < end else FAR
+        if ok:
+            if run < 0:
+                run = max(T[k], ready)
+                if run > latest:
+                    break
+                left = F[0, k]
+            elif F[0, k] < left:
+                left = F[0, k]
+            if nxt - run >= dur or nxt >= own:
+                found = run
+                break
+        else:
+            run = -1
+            if nxt > latest:
+                break
+        k += 1
+    tb.ctl[WORK] += k - first + 4
+    if found < 0:
+        return -1, 0
+    return found, left
+
+
+@kernel
+def floor(tb: Tables, row: int, column: int, start: int, end: int) -> int:
+    """The least that is free of one resource on ``row`` over ``[start, end)``."""
+    off = tb.rows[row, OFF]
+    stop = off + tb.rows[row, LEN]
+    k = locate(tb.T, off, stop, start)
+    least = tb.F[column, k]
+    k += 1
+    while k < stop and tb.T[k] < end:
+        if tb.F[column, k] < least:
+            least = tb.F[column, k]
+        k += 1
+    return least

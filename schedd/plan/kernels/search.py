@@ -1,0 +1,533 @@
+"""Kernels that find the earliest start of a request, on the identity of nodes over the whole interval.
+
+A node that is free first and another that is free later are no gap: what counts is which rows have the
+needs free from one start to one end. Three cases, from quick to general: one unit; many equal units; several
+kinds of chunks. Each returns the start, or NONE, and leaves the rows found in ``out``.
+"""
+
+import numpy as np
+
+from schedd.plan.kernels.jit import kernel
+from schedd.plan.kernels.layout import (
+    CHUNK,
+    CHUNKS,
+    COUNT,
+    CPUS,
+    EXCLUSIVE,
+    FAR,
+    LEN,
+    NEED,
+    NONE,
+    OFF,
+    PER_NODE,
+    SET,
+    SET_LEN,
+    SHARE,
+    SLACK,
+    USABLE,
+    WHOLE,
+    WORK,
+    Ints,
+    Tables,
+)
+from schedd.plan.kernels.rows import fit, floor, locate
+
+# Rows of the scratch table, in searches for many units.
+_UNITS, _NEXT, _FRESH, _KEY, _SORT = 0, 1, 2, 3, 4
+
+
+@kernel
+def needed(need: Ints, exclusive: int) -> Ints:
+    """The resources that must be looked at to know whether ``need`` is free."""
+    cols = np.empty(need.shape[0], np.int64)
+    n = 0
+    if exclusive:
+        cols[0] = SHARE
+        n = 1
+    else:
+        for c in range(need.shape[0]):
+            if need[c] > 0 and (c != SHARE or need[CPUS] == 0):
+                cols[n] = c
+                n += 1
+    return cols[:n]
+
+
+@kernel
+def select(a: Ints, n: int, k: int) -> int:
+    """The ``k``-th smallest (from 1) of ``a[:n]``, which is reordered (quickselect)."""
+    lo = 0
+    hi = n - 1
+    k -= 1
+    while lo < hi:
+        pivot = a[(lo + hi) >> 1]
+        i = lo
+        j = hi
+        while i <= j:
+            while a[i] < pivot:
+                i += 1
+            while a[j] > pivot:
+                j -= 1
+            if i <= j:
+                a[i], a[j] = a[j], a[i]
+                i += 1
+                j -= 1
+        if k <= j:
+            hi = j
+        elif k >= i:
+            lo = i
+        else:
+            return a[k]
+    return a[k]
+
+
+@kernel
+def find_one(
+    tb: Tables,
+    sets_at: int,
+    sets_len: int,
+    need: Ints,
+    cols: Ints,
+    ready: int,
+    dur: int,
+    bound: int,
+    own_row: int,
+    own_start: int,
+) -> int:
+    """Earliest start before ``bound`` of one unit; of the rows that offer it, the one left with fewest cpus.
+
+    The asking job itself lies on ``own_row`` (-1: nowhere) from ``own_start`` on.
+    """
+    best = bound - 1
+    best_row = -1
+    best_left = 0
+    for i in range(sets_at, sets_at + sets_len):
+        row = tb.sets[i]
+        if tb.rows[row, USABLE] == 0:
+            continue
+        own = own_start if row == own_row else FAR
+        start, left = fit(tb, row, need, cols, ready, dur, best, own)
+        if start < 0:
+            continue
+        if start < best or best_row < 0 or left < best_left:
+            best = start
+            best_row = row
+            best_left = left
+    if best_row < 0:
+        return NONE
+    tb.out[0, 0] = best_row
+    tb.out[0, 1] = 0
+    tb.out[0, 2] = 1
+    return best
+
+
+@kernel
+def units(
+    tb: Tables, row: int, need: Ints, cols: Ints, exclusive: int, most: int, t: int, dur: int
+) -> tuple[int, int]:
+    """How many units (at most ``most``) fit on ``row`` over ``[t, t + dur)``, and from when it could be more.
+
+    The second number is a lower bound on the next start with more units; when none fits now, it is the
+    next start at which one does (FAR: never).
+    """
+    T = tb.T
+    F = tb.F
+    if exclusive:
+        for c in range(need.shape[0]):
+            if need[c] > 0 and c != SHARE:
+                most = min(most, tb.cap[row, c] // need[c])
+    off = tb.rows[row, OFF]
+    end = off + tb.rows[row, LEN]
+    k = locate(T, off, end, t)
+    tb.ctl[WORK] += 4
+    m = most
+    again = FAR
+    stop = t + dur
+    while k < end and (T[k] < stop or T[k] <= t):
+        nxt = T[k + 1] if k + 1 < end else FAR
+        v = most
+        if exclusive:
+            if F[SHARE, k] < WHOLE:
+                v = 0
+        else:
+            for c in range(cols.shape[0]):
+                f = F[cols[c], k]
+                if f < need[cols[c]]:
+                    v = 0
+                    break
+                w = f // need[cols[c]]
+                if w < v:
+                    v = w
+        if v < most and v <= m:
+            m = v
+            again = nxt
+        k += 1
+        tb.ctl[WORK] += 1
+    if m <= 0 and most > 0:
+        m = 0
+        if again < FAR:
+            start, _ = fit(tb, row, need, cols, again, dur, FAR, FAR)
+            again = start if start >= 0 else FAR
+    return m, again
+
+
+@kernel
+def find_spread(
+    tb: Tables,
+    sets_at: int,
+    sets_len: int,
+    need: Ints,
+    cols: Ints,
+    exclusive: int,
+    count: int,
+    per_node: int,
+    ready: int,
+    dur: int,
+    bound: int,
+) -> int:
+    """Earliest start in ``[ready, bound)`` of ``count`` equal units, at most ``per_node`` on a row.
+
+    Jumps from one moment to the next at which enough rows can have gained, so that no moment with room
+    is passed over: between jumps the kept counts only over-estimate what fits.
+    """
+    u = tb.scratch[_UNITS]
+    nxt = tb.scratch[_NEXT]
+    fresh = tb.scratch[_FRESH]
+    tmp = tb.scratch[_SORT]
+    sets = tb.sets
+    t = ready
+    total = 0
+    most = min(per_node, count)
+    for i in range(sets_len):
+        row = sets[sets_at + i]
+        if tb.rows[row, USABLE] == 0:
+            u[i] = 0
+            nxt[i] = FAR
+        else:
+            u[i], nxt[i] = units(tb, row, need, cols, exclusive, most, t, dur)
+        fresh[i] = t
+        total += u[i]
+    while True:
+        if total >= count:
+            total = 0
+            for i in range(sets_len):
+                if fresh[i] < t and u[i] > 0:
+                    u[i], nxt[i] = units(tb, sets[sets_at + i], need, cols, exclusive, most, t, dur)
+                    fresh[i] = t
+                total += u[i]
+            if total >= count:
+                return t
+        # At least this many rows must gain before enough units fit.
+        gain = (count - total + most - 1) // most
+        if gain > sets_len:
+            return NONE
+        tb.ctl[WORK] += sets_len
+        for i in range(sets_len):
+            tmp[i] = nxt[i]
+        t = select(tmp, sets_len, gain)
+        if t >= bound or t >= FAR:
+            return NONE
+        for i in range(sets_len):
+            if nxt[i] <= t:
+                total -= u[i]
+                u[i], nxt[i] = units(tb, sets[sets_at + i], need, cols, exclusive, most, t, dur)
+                fresh[i] = t
+                total += u[i]
+
+
+@kernel
+def choose_spread(
+    tb: Tables, sets_at: int, sets_len: int, count: int, per_node: int, t: int, dur: int
+) -> int:
+    """Pick the rows for a start that ``find_spread`` has just found; returns the number of entries in ``out``.
+
+    With one unit a row: the rows left with fewest cpus, so that wide holes stay whole. With several: the
+    rows that hold most, so that the job spreads over few nodes.
+    """
+    u = tb.scratch[_UNITS]
+    key = tb.scratch[_KEY]
+    tmp = tb.scratch[_SORT]
+    n = 0
+    for i in range(sets_len):
+        if u[i] > 0:
+            row = tb.sets[sets_at + i]
+            if per_node == 1:
+                rank = floor(tb, row, CPUS, t, t + dur)
+            else:
+                rank = count - min(u[i], count)
+            key[i] = max(rank, 0) * sets_len + i
+            tmp[n] = key[i]
+            n += 1
+    if per_node == 1 or n <= count:
+        limit = select(tmp, n, min(count, n))
+    else:
+        limit = FAR
+    found = 0
+    left = count
+    if per_node == 1:
+        for i in range(sets_len):
+            if u[i] > 0 and key[i] <= limit:
+                tb.out[found, 0] = tb.sets[sets_at + i]
+                tb.out[found, 1] = 0
+                tb.out[found, 2] = 1
+                found += 1
+        return found
+    order = np.sort(tmp[:n])
+    for j in range(n):
+        i = order[j] % sets_len
+        tb.out[found, 0] = tb.sets[sets_at + i]
+        tb.out[found, 1] = 0
+        tb.out[found, 2] = min(u[i], left)
+        left -= tb.out[found, 2]
+        found += 1
+        if left == 0:
+            break
+    return found
+
+
+@kernel
+def _next_edge(tb: Tables, chunk0: int, chunks: int, t: int) -> int:
+    """The first moment after ``t`` at which anything changes on a row of these chunks."""
+    edge = FAR
+    for c in range(chunk0, chunk0 + chunks):
+        at = tb.chunks[c, SET]
+        for i in range(at, at + tb.chunks[c, SET_LEN]):
+            row = tb.sets[i]
+            off = tb.rows[row, OFF]
+            end = off + tb.rows[row, LEN]
+            k = locate(tb.T, off, end, t) + 1
+            if k < end and tb.T[k] > t and tb.T[k] < edge:
+                edge = tb.T[k]
+    return edge
+
+
+@kernel
+def _assign_distinct(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int, dur: int) -> int:
+    """Give every unit of several chunks a row of its own at ``t``: maximum matching by augmenting paths.
+
+    Returns the entries written to ``out``, or -1 when the units do not all find a row.
+    """
+    n = tb.rows.shape[0]
+    can = np.zeros((chunks, n), np.bool_)
+    for c in range(chunks):
+        need = tb.chunks[chunk0 + c, NEED:]
+        cols = needed(need, exclusive)
+        at = tb.chunks[chunk0 + c, SET]
+        for i in range(at, at + tb.chunks[chunk0 + c, SET_LEN]):
+            row = tb.sets[i]
+            if tb.rows[row, USABLE]:
+                start, _ = fit(tb, row, need, cols, t, dur, t, FAR)
+                can[c, row] = start == t
+    owner = np.full(n, -1, np.int64)
+    came_row = np.empty(chunks, np.int64)
+    came_from = np.empty(chunks, np.int64)
+    queue = np.empty(chunks, np.int64)
+    for c in range(chunks):
+        for _ in range(tb.chunks[chunk0 + c, COUNT]):
+            # Breadth-first over chunks: c takes a row of d, d takes a row of e, ... e finds a free one.
+            came_from[:] = -2
+            came_from[c] = -1
+            queue[0] = c
+            head = 0
+            tail = 1
+            done = False
+            while head < tail and not done:
+                d = queue[head]
+                head += 1
+                for row in range(n):
+                    if not can[d, row]:
+                        continue
+                    holder = owner[row]
+                    if holder < 0:
+                        free = row
+                        e = d
+                        while e >= 0:
+                            owner[free] = e
+                            free = came_row[e]
+                            e = came_from[e]
+                        done = True
+                        break
+                    if came_from[holder] == -2:
+                        came_from[holder] = d
+                        came_row[holder] = row
+                        queue[tail] = holder
+                        tail += 1
+            if not done:
+                return -1
+    found = 0
+    for c in range(chunks):
+        for row in range(n):
+            if owner[row] == c:
+                tb.out[found, 0] = row
+                tb.out[found, 1] = c
+                tb.out[found, 2] = 1
+                found += 1
+    return found
+
+
+@kernel
+def _assign_shared(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int, dur: int) -> int:
+    """Give the units of several chunks rows at ``t``, first fit in the order of chunks and rows.
+
+    Units may share rows. Returns the entries written to ``out``, or -1 when some unit finds no room.
+    """
+    n = tb.rows.shape[0]
+    resources = tb.F.shape[0]
+    free = np.zeros((n, resources), np.int64)
+    known = np.zeros(n, np.bool_)
+    found = 0
+    for c in range(chunks):
+        need = tb.chunks[chunk0 + c, NEED:]
+        left = tb.chunks[chunk0 + c, COUNT]
+        at = tb.chunks[chunk0 + c, SET]
+        for i in range(at, at + tb.chunks[chunk0 + c, SET_LEN]):
+            row = tb.sets[i]
+            if tb.rows[row, USABLE] == 0:
+                continue
+            if not known[row]:
+                known[row] = True
+                for r in range(resources):
+                    free[row, r] = floor(tb, row, r, t, t + dur)
+                if exclusive and free[row, SHARE] < WHOLE:
+                    free[row, :] = -1
+            fits = left
+            for r in range(resources):
+                if need[r] > 0 and (r != SHARE or not exclusive):
+                    fits = min(fits, max(free[row, r], 0) // need[r])
+            if fits > 0:
+                for r in range(resources):
+                    if r != SHARE or not exclusive:
+                        free[row, r] -= fits * need[r]
+                tb.out[found, 0] = row
+                tb.out[found, 1] = c
+                tb.out[found, 2] = fits
+                found += 1
+                left -= fits
+                if left == 0:
+                    break
+        if left > 0:
+            return -1
+    return found
+
+
+@kernel
+def _find_mixed(
+    tb: Tables, shape: int, ready: int, dur: int, bound: int
+) -> tuple[int, int]:
+    """Earliest start of several kinds of chunks: each must fit by itself, then all together."""
+    chunk0 = tb.shapes[shape, CHUNK]
+    chunks = tb.shapes[shape, CHUNKS]
+    exclusive = tb.shapes[shape, EXCLUSIVE]
+    distinct = tb.chunks[chunk0, PER_NODE] == 1
+    t = ready
+    while True:
+        moved = True
+        while moved:
+            moved = False
+            for c in range(chunk0, chunk0 + chunks):
+                need = tb.chunks[c, NEED:]
+                cols = needed(need, exclusive)
+                s = find_spread(
+                    tb,
+                    tb.chunks[c, SET],
+                    tb.chunks[c, SET_LEN],
+                    need,
+                    cols,
+                    exclusive,
+                    tb.chunks[c, COUNT],
+                    tb.chunks[c, PER_NODE],
+                    t,
+                    dur,
+                    bound,
+                )
+                if s < 0:
+                    return NONE, 0
+                if s > t:
+                    t = s
+                    moved = True
+        if distinct:
+            found = _assign_distinct(tb, chunk0, chunks, exclusive, t, dur)
+        else:
+            found = _assign_shared(tb, chunk0, chunks, exclusive, t, dur)
+        if found >= 0:
+            return t, found
+        t = _next_edge(tb, chunk0, chunks, t)
+        if t >= bound or t >= FAR:
+            return NONE, 0
+
+
+@kernel
+def _through_pools(tb: Tables, pool: int, pools: int, ready: int, dur: int, bound: int) -> int:
+    """Earliest start before ``bound`` that every pool has room for, or NONE."""
+    t = ready
+    need = np.zeros(1, np.int64)
+    cols = np.zeros(1, np.int64)
+    agreed = 0
+    i = 0
+    while agreed < pools:
+        if tb.rows[tb.pools[pool + i, 0], SLACK]:
+            agreed += 1
+            i = i + 1 if i + 1 < pools else 0
+            continue
+        need[0] = tb.pools[pool + i, 1]
+        s, _ = fit(tb, tb.pools[pool + i, 0], need, cols, t, dur, bound - 1, FAR)
+        if s < 0:
+            return NONE
+        if s > t:
+            t = s
+            agreed = 0
+        agreed += 1
+        i = i + 1 if i + 1 < pools else 0
+    return t
+
+
+@kernel
+def find(
+    tb: Tables,
+    shape: int,
+    pool: int,
+    pools: int,
+    ready: int,
+    dur: int,
+    bound: int,
+    own_row: int,
+    own_start: int,
+) -> tuple[int, int]:
+    """Earliest start in ``[ready, bound)`` of a request, its pools included.
+
+    Returns (start, entries in ``out``), or (NONE, 0).
+    """
+    chunk0 = tb.shapes[shape, CHUNK]
+    chunks = tb.shapes[shape, CHUNKS]
+    exclusive = tb.shapes[shape, EXCLUSIVE]
+    count = tb.chunks[chunk0, COUNT]
+    per_node = tb.chunks[chunk0, PER_NODE]
+    at = tb.chunks[chunk0, SET]
+    n = tb.chunks[chunk0, SET_LEN]
+    need = tb.chunks[chunk0, NEED:]
+    cols = needed(need, exclusive)
+    t = ready
+    while True:
+        if pools > 0:
+            t = _through_pools(tb, pool, pools, t, dur, bound)
+            if t < 0:
+                return NONE, 0
+        found = 1
+        if chunks > 1:
+            start, found = _find_mixed(tb, shape, t, dur, bound)
+        elif count == 1:
+            start = find_one(tb, at, n, need, cols, t, dur, bound, own_row, own_start)
+        else:
+            start = find_spread(tb, at, n, need, cols, exclusive, count, per_node, t, dur, bound)
+        if start < 0:
+            return NONE, 0
+        if pools == 0 or start == t:
+            break
+        s = _through_pools(tb, pool, pools, start, dur, bound)
+        if s == start:
+            break
+        if s < 0:
+            return NONE, 0
+        t = s
+    if chunks == 1 and count > 1:
+        found = choose_spread(tb, at, n, count, per_node, start, dur)
+    return start, found

@@ -1,0 +1,244 @@
+"""Requests as kernels see them: which rows could ever hold each chunk, and what a unit takes.
+
+Equal requests share one *shape*; nodes with the same capacity and features form one class, so that
+understanding a request costs what the kinds of nodes cost, not the nodes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from schedd.model import Chunk, Features, Never, Node, Place, Request, matches
+from schedd.plan.kernels import layout as at
+from schedd.plan.slabs import Slabs
+
+__all__ = ["UNLIMITED", "Shapes", "capacity_of"]
+
+UNLIMITED = 1 << 50
+"""Capacity of a resource that the server does not report (memory of a node that never spoke)."""
+
+_BASE = ("cpus", "share", "mem", "gpus")
+
+
+def capacity_of(node: Node, columns: dict[str, int]) -> list[int]:
+    """What ``node`` holds of each resource column; memory that nobody reported counts as unlimited."""
+    capacity = [0] * len(columns)
+    capacity[at.CPUS] = node.cpus
+    capacity[at.SHARE] = at.WHOLE
+    capacity[at.MEM] = node.mem or UNLIMITED
+    capacity[at.GPUS] = node.gpus
+    if "vmem" in columns:
+        capacity[columns["vmem"]] = node.vmem or UNLIMITED
+    for name, amount in node.resources:
+        capacity[columns[name]] = amount
+    return capacity
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Nodes alike in all but their name."""
+
+    features: frozenset[str]
+    capacity: tuple[int, ...]
+
+
+_SetKey = tuple[tuple[int, ...], Features]
+
+
+class Shapes:
+    """The catalogue of shapes of one plan."""
+
+    def __init__(self, slabs: Slabs) -> None:
+        self._slabs = slabs
+        self.columns: dict[str, int] = {name: i for i, name in enumerate(_BASE)}
+        self._nodes: dict[str, int] = {}
+        self._kinds: dict[_Kind, list[int]] = {}
+        self._sets: dict[_SetKey, tuple[int, int]] = {}
+        self._ids: dict[Request, int] = {}
+        self._parent_ids: dict[Request, int] = {}
+        self._parent_count = 0
+        self.requests: list[Request] = []
+
+    def fork(self, slabs: Slabs) -> "Shapes":
+        """A catalogue that knows the same shapes and keeps new ones to itself."""
+        new = object.__new__(Shapes)
+        new._slabs = slabs
+        new.columns = dict(self.columns)
+        new._nodes = self._nodes
+        new._kinds = self._kinds
+        new._sets = {}
+        new._ids = {}
+        new._parent_ids = self._ids
+        new._parent_count = len(self.requests)
+        new.requests = list(self.requests)
+        return new
+
+    def set_nodes(self, nodes: Sequence[tuple[int, Node]]) -> None:
+        """Know these (row, node) pairs, and work out anew which rows every shape may use."""
+        for _, node in nodes:
+            if node.vmem:
+                self._column("vmem")
+            for name, _ in node.resources:
+                self._column(name)
+        self._nodes = {node.name: row for row, node in nodes}
+        self._kinds = {}
+        for row, node in nodes:
+            kind = _Kind(node.features, tuple(capacity_of(node, self.columns)))
+            self._kinds.setdefault(kind, []).append(row)
+        self._sets = {}
+        slabs = self._slabs
+        slabs.n_sets = 0
+        for shape, request in enumerate(self.requests):
+            rows = self._chunk_rows(request)
+            first = int(slabs.tb.shapes[shape, at.CHUNK])
+            slabs.tb.chunks[first : first + len(rows)] = rows
+
+    def _column(self, name: str) -> int:
+        found = self.columns.get(name)
+        if found is None:
+            found = self._slabs.add_resource()
+            self.columns[name] = found
+        return found
+
+    def intern(self, request: Request) -> int:
+        """The number of the request's shape."""
+        found = self._ids.get(request)
+        if found is not None:
+            return found
+        found = self._parent_ids.get(request)
+        if found is not None and found < self._parent_count:
+            return found
+        rows = self._chunk_rows(request)
+        shape = self._slabs.add_shape(rows, request.exclusive)
+        self._ids[request] = shape
+        self.requests.append(request)
+        return shape
+
+    def _chunk_rows(self, request: Request) -> list[list[int]]:
+        """The rows of the chunk table for a request: COUNT, SET, SET_LEN, PER_NODE, needs."""
+        rows = []
+        mixed = len(request.chunks) > 1 and request.place is Place.FREE
+        for chunk in _merged(request):
+            set_at, n = self._row_set(chunk)
+            per_node = 1 if request.place is Place.SCATTER else chunk.count
+            if mixed:
+                per_node = max(per_node, 2)  # one unit, but those of other chunks may join it
+            needs = [0] * self._slabs.resources
+            needs[at.SHARE] = at.WHOLE if request.exclusive else 1
+            for name, amount in self._amounts(chunk):
+                if name in self.columns:
+                    needs[self.columns[name]] = amount
+            rows.append([chunk.count, set_at, n, per_node, *needs])
+        return rows
+
+    def why_never(self, request: Request) -> Never | None:
+        """The first requirement that no configured node can meet, looked at chunk by chunk; None when none is."""
+        if request.place is Place.PACK and request.units > 1:
+            where = "on one node"
+        elif request.exclusive:
+            where = "on whole nodes"
+        else:
+            where = ""
+        for i, chunk in enumerate(_merged(request)):
+            never = self._why_never_chunk(chunk, request, where, i)
+            if never is not None:
+                return never
+        return None
+
+    def _why_never_chunk(self, chunk: Chunk, request: Request, where: str, index: int) -> Never | None:
+        part = f" (chunk {index + 1})" if len(request.chunks) > 1 and request.place is not Place.PACK else ""
+        wanted = _in_words(chunk)
+        nodes = [(kind, rows) for kind, rows in self._kinds.items() if self._featured(chunk, kind, rows)]
+        if not nodes:
+            return Never(f"no node has {wanted}{part}")
+        of = f" of a node with {wanted}" if wanted else " of a node"
+        place = f" {where}" if where else ""
+        for name, need in self._amounts(chunk):
+            column = self.columns.get(name)
+            best = max(kind.capacity[column] for kind, _ in nodes) if column is not None else 0
+            if need > best:
+                unit = " KiB" if name in ("mem", "vmem") else ""
+                return Never(f"{need}{unit} {name}{of}{place}: the largest has {best}{unit}{part}")
+            if column is not None:
+                nodes = [(kind, rows) for kind, rows in nodes if kind.capacity[column] >= need]
+        fit = self._row_set(chunk)[1]
+        with_what = f" with {wanted}" if wanted else ""
+        if fit == 0:
+            return Never(f"no single node{with_what} has all that a unit needs{part}")
+        if request.place is Place.SCATTER and chunk.count > fit:
+            return Never(f"{chunk.count} different nodes{with_what}: only {fit} fit{part}")
+        return None
+
+    def _featured(self, chunk: Chunk, kind: _Kind, rows: list[int]) -> bool:
+        if not chunk.features:
+            return True
+        if self._names_nodes(chunk):
+            names = [name for name, row in self._nodes.items() if row in set(rows)]
+            return any(matches(chunk.features, kind.features | {name}) for name in names)
+        return matches(chunk.features, kind.features)
+
+    def _names_nodes(self, chunk: Chunk) -> bool:
+        return any(name.removeprefix("!") in self._nodes for alternatives in chunk.features for name in alternatives)
+
+    def _amounts(self, chunk: Chunk) -> list[tuple[str, int]]:
+        """What a unit needs by name; virtual memory only where some node tells how much it has."""
+        amounts = [("cpus", chunk.cpus), ("mem", chunk.mem), ("gpus", chunk.gpus), *chunk.resources]
+        if "vmem" in self.columns:
+            amounts.append(("vmem", chunk.vmem))
+        return [(name, n) for name, n in amounts if n > 0]
+
+    def _row_set(self, chunk: Chunk) -> tuple[int, int]:
+        """The set (first place, length) of the rows whose node could hold a unit when empty and up."""
+        amounts = [(self.columns.get(name, -1), need) for name, need in self._amounts(chunk)]
+        by_name = self._names_nodes(chunk)
+        kinds: list[int] = []
+        for i, kind in enumerate(self._kinds):
+            if any(column < 0 or kind.capacity[column] < need for column, need in amounts):
+                continue
+            if by_name or matches(chunk.features, kind.features):
+                kinds.append(i)
+        # Sets are shared: by the kinds of nodes in them, or, where nodes are named, by the names too.
+        key: _SetKey = (tuple(kinds), chunk.features if by_name else ())
+        found = self._sets.get(key)
+        if found is None:
+            members = list(self._kinds.items())
+            names = {row: name for name, row in self._nodes.items()}
+            rows = sorted(
+                row
+                for i in kinds
+                for row in members[i][1]
+                if not by_name or matches(chunk.features, members[i][0].features | {names[row]})
+            )
+            found = (self._slabs.add_set(np.array(rows, np.int64)), len(rows))
+            self._sets[key] = found
+        return found
+
+
+def _merged(request: Request) -> Sequence[Chunk]:
+    """The chunks to place: those of a packed request are one, since one node must hold them all."""
+    if request.place is not Place.PACK:
+        return request.chunks
+    resources: dict[str, int] = {}
+    for chunk in request.chunks:
+        for name, amount in chunk.resources:
+            resources[name] = resources.get(name, 0) + chunk.count * amount
+    return (
+        Chunk(
+            count=1,
+            cpus=sum(c.count * c.cpus for c in request.chunks),
+            mem=sum(c.count * c.mem for c in request.chunks),
+            vmem=sum(c.count * c.vmem for c in request.chunks),
+            gpus=sum(c.count * c.gpus for c in request.chunks),
+            resources=tuple(sorted(resources.items())),
+            features=tuple(dict.fromkeys(f for c in request.chunks for f in c.features)),
+        ),
+    )
+
+
+def _in_words(chunk: Chunk) -> str:
+    """A chunk's features as a person would say them."""
+    return " and ".join(
+        " or ".join("not " + name[1:] if name.startswith("!") else name for name in sorted(alternatives))
+        for alternatives in chunk.features
+    )

@@ -1,0 +1,214 @@
+"""The plan's arrays: made, grown, copied."""
+
+import numpy as np
+
+from schedd.plan.kernels import layout as at
+from schedd.plan.kernels.layout import Ints, Tables
+from schedd.plan.kernels.memory import SPARE, repack_alloc, repack_rows
+
+__all__ = ["Slabs"]
+
+
+def _grown(a: Ints, size: int, axis: int) -> Ints:
+    """A copy of ``a`` with ``size`` places along ``axis``, the new ones zero."""
+    shape = list(a.shape)
+    kept = shape[axis]
+    shape[axis] = size
+    new = np.zeros(shape, np.int64)
+    new[(slice(None),) * axis + (slice(0, kept),)] = a
+    return new
+
+
+class Slabs:
+    """Holder of the ``Tables`` that kernels work on; replaces arrays that are full by larger ones."""
+
+    __slots__ = ("n_chunks", "n_pools", "n_sets", "n_shapes", "tb")
+
+    def __init__(self, resources: int) -> None:
+        self.tb = Tables(
+            T=np.zeros(64, np.int64),
+            F=np.zeros((resources, 64), np.int64),
+            rows=np.zeros((0, at.ROW_FIELDS), np.int64),
+            cap=np.zeros((0, resources), np.int64),
+            jobs=np.zeros((at.JOB_FIELDS, 64), np.int64),
+            shapes=np.zeros((16, at.SHAPE_FIELDS), np.int64),
+            chunks=np.zeros((16, at.NEED + resources), np.int64),
+            sets=np.zeros(64, np.int64),
+            pools=np.zeros((16, 2), np.int64),
+            alloc=np.zeros((64, at.A_TAKE + resources), np.int64),
+            ctl=np.zeros(at.CTL_FIELDS, np.int64),
+            scratch=np.zeros((at.SCRATCH_ROWS, 1), np.int64),
+            out=np.zeros((1, 3), np.int64),
+        )
+        self.n_shapes = 0
+        self.n_chunks = 0
+        self.n_sets = 0
+        self.n_pools = 0
+
+    @property
+    def resources(self) -> int:
+        """How many resources every row counts."""
+        return int(self.tb.F.shape[0])
+
+    def _swap(self, **arrays: Ints) -> None:
+        self.tb = self.tb._replace(**arrays)
+
+    def add_resource(self) -> int:
+        """Count one resource more (no row has any of it yet); returns its column."""
+        tb = self.tb
+        column = self.resources
+        self._swap(
+            F=_grown(tb.F, column + 1, 0),
+            cap=_grown(tb.cap, column + 1, 1),
+            chunks=_grown(tb.chunks, at.NEED + column + 1, 1),
+            alloc=_grown(tb.alloc, at.A_TAKE + column + 1, 1),
+        )
+        return column
+
+    def add_rows(self, capacities: Ints, now: int) -> int:
+        """Add timelines on which ``capacities`` (rows, resources) are free; returns the first one's number."""
+        tb = self.tb
+        first, n = tb.rows.shape[0], capacities.shape[0]
+        if int(tb.ctl[at.SLAB_TOP]) + n * SPARE > tb.T.shape[0]:
+            self.grow_segments(n)
+            tb = self.tb
+        self._swap(
+            rows=_grown(tb.rows, first + n, 0),
+            cap=_grown(tb.cap, first + n, 0),
+            scratch=np.zeros((at.SCRATCH_ROWS, first + n), np.int64),
+        )
+        self._fit_out()
+        tb = self.tb
+        top = int(tb.ctl[at.SLAB_TOP])
+        offsets = top + SPARE * np.arange(n)
+        tb.rows[first:, at.OFF] = offsets
+        tb.rows[first:, at.LEN] = 1
+        tb.rows[first:, at.ROOM] = SPARE
+        tb.rows[first:, at.USABLE] = 1
+        tb.cap[first:] = capacities
+        tb.T[offsets] = now
+        tb.F[:, offsets] = capacities.T
+        tb.ctl[at.SLAB_TOP] = top + n * SPARE
+        return first
+
+    def _fit_out(self) -> None:
+        """Room in ``out`` for every row and kind of chunk."""
+        tb = self.tb
+        kinds = int(tb.shapes[: self.n_shapes, at.CHUNKS].max()) if self.n_shapes else 1
+        size = tb.rows.shape[0] * kinds
+        if tb.out.shape[0] < size:
+            self._swap(out=np.zeros((size, 3), np.int64))
+
+    def grow_segments(self, rows: int = 0) -> None:
+        """Give the rows a larger slab (and ``rows`` new ones some), or repack them where enough lies unused."""
+        tb = self.tb
+        used = int(tb.ctl[at.SLAB_TOP] - tb.ctl[at.GARBAGE])
+        size = max(2 * used + 2 * SPARE * (tb.rows.shape[0] + rows + 1), 64)
+        T = np.zeros(size, np.int64)
+        F = np.zeros((self.resources, size), np.int64)
+        repack_rows(tb, T, F)
+        self._swap(T=T, F=F)
+
+    def grow_alloc(self) -> None:
+        """Give the allocations a larger slab, or repack them where enough lies unused."""
+        tb = self.tb
+        used = int(tb.ctl[at.ALLOC_TOP] - tb.ctl[at.ALLOC_GARBAGE])
+        alloc = np.zeros((2 * used + tb.out.shape[0] + 64, at.A_TAKE + self.resources), np.int64)
+        repack_alloc(tb, alloc)
+        self._swap(alloc=alloc)
+
+    def grow(self) -> None:
+        """After a kernel said that a slab is full: see which, and enlarge it."""
+        tb = self.tb
+        if int(tb.ctl[at.ALLOC_TOP]) + tb.out.shape[0] + 64 > tb.alloc.shape[0]:
+            self.grow_alloc()
+        self.grow_segments()
+
+    def add_slots(self) -> None:
+        """Twice as many places for jobs."""
+        self._swap(jobs=_grown(self.tb.jobs, 2 * self.tb.jobs.shape[1], 1))
+
+    def add_pools(self, entries: list[tuple[int, int]]) -> int:
+        """Append (row, amount) entries; returns the first."""
+        first = self.n_pools
+        n = first + len(entries)
+        if n > self.tb.pools.shape[0]:
+            self._swap(pools=_grown(self.tb.pools, 2 * n, 0))
+        for i, entry in enumerate(entries):
+            self.tb.pools[first + i] = entry
+        self.n_pools = n
+        return first
+
+    def repack_pools(self) -> None:
+        """Drop pool entries that no job refers to."""
+        tb = self.tb
+        pools = np.zeros_like(tb.pools)
+        top = 0
+        for slot in np.flatnonzero(tb.jobs[at.POOLS]).tolist():
+            first, n = int(tb.jobs[at.POOL, slot]), int(tb.jobs[at.POOLS, slot])
+            pools[top : top + n] = tb.pools[first : first + n]
+            tb.jobs[at.POOL, slot] = top
+            top += n
+        self.n_pools = top
+        self._swap(pools=pools)
+
+    def add_set(self, rows: Ints) -> int:
+        """Append a sorted row set; returns its first place."""
+        first = self.n_sets
+        n = first + rows.shape[0]
+        if n > self.tb.sets.shape[0]:
+            self._swap(sets=_grown(self.tb.sets, 2 * n, 0))
+        self.tb.sets[first:n] = rows
+        self.n_sets = n
+        return first
+
+    def add_shape(self, chunks: list[list[int]], exclusive: bool) -> int:
+        """Append a shape with its chunk rows (COUNT, SET, SET_LEN, PER_NODE, needs...); returns its number."""
+        first = self.n_chunks
+        n = first + len(chunks)
+        if n > self.tb.chunks.shape[0]:
+            self._swap(chunks=_grown(self.tb.chunks, 2 * n, 0))
+        self.tb.chunks[first:n] = chunks
+        self.n_chunks = n
+        shape = self.n_shapes
+        if shape == self.tb.shapes.shape[0]:
+            self._swap(shapes=_grown(self.tb.shapes, 2 * shape, 0))
+        self.tb.shapes[shape] = (first, len(chunks), int(exclusive))
+        self.n_shapes = shape + 1
+        self._fit_out()
+        return shape
+
+    def fork(self) -> "Slabs":
+        """An independent copy, trimmed to what is in use."""
+        tb = self.tb
+        new = object.__new__(Slabs)
+        top = int(tb.ctl[at.SLAB_TOP])
+        spare = top // 8 + 64
+        T = np.empty(top + spare, np.int64)
+        T[:top] = tb.T[:top]
+        F = np.empty((self.resources, top + spare), np.int64)
+        F[:, :top] = tb.F[:, :top]
+        ctl = tb.ctl.copy()
+        ctl[at.STOP] = 0
+        new.tb = Tables(
+            T=T,
+            F=F,
+            rows=tb.rows.copy(),
+            cap=tb.cap.copy(),
+            jobs=tb.jobs.copy(),
+            shapes=tb.shapes.copy(),
+            chunks=tb.chunks.copy(),
+            sets=tb.sets.copy(),
+            pools=tb.pools.copy(),
+            alloc=tb.alloc.copy(),
+            ctl=ctl,
+            scratch=np.zeros_like(tb.scratch),
+            out=np.zeros_like(tb.out),
+        )
+        new.n_shapes, new.n_chunks, new.n_sets, new.n_pools = (
+            self.n_shapes,
+            self.n_chunks,
+            self.n_sets,
+            self.n_pools,
+        )
+        return new
