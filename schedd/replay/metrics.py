@@ -1,0 +1,132 @@
+"""What a schedule was worth: waits, slowdowns, utilisation and fairness of jobs that have run.
+
+Formulas and their sources: docs/metrics.md.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Metrics", "Series", "measure", "series"]
+
+_SLOWDOWN_FLOOR: Final = 1
+_BOUND: Final = 10
+"""Seconds; the usual threshold of the bounded slowdown (Feitelson and Rudolph 1998)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Means and tails over jobs. Times are seconds; slowdowns, utilisation and fairness bare numbers."""
+
+    avg_wait_s: float
+    p95_wait_s: float
+    p999_wait_s: float
+    max_wait_s: int
+    avg_response_s: float
+    avg_slowdown: float
+    avg_bounded_slowdown: float
+    avg_bounded_slowdown_10s: float
+    makespan_s: int
+    utilisation: float
+    fairness_nuwt_stddev: float
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Course of a schedule over equal intervals: each value is the mean over its interval.
+
+    ``time`` holds the left edges in seconds, on the clock of the jobs; ``width`` is the interval's length
+    in seconds; ``utilisation`` is the share of processors in use; ``queued`` the number of waiting jobs.
+    All arrays have the same length.
+    """
+
+    time: NDArray[np.float64]
+    width: float
+    utilisation: NDArray[np.float64]
+    queued: NDArray[np.float64]
+
+
+def measure(
+    submit: ArrayLike, start: ArrayLike, end: ArrayLike, procs: ArrayLike, user: ArrayLike, capacity: int
+) -> Metrics:
+    """The metrics of jobs given as arrays of one length, on a machine of `capacity` processors.
+
+    `submit`, `start` and `end` are integer seconds; `user` may hold names or numbers. Raises ValueError
+    for no jobs, and for a job that starts before its submission, does not end after its start, or has no
+    processors: such a schedule is no measurement but a defect.
+    """
+    submitted, started, ended, width = (np.asarray(a, dtype=np.int64) for a in (submit, start, end, procs))
+    owner = np.asarray(user)
+    if not submitted.size:
+        raise ValueError("no job has run; nothing to measure")
+    wrong = (started < submitted) | (ended <= started) | (width < 1)
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise ValueError(
+            f"job at position {at}: submitted {submitted[at]}, started {started[at]}, ended {ended[at]}, "
+            f"on {width[at]} processors"
+        )
+    wait = started - submitted
+    run = ended - started
+    response = ended - submitted
+    makespan = int(ended.max() - submitted.min())
+    area = width.astype(np.float64) * run
+    slowdown = response / np.maximum(run, _SLOWDOWN_FLOOR)
+    return Metrics(
+        avg_wait_s=float(wait.mean()),
+        p95_wait_s=float(np.percentile(wait, 95)),
+        p999_wait_s=float(np.percentile(wait, 99.9)),
+        max_wait_s=int(wait.max()),
+        avg_response_s=float(response.mean()),
+        avg_slowdown=float(slowdown.mean()),
+        avg_bounded_slowdown=float(np.maximum(slowdown, 1.0).mean()),
+        avg_bounded_slowdown_10s=float(np.maximum(response / np.maximum(run, _BOUND), 1.0).mean()),
+        makespan_s=makespan,
+        utilisation=float(area.sum() / (float(capacity) * makespan)),
+        fairness_nuwt_stddev=float(_normalised_waits(wait, area, owner).std()),
+    )
+
+
+def _normalised_waits(
+    wait: NDArray[np.int64], area: NDArray[np.float64], owner: NDArray[Any]
+) -> NDArray[np.float64]:
+    """For every user the waiting time of all jobs per processor-second used."""
+    _, at = np.unique(owner, return_inverse=True)
+    waited = np.bincount(at, weights=wait.astype(np.float64))
+    return waited / np.bincount(at, weights=area)
+
+
+def series(
+    submit: ArrayLike, start: ArrayLike, end: ArrayLike, procs: ArrayLike, capacity: int, intervals: int = 400
+) -> Series:
+    """How utilisation and queue went, over `intervals` equal intervals from first submission to last end.
+
+    Arguments as for `measure`. Raises ValueError for no jobs.
+    """
+    submitted, started, ended, width = (np.asarray(a, dtype=np.int64) for a in (submit, start, end, procs))
+    if not submitted.size:
+        raise ValueError("no job has run; nothing to draw")
+    edges = np.linspace(float(submitted.min()), float(ended.max()), intervals + 1)
+    step = (edges[-1] - edges[0]) / intervals
+    busy = _integral(started, ended, width.astype(np.float64), edges)
+    waiting = _integral(submitted, started, np.ones(submitted.size), edges)
+    return Series(
+        time=edges[:-1],
+        width=float(step),
+        utilisation=np.diff(busy) / (step * capacity),
+        queued=np.diff(waiting) / step,
+    )
+
+
+def _integral(
+    begin: NDArray[np.int64], end: NDArray[np.int64], weight: NDArray[np.float64], edges: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Up to each edge, the integral of the weight present: a piecewise linear function of time."""
+    times = np.concatenate((begin, end))
+    order = np.argsort(times, kind="stable")
+    at = times[order].astype(np.float64)
+    level = np.cumsum(np.concatenate((weight, -weight))[order])
+    area = np.concatenate(([0.0], np.cumsum(level[:-1] * np.diff(at))))
+    return np.interp(edges, at, area)

@@ -1,0 +1,44 @@
+"""Logs of either format, told apart by their content."""
+
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+
+from schedd.replay.accounting import is_record, read_accounting
+from schedd.replay.swf import read_swf
+from schedd.replay.text import lines_of
+from schedd.replay.workload import Trace, TraceError
+
+__all__ = ["read_traces"]
+
+
+def read_traces(paths: Sequence[Path], *, strict: bool = False) -> tuple[Trace, ...]:
+    """The logs in `paths`: those of the Standard Workload Format in that order, then the accounting log.
+
+    All accounting files together are one log, whose name is that of the first; a directory stands for
+    the accounting files in it. Raises TraceError for a file that cannot be read, for a log without any
+    job, and, if `strict`, for the first malformed line.
+    """
+    traces: dict[Path, Trace] = {}
+    accounting: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            inside = sorted(file for file in path.iterdir() if file.is_file() and _is_accounting(file))
+            if not inside:
+                raise TraceError(f"{path}: no accounting log in this directory")
+            accounting += inside
+        elif _is_accounting(path):
+            accounting.append(path)
+        else:
+            traces[path] = read_swf(path, strict=strict)
+    if accounting:
+        traces[accounting[0]] = read_accounting(accounting, accounting[0].name, strict=strict)
+    for path, trace in traces.items():
+        if not trace.jobs:
+            why = f"; {trace.faults[0]}" if trace.faults else ""
+            raise TraceError(f"{path}: holds no job in Standard Workload or accounting format{why}")
+    return tuple(traces.values())
+
+
+def _is_accounting(file: Path) -> bool:
+    return any(is_record(line) for line in islice(lines_of(file), 20))

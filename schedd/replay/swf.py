@@ -1,0 +1,123 @@
+"""Reader of the Standard Workload Format, as the Parallel Workloads Archive defines it.
+
+Format: https://www.cs.huji.ac.il/labs/parallel/workload/swf.html (Chapin et al., JSSPP 1999). Besides the
+18 fields a longer form of 21 is known, published with the Alea simulator for MetaCentrum's logs: field 10
+is then bytes on each node, 19 the list of hosts in braces, 20 the queue and 21 a PBS node specification.
+"""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from sys import intern
+from typing import Final
+
+from schedd.replay.text import lines_of
+from schedd.replay.workload import UNKNOWN, Fault, Trace, TraceError, TraceJob
+
+__all__ = ["MalformedLine", "parse_job", "read_swf", "read_swf_lines"]
+
+_HEADER = re.compile(r";\s*(MaxProcs|MaxNodes|UnixStartTime):\s*(\d+)")
+_TIME_LIMIT: Final = 1 << 36
+"""Seconds; 2,177 years, so that no sum of a log's times leaves 64 bits."""
+_PROCS_LIMIT: Final = 1 << 24
+_MEM_LIMIT: Final = 1 << 60
+
+
+class MalformedLine(ValueError):
+    """A line that is no job; the message says why."""
+
+
+def read_swf(path: Path, *, strict: bool = False) -> Trace:
+    """The log in the file `path`, plain or gzip. Lines that are no job become faults of the trace.
+
+    Raises TraceError when the file cannot be read or, if `strict`, at the first malformed line.
+    """
+    name = re.sub(r"(\.swf)?(\.gz)?$", "", path.name)
+    return read_swf_lines(lines_of(path), name, strict=strict)
+
+
+def read_swf_lines(lines: Iterable[str], name: str, *, strict: bool = False) -> Trace:
+    """Like `read_swf`, from lines that are already text. Of a header given twice the first counts."""
+    header: dict[str, int] = {}
+    jobs: list[TraceJob] = []
+    faults: list[Fault] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            jobs.append(parse_job(line))
+        except MalformedLine as bad:
+            text = line.strip()
+            if not text:
+                continue
+            if text.startswith(";"):
+                if known := _HEADER.match(text):
+                    header.setdefault(known[1], int(known[2][:18]))
+                continue
+            fault = Fault(number, str(bad))
+            if strict:
+                raise TraceError(f"{name}, {fault}") from bad
+            faults.append(fault)
+    return Trace(
+        name=name,
+        jobs=tuple(jobs),
+        max_procs=header.get("MaxProcs") or None,
+        max_nodes=header.get("MaxNodes") or None,
+        unix_start_time=header.get("UnixStartTime"),
+        faults=tuple(faults),
+    )
+
+
+def parse_job(line: str) -> TraceJob:
+    """The job that `line` describes. Processors are field 5, or field 8 where that is unknown.
+
+    Raises MalformedLine.
+    """
+    fields = line.split()
+    if len(fields) != 18 and not (len(fields) == 21 and fields[18].startswith("{")):
+        raise MalformedLine(f"{len(fields)} fields where 18 are expected")
+    try:
+        job, submit, wait, run, used_procs = map(int, fields[:5])
+        used_mem, asked_procs, asked_time, asked_mem, status = map(int, fields[6:11])
+    except ValueError:
+        job, submit, wait, run, used_procs = map(_whole, fields[:5])
+        used_mem, asked_procs, asked_time, asked_mem, status = map(_whole, fields[6:11])
+    procs = used_procs if used_procs > 0 else max(0, asked_procs)
+    if max(abs(submit), wait, run, asked_time) > _TIME_LIMIT:
+        raise MalformedLine("a time beyond any log's span")
+    if procs > _PROCS_LIMIT or max(used_mem, asked_mem) > _MEM_LIMIT:
+        raise MalformedLine("more processors or memory than any machine has")
+    queue, mem_per_node, nodes_spec = fields[14], None, None
+    mem_per_proc = asked_mem if asked_mem > 0 else None
+    if len(fields) == 21:
+        queue, nodes_spec = fields[19], fields[20]
+        if mem_per_proc:
+            mem_per_node = -(-mem_per_proc // 1024)
+            mem_per_proc = None
+    return TraceJob(
+        job,
+        submit,
+        run,
+        procs,
+        max(0, asked_time),
+        _name(fields[11]),
+        _name(fields[12]),
+        _name(queue),
+        mem_per_proc,
+        used_mem if used_mem > 0 else None,
+        mem_per_node,
+        nodes_spec,
+        None,
+        wait if wait >= 0 else None,
+        status,
+    )
+
+
+def _whole(text: str) -> int:
+    """Some logs print whole numbers with decimals; the nearest integer is meant."""
+    try:
+        return round(float(text))
+    except (ValueError, OverflowError):
+        raise MalformedLine(f"{text[:40]!r} is not a number") from None
+
+
+def _name(text: str) -> str:
+    return UNKNOWN if text == "-1" else intern(text)

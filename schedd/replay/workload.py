@@ -1,0 +1,141 @@
+"""The jobs of a log, and the conventions by which a replay selects among them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+__all__ = ["UNKNOWN", "Estimates", "Fault", "Selection", "Trace", "TraceError", "TraceJob", "select"]
+
+UNKNOWN: Final = "unknown"
+"""The user, group or queue of a job whose log does not name it."""
+
+Estimates = Literal["exact", "user"]
+
+
+class TraceError(ValueError):
+    """A log or a selection that cannot be replayed; the message says where and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A line of a log that could not be read: its number (from 1), why, and the file if there are several."""
+
+    line: int
+    reason: str
+    file: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file + ', ' if self.file else ''}line {self.line}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class TraceJob:
+    """One job as its log records it; its id need not be unique in the log.
+
+    Times are integer seconds; ``submit`` counts from the log's own origin and may be negative (jobs that
+    waited when the log began). ``run`` <= 0 means that it never ran, ``procs`` = 0 and ``estimate`` = 0
+    that the log does not say. Memory is KiB: requested and used for each processor, or requested on each
+    node. ``nodes_spec`` is a TORQUE ``nodes=`` value, ``select_spec`` an OpenPBS ``select=`` value.
+    ``wait`` is what the log's own scheduler achieved. ``status`` follows the Standard Workload Format:
+    1 completed, 0 failed, 5 cancelled, -1 unknown.
+    """
+
+    id: int | str
+    submit: int
+    run: int
+    procs: int
+    estimate: int = 0
+    user: str = UNKNOWN
+    group: str = UNKNOWN
+    queue: str = UNKNOWN
+    mem_kib_per_proc: int | None = None
+    used_mem_kib_per_proc: int | None = None
+    mem_kib_per_node: int | None = None
+    nodes_spec: str | None = None
+    select_spec: str | None = None
+    wait: int | None = None
+    status: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A log: its jobs in the order of the file, what its header says, and the lines that were not read.
+
+    ``unix_start_time`` is the epoch second of the log's time 0.
+    """
+
+    name: str
+    jobs: tuple[TraceJob, ...]
+    max_procs: int | None = None
+    max_nodes: int | None = None
+    unix_start_time: int | None = None
+    faults: tuple[Fault, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The jobs of a replay in submit order, ready to run, and what was left out.
+
+    In ``jobs`` every ``estimate`` is the limit that the planner is told and every ``run`` the time that
+    the job will take. ``skipped`` counts jobs wider than ``procs``, ``never_ran`` those without run time
+    or processors in the whole log, ``without_estimate`` those of ``jobs`` whose log states no limit.
+    """
+
+    name: str
+    jobs: tuple[TraceJob, ...]
+    procs: int
+    estimates: Estimates
+    skipped: int
+    never_ran: int
+    without_estimate: int
+
+
+def select(
+    trace: Trace,
+    *,
+    estimates: Estimates = "exact",
+    jobs: int | None = None,
+    skip: int = 0,
+    procs: int | None = None,
+    kill: bool = False,
+) -> Selection:
+    """The jobs of `trace` that a replay runs.
+
+    Jobs with a run time and processors, in order of submission (ties as in the log); of these the first
+    `skip` are passed over and the next `jobs` taken (None: all); of those taken, jobs wider than `procs`
+    (None: the header's MaxProcs) are left out and counted. An estimate is the run time under ``exact``,
+    the larger of limit and run time under ``user``. With `kill` the limit stands and the run time is cut
+    to it. Raises TraceError when the machine's size is unknown or nothing is left to run.
+    """
+    if skip < 0 or (jobs is not None and jobs < 1):
+        raise TraceError(f"skip {skip}, jobs {jobs}: skip must be at least 0 and jobs at least 1")
+    width = trace.max_procs if procs is None else procs
+    if width is None:
+        raise TraceError(f"{trace.name}: its header has no MaxProcs; say the machine's size (--procs)")
+    if width < 1:
+        raise TraceError(f"{trace.name}: a machine of {width} processors can run nothing")
+    ran = sorted((job for job in trace.jobs if job.run > 0 and job.procs > 0), key=lambda job: job.submit)
+    taken = ran[skip:] if jobs is None else ran[skip : skip + jobs]
+    fitting = [job for job in taken if job.procs <= width]
+    if not fitting:
+        raise TraceError(
+            f"{trace.name}: no job left to run: {len(trace.jobs)} in the log, {len(ran)} of them ran, "
+            f"{len(taken)} taken, {len(taken)} wider than {width} processors"
+        )
+    return Selection(
+        name=trace.name,
+        jobs=tuple(_limited(fitting, estimates, kill)),
+        procs=width,
+        estimates=estimates,
+        skipped=len(taken) - len(fitting),
+        never_ran=len(trace.jobs) - len(ran),
+        without_estimate=sum(job.estimate <= 0 for job in fitting),
+    )
+
+
+def _limited(jobs: Iterable[TraceJob], estimates: Estimates, kill: bool) -> Iterable[TraceJob]:
+    for job in jobs:
+        stated = job.estimate if job.estimate > 0 else job.run
+        run = min(job.run, stated) if kill else job.run
+        limit = run if estimates == "exact" else max(stated, run)
+        yield job if (job.run, job.estimate) == (run, limit) else replace(job, run=run, estimate=limit)

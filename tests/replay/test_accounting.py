@@ -1,0 +1,176 @@
+"""Accounting logs of TORQUE and OpenPBS, record by record."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedd.replay.accounting import is_record, parse_ended, read_accounting, read_accounting_lines
+from schedd.replay.workload import UNKNOWN, TraceError, TraceJob
+
+TORQUE = (
+    "04/14/2024 12:00:03;E;123.head.example.org;user=alice group=chem jobname=my job queue=long "
+    "ctime=1713080000 qtime=1713080001 etime=1713080100 start=1713081000 owner=alice@login "
+    "exec_host=n1/0-3+n2/0,2 Resource_List.neednodes=1:ppn=4+1:ppn=2 Resource_List.nodect=2 "
+    "Resource_List.nodes=1:ppn=4+1:ppn=2 Resource_List.mem=6gb Resource_List.pmem=500mb "
+    "Resource_List.walltime=1:02:00:00 session=4242 total_execution_slots=6 unique_node_count=2 "
+    "end=1713088200 Exit_status=0 resources_used.cput=11:00:00 resources_used.mem=3145729kb "
+    "resources_used.vmem=4194304kb resources_used.walltime=02:00:00"
+)
+OPENPBS = (
+    '04/14/2024 12:00:03;E;77.pbs;user=bob group=phys project=_pbs_project_default jobname="a b" queue=workq '
+    "ctime=1000 qtime=1000 etime=1000 start=1060 exec_host=vn1/0*4+vn2/1*2+vn3/0 "
+    "exec_vnode=(vn1:ncpus=4:mem=2097152kb)+(vn2:ncpus=2) Resource_List.mem=2gb Resource_List.ncpus=7 "
+    "Resource_List.nodect=3 Resource_List.place=scatter Resource_List.select=1:ncpus=4:mem=2gb+1:ncpus=2 "
+    "Resource_List.walltime=3600 session=1 end=1120 Exit_status=271 resources_used.cpupct=0 "
+    "resources_used.mem=0kb resources_used.ncpus=7 run_count=1"
+)
+
+
+def ended(line: str) -> TraceJob:
+    job = parse_ended(line)
+    assert job is not None
+    return job
+
+
+def test_a_torque_record_gives_every_field_of_a_job() -> None:
+    assert ended(TORQUE) == TraceJob(
+        id="123.head.example.org",
+        submit=1713080100,
+        run=7200,
+        procs=6,
+        estimate=26 * 3600,
+        user="alice",
+        group="chem",
+        queue="long",
+        mem_kib_per_proc=1024 * 1024,
+        used_mem_kib_per_proc=524289,
+        nodes_spec="1:ppn=4+1:ppn=2",
+        wait=900,
+        status=1,
+    )
+
+
+def test_an_openpbs_record_gives_its_selection() -> None:
+    job = ended(OPENPBS)
+    assert (job.procs, job.run, job.wait, job.estimate) == (7, 60, 60, 3600)
+    assert (job.select_spec, job.nodes_spec) == ("1:ncpus=4:mem=2gb+1:ncpus=2", None)
+    assert job.mem_kib_per_proc == -(-2 * 1024 * 1024 // 7)
+    assert job.used_mem_kib_per_proc is None
+    assert job.status == 5, "killed by a signal: taken as cancelled"
+
+
+def test_memory_for_each_processor_counts_where_it_is_the_larger() -> None:
+    line = TORQUE.replace("Resource_List.mem=6gb", "Resource_List.mem=600mb")
+    assert ended(line).mem_kib_per_proc == 500 * 1024
+
+
+@pytest.mark.parametrize(
+    ("size", "kib"),
+    [("6gb", 1 << 20), ("6000", 1), ("6144", 1), ("768kw", 1024), ("6MB", 1024), ("much", None), ("0", None)],
+)
+def test_sizes_are_read_in_every_unit_of_pbs(size: str, kib: int | None) -> None:
+    line = TORQUE.replace("Resource_List.mem=6gb Resource_List.pmem=500mb", f"Resource_List.mem={size}")
+    assert ended(line).mem_kib_per_proc == kib
+
+
+@pytest.mark.parametrize(
+    ("walltime", "seconds"), [("90", 90), ("01:30", 90), ("10:00:00", 36000), ("UNLIMITED", 0), ("", 0)]
+)
+def test_a_limit_is_read_in_every_form_and_unknown_when_there_is_none(walltime: str, seconds: int) -> None:
+    assert ended(TORQUE.replace("=1:02:00:00", f"={walltime}")).estimate == seconds
+
+
+@pytest.mark.parametrize(
+    ("left", "submit"),
+    [("etime=1713080100 ", 1713080001), ("qtime=1713080001 etime=1713080100 ", 1713080000)],
+)
+def test_submission_falls_back_to_queueing_and_then_to_creation(left: str, submit: int) -> None:
+    assert ended(TORQUE.replace(left, "")).submit == submit
+
+
+@pytest.mark.parametrize(
+    ("hosts", "procs"),
+    [
+        ("exec_host=n1/0-3+n2/0,2 ", 6),
+        ("exec_host=n1/3+n1/2+n2/0 ", 3),
+        ("", 6),
+    ],
+)
+def test_processors_are_the_slots_of_the_hosts_else_the_servers_total(hosts: str, procs: int) -> None:
+    assert ended(TORQUE.replace("exec_host=n1/0-3+n2/0,2 ", hosts)).procs == procs
+
+
+def test_a_job_of_which_no_record_names_processors_had_one() -> None:
+    line = "04/14/2024 12:00:03;E;1.s;user=a start=100 end=160"
+    assert (ended(line).procs, ended(line).submit, ended(line).group) == (1, 100, UNKNOWN)
+
+
+def test_a_job_whose_start_precedes_its_eligibility_did_not_wait() -> None:
+    line = "04/14/2024 12:00:03;E;1.s;user=a etime=120 start=100 end=160"
+    assert (ended(line).submit, ended(line).wait) == (100, 0)
+
+
+@pytest.mark.parametrize("kind", ["Q", "S", "D", "A", "R", "L", "B", "F"])
+def test_other_records_are_passed_over(kind: str) -> None:
+    assert parse_ended(f"04/14/2024 12:00:00;{kind};1.s;queue=batch requestor=a@b") is None
+
+
+def test_the_head_of_an_array_is_no_job() -> None:
+    assert parse_ended(OPENPBS.replace("77.pbs", "77[].pbs")) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("rubbish", "no accounting record"),
+        ("04/14/2024 12:00:03;E;1.s;user=a end=160", "job 1.s without start or end"),
+        ("04/14/2024 12:00:03;E;1.s;user=a start=soon end=160", "start=soon is no time"),
+        ("04/14/2024 12:00:03;E;1.s;user=a start=161 end=160", "ends .160. before it starts .161."),
+    ],
+)
+def test_a_malformed_record_is_reported_with_its_place_or_fatal(line: str, reason: str) -> None:
+    log = read_accounting_lines([TORQUE, "", line, OPENPBS], "20240414")
+    assert len(log.jobs) == 2
+    assert len(log.faults) == 1
+    assert str(log.faults[0]).startswith("20240414, line 3: ")
+    with pytest.raises(TraceError, match=reason):
+        read_accounting_lines([TORQUE, line], "20240414", strict=True)
+
+
+def test_several_files_are_one_log_on_the_clock_of_the_epoch(tmp_path: Path) -> None:
+    (tmp_path / "20240413").write_text(OPENPBS + "\n")
+    (tmp_path / "20240414.gz").write_bytes(gzip.compress(TORQUE.encode()))
+    log = read_accounting([tmp_path / "20240413", tmp_path / "20240414.gz"], "april")
+    assert [job.id for job in log.jobs] == ["77.pbs", "123.head.example.org"]
+    assert (log.name, log.unix_start_time, log.max_procs) == ("april", 0, None)
+
+
+WORDS = st.sampled_from(
+    [
+        "user=",
+        "start=5",
+        "end=9",
+        "start=",
+        "exec_host=",
+        "n/0-9,3*2",
+        "etime=7",
+        "Resource_List.walltime=1:2:3:4:5",
+        " ",
+        "=",
+        "x",
+    ]
+)
+
+
+@given(st.one_of(st.text(), st.lists(st.one_of(WORDS, st.text()), max_size=12).map(" ".join)))
+def test_whatever_a_record_says_reading_ends_in_a_job_a_fault_or_nothing(message: str) -> None:
+    for line in (message, f"04/14/2024 12:00:03;E;1.s;{message}"):
+        log = read_accounting_lines([line], "log")
+        assert len(log.jobs) + len(log.faults) <= 1
+        for job in log.jobs:
+            assert job.run >= 0
+            assert job.procs >= 1
+        is_record(line)
