@@ -1,0 +1,95 @@
+"""What can go wrong between us and a pbs_server: its own error codes, and our typed exceptions."""
+
+from enum import IntEnum
+
+
+class ServerCode(IntEnum):
+    """Error codes of pbs_server, named as its manual and logs name them (protocol document, section 5)."""
+
+    NONE = 0
+    UNKJOBID = 15001
+    NOATTR = 15002
+    ATTRRO = 15003
+    IVALREQ = 15004
+    UNKREQ = 15005
+    PERM = 15007
+    BADHOST = 15010
+    JOBEXIST = 15011
+    SYSTEM = 15012
+    INTERNAL = 15013
+    UNKSIG = 15015
+    BADATVAL = 15016
+    MODATRRUN = 15017
+    BADSTATE = 15018
+    UNKQUE = 15020
+    BADCRED = 15021
+    EXPIRED = 15022
+    QUNOENB = 15023
+    QACESS = 15024
+    BADUSER = 15025
+    QUEEXIST = 15027
+    NOSUP = 15031
+    PROTOCOL = 15033
+    NOCONNECTS = 15035
+    NOSERVER = 15036
+    UNKRESC = 15037
+    EXCQRESC = 15038
+    NORERUN = 15040
+    MOMREJECT = 15043
+    RESCUNAV = 15046
+    MAXQUED = 15048
+    EXLIMIT = 15050
+    ALRDYEXIT = 15052
+    BADDEPEND = 15056
+    DISPROTO = 15058
+    EXECTHERE = 15059
+    SVRDOWN = 15062
+    UNKNODE = 15064
+    TIMEOUT = 15085
+    RERUNNING = 15119
+    BUSY = 15134
+
+
+def code_name(code: int) -> str:
+    """The name of a server code, or `code 15999` for one that has none here."""
+    try:
+        return ServerCode(code).name
+    except ValueError:
+        return f"code {code}"
+
+
+class TorqueError(Exception):
+    """Base of all that this package raises on purpose."""
+
+
+class ServerRefusedError(TorqueError):
+    """The server answered with an error code; `text` is its own explanation, if it gave one."""
+
+    def __init__(self, code: int, text: str, action: str) -> None:
+        super().__init__(
+            f"pbs_server refused to {action}: {code} {code_name(code)}" + (f" ({text})" if text else "")
+        )
+        self.code = code
+        self.text = text
+        self.action = action
+
+    @property
+    def busy(self) -> bool:
+        """Whether the same request may succeed in a moment: nodes taken, job being rerun, server busy."""
+        return self.code in (ServerCode.RESCUNAV, ServerCode.RERUNNING, ServerCode.BUSY)
+
+
+class ProtocolError(TorqueError):
+    """The peer sent bytes that are no batch request or reply. The connection cannot be used any further."""
+
+
+class ServerUnreachableError(TorqueError):
+    """No connection to the server, or it broke, or no answer came in time. Connect again later."""
+
+
+class RightsError(TorqueError):
+    """We may not do what we need: no privileged port, no trqauthd, or the server does not trust us."""
+
+
+class RequestForbiddenError(TorqueError):
+    """A request that this connection's mode does not permit was stopped before it left."""

@@ -1,0 +1,256 @@
+"""Batch requests as frozen values, one class for each shape of body (protocol document, section 5)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar
+
+from server_adapter.dis import Attribute, Decoder, encode_attributes, encode_integer, encode_string
+from server_adapter.torque.codes import RequestCode
+
+
+class Kind(Enum):
+    """How a field of a request body travels."""
+
+    NUMBER = "number"
+    TEXT = "text"
+    TEXTS = "texts"
+    BYTES = "bytes"
+    ATTRIBUTES = "attributes"
+
+
+def _write_texts(texts: tuple[str, ...]) -> bytes:
+    return encode_integer(len(texts)) + b"".join(map(encode_string, texts))
+
+
+def _read_texts(decoder: Decoder) -> tuple[str, ...]:
+    return tuple([decoder.string() for _ in range(decoder.count())])
+
+
+WRITERS: dict[Kind, Callable[[Any], bytes]] = {
+    Kind.NUMBER: encode_integer,
+    Kind.TEXT: encode_string,
+    Kind.TEXTS: _write_texts,
+    Kind.BYTES: encode_string,
+    Kind.ATTRIBUTES: encode_attributes,
+}
+READERS: dict[Kind, Callable[[Decoder], Any]] = {
+    Kind.NUMBER: Decoder.unsigned,
+    Kind.TEXT: Decoder.string,
+    Kind.TEXTS: _read_texts,
+    Kind.BYTES: Decoder.raw_string,
+    Kind.ATTRIBUTES: Decoder.attributes,
+}
+
+Layout = tuple[tuple[str, Kind], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """Base of all requests: which one it is, and the optional extension string at its end.
+
+    `layout` names the fields of the body in the order in which they travel.
+    """
+
+    code: RequestCode
+    extension: str | None = None
+    layout: ClassVar[Layout] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisconnectRequest(Request):
+    """Says goodbye; the server only closes."""
+
+    code: RequestCode = RequestCode.DISCONNECT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusRequest(Request):
+    """Status of the server, queues, jobs or nodes. An empty `name` means all of them, and empty `attributes`
+    all attributes; a queue's name in a job request means its jobs.
+    """
+
+    name: str = ""
+    attributes: tuple[Attribute, ...] = ()
+    layout: ClassVar[Layout] = (("name", Kind.TEXT), ("attributes", Kind.ATTRIBUTES))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectRequest(Request):
+    """The jobs that meet all conditions: their ids (SelectJobs) or their status (SelStat)."""
+
+    conditions: tuple[Attribute, ...] = ()
+    layout: ClassVar[Layout] = (("conditions", Kind.ATTRIBUTES),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRequest(Request):
+    """Requests that name a job and nothing else: locate, rerun, ready to commit, commit."""
+
+    job: str
+    layout: ClassVar[Layout] = (("job", Kind.TEXT),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest(Request):
+    """Starts a job on `destination`, such as `node1:ppn=4+node2:ppn=4`; empty lets the server choose."""
+
+    job: str
+    destination: str = ""
+    handle: int = 0
+    layout: ClassVar[Layout] = (("job", Kind.TEXT), ("destination", Kind.TEXT), ("handle", Kind.NUMBER))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManageRequest(Request):
+    """Changes attributes of a job, node, queue or the server; also holds, releases and deletes jobs.
+
+    `command` is a `ManagerCommand`, `object_type` an `ObjectType`.
+    """
+
+    command: int
+    object_type: int
+    name: str
+    attributes: tuple[Attribute, ...] = ()
+    layout: ClassVar[Layout] = (
+        ("command", Kind.NUMBER),
+        ("object_type", Kind.NUMBER),
+        ("name", Kind.TEXT),
+        ("attributes", Kind.ATTRIBUTES),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalRequest(Request):
+    """Sends a signal, by name, to a running job."""
+
+    job: str
+    signal: str
+    layout: ClassVar[Layout] = (("job", Kind.TEXT), ("signal", Kind.TEXT))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveRequest(Request):
+    """Moves a job to another queue, or swaps the order of two jobs (`destination` is then a job)."""
+
+    job: str
+    destination: str
+    layout: ClassVar[Layout] = (("job", Kind.TEXT), ("destination", Kind.TEXT))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageRequest(Request):
+    """Writes a line into a running job's output (1) or error (2) file."""
+
+    job: str
+    file: int
+    text: str
+    layout: ClassVar[Layout] = (("job", Kind.TEXT), ("file", Kind.NUMBER), ("text", Kind.TEXT))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueJobRequest(Request):
+    """Submits a job; the script follows in its own request. An empty `job` asks the server for an id."""
+
+    job: str = ""
+    destination: str = ""
+    attributes: tuple[Attribute, ...] = ()
+    layout: ClassVar[Layout] = (
+        ("job", Kind.TEXT),
+        ("destination", Kind.TEXT),
+        ("attributes", Kind.ATTRIBUTES),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobScriptRequest(Request):
+    """A piece of a job's script; `size` is the number of bytes in `data`."""
+
+    sequence: int = 0
+    kind: int = 0
+    size: int
+    job: str
+    data: bytes
+    layout: ClassVar[Layout] = (
+        ("sequence", Kind.NUMBER),
+        ("kind", Kind.NUMBER),
+        ("size", Kind.NUMBER),
+        ("job", Kind.TEXT),
+        ("data", Kind.BYTES),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceQueryRequest(Request):
+    """How many of each resource, such as `nodes=2:ppn=2`, are available, allocated, reserved and down."""
+
+    code: RequestCode = RequestCode.RESOURCE_QUERY
+    handle: int = 0
+    resources: tuple[str, ...] = ()
+    layout: ClassVar[Layout] = (("handle", Kind.NUMBER), ("resources", Kind.TEXTS))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthenticateRequest(Request):
+    """Vouches, from a privileged port, that the client on source `port` is the user of the header."""
+
+    code: RequestCode = RequestCode.AUTHENTICATE_USER
+    port: int
+    layout: ClassVar[Layout] = (("port", Kind.NUMBER),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlternateAuthenticateRequest(Request):
+    """As `AuthenticateRequest`, with a credential (munge) in the place of a privileged port."""
+
+    code: RequestCode = RequestCode.ALTERNATE_AUTHENTICATE
+    port: int
+    credential: str
+    layout: ClassVar[Layout] = (("port", Kind.NUMBER), ("credential", Kind.TEXT))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShutdownRequest(Request):
+    """Stops the server."""
+
+    code: RequestCode = RequestCode.SHUTDOWN
+    manner: int = 0
+    layout: ClassVar[Layout] = (("manner", Kind.NUMBER),)
+
+
+SHAPES: dict[RequestCode, type[Request]] = {
+    RequestCode.QUEUE_JOB: QueueJobRequest,
+    RequestCode.QUEUE_JOB_2: QueueJobRequest,
+    RequestCode.JOB_SCRIPT: JobScriptRequest,
+    RequestCode.JOB_SCRIPT_2: JobScriptRequest,
+    RequestCode.READY_TO_COMMIT: JobRequest,
+    RequestCode.COMMIT: JobRequest,
+    RequestCode.COMMIT_2: JobRequest,
+    RequestCode.LOCATE_JOB: JobRequest,
+    RequestCode.RERUN: JobRequest,
+    RequestCode.DELETE_JOB: ManageRequest,
+    RequestCode.HOLD_JOB: ManageRequest,
+    RequestCode.MANAGER: ManageRequest,
+    RequestCode.MODIFY_JOB: ManageRequest,
+    RequestCode.ASYNC_MODIFY_JOB: ManageRequest,
+    RequestCode.RELEASE_JOB: ManageRequest,
+    RequestCode.MESSAGE_JOB: MessageRequest,
+    RequestCode.MOVE_JOB: MoveRequest,
+    RequestCode.ORDER_JOB: MoveRequest,
+    RequestCode.RUN_JOB: RunRequest,
+    RequestCode.ASYNC_RUN_JOB: RunRequest,
+    RequestCode.SELECT_JOBS: SelectRequest,
+    RequestCode.SELECT_STATUS: SelectRequest,
+    RequestCode.SHUTDOWN: ShutdownRequest,
+    RequestCode.SIGNAL_JOB: SignalRequest,
+    RequestCode.ASYNC_SIGNAL_JOB: SignalRequest,
+    RequestCode.STATUS_JOB: StatusRequest,
+    RequestCode.STATUS_QUEUE: StatusRequest,
+    RequestCode.STATUS_SERVER: StatusRequest,
+    RequestCode.STATUS_NODE: StatusRequest,
+    RequestCode.RESOURCE_QUERY: ResourceQueryRequest,
+    RequestCode.AUTHENTICATE_USER: AuthenticateRequest,
+    RequestCode.ALTERNATE_AUTHENTICATE: AlternateAuthenticateRequest,
+    RequestCode.DISCONNECT: DisconnectRequest,
+}
+"""Which shape each request has."""

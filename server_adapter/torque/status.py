@@ -1,0 +1,85 @@
+"""Status replies decoded as their bytes arrive: whole objects per chunk, wanted attributes only."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from server_adapter.dis import DEFAULT_LIMITS, AttributeScanner, Decoder, DisIncompleteError, Limits
+from server_adapter.torque.replies import Choice, Reply, decode_reply, decode_reply_head
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """An object of a status reply as plain text values by `name` or `name.resource`."""
+
+    object_type: int
+    name: str
+    values: dict[str, str]
+
+
+class StatusDecoder:
+    """Feeds on chunks of one reply and gives out its objects.
+
+    Work per `feed` is proportional to the chunk, so a caller that feeds 64 KiB at a time and lets its event
+    loop run in between never holds the loop for more than a few milliseconds. An object that is cut by the
+    end of a chunk waits for the rest. `done` tells that the reply is complete: `rest` then holds what came
+    after it, and `reply` the reply where it is no status (an error, mostly).
+    """
+
+    def __init__(self, wanted: Collection[str] | None = None, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._scanner = AttributeScanner(wanted, limits)
+        self._limits = limits
+        self._buffer = b""
+        self._missing = 1  # bytes that must be at hand before another try makes sense
+        self._remaining: int | None = None
+        self.done = False
+        self.reply: Reply | None = None
+
+    @property
+    def rest(self) -> bytes:
+        """Bytes behind the end of the reply."""
+        return self._buffer if self.done else b""
+
+    def feed(self, chunk: bytes) -> list[Described]:
+        """The objects completed by this chunk. Raises `DisError` for bytes that are no reply."""
+        self._buffer += chunk
+        if self.done or len(self._buffer) < self._missing:
+            return []
+        position = 0
+        objects: list[Described] = []
+        try:
+            if self._remaining is None:
+                position = self._begin()
+            if self._remaining is not None:
+                for item, end in self._objects(position):
+                    objects.append(item)
+                    position = end
+                self.done = self._remaining == 0
+            self._missing = 1
+        except DisIncompleteError as error:
+            self._missing = error.needed - position
+        self._buffer = self._buffer[position:]
+        return objects
+
+    def _begin(self) -> int:
+        decoder = Decoder(self._buffer, 0, self._limits)
+        if decode_reply_head(decoder)[3] is not Choice.STATUS:
+            decoder.position = 0
+            self.reply = decode_reply(decoder)
+            self.done = True
+        else:
+            self._remaining = decoder.count()
+        return decoder.position
+
+    def _objects(self, position: int) -> Iterator[tuple[Described, int]]:
+        data = self._buffer
+        text = data.decode("latin-1")
+        scan = self._scanner.scan
+        decoder = Decoder(data, position, self._limits)
+        assert self._remaining is not None
+        while self._remaining:
+            object_type = decoder.unsigned()
+            name = decoder.string()
+            values, position = scan(data, text, decoder.position)
+            decoder.position = position
+            self._remaining -= 1
+            yield Described(object_type, name, values), position
