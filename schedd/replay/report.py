@@ -1,0 +1,94 @@
+"""Results of replays as tables for people and as JSON for programs."""
+
+import json
+from collections.abc import Sequence
+
+from rich.box import ROUNDED, Box
+from rich.table import Table
+
+from schedd.replay.result import ReplayResult
+
+__all__ = ["quality_table", "speed_table", "to_json"]
+
+
+def to_json(results: Sequence[ReplayResult]) -> str:
+    """A JSON list with one object for each result. Two replays with one seed differ in `TIMINGS` alone."""
+    return json.dumps([result.as_row() for result in results], indent=2, allow_nan=False) + "\n"
+
+
+def quality_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table:
+    """How the jobs fared: waits and responses in seconds, utilisation in percent.
+
+    With `rich.box.MARKDOWN` as `box` it prints as a Markdown table.
+    """
+    table = _table(
+        box, "log", "policy", "jobs", "skipped", "wait mean", "p95", "max [s]", "response [s]", "slowdown",
+        "bounded 10 s", "util. %", "fairness", "breaches",
+    )  # fmt: skip
+    for result, log, last in _grouped(results):
+        m = result.metrics
+        table.add_row(
+            log,
+            result.policy if result.estimates == "exact" else f"{result.policy}, user",
+            f"{result.jobs:,}",
+            f"{result.skipped:,}",
+            f"{m.avg_wait_s:,.0f}",
+            f"{m.p95_wait_s:,.0f}",
+            f"{m.max_wait_s:,}",
+            f"{m.avg_response_s:,.0f}",
+            _figures(m.avg_bounded_slowdown),
+            _figures(m.avg_bounded_slowdown_10s),
+            f"{100 * m.utilisation:.2f}",
+            _figures(m.fairness_nuwt_stddev),
+            f"{result.promise_breaches:,}",
+            end_section=last,
+        )
+    return table
+
+
+def speed_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table:
+    """What the replay cost on this computer: seconds in all, microseconds for one job or repair."""
+    table = _table(
+        box, "log", "policy", "wall [s]", "events/s", "add mean", "add p99 [µs]", "repairs", "repair p99 [µs]"
+    )
+    for result, log, last in _grouped(results):
+        table.add_row(
+            log,
+            result.policy if result.estimates == "exact" else f"{result.policy}, user",
+            f"{result.wall_s:,.2f}",
+            f"{result.events_per_s:,.0f}",
+            _figures(result.plan_add_us_mean),
+            _figures(result.plan_add_us_p99),
+            f"{result.repairs:,}",
+            _figures(result.repair_us_p99),
+            end_section=last,
+        )
+    return table
+
+
+def _table(box: Box, *columns: str) -> Table:
+    table = Table(box=box)
+    for at, column in enumerate(columns):
+        table.add_column(column, justify="left" if at < 2 else "right", overflow="fold")
+    return table
+
+
+def _grouped(results: Sequence[ReplayResult]) -> list[tuple[ReplayResult, str, bool]]:
+    """Each result with its log's name where that changes, and whether it is the last of its log."""
+    return [
+        (
+            result,
+            result.log if not at or results[at - 1].log != result.log else "",
+            at + 1 == len(results) or results[at + 1].log != result.log,
+        )
+        for at, result in enumerate(results)
+    ]
+
+
+def _figures(value: float | None) -> str:
+    """About three significant figures; a dash for what was not measured."""
+    if value is None:
+        return "-"
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if value >= 0.001 or value == 0 else f"{value:.1e}"

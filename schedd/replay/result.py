@@ -1,0 +1,53 @@
+"""What one replay of one log under one policy gave."""
+
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from schedd.replay.metrics import Metrics, Series
+from schedd.replay.workload import Estimates
+
+__all__ = ["TIMINGS", "ReplayResult"]
+
+TIMINGS: Final = ("wall_s", "events_per_s", "plan_add_us_mean", "plan_add_us_p99", "repair_us_p99")
+"""The fields that differ between two runs of the same replay; all others must agree."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ReplayResult:
+    """One log under one policy: how the jobs fared, and what the planning cost.
+
+    ``jobs`` ran; ``skipped`` were wider than the machine. ``wall_s`` is the duration of the replay in
+    seconds of this computer, ``events_per_s`` the rate; ``plan_add_us_*`` are microseconds for placing one
+    new job, ``repair_us_p99`` for one repair; None where a policy plans or repairs nothing.
+    ``unix_start_time`` is the epoch second of the log's time 0, if known. ``series`` is for pictures only.
+    """
+
+    log: str
+    policy: str
+    estimates: Estimates
+    jobs: int
+    skipped: int
+    metrics: Metrics
+    promise_breaches: int
+    repairs: int
+    wall_s: float
+    events_per_s: float
+    plan_add_us_mean: float | None = None
+    plan_add_us_p99: float | None = None
+    repair_us_p99: float | None = None
+    unix_start_time: int | None = None
+    series: Series | None = None
+
+    def as_row(self) -> dict[str, str | int | float | None]:
+        """Field to value for JSON, in the order that the documentation gives; the timings come last."""
+        return {
+            "log": self.log,
+            "policy": self.policy,
+            "estimates": self.estimates,
+            "jobs": self.jobs,
+            "skipped": self.skipped,
+            **asdict(self.metrics),
+            "promise_breaches": self.promise_breaches,
+            "repairs": self.repairs,
+            **{name: getattr(self, name) for name in TIMINGS},
+        }

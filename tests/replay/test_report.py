@@ -1,0 +1,104 @@
+"""Tables, JSON and the picture of replays."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.box import MARKDOWN
+from rich.console import Console
+from rich.table import Table
+
+from schedd.replay.metrics import measure, series
+from schedd.replay.plot import draw, save
+from schedd.replay.report import quality_table, speed_table, to_json
+from schedd.replay.result import TIMINGS, ReplayResult
+
+SUBMIT, START, END, PROCS = [0, 0, 10], [0, 0, 100], [100, 5, 104], [2, 2, 4]
+
+
+def result(log: str = "KTH", policy: str = "easy") -> ReplayResult:
+    return ReplayResult(
+        log=log,
+        policy=policy,
+        estimates="exact",
+        jobs=3,
+        skipped=1,
+        metrics=measure(SUBMIT, START, END, PROCS, ["a", "b", "a"], 4),
+        promise_breaches=0,
+        repairs=2,
+        wall_s=0.5,
+        events_per_s=12.0,
+        plan_add_us_mean=36.6,
+        plan_add_us_p99=None,
+        repair_us_p99=812.4,
+        unix_start_time=843480031,
+        series=series(SUBMIT, START, END, PROCS, 4),
+    )
+
+
+def printed(table: Table) -> str:
+    console = Console(width=200, color_system=None)
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get()
+
+
+def test_json_has_every_promised_field_and_the_timings_come_last() -> None:
+    (row,) = json.loads(to_json([result()]))
+    promised = (
+        "log policy estimates jobs skipped avg_wait_s p95_wait_s max_wait_s avg_response_s avg_slowdown "
+        "avg_bounded_slowdown avg_bounded_slowdown_10s makespan_s utilisation fairness_nuwt_stddev "
+        "promise_breaches wall_s events_per_s plan_add_us_mean plan_add_us_p99"
+    )
+    assert set(promised.split()) <= set(row)
+    assert tuple(row)[-len(TIMINGS) :] == TIMINGS
+    assert (row["log"], row["jobs"], row["avg_wait_s"], row["plan_add_us_p99"]) == ("KTH", 3, 30.0, None)
+
+
+def test_two_runs_agree_but_for_the_timings() -> None:
+    slower = replace(result(), wall_s=9.0, events_per_s=1.0, plan_add_us_mean=80.0, repair_us_p99=None)
+    rows = [json.loads(to_json([run]))[0] for run in (result(), slower)]
+    assert {key for key in rows[0] if rows[0][key] != rows[1][key]} <= set(TIMINGS)
+
+
+def test_a_table_names_each_log_once_and_keeps_unmeasured_figures_apart_from_zero() -> None:
+    runs = [result(policy="fcfs"), result(), result(log="CTC")]
+    quality, speed = printed(quality_table(runs)), printed(speed_table(runs))
+    assert quality.count("KTH") == 1
+    assert quality.count("54.33") == 3
+    assert "36.6" in speed
+    assert " - " in speed
+
+
+def test_a_table_can_be_printed_for_a_document() -> None:
+    lines = printed(quality_table([result()], box=MARKDOWN)).strip().splitlines()
+    assert lines[0].startswith("| log ")
+    assert lines[1].startswith("|--")
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_a_picture_is_written_in_the_format_of_its_suffix(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"replay.{suffix}"
+    save([result(policy="fcfs"), result()], path)
+    magic = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[suffix]
+    assert path.read_bytes().startswith(magic)
+
+
+def test_a_picture_has_a_block_of_four_panels_for_each_log_and_a_line_for_each_policy() -> None:
+    figure = draw([result(policy="fcfs"), result(), result(log="CTC")])
+    assert len(figure.axes) == 8
+    assert [len(axes.lines) for axes in figure.axes] == [0, 2, 0, 2, 0, 1, 0, 1]
+
+
+def test_a_picture_needs_no_course_no_date_and_no_waiting() -> None:
+    bare = replace(
+        result(),
+        unix_start_time=None,
+        series=None,
+        metrics=measure([0], [0], [9], [1], ["a"], 4),
+        estimates="user",
+    )
+    assert draw([bare, replace(bare, series=series([0], [0], [9], [1], 4))]).axes
+    with pytest.raises(ValueError, match="no results"):
+        draw([])
