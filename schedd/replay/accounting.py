@@ -5,18 +5,18 @@ Record form: ``MM/DD/YYYY HH:MM:SS;TYPE;ID;key=value key=value ...`` (TORQUE Adm
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from sys import intern
 
+from schedd.model.parse import RequestError, parse_size, parse_walltime
 from schedd.replay.text import lines_of
-from schedd.replay.workload import UNKNOWN, Fault, Trace, TraceError, TraceJob
+from schedd.replay.workload import PROCS_LIMIT, TIME_LIMIT, UNKNOWN, Fault, Trace, TraceError, TraceJob
 
 __all__ = ["is_record", "parse_ended", "read_accounting", "read_accounting_lines"]
 
 _RECORD = re.compile(r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;(\w+);([^;]*);(.*)", re.DOTALL)
 _KEY = re.compile(r"(?:^|\s+)([A-Za-z_][\w.]*)=")
-_SIZE = re.compile(r"(\d+)([kmgtp]?)([bw]?)", re.IGNORECASE)
 _HOST = re.compile(r"[^/+\s]+/([\d,-]+)(?:\*(\d+))?")
 _KILLED = 256
 """TORQUE and OpenPBS report an end by signal N as exit status 256 + N, among them every deletion."""
@@ -82,14 +82,16 @@ def parse_ended(line: str) -> TraceJob | None:
     if end < start:
         raise ValueError(f"E record of job {job_id} ends ({end}) before it starts ({start})")
     procs = _procs(values)
-    used = _kib(values.get("resources_used.mem", ""))
+    if procs > PROCS_LIMIT:
+        raise ValueError(f"E record of job {job_id} with {procs} processors, more than any machine has")
+    used = _stated(parse_size, values, "resources_used.mem")
     exit_status = values.get("Exit_status", "")
     return TraceJob(
         id=job_id,
         submit=min(submit or start, start),
         run=end - start,
         procs=procs,
-        estimate=_seconds(values.get("Resource_List.walltime", "")),
+        estimate=min(_stated(parse_walltime, values, "Resource_List.walltime"), TIME_LIMIT),
         user=intern(values.get("user") or UNKNOWN),
         group=intern(values.get("group") or UNKNOWN),
         queue=intern(values.get("queue") or UNKNOWN),
@@ -114,28 +116,17 @@ def _values(message: str) -> dict[str, str]:
 
 def _epoch(values: dict[str, str], key: str) -> int:
     text = values.get(key, "0")
-    if not re.fullmatch(r"[0-9]{1,11}", text):
+    if not re.fullmatch(r"[0-9]{1,10}", text):
         raise ValueError(f"{key}={text[:40]} is no time in epoch seconds")
     return int(text)
 
 
-def _seconds(text: str) -> int:
-    """[[DD:]HH:]MM:SS or seconds; 0 for anything else, such as UNLIMITED."""
-    if not re.fullmatch(r"[0-9]{1,9}(:[0-9]{1,9}){0,3}(\.[0-9]*)?", text):
+def _stated(parse: Callable[[str], int], values: dict[str, str], key: str) -> int:
+    """What `parse` reads from the value of `key`; 0 for none or one without an amount, such as UNLIMITED."""
+    try:
+        return parse(values[key])
+    except (KeyError, RequestError):
         return 0
-    total = 0
-    for part, factor in zip(reversed(text.partition(".")[0].split(":")), (1, 60, 3600, 86400), strict=False):
-        total += int(part) * factor
-    return total
-
-
-def _kib(text: str) -> int:
-    """A PBS size in KiB, rounded up; 0 for anything else. A word (w) is 8 bytes; no suffix means bytes."""
-    size = _SIZE.fullmatch(text)
-    if size is None:
-        return 0
-    amount = int(size[1][:18]) * (8 if size[3].lower() == "w" else 1)
-    return -(-(amount << 10 * " kmgtp".index(size[2].lower() or " ")) // 1024)
 
 
 def _procs(values: dict[str, str]) -> int:
@@ -162,8 +153,8 @@ def _slots(text: str) -> int:
 
 def _mem_per_proc(values: dict[str, str], procs: int) -> int | None:
     """The larger of ``mem`` (for the whole job, divided over its processors) and ``pmem``."""
-    whole = _kib(values.get("Resource_List.mem", ""))
-    return max(-(-whole // procs), _kib(values.get("Resource_List.pmem", ""))) or None
+    whole = _stated(parse_size, values, "Resource_List.mem")
+    return max(-(-whole // procs), _stated(parse_size, values, "Resource_List.pmem")) or None
 
 
 def _status(text: str) -> int:

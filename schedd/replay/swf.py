@@ -12,14 +12,11 @@ from sys import intern
 from typing import Final
 
 from schedd.replay.text import lines_of
-from schedd.replay.workload import UNKNOWN, Fault, Trace, TraceError, TraceJob
+from schedd.replay.workload import PROCS_LIMIT, TIME_LIMIT, UNKNOWN, Fault, Trace, TraceError, TraceJob
 
 __all__ = ["MalformedLine", "parse_job", "read_swf", "read_swf_lines"]
 
 _HEADER = re.compile(r";\s*(MaxProcs|MaxNodes|UnixStartTime):\s*(\d+)")
-_TIME_LIMIT: Final = 1 << 36
-"""Seconds; 2,177 years, so that no sum of a log's times leaves 64 bits."""
-_PROCS_LIMIT: Final = 1 << 24
 _MEM_LIMIT: Final = 1 << 60
 
 
@@ -81,9 +78,9 @@ def parse_job(line: str) -> TraceJob:
         job, submit, wait, run, used_procs = map(_whole, fields[:5])
         used_mem, asked_procs, asked_time, asked_mem, status = map(_whole, fields[6:11])
     procs = used_procs if used_procs > 0 else max(0, asked_procs)
-    if max(abs(submit), wait, run, asked_time) > _TIME_LIMIT:
+    if max(abs(submit), wait, run, asked_time) > TIME_LIMIT:
         raise MalformedLine("a time beyond any log's span")
-    if procs > _PROCS_LIMIT or max(used_mem, asked_mem) > _MEM_LIMIT:
+    if procs > PROCS_LIMIT or max(used_mem, asked_mem) > _MEM_LIMIT:
         raise MalformedLine("more processors or memory than any machine has")
     queue, mem_per_node, nodes_spec = fields[14], None, None
     mem_per_proc = asked_mem if asked_mem > 0 else None

@@ -4,10 +4,27 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-__all__ = ["UNKNOWN", "Estimates", "Fault", "Selection", "Trace", "TraceError", "TraceJob", "select"]
+__all__ = [
+    "PROCS_LIMIT",
+    "TIME_LIMIT",
+    "UNKNOWN",
+    "Estimates",
+    "Fault",
+    "Selection",
+    "Trace",
+    "TraceError",
+    "TraceJob",
+    "select",
+]
 
 UNKNOWN: Final = "unknown"
 """The user, group or queue of a job whose log does not name it."""
+
+TIME_LIMIT: Final = 1 << 36
+"""Seconds; 2,177 years, so that no sum of a log's times leaves 64 bits."""
+
+PROCS_LIMIT: Final = 1 << 24
+"""More processors than any machine has."""
 
 Estimates = Literal["exact", "user"]
 

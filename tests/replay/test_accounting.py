@@ -128,6 +128,7 @@ def test_the_head_of_an_array_is_no_job() -> None:
         ("rubbish", "no accounting record"),
         ("04/14/2024 12:00:03;E;1.s;user=a end=160", "job 1.s without start or end"),
         ("04/14/2024 12:00:03;E;1.s;user=a start=soon end=160", "start=soon is no time"),
+        ("04/14/2024 12:00:03;E;1.s;start=1 end=2 exec_host=n/0-99999999", "100000000 processors"),
         ("04/14/2024 12:00:03;E;1.s;user=a start=161 end=160", "ends .160. before it starts .161."),
     ],
 )
@@ -156,8 +157,10 @@ WORDS = st.sampled_from(
         "start=",
         "exec_host=",
         "n/0-9,3*2",
+        "n/0-99999999999",
         "etime=7",
         "Resource_List.walltime=1:2:3:4:5",
+        "Resource_List.walltime=999999999999:0:0:0",
         " ",
         "=",
         "x",
@@ -171,6 +174,7 @@ def test_whatever_a_record_says_reading_ends_in_a_job_a_fault_or_nothing(message
         log = read_accounting_lines([line], "log")
         assert len(log.jobs) + len(log.faults) <= 1
         for job in log.jobs:
-            assert job.run >= 0
-            assert job.procs >= 1
+            assert 0 <= job.run <= TIME_LIMIT
+            assert 0 <= job.estimate <= TIME_LIMIT
+            assert 1 <= job.procs <= PROCS_LIMIT
         is_record(line)
