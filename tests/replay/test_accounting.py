@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedd.replay.accounting import is_record, parse_ended, read_accounting, read_accounting_lines
-from schedd.replay.workload import UNKNOWN, TraceError, TraceJob
+from schedd.replay.workload import PROCS_LIMIT, TIME_LIMIT, UNKNOWN, TraceError, TraceJob
 
 TORQUE = (
     "04/14/2024 12:00:03;E;123.head.example.org;user=alice group=chem jobname=my job queue=long "
