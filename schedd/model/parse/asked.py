@@ -10,6 +10,9 @@ __all__ = ["Asked", "parse_amount", "resource_list"]
 
 _SHOWN_AT_MOST = 8
 
+_LONGEST = 1 << 18
+"""The longest value that is read, in characters: ten thousand nodes by name fit, at about a second."""
+
 
 def resource_list(text: str) -> dict[str, str]:
     """The names and values of a list as ``qsub -l`` takes it: ``nodes=2:ppn=4,mem=8gb``.
@@ -65,7 +68,12 @@ class Asked:
         """The value of a resource, ready to point errors at it; None when nothing names one."""
         self._done.add(name)
         value = self._values.get(name)
-        return None if value is None else Span.of(value, name)
+        if value is None:
+            return None
+        span = Span.of(value, name)
+        if len(value) > _LONGEST:
+            raise span.error(f"{name}= is too long", f"at most {_LONGEST} characters")
+        return span
 
     def size(self, name: str) -> int:
         """The value of a resource in KiB, 0 when nothing names one."""
