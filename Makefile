@@ -31,7 +31,7 @@ bench: $(STAMP) ## measure the planner; figures as JSON in build/
 soak: $(STAMP) ## the long runs
 	$(VENV)/bin/pytest -m soak --timeout 0
 
-docs: $(STAMP) ## check the links between the documents
+docs: $(STAMP) ## write the reference of commands, check the links between the documents
 	$(VENV)/bin/python docs/build.py
 
 clean: ## remove what the other verbs made

@@ -1,6 +1,7 @@
-"""Checks that every link between the documents leads somewhere."""
+"""Writes the reference of commands, docs/cli.md, and checks the links between the documents."""
 
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,8 +33,16 @@ def broken_links(root: Path) -> Iterator[str]:
                 yield f"{page.relative_to(root)}: no such heading: {link}"
 
 
+def write_commands(page: Path) -> None:
+    """Writes every command with its options, from the program's own help, to `page`."""
+    command = "typer schedd.cli.main utils docs --name schedd --title Commands --output"
+    subprocess.run([sys.executable, "-m", *command.split(), str(page)], check=True)
+
+
 def main() -> int:
     """Prints what is broken; the exit code is 1 if anything is."""
+    if (ROOT / "schedd" / "cli" / "main.py").exists():
+        write_commands(ROOT / "docs" / "cli.md")
     broken = list(broken_links(ROOT))
     for line in broken:
         print(line)

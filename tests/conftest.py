@@ -4,6 +4,12 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# No deadline: the first example may compile a kernel, and the machine may be busy.
+settings.register_profile("schedd", deadline=None)
+if "CI" not in os.environ:  # there Hypothesis loads its own: no deadline, the same examples every time
+    settings.load_profile("schedd")
 
 ROOT = Path(__file__).resolve().parent.parent
 
