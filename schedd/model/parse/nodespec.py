@@ -5,7 +5,7 @@ After the servers' own reader (``proplist`` and ``mod_spec`` in TORQUE's ``node_
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Set as AbstractSet
 from dataclasses import dataclass, field
 
 from schedd.model.parse.asked import parse_amount
@@ -85,6 +85,7 @@ def parse_nodes(span: Span, *, known_nodes: Collection[str] = (), amounts: Colle
     A name of ``known_nodes`` may begin a part whatever its characters; ``amounts`` are the names (in lower
     case) that a part may give a number to besides ``ppn`` and ``gpus``. Raises RequestError.
     """
+    known_nodes = known_nodes if isinstance(known_nodes, AbstractSet) else frozenset(known_nodes)
     listing, *everywhere = span.split("#")
     spec = NodeSpec([])
     for piece in listing.split("+"):

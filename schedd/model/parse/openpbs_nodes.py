@@ -1,6 +1,6 @@
 """The older ``nodes=`` as OpenPBS converts it to chunks (its ``cvt_nodespec_to_select``)."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Set as AbstractSet
 
 from schedd.model.parse.asked import Asked
 from schedd.model.parse.nodespec import NodeSpec, normal_form, parse_nodes
@@ -17,7 +17,7 @@ def nodes_chunks(span: Span, asked: Asked, known_nodes: Collection[str]) -> tupl
     ``known_nodes`` the host; the job's mem and vmem are divided over its nodes, its ncpus over the tasks.
     Without ``known_nodes`` a name may be either. Raises RequestError.
     """
-    nodes = frozenset(known_nodes)
+    nodes = known_nodes if isinstance(known_nodes, AbstractSet) else frozenset(known_nodes)
     spec = parse_nodes(span, known_nodes=nodes, amounts=("cpp", "ncpus"))
     factor = _cores_per_task(spec, asked)
     units = sum(part.count for part in spec.parts)
@@ -53,11 +53,11 @@ def _cores_per_task(spec: NodeSpec, asked: Asked) -> int:
     return cores // tasks
 
 
-def _as_resources(features: Iterable[frozenset[str]], nodes: frozenset[str]) -> Features:
+def _as_resources(features: Iterable[frozenset[str]], nodes: AbstractSet[str]) -> Features:
     return normal_form([frozenset(_names(alternatives, nodes)) for alternatives in features])
 
 
-def _names(alternatives: frozenset[str], nodes: frozenset[str]) -> Iterable[str]:
+def _names(alternatives: frozenset[str], nodes: AbstractSet[str]) -> Iterable[str]:
     for name in alternatives:
         bare = name.removeprefix("!")
         if bare in nodes or (not nodes and not name.startswith("!")):

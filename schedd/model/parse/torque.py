@@ -55,8 +55,8 @@ def parse_torque(
     ``resources`` is its ``Resource_List`` (or what a user would write), ``defaults`` the
     ``resources_default`` of queue and server, ``exclusive`` says it was submitted with ``qsub -n``,
     ``extensions`` is its ``-W x=`` string. ``mem_per_core_default`` in KiB is planned for jobs that ask
-    for no memory, never more than their vmem. ``known_nodes`` are the names of all nodes, ``generic`` those
-    of node-locked resources that the plan knows. Raises RequestError.
+    for no memory, never more than their vmem. ``known_nodes`` are the names of all nodes (a set is read
+    fastest), ``generic`` those of node-locked resources that the plan knows. Raises RequestError.
     """
     asked = Asked({**extension_list(extensions), **resources}, defaults)
     _refuse(asked)
@@ -134,7 +134,7 @@ def _node_chunks(
     exclusive: bool,
     rule: str,
 ) -> tuple[list[Chunk], bool]:
-    spec = parse_nodes(span, known_nodes=frozenset(known_nodes), amounts={"mics", *amounts})
+    spec = parse_nodes(span, known_nodes=known_nodes, amounts={"mics", *amounts})
     parts = _hosts_once(spec.parts, asked) if rule == "exact" else spec.parts
     if spec.gpu_modes:
         asked.note(f"gpu mode {', '.join(sorted(spec.gpu_modes))}: left to the server")
