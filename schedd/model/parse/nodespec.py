@@ -5,7 +5,8 @@ After the servers' own reader (``proplist`` and ``mod_spec`` in TORQUE's ``node_
 """
 
 import re
-from collections.abc import Collection, Set as AbstractSet
+from collections.abc import Collection
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from schedd.model.parse.asked import parse_amount

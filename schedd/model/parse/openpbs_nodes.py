@@ -1,6 +1,7 @@
 """The older ``nodes=`` as OpenPBS converts it to chunks (its ``cvt_nodespec_to_select``)."""
 
-from collections.abc import Collection, Iterable, Set as AbstractSet
+from collections.abc import Collection, Iterable
+from collections.abc import Set as AbstractSet
 
 from schedd.model.parse.asked import Asked
 from schedd.model.parse.nodespec import NodeSpec, normal_form, parse_nodes
