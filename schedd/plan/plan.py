@@ -97,6 +97,7 @@ class Plan:
             capacities = [capacity_of(node, self.shapes.columns) for node in new]
             self.slabs.add_rows(np.array(capacities, np.int64).reshape(len(new), -1), now)
             self._fit_dirty()
+        self.slabs.fit_levels(max(node.cpus for node in changed.values()))
         for name, before in old.items():
             self._resize_node(before, changed[name], now)
         for node in changed.values():
@@ -112,6 +113,8 @@ class Plan:
         first, n = int(tb.rows[row, at.OFF]), int(tb.rows[row, at.LEN])
         tb.F[:, first : first + n] += delta[:, None]
         tb.cap[row] = capacity
+        tb.bounds[:, row] = 0
+        tb.rows[row, at.VERSION] += 1
         # Those who hold the whole node hold what came to it, too.
         for slot in np.flatnonzero(tb.jobs[at.ALLOCS]).tolist():
             if not tb.shapes[tb.jobs[at.SHAPE, slot], at.EXCLUSIVE]:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from schedd.plan.kernels import layout as at
+from schedd.plan.kernels.bounds import levels_for
 from schedd.plan.kernels.layout import Ints, Tables
 from schedd.plan.kernels.memory import SPARE, repack_alloc, repack_rows
 
@@ -37,6 +38,8 @@ class Slabs:
             pools=np.zeros((16, 2), np.int64),
             alloc=np.zeros((64, at.A_TAKE + resources), np.int64),
             ctl=np.zeros(at.CTL_FIELDS, np.int64),
+            bounds=np.zeros((at.DURATIONS, 0), np.int64),
+            exact=np.zeros((at.DURATIONS, 0), np.int64),
             scratch=np.zeros((at.SCRATCH_ROWS, 1), np.int64),
             out=np.zeros((1, 3), np.int64),
         )
@@ -75,6 +78,8 @@ class Slabs:
         self._swap(
             rows=_grown(tb.rows, first + n, 0),
             cap=_grown(tb.cap, first + n, 0),
+            bounds=_grown(tb.bounds, first + n, 1),
+            exact=_grown(tb.exact, first + n, 1),
             scratch=np.zeros((at.SCRATCH_ROWS, first + n), np.int64),
         )
         self._fit_out()
@@ -85,11 +90,18 @@ class Slabs:
         tb.rows[first:, at.LEN] = 1
         tb.rows[first:, at.ROOM] = SPARE
         tb.rows[first:, at.USABLE] = 1
+        tb.rows[first:, at.VERSION] = 1
         tb.cap[first:] = capacities
         tb.T[offsets] = now
         tb.F[:, offsets] = capacities.T
         tb.ctl[at.SLAB_TOP] = top + n * SPARE
         return first
+
+    def fit_levels(self, cpus: int) -> None:
+        """Keep bounds for nodes of up to ``cpus`` cpus."""
+        width = levels_for(cpus) * at.DURATIONS
+        if width > self.tb.bounds.shape[0]:
+            self._swap(bounds=_grown(self.tb.bounds, width, 0), exact=_grown(self.tb.exact, width, 0))
 
     def _fit_out(self) -> None:
         """Room in ``out`` for every row and kind of chunk."""
@@ -202,6 +214,8 @@ class Slabs:
             pools=tb.pools.copy(),
             alloc=tb.alloc.copy(),
             ctl=ctl,
+            bounds=tb.bounds.copy(),
+            exact=tb.exact.copy(),
             scratch=np.zeros_like(tb.scratch),
             out=np.zeros_like(tb.out),
         )

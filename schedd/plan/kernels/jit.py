@@ -1,9 +1,10 @@
-"""The one place that names numba: a typed decorator for kernels.
+"""The one place that names numba: a typed decorator for kernels, and where their machine code is kept.
 
-Kernels are compiled on first use, cached on disk (``NUMBA_CACHE_DIR`` or ``set_cache_dir``) and run without
-the GIL, so that reads go on while the planner works.
+Kernels are compiled on first use, kept on disk, and run without the GIL, so that reads go on while the
+planner works.
 """
 
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,10 +12,30 @@ from typing import ParamSpec, TypeVar, cast
 
 import numba
 
-__all__ = ["kernel", "set_cache_dir"]
+__all__ = ["cache_dir", "inlined", "kernel"]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+
+
+def cache_dir() -> Path:
+    """Where compiled kernels of exactly this source are kept.
+
+    Below ``SCHEDD_KERNEL_CACHE``, else systemd's ``CACHE_DIRECTORY``, else the user's cache directory. numba
+    itself looks only at the file of a kernel, not at those of the kernels that it calls; so the directory's
+    name is a digest of all of them.
+    """
+    digest = hashlib.sha256(numba.__version__.encode())
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(source.read_bytes())
+    base = os.environ.get("SCHEDD_KERNEL_CACHE") or os.environ.get("CACHE_DIRECTORY", "").split(":")[0]
+    if not base:
+        home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        base = str(Path(home) / "schedd")
+    return Path(base) / "kernels" / digest.hexdigest()[:16]
+
+
+numba.config.CACHE_DIR = str(cache_dir())
 
 
 def kernel(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -22,7 +43,6 @@ def kernel(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return cast("Callable[_P, _R]", numba.njit(cache=True, nogil=True)(function))
 
 
-def set_cache_dir(path: Path) -> None:
-    """Where compiled kernels are kept; must be called before the first kernel module is imported."""
-    os.environ["NUMBA_CACHE_DIR"] = str(path)
-    numba.config.CACHE_DIR = str(path)
+def inlined(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """A kernel that becomes part of its callers: passing all the tables costs more than a short search."""
+    return cast("Callable[_P, _R]", numba.njit(cache=True, nogil=True, inline="always")(function))

@@ -31,7 +31,8 @@ LEN: Final = 1  # number of segments
 ROOM: Final = 2  # segments for which there is room
 USABLE: Final = 3  # 0: nothing new is placed here
 SLACK: Final = 4  # 1: a pool whose whole demand fits at once, so that nobody need look at it
-ROW_FIELDS: Final = 5
+VERSION: Final = 5  # counts the changes of the row
+ROW_FIELDS: Final = 6
 
 # jobs[:, slot]
 START: Final = 0  # planned or actual start; -1 when unplaced
@@ -77,7 +78,11 @@ WORK: Final = 2  # segments visited so far: the unit of budgets
 STOP: Final = 3  # set from outside: kernels that run long return at once
 GARBAGE: Final = 4  # unused segments below SLAB_TOP
 ALLOC_GARBAGE: Final = 5
-CTL_FIELDS: Final = 6
+NOW: Final = 6  # the latest now any kernel was told: no search begins before it
+CTL_FIELDS: Final = 7
+
+# bounds[level * DURATIONS + step, row]: see kernels/bounds.py
+DURATIONS: Final = 32
 
 SCRATCH_ROWS: Final = 6
 
@@ -111,6 +116,10 @@ class Tables(NamedTuple):
     """(entries, A_TAKE + R)."""
     ctl: Ints
     """Counters and flags."""
+    bounds: Ints
+    """(levels * DURATIONS, N) lower bounds of starts."""
+    exact: Ints
+    """(levels * DURATIONS, N) the VERSION of the row for which a bound is a start, not only a bound."""
     scratch: Ints
     """(SCRATCH_ROWS, N) for searches."""
     out: Ints

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from schedd.plan.kernels.bounds import lower
 from schedd.plan.kernels.jit import kernel
 from schedd.plan.kernels.layout import (
     A_CHUNK,
@@ -19,6 +20,7 @@ from schedd.plan.kernels.layout import (
     GROW,
     NEED,
     NONE,
+    NOW,
     PLANNED,
     POOL,
     POOLS,
@@ -109,6 +111,8 @@ def occupy(tb: Tables, slot: int, start: int, end: int, sign: int) -> bool:
             return False
     for i in range(at, at + n):
         change(tb, tb.alloc[i, A_ROW], start, end, tb.alloc[i, A_TAKE:], sign)
+        if sign > 0:
+            lower(tb, tb.alloc[i, A_ROW], start)
     return True
 
 
@@ -128,6 +132,7 @@ def lift(tb: Tables, slot: int) -> bool:
 @kernel
 def probe(tb: Tables, slot: int, now: int, bound: int) -> int:
     """Earliest start before ``bound`` of an unplaced job, or NONE; changes nothing."""
+    tb.ctl[NOW] = now
     start, _ = find(
         tb,
         tb.jobs[SHAPE, slot],
@@ -136,8 +141,6 @@ def probe(tb: Tables, slot: int, now: int, bound: int) -> int:
         max(now, tb.jobs[READY, slot]),
         tb.jobs[DUR, slot],
         bound,
-        -1,
-        0,
     )
     return start
 
@@ -145,6 +148,7 @@ def probe(tb: Tables, slot: int, now: int, bound: int) -> int:
 @kernel
 def place(tb: Tables, slot: int, now: int, bound: int) -> int:
     """Put an unplaced job into its earliest gap in ``[now, bound)``; returns its start, NONE or GROW."""
+    tb.ctl[NOW] = now
     start, found = find(
         tb,
         tb.jobs[SHAPE, slot],
@@ -153,8 +157,6 @@ def place(tb: Tables, slot: int, now: int, bound: int) -> int:
         max(now, tb.jobs[READY, slot]),
         tb.jobs[DUR, slot],
         bound,
-        -1,
-        0,
     )
     if start < 0:
         return NONE

@@ -5,6 +5,7 @@ nothing freed in its reach cannot gain and is skipped without a search; a job of
 freed rows alone, since nothing changed on the others.
 """
 
+from schedd.plan.kernels.bounds import fit_bounded, level_of, step_of
 from schedd.plan.kernels.jit import kernel
 from schedd.plan.kernels.layout import (
     A_ROW,
@@ -13,11 +14,13 @@ from schedd.plan.kernels.layout import (
     CHUNK,
     CHUNKS,
     COUNT,
+    CPUS,
     CTL_FIELDS,
     DUR,
     EXCLUSIVE,
     FAR,
     NEED,
+    NOW,
     PLANNED,
     POOL,
     POOLS,
@@ -35,7 +38,7 @@ from schedd.plan.kernels.layout import (
     Tables,
 )
 from schedd.plan.kernels.place import lift, occupy, put, room_to_put
-from schedd.plan.kernels.rows import fit, make_room
+from schedd.plan.kernels.rows import free_before, make_room
 from schedd.plan.kernels.search import find, needed
 
 # dirty[:, row]: hull of what was freed since the last pass began, and of what this pass itself freed.
@@ -108,6 +111,7 @@ def repair(
     room for row numbers; ``moves`` (at least as long as ``order``, 3) gets slot, old start, new start.
     Returns (cursor to go on with, number of moves, DONE | PAUSED | FULL).
     """
+    tb.ctl[NOW] = now
     limit = tb.ctl[WORK] + budget
     n_freed = _gather(dirty, freed)
     n_moves = 0
@@ -138,60 +142,63 @@ def repair(
             if tb.rows[row, SLACK] == 0 and dirty[0, row] < end and dirty[1, row] > ready:
                 pool_freed = True
 
+        # The earliest moment before which nothing changed for this job: some chunk of it needs a freed row.
         best = -1
-        if one and not pool_freed:
-            need = tb.chunks[chunk0, NEED:]
-            cols = needed(need, exclusive)
-            at = tb.chunks[chunk0, SET]
-            n = tb.chunks[chunk0, SET_LEN]
-            own_row = tb.alloc[tb.jobs[ALLOC, slot], A_ROW]
-            best_left = 0
-            tb.ctl[WORK] += n_freed
-            for j in range(n_freed):
-                row = freed[j]
-                lo = dirty[0, row]
-                hi = dirty[1, row]
-                if lo >= end or hi <= ready or tb.rows[row, USABLE] == 0:
-                    continue
-                latest = min((bound if best < 0 else best + 1), hi) - 1
-                # The new interval must reach into what was freed, or nothing changed for it.
-                earliest = max(ready, lo - dur + 1)
-                if latest < earliest or not _member(tb.sets, at, n, row):
-                    continue
-                own = start if row == own_row else FAR
-                s, left = fit(tb, row, need, cols, earliest, dur, latest, own)
-                if s >= 0 and (best < 0 or s < best or left < best_left):
-                    best = s
-                    best_left = left
-                    tb.out[0, 0] = row
-                    tb.out[0, 1] = 0
-                    tb.out[0, 2] = 1
-            if best >= 0 and pools == 0:
+        best_left = 0
+        tb.ctl[WORK] += n_freed
+        if not pool_freed:
+            latest_start = bound - 1
+            for c in range(chunk0, chunk0 + chunks):
+                need = tb.chunks[c, NEED:]
+                cols = needed(need, exclusive)
+                level = level_of(need[CPUS], exclusive)
+                step = step_of(dur)
+                for j in range(n_freed):
+                    row = freed[j]
+                    lo = dirty[0, row]
+                    hi = dirty[1, row]
+                    if lo >= end or hi <= ready or tb.rows[row, USABLE] == 0:
+                        continue
+                    # The new interval must reach into what was freed, or nothing changed for it.
+                    earliest = max(ready, lo - dur + 1)
+                    latest = min(latest_start, hi - 1)
+                    if latest < earliest or not _member(tb.sets, tb.chunks[c, SET], tb.chunks[c, SET_LEN], row):
+                        continue
+                    s, left = fit_bounded(tb, row, need, cols, earliest, dur, latest, level, step)
+                    if s < 0 or s > earliest:
+                        # On a row of its own the job may grow into what is free right before it.
+                        for i in range(tb.jobs[ALLOC, slot], tb.jobs[ALLOC, slot] + tb.jobs[ALLOCS, slot]):
+                            if tb.alloc[i, A_ROW] == row:
+                                since = free_before(tb, row, need, cols, earliest, start)
+                                if since <= latest and (s < 0 or since < s):
+                                    s = since
+                                    left = 0
+                                break
+                    if s >= 0 and (best < 0 or s < best or left < best_left):
+                        best = s
+                        best_left = left
+                        latest_start = s
+                        tb.out[0, 0] = row
+                        tb.out[0, 1] = 0
+                        tb.out[0, 2] = 1
+            if best < 0:
+                cursor += 1
+                continue
+            if one and pools == 0:
                 if not room_to_put(tb, slot, 1):
                     return cursor, n_moves, FULL
                 mark_job(tb, dirty, slot, start, end)
                 if not lift(tb, slot):
                     return cursor, n_moves, FULL
                 put(tb, slot, best, 1)
-        may_gain = pool_freed or (one and pools > 0 and best >= 0)
-        if not one and not may_gain:
-            for c in range(chunk0, chunk0 + chunks):
-                for j in range(n_freed):
-                    row = freed[j]
-                    if dirty[0, row] < end and dirty[1, row] > ready:
-                        if _member(tb.sets, tb.chunks[c, SET], tb.chunks[c, SET_LEN], row):
-                            may_gain = True
-                            break
-                if may_gain:
-                    break
-        if may_gain:
+        if pool_freed or not one or pools > 0:
             allocs = tb.jobs[ALLOCS, slot]
             at = tb.jobs[ALLOC, slot]
             for i in range(at, at + allocs):
                 if not make_room(tb, tb.alloc[i, A_ROW], 4 * allocs):
                     return cursor, n_moves, FULL
             occupy(tb, slot, start, end, 1)
-            best, found = find(tb, shape, pool, pools, ready, dur, bound, -1, 0)
+            best, found = find(tb, shape, pool, pools, max(ready, best), dur, bound)
             if best >= 0:
                 if not room_to_put(tb, slot, found):
                     occupy(tb, slot, start, end, -1)

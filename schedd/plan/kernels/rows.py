@@ -1,10 +1,10 @@
 """Kernels on one row: find a moment, take and give back what is free over an interval."""
 
-from schedd.plan.kernels.jit import kernel
-from schedd.plan.kernels.layout import FAR, GARBAGE, LEN, OFF, ROOM, SLAB_TOP, WORK, Ints, Tables
+from schedd.plan.kernels.jit import inlined, kernel
+from schedd.plan.kernels.layout import FAR, GARBAGE, LEN, OFF, ROOM, SLAB_TOP, VERSION, WORK, Ints, Tables
 
 
-@kernel
+@inlined
 def locate(T: Ints, lo: int, hi: int, t: int) -> int:
     """The last segment in ``[lo, hi)`` that starts at or before ``t``; ``lo`` when none does."""
     while hi - lo > 1:
@@ -82,6 +82,7 @@ def change(tb: Tables, row: int, start: int, end: int, amount: Ints, sign: int) 
 
     The row must have room for two more segments.
     """
+    tb.rows[row, VERSION] += 1
     first = _split(tb, row, start)
     if end < FAR:
         last = _split(tb, row, end)
@@ -113,15 +114,14 @@ def forget(tb: Tables, now: int) -> None:
             tb.rows[row, LEN] = n - gone
 
 
-@kernel
+@inlined
 def fit(
-    tb: Tables, row: int, need: Ints, cols: Ints, ready: int, dur: int, latest: int, own: int
+    tb: Tables, row: int, need: Ints, cols: Ints, ready: int, dur: int, latest: int
 ) -> tuple[int, int]:
     """Earliest start in ``[ready, latest]`` from which ``need`` is free on ``row`` for ``dur`` seconds.
 
-    ``cols`` are the resources of which something is needed. From ``own`` on the row counts as free: the
-    asking job itself lies there (FAR: it does not). Returns (start, fewest cpus free over the interval),
-    or (-1, 0) when there is none.
+    ``cols`` are the resources of which something is needed. Returns (start, fewest cpus free over the
+    interval), or (-1, 0) when there is none.
     """
     T = tb.T
     F = tb.F
@@ -150,7 +150,7 @@ def fit(
                 left = F[0, k]
             elif F[0, k] < left:
                 left = F[0, k]
-            if nxt - run >= dur or nxt >= own:
+            if nxt - run >= dur:
                 found = run
                 break
         else:
@@ -177,3 +177,21 @@ def floor(tb: Tables, row: int, column: int, start: int, end: int) -> int:
             least = tb.F[column, k]
         k += 1
     return least
+
+
+@kernel
+def free_before(tb: Tables, row: int, need: Ints, cols: Ints, ready: int, start: int) -> int:
+    """Since when (at least ``ready``) ``need`` is free on ``row`` without a break up to ``start``."""
+    off = tb.rows[row, OFF]
+    k = locate(tb.T, off, off + tb.rows[row, LEN], start - 1)
+    since = start
+    while since > ready:
+        for c in range(cols.shape[0]):
+            if tb.F[cols[c], k] < need[cols[c]]:
+                return since
+        tb.ctl[WORK] += 1
+        if k == off:
+            return ready
+        since = max(tb.T[k], ready)
+        k -= 1
+    return since

@@ -7,12 +7,14 @@ kinds of chunks. Each returns the start, or NONE, and leaves the rows found in `
 
 import numpy as np
 
+from schedd.plan.kernels.bounds import fit_bounded, level_of, step_of
 from schedd.plan.kernels.jit import kernel
 from schedd.plan.kernels.layout import (
     CHUNK,
     CHUNKS,
     COUNT,
     CPUS,
+    DURATIONS,
     EXCLUSIVE,
     FAR,
     LEN,
@@ -87,28 +89,38 @@ def find_one(
     sets_len: int,
     need: Ints,
     cols: Ints,
+    exclusive: int,
     ready: int,
     dur: int,
     bound: int,
-    own_row: int,
-    own_start: int,
 ) -> int:
-    """Earliest start before ``bound`` of one unit; of the rows that offer it, the one left with fewest cpus.
-
-    The asking job itself lies on ``own_row`` (-1: nowhere) from ``own_start`` on.
-    """
-    best = bound - 1
-    best_row = -1
-    best_left = 0
+    """Earliest start before ``bound`` of one unit; of the rows that offer it, the one left with fewest cpus."""
+    level = level_of(need[CPUS], exclusive)
+    step = step_of(dur)
+    q = level * DURATIONS + step
+    # The row that promises most goes first: its start lets most others be passed over.
+    lead = -1
+    lead_bound = bound
     for i in range(sets_at, sets_at + sets_len):
         row = tb.sets[i]
-        if tb.rows[row, USABLE] == 0:
+        if tb.bounds[q, row] < lead_bound and tb.rows[row, USABLE]:
+            lead = row
+            lead_bound = tb.bounds[q, row]
+    tb.ctl[WORK] += sets_len
+    if lead < 0:
+        return NONE
+    best, best_left = fit_bounded(tb, lead, need, cols, ready, dur, bound - 1, level, step)
+    best_row = lead if best >= 0 else -1
+    if best < 0:
+        best = bound - 1
+    for i in range(sets_at, sets_at + sets_len):
+        row = tb.sets[i]
+        if row == lead or tb.bounds[q, row] > best or tb.rows[row, USABLE] == 0:
             continue
-        own = own_start if row == own_row else FAR
-        start, left = fit(tb, row, need, cols, ready, dur, best, own)
-        if start < 0:
-            continue
-        if start < best or best_row < 0 or left < best_left:
+        start, left = fit_bounded(tb, row, need, cols, ready, dur, best, level, step)
+        if start >= 0 and (
+            start < best or best_row < 0 or left < best_left or (left == best_left and row < best_row)
+        ):
             best = start
             best_row = row
             best_left = left
@@ -122,13 +134,31 @@ def find_one(
 
 @kernel
 def units(
-    tb: Tables, row: int, need: Ints, cols: Ints, exclusive: int, most: int, t: int, dur: int
+    tb: Tables,
+    row: int,
+    need: Ints,
+    cols: Ints,
+    exclusive: int,
+    most: int,
+    t: int,
+    dur: int,
+    bound: int,
+    level: int,
+    step: int,
 ) -> tuple[int, int]:
     """How many units (at most ``most``) fit on ``row`` over ``[t, t + dur)``, and from when it could be more.
 
     The second number is a lower bound on the next start with more units; when none fits now, it is the
-    next start at which one does (FAR: never).
+    next start at which one does (FAR: none before ``bound``).
     """
+    if most == 1:
+        known = tb.bounds[level * DURATIONS + step, row]
+        if known > t:
+            return 0, min(known, FAR)
+        start, _ = fit_bounded(tb, row, need, cols, t, dur, bound - 1, level, step)
+        if start == t:
+            return 1, FAR
+        return 0, start if start >= 0 else FAR
     T = tb.T
     F = tb.F
     if exclusive:
@@ -165,7 +195,7 @@ def units(
     if m <= 0 and most > 0:
         m = 0
         if again < FAR:
-            start, _ = fit(tb, row, need, cols, again, dur, FAR, FAR)
+            start, _ = fit_bounded(tb, row, need, cols, again, dur, bound - 1, level, step)
             again = start if start >= 0 else FAR
     return m, again
 
@@ -197,13 +227,15 @@ def find_spread(
     t = ready
     total = 0
     most = min(per_node, count)
+    level = level_of(need[CPUS], exclusive)
+    step = step_of(dur)
     for i in range(sets_len):
         row = sets[sets_at + i]
         if tb.rows[row, USABLE] == 0:
             u[i] = 0
             nxt[i] = FAR
         else:
-            u[i], nxt[i] = units(tb, row, need, cols, exclusive, most, t, dur)
+            u[i], nxt[i] = units(tb, row, need, cols, exclusive, most, t, dur, bound, level, step)
         fresh[i] = t
         total += u[i]
     while True:
@@ -211,7 +243,9 @@ def find_spread(
             total = 0
             for i in range(sets_len):
                 if fresh[i] < t and u[i] > 0:
-                    u[i], nxt[i] = units(tb, sets[sets_at + i], need, cols, exclusive, most, t, dur)
+                    u[i], nxt[i] = units(
+                        tb, sets[sets_at + i], need, cols, exclusive, most, t, dur, bound, level, step
+                    )
                     fresh[i] = t
                 total += u[i]
             if total >= count:
@@ -229,7 +263,9 @@ def find_spread(
         for i in range(sets_len):
             if nxt[i] <= t:
                 total -= u[i]
-                u[i], nxt[i] = units(tb, sets[sets_at + i], need, cols, exclusive, most, t, dur)
+                u[i], nxt[i] = units(
+                        tb, sets[sets_at + i], need, cols, exclusive, most, t, dur, bound, level, step
+                    )
                 fresh[i] = t
                 total += u[i]
 
@@ -315,7 +351,7 @@ def _assign_distinct(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: in
         for i in range(at, at + tb.chunks[chunk0 + c, SET_LEN]):
             row = tb.sets[i]
             if tb.rows[row, USABLE]:
-                start, _ = fit(tb, row, need, cols, t, dur, t, FAR)
+                start, _ = fit(tb, row, need, cols, t, dur, t)
                 can[c, row] = start == t
     owner = np.full(n, -1, np.int64)
     came_row = np.empty(chunks, np.int64)
@@ -469,7 +505,7 @@ def _through_pools(tb: Tables, pool: int, pools: int, ready: int, dur: int, boun
             i = i + 1 if i + 1 < pools else 0
             continue
         need[0] = tb.pools[pool + i, 1]
-        s, _ = fit(tb, tb.pools[pool + i, 0], need, cols, t, dur, bound - 1, FAR)
+        s, _ = fit(tb, tb.pools[pool + i, 0], need, cols, t, dur, bound - 1)
         if s < 0:
             return NONE
         if s > t:
@@ -489,8 +525,6 @@ def find(
     ready: int,
     dur: int,
     bound: int,
-    own_row: int,
-    own_start: int,
 ) -> tuple[int, int]:
     """Earliest start in ``[ready, bound)`` of a request, its pools included.
 
@@ -515,7 +549,7 @@ def find(
         if chunks > 1:
             start, found = _find_mixed(tb, shape, t, dur, bound)
         elif count == 1:
-            start = find_one(tb, at, n, need, cols, t, dur, bound, own_row, own_start)
+            start = find_one(tb, at, n, need, cols, exclusive, t, dur, bound)
         else:
             start = find_spread(tb, at, n, need, cols, exclusive, count, per_node, t, dur, bound)
         if start < 0:

@@ -1,0 +1,129 @@
+"""Lower bounds of starts per row, so that a search passes over what earlier searches found full.
+
+For a level of need (so many cpus, or the whole node) and a step of durations, ``bounds[level * DURATIONS + step, row]`` is
+a moment before which no interval of at least that duration has at least that much free. Placing jobs
+leaves bounds valid; giving back lowers them. Searches raise them where they looked in vain, so every
+segment is passed over once per level and step, not once per search.
+"""
+
+import numpy as np
+
+from schedd.plan.kernels.jit import inlined, kernel
+from schedd.plan.kernels.layout import CPUS, DURATIONS, FAR, LEN, NOW, OFF, SHARE, VERSION, WHOLE, WORK, Ints, Tables
+from schedd.plan.kernels.rows import fit, locate
+
+
+def _duration_steps() -> Ints:
+    """Durations at which bounds are kept: 0 s, 1 min, then half as much again each, to some 200 days."""
+    steps = [0, 60]
+    while len(steps) < DURATIONS:
+        steps.append(steps[-1] * 3 // 2)
+    return np.array(steps, np.int64)
+
+
+STEPS = _duration_steps()
+
+
+def levels_for(cpus: int) -> int:
+    """How many levels rows of at most ``cpus`` cpus need."""
+    return int(level_of(cpus, 0)) + 1
+
+
+@kernel
+def level_of(cpus: int, exclusive: int) -> int:
+    """The level of a need: 0 for a whole node, else the largest whose cpus (1, 2, 3, 4, 6, 8, 12, ...) it has."""
+    if exclusive:
+        return 0
+    if cpus < 3:
+        return cpus
+    low = 2
+    level = 2
+    while low * 2 <= cpus:
+        low *= 2
+        level += 2
+    if low + low // 2 <= cpus:
+        level += 1
+    return level
+
+
+@kernel
+def level_cpus(level: int) -> int:
+    """The cpus of a level."""
+    if level < 3:
+        return level
+    low = 2 << ((level - 2) // 2)
+    return low + low // 2 if level % 2 else low
+
+
+@kernel
+def step_of(dur: int) -> int:
+    """The last step that is no longer than ``dur``."""
+    step = 0
+    while step + 1 < DURATIONS and STEPS[step + 1] <= dur:
+        step += 1
+    return step
+
+
+@kernel
+def lower(tb: Tables, row: int, start: int) -> None:
+    """Something was given back on ``row`` from ``start`` on."""
+    n = tb.bounds.shape[0]
+    for level in range(n // DURATIONS):
+        for b in range(DURATIONS):
+            q = level * DURATIONS + b
+            reach = start - STEPS[b]
+            if reach < tb.bounds[q, row]:
+                tb.bounds[q, row] = reach
+
+
+@inlined
+def raised(tb: Tables, row: int, level: int, step: int, latest: int) -> int:
+    """The earliest start of this level and step on ``row``, or the first moment after ``latest``."""
+    q = level * DURATIONS + step
+    t = max(tb.bounds[q, row], tb.ctl[NOW])
+    if t > latest or tb.exact[q, row] == tb.rows[row, VERSION]:
+        return t
+    T = tb.T
+    F = tb.F
+    column = SHARE if level == 0 else CPUS
+    need = WHOLE if level == 0 else level_cpus(level)
+    dur = STEPS[step]
+    off = tb.rows[row, OFF]
+    end = off + tb.rows[row, LEN]
+    k = locate(T, off, end, t)
+    first = k
+    run = -1
+    found = -1
+    while k < end:
+        nxt = T[k + 1] if k + 1 < end else FAR
+        if F[column, k] >= need:
+            if run < 0:
+                run = max(T[k], t)
+                if run > latest:
+                    break
+            if nxt - run >= dur:
+                found = run
+                break
+        else:
+            run = -1
+            if nxt > latest:
+                break
+        k += 1
+    tb.ctl[WORK] += k - first + 4
+    if found < 0:
+        tb.bounds[q, row] = latest + 1
+        return latest + 1
+    tb.bounds[q, row] = found
+    tb.exact[q, row] = tb.rows[row, VERSION]
+    return found
+
+
+@inlined
+def fit_bounded(
+    tb: Tables, row: int, need: Ints, cols: Ints, ready: int, dur: int, latest: int, level: int, step: int
+) -> tuple[int, int]:
+    """The same as ``fit``, from the bound of this level and step on."""
+    bound = raised(tb, row, level, step, latest)
+    if bound > latest:
+        return -1, 0
+    return fit(tb, row, need, cols, max(ready, bound), dur, latest)
