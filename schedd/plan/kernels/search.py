@@ -7,7 +7,7 @@ kinds of chunks. Each returns the start, or NONE, and leaves the rows found in `
 
 import numpy as np
 
-from schedd.plan.kernels.bounds import fit_bounded, level_of, step_of
+from schedd.plan.kernels.bounds import fit_bounded, level_of, raised, step_of
 from schedd.plan.kernels.jit import kernel
 from schedd.plan.kernels.layout import (
     CHUNK,
@@ -20,6 +20,7 @@ from schedd.plan.kernels.layout import (
     LEN,
     NEED,
     NONE,
+    NOW,
     OFF,
     PER_NODE,
     SET,
@@ -97,27 +98,29 @@ def find_one(
     """Earliest start before ``bound`` of one unit; of the rows that offer it, the one left with fewest cpus."""
     level = level_of(need[CPUS], exclusive)
     step = step_of(dur)
-    q = level * DURATIONS + step
-    # The row that promises most goes first: its start lets most others be passed over.
-    lead = -1
-    lead_bound = bound
-    for i in range(sets_at, sets_at + sets_len):
-        row = tb.sets[i]
-        if tb.bounds[q, row] < lead_bound and tb.rows[row, USABLE]:
-            lead = row
-            lead_bound = tb.bounds[q, row]
+    key = tb.scratch[_KEY]
+    for i in range(sets_len):
+        row = tb.sets[sets_at + i]
+        key[i] = tb.bounds[level * DURATIONS + step, row] if tb.rows[row, USABLE] else FAR
     tb.ctl[WORK] += sets_len
-    if lead < 0:
-        return NONE
-    best, best_left = fit_bounded(tb, lead, need, cols, ready, dur, bound - 1, level, step)
-    best_row = lead if best >= 0 else -1
-    if best < 0:
-        best = bound - 1
-    for i in range(sets_at, sets_at + sets_len):
-        row = tb.sets[i]
-        if row == lead or tb.bounds[q, row] > best or tb.rows[row, USABLE] == 0:
+    best = bound - 1
+    best_row = -1
+    best_left = 0
+    # Rows by their bounds, the most promising first; nothing beyond the best start is looked at.
+    while True:
+        lead = 0
+        for i in range(1, sets_len):
+            if key[i] < key[lead]:
+                lead = i
+        if sets_len == 0 or key[lead] > best or key[lead] >= FAR:
+            break
+        row = tb.sets[sets_at + lead]
+        start = raised(tb, row, level, step, best)
+        if start > max(key[lead], tb.ctl[NOW]):
+            key[lead] = start
             continue
-        start, left = fit_bounded(tb, row, need, cols, ready, dur, best, level, step)
+        key[lead] = FAR
+        start, left = fit(tb, row, need, cols, max(ready, start), dur, best)
         if start >= 0 and (
             start < best or best_row < 0 or left < best_left or (left == best_left and row < best_row)
         ):
