@@ -1,0 +1,21 @@
+"""An emulated pbs_server over a simulated cluster, for tests, demos and trials without a TORQUE."""
+
+from server_adapter.emulator.errors import RefusalError
+from server_adapter.emulator.faults import Faults
+from server_adapter.emulator.jobs import Job, Order, Outcome, State
+from server_adapter.emulator.nodes import Node, NodeSpec
+from server_adapter.emulator.server import EmulatedServer
+from server_adapter.emulator.state import Timing
+
+__all__ = [
+    "EmulatedServer",
+    "Faults",
+    "Job",
+    "Node",
+    "NodeSpec",
+    "Order",
+    "Outcome",
+    "RefusalError",
+    "State",
+    "Timing",
+]

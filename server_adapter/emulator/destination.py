@@ -1,0 +1,95 @@
+"""Node specifications of RunJob, and how the server finds slots for them (protocol document, section 5)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from server_adapter.emulator.errors import RefusalError, refusal
+from server_adapter.emulator.nodes import Node
+from server_adapter.torque.errors import ServerCode
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One `+` part: `count` nodes with `slots` each, the node called `name` or any with `properties`."""
+
+    name: str | None
+    count: int
+    slots: int
+    properties: tuple[str, ...]
+    leading: bool = False  # a property stood in the place of a name
+
+
+def parse_destination(text: str, nodes: Mapping[str, Node]) -> tuple[Part, ...]:
+    """`node1:ppn=4+node2:ppn=4`, `2:ppn=2:even`, `node1/0+node1/1`, `odd:ppn=2`.
+
+    A name without ppn is one slot. Slot numbers are ignored. Raises refusal 15064 for what cannot be read.
+    """
+    return tuple(_part(part, nodes) for part in text.split("+"))
+
+
+def _part(text: str, nodes: Mapping[str, Node]) -> Part:
+    first, *rest = text.strip().split(":")
+    first = first.partition("/")[0]
+    slots, properties = 1, []
+    for word in rest:
+        key, equals, value = word.partition("=")
+        if not equals:
+            properties.append(word)
+        elif key == "ppn" and value.isdecimal() and int(value) > 0:
+            slots = int(value)
+        elif key not in ("gpus", "mics"):
+            raise RefusalError(ServerCode.UNKNODE)
+    if first.isdecimal():
+        return Part(None, int(first), slots, tuple(properties))
+    if first in nodes:
+        return Part(first, 1, slots, tuple(properties))
+    if any(first in node.properties for node in nodes.values()):
+        return Part(None, 1, slots, (first, *properties), leading=True)
+    raise RefusalError(ServerCode.UNKNODE)
+
+
+def find_slots(parts: Sequence[Part], nodes: Mapping[str, Node]) -> list[tuple[Node, int]]:
+    """Nodes and slot counts for all parts, in their order; a node named twice appears once.
+
+    Raises 15064 when the parts can never fit these nodes, 15046 when they do not fit now. The job's own
+    request and memory play no part, as in the real server.
+    """
+    wanted: dict[str, int] = {}
+    requested = available = 0
+    for part in parts:
+        if part.name is not None:
+            requested += 1
+            wanted[part.name] = wanted.get(part.name, 0) + part.slots
+    for name, count in wanted.items():
+        if count > nodes[name].slots:
+            raise RefusalError(ServerCode.UNKNODE)
+        fits = nodes[name].usable and nodes[name].free >= count
+        available += sum(part.name == name for part in parts) if fits else 0
+    for part in parts:
+        if part.name is None:
+            chosen = _choose(part, nodes, wanted)
+            requested += part.count
+            available += len(chosen)
+            for name in chosen:
+                wanted[name] = wanted.get(name, 0) + part.slots
+    if available < requested:
+        raise refusal(
+            ServerCode.RESCUNAV,
+            "job allocation request exceeds currently available cluster nodes, "
+            f"{requested} requested, {available} available",
+        )
+    return [(nodes[name], count) for name, count in wanted.items()]
+
+
+def _choose(part: Part, nodes: Mapping[str, Node], wanted: Mapping[str, int]) -> list[str]:
+    able = [
+        node
+        for node in nodes.values()
+        if node.slots >= part.slots and set(part.properties) <= set(node.properties)
+    ]
+    if len(able) < part.count:
+        raise RefusalError(ServerCode.UNKNODE)
+    free = [node.name for node in able if node.usable and node.free >= part.slots and node.name not in wanted]
+    if part.leading and len(free) < part.count:
+        raise RefusalError(ServerCode.UNKNODE)
+    return free[: part.count]

@@ -1,0 +1,91 @@
+"""Misbehaviour on request: refused and returned runs, delays, silence, cut replies."""
+
+import random
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from server_adapter.torque.codes import RequestCode
+from server_adapter.torque.errors import ServerCode
+
+FOREVER = 1 << 62
+
+
+@dataclass(slots=True)
+class Countdown:
+    """Something that happens the next `left` times."""
+
+    left: int = 0
+
+    def hit(self) -> bool:
+        """Whether it happens now; counts down."""
+        if self.left <= 0:
+            return False
+        self.left -= 1
+        return True
+
+
+@dataclass(slots=True)
+class Faults:
+    """What goes wrong. All off at first; every method switches one thing on, `clear` all off.
+
+    Killing nodes and lying about load are properties of nodes, restarting is one of the server: see
+    `EmulatedServer.kill_node`, `lie_about_load`, `restart`.
+    """
+
+    refusals: Countdown = field(default_factory=Countdown)
+    refusal_code: ServerCode = ServerCode.MOMREJECT
+    refused_jobs: frozenset[str] | None = None
+    returns: Countdown = field(default_factory=Countdown)
+    silences: Countdown = field(default_factory=Countdown)
+    cuts: Countdown = field(default_factory=Countdown)
+    cut_after: int = 10
+    delay: float = 0.0
+    delayed: frozenset[RequestCode] | None = None
+    failure_rate: float = 0.0
+    _random: random.Random = field(default_factory=lambda: random.Random(1))
+
+    def refuse_runs(
+        self,
+        count: int = FOREVER,
+        code: ServerCode = ServerCode.MOMREJECT,
+        jobs: Collection[str] | None = None,
+    ) -> None:
+        """Answers the next `count` runs (of these jobs) with an error."""
+        self.refusals.left, self.refusal_code = count, code
+        self.refused_jobs = None if jobs is None else frozenset(jobs)
+
+    def refuses(self, job: str) -> bool:
+        """Whether this run is refused."""
+        return (self.refused_jobs is None or job in self.refused_jobs) and self.refusals.hit()
+
+    def return_runs(self, count: int = FOREVER) -> None:
+        """Accepts the next `count` asynchronous runs, then puts the jobs back into the queue."""
+        self.returns.left = count
+
+    def be_silent(self, count: int = FOREVER) -> None:
+        """Never answers the next `count` requests; the connection stays open."""
+        self.silences.left = count
+
+    def cut_replies(self, count: int = FOREVER, after: int = 10) -> None:
+        """Closes the connection after so many bytes of each of the next `count` replies."""
+        self.cuts.left, self.cut_after = count, after
+
+    def slow_down(self, seconds: float, requests: Collection[RequestCode] | None = None) -> None:
+        """Waits real seconds before each answer (to these requests)."""
+        self.delay = seconds
+        self.delayed = None if requests is None else frozenset(requests)
+
+    def fail_jobs(self, rate: float, seed: int = 1) -> None:
+        """Lets this share of jobs end with exit status 1 soon after their start."""
+        self.failure_rate = rate
+        self._random = random.Random(seed)
+
+    def fails_next(self) -> bool:
+        """Whether the job that starts now is one of those that fail."""
+        return self.failure_rate > 0 and self._random.random() < self.failure_rate
+
+    def clear(self) -> None:
+        """Behaves again."""
+        for countdown in (self.refusals, self.returns, self.silences, self.cuts):
+            countdown.left = 0
+        self.delay, self.delayed, self.refused_jobs, self.failure_rate = 0.0, None, None, 0.0

@@ -1,0 +1,148 @@
+"""A job inside the emulated server, and what its submitter asked for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """Job states as the `job_state` attribute has them."""
+
+    QUEUED = "Q"
+    HELD = "H"
+    WAITING = "W"
+    RUNNING = "R"
+    EXITING = "E"
+    COMPLETE = "C"
+
+
+SUBSTATE: Mapping[State, int] = {
+    State.QUEUED: 10,
+    State.HELD: 20,
+    State.WAITING: 30,
+    State.RUNNING: 42,
+    State.EXITING: 50,
+    State.COMPLETE: 59,
+}
+
+STATE_NAMES: Mapping[State, str] = {
+    State.QUEUED: "Queued",
+    State.HELD: "Held",
+    State.WAITING: "Waiting",
+    State.RUNNING: "Running",
+    State.EXITING: "Exiting",
+    State.COMPLETE: "Complete",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a job's program behaves when it runs: seconds until it ends by itself, and its exit status."""
+
+    runtime: float
+    exit_status: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """A submission, complete: who, what, and (known to the simulation alone) how the program will behave.
+
+    `resources` are the Resource_List in the order given; `holds` letters of `u o s`; `extra` further
+    attributes as text. `outcome` None lets the cluster's own rule decide from script and walltime.
+    """
+
+    user: str
+    group: str = ""
+    host: str = "localhost"
+    name: str = "STDIN"
+    queue: str = ""
+    resources: Mapping[str, str] = field(default_factory=dict)
+    holds: str = ""
+    priority: int = 0
+    depend: str = ""
+    not_before: int | None = None
+    array: str = ""
+    rerunnable: bool = True
+    variables: str = ""
+    extra: Mapping[str, str] = field(default_factory=dict)
+    script: str = ""
+    outcome: Outcome | None = None
+
+
+@dataclass(slots=True)
+class Job:
+    """A job's whole state. Times are simulated epoch seconds; `revision` rises with every change.
+
+    `holds` also has `l` (array slot limit) and `d` (waits for another job; shown as `s`).
+    """
+
+    id: str
+    order: Order
+    queue: str
+    created: float
+    rank: int
+    resources: dict[str, str]
+    state: State = State.QUEUED
+    holds: set[str] = field(default_factory=set)
+    priority: int = 0
+    modified: float = 0.0
+    queued: float = 0.0
+    eligible: float | None = None
+    not_before: int | None = None
+    attributes: dict[str, str] = field(default_factory=dict)  # settable ones that are plain text
+    array: str | None = None
+    index: int | None = None
+    held_slots: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    exec_host: str = ""
+    exec_port: str = ""
+    start_time: float | None = None
+    started: float | None = None
+    start_count: int = 0
+    session: int | None = None
+    ends: float | None = None
+    will_exit: int = 0
+    completed: float | None = None
+    exit_status: int | None = None
+    runtime: float | None = None
+    delete_requested: bool = False
+    run: int = 0  # tells a timer of an earlier run from one of this run
+    revision: int = 0
+
+    @property
+    def owner(self) -> str:
+        """`user@host`."""
+        return f"{self.order.user}@{self.order.host}"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the job is only kept for show."""
+        return self.state is State.COMPLETE
+
+    @property
+    def active(self) -> bool:
+        """Whether the job holds slots."""
+        return self.state in (State.RUNNING, State.EXITING)
+
+    def touch(self, now: float) -> None:
+        """Notes a change."""
+        self.modified = now
+        self.revision += 1
+
+
+@dataclass(slots=True)
+class Queue:
+    """A queue and its attributes as text by `name` or `name.resource`."""
+
+    name: str
+    attributes: dict[str, str] = field(default_factory=dict)
+    modified: float = 0.0
+
+    @property
+    def enabled(self) -> bool:
+        """Whether it takes jobs."""
+        return self.attributes.get("enabled", "False") == "True"
+
+    @property
+    def started(self) -> bool:
+        """Whether its jobs may be started."""
+        return self.attributes.get("started", "False") == "True"

@@ -1,0 +1,250 @@
+"""What happens to jobs: start, end, requeue, delete, purge; and time itself (protocol document, 2 and 5)."""
+
+from collections.abc import Iterable
+
+from server_adapter.emulator.dependencies import parse_depend, unmet
+from server_adapter.emulator.destination import find_slots, parse_destination
+from server_adapter.emulator.errors import RefusalError, refusal
+from server_adapter.emulator.jobs import Job, State
+from server_adapter.emulator.nodes import Node
+from server_adapter.emulator.state import Cluster
+from server_adapter.torque.codes import SchedulerCommand
+from server_adapter.torque.errors import ServerCode
+from server_adapter.torque.values import seconds
+
+KILLED_BY_USER = 271  # 256 + SIGTERM
+OVER_WALLTIME = -11
+
+
+def advance(cluster: Cluster, now: float) -> None:
+    """Lets the simulated time pass: everything due until `now` happens, each at its own moment."""
+    for when, action in cluster.timers.due(now):
+        cluster.now = max(cluster.now, when)
+        action()
+    cluster.now = max(cluster.now, now)
+
+
+def settle(cluster: Cluster, job: Job) -> None:
+    """Puts a job that holds no slots into the state that its holds and its time demand."""
+    if job.active or job.finished:
+        return
+    if job.holds:
+        state = State.HELD
+    elif job.not_before is not None and job.not_before > cluster.now:
+        state = State.WAITING
+        cluster.timers.at(job.not_before, lambda: _wake(cluster, job))
+    else:
+        state = State.QUEUED
+    if state is State.QUEUED and job.eligible is None:
+        job.eligible = cluster.now
+    if state is not job.state:
+        job.state = state
+        job.touch(cluster.now)
+        if state is State.QUEUED:
+            cluster.poke(SchedulerCommand.NEW)
+
+
+def _wake(cluster: Cluster, job: Job) -> None:
+    if job.state is State.WAITING:
+        settle(cluster, job)
+
+
+def start(cluster: Cluster, job: Job, destination: str, *, synchronous: bool) -> None:
+    """Starts a job as RunJob does: holds and the job's own request are not looked at.
+
+    Raises refusals 15018 (wrong state), 15004 (stopped queue), 15064, 15046 (nodes), or the faults' own.
+    """
+    if job.active:
+        raise refusal(ServerCode.BADSTATE, "job already running")
+    if job.finished:
+        raise refusal(ServerCode.BADSTATE, "job is complete")
+    if not cluster.queue(job.queue).started:
+        raise refusal(ServerCode.IVALREQ, "attempt to start job in non-started queue")
+    text = destination or job.resources.get("neednodes") or job.resources.get("nodes") or "1"
+    chosen = find_slots(parse_destination(text, cluster.nodes), cluster.nodes)
+    if cluster.faults.refuses(job.id):
+        raise RefusalError(cluster.faults.refusal_code)
+    job.held_slots = tuple((node.name, node.take(count, job.id)) for node, count in chosen)
+    ports = {node.name: node.mom_port + 1 for node in cluster.nodes.values()}
+    job.exec_host = cluster.version.exec_host(job.held_slots)
+    job.exec_port = cluster.version.exec_port(job.held_slots, ports)
+    job.state = State.RUNNING
+    job.run += 1
+    cluster.runs[job.id] = cluster.runs.get(job.id, 0) + 1
+    job.touch(cluster.now)
+    run = job.run
+    if not synchronous and cluster.faults.returns.hit():
+        cluster.timers.at(cluster.now + cluster.timing.refused, lambda: _returned(cluster, job, run))
+        return
+    job.start_time = job.started = cluster.now
+    job.start_count += 1
+    cluster.next_session += 1
+    job.session = cluster.next_session
+    _plan_end(cluster, job, run)
+    release_dependents(cluster)
+
+
+def _plan_end(cluster: Cluster, job: Job, run: int) -> None:
+    outcome = job.order.outcome or cluster.outcome(job.order)
+    runtime, status = outcome.runtime, outcome.exit_status
+    if cluster.faults.fails_next():
+        runtime, status = min(runtime, 1.0), 1
+    walltime = job.resources.get("walltime")
+    if walltime is not None and runtime > seconds(walltime):
+        runtime, status = float(seconds(walltime)), OVER_WALLTIME
+    job.ends, job.will_exit = cluster.now + runtime, status
+    cluster.timers.at(job.ends, lambda: _ended(cluster, job, run, status))
+
+
+def _returned(cluster: Cluster, job: Job, run: int) -> None:
+    if job.state is State.RUNNING and job.run == run:
+        _release(cluster, job)
+        job.exec_host = job.exec_port = ""
+        job.state = State.QUEUED
+        job.touch(cluster.now)
+        cluster.poke(SchedulerCommand.NEW)
+
+
+def _ended(cluster: Cluster, job: Job, run: int, status: int) -> None:
+    if job.run != run or not job.active or not _alive(cluster, job):
+        return  # of an earlier run, or its mother superior cannot tell: see `revive`
+    if job.state is State.RUNNING:
+        job.state = State.EXITING
+        job.touch(cluster.now)
+    job.exit_status = status
+    cluster.timers.at(cluster.now + cluster.timing.obit, lambda: _obit(cluster, job, run))
+
+
+def _alive(cluster: Cluster, job: Job) -> bool:
+    first = job.held_slots[0][0] if job.held_slots else None
+    return first is None or first not in cluster.nodes or cluster.nodes[first].alive
+
+
+def _obit(cluster: Cluster, job: Job, run: int) -> None:
+    if job.run == run and job.active:
+        _release(cluster, job)
+        complete(cluster, job)
+
+
+def complete(cluster: Cluster, job: Job) -> None:
+    """Ends a job's life; it stays in the list for `keep_completed` seconds."""
+    ran = job.active
+    if ran and job.started is not None:
+        job.runtime = cluster.now - job.started
+    job.state = State.COMPLETE
+    job.completed = cluster.now
+    job.touch(cluster.now)
+    if ran:
+        cluster.poke(SchedulerCommand.TERM)
+    cluster.timers.at(cluster.now + cluster.keep_completed, lambda: purge(cluster, job))
+    release_dependents(cluster)
+    if job.array is not None:
+        apply_slot_limit(cluster, cluster.array(job.array))
+
+
+def purge(cluster: Cluster, job: Job) -> None:
+    """Forgets a job altogether."""
+    _release(cluster, job)
+    if cluster.jobs.pop(job.id, None) is not None:
+        cluster.poke(SchedulerCommand.TERM)
+
+
+def delete(cluster: Cluster, job: Job) -> None:
+    """Qdel. A running job keeps its slots until its program is dead. Raises the refusal 15018."""
+    if job.finished:
+        raise refusal(ServerCode.BADSTATE, "job is complete")
+    if not job.active:
+        job.delete_requested = True
+        complete(cluster, job)
+    elif not job.delete_requested:
+        job.delete_requested = True
+        job.state = State.EXITING
+        job.touch(cluster.now)
+        cluster.poke(SchedulerCommand.TERM)
+        run = job.run
+        cluster.timers.at(
+            cluster.now + cluster.timing.kill, lambda: _ended(cluster, job, run, KILLED_BY_USER)
+        )
+
+
+def requeue(cluster: Cluster, job: Job) -> None:
+    """Qrerun. Of a job that does not run, nothing happens. Raises refusals 15018 and 15040."""
+    if job.finished or job.state is State.EXITING:
+        raise RefusalError(ServerCode.BADSTATE)
+    if job.state is not State.RUNNING:
+        return
+    if not job.order.rerunnable:
+        raise RefusalError(ServerCode.NORERUN)
+    _release(cluster, job)
+    job.run += 1
+    job.exec_host = job.exec_port = ""
+    job.session = job.started = job.start_time = job.ends = None
+    job.state = State.HELD if job.holds else State.QUEUED
+    job.touch(cluster.now)
+    if job.state is State.QUEUED:
+        cluster.poke(SchedulerCommand.NEW)
+
+
+def release_dependents(cluster: Cluster) -> None:
+    """Releases the jobs whose conditions are now met, deletes those whose never will be."""
+    for name in sorted(cluster.dependents):
+        job = cluster.jobs.get(name)
+        if job is None or job.finished or "d" not in job.holds:
+            cluster.dependents.discard(name)
+            continue
+        waits = list(unmet(job, cluster.jobs))
+        if any(answer is None for _, answer in waits):
+            job.delete_requested = True
+            complete(cluster, job)
+        elif not waits:
+            job.holds.discard("d")
+            cluster.dependents.discard(name)
+            for wait in parse_depend(job.order.depend):
+                if wait.job in cluster.jobs:
+                    cluster.jobs[wait.job].revision += 1
+            settle(cluster, job)
+
+
+def apply_slot_limit(cluster: Cluster, members: Iterable[Job]) -> None:
+    """Keeps no more than the array's slot limit of sub-jobs free of the hold `l`."""
+    live = [job for job in members if not job.finished]
+    limit = next((int(job.attributes["slot_limit"]) for job in live if "slot_limit" in job.attributes), None)
+    if limit is None:
+        return
+    free = sum("l" not in job.holds for job in live)
+    for job in live:
+        if "l" in job.holds and free < limit:
+            job.holds.discard("l")
+            free += 1
+            settle(cluster, job)
+
+
+def kill(cluster: Cluster, node: Node) -> None:
+    """The mom dies: the server notices `node_check` seconds later, and tells nobody."""
+    node.alive = False
+
+    def notice() -> None:
+        if not node.alive:
+            node.down = True
+
+    cluster.timers.at(cluster.now + cluster.timing.node_check, notice)
+
+
+def revive(cluster: Cluster, node: Node) -> None:
+    """The mom is back, and reports the jobs that have ended meanwhile."""
+    node.alive, node.down = True, False
+    node.reported = int(cluster.now)
+    for job in [job for job in cluster.live_jobs() if job.active and job.held_slots]:
+        if job.held_slots[0][0] != node.name:
+            continue
+        if job.delete_requested:
+            _ended(cluster, job, job.run, KILLED_BY_USER)
+        elif job.ends is not None and job.ends <= cluster.now:
+            _ended(cluster, job, job.run, job.will_exit)
+
+
+def _release(cluster: Cluster, job: Job) -> None:
+    for name, _ in job.held_slots:
+        if name in cluster.nodes:
+            cluster.nodes[name].release(job.id)
+    job.held_slots = ()

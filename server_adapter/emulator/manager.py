@@ -1,0 +1,180 @@
+"""qmgr and pbsnodes: changes to the server, its queues and its nodes (protocol document, section 5)."""
+
+from collections.abc import Sequence
+
+from server_adapter.dis import Attribute, Operation
+from server_adapter.emulator.errors import RefusalError
+from server_adapter.emulator.jobs import Queue
+from server_adapter.emulator.nodes import Node, NodeSpec
+from server_adapter.emulator.state import Cluster
+from server_adapter.torque.codes import ManagerCommand, ObjectType, SchedulerCommand
+from server_adapter.torque.errors import ServerCode
+from server_adapter.torque.requests import ManageRequest
+from server_adapter.torque.values import flag
+
+_BOOLEANS = frozenset(
+    [
+        "scheduling",
+        "query_other_jobs",
+        "enabled",
+        "started",
+        "acl_host_enable",
+        "acl_user_enable",
+        "acl_group_enable",
+        "poll_jobs",
+        "down_on_error",
+        "mom_job_sync",
+        "moab_array_compatible",
+        "note_append_on_error",
+        "node_pack",
+    ]
+)
+_NUMBERS = frozenset(
+    [
+        "scheduler_iteration",
+        "keep_completed",
+        "node_check_rate",
+        "tcp_timeout",
+        "job_stat_rate",
+        "log_level",
+        "log_events",
+        "max_running",
+        "max_user_run",
+        "max_group_run",
+        "max_queuable",
+        "max_user_queuable",
+        "Priority",
+        "nppcu",
+        "timeout_for_job_delete",
+        "timeout_for_job_requeue",
+    ]
+)
+_TEXTS = frozenset(
+    [
+        "managers",
+        "operators",
+        "default_queue",
+        "mail_from",
+        "acl_hosts",
+        "acl_users",
+        "acl_groups",
+        "comment",
+        "queue_type",
+        "node_suffix",
+        "resources_default",
+        "resources_max",
+        "resources_min",
+        "resources_available",
+        "submit_hosts",
+        "default_node",
+    ]
+)
+_SETTABLE = _BOOLEANS | _NUMBERS | _TEXTS
+
+
+def manage(cluster: Cluster, request: ManageRequest) -> None:
+    """Carries out a Manager request; rights are the caller's business.
+
+    Raises refusals 15002, 15016, 15020, 15027, 15064 and others as the real server does.
+    """
+    command = ManagerCommand(request.command) if request.command in range(4) else None
+    if command is None:
+        raise RefusalError(ServerCode.IVALREQ)
+    match request.object_type:
+        case ObjectType.SERVER:
+            for change in request.attributes:
+                _set(cluster.attributes, change, unset=command is ManagerCommand.UNSET)
+                if change.name == "scheduling" and cluster.scheduling:
+                    cluster.poke(SchedulerCommand.CMD)
+        case ObjectType.QUEUE:
+            _queue(cluster, command, request.name, request.attributes)
+        case ObjectType.NODE:
+            _node(cluster, command, request.name, request.attributes)
+        case _:
+            raise RefusalError(ServerCode.IVALREQ)
+
+
+def _queue(cluster: Cluster, command: ManagerCommand, name: str, changes: Sequence[Attribute]) -> None:
+    if command is ManagerCommand.CREATE:
+        if name in cluster.queues:
+            raise RefusalError(ServerCode.QUEEXIST, "Queue already exists")
+        cluster.queues[name] = Queue(name, {"enabled": "False", "started": "False"})
+    queue = cluster.queue(name)
+    if command is ManagerCommand.DELETE:
+        if any(job.queue == name for job in cluster.live_jobs()):
+            raise RefusalError(ServerCode.QUEEXIST, "Cannot delete busy queue")
+        del cluster.queues[name]
+        return
+    for change in changes:
+        _set(queue.attributes, change, unset=command is ManagerCommand.UNSET)
+    queue.modified = cluster.now
+
+
+def _set(attributes: dict[str, str], change: Attribute, *, unset: bool) -> None:
+    if change.name not in _SETTABLE:
+        raise RefusalError(ServerCode.NOATTR, f"Undefined attribute  {change.name}")
+    key = change.key
+    if unset or change.operation is Operation.UNSET:
+        attributes.pop(key, None)
+        return
+    value = change.value
+    try:
+        if change.name in _BOOLEANS:
+            value = str(flag(value))
+        elif change.name in _NUMBERS:
+            value = str(int(value))
+    except ValueError:
+        raise RefusalError(ServerCode.BADATVAL) from None
+    old = [word for word in attributes.get(key, "").split(",") if word]
+    if change.operation is Operation.INCR and change.name in _TEXTS:
+        value = ",".join([*old, value])
+    elif change.operation is Operation.DECR and change.name in _TEXTS:
+        value = ",".join(word for word in old if word != value)
+    attributes[key] = value
+
+
+def _node(cluster: Cluster, command: ManagerCommand, name: str, changes: Sequence[Attribute]) -> None:
+    if command is ManagerCommand.CREATE:
+        if name in cluster.nodes:
+            raise RefusalError(ServerCode.QUEEXIST, "Node name already exists")
+        port = 30_000 + 2 * (len(cluster.nodes) + 1)
+        cluster.nodes[name] = Node(NodeSpec(name, slots=1), mom_port=port, reported=int(cluster.now))
+    node = cluster.node(name)
+    if command is ManagerCommand.DELETE:
+        if node.taken:
+            raise RefusalError(ServerCode.QUEEXIST, "Node is busy")
+        del cluster.nodes[name]
+        return
+    for change in changes:
+        _set_node(node, change, unset=command is ManagerCommand.UNSET)
+
+
+def _set_node(node: Node, change: Attribute, *, unset: bool) -> None:
+    words = [word for word in change.value.split(",") if word]
+    match change.name:
+        case "state":
+            if change.operation is Operation.DECR:
+                node.offline = node.offline and "offline" not in words
+            elif change.operation is Operation.INCR:
+                node.offline = node.offline or "offline" in words
+            else:
+                node.offline = "offline" in words
+        case "np":
+            if not change.value.isdecimal() or int(change.value) < 1:
+                raise RefusalError(ServerCode.BADATVAL)
+            node.slots = int(change.value)
+        case "properties":
+            if unset:
+                node.properties = ()
+            elif change.operation is Operation.INCR:
+                node.properties += tuple(word for word in words if word not in node.properties)
+            elif change.operation is Operation.DECR:
+                node.properties = tuple(word for word in node.properties if word not in words)
+            else:
+                node.properties = tuple(words)
+        case "note":
+            node.note = "" if unset else change.value
+        case "ntype" | "power_state" | "ttl" | "acl" | "requestid":
+            pass
+        case _:
+            raise RefusalError(ServerCode.NOATTR, f"Undefined attribute  {change.name}")

@@ -1,0 +1,147 @@
+"""qalter, qhold, qrls: changes to jobs, each with its rights (protocol document, section 6)."""
+
+from collections.abc import Iterable
+
+from server_adapter.dis import Attribute, Operation
+from server_adapter.emulator.errors import RefusalError
+from server_adapter.emulator.jobs import Job
+from server_adapter.emulator.lifecycle import settle
+from server_adapter.emulator.principal import Principal, demand_manager, demand_owner
+from server_adapter.emulator.state import Cluster
+from server_adapter.emulator.submission import RESOURCES, node_count
+from server_adapter.emulator.versions import JOB_RANK
+from server_adapter.torque.errors import ServerCode
+
+_MANAGERS_ONLY = frozenset(
+    {"comment", "sched_hint", "exec_host", "alt_id", "reservation_id", "login_property"}
+)
+_SERVER_ONLY = frozenset({"start_time", "etime", "session_id", "exit_status", "exec_port"})
+_NEVER = frozenset(
+    [
+        "job_state",
+        "ctime",
+        "mtime",
+        "qtime",
+        "substate",
+        "euser",
+        "egroup",
+        "hashname",
+        "queue_rank",
+        "queue_type",
+        "server",
+        "queue",
+        "Job_Owner",
+        "start_count",
+        "comp_time",
+        "total_runtime",
+        "job_array_id",
+        "resources_used",
+        "Walltime",
+    ]
+)
+
+
+def alter(cluster: Cluster, job: Job, changes: Iterable[Attribute], who: Principal) -> None:
+    """ModifyJob: nothing is changed unless all changes are allowed.
+
+    Raises refusals 15001..15003, 15007, 15016..15018, 15037.
+    """
+    demand_owner(who, job)
+    if job.finished:
+        raise RefusalError(ServerCode.BADSTATE)
+    changes = list(changes)
+    for change in changes:
+        _allow(job, change, who)
+    for change in changes:
+        _apply(cluster, job, change)
+    job.touch(cluster.now)
+    settle(cluster, job)
+
+
+def _allow(job: Job, change: Attribute, who: Principal) -> None:
+    name = change.name
+    if name not in JOB_RANK:
+        raise RefusalError(ServerCode.NOATTR, f"Undefined attribute  {name}")
+    if name in _NEVER:
+        raise RefusalError(ServerCode.ATTRRO)
+    if name in _SERVER_ONLY and not who.server_write:
+        raise RefusalError(ServerCode.ATTRRO)
+    if name in _MANAGERS_ONLY and not who.manager:
+        raise RefusalError(ServerCode.ATTRRO)
+    if name == "Resource_List":
+        if change.resource not in RESOURCES:
+            raise RefusalError(ServerCode.UNKRESC, f"Unknown resource type  Resource_List.{change.resource}")
+        if job.active and not who.manager:
+            raise RefusalError(ServerCode.MODATRRUN)
+    if name in ("start_time", "Execution_Time", "Priority") and change.operation is not Operation.UNSET:
+        try:
+            int(change.value)
+        except ValueError:
+            raise RefusalError(ServerCode.BADATVAL) from None
+
+
+def _apply(cluster: Cluster, job: Job, change: Attribute) -> None:
+    gone = change.operation is Operation.UNSET
+    match change.name:
+        case "Resource_List" if change.resource is not None:
+            if gone:
+                job.resources.pop(change.resource, None)
+                return
+            job.resources[change.resource] = change.value
+            if change.resource == "nodes":
+                job.resources["neednodes"] = change.value
+                job.resources["nodect"] = str(node_count(change.value))
+        case "Hold_Types":
+            set_holds(job, change)
+        case "Priority":
+            job.priority = 0 if gone else int(change.value)
+        case "Execution_Time":
+            job.not_before = None if gone else int(change.value)
+        case "start_time":
+            job.start_time = None if gone else float(change.value)
+        case "etime":
+            job.eligible = None if gone else float(change.value)
+        case "exec_host" if not job.active:
+            job.exec_host = "" if gone else change.value
+        case name if gone:
+            job.attributes.pop(name, None)
+        case name:
+            job.attributes[name] = change.value
+    del cluster
+
+
+def set_holds(job: Job, change: Attribute) -> None:
+    """Adds or sets the letters of a Hold_Types entry; `n` or UNSET takes all user-visible ones away."""
+    letters = set(change.value) & set("uos")
+    if change.operation is Operation.INCR:
+        job.holds |= letters
+    elif change.operation is Operation.DECR:
+        job.holds -= letters
+    else:
+        job.holds = (job.holds - set("uos")) | letters
+
+
+def hold(cluster: Cluster, job: Job, letters: str, who: Principal) -> None:
+    """qhold: `u` by the owner, `o` and `s` by managers. Raises refusals 15007, 15016, 15018."""
+    _demand_for(letters, job, who)
+    job.holds |= set(letters) & set("uos")
+    job.touch(cluster.now)
+    settle(cluster, job)
+
+
+def release(cluster: Cluster, job: Job, letters: str, who: Principal) -> None:
+    """Qrls. The last hold gone, the job is queued or waits for its time. Raises as `hold`."""
+    _demand_for(letters, job, who)
+    job.holds -= set(letters) & set("uos")
+    job.touch(cluster.now)
+    settle(cluster, job)
+
+
+def _demand_for(letters: str, job: Job, who: Principal) -> None:
+    if not letters or set(letters) - set("uosn"):
+        raise RefusalError(ServerCode.BADATVAL)
+    if set(letters) & set("os"):
+        demand_manager(who)
+    demand_owner(who, job)
+    if job.finished:
+        raise RefusalError(ServerCode.BADSTATE)

@@ -1,0 +1,88 @@
+"""The nodes of the simulated cluster: slots, states, what their moms report."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """A node to simulate: `slots` job slots (np), memory and swap in KiB."""
+
+    name: str
+    slots: int = 4
+    properties: tuple[str, ...] = ()
+    memory: int = 24_684_100
+    swap: int = 0
+
+
+@dataclass(slots=True)
+class Node:
+    """A node as the server knows it. `taken` says which job holds each slot.
+
+    `alive` is the truth about the mom, `down` what the server has noticed. `load` and `available` override
+    what the mom reports about load average and free memory (KiB).
+    """
+
+    spec: NodeSpec
+    mom_port: int
+    slots: int = 0
+    properties: tuple[str, ...] = ()
+    offline: bool = False
+    alive: bool = True
+    down: bool = False
+    note: str = ""
+    taken: dict[int, str] = field(default_factory=dict)
+    reported: int = 0
+    load: float | None = None
+    available: int | None = None
+
+    def __post_init__(self) -> None:
+        self.slots = self.slots or self.spec.slots
+        self.properties = self.properties or self.spec.properties
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.spec.name
+
+    @property
+    def usable(self) -> bool:
+        """Whether the server lets jobs start here."""
+        return not (self.offline or self.down)
+
+    @property
+    def free(self) -> int:
+        """Slots that no job holds; never negative, even when np was lowered under running jobs."""
+        return max(0, self.slots - len(self.taken))
+
+    @property
+    def state(self) -> str:
+        """The `state` attribute: a comma list."""
+        states = []
+        if self.down:
+            states.append("down")
+        if self.offline:
+            states.append("offline")
+        if not states:
+            states.append("free" if self.free else "job-exclusive")
+        elif not self.free:
+            states.append("job-exclusive")
+        return ",".join(states)
+
+    def take(self, count: int, job: str) -> tuple[int, ...]:
+        """Gives the lowest free slots to a job."""
+        chosen = tuple([slot for slot in range(self.slots) if slot not in self.taken][:count])
+        for slot in chosen:
+            self.taken[slot] = job
+        return chosen
+
+    def release(self, job: str) -> None:
+        """Takes a job's slots back."""
+        for slot in [slot for slot, holder in self.taken.items() if holder == job]:
+            del self.taken[slot]
+
+    def held(self) -> dict[str, tuple[int, ...]]:
+        """The slots of each job, lowest slot first."""
+        found: dict[str, list[int]] = {}
+        for slot in sorted(self.taken):
+            found.setdefault(self.taken[slot], []).append(slot)
+        return {job: tuple(slots) for job, slots in found.items()}

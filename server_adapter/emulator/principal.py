@@ -1,0 +1,42 @@
+"""Who is at the other end, and what the server lets them do (protocol document, sections 3 and 6)."""
+
+from dataclasses import dataclass
+
+from server_adapter.emulator.errors import refusal
+from server_adapter.emulator.jobs import Job
+from server_adapter.emulator.state import Cluster
+from server_adapter.torque.errors import ServerCode
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """A user on a host. A privileged port gives `server_write` and `manager`, the server's list `manager`."""
+
+    user: str
+    host: str
+    server_write: bool = False
+    manager: bool = False
+
+
+def principal_of(cluster: Cluster, user: str, *, privileged: bool) -> Principal:
+    """The rights of a user: those of a privileged port, or those in the server's managers and operators."""
+    listed = f"{cluster.attributes.get('managers', '')},{cluster.attributes.get('operators', '')}"
+    names = {entry.partition("@")[0] for entry in listed.split(",") if entry}
+    return Principal(user, cluster.server, privileged, privileged or user in names)
+
+
+def demand_manager(who: Principal) -> None:
+    """Raises the refusal 15007 unless `who` is manager or operator."""
+    if not who.manager:
+        raise refusal(ServerCode.PERM, "operation not permitted")
+
+
+def demand_owner(who: Principal, job: Job) -> None:
+    """Raises the refusal 15007 unless `who` owns the job or is manager or operator."""
+    if not who.manager and who.user != job.order.user:
+        raise refusal(ServerCode.PERM, "operation not permitted")
+
+
+def may_see(cluster: Cluster, who: Principal, job: Job) -> bool:
+    """Whether a job appears in this user's status replies."""
+    return who.manager or who.user == job.order.user or cluster.attributes.get("query_other_jobs") == "True"

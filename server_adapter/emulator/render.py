@@ -1,0 +1,249 @@
+"""Objects as they appear in status replies: names and order per version (protocol document, section 6)."""
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from server_adapter.dis import Attribute
+from server_adapter.emulator.dependencies import parse_depend, reverse_of
+from server_adapter.emulator.jobs import STATE_NAMES, SUBSTATE, Job, Queue, State
+from server_adapter.emulator.nodes import Node
+from server_adapter.emulator.state import Cluster
+from server_adapter.emulator.versions import JOB_RANK
+from server_adapter.torque.values import seconds
+
+_PRIVILEGED = frozenset({"substate", "hashname", "queue_rank", "sched_hint"})
+_UNAME = "Linux localhost 6.1.0 #1 SMP PREEMPT_DYNAMIC x86_64"
+_LAST = 10_000
+_QUEUE_FIRST = ("queue_type", "Priority", "max_queuable", "max_user_queuable")
+_QUEUE_LAST = ("enabled", "started")
+
+
+def job_attributes(cluster: Cluster, job: Job, *, privileged: bool) -> list[Attribute]:
+    """A job's attributes in the version's order; some are shown to managers only."""
+    entries = list(_job_entries(cluster, job))
+    if not privileged:
+        entries = [
+            entry for entry in entries if entry.name not in _PRIVILEGED and entry.resource != "neednodes"
+        ]
+    entries.sort(key=lambda entry: JOB_RANK.get(entry.name, _LAST))
+    return entries
+
+
+def _job_entries(cluster: Cluster, job: Job) -> Iterator[Attribute]:
+    order, version = job.order, cluster.version
+    number = job.id.partition(".")[0].partition("[")[0]
+    suffix = "" if job.index is None else f"-{job.index}"
+    home = job.attributes.get("init_work_dir", f"/home/{order.user}")
+    text = {
+        "Job_Name": order.name + suffix,
+        "Job_Owner": job.owner,
+        "job_state": job.state.value,
+        "queue": job.queue,
+        "server": cluster.server,
+        "ctime": str(int(job.created)),
+        "Error_Path": f"{order.host}:{home}/{order.name}.e{number}{suffix}",
+        "mtime": str(int(job.modified)),
+        "Output_Path": f"{order.host}:{home}/{order.name}.o{number}{suffix}",
+        "Priority": str(job.priority),
+        "qtime": str(int(job.queued)),
+        "Rerunable": str(order.rerunnable),
+        "substate": str(SUBSTATE[job.state]),
+        "euser": order.user,
+        "egroup": order.group or order.user,
+        "queue_rank": str(job.rank),
+        "queue_type": "E",
+        "submit_args": "",
+        "submit_host": order.host,
+        "init_work_dir": home,
+        "request_version": "1",
+    }
+    text.update(job.attributes)
+    text.pop("slot_limit", None)
+    array_id = "" if job.index is None else f"PBS_ARRAYID={job.index},"
+    text["Variable_List"] = f"{array_id}PBS_O_QUEUE={job.queue}" + (
+        f",{order.variables}" if order.variables else ""
+    )
+    letters = "".join(
+        letter for letter in "uos" if letter in job.holds or (letter == "s" and "d" in job.holds)
+    )
+    if letters or (job.index is None and "l" not in job.holds):
+        text["Hold_Types"] = letters or "n"
+    elif "l" in job.holds:
+        text["Hold_Types"] = "" if version.hidden_limit_hold else "l"
+    if not text["submit_args"]:
+        del text["submit_args"]
+    for extra in ("init_work_dir", "request_version"):
+        if extra not in version.job_extras:
+            text.pop(extra, None)
+    depend = _depend(cluster, job)
+    moments = {
+        "etime": job.eligible,
+        "Execution_Time": job.not_before,
+        "start_time": job.start_time,
+        "comp_time": job.completed,
+    }
+    text |= {name: str(int(moment)) for name, moment in moments.items() if moment is not None}
+    optional = {
+        "depend": depend,
+        "exec_host": job.exec_host,
+        "exec_port": job.exec_port,
+        "session_id": "" if job.session is None else str(job.session),
+        "hashname": "" if not job.start_count else job.id.replace("[", "-").replace("]", ""),
+        "job_array_id": "" if job.index is None else str(job.index),
+        "start_count": str(job.start_count) if job.start_count else "",
+        "exit_status": "" if job.exit_status is None else str(job.exit_status),
+        "total_runtime": "" if job.runtime is None else f"{job.runtime:.6f}",
+    }
+    text |= {name: value for name, value in optional.items() if value}
+    for name, value in text.items():
+        yield Attribute(name, value)
+    resources: Iterable[tuple[str, str]] = job.resources.items()
+    for resource, value in sorted(resources) if version.sorted_resources else resources:
+        yield Attribute("Resource_List", value, resource)
+    yield from _used(cluster, job)
+    if job.state is State.RUNNING and job.ends is not None and job.started is not None:
+        limit = job.resources.get("walltime")
+        if limit is not None:
+            left = int(job.started + seconds(limit) - cluster.now)
+            yield Attribute("Walltime", str(max(0, left)), "Remaining")
+
+
+def _depend(cluster: Cluster, job: Job) -> str:
+    parts = [job.order.depend] if job.order.depend else []
+    for name in sorted(cluster.dependents):
+        other = cluster.jobs.get(name)
+        if other is not None:
+            waits = parse_depend(other.order.depend)
+            parts += [reverse_of(wait, other.id) for wait in waits if wait.job == job.id]
+    return ",".join(parts)
+
+
+def _used(cluster: Cluster, job: Job) -> Iterator[Attribute]:
+    if job.started is None or (job.completed is None and cluster.now - job.started < 45):
+        return
+    spent = job.runtime if job.runtime is not None else cluster.now - job.started
+    memory = random.Random(job.id).randrange(4_000, 900_000)
+    used = {
+        "cput": "00:00:00",
+        "vmem": f"{2 * memory}kb",
+        "walltime": _clock(spent),
+        "mem": f"{memory}kb",
+        "energy_used": "0",
+    }
+    if cluster.version.sorted_resources:
+        del used["energy_used"]
+        used = dict(sorted(used.items()))
+    for resource, value in used.items():
+        yield Attribute("resources_used", value, resource)
+
+
+def node_attributes(cluster: Cluster, node: Node) -> list[Attribute]:
+    """A node's attributes in the version's order."""
+    entries = [Attribute("state", node.state)]
+    if cluster.version.power_state:
+        entries.append(Attribute("power_state", "Running"))
+    entries.append(Attribute("np", str(node.slots)))
+    if node.properties:
+        entries.append(Attribute("properties", ",".join(node.properties)))
+    entries.append(Attribute("ntype", "cluster"))
+    held = node.held()
+    if held:
+        entries.append(Attribute("jobs", cluster.version.node_jobs(held)))
+    entries.append(Attribute("status", cluster.version.node_status(_report(cluster, node, held))))
+    if node.note:
+        entries.append(Attribute("note", node.note))
+    entries.append(Attribute("mom_service_port", str(node.mom_port)))
+    entries.append(Attribute("mom_manager_port", str(node.mom_port + 1)))
+    return entries
+
+
+def _report(cluster: Cluster, node: Node, held: dict[str, tuple[int, ...]]) -> dict[str, str]:
+    if node.alive:
+        period = int(cluster.timing.report) or 1
+        node.reported += (int(cluster.now) - node.reported) // period * period
+    total = node.spec.memory + node.spec.swap
+    busy = len(node.taken)
+    free = node.available if node.available is not None else max(0, node.spec.memory - 800_000 - busy * 1000)
+    load = node.load if node.load is not None else float(busy)
+    return {
+        "opsys": "linux",
+        "uname": _UNAME,
+        "nsessions": str(len(held)),
+        "nusers": "1" if held else "0",
+        "idletime": "64107",
+        "totmem": f"{total}kb",
+        "availmem": f"{free}kb",
+        "physmem": f"{node.spec.memory}kb",
+        "ncpus": str(node.spec.slots),
+        "loadave": f"{load:.2f}",
+        "gres": "",
+        "netload": "0",
+        "state": "free",
+        "varattr": " " if cluster.version.ranges else "",
+        "cpuclock": "Fixed",
+        "version": cluster.version.pbs_version,
+        "rectime": str(node.reported),
+        "jobs": " ".join(held),
+    }
+
+
+def queue_attributes(cluster: Cluster, queue: Queue) -> list[Attribute]:
+    """A queue's attributes: its own settings with the counts of its jobs in their place."""
+    jobs = [job for job in cluster.jobs.values() if job.queue == queue.name]
+    own = queue.attributes
+    entries = [_setting(name, own[name]) for name in _QUEUE_FIRST if name in own]
+    entries += _counts(jobs)
+    middle = [key for key in own if key not in (*_QUEUE_FIRST, *_QUEUE_LAST)]
+    entries += [_setting(key, own[key]) for key in middle]
+    entries.append(Attribute("mtime", str(int(queue.modified))))
+    entries += _assigned(jobs)
+    entries += [_setting(name, own[name]) for name in _QUEUE_LAST if name in own]
+    return entries
+
+
+def server_attributes(cluster: Cluster) -> list[Attribute]:
+    """The server's attributes, counts and version in their recorded places."""
+    own = cluster.attributes
+    jobs = list(cluster.jobs.values())
+    entries = [
+        Attribute("server_state", "Active" if cluster.scheduling else "Idle"),
+        Attribute("scheduling", own["scheduling"]),
+        *_counts(jobs),
+    ]
+    for key, value in own.items():
+        if key == "scheduling":
+            continue
+        if key == "scheduler_iteration":
+            entries += _assigned(jobs)
+        if key == "keep_completed":
+            entries.append(Attribute("pbs_version", cluster.version.pbs_version))
+        entries.append(_setting(key, value))
+        if key == "keep_completed":
+            entries.append(Attribute("next_job_number", str(cluster.next_number)))
+            entries.append(Attribute("net_counter", "1 0 0"))
+    return entries
+
+
+def _counts(jobs: list[Job]) -> list[Attribute]:
+    count = Counter(job.state for job in jobs)
+    states = "".join(f"{STATE_NAMES[state]}:{count[state]} " for state in STATE_NAMES)
+    return [Attribute("total_jobs", str(len(jobs))), Attribute("state_count", f"Transit:0 {states}")]
+
+
+def _assigned(jobs: list[Job]) -> list[Attribute]:
+    if not any(job.start_count for job in jobs):
+        return []
+    nodes = sum(len(job.held_slots) for job in jobs)
+    return [Attribute("resources_assigned", str(nodes), "nodect")]
+
+
+def _setting(key: str, value: str) -> Attribute:
+    name, dot, resource = key.partition(".")
+    return Attribute(name, value, resource if dot else None)
+
+
+def _clock(spent: float) -> str:
+    minutes, second = divmod(int(spent), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours:02}:{minute:02}:{second:02}"

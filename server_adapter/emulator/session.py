@@ -1,0 +1,109 @@
+"""One client's connection to the emulated server: trust, framing, and faults on the way back."""
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from server_adapter.dis import Decoder, DisError, DisIncompleteError
+from server_adapter.emulator.errors import RefusalError, refusal
+from server_adapter.emulator.handlers import Dialogue, error_reply
+from server_adapter.emulator.principal import principal_of
+from server_adapter.torque.codes import RequestCode
+from server_adapter.torque.errors import ServerCode
+from server_adapter.torque.frames import RequestFrame, UnknownRequestError, decode_request
+from server_adapter.torque.replies import Reply, encode_reply
+from server_adapter.torque.requests import AuthenticateRequest
+
+if TYPE_CHECKING:
+    from server_adapter.emulator.server import EmulatedServer
+
+_CHUNK = 64 * 1024
+_VERSION = 2
+
+
+class Session:
+    """Reads requests one by one and answers them."""
+
+    def __init__(
+        self, server: "EmulatedServer", reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._server = server
+        self._reader = reader
+        self._writer = writer
+        self._port: int = writer.get_extra_info("peername")[1]
+        self._dialogue = Dialogue(principal_of(server.cluster, "", privileged=False))
+
+    async def run(self) -> None:
+        """Until the client goes."""
+        try:
+            await self._talk()
+        except (OSError, EOFError):
+            pass
+        finally:
+            self._server.vouched.pop(self._port, None)
+            self._writer.close()
+            with contextlib.suppress(OSError):
+                await self._writer.wait_closed()
+
+    async def _talk(self) -> None:
+        buffer, needed = b"", 1
+        while True:
+            chunk = await self._reader.read(_CHUNK)
+            if not chunk:
+                return
+            buffer += chunk
+            if len(buffer) < needed:
+                continue
+            try:
+                frame = decode_request(Decoder(buffer))
+            except DisIncompleteError as error:
+                needed = error.needed
+                continue
+            except UnknownRequestError:
+                buffer, needed = b"", 1  # no answer at all, as 6.1
+                continue
+            except DisError:
+                return
+            buffer, needed = b"", 1  # a request behind it is thrown away
+            if frame.version != _VERSION:
+                continue  # silence, as 4.x and 6.x
+            if frame.request.code is RequestCode.DISCONNECT:
+                return
+            if not await self._answer(frame):
+                return
+
+    async def _answer(self, frame: RequestFrame) -> bool:
+        server, faults = self._server, self._server.faults
+        code = frame.request.code
+        if faults.delay and (faults.delayed is None or code in faults.delayed):
+            await asyncio.sleep(faults.delay)
+        if faults.silences.hit():
+            return True
+        server.catch_up()
+        reply = self._reply(frame)
+        if code is RequestCode.RUN_JOB and server.run_delay:
+            await asyncio.sleep(server.run_delay / (server.clock.scale or 1.0))
+        if faults.cuts.hit():
+            self._writer.write(reply[: faults.cut_after])
+            await self._writer.drain()
+            return False
+        self._writer.write(reply)
+        await self._writer.drain()
+        return True
+
+    def _reply(self, frame: RequestFrame) -> bytes:
+        server = self._server
+        privileged = self._port < 1024 or not server.privileged_ports
+        vouched = server.vouched.get(self._port)
+        if isinstance(frame.request, AuthenticateRequest):
+            if not privileged:
+                return error_reply(refusal(ServerCode.PERM, "not a privileged port"))
+            server.vouched[frame.request.port] = frame.user
+            return encode_reply(Reply())
+        if vouched is not None:
+            self._dialogue.who = principal_of(server.cluster, vouched, privileged=False)
+        elif privileged:
+            self._dialogue.who = principal_of(server.cluster, frame.user, privileged=True)
+        else:
+            return error_reply(RefusalError(ServerCode.BADCRED))
+        return server.handlers.answer(frame.request, self._dialogue)

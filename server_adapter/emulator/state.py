@@ -1,0 +1,195 @@
+"""The emulated server's memory, without input or output: jobs, queues, nodes, attributes, time."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from server_adapter.emulator.errors import RefusalError, refusal
+from server_adapter.emulator.faults import Faults
+from server_adapter.emulator.jobs import Job, Order, Outcome, Queue
+from server_adapter.emulator.nodes import Node, NodeSpec
+from server_adapter.emulator.timers import Timers
+from server_adapter.emulator.versions import VERSIONS, Version
+from server_adapter.torque.codes import SchedulerCommand
+from server_adapter.torque.errors import ServerCode
+from server_adapter.torque.values import seconds
+
+_SLEEP = re.compile(r"\bsleep\s+(\d+(?:\.\d+)?)")
+_EXIT = re.compile(r"\bexit\s+(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long things take, in simulated seconds."""
+
+    obit: float = 0.2  # from a job's end until its slots are free
+    kill: float = 2.0  # from a deletion until the program is dead
+    refused: float = 0.3  # from an asynchronous run until a mom that refuses is heard
+    report: float = 45.0  # between two reports of a mom
+    node_check: float = 150.0  # from a mom's death until the server notices
+
+
+def usual_outcome(order: Order) -> Outcome:
+    """What a job does when its submitter did not say: the script's sleeps, else 60 % of its wall time."""
+    sleeps = [float(number) for number in _SLEEP.findall(order.script)]
+    exits = _EXIT.findall(order.script)
+    walltime = order.resources.get("walltime")
+    guess = 0.6 * seconds(walltime) if walltime else 60.0
+    return Outcome(sum(sleeps) if sleeps else guess, int(exits[-1]) if exits else 0)
+
+
+@dataclass(slots=True)
+class Cluster:
+    """All that the emulated server knows. `now` moves only through `lifecycle.advance`.
+
+    `command` is the server's single slot for its scheduler: the last code wins until somebody takes it.
+    `runs` counts accepted runs by job, for tests to compare with `start_count`.
+    """
+
+    version: Version
+    now: float
+    server: str = "localhost"
+    timing: Timing = Timing()
+    outcome: Callable[[Order], Outcome] = usual_outcome
+    faults: Faults = field(default_factory=Faults)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    queues: dict[str, Queue] = field(default_factory=dict)
+    jobs: dict[str, Job] = field(default_factory=dict)
+    attributes: dict[str, str] = field(default_factory=dict)
+    timers: Timers = field(default_factory=Timers)
+    command: SchedulerCommand | None = None
+    contacted: bool = False
+    last_command: float = 0.0
+    next_number: int = 0
+    next_rank: int = 1
+    next_session: int = 20000
+    runs: dict[str, int] = field(default_factory=dict)
+    dependents: set[str] = field(default_factory=set)  # ids of jobs that wait for other jobs
+
+    @property
+    def scheduling(self) -> bool:
+        """Whether the server calls its scheduler at all."""
+        return self.attributes.get("scheduling") == "True"
+
+    @property
+    def keep_completed(self) -> float:
+        """Seconds for which finished jobs stay in the list."""
+        return float(self.attributes.get("keep_completed", "0"))
+
+    def poke(self, command: SchedulerCommand) -> None:
+        """Leaves a command for the scheduler; overwrites the one that waits."""
+        if self.scheduling:
+            self.command = command
+
+    def take_command(self) -> SchedulerCommand | None:
+        """What to tell the scheduler now, if anything: TIME after a silent iteration, FIRST after a start."""
+        if not self.scheduling:
+            self.command = None
+            return None
+        command, self.command = self.command, None
+        iteration = float(self.attributes.get("scheduler_iteration", "600"))
+        if command is None and self.now - self.last_command >= iteration:
+            command = SchedulerCommand.TIME
+        if command is None:
+            return None
+        self.last_command = self.now
+        if not self.contacted:
+            self.contacted = True
+            return SchedulerCommand.FIRST
+        return command
+
+    def job(self, name: str) -> Job:
+        """The job of that id; a bare number means this server's. Raises the refusal 15001."""
+        job = self.jobs.get(name) or self.jobs.get(f"{name}.{self.server}")
+        if job is None:
+            raise RefusalError(ServerCode.UNKJOBID)
+        return job
+
+    def array(self, name: str) -> list[Job]:
+        """The sub-jobs of an array `9[].srv`. Raises the refusal 15001."""
+        members = [job for job in self.jobs.values() if job.array == name]
+        if not members:
+            raise RefusalError(ServerCode.UNKJOBID)
+        return members
+
+    def named(self, name: str) -> list[Job]:
+        """The jobs that a request's id means: one, or all sub-jobs of an array."""
+        if "[]" in name:
+            return self.array(name if "." in name else f"{name}.{self.server}")
+        return [self.job(name)]
+
+    def queue(self, name: str) -> Queue:
+        """A queue. Raises the refusal 15020."""
+        queue = self.queues.get(name)
+        if queue is None:
+            raise RefusalError(ServerCode.UNKQUE)
+        return queue
+
+    def node(self, name: str) -> Node:
+        """A node. Raises the refusal 15064."""
+        node = self.nodes.get(name)
+        if node is None:
+            raise refusal(ServerCode.UNKNODE, "cannot locate specified node")
+        return node
+
+    def live_jobs(self) -> Iterator[Job]:
+        """Jobs that are not finished."""
+        return (job for job in self.jobs.values() if not job.finished)
+
+
+def new_cluster(
+    nodes: Iterable[NodeSpec],
+    *,
+    version: str = "6.1",
+    now: float = 1_795_255_000.0,
+    server: str = "localhost",
+    queues: Iterable[str] = ("batch",),
+    timing: Timing = Timing(),
+    outcome: Callable[[Order], Outcome] = usual_outcome,
+) -> Cluster:
+    """A server with free nodes, empty queues (default wall time one hour) and scheduling off.
+
+    Raises `KeyError` for a version that is not emulated.
+    """
+    cluster = Cluster(
+        version=VERSIONS[version], now=now, server=server, timing=timing, outcome=outcome, last_command=now
+    )
+    for number, spec in enumerate(nodes, start=1):
+        cluster.nodes[spec.name] = Node(spec, mom_port=30_000 + 2 * number, reported=int(now))
+    for name in queues:
+        cluster.queues[name] = Queue(
+            name,
+            {
+                "queue_type": "Execution",
+                "resources_default.walltime": "01:00:00",
+                "enabled": "True",
+                "started": "True",
+            },
+            modified=now,
+        )
+    default = next(iter(cluster.queues), "")
+    cluster.attributes = {
+        "scheduling": "False",
+        "acl_hosts": server,
+        "managers": f"root@{server}",
+        "operators": f"root@{server}",
+        "default_queue": default,
+        "log_events": "2047",
+        "mail_from": "adm",
+        "query_other_jobs": "True",
+        "scheduler_iteration": "600",
+        "node_check_rate": "150",
+        "tcp_timeout": "30",
+        "job_stat_rate": "300" if cluster.version.ranges else "45",
+        "poll_jobs": "True",
+        "log_level": "7",
+        "down_on_error": "True",
+        "mom_job_sync": "True",
+        "keep_completed": "60",
+        "moab_array_compatible": "True",
+        "nppcu": "1",
+        **dict(cluster.version.server_only),
+    }
+    if not cluster.version.ranges:
+        del cluster.attributes["down_on_error"]
+    return cluster

@@ -1,0 +1,30 @@
+"""What will happen at which simulated moment."""
+
+import heapq
+from collections.abc import Callable, Iterator
+from itertools import count
+
+Action = Callable[[], None]
+
+
+class Timers:
+    """Actions by due time; equal times keep their order."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Action]] = []
+        self._order = count()
+
+    def at(self, when: float, action: Action) -> None:
+        """Plans an action; one that has become pointless by then must find out itself."""
+        heapq.heappush(self._heap, (when, next(self._order), action))
+
+    @property
+    def next(self) -> float | None:
+        """When the first action is due."""
+        return self._heap[0][0] if self._heap else None
+
+    def due(self, now: float) -> Iterator[tuple[float, Action]]:
+        """Takes out, one by one, what is due, also what the actions add meanwhile."""
+        while self._heap and self._heap[0][0] <= now:
+            when, _, action = heapq.heappop(self._heap)
+            yield when, action
