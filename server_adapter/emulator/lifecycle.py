@@ -35,7 +35,7 @@ def settle(cluster: Cluster, job: Job) -> None:
         cluster.timers.at(job.not_before, lambda: _wake(cluster, job))
     else:
         state = State.QUEUED
-    if state is State.QUEUED and job.eligible is None:
+    if job.eligible is None and (state is State.QUEUED or job.holds == {"l"}):
         job.eligible = cluster.now
     if state is not job.state:
         job.state = state
