@@ -5,8 +5,8 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from server_adapter.dis import Decoder, DisError, DisIncompleteError
+from server_adapter.emulator.dialogue import Dialogue, error_reply
 from server_adapter.emulator.errors import RefusalError, refusal
-from server_adapter.emulator.handlers import Dialogue, error_reply
 from server_adapter.emulator.principal import principal_of
 from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.errors import ServerCode

@@ -9,7 +9,8 @@ import pytest
 
 from server_adapter.dis import Decoder
 from server_adapter.emulator import NodeSpec, Order, Outcome
-from server_adapter.emulator.handlers import Dialogue, Handlers
+from server_adapter.emulator.dialogue import Dialogue
+from server_adapter.emulator.handlers import Handlers
 from server_adapter.emulator.lifecycle import advance
 from server_adapter.emulator.principal import principal_of
 from server_adapter.emulator.state import Cluster, new_cluster

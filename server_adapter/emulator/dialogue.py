@@ -1,0 +1,32 @@
+"""What the server remembers of one client between its requests."""
+
+from dataclasses import dataclass, field
+
+from server_adapter.emulator.errors import RefusalError
+from server_adapter.emulator.principal import Principal
+from server_adapter.torque.replies import Reply, Text, encode_reply
+from server_adapter.torque.requests import QueueJobRequest
+
+OK = encode_reply(Reply())
+"""The reply of success without data."""
+
+
+@dataclass(slots=True)
+class Pending:
+    """A job between QueueJob and commit."""
+
+    request: QueueJobRequest
+    script: bytes = b""
+
+
+@dataclass(slots=True)
+class Dialogue:
+    """One client: who it is, and what it has begun to submit."""
+
+    who: Principal
+    pending: dict[str, Pending] = field(default_factory=dict)
+
+
+def error_reply(error: RefusalError) -> bytes:
+    """An error reply: code and text."""
+    return encode_reply(Reply(int(error.code), 0, Text(error.text) if error.text else None))

@@ -1,0 +1,133 @@
+"""Requests that only ask: status, selection, location, resources (protocol document, section 5)."""
+
+from collections.abc import Iterable
+
+from server_adapter.dis import Attribute, encode_attribute, encode_integer, encode_string
+from server_adapter.emulator.destination import find_slots, parse_destination
+from server_adapter.emulator.dialogue import Dialogue
+from server_adapter.emulator.errors import RefusalError
+from server_adapter.emulator.jobs import Job
+from server_adapter.emulator.principal import Principal, may_see
+from server_adapter.emulator.render import (
+    job_attributes,
+    node_attributes,
+    queue_attributes,
+    server_attributes,
+)
+from server_adapter.emulator.select import selected
+from server_adapter.emulator.state import Cluster
+from server_adapter.torque.codes import ObjectType
+from server_adapter.torque.replies import Choice, Location, Reply, ResourceCounts, Selection, encode_reply
+from server_adapter.torque.requests import JobRequest, ResourceQueryRequest, SelectRequest, StatusRequest
+
+_STATUS_HEAD = encode_reply(Reply())[:-2] + encode_integer(Choice.STATUS)
+
+
+class Inquiries:
+    """Answers requests that change nothing. Encoded jobs are kept until they change."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._cache: dict[tuple[str, bool], tuple[tuple[int, int], list[tuple[str, bytes]]]] = {}
+
+    def status_job(self, request: StatusRequest, dialogue: Dialogue) -> bytes:
+        """StatusJob: all jobs, those of a queue, one, or the sub-jobs of an array."""
+        cluster, name = self._cluster, request.name
+        jobs: Iterable[Job]
+        if not name:
+            jobs = cluster.jobs.values()
+        elif name[0].isdecimal():
+            jobs = cluster.named(name)
+        else:
+            queue = cluster.queue(name.partition("@")[0])
+            jobs = (job for job in cluster.jobs.values() if job.queue == queue.name)
+        who = dialogue.who
+        return self._jobs([job for job in jobs if may_see(cluster, who, job)], request.attributes, who)
+
+    def _jobs(self, jobs: list[Job], names: tuple[Attribute, ...], who: Principal) -> bytes:
+        wanted = {entry.name for entry in names}
+        parts = [_STATUS_HEAD, encode_integer(len(jobs))]
+        head = encode_integer(ObjectType.JOB)
+        for job in jobs:
+            entries = self._entries(job, privileged=who.manager)
+            raw = (
+                [part for name, part in entries if name in wanted]
+                if wanted
+                else [part for _, part in entries]
+            )
+            parts += [head, encode_string(job.id), encode_integer(len(raw)), *raw]
+        return b"".join(parts)
+
+    def _entries(self, job: Job, *, privileged: bool) -> list[tuple[str, bytes]]:
+        stamp = (job.revision, int(self._cluster.now) if job.active else 0)
+        known = self._cache.get((job.id, privileged))
+        if known is not None and known[0] == stamp:
+            return known[1]
+        attributes = job_attributes(self._cluster, job, privileged=privileged)
+        entries = [(entry.name, encode_attribute(entry)) for entry in attributes]
+        if len(self._cache) > 2 * len(self._cluster.jobs) + 1000:
+            self._cache.clear()
+        self._cache[job.id, privileged] = (stamp, entries)
+        return entries
+
+    def status_queue(self, request: StatusRequest, dialogue: Dialogue) -> bytes:
+        """StatusQueue."""
+        del dialogue
+        cluster = self._cluster
+        queues = [cluster.queue(request.name)] if request.name else list(cluster.queues.values())
+        found = [(queue.name, queue_attributes(cluster, queue)) for queue in queues]
+        return _status(ObjectType.QUEUE, found, request.attributes)
+
+    def status_server(self, request: StatusRequest, dialogue: Dialogue) -> bytes:
+        """StatusServer."""
+        del dialogue
+        found = [(self._cluster.server, server_attributes(self._cluster))]
+        return _status(ObjectType.SERVER, found, request.attributes)
+
+    def status_node(self, request: StatusRequest, dialogue: Dialogue) -> bytes:
+        """StatusNode."""
+        del dialogue
+        cluster = self._cluster
+        nodes = [cluster.node(request.name)] if request.name else list(cluster.nodes.values())
+        found = [(node.name, node_attributes(cluster, node)) for node in nodes]
+        return _status(ObjectType.NODE, found, request.attributes)
+
+    def select(self, request: SelectRequest, dialogue: Dialogue) -> bytes:
+        """SelectJobs: ids, and their number as auxiliary code."""
+        ids = tuple(job.id for job in selected(self._cluster, request.conditions, dialogue.who))
+        return encode_reply(Reply(0, len(ids), Selection(ids)))
+
+    def select_status(self, request: SelectRequest, dialogue: Dialogue) -> bytes:
+        """SelStat."""
+        return self._jobs(list(selected(self._cluster, request.conditions, dialogue.who)), (), dialogue.who)
+
+    def locate(self, request: JobRequest, dialogue: Dialogue) -> bytes:
+        """LocateJob."""
+        del dialogue
+        self._cluster.job(request.job)
+        return encode_reply(Reply(payload=Location(self._cluster.server)))
+
+    def resources(self, request: ResourceQueryRequest, dialogue: Dialogue) -> bytes:
+        """ResourceQuery: whether each `nodes=` would find its slots now."""
+        del dialogue
+        available = []
+        for text in request.resources:
+            spec = text.partition("=")[2]
+            try:
+                find_slots(parse_destination(spec, self._cluster.nodes), self._cluster.nodes)
+                available.append(1)
+            except RefusalError:
+                available.append(0)
+        none = (0,) * len(available)
+        return encode_reply(Reply(payload=ResourceCounts(tuple(available), none, none, none)))
+
+
+def _status(
+    kind: ObjectType, objects: list[tuple[str, list[Attribute]]], names: tuple[Attribute, ...]
+) -> bytes:
+    wanted = {entry.name for entry in names}
+    parts = [_STATUS_HEAD, encode_integer(len(objects))]
+    for name, attributes in objects:
+        entries = [encode_attribute(entry) for entry in attributes if not wanted or entry.name in wanted]
+        parts += [encode_integer(kind), encode_string(name), encode_integer(len(entries)), *entries]
+    return b"".join(parts)
