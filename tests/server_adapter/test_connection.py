@@ -1,0 +1,321 @@
+"""The connection against the emulated server and against peers that misbehave."""
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from server_adapter.dis import Attribute
+from server_adapter.emulator import EmulatedServer, NodeSpec
+from server_adapter.emulator.dialogue import Dialogue
+from server_adapter.emulator.principal import principal_of
+from server_adapter.torque.attributes import JOB_ATTRIBUTES
+from server_adapter.torque.codes import READ_ONLY, RequestCode
+from server_adapter.torque.connection import Connection, open_connection
+from server_adapter.torque.credentials import Address, AnyPort, Credential, PrivilegedPort, Trqauthd, Vouch
+from server_adapter.torque.describe import parse_job
+from server_adapter.torque.errors import (
+    ProtocolError,
+    RequestForbiddenError,
+    RightsError,
+    ServerRefusedError,
+    ServerUnreachableError,
+)
+from server_adapter.torque.replies import Location
+from server_adapter.torque.requests import JobRequest, ManageRequest, RunRequest, StatusRequest
+
+NODES = [NodeSpec("node1"), NodeSpec("node2")]
+ALL_JOBS = StatusRequest(code=RequestCode.STATUS_JOB)
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="privileged ports need root")
+
+Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+async def connect(
+    server: EmulatedServer, credential: Credential | None = None, *, user: str = "root", timeout: float = 5.0
+) -> Connection:
+    return await open_connection(
+        Address(*server.address), credential or AnyPort(), user=user, timeout=timeout
+    )
+
+
+async def fake_server(talk: Talk) -> tuple[asyncio.Server, Address]:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await talk(reader, writer)
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    return server, Address("127.0.0.1", server.sockets[0].getsockname()[1])
+
+
+def test_a_request_gets_its_reply_and_a_refusal_leaves_the_connection_usable() -> None:
+    async def scene() -> None:
+        async with EmulatedServer(NODES) as server, await connect(server) as connection:
+            name = server.submit()
+            reply = await connection.request(JobRequest(code=RequestCode.LOCATE_JOB, job=name))
+            assert reply.payload == Location("localhost")
+            with pytest.raises(ServerRefusedError, match="15064 UNKNODE") as caught:
+                await connection.request(RunRequest(code=RequestCode.RUN_JOB, job=name, destination="nosuch"))
+            assert caught.value.code == 15064
+            assert connection.usable
+            await connection.request(
+                RunRequest(code=RequestCode.RUN_JOB, job=name, destination="node1:ppn=2")
+            )
+            (described,) = await connection.describe(ALL_JOBS, JOB_ATTRIBUTES)
+            job = parse_job(described.name, described.values)
+            assert (job.state, job.hosts, job.start_count) == ("R", (("node1", 2),), 1)
+
+    asyncio.run(scene())
+
+
+def test_a_status_request_with_names_returns_only_those() -> None:
+    async def scene() -> None:
+        async with EmulatedServer(NODES) as server, await connect(server) as connection:
+            server.submit(resources={"nodes": "1:ppn=2", "walltime": "00:10:00"})
+            names = (Attribute("job_state"), Attribute("Resource_List"))
+            (job,) = await connection.describe(StatusRequest(code=RequestCode.STATUS_JOB, attributes=names))
+            assert set(job.values) == {
+                "job_state",
+                *(f"Resource_List.{name}" for name in ("nodes", "walltime", "nodect", "neednodes")),
+            }
+
+    asyncio.run(scene())
+
+
+def test_requests_of_several_tasks_take_turns() -> None:
+    async def scene() -> None:
+        async with EmulatedServer(NODES) as server, await connect(server) as connection:
+            names = [server.submit() for _ in range(20)]
+            requests = [JobRequest(code=RequestCode.LOCATE_JOB, job=name) for name in names]
+            replies = await asyncio.gather(*map(connection.request, requests))
+            assert all(reply.code == 0 for reply in replies)
+
+    asyncio.run(scene())
+
+
+def test_a_mode_that_only_reads_stops_other_requests_before_they_leave() -> None:
+    async def scene() -> None:
+        async with EmulatedServer(NODES) as server:
+            name = server.submit()
+            address = Address(*server.address)
+            async with await open_connection(address, AnyPort(), permitted=READ_ONLY) as connection:
+                with pytest.raises(RequestForbiddenError):
+                    await connection.request(RunRequest(code=RequestCode.RUN_JOB, job=name))
+                assert len(await connection.describe(ALL_JOBS)) == 1
+            assert server.job(name).start_count == 0
+
+    asyncio.run(scene())
+
+
+def test_nobody_listening_is_told_as_such() -> None:
+    async def scene() -> None:
+        server, address = await fake_server(lambda _, __: asyncio.sleep(0))
+        server.close()
+        await server.wait_closed()
+        with pytest.raises(ServerUnreachableError, match="does not answer at"):
+            await open_connection(address, AnyPort())
+
+    asyncio.run(scene())
+
+
+def test_silence_ends_in_a_timeout_and_the_connection_is_given_up() -> None:
+    async def scene() -> None:
+        async with EmulatedServer(NODES) as server, await connect(server, timeout=0.2) as connection:
+            server.faults.be_silent(1)
+            with pytest.raises(ServerUnreachableError, match=r"within 0\.2 s"):
+                await connection.describe(ALL_JOBS)
+            assert not connection.usable
+            with pytest.raises(ServerUnreachableError, match="cannot be used"):
+                await connection.describe(ALL_JOBS)
+
+    asyncio.run(scene())
+
+
+def test_a_connection_dropped_in_mid_reply_is_told_and_a_new_one_works() -> None:
+    async def scene() -> None:
+        async with EmulatedServer(NODES) as server:
+            server.submit()
+            async with await connect(server) as connection:
+                server.faults.cut_replies(1, after=40)
+                with pytest.raises(ServerUnreachableError, match="broke"):
+                    await connection.describe(ALL_JOBS)
+            async with await connect(server) as connection:
+                assert len(await connection.describe(ALL_JOBS)) == 1
+
+    asyncio.run(scene())
+
+
+def test_after_a_server_restart_a_new_connection_finds_the_same_jobs() -> None:
+    async def scene() -> None:
+        async with EmulatedServer(NODES) as server:
+            name = server.submit()
+            async with await connect(server) as connection:
+                await server.restart(down=0.05)
+                with pytest.raises(ServerUnreachableError):
+                    await connection.describe(ALL_JOBS)
+            async with await connect(server) as connection:
+                (job,) = await connection.describe(ALL_JOBS)
+                assert job.name == name
+
+    asyncio.run(scene())
+
+
+def test_bytes_that_are_no_reply_are_a_protocol_error() -> None:
+    async def scene() -> None:
+        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read(100)
+            writer.write(b"HTTP/1.1 400 Bad Request\r\n")
+            await writer.drain()
+
+        server, address = await fake_server(talk)
+        async with server:
+            with pytest.raises(ProtocolError, match="at byte 0"):
+                await open_connection(address, AnyPort(), timeout=2)
+
+    asyncio.run(scene())
+
+
+def test_an_old_server_is_spoken_to_in_version_one_after_it_refused_version_two() -> None:
+    async def scene() -> None:
+        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while raw := await reader.read(1000):
+                if raw.startswith(b"+2+2"):
+                    writer.write(b"+2+15+15058+0+72+30Bad DIS based Request Protocol")
+                    return
+                if raw.endswith(b"59+4root"):
+                    return
+                writer.write(b"+2+1+0+0+6+1+0+9localhost+12+182+12server_state+0+4Idle+0")
+
+        server, address = await fake_server(talk)
+        async with server, await open_connection(address, AnyPort(), timeout=2) as connection:
+            assert connection.version == 1
+
+    asyncio.run(scene())
+
+
+@root_only
+def test_a_privileged_port_is_trusted_and_an_ordinary_one_is_not() -> None:
+    async def scene() -> None:
+        async with EmulatedServer(NODES, privileged_ports=True) as server:
+            with pytest.raises(RightsError, match="15021 BADCRED"):
+                await connect(server)
+            for _ in range(3):
+                async with await connect(server, PrivilegedPort()) as connection:
+                    assert await connection.describe(ALL_JOBS) == []
+
+    asyncio.run(scene())
+
+
+@root_only
+def test_root_vouches_for_a_user_who_then_has_that_users_rights() -> None:
+    async def scene() -> None:
+        async with EmulatedServer(NODES, privileged_ports=True) as server:
+            name = server.submit("alice")
+            async with await connect(server, Vouch(), user="bob") as connection:
+                with pytest.raises(ServerRefusedError, match="15007 PERM"):
+                    await connection.request(
+                        ManageRequest(code=RequestCode.DELETE_JOB, command=1, object_type=2, name=name)
+                    )
+            async with await connect(server, Vouch(), user="alice") as connection:
+                await connection.request(
+                    ManageRequest(code=RequestCode.DELETE_JOB, command=1, object_type=2, name=name)
+                )
+
+    asyncio.run(scene())
+
+
+def test_trqauthd_vouches_through_its_socket(tmp_path: Path) -> None:
+    async def scene() -> None:
+        path = tmp_path / "trqauthd-unix"
+        async with EmulatedServer(NODES, privileged_ports=True, auth_socket=path) as server:
+            async with await connect(server, Trqauthd(path), user="alice") as connection:
+                assert await connection.describe(ALL_JOBS) == []
+            with pytest.raises(RightsError, match="trqauthd does not answer"):
+                await connect(server, Trqauthd(tmp_path / "elsewhere"))
+
+    asyncio.run(scene())
+
+
+def test_a_trqauthd_that_refuses_is_quoted(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            question = (await reader.read(1000)).decode().split("|")
+            assert question[:2] == ["1", "9"]
+            assert question[6] == "bob"
+            writer.write(b"15021|14|no such server|")
+            await writer.drain()
+            writer.close()
+
+        path = tmp_path / "trqauthd-unix"
+        async with EmulatedServer(NODES) as server:
+            auth = await asyncio.start_unix_server(refuse, str(path))
+            async with auth:
+                with pytest.raises(RightsError, match="15021 no such server"):
+                    await connect(server, Trqauthd(path), user="bob")
+
+    asyncio.run(scene())
+
+
+def test_ten_thousand_jobs_never_hold_the_event_loop_for_long() -> None:
+    async def scene() -> None:
+        async with EmulatedServer(NODES) as server:
+            for _ in range(10_000):
+                server.submit(resources={"nodes": "1:ppn=2", "walltime": "00:10:00"})
+            async with await connect(server, timeout=30) as connection:
+                await connection.describe(ALL_JOBS, JOB_ATTRIBUTES)  # the emulated server warms its cache
+                raw = server.handlers.answer(
+                    ALL_JOBS, Dialogue(principal_of(server.cluster, "root", privileged=True))
+                )
+
+        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read(1000)
+            writer.write(b"+2+2+0+0+6+0")
+            await reader.read(1000)
+            for start in range(0, len(raw), 1 << 18):
+                writer.write(raw[start : start + (1 << 18)])
+                await writer.drain()
+            await reader.read(1000)
+
+        fake, address = await fake_server(talk)
+        gaps: list[float] = []
+
+        async def watch() -> None:
+            while True:
+                before = time.perf_counter()
+                await asyncio.sleep(0)
+                gaps.append(time.perf_counter() - before)
+
+        async with fake, await open_connection(address, AnyPort()) as connection:
+            watching = asyncio.create_task(watch())
+            begin = time.perf_counter()
+            jobs = await connection.describe(ALL_JOBS, JOB_ATTRIBUTES)
+            spent = time.perf_counter() - begin
+            watching.cancel()
+        assert len(jobs) == 10_000
+        assert spent < 5
+        assert sorted(gaps)[-3] < 0.02  # alone on a machine all gaps are; others may have made two longer
+
+    asyncio.run(scene())
+
+
+def test_random_bytes_sent_to_the_emulated_server_do_not_stop_it() -> None:
+    async def scene() -> None:
+        noise = random.Random(7)
+        async with EmulatedServer(NODES) as server:
+            for _ in range(50):
+                reader, writer = await asyncio.open_connection(*server.address)
+                writer.write(noise.randbytes(noise.randrange(1, 200)))
+                writer.write_eof()
+                await reader.read(1000)
+                writer.close()
+                await writer.wait_closed()
+            async with await connect(server) as connection:
+                assert await connection.describe(ALL_JOBS) == []
+
+    asyncio.run(scene())

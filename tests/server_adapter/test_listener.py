@@ -1,0 +1,134 @@
+"""The scheduler's port: commands of closing and of staying servers, and who is believed."""
+
+import asyncio
+import os
+
+import pytest
+
+from server_adapter.emulator import EmulatedServer, NodeSpec
+from server_adapter.torque.codes import RequestCode
+from server_adapter.torque.connection import Connection
+from server_adapter.torque.listener import CommandListener, CommandReceived, PortTakenError
+from server_adapter.torque.requests import StatusRequest
+
+NODES = [NodeSpec("node1")]
+
+
+async def send(
+    port: int, raw: bytes, *, stay: bool = False
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(raw)
+    await writer.drain()
+    if not stay:
+        writer.close()
+        await writer.wait_closed()
+    return reader, writer
+
+
+def test_a_command_of_a_server_that_closes_at_once_is_heard() -> None:
+    async def scene() -> None:
+        heard: asyncio.Queue[CommandReceived] = asyncio.Queue()
+        listener = CommandListener(heard.put_nowait, any_port=True)
+        await listener.start(port=0)
+        await send(listener.port, b"\0\0\0\x0a")
+        command = await asyncio.wait_for(heard.get(), 2)
+        assert (command.code, command.name, command.peer) == (10, "FIRST", "127.0.0.1")
+        await send(listener.port, b"\0\0\0\x63")
+        assert (await asyncio.wait_for(heard.get(), 2)).name == "unknown"
+        await listener.close()
+
+    asyncio.run(scene())
+
+
+def test_a_server_that_keeps_the_socket_open_gets_requests_of_version_one_on_it() -> None:
+    async def scene() -> None:
+        answers: list[str] = []
+
+        async def use(connection: Connection) -> None:
+            (server,) = await connection.describe(StatusRequest(code=RequestCode.STATUS_SERVER))
+            answers.append(server.name)
+
+        listener = CommandListener(lambda _: None, any_port=True, on_open=use, linger=0.05)
+        await listener.start(port=0)
+        reader, writer = await send(listener.port, b"\0\0\0\x01", stay=True)
+        assert await reader.readexactly(20) == b"+2+12+21+4root+0+0+0"
+        writer.write(b"+2+1+0+0+6+1+0+3srv+0")
+        assert await asyncio.wait_for(reader.read(), 2) in (b"", b"+2+12+59+4root")
+        assert answers == ["srv"]
+        writer.close()
+        await listener.close()
+
+    asyncio.run(scene())
+
+
+def test_a_socket_that_stays_open_is_closed_when_nobody_wants_it() -> None:
+    async def scene() -> None:
+        listener = CommandListener(lambda _: None, any_port=True, linger=0.05)
+        await listener.start(port=0)
+        reader, writer = await send(listener.port, b"\0\0\0\x01", stay=True)
+        assert await asyncio.wait_for(reader.read(), 2) == b""
+        writer.close()
+        await listener.close()
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("raw", [b"", b"\0\0"])
+def test_less_than_a_command_is_rejected(raw: bytes) -> None:
+    async def scene() -> None:
+        heard: list[CommandReceived] = []
+        listener = CommandListener(heard.append, any_port=True, command_timeout=0.2)
+        await listener.start(port=0)
+        await send(listener.port, raw)
+        async with asyncio.timeout(2):
+            while not listener.rejected:
+                await asyncio.sleep(0.01)
+        assert heard == []
+        await listener.close()
+
+    asyncio.run(scene())
+
+
+def test_an_ordinary_source_port_or_a_strange_address_is_not_believed() -> None:
+    async def scene() -> None:
+        for listener in (CommandListener(_fail), CommandListener(_fail, peers=["192.0.2.1"], any_port=True)):
+            await listener.start(port=0)
+            reader, writer = await send(listener.port, b"\0\0\0\x01", stay=True)
+            assert await asyncio.wait_for(reader.read(), 2) == b""
+            assert listener.rejected == 1
+            writer.close()
+            await listener.close()
+
+    asyncio.run(scene())
+
+
+def _fail(command: CommandReceived) -> None:
+    raise AssertionError(command)
+
+
+def test_a_port_that_is_taken_points_to_another_scheduler() -> None:
+    async def scene() -> None:
+        first = CommandListener(lambda _: None)
+        await first.start(port=0)
+        with pytest.raises(PortTakenError, match="another scheduler"):
+            await CommandListener(lambda _: None).start(port=first.port)
+        await first.close()
+
+    asyncio.run(scene())
+
+
+def test_the_emulated_server_calls_first_then_new_and_believes_nobody_waits() -> None:
+    async def scene() -> None:
+        heard: asyncio.Queue[CommandReceived] = asyncio.Queue()
+        listener = CommandListener(heard.put_nowait, any_port=os.geteuid() != 0)
+        await listener.start(port=0)
+        address = ("127.0.0.1", listener.port)
+        async with EmulatedServer(NODES, time_scale=20, scheduler=address) as server:
+            server.set_scheduling(True)
+            assert (await asyncio.wait_for(heard.get(), 5)).name == "FIRST"
+            server.submit()
+            assert (await asyncio.wait_for(heard.get(), 5)).name == "NEW"
+        await listener.close()
+
+    asyncio.run(scene())
