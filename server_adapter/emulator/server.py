@@ -170,7 +170,7 @@ class EmulatedServer:
         scale = self.clock.scale or 1.0
         while True:
             self.catch_up()
-            command = self.cluster.take_command()
+            command = None if self._server is None else self.cluster.take_command()
             if command is not None:
                 self.commands.append(command)
                 call = asyncio.create_task(self._call(command))

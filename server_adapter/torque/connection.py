@@ -23,6 +23,7 @@ from server_adapter.torque.requests import DisconnectRequest, Request, SelectReq
 from server_adapter.torque.status import Described, StatusDecoder
 
 _CHUNK = 64 * 1024
+_GOODBYE = 1.0
 _PROBE = StatusRequest(code=RequestCode.STATUS_SERVER, attributes=(Attribute("server_state"),))
 DEFAULT_TIMEOUT = 30.0
 
@@ -98,9 +99,13 @@ class Connection:
         if self.usable:
             with contextlib.suppress(OSError):
                 self._writer.write(encode_request(DisconnectRequest(), user=self.user, version=self.version))
-        self._break("it was closed")
-        with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
+        self._broken = self._broken or "it was closed"
+        self._writer.close()
+        try:
+            async with asyncio.timeout(_GOODBYE):
+                await self._writer.wait_closed()
+        except (OSError, TimeoutError):
+            self._writer.transport.abort()  # nobody reads at the other end
 
     async def __aenter__(self) -> Self:
         return self
@@ -169,7 +174,7 @@ class Connection:
 
     def _break(self, reason: str) -> None:
         self._broken = self._broken or reason
-        self._writer.close()
+        self._writer.transport.abort()
 
 
 def describe_request(request: Request) -> str:

@@ -94,6 +94,7 @@ class CommandListener:
 
     def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         host, port = writer.get_extra_info("peername")[:2]
+        host = host.removeprefix("::ffff:")  # IPv4 through a socket of both families
         if host not in self._peers or not (self._any_port or port < 1024):
             self.rejected += 1
             _log.warning("scheduler command from %s port %s was not believed", host, port)
