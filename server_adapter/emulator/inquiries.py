@@ -13,6 +13,7 @@ from server_adapter.emulator.render import (
     node_attributes,
     queue_attributes,
     server_attributes,
+    summarize,
 )
 from server_adapter.emulator.select import selected
 from server_adapter.emulator.state import Cluster
@@ -20,6 +21,7 @@ from server_adapter.torque.codes import ObjectType
 from server_adapter.torque.replies import Choice, Location, Reply, ResourceCounts, Selection, encode_reply
 from server_adapter.torque.requests import JobRequest, ResourceQueryRequest, SelectRequest, StatusRequest
 
+_SUMMARY = "summarize_arrays"
 _STATUS_HEAD = encode_reply(Reply())[:-2] + encode_integer(Choice.STATUS)
 
 
@@ -42,7 +44,21 @@ class Inquiries:
             queue = cluster.queue(name.partition("@")[0])
             jobs = (job for job in cluster.jobs.values() if job.queue == queue.name)
         who = dialogue.who
-        return self._jobs([job for job in jobs if may_see(cluster, who, job)], request.attributes, who)
+        seen = [job for job in jobs if may_see(cluster, who, job)]
+        if request.extension == _SUMMARY and "[" not in name.replace("[]", ""):
+            return self._summary(seen, request.attributes, who)
+        return self._jobs(seen, request.attributes, who)
+
+    def _summary(self, jobs: list[Job], names: tuple[Attribute, ...], who: Principal) -> bytes:
+        arrays: dict[str, list[Job]] = {}
+        for job in jobs:
+            arrays.setdefault(job.array or job.id, []).append(job)
+        found = []
+        for name, members in arrays.items():
+            first = members[0]
+            entries = job_attributes(self._cluster, first, privileged=who.manager)
+            found.append((name, entries if first.array is None else summarize(entries, members)))
+        return _status(ObjectType.JOB, found, names)
 
     def _jobs(self, jobs: list[Job], names: tuple[Attribute, ...], who: Principal) -> bytes:
         wanted = {entry.name for entry in names}

@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from server_adapter.dis import Attribute
 from server_adapter.emulator.dependencies import parse_depend, reverse_of
@@ -28,6 +28,23 @@ def job_attributes(cluster: Cluster, job: Job, *, privileged: bool) -> list[Attr
         ]
     entries.sort(key=lambda entry: JOB_RANK.get(entry.name, _LAST))
     return entries
+
+
+def summarize(entries: Iterable[Attribute], members: Sequence[Job]) -> list[Attribute]:
+    """An array as one job, from its first sub-job's attributes: for clients that ask for a summary."""
+    first = members[0]
+    states = {job.state for job in members}
+    order = (State.RUNNING, State.EXITING, State.QUEUED, State.WAITING, State.HELD, State.COMPLETE)
+    state = next(state for state in order if state in states)
+    replaced = {"Job_Name": first.order.name, "job_state": state.value}
+    own = {"job_array_id", "exec_host", "exec_port", "session_id", "hashname", "exit_status", "Walltime"}
+    found = [
+        Attribute(entry.name, replaced.get(entry.name, entry.value), entry.resource)
+        for entry in entries
+        if entry.name not in own
+    ]
+    found.append(Attribute("job_array_request", first.order.array))
+    return sorted(found, key=lambda entry: JOB_RANK.get(entry.name, _LAST))
 
 
 def _job_entries(cluster: Cluster, job: Job) -> Iterator[Attribute]:

@@ -10,7 +10,7 @@ from server_adapter.emulator.lifecycle import apply_slot_limit, settle
 from server_adapter.emulator.state import Cluster
 from server_adapter.torque.codes import SchedulerCommand
 from server_adapter.torque.errors import ServerCode
-from server_adapter.torque.values import slots
+from server_adapter.torque.values import kib, seconds, slots
 
 RESOURCES = frozenset(
     [
@@ -111,12 +111,13 @@ def next_id(cluster: Cluster) -> str:
 
 
 def check(cluster: Cluster, order: Order, *, by_root: bool = False) -> Queue:
-    """The queue that takes the order. Raises refusals 15020, 15023, 15025, 15037, 15056."""
+    """The queue that takes the order. Raises refusals 15020, 15023, 15025, 15037, 15038, 15048, 15056."""
     if by_root:
         raise refusal(ServerCode.BADUSER, "root user root not allowed")
     queue = cluster.queue(order.queue or cluster.attributes["default_queue"])
     if not queue.enabled:
         raise RefusalError(ServerCode.QUNOENB)
+    _check_limits(cluster, queue, order)
     for name in order.resources:
         if name not in RESOURCES:
             raise RefusalError(ServerCode.UNKRESC, f"Unknown resource type  Resource_List.{name}")
@@ -124,6 +125,31 @@ def check(cluster: Cluster, order: Order, *, by_root: bool = False) -> Queue:
         if wait.job not in cluster.jobs:
             raise refusal(ServerCode.BADDEPEND, f"cannot find job {wait.job}")
     return queue
+
+
+def _check_limits(cluster: Cluster, queue: Queue, order: Order) -> None:
+    for attribute, user in (("max_queuable", None), ("max_user_queuable", order.user)):
+        limit = queue.attributes.get(attribute)
+        if limit is not None:
+            jobs = (job for job in cluster.live_jobs() if job.queue == queue.name)
+            if sum(user in (None, job.order.user) for job in jobs) >= int(limit):
+                raise RefusalError(ServerCode.MAXQUED)
+    for name, value in order.resources.items():
+        most = queue.attributes.get(f"resources_max.{name}")
+        least = queue.attributes.get(f"resources_min.{name}")
+        if (most is not None and _amount(value) > _amount(most)) or (
+            least is not None and _amount(value) < _amount(least)
+        ):
+            raise RefusalError(ServerCode.EXCQRESC)
+
+
+def _amount(text: str) -> int:
+    for parse in (seconds, kib):
+        try:
+            return parse(text)
+        except ValueError:
+            continue
+    return 0
 
 
 def submit(cluster: Cluster, order: Order, name: str | None = None) -> str:

@@ -10,7 +10,7 @@ from server_adapter.emulator.destination import parse_destination
 from server_adapter.emulator.dialogue import Dialogue
 from server_adapter.emulator.principal import principal_of
 from server_adapter.torque.codes import ManagerCommand, ObjectType, RequestCode, SchedulerCommand
-from server_adapter.torque.replies import Reply, Selection, decode_reply
+from server_adapter.torque.replies import Reply, Selection, Status, decode_reply
 from server_adapter.torque.requests import (
     JobRequest,
     JobScriptRequest,
@@ -462,3 +462,28 @@ def test_any_destination_is_read_or_refused(text: str) -> None:
         parse_destination(text, lab.cluster.nodes)
     except RefusalError as error:
         assert error.code == 15064
+
+
+def test_a_queue_refuses_what_exceeds_its_limits(lab: Lab) -> None:
+    limits = lab.cluster.queues["batch"].attributes
+    limits |= {"max_user_queuable": "1", "resources_max.walltime": "01:00:00", "resources_min.mem": "1gb"}
+    with pytest.raises(RefusalError, match="15038"):
+        lab.server.submit(resources={"walltime": "01:00:01"})
+    with pytest.raises(RefusalError, match="15038"):
+        lab.server.submit(resources={"mem": "1000mb"})
+    lab.server.submit()
+    with pytest.raises(RefusalError, match="15048"):
+        lab.server.submit()
+    lab.server.submit("bob")
+
+
+def test_a_summary_shows_an_array_as_one_job(lab: Lab) -> None:
+    lab.server.submit(array="1-3")
+    lab.server.submit()
+    lab.run("0[2].localhost", "node1:ppn=1")
+    ask = StatusRequest(code=RequestCode.STATUS_JOB, extension="summarize_arrays")
+    payload = lab.say(ask).payload
+    assert isinstance(payload, Status)
+    assert [item.name for item in payload.objects] == ["0[].localhost", "1.localhost"]
+    values = {entry.key: entry.value for entry in payload.objects[0].attributes}
+    assert (values["job_state"], values["Job_Name"], values["job_array_request"]) == ("R", "STDIN", "1-3")
