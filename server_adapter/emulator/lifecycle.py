@@ -64,6 +64,9 @@ def start(cluster: Cluster, job: Job, destination: str, *, synchronous: bool) ->
     chosen = find_slots(parse_destination(text, cluster.nodes), cluster.nodes)
     if cluster.faults.refuses(job.id):
         raise RefusalError(cluster.faults.refusal_code)
+    reached = all(node.alive for node, _ in chosen)  # a mom may be dead before the server notices
+    if synchronous and not reached:
+        raise RefusalError(ServerCode.MOMREJECT)
     job.held_slots = tuple((node.name, node.take(count, job.id)) for node, count in chosen)
     ports = {node.name: node.mom_port + 1 for node in cluster.nodes.values()}
     job.exec_host = cluster.version.exec_host(job.held_slots)
@@ -73,7 +76,7 @@ def start(cluster: Cluster, job: Job, destination: str, *, synchronous: bool) ->
     cluster.runs[job.id] = cluster.runs.get(job.id, 0) + 1
     job.touch(cluster.now)
     run = job.run
-    if not synchronous and cluster.faults.returns.hit():
+    if not synchronous and (not reached or cluster.faults.returns.hit()):
         cluster.timers.at(cluster.now + cluster.timing.refused, lambda: _returned(cluster, job, run))
         return
     job.start_time = job.started = cluster.now

@@ -375,6 +375,16 @@ def test_faults_refuse_and_return_runs(lab: Lab) -> None:
     assert lab.run(name, "node1:ppn=1") == 0
 
 
+def test_a_mom_that_died_unnoticed_refuses_or_returns_the_job(lab: Lab) -> None:
+    name = lab.server.submit()
+    lab.server.kill_node("node1")
+    assert lab.server.node("node1").state == "free"
+    assert lab.run(name, "node1:ppn=1") == 15043
+    assert lab.run(name, "node1:ppn=1", RequestCode.ASYNC_RUN_JOB) == 0
+    lab.server.skip(1)
+    assert (lab.job(name).state, lab.job(name).start_count) == (State.QUEUED, 0)
+
+
 def test_a_node_may_lie_about_its_load(lab: Lab) -> None:
     lab.server.lie_about_load("node1", load=99.5, available=7)
     raw = lab.server.handlers.answer(
