@@ -133,7 +133,7 @@ class Shapes:
         return rows
 
     def why_never(self, request: Request) -> Never | None:
-        """The first requirement that no configured node can meet, looked at chunk by chunk; None when none is."""
+        """The first requirement that no configured node can meet, chunk by chunk; None: all can be met."""
         if request.place is Place.PACK and request.units > 1:
             where = "on one node"
         elif request.exclusive:
@@ -179,7 +179,7 @@ class Shapes:
         return matches(chunk.features, kind.features)
 
     def _names_nodes(self, chunk: Chunk) -> bool:
-        return any(name.removeprefix("!") in self._nodes for alternatives in chunk.features for name in alternatives)
+        return any(name.removeprefix("!") in self._nodes for names in chunk.features for name in names)
 
     def _amounts(self, chunk: Chunk) -> list[tuple[str, int]]:
         """What a unit needs by name; virtual memory only where some node tells how much it has."""

@@ -69,9 +69,9 @@ class Slabs:
         return column
 
     def add_rows(self, capacities: Ints, now: int) -> int:
-        """Add timelines on which ``capacities`` (rows, resources) are free; returns the first one's number."""
+        """Add timelines on which ``capacities`` (rows, resources) are free; returns the first's number."""
         tb = self.tb
-        first, n = tb.rows.shape[0], capacities.shape[0]
+        first, n = int(tb.rows.shape[0]), int(capacities.shape[0])
         if int(tb.ctl[at.SLAB_TOP]) + n * SPARE > tb.T.shape[0]:
             self.grow_segments(n)
             tb = self.tb
@@ -112,7 +112,7 @@ class Slabs:
             self._swap(out=np.zeros((size, 3), np.int64))
 
     def grow_segments(self, rows: int = 0) -> None:
-        """Give the rows a larger slab (and ``rows`` new ones some), or repack them where enough lies unused."""
+        """Give the rows a larger slab (and ``rows`` new ones some), dropping what lies unused."""
         tb = self.tb
         used = int(tb.ctl[at.SLAB_TOP] - tb.ctl[at.GARBAGE])
         size = max(2 * used + 2 * SPARE * (tb.rows.shape[0] + rows + 1), 64)
@@ -121,11 +121,11 @@ class Slabs:
         repack_rows(tb, T, F)
         self._swap(T=T, F=F)
 
-    def grow_alloc(self) -> None:
-        """Give the allocations a larger slab, or repack them where enough lies unused."""
+    def grow_alloc(self, more: int = 0) -> None:
+        """Give the allocations a larger slab with room for ``more``, dropping what lies unused."""
         tb = self.tb
         used = int(tb.ctl[at.ALLOC_TOP] - tb.ctl[at.ALLOC_GARBAGE])
-        alloc = np.zeros((2 * used + tb.out.shape[0] + 64, at.A_TAKE + self.resources), np.int64)
+        alloc = np.zeros((2 * used + max(tb.out.shape[0], more) + 64, at.A_TAKE + self.resources), np.int64)
         repack_alloc(tb, alloc)
         self._swap(alloc=alloc)
 
@@ -175,7 +175,7 @@ class Slabs:
         return first
 
     def add_shape(self, chunks: list[list[int]], exclusive: bool) -> int:
-        """Append a shape with its chunk rows (COUNT, SET, SET_LEN, PER_NODE, needs...); returns its number."""
+        """Append a shape with its chunk rows (COUNT, SET, SET_LEN, PER_NODE, needs...); returns its id."""
         first = self.n_chunks
         n = first + len(chunks)
         if n > self.tb.chunks.shape[0]:

@@ -1,15 +1,28 @@
 """Lower bounds of starts per row, so that a search passes over what earlier searches found full.
 
-For a level of need (so many cpus, or the whole node) and a step of durations, ``bounds[level * DURATIONS + step, row]`` is
-a moment before which no interval of at least that duration has at least that much free. Placing jobs
-leaves bounds valid; giving back lowers them. Searches raise them where they looked in vain, so every
-segment is passed over once per level and step, not once per search.
+For a level of need (the whole node, or so many cpus) and a step of durations,
+``bounds[level * DURATIONS + step, row]`` is a moment before which no interval of at least that duration
+has at least that much free. Placing jobs leaves bounds valid; giving back lowers them. Searches raise them
+where they looked in vain, so every segment is passed over once per level and step, not once per search.
 """
 
 import numpy as np
 
 from schedd.plan.kernels.jit import inlined, kernel
-from schedd.plan.kernels.layout import CPUS, DURATIONS, FAR, LEN, NOW, OFF, SHARE, VERSION, WHOLE, WORK, Ints, Tables
+from schedd.plan.kernels.layout import (
+    CPUS,
+    DURATIONS,
+    FAR,
+    LEN,
+    NOW,
+    OFF,
+    SHARE,
+    VERSION,
+    WHOLE,
+    WORK,
+    Ints,
+    Tables,
+)
 from schedd.plan.kernels.rows import fit, locate
 
 
@@ -31,13 +44,16 @@ def levels_for(cpus: int) -> int:
 
 @kernel
 def level_of(cpus: int, exclusive: int) -> int:
-    """The level of a need: 0 for a whole node, else the largest whose cpus (1, 2, 3, 4, 6, 8, 12, ...) it has."""
+    """The level of a need: 0 for a whole node, 1 for no cpus, else the largest whose cpus it has.
+
+    Those of levels 2, 3, ... are 1, 2, 3, 4, 6, 8, 12, 16, ...
+    """
     if exclusive:
         return 0
     if cpus < 3:
-        return cpus
+        return cpus + 1
     low = 2
-    level = 2
+    level = 3
     while low * 2 <= cpus:
         low *= 2
         level += 2
@@ -48,11 +64,11 @@ def level_of(cpus: int, exclusive: int) -> int:
 
 @kernel
 def level_cpus(level: int) -> int:
-    """The cpus of a level."""
-    if level < 3:
-        return level
-    low = 2 << ((level - 2) // 2)
-    return low + low // 2 if level % 2 else low
+    """The cpus of a level (from 1 on)."""
+    if level < 4:
+        return level - 1
+    low = 2 << ((level - 3) // 2)
+    return low if level % 2 else low + low // 2
 
 
 @kernel
@@ -82,11 +98,11 @@ def raised(tb: Tables, row: int, level: int, step: int, latest: int) -> int:
     q = level * DURATIONS + step
     t = max(tb.bounds[q, row], tb.ctl[NOW])
     if t > latest or tb.exact[q, row] == tb.rows[row, VERSION]:
-        return t
+        return int(t)
     T = tb.T
     F = tb.F
-    column = SHARE if level == 0 else CPUS
-    need = WHOLE if level == 0 else level_cpus(level)
+    column = SHARE if level < 2 else CPUS
+    need = WHOLE if level == 0 else max(level_cpus(level), 1)
     dur = STEPS[step]
     off = tb.rows[row, OFF]
     end = off + tb.rows[row, LEN]

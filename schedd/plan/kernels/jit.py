@@ -35,7 +35,7 @@ def cache_dir() -> Path:
     return Path(base) / "kernels" / digest.hexdigest()[:16]
 
 
-numba.config.CACHE_DIR = str(cache_dir())
+numba.config.CACHE_DIR = str(cache_dir())  # type: ignore[attr-defined]
 
 
 def kernel(function: Callable[_P, _R]) -> Callable[_P, _R]:

@@ -1,9 +1,9 @@
 """The arrays that kernels work on, and what stands where in them.
 
-Rows are timelines: one per node, one per pool (a limit, a licence, a quota). A row is a run of segments in the
-slabs ``T`` (starts) and ``F`` (what is free), found through ``rows``. The first segment reaches back without
-end, the last one forward; a segment ends where the next begins. All numbers are int64; times are seconds
-since the epoch, memory is KiB.
+Rows are timelines: one per node, one per pool (a limit, a licence, a quota). A row is a run of segments in
+the slabs ``T`` (starts) and ``F`` (what is free), found through ``rows``. The first segment reaches back
+without end, the last one forward; a segment ends where the next begins. All numbers are int64; times are
+seconds since the epoch, memory is KiB.
 """
 
 from typing import Final, NamedTuple
@@ -16,7 +16,7 @@ Ints = npt.NDArray[np.int64]
 FAR: Final = 1 << 61
 """An unknown end; the same as ``schedd.model.FOREVER``."""
 WHOLE: Final = 1 << 20
-"""Free shares of a node nobody uses. A job takes one, an exclusive job all: so needs stay the same on every node."""
+"""Free shares of a node nobody uses. A job takes one, an exclusive job all: needs differ on no node."""
 
 # Columns of F, of capacities and of needs. Further ones (vmem, node-locked resources) follow.
 CPUS: Final = 0
@@ -84,6 +84,13 @@ CTL_FIELDS: Final = 7
 # bounds[level * DURATIONS + step, row]: see kernels/bounds.py
 DURATIONS: Final = 32
 
+# scratch[:, row]
+EXTRA: Final = 0  # segments that a change may bring
+UNITS: Final = 1  # the rest: searches for many units
+NEXT: Final = 2
+FRESH: Final = 3
+KEY: Final = 4
+SORT: Final = 5
 SCRATCH_ROWS: Final = 6
 
 # Return codes instead of a start.

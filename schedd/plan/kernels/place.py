@@ -3,6 +3,7 @@
 import numpy as np
 
 from schedd.plan.kernels.bounds import lower
+from schedd.plan.kernels.freed import mark_job, member
 from schedd.plan.kernels.jit import kernel
 from schedd.plan.kernels.layout import (
     A_CHUNK,
@@ -14,9 +15,9 @@ from schedd.plan.kernels.layout import (
     ALLOC_TOP,
     ALLOCS,
     CHUNK,
-    CHUNKS,
     DUR,
     EXCLUSIVE,
+    EXTRA,
     GROW,
     NEED,
     NONE,
@@ -25,6 +26,8 @@ from schedd.plan.kernels.layout import (
     POOL,
     POOLS,
     READY,
+    SET,
+    SET_LEN,
     SHAPE,
     START,
     STATE,
@@ -38,24 +41,42 @@ from schedd.plan.kernels.search import find
 
 @kernel
 def room_to_put(tb: Tables, slot: int, found: int) -> bool:
-    """See to it that ``slot`` can be put on the entries of ``out``, and lifted from where it is before."""
+    """See to it that ``slot`` can be lifted, where it is placed, and put on the entries of ``out``."""
+    first = tb.jobs[ALLOC, slot]
+    allocs = tb.jobs[ALLOCS, slot]
     pool = tb.jobs[POOL, slot]
     pools = tb.jobs[POOLS, slot]
     if tb.ctl[ALLOC_TOP] + found + pools > tb.alloc.shape[0]:
         return False
-    extra = 2 * (tb.shapes[tb.jobs[SHAPE, slot], CHUNKS] + 1)
+    # Several entries may be of one row: each brings two segments at most.
+    extra = tb.scratch[EXTRA]
+    for i in range(first, first + allocs):
+        extra[tb.alloc[i, A_ROW]] = 0
     for i in range(found):
-        if not make_room(tb, tb.out[i, 0], extra):
+        extra[tb.out[i, 0]] = 0
+    for i in range(pool, pool + pools):
+        extra[tb.pools[i, 0]] = 0
+    for i in range(first, first + allocs):
+        extra[tb.alloc[i, A_ROW]] += 2
+    for i in range(found):
+        extra[tb.out[i, 0]] += 2
+    for i in range(pool, pool + pools):
+        extra[tb.pools[i, 0]] += 2
+    for i in range(first, first + allocs):
+        if not make_room(tb, tb.alloc[i, A_ROW], extra[tb.alloc[i, A_ROW]]):
             return False
-    for i in range(pools):
-        if not make_room(tb, tb.pools[pool + i, 0], 2 * (pools + 1)):
+    for i in range(found):
+        if not make_room(tb, tb.out[i, 0], extra[tb.out[i, 0]]):
+            return False
+    for i in range(pool, pool + pools):
+        if not make_room(tb, tb.pools[i, 0], extra[tb.pools[i, 0]]):
             return False
     return True
 
 
 @kernel
 def put(tb: Tables, slot: int, start: int, found: int) -> bool:
-    """Place ``slot`` at ``start`` on the ``found`` entries of ``out``; False (and no change) when a slab is full."""
+    """Place ``slot`` at ``start`` on the ``found`` entries of ``out``; False (no change): slab full."""
     shape = tb.jobs[SHAPE, slot]
     chunk0 = tb.shapes[shape, CHUNK]
     exclusive = tb.shapes[shape, EXCLUSIVE]
@@ -101,13 +122,18 @@ def put(tb: Tables, slot: int, start: int, found: int) -> bool:
 
 @kernel
 def occupy(tb: Tables, slot: int, start: int, end: int, sign: int) -> bool:
-    """Take (-1) or give back (+1) over ``[start, end)`` what the entries of ``slot`` hold; False: slab full."""
+    """Take (-1) or give back (+1) over ``[start, end)`` what ``slot`` holds; False (no change): slab full."""
     at = tb.jobs[ALLOC, slot]
     n = tb.jobs[ALLOCS, slot]
     if start >= end:
         return True
+    extra = tb.scratch[EXTRA]
     for i in range(at, at + n):
-        if not make_room(tb, tb.alloc[i, A_ROW], 2 * n):
+        extra[tb.alloc[i, A_ROW]] = 0
+    for i in range(at, at + n):
+        extra[tb.alloc[i, A_ROW]] += 2
+    for i in range(at, at + n):
+        if not make_room(tb, tb.alloc[i, A_ROW], extra[tb.alloc[i, A_ROW]]):
             return False
     for i in range(at, at + n):
         change(tb, tb.alloc[i, A_ROW], start, end, tb.alloc[i, A_TAKE:], sign)
@@ -167,21 +193,22 @@ def place(tb: Tables, slot: int, now: int, bound: int) -> int:
 
 @kernel
 def first_startable(tb: Tables, slots: Ints, begin: int, now: int) -> int:
-    """Index in ``slots`` (from ``begin``) of the first unplaced job that could start at ``now``, or its length.
+    """Index in ``slots`` from ``begin`` on of the first unplaced job that could start at ``now``, or length.
 
     The jobs are taken as independent of each other; nothing is changed.
     """
     for i in range(begin, slots.shape[0]):
         if tb.jobs[READY, slots[i]] <= now and probe(tb, slots[i], now, now + 1) == now:
-            return i
-    return slots.shape[0]
+            return int(i)
+    return int(slots.shape[0])
 
 
 @kernel
-def evict(tb: Tables, slots: Ints, begin: int, gone: Ints) -> tuple[int, int]:
+def evict(tb: Tables, dirty: Ints, slots: Ints, begin: int, gone: Ints) -> tuple[int, int]:
     """Lift those planned ``slots`` that lie where a row is over-committed, one by one, until none does.
 
-    Give the slots in the order in which they may lose their place. Those lifted are noted in ``gone``.
+    Give the slots in the order in which they may lose their place. Those lifted are noted in ``gone``, what
+    they free in ``dirty``.
     Returns (index of the slot to go on with: its length when done, number lifted).
     """
     lifted = 0
@@ -201,6 +228,7 @@ def evict(tb: Tables, slots: Ints, begin: int, gone: Ints) -> tuple[int, int]:
             if bad:
                 break
         if bad:
+            mark_job(tb, dirty, slot, start, end)
             if not lift(tb, slot):
                 return j, lifted
             gone[lifted] = slot
@@ -217,6 +245,25 @@ def on_row(tb: Tables, slots: Ints, row: int) -> Ints:
         at = tb.jobs[ALLOC, slots[j]]
         for i in range(at, at + tb.jobs[ALLOCS, slots[j]]):
             if tb.alloc[i, A_ROW] == row:
+                hit[m] = slots[j]
+                m += 1
+                break
+    return hit[:m]
+
+
+@kernel
+def misplaced(tb: Tables, slots: Ints) -> Ints:
+    """Those of ``slots`` that hold a row which is not, or no longer, in the row set of its chunk."""
+    hit = np.empty(slots.shape[0], np.int64)
+    m = 0
+    for j in range(slots.shape[0]):
+        at = tb.jobs[ALLOC, slots[j]]
+        chunk0 = tb.shapes[tb.jobs[SHAPE, slots[j]], CHUNK]
+        for i in range(at, at + tb.jobs[ALLOCS, slots[j]]):
+            c = tb.alloc[i, A_CHUNK]
+            if c >= 0 and not member(
+                tb.sets, tb.chunks[chunk0 + c, SET], tb.chunks[chunk0 + c, SET_LEN], tb.alloc[i, A_ROW]
+            ):
                 hit[m] = slots[j]
                 m += 1
                 break

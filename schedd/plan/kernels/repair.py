@@ -6,6 +6,7 @@ freed rows alone, since nothing changed on the others.
 """
 
 from schedd.plan.kernels.bounds import fit_bounded, level_of, step_of
+from schedd.plan.kernels.freed import gather, mark_job, member
 from schedd.plan.kernels.jit import kernel
 from schedd.plan.kernels.layout import (
     A_ROW,
@@ -15,10 +16,9 @@ from schedd.plan.kernels.layout import (
     CHUNKS,
     COUNT,
     CPUS,
-    CTL_FIELDS,
     DUR,
+    DURATIONS,
     EXCLUSIVE,
-    FAR,
     NEED,
     NOW,
     PLANNED,
@@ -28,7 +28,6 @@ from schedd.plan.kernels.layout import (
     SET,
     SET_LEN,
     SHAPE,
-    SLACK,
     START,
     STATE,
     STOP,
@@ -41,56 +40,8 @@ from schedd.plan.kernels.place import lift, occupy, put, room_to_put
 from schedd.plan.kernels.rows import free_before, make_room
 from schedd.plan.kernels.search import find, needed
 
-# dirty[:, row]: hull of what was freed since the last pass began, and of what this pass itself freed.
-LO, HI, NEXT_LO, NEXT_HI = 0, 1, 2, 3
-DIRTY_FIELDS = 4
-
 DONE, PAUSED, FULL = 0, 1, 2
 """How a slice of repair ended: all jobs seen; budget spent or stopped; a slab must grow first."""
-
-assert CTL_FIELDS > STOP
-
-
-@kernel
-def mark(dirty: Ints, row: int, lo: int, hi: int) -> None:
-    """Note that something was freed on ``row`` over ``[lo, hi)``, for this pass and the next."""
-    dirty[0, row] = min(dirty[0, row], lo)
-    dirty[1, row] = max(dirty[1, row], hi)
-    dirty[2, row] = min(dirty[2, row], lo)
-    dirty[3, row] = max(dirty[3, row], hi)
-
-
-@kernel
-def mark_job(tb: Tables, dirty: Ints, slot: int, lo: int, hi: int) -> None:
-    """Note that ``slot`` frees over ``[lo, hi)`` what it holds."""
-    at = tb.jobs[ALLOC, slot]
-    for i in range(at, at + tb.jobs[ALLOCS, slot]):
-        mark(dirty, tb.alloc[i, A_ROW], lo, hi)
-
-
-@kernel
-def _member(sets: Ints, at: int, n: int, row: int) -> bool:
-    """Whether ``row`` is in the sorted row set ``sets[at:at + n]``."""
-    lo = at
-    hi = at + n
-    while lo < hi:
-        mid = (lo + hi) >> 1
-        if sets[mid] < row:
-            lo = mid + 1
-        else:
-            hi = mid
-    return lo < at + n and sets[lo] == row
-
-
-@kernel
-def _gather(dirty: Ints, rows: Ints) -> int:
-    """Write the freed rows to ``rows`` and return their number."""
-    n = 0
-    for row in range(dirty.shape[1]):
-        if dirty[0, row] < FAR:
-            rows[n] = row
-            n += 1
-    return n
 
 
 @kernel
@@ -113,7 +64,7 @@ def repair(
     """
     tb.ctl[NOW] = now
     limit = tb.ctl[WORK] + budget
-    n_freed = _gather(dirty, freed)
+    n_freed = gather(dirty, freed)
     n_moves = 0
     while cursor < order.shape[0]:
         if tb.ctl[WORK] > limit or tb.ctl[STOP] != 0:
@@ -139,13 +90,15 @@ def repair(
         pool_freed = False
         for i in range(pool, pool + pools):
             row = tb.pools[i, 0]
-            if tb.rows[row, SLACK] == 0 and dirty[0, row] < end and dirty[1, row] > ready:
+            if dirty[0, row] < end and dirty[1, row] > ready:
                 pool_freed = True
 
         # The earliest moment before which nothing changed for this job: some chunk of it needs a freed row.
         best = -1
         best_left = 0
         tb.ctl[WORK] += n_freed
+        allocs_at = tb.jobs[ALLOC, slot]
+        allocs_end = allocs_at + tb.jobs[ALLOCS, slot]
         if not pool_freed:
             latest_start = bound - 1
             for c in range(chunk0, chunk0 + chunks):
@@ -153,8 +106,16 @@ def repair(
                 cols = needed(need, exclusive)
                 level = level_of(need[CPUS], exclusive)
                 step = step_of(dur)
+                q = level * DURATIONS + step
                 for j in range(n_freed):
                     row = freed[j]
+                    own = False
+                    if tb.bounds[q, row] > latest_start:
+                        # On a row of its own the job may still grow into what is free right before it.
+                        for i in range(allocs_at, allocs_end):
+                            own = own or tb.alloc[i, A_ROW] == row
+                        if not own:
+                            continue
                     lo = dirty[0, row]
                     hi = dirty[1, row]
                     if lo >= end or hi <= ready or tb.rows[row, USABLE] == 0:
@@ -162,18 +123,19 @@ def repair(
                     # The new interval must reach into what was freed, or nothing changed for it.
                     earliest = max(ready, lo - dur + 1)
                     latest = min(latest_start, hi - 1)
-                    if latest < earliest or not _member(tb.sets, tb.chunks[c, SET], tb.chunks[c, SET_LEN], row):
+                    if latest < earliest:
+                        continue
+                    if not member(tb.sets, tb.chunks[c, SET], tb.chunks[c, SET_LEN], row):
                         continue
                     s, left = fit_bounded(tb, row, need, cols, earliest, dur, latest, level, step)
                     if s < 0 or s > earliest:
-                        # On a row of its own the job may grow into what is free right before it.
-                        for i in range(tb.jobs[ALLOC, slot], tb.jobs[ALLOC, slot] + tb.jobs[ALLOCS, slot]):
-                            if tb.alloc[i, A_ROW] == row:
-                                since = free_before(tb, row, need, cols, earliest, start)
-                                if since <= latest and (s < 0 or since < s):
-                                    s = since
-                                    left = 0
-                                break
+                        for i in range(allocs_at, allocs_end):
+                            own = own or tb.alloc[i, A_ROW] == row
+                        if own:
+                            since = free_before(tb, row, need, cols, earliest, start)
+                            if since <= latest and (s < 0 or since < s):
+                                s = since
+                                left = 0
                     if s >= 0 and (best < 0 or s < best or left < best_left):
                         best = s
                         best_left = left
@@ -214,19 +176,6 @@ def repair(
             moves[n_moves, 1] = start
             moves[n_moves, 2] = best
             n_moves += 1
-            n_freed = _gather(dirty, freed)
+            n_freed = gather(dirty, freed)
         cursor += 1
     return cursor, n_moves, DONE
-
-
-@kernel
-def next_pass(dirty: Ints) -> bool:
-    """Begin another pass over what the last one freed; False when it freed nothing."""
-    any_left = False
-    for row in range(dirty.shape[1]):
-        dirty[0, row] = dirty[2, row]
-        dirty[1, row] = dirty[3, row]
-        dirty[2, row] = FAR
-        dirty[3, row] = 0
-        any_left = any_left or dirty[0, row] < FAR
-    return any_left

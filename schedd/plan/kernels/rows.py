@@ -115,9 +115,7 @@ def forget(tb: Tables, now: int) -> None:
 
 
 @inlined
-def fit(
-    tb: Tables, row: int, need: Ints, cols: Ints, ready: int, dur: int, latest: int
-) -> tuple[int, int]:
+def fit(tb: Tables, row: int, need: Ints, cols: Ints, ready: int, dur: int, latest: int) -> tuple[int, int]:
     """Earliest start in ``[ready, latest]`` from which ``need`` is free on ``row`` for ``dur`` seconds.
 
     ``cols`` are the resources of which something is needed. Returns (start, fewest cpus free over the
@@ -170,11 +168,11 @@ def floor(tb: Tables, row: int, column: int, start: int, end: int) -> int:
     off = tb.rows[row, OFF]
     stop = off + tb.rows[row, LEN]
     k = locate(tb.T, off, stop, start)
-    least = tb.F[column, k]
+    least = int(tb.F[column, k])
     k += 1
     while k < stop and tb.T[k] < end:
         if tb.F[column, k] < least:
-            least = tb.F[column, k]
+            least = int(tb.F[column, k])
         k += 1
     return least
 

@@ -17,8 +17,11 @@ from schedd.plan.kernels.layout import (
     DURATIONS,
     EXCLUSIVE,
     FAR,
+    FRESH,
+    KEY,
     LEN,
     NEED,
+    NEXT,
     NONE,
     NOW,
     OFF,
@@ -27,6 +30,8 @@ from schedd.plan.kernels.layout import (
     SET_LEN,
     SHARE,
     SLACK,
+    SORT,
+    UNITS,
     USABLE,
     WHOLE,
     WORK,
@@ -34,9 +39,6 @@ from schedd.plan.kernels.layout import (
     Tables,
 )
 from schedd.plan.kernels.rows import fit, floor, locate
-
-# Rows of the scratch table, in searches for many units.
-_UNITS, _NEXT, _FRESH, _KEY, _SORT = 0, 1, 2, 3, 4
 
 
 @kernel
@@ -79,8 +81,8 @@ def select(a: Ints, n: int, k: int) -> int:
         elif k >= i:
             lo = i
         else:
-            return a[k]
-    return a[k]
+            break
+    return int(a[k])
 
 
 @kernel
@@ -95,10 +97,10 @@ def find_one(
     dur: int,
     bound: int,
 ) -> int:
-    """Earliest start before ``bound`` of one unit; of the rows that offer it, the one left with fewest cpus."""
+    """Earliest start before ``bound`` of one unit; of rows that offer it, the one left with fewest cpus."""
     level = level_of(need[CPUS], exclusive)
     step = step_of(dur)
-    key = tb.scratch[_KEY]
+    key = tb.scratch[KEY]
     for i in range(sets_len):
         row = tb.sets[sets_at + i]
         key[i] = tb.bounds[level * DURATIONS + step, row] if tb.rows[row, USABLE] else FAR
@@ -222,10 +224,10 @@ def find_spread(
     Jumps from one moment to the next at which enough rows can have gained, so that no moment with room
     is passed over: between jumps the kept counts only over-estimate what fits.
     """
-    u = tb.scratch[_UNITS]
-    nxt = tb.scratch[_NEXT]
-    fresh = tb.scratch[_FRESH]
-    tmp = tb.scratch[_SORT]
+    u = tb.scratch[UNITS]
+    nxt = tb.scratch[NEXT]
+    fresh = tb.scratch[FRESH]
+    tmp = tb.scratch[SORT]
     sets = tb.sets
     t = ready
     total = 0
@@ -267,8 +269,8 @@ def find_spread(
             if nxt[i] <= t:
                 total -= u[i]
                 u[i], nxt[i] = units(
-                        tb, sets[sets_at + i], need, cols, exclusive, most, t, dur, bound, level, step
-                    )
+                    tb, sets[sets_at + i], need, cols, exclusive, most, t, dur, bound, level, step
+                )
                 fresh[i] = t
                 total += u[i]
 
@@ -277,14 +279,14 @@ def find_spread(
 def choose_spread(
     tb: Tables, sets_at: int, sets_len: int, count: int, per_node: int, t: int, dur: int
 ) -> int:
-    """Pick the rows for a start that ``find_spread`` has just found; returns the number of entries in ``out``.
+    """Pick the rows for a start that ``find_spread`` has just found; returns how many entries of ``out``.
 
     With one unit a row: the rows left with fewest cpus, so that wide holes stay whole. With several: the
     rows that hold most, so that the job spreads over few nodes.
     """
-    u = tb.scratch[_UNITS]
-    key = tb.scratch[_KEY]
-    tmp = tb.scratch[_SORT]
+    u = tb.scratch[UNITS]
+    key = tb.scratch[KEY]
+    tmp = tb.scratch[SORT]
     n = 0
     for i in range(sets_len):
         if u[i] > 0:
@@ -449,9 +451,7 @@ def _assign_shared(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int,
 
 
 @kernel
-def _find_mixed(
-    tb: Tables, shape: int, ready: int, dur: int, bound: int
-) -> tuple[int, int]:
+def _find_mixed(tb: Tables, shape: int, ready: int, dur: int, bound: int) -> tuple[int, int]:
     """Earliest start of several kinds of chunks: each must fit by itself, then all together."""
     chunk0 = tb.shapes[shape, CHUNK]
     chunks = tb.shapes[shape, CHUNKS]

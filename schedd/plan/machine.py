@@ -1,0 +1,187 @@
+"""The rows of the plan: nodes as they are now; pools (limits, licences, quotas) and what is asked of them."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from schedd.model import FOREVER, Node, NodeState
+from schedd.plan.kernels import layout as at
+from schedd.plan.kernels.layout import Ints
+from schedd.plan.kernels.place import on_row
+from schedd.plan.kernels.rows import change, make_room
+from schedd.plan.repairs import Repairs
+from schedd.plan.shapes import Shapes, capacity_of
+from schedd.plan.slabs import Slabs
+
+__all__ = ["Machine"]
+
+
+class Machine:
+    """Nodes and pools by name, and the timelines that stand for them."""
+
+    def __init__(self, slabs: Slabs, shapes: Shapes, repairs: Repairs) -> None:
+        self._slabs = slabs
+        self._shapes = shapes
+        self._repairs = repairs
+        self.nodes: dict[str, Node] = {}
+        self.row_of: dict[str, int] = {}
+        self.name_of: dict[int, str] = {}
+        self.pools: dict[str, int] = {}
+        self._demand: dict[int, int] = {}
+
+    def fork(self, slabs: Slabs, shapes: Shapes, repairs: Repairs) -> "Machine":
+        """The same nodes and pools, for a copy of the plan."""
+        new = Machine(slabs, shapes, repairs)
+        new.nodes = dict(self.nodes)
+        new.row_of = dict(self.row_of)
+        new.name_of = dict(self.name_of)
+        new.pools = dict(self.pools)
+        new._demand = dict(self._demand)
+        return new
+
+    # ---- nodes ----------------------------------------------------------------------------------
+
+    def set_nodes(self, nodes: Iterable[Node], now: int) -> None:
+        """Add nodes, or take over what changed in known ones; a new one begins to be free at ``now``."""
+        changed = {node.name: node for node in nodes if self.nodes.get(node.name) != node}
+        if not changed:
+            return
+        new = [node for name, node in changed.items() if name not in self.nodes]
+        old = {name: self.nodes[name] for name in changed if name in self.nodes}
+        first = self._slabs.tb.rows.shape[0]
+        columns = self._slabs.resources
+        for i, node in enumerate(new):
+            self.row_of[node.name] = first + i
+            self.name_of[first + i] = node.name
+        self.nodes.update(changed)
+        if new or any(_offer_of(old[name]) != _offer_of(changed[name]) for name in old):
+            # Columns first: capacities are as wide as there are resources.
+            self._shapes.set_nodes([(self.row_of[name], node) for name, node in self.nodes.items()])
+        if new:
+            capacities = [capacity_of(node, self._shapes.columns) for node in new]
+            self._slabs.add_rows(np.array(capacities, np.int64).reshape(len(new), -1), now)
+            self._repairs.fit_rows()
+            for row in range(first, first + len(new)):
+                self._repairs.freed(row, now, FOREVER)
+        self._slabs.fit_levels(max(node.cpus for node in changed.values()))
+        if self._slabs.resources > columns:
+            # What only now is counted was there before, and placed jobs hold some of it.
+            for name in self.nodes:
+                self._resize(name, now)
+            self._take_columns(columns)
+        else:
+            for name in old:
+                self._resize(name, now)
+        for name, before in old.items():
+            if before.features != changed[name].features:
+                self._repairs.freed(self.row_of[name], now, FOREVER)
+        for name, node in changed.items():
+            self._set_usable(self.row_of[name], node.state is NodeState.UP, now)
+
+    def _resize(self, name: str, now: int) -> None:
+        row = self.row_of[name]
+        tb = self._slabs.tb
+        capacity = np.array(capacity_of(self.nodes[name], self._shapes.columns), np.int64)
+        delta = capacity - tb.cap[row]
+        if not delta.any():
+            return
+        first, n = int(tb.rows[row, at.OFF]), int(tb.rows[row, at.LEN])
+        tb.F[:, first : first + n] += delta[:, None]
+        tb.cap[row] = capacity
+        tb.bounds[:, row] = 0
+        tb.rows[row, at.VERSION] += 1
+        # Those who hold the whole node hold what came to it, too.
+        placed = np.flatnonzero(tb.jobs[at.ALLOCS])
+        whole = placed[tb.shapes[tb.jobs[at.SHAPE, placed], at.EXCLUSIVE] != 0]
+        for slot in on_row(tb, whole, row).tolist():
+            start = int(tb.jobs[at.START, slot])
+            for i in range(int(tb.jobs[at.ALLOC, slot]), int(tb.jobs[at.ALLOC : at.POOL, slot].sum())):
+                if tb.alloc[i, at.A_ROW] != row or not tb.alloc[i, at.A_TAKE + at.SHARE]:
+                    continue
+                self._change(row, start, start + int(tb.jobs[at.DUR, slot]), delta, -1)
+                tb = self._slabs.tb
+                tb.alloc[i, at.A_TAKE :] += delta
+        if (delta > 0).any():
+            self._repairs.freed(row, now, FOREVER)
+
+    def _take_columns(self, first: int) -> None:
+        """Let placed jobs hold what they need of the resource columns from ``first`` on."""
+        tb = self._slabs.tb
+        for slot in np.flatnonzero(tb.jobs[at.ALLOCS]).tolist():
+            shape = int(tb.jobs[at.SHAPE, slot])
+            if tb.shapes[shape, at.EXCLUSIVE]:
+                continue  # holds all of its nodes since they were resized
+            start = int(tb.jobs[at.START, slot])
+            chunk0 = int(tb.shapes[shape, at.CHUNK])
+            for i in range(int(tb.jobs[at.ALLOC, slot]), int(tb.jobs[at.ALLOC : at.POOL, slot].sum())):
+                chunk, units = int(tb.alloc[i, at.A_CHUNK]), int(tb.alloc[i, at.A_UNITS])
+                if chunk < 0:
+                    continue
+                amount = units * tb.chunks[chunk0 + chunk, at.NEED :]
+                amount[:first] = 0
+                if amount.any():
+                    self._change(
+                        int(tb.alloc[i, at.A_ROW]), start, start + int(tb.jobs[at.DUR, slot]), amount, -1
+                    )
+                    tb = self._slabs.tb
+                    tb.alloc[i, at.A_TAKE :] += amount
+
+    def _change(self, row: int, start: int, end: int, amount: Ints, sign: int) -> None:
+        while not make_room(self._slabs.tb, row, 2):
+            self._slabs.grow_segments()
+        change(self._slabs.tb, row, start, end, amount, sign)
+
+    def _set_usable(self, row: int, usable: bool, now: int) -> None:
+        tb = self._slabs.tb
+        if usable and not tb.rows[row, at.USABLE]:
+            self._repairs.freed(row, now, FOREVER)
+        tb.rows[row, at.USABLE] = int(usable)
+
+    # ---- pools ----------------------------------------------------------------------------------
+
+    def set_pool(self, name: str, capacity: int, now: int) -> int:
+        """Make or resize a pool of which jobs may need some amount; returns its row."""
+        row = self.pools.get(name)
+        if row is None:
+            amounts = np.zeros((1, self._slabs.resources), np.int64)
+            amounts[0, 0] = capacity
+            row = self._slabs.add_rows(amounts, now)
+            self.pools[name] = row
+            self._demand[row] = 0
+            self._repairs.fit_rows()
+        else:
+            tb = self._slabs.tb
+            delta = capacity - int(tb.cap[row, 0])
+            first, n = int(tb.rows[row, at.OFF]), int(tb.rows[row, at.LEN])
+            tb.F[0, first : first + n] += delta
+            tb.cap[row, 0] = capacity
+            if delta > 0:
+                self._repairs.freed(row, now, FOREVER)
+        self._note_slack(row)
+        return row
+
+    def limit_pool(self, name: str, start: int, end: int, delta: int, now: int) -> None:
+        """Change a pool's capacity by ``delta`` over ``[start, end)``."""
+        row = self.pools[name]
+        amount = np.zeros(self._slabs.resources, np.int64)
+        amount[0] = delta
+        self._change(row, start, end, amount, 1)
+        # The capacity now differs over time: nobody may rely on the total any more.
+        self._demand[row] = FOREVER
+        self._note_slack(row)
+        if delta > 0:
+            self._repairs.freed(row, max(start, now), end)
+
+    def ask(self, row: int, amount: int) -> None:
+        """A job that may need ``amount`` of a pool came (or, below 0, went)."""
+        self._demand[row] += amount
+        self._note_slack(row)
+
+    def _note_slack(self, row: int) -> None:
+        tb = self._slabs.tb
+        tb.rows[row, at.SLACK] = int(self._demand[row] <= int(tb.cap[row, 0]))
+
+
+def _offer_of(node: Node) -> tuple[object, ...]:
+    """All of a node that decides which requests it could meet."""
+    return (node.cpus, node.mem, node.vmem, node.gpus, node.resources, node.features)

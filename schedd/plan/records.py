@@ -1,0 +1,48 @@
+"""What the plan says of jobs: what one holds of a row, and who moved from where to where."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from schedd.plan.kernels.layout import Ints
+
+__all__ = ["Moves", "Take", "moves_of", "no_moves"]
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """What is held of one row: ``units`` of chunk ``chunk``, ``amounts`` per resource column."""
+
+    row: int
+    chunk: int
+    units: int
+    amounts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Jobs whose start changed: slots, the old starts (-1: none), the new ones (-1: none); equal lengths."""
+
+    slots: Ints
+    old: Ints
+    new: Ints
+
+    def __len__(self) -> int:
+        return int(self.slots.shape[0])
+
+
+def no_moves() -> Moves:
+    """Moves of nobody."""
+    empty = np.zeros(0, np.int64)
+    return Moves(empty, empty, empty)
+
+
+def moves_of(parts: list[Ints]) -> Moves:
+    """The moves noted in ``parts``, each (n, 3) slot, old start, new start, in the order they were made."""
+    if not parts:
+        return no_moves()
+    whole = np.concatenate(parts)
+    # A job may move more than once: its first old start and its last new one count.
+    slots, first = np.unique(whole[:, 0], return_index=True)
+    _, last = np.unique(whole[::-1, 0], return_index=True)
+    return Moves(slots, whole[first, 1], whole[::-1][last, 2])
