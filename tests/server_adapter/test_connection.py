@@ -1,8 +1,8 @@
 """The connection against the emulated server and against peers that misbehave."""
 
 import asyncio
-import os
 import random
+import socket
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -30,8 +30,22 @@ from server_adapter.torque.requests import JobRequest, ManageRequest, RunRequest
 
 NODES = [NodeSpec("node1"), NodeSpec("node2")]
 ALL_JOBS = StatusRequest(code=RequestCode.STATUS_JOB)
-root_only = pytest.mark.skipif(os.geteuid() != 0, reason="privileged ports need root")
 
+
+def may_bind_privileged_ports() -> bool:
+    for port in range(1023, 1000, -1):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except PermissionError:
+                return False
+            except OSError:
+                continue
+            return True
+    return False
+
+
+root_only = pytest.mark.skipif(not may_bind_privileged_ports(), reason="privileged ports need root")
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -226,6 +240,22 @@ def test_root_vouches_for_a_user_who_then_has_that_users_rights() -> None:
                 await connection.request(
                     ManageRequest(code=RequestCode.DELETE_JOB, command=1, object_type=2, name=name)
                 )
+
+    asyncio.run(scene())
+
+
+def test_without_the_right_to_privileged_ports_the_error_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def denied(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    async def scene() -> None:
+        async with EmulatedServer(NODES) as server:
+            monkeypatch.setattr("server_adapter.torque.credentials.socket.socket.bind", denied)
+            with pytest.raises(RightsError, match="CAP_NET_BIND_SERVICE, or use trqauthd"):
+                await connect(server, PrivilegedPort())
+            monkeypatch.undo()
 
     asyncio.run(scene())
 
