@@ -1,0 +1,6 @@
+"""The sans-I/O engine: events in, decisions out."""
+
+from schedd.engine.engine import Engine, LoggedBatch
+from schedd.engine.settings import EngineSettings
+
+__all__ = ["Engine", "EngineSettings", "LoggedBatch"]

@@ -1,0 +1,123 @@
+"""From what a server says of a job to what the planner needs of it; pure, and cached where it is slow."""
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
+
+from schedd.engine.settings import EngineSettings
+from schedd.model import Node, NodeState, Request
+from schedd.model.parse import RequestError, parse_openpbs, parse_torque
+from schedd.wire import JobFacts, NodeFacts, QueueFacts
+
+__all__ = ["Intake", "Understood", "node_of", "waits_for"]
+
+_HOLDS = {"u": "a user hold", "o": "an operator hold", "s": "a system hold", "l": "the array's slot limit"}
+_CACHE = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """A job's request; ``walltime`` in seconds, ``assumed`` when nobody named one; or why it is not understood."""
+
+    request: Request | None
+    walltime: int
+    assumed: bool
+    problem: str = ""
+
+
+class Intake:
+    """Reads requests, remembering the texts already read."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        self._settings = settings
+        self._known: dict[object, Understood] = {}
+        self._nodes: frozenset[str] = frozenset()
+        self._generic: frozenset[str] = frozenset()
+
+    def set_nodes(self, nodes: Mapping[str, Node]) -> None:
+        """Know the nodes' names and node-locked resources; forgets what was read when they changed."""
+        names = frozenset(nodes)
+        generic = frozenset(name for node in nodes.values() for name, _ in node.resources)
+        if names != self._nodes or generic != self._generic:
+            self._nodes, self._generic = names, generic
+            self._known.clear()
+
+    def read(self, facts: JobFacts, queue: QueueFacts | None, server_defaults: Mapping[str, str]) -> Understood:
+        """What the job asks for; defaults of the queue go before those of the server."""
+        queue_defaults = queue.defaults if queue is not None else {}
+        key = (
+            facts.family,
+            facts.exclusive,
+            tuple(facts.resources.items()),
+            tuple(queue_defaults.items()),
+            tuple(server_defaults.items()),
+        )
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= _CACHE:
+                self._known.clear()
+            found = self._read(facts, {**server_defaults, **queue_defaults})
+            self._known[key] = found
+        return found
+
+    def _read(self, facts: JobFacts, defaults: Mapping[str, str]) -> Understood:
+        settings = self._settings
+        try:
+            if facts.family == "torque":
+                request = parse_torque(
+                    facts.resources,
+                    defaults=defaults,
+                    node_rule=settings.node_rule,
+                    exclusive=facts.exclusive,
+                    mem_per_core_default=settings.mem_per_core,
+                    known_nodes=self._nodes,
+                    generic=self._generic,
+                )
+            else:
+                request = parse_openpbs(
+                    facts.resources,
+                    schedselect=facts.resources.get("schedselect", ""),
+                    defaults=defaults,
+                    mem_per_core_default=settings.mem_per_core,
+                    known_nodes=self._nodes,
+                    generic=self._generic,
+                )
+        except RequestError as error:
+            return Understood(None, settings.default_walltime, True, error.comment)
+        if request.walltime is None:
+            return Understood(request, settings.default_walltime, True)
+        # The walltime is kept apart, so that jobs of one shape share it whatever their length.
+        return Understood(replace(request, walltime=None), request.walltime, False)
+
+
+def node_of(facts: NodeFacts) -> Node:
+    """The planner's view of a node."""
+    return Node(
+        name=facts.name,
+        cpus=facts.cpus,
+        mem=facts.mem,
+        vmem=facts.vmem,
+        gpus=facts.gpus,
+        resources=tuple(sorted(facts.resources.items())),
+        features=frozenset(facts.properties),
+        state=NodeState(facts.state),
+        speed=facts.speed,
+    )
+
+
+def waits_for(facts: JobFacts, stopped: Set[str]) -> tuple[str, str] | None:
+    """What must happen before the job may be planned, as (kind, words); None for a job that may.
+
+    ``stopped`` are the queues that start nothing. A job that waits for a moment (``-a``) may be planned.
+    """
+    if facts.state == "H" or facts.holds.strip("n"):
+        if facts.depend:
+            return "dependency", f"its dependency {facts.depend}"
+        letters = [_HOLDS[letter] for letter in facts.holds if letter in _HOLDS]
+        return "hold", " and ".join(letters) or "a hold"
+    if facts.state == "W" and facts.not_before is None:
+        return "hold", "the server, which keeps it in state W"
+    if facts.state in ("T", "S"):
+        return "server", f"the server, which keeps it in state {facts.state}"
+    if facts.queue in stopped:
+        return "queue", f"queue {facts.queue}, which is stopped"
+    return None

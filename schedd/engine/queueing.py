@@ -1,0 +1,43 @@
+"""The one loop of all queue policies: who starts now, with the policy's three hooks."""
+
+import numpy as np
+
+from schedd.engine.state import EngineState
+from schedd.plan.kernels.layout import DUR
+
+__all__ = ["start_by_policy"]
+
+
+def start_by_policy(state: EngineState) -> list[int]:
+    """Slots that start now; they are placed at ``state.now``. Jobs with a back-off or a later start are passed over."""
+    policy = state.policy
+    if policy is None or not state.queue:
+        return []
+    plan = state.plan
+    waiting = np.fromiter(state.queue, np.int64, len(state.queue))
+    slots = policy.order(waiting, plan.tables.jobs[DUR, waiting])
+    started: list[int] = []
+    reserved: list[int] = []
+    blocked = 0
+    i = 0
+    while i < slots.shape[0] and policy.may_start(blocked):
+        # A job that gets a reservation, or the first of a strict queue, must be looked at by itself.
+        alone = policy.reserves(blocked) or not policy.may_start(blocked + 1)
+        found = plan.first_startable(slots[: i + 1] if alone else slots, i, state.now)
+        if found < slots.shape[0] and not (alone and found > i):
+            slot = int(slots[found])
+            plan.place(slot, state.now, state.now + 1)
+            started.append(slot)
+            blocked += found - i
+            i = found + 1
+            continue
+        if not alone:
+            break
+        if policy.reserves(blocked):
+            plan.place(int(slots[i]), state.now)
+            reserved.append(int(slots[i]))
+        blocked += 1
+        i += 1
+    for slot in reserved:
+        plan.lift(slot, state.now)
+    return started

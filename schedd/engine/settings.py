@@ -1,0 +1,56 @@
+"""What a site may set about the engine; the defaults are those of the rules."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["EngineSettings"]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """Seconds unless said otherwise.
+
+    ``policy`` is ``conservative`` (plan every job, fill gaps, repair) or a queue policy of
+    ``schedd.policy.queue``, for comparison.
+    """
+
+    policy: str = "conservative"
+    slack: int = 0
+    """Added to the planned start to make the promised one."""
+    end_allowance: int = 120
+    """A running job holds its resources this long past its walltime."""
+    overrun_step: int = 60
+    """After that its end is taken as so far away, doubling each time."""
+    overrun_most: int = 3600
+    overrun_blocked: int = 6 * 3600
+    """An overrun this long blocks the nodes and is told to the admin."""
+    default_walltime: int = 24 * 3600
+    """For a job without walltime where neither queue nor server has a default; marked assumed."""
+    node_grace: int = 300
+    """Planned jobs leave a node that is down only after this."""
+    decision_expiry: int = 60
+    refusal_wait: int = 30
+    """First wait after a refused run, doubling each time."""
+    refusal_most: int = 3600
+    returns_most: int = 3
+    """A job that came back to its queue this often after a run was accepted is set aside."""
+    server_grace: int = 180
+    """A snapshot of a server that is up for less is not believed."""
+    snapshot_loss: float = 0.2
+    """Nor is one that loses more than this share of the jobs or nodes at once."""
+    tell: bool = True
+    """Tell planned starts to the server."""
+    tell_threshold: int = 60
+    """Only when they moved by more."""
+    tell_rate: int = 50
+    """At most so many a second."""
+    node_rule: Literal["exact", "pack"] = "exact"
+    """TORQUE ``nodes=``: every unit a node of its own, or units may share."""
+    mem_per_core: int = 0
+    """KiB per core planned for jobs that ask for no memory; 0 plans none."""
+    repair_slice: int = 300_000
+    """Visited segments between two looks for new events: about a millisecond."""
+    log_batches: int = 10_000
+    """Batches kept since the last checkpoint, for replaying an incident."""
+    validate: bool = False
+    """Check all invariants after every batch; costly."""

@@ -1,0 +1,29 @@
+"""What the engine says of a job, in one line."""
+
+from datetime import UTC, datetime
+
+from schedd.engine.records import JobRecord, Phase
+from schedd.model import Never, WaitingFor
+
+__all__ = ["why"]
+
+
+def why(record: JobRecord, start: int) -> str:
+    """When the job starts, or what it waits for, or why it never can."""
+    notes = record.understood.request.notes if record.understood.request is not None else ()
+    tail = "".join(f"; {note}" for note in notes)
+    if record.understood.assumed:
+        tail += f"; walltime assumed to be {record.understood.walltime} s"
+    if record.phase is Phase.RUNNING:
+        return "it runs" + tail
+    if record.phase is Phase.DISPATCHED:
+        return "it is being started" + tail
+    if isinstance(record.answer, Never):
+        return f"never on this cluster: {record.answer.requirement}" + tail
+    if isinstance(record.answer, WaitingFor):
+        return f"waiting for {record.answer.what}" + tail
+    if record.refusal and record.until > 0:
+        tail = f"; its last start was refused by {record.refusal}" + tail
+    if start >= 0:
+        return f"planned start {datetime.fromtimestamp(start, UTC):%Y-%m-%d %H:%M:%S} UTC" + tail
+    return "in the queue" + tail

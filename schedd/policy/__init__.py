@@ -1,0 +1,1 @@
+"""Ordering and queue policies: pure functions over what a plan says."""
