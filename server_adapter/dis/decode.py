@@ -13,11 +13,12 @@ _NESTING = 8  # counts of counts: two are enough for any 64-bit value, `1+4` and
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one message may hold: digits of a number, bytes of a string, entries of a list."""
+    """How much one message may hold: digits of a number, string bytes, list entries, bytes in all."""
 
     digits: int = 20
     string_bytes: int = 64 * 1024 * 1024
     entries: int = 4_000_000
+    message_bytes: int = 512 * 1024 * 1024
 
 
 DEFAULT_LIMITS = Limits()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from server_adapter.emulator.server import EmulatedServer
 
 _CHUNK = 64 * 1024
+_MOST = 64 * 1024 * 1024
 _VERSION = 2
 
 
@@ -52,6 +53,8 @@ class Session:
             if not chunk:
                 return
             buffer += chunk
+            if len(buffer) > _MOST:
+                return
             if len(buffer) < needed:
                 continue
             try:

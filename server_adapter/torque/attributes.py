@@ -57,8 +57,9 @@ JOB_ATTRIBUTES = frozenset(
 class JobStatus:
     """One job. Times are epoch seconds, durations seconds; `resources` is the Resource_List as text.
 
-    `start_time` of a job that does not run is a plan that somebody wrote there, never a run.
-    `holds` are letters of `u o s l a`, empty for none. `hosts` are node names with slots held.
+    `start_time` and `hosts` (node names with slots) of a job that does not run are a plan that somebody wrote
+    there, never a run. `holds` are letters of `u o s l a`; a job in state H without any is held by its
+    array's slot limit (4.2 gives that hold no letter).
     """
 
     id: str

@@ -6,7 +6,15 @@ import socket
 from collections.abc import Awaitable, Callable, Collection
 from typing import Self, TypeVar
 
-from server_adapter.dis import DEFAULT_LIMITS, Attribute, Decoder, DisError, DisIncompleteError, Limits
+from server_adapter.dis import (
+    DEFAULT_LIMITS,
+    Attribute,
+    Decoder,
+    DisError,
+    DisIncompleteError,
+    DisLimitError,
+    Limits,
+)
 from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.credentials import Address, Credential
 from server_adapter.torque.errors import (
@@ -57,6 +65,7 @@ class Connection:
         self._limits = limits
         self._turn = asyncio.Lock()
         self._stray = b""
+        self._received = 0
         self._broken: str | None = None
 
     @property
@@ -123,6 +132,7 @@ class Connection:
             if self._stray:
                 self._break("the server sent bytes that nobody asked for")
                 raise ProtocolError("bytes from pbs_server that belong to no request")
+            self._received = 0
             try:
                 async with asyncio.timeout(self._timeout):
                     self._writer.write(raw)
@@ -147,6 +157,9 @@ class Connection:
         chunk = await self._reader.read(_CHUNK)
         if not chunk:
             raise EOFError("closed by the server in the middle of an exchange")
+        self._received += len(chunk)
+        if self._received > self._limits.message_bytes:
+            raise DisLimitError("a reply without end", self._received)
         return chunk
 
     async def _read_reply(self) -> Reply:

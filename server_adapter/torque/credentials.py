@@ -121,13 +121,14 @@ class Vouch:
 
     async def _vouch(self, voucher: socket.socket, user: str, version: int, port: int) -> None:
         loop = asyncio.get_running_loop()
-        await loop.sock_sendall(
-            voucher, encode_request(AuthenticateRequest(port=port), user=user, version=version)
-        )
+        request = encode_request(AuthenticateRequest(port=port), user=user, version=version)
         try:
+            await loop.sock_sendall(voucher, request)
             reply = decode_reply(Decoder(await loop.sock_recv(voucher, 4096)))
         except DisError as error:
             raise ProtocolError(f"no reply to AuthenUser: {error}") from error
+        except OSError as error:
+            raise ServerUnreachableError(f"the connection for AuthenUser broke: {error}") from error
         if reply.code:
             raise RightsError(f"the server does not take our word for {user}: {reply.code} {reply.text}")
 

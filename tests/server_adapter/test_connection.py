@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from server_adapter.dis import Attribute
+from server_adapter.dis import Attribute, Limits
 from server_adapter.emulator import EmulatedServer, NodeSpec
 from server_adapter.emulator.dialogue import Dialogue
 from server_adapter.emulator.principal import principal_of
@@ -191,6 +191,26 @@ def test_bytes_that_are_no_reply_are_a_protocol_error() -> None:
         async with server:
             with pytest.raises(ProtocolError, match="at byte 0"):
                 await open_connection(address, AnyPort(), timeout=2)
+
+    asyncio.run(scene())
+
+
+def test_a_reply_without_end_is_given_up() -> None:
+    async def scene() -> None:
+        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read(100)
+            writer.write(b"+2+2+0+0+66+100000")
+            while not writer.is_closing():
+                writer.write(b"+2+1x+0" * 10_000)
+                await writer.drain()
+
+        server, address = await fake_server(talk)
+        async with server:
+            reader, writer = await asyncio.open_connection(address.host, address.port)
+            connection = Connection(reader, writer, limits=Limits(message_bytes=200_000))
+            with pytest.raises(ProtocolError, match="without end"):
+                await connection.describe(ALL_JOBS)
+            await connection.close()
 
     asyncio.run(scene())
 
