@@ -337,9 +337,9 @@ def test_ten_thousand_jobs_never_hold_the_event_loop_for_long() -> None:
 
         async def watch() -> None:
             while True:
-                before = time.perf_counter()
+                before = time.thread_time()
                 await asyncio.sleep(0)
-                gaps.append(time.perf_counter() - before)
+                gaps.append(time.thread_time() - before)
 
         async with fake, await open_connection(address, AnyPort()) as connection:
             watching = asyncio.create_task(watch())
@@ -349,7 +349,7 @@ def test_ten_thousand_jobs_never_hold_the_event_loop_for_long() -> None:
             watching.cancel()
         assert len(jobs) == 10_000
         assert spent < 5
-        assert sorted(gaps)[-3] < 0.02  # alone on a machine all gaps are; others may have made two longer
+        assert sorted(gaps)[-3] < 0.02  # processor time; two may have met a collection of garbage
 
     asyncio.run(scene())
 
