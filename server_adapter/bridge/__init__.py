@@ -1,0 +1,1 @@
+"""`pbs-adapter`: the server's state to events for the daemon, the daemon's decisions to requests."""

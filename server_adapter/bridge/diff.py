@@ -1,0 +1,174 @@
+"""Two states of the server to the events between them: ends, then changes, then arrivals."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from schedd.wire import (
+    Event,
+    JobAltered,
+    JobDeleted,
+    JobEnded,
+    JobFacts,
+    JobHeld,
+    JobQueued,
+    JobReleased,
+    JobStarted,
+    NodeChanged,
+    QueueChanged,
+    ServerChanged,
+    Snapshot,
+)
+from server_adapter.bridge.changes import hold, release, start
+from server_adapter.bridge.facts import ACTIVE, Ending, version_of
+from server_adapter.bridge.state import State
+
+Ids = Iterator[str]
+
+
+def diff(old: State, new: State, *, ids: Ids, now: int) -> Iterator[Event]:
+    """The events that lead from `old` to `new`; `now` stamps what the server gives no time for.
+
+    `changes.apply(old, diff(old, new))` is `new`. Where nodes or queues are gone altogether, which no event
+    can say, the last event is a snapshot. Ids are taken in the order in which events are yielded.
+    """
+    step = _Step(new, ids, now)
+    yield from step.ends(old)
+    yield from step.surroundings(old)
+    yield from step.changes(old)
+    yield from step.arrivals(old)
+    if old.nodes.keys() - new.nodes.keys() or old.queues.keys() - new.queues.keys():
+        yield snapshot(new, id=next(ids), now=now)
+
+
+def snapshot(state: State, *, id: str, now: int, server_age: int | None = None) -> Snapshot:  # noqa: A002
+    """The whole state as one event."""
+    return Snapshot(
+        id=id,
+        time=now,
+        jobs=tuple(state.jobs.values()),
+        nodes=tuple(state.nodes.values()),
+        queues=tuple(state.queues.values()),
+        server=state.server,
+        server_age=server_age,
+    )
+
+
+class _Step:
+    def __init__(self, new: State, ids: Ids, now: int) -> None:
+        self._new = new
+        self._ids = ids
+        self._now = now
+
+    # -- jobs that are gone, and runs that are over -------------------------------------------------
+
+    def ends(self, old: State) -> Iterator[Event]:
+        """Ends of runs and deletions; then runs that began and ended since `old`; then requeued jobs."""
+        gone = [job for name, job in old.jobs.items() if name not in self._new.jobs]
+        unseen: list[tuple[int, JobFacts, Ending]] = []
+        for job in gone:
+            end = self._new.ended.get(job.id)
+            if job.state in ACTIVE:
+                yield self._ended(job, end)
+            elif end is not None and end.shares and (end.starts > job.starts or not end.starts):
+                unseen.append((end.started or self._now, job, end))
+            else:
+                moment = self._now if end is None or end.completed is None else end.completed
+                yield JobDeleted(id=next(self._ids), time=moment, job_id=job.id)
+        for moment, job, end in sorted(unseen, key=lambda entry: entry[0]):
+            yield JobStarted(id=next(self._ids), time=moment, job_id=job.id, shares=end.shares)
+            yield self._ended(job, end)
+        for name, job in old.jobs.items():
+            after = self._new.jobs.get(name)
+            if after is not None and after is not job and _came_back(job, after):
+                yield JobQueued(id=next(self._ids), time=self._now, job=_as_queued(after))
+
+    def _ended(self, job: JobFacts, end: Ending | None) -> JobEnded:
+        """A run's end. How a job ended that vanished while nobody looked is not known: as a success."""
+        moment = self._now if end is None or end.completed is None else end.completed
+        status = 0 if end is None or end.exit_status is None else end.exit_status
+        return JobEnded(id=next(self._ids), time=moment, job_id=job.id, exit_status=status)
+
+    # -- what jobs run on ---------------------------------------------------------------------------
+
+    def surroundings(self, old: State) -> Iterator[Event]:
+        """Nodes, queues and the server where they are new or changed."""
+        new, now = self._new, self._now
+        for name, node in new.nodes.items():
+            if old.nodes.get(name) != node:
+                yield NodeChanged(id=next(self._ids), time=now, node=node)
+        for name, queue in new.queues.items():
+            if old.queues.get(name) != queue:
+                yield QueueChanged(id=next(self._ids), time=now, queue=queue)
+        if old.server != new.server:
+            yield ServerChanged(id=next(self._ids), time=now, server=new.server)
+
+    # -- jobs that stay, and jobs that come -----------------------------------------------------------
+
+    def changes(self, old: State) -> Iterator[Event]:
+        """Known jobs: holds, releases, alterations, in the server's order; then starts by their time."""
+        started: list[tuple[JobFacts, JobFacts]] = []
+        for name, after in self._new.jobs.items():
+            before = old.jobs.get(name)
+            if before is None or before is after or before == after:
+                continue
+            if _came_back(before, after):
+                before = _as_queued(after)
+            if after.state in ACTIVE and before.state not in ACTIVE:
+                started.append((before, after))
+            else:
+                yield from self._altered(before, after)
+        yield from self._starts(started)
+
+    def arrivals(self, old: State) -> Iterator[Event]:
+        """Unknown jobs, in the server's order; then the starts of those that run already."""
+        started: list[tuple[JobFacts, JobFacts]] = []
+        for name, after in self._new.jobs.items():
+            if name in old.jobs:
+                continue
+            queued = _as_queued(after)
+            yield JobQueued(id=next(self._ids), time=after.submitted or self._now, job=queued)
+            if after.state in ACTIVE:
+                started.append((queued, after))
+        yield from self._starts(started)
+
+    def _starts(self, pairs: list[tuple[JobFacts, JobFacts]]) -> Iterator[Event]:
+        pairs.sort(key=lambda pair: pair[1].started or self._now)
+        for before, after in pairs:
+            moment = self._now if after.started is None else after.started
+            event = JobStarted(id=next(self._ids), time=moment, job_id=after.id, shares=after.shares)
+            yield event
+            yield from self._remainder(start(before, event), after)
+
+    def _altered(self, before: JobFacts, after: JobFacts) -> Iterator[Event]:
+        """A job that waits as before, or runs as before."""
+        if after.holds and after.holds != before.holds and after.state == "H":
+            yield JobHeld(id=next(self._ids), time=self._now, job_id=after.id, holds=after.holds)
+            before = hold(before, after.holds)
+        elif after.state == "Q" and not after.holds and (before.holds or before.state in ("H", "W")):
+            moment = self._now if after.eligible is None else after.eligible
+            yield JobReleased(id=next(self._ids), time=moment, job_id=after.id)
+            before = release(before, moment)
+        yield from self._remainder(before, after)
+
+    def _remainder(self, reached: JobFacts, after: JobFacts) -> Iterator[Event]:
+        """What the events so far did not say is told by the whole job."""
+        if reached != after:
+            yield JobAltered(id=next(self._ids), time=self._now, job=after)
+
+
+def _came_back(before: JobFacts, after: JobFacts) -> bool:
+    """Whether a run is over and the job lives: requeued, run again, or accepted and returned."""
+    if before.state in ACTIVE:
+        if after.state not in ACTIVE:
+            return True
+        later = (after.started or 0) > (before.started or 0)
+        return after.starts > before.starts and later
+    return after.state not in ACTIVE and after.starts > before.starts
+
+
+def _as_queued(job: JobFacts) -> JobFacts:
+    """The job as it was before the run it is in now."""
+    if job.state not in ACTIVE:
+        return job
+    queued = replace(job, state="Q", started=None, shares=(), starts=max(0, job.starts - 1))
+    return replace(queued, version=version_of(queued))

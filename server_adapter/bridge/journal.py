@@ -1,0 +1,99 @@
+"""What the adapter must still know after a restart: its epoch, the highest term, the runs it asked for."""
+
+import json
+import os
+import time
+from collections.abc import Callable
+from fcntl import LOCK_EX, LOCK_NB, flock
+from pathlib import Path
+
+_KEPT = 600  # seconds for which an asked run is remembered
+
+
+class JournalError(Exception):
+    """The state directory cannot be used; says which file and why."""
+
+
+class Journal:
+    """Small files in the state directory.
+
+    `state.json` holds the epoch (one more at each start) and the highest leader's term seen. `runs` gets a
+    line for each run before it is asked for, so that a job that starts while the adapter restarts is not
+    taken for somebody else's. `lock` keeps a second adapter out. Raises `JournalError`.
+    """
+
+    def __init__(self, directory: Path, clock: Callable[[], float] = time.time) -> None:
+        self._directory = directory
+        self._clock = clock
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._lock = (directory / "lock").open("w", encoding="utf-8")
+            flock(self._lock, LOCK_EX | LOCK_NB)
+            before = self._read()
+        except BlockingIOError:
+            raise JournalError(f"another pbs-adapter works with the state directory {directory}") from None
+        except OSError as error:
+            raise JournalError(
+                f"state directory {directory}: {error.strerror}; set state_dir to one that may be written"
+            ) from error
+        self.epoch = max(int(before.get("epoch", 0)) + 1, int(clock()))
+        self.term = int(before.get("term", 0))
+        self._save()
+        self.asked = self._recent_runs()
+        """Runs of the last minutes: the time of asking, by job."""
+        self._runs = (directory / "runs").open("w", encoding="utf-8")
+        for job, moment in self.asked.items():
+            self._note(job, moment)
+
+    def see_term(self, term: int) -> None:
+        """Keeps the highest term."""
+        if term > self.term:
+            self.term = term
+            self._save()
+
+    def ask(self, job: str) -> None:
+        """Notes that a run is about to be asked for."""
+        self.asked[job] = self._clock()
+        self._note(job, self.asked[job])
+
+    def close(self) -> None:
+        """Closes the files."""
+        self._runs.close()
+        self._lock.close()
+
+    def _note(self, job: str, moment: float) -> None:
+        self._runs.write(f"{moment:.3f} {job}\n")
+        self._runs.flush()
+
+    def _read(self) -> dict[str, int]:
+        try:
+            found = json.loads((self._directory / "state.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        except ValueError as error:
+            raise JournalError(f"{self._directory / 'state.json'} is damaged ({error}); remove it") from error
+        return dict(found)
+
+    def _save(self) -> None:
+        fresh = self._directory / "state.json.new"
+        with fresh.open("w", encoding="utf-8") as file:
+            json.dump({"epoch": self.epoch, "term": self.term}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(self._directory / "state.json")
+
+    def _recent_runs(self) -> dict[str, float]:
+        try:
+            lines = (self._directory / "runs").read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return {}
+        found = {}
+        for line in lines:
+            moment, _, job = line.partition(" ")
+            try:
+                asked = float(moment)
+            except ValueError:
+                continue  # cut by a crash
+            if job and self._clock() - asked < _KEPT:
+                found[job] = asked
+        return found

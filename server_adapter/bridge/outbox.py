@@ -1,0 +1,66 @@
+"""Events on their way to the daemon: numbered once, kept until acknowledged, sent again with the same ids."""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+OUTCOMES = frozenset({"run_accepted", "run_refused"})
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """One event, ready to travel."""
+
+    id: str
+    type: str
+    body: bytes
+
+
+class Outbox:
+    """First in, first out. Ids are `EPOCH:SEQUENCE`, taken from `ids` in the order of the events.
+
+    When more than `limit` events wait (the daemon is away for long), all but the outcomes of decisions are
+    dropped and `overflowed` is set: the state goes as a snapshot then.
+    """
+
+    def __init__(self, epoch: int, limit: int = 20_000) -> None:
+        self._waiting: deque[Parcel] = deque()
+        self._limit = limit
+        self.overflowed = False
+        self.ids: Iterator[str] = _sequence(epoch)
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def put(self, parcel: Parcel) -> None:
+        """Adds an event behind all others."""
+        self._waiting.append(parcel)
+        if len(self._waiting) > self._limit:
+            self._waiting = deque(kept for kept in self._waiting if kept.type in OUTCOMES)
+            self.overflowed = True
+
+    def batch(self, count: int = 500, size: int = 8_000_000) -> list[Parcel]:
+        """The oldest events, at most so many and so many bytes (but one at least)."""
+        chosen: list[Parcel] = []
+        total = 0
+        for parcel in self._waiting:
+            total += len(parcel.body)
+            if chosen and (len(chosen) >= count or total > size):
+                break
+            chosen.append(parcel)
+        return chosen
+
+    def acknowledge(self, batch: list[Parcel]) -> None:
+        """Forgets events that the daemon has handled."""
+        for parcel in batch:
+            if self._waiting and self._waiting[0] is parcel:
+                self._waiting.popleft()
+            elif parcel in self._waiting:
+                self._waiting.remove(parcel)
+
+
+def _sequence(epoch: int) -> Iterator[str]:
+    number = 0
+    while True:
+        number += 1
+        yield f"{epoch}:{number}"

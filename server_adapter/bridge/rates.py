@@ -1,0 +1,40 @@
+"""How fast starts and writes may follow each other."""
+
+from collections.abc import Iterable
+
+
+class Rate:
+    """At most `per_second` a second on average, `burst` at once. Moments are seconds of any one clock."""
+
+    def __init__(self, per_second: float, burst: int = 1) -> None:
+        self._gap = 1.0 / per_second
+        self._slack = self._gap * (burst - 1)
+        self._next = float("-inf")
+
+    def wait(self, now: float) -> float:
+        """Seconds until the next one may go; 0 for now."""
+        return max(0.0, self._next - self._slack - now)
+
+    def take(self, now: float) -> None:
+        """One goes now."""
+        self._next = max(self._next, now) + self._gap
+
+
+class NodeRates:
+    """The same for every node, each by itself."""
+
+    def __init__(self, per_second: float, burst: int = 1) -> None:
+        self._per_second = per_second
+        self._burst = burst
+        self._rates: dict[str, Rate] = {}
+
+    def wait(self, nodes: Iterable[str], now: float) -> float:
+        """Seconds until all these nodes may start something."""
+        return max((self._rates[node].wait(now) for node in nodes if node in self._rates), default=0.0)
+
+    def take(self, nodes: Iterable[str], now: float) -> None:
+        """Something starts on these nodes now."""
+        for node in nodes:
+            if node not in self._rates:
+                self._rates[node] = Rate(self._per_second, self._burst)
+            self._rates[node].take(now)

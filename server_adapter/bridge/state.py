@@ -1,0 +1,113 @@
+"""The server's state as one immutable value, built from status replies in slices."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from schedd.wire import JobFacts, NodeFacts, QueueFacts, ServerFacts
+from server_adapter.bridge.facts import (
+    ACTIVE,
+    Ending,
+    Values,
+    ending,
+    job_facts,
+    node_facts,
+    number,
+    queue_facts,
+    server_facts,
+)
+from server_adapter.torque.status import Described
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """What stands on a job for people to read: its comment, and a planned start that somebody wrote."""
+
+    comment: str = ""
+    start_time: int | None = None
+    planned_start: int | None = None
+    planned_nodes: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """All that the server said in one cycle.
+
+    `jobs` are those that live; `ended` those that are complete but still listed. `writings` are only of jobs
+    that carry any.
+    """
+
+    jobs: Mapping[str, JobFacts] = field(default_factory=dict)
+    ended: Mapping[str, Ending] = field(default_factory=dict)
+    nodes: Mapping[str, NodeFacts] = field(default_factory=dict)
+    queues: Mapping[str, QueueFacts] = field(default_factory=dict)
+    server: ServerFacts = ServerFacts()
+    writings: Mapping[str, Writing] = field(default_factory=dict)
+
+
+EMPTY = State()
+_NOTHING = Writing()
+
+
+class StateBuilder:
+    """Builds one state after the other. What was built from the same values before is taken over.
+
+    So in a cycle where little changed, the cost of a job is one comparison of dictionaries, and the state's
+    unchanged facts are the very same objects as in the state before.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, tuple[Values, JobFacts, Writing]] = {}
+        self._endings: dict[str, tuple[Values, Ending]] = {}
+        self._nodes: Mapping[str, NodeFacts] = {}
+
+    def build(
+        self,
+        *,
+        server: Values,
+        queues: Iterable[Described],
+        nodes: Iterable[Described],
+        jobs: Iterable[Described],
+        slice_length: int = 200,
+    ) -> Iterator[State | None]:
+        """Yields None after every `slice_length` jobs, for others to run, and the state at last."""
+        known = {node.name: node_facts(node.name, node.values, self._nodes.get(node.name)) for node in nodes}
+        living: dict[str, tuple[Values, JobFacts, Writing]] = {}
+        endings: dict[str, tuple[Values, Ending]] = {}
+        for count, job in enumerate(jobs, start=1):
+            name, values = job.name, job.values
+            if values.get("job_state") == "C":
+                seen = self._endings.get(name)
+                fresh = seen if seen is not None and seen[0] == values else (values, ending(values))
+                endings[name] = fresh
+            else:
+                before = self._jobs.get(name)
+                if before is not None and before[0] == values:
+                    living[name] = before
+                else:
+                    living[name] = (values, _reuse(before, job_facts(name, values)), writing(values))
+            if count % slice_length == 0:
+                yield None
+        self._jobs, self._endings, self._nodes = living, endings, known
+        yield State(
+            jobs={name: entry[1] for name, entry in living.items()},
+            ended={name: entry[1] for name, entry in endings.items()},
+            nodes=known,
+            queues={queue.name: queue_facts(queue.name, queue.values) for queue in queues},
+            server=server_facts(server),
+            writings={name: entry[2] for name, entry in living.items() if entry[2] is not _NOTHING},
+        )
+
+
+def writing(values: Values) -> Writing:
+    """What stands on a job; `start_time` counts only while the job does not run."""
+    comment, nodes = values.get("comment", ""), values.get("planned_nodes", "")
+    waits = values.get("job_state") not in ACTIVE
+    start = number(values.get("start_time")) if waits else None
+    planned = number(values.get("planned_start"))
+    if not comment and not nodes and start is None and planned is None:
+        return _NOTHING
+    return Writing(comment, start, planned, nodes)
+
+
+def _reuse(before: tuple[Values, JobFacts, Writing] | None, facts: JobFacts) -> JobFacts:
+    return before[1] if before is not None and before[1] == facts else facts

@@ -1,0 +1,113 @@
+"""Which plan to write on which job next: only moves beyond a threshold, the soonest start first."""
+
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count
+
+from schedd.wire import JobFacts, Tell
+from server_adapter.bridge.commands import Told, is_foreign, read_comment, told_by
+from server_adapter.bridge.facts import ACTIVE
+from server_adapter.bridge.state import State, Writing
+
+_NEVER = 1 << 62
+_BLANK = Writing()
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A plan to write; `comment_free` tells that no foreign comment stands in the way."""
+
+    tell: Tell
+    comment_free: bool
+
+
+class Tells:
+    """The newest plan told for each job, and what the job already says.
+
+    `threshold` in seconds: a start that moved by no more is not written again.
+    """
+
+    def __init__(self, threshold: int = 60) -> None:
+        self._threshold = threshold
+        self._wanted: dict[str, Tell] = {}
+        self._written: dict[str, Told] = {}
+        self._queue: list[tuple[int, int, Tell]] = []
+        self._early: list[Tell] = []  # of jobs that the last reading did not show
+        self._count = count()
+
+    def __len__(self) -> int:
+        return len(self._wanted)
+
+    def want(self, tell: Tell) -> None:
+        """Takes a decision; an older one for the same job is forgotten."""
+        self._wanted[tell.job_id] = tell
+        heappush(self._queue, (_urgency(tell), next(self._count), tell))
+
+    def planned_start(self, job: str) -> int | None:
+        """When we last told the job to start."""
+        tell = self._wanted.get(job)
+        if tell is not None:
+            return tell.planned_start
+        written = self._written.get(job)
+        return None if written is None else written.planned_start
+
+    def wrote(self, tell: Tell) -> None:
+        """Notes that the job now says what `tell` wants."""
+        self._written[tell.job_id] = told_by(tell)
+        if self._wanted.get(tell.job_id) is tell:
+            del self._wanted[tell.job_id]
+
+    def drop(self, job: str) -> None:
+        """Forgets a job: it is gone, or runs, or cannot be written on."""
+        self._wanted.pop(job, None)
+        self._written.pop(job, None)
+
+    def learn(self, state: State) -> None:
+        """Forgets jobs that do not wait, and reads from comments what an earlier run of ours wrote."""
+        for name in [name for name in (*self._wanted, *self._written) if not _waits(state.jobs.get(name))]:
+            self.drop(name)
+        early, self._early = self._early, []
+        for tell in early:
+            if self._wanted.get(tell.job_id) is tell:
+                self.want(tell)
+        for name, writing in state.writings.items():
+            if name not in self._written and _waits(state.jobs.get(name)):
+                told = read_comment(writing.comment)
+                if told is not None:
+                    self._written[name] = told
+
+    def next(self, state: State) -> Write | None:
+        """Takes out the most urgent write; what needs none is forgotten on the way.
+
+        When it is done, call `wrote`; when it could not be tried, `want` it again.
+        """
+        while self._queue:
+            _, _, tell = heappop(self._queue)
+            if self._wanted.get(tell.job_id) is not tell:
+                continue  # a newer one stands in the queue
+            if tell.job_id not in state.jobs:
+                self._early.append(tell)
+                continue
+            if not self._differs(tell):
+                del self._wanted[tell.job_id]
+                continue
+            writing = state.writings.get(tell.job_id, _BLANK)
+            return Write(tell, comment_free=not is_foreign(writing.comment))
+        return None
+
+    def _differs(self, tell: Tell) -> bool:
+        new, old = told_by(tell), self._written.get(tell.job_id)
+        if old is None:
+            return not new.empty
+        if new.planned_start is None or old.planned_start is None:
+            return new != old
+        moved = abs(new.planned_start - old.planned_start)
+        return moved > self._threshold or new.nodes != old.nodes
+
+
+def _urgency(tell: Tell) -> int:
+    return _NEVER if tell.planned_start is None else tell.planned_start
+
+
+def _waits(job: JobFacts | None) -> bool:
+    return job is not None and job.state not in ACTIVE

@@ -1,0 +1,186 @@
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+from hypothesis import given
+
+from schedd.wire import Event, JobAltered, JobQueued, NodeFacts, QueueFacts, ServerFacts, Snapshot
+from server_adapter.bridge.changes import apply
+from server_adapter.bridge.diff import diff
+from server_adapter.bridge.facts import ACTIVE, Values, ending, job_facts, node_facts
+from server_adapter.bridge.state import EMPTY, State, StateBuilder
+from server_adapter.torque.status import Described
+from tests.server_adapter.bridge.strategies import states
+from tests.server_adapter.bridge.test_facts import NODE, QUEUED, RUNNING
+
+NOW = 1795265000
+HELD = QUEUED | {"job_state": "H", "Hold_Types": "u"}
+DONE = RUNNING | {"job_state": "C", "exit_status": "3", "comp_time": "1795264330"}
+
+
+def ids() -> Iterator[str]:
+    return (f"7:{number}" for number in count(1))
+
+
+def one(values: Values | None) -> State:
+    if values is None:
+        return EMPTY
+    if values["job_state"] == "C":
+        return State(ended={"5.srv": ending(values)})
+    return State(jobs={"5.srv": job_facts("5.srv", values)})
+
+
+def events(old: State, new: State) -> list[Event]:
+    return list(diff(old, new, ids=ids(), now=NOW))
+
+
+def kinds(found: list[Event]) -> list[str]:
+    return [event.type for event in found]
+
+
+STEPS: list[tuple[str, Values | None, Values | None, list[str]]] = [
+    ("arrives", None, QUEUED, ["job_queued"]),
+    ("arrives held", None, HELD, ["job_queued"]),
+    ("arrives and starts", None, RUNNING, ["job_queued", "job_started"]),
+    ("stays", QUEUED, QUEUED, []),
+    ("gets a comment", QUEUED, QUEUED | {"comment": "x"}, []),
+    ("is altered", QUEUED, QUEUED | {"Priority": "3"}, ["job_altered"]),
+    ("is held", QUEUED, HELD, ["job_held"]),
+    ("is held once more", HELD, HELD | {"Hold_Types": "us"}, ["job_held"]),
+    ("is released", HELD, QUEUED, ["job_released"]),
+    ("is released later", HELD, QUEUED | {"etime": "1795264000"}, ["job_released"]),
+    ("leaves a slot limit's hold", QUEUED | {"job_state": "H", "Hold_Types": ""}, QUEUED, ["job_released"]),
+    ("is held and altered", QUEUED, HELD | {"Priority": "3"}, ["job_held", "job_altered"]),
+    ("has waited", QUEUED | {"job_state": "W"}, QUEUED, ["job_released"]),
+    ("must wait", QUEUED, QUEUED | {"job_state": "W", "Execution_Time": "1795270000"}, ["job_altered"]),
+    ("starts", QUEUED, RUNNING, ["job_started"]),
+    ("starts though held", HELD, RUNNING | {"Hold_Types": "u"}, ["job_started", "job_altered"]),
+    ("exits", RUNNING, RUNNING | {"job_state": "E"}, []),
+    ("is suspended", RUNNING, RUNNING | {"job_state": "S"}, ["job_altered"]),
+    ("ends", RUNNING, DONE, ["job_ended"]),
+    ("ran between two looks", QUEUED, DONE, ["job_started", "job_ended"]),
+    ("came and ended between two looks", None, DONE, []),
+    ("is deleted", QUEUED, QUEUED | {"job_state": "C", "exit_status": "271"}, ["job_deleted"]),
+    ("vanishes from the queue", QUEUED, None, ["job_deleted"]),
+    ("vanishes from its node", RUNNING, None, ["job_ended"]),
+    ("is requeued", RUNNING, QUEUED | {"start_count": "1"}, ["job_queued"]),
+    ("is requeued and held", RUNNING, HELD | {"start_count": "1"}, ["job_queued"]),
+    ("was returned unseen", QUEUED, QUEUED | {"start_count": "1"}, ["job_queued"]),
+    (
+        "was requeued and runs again",
+        RUNNING,
+        RUNNING | {"start_count": "2", "start_time": "1795264500", "exec_host": "node3/0"},
+        ["job_queued", "job_started"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "expected"), [step[1:] for step in STEPS], ids=[s[0] for s in STEPS])
+def test_a_job(old: Values | None, new: Values | None, expected: list[str]) -> None:
+    found = events(one(old), one(new))
+    assert kinds(found) == expected
+    assert [event.id for event in found] == [f"7:{number}" for number in range(1, len(found) + 1)]
+
+
+def test_an_end_has_the_servers_time_and_exit_status() -> None:
+    (ended,) = events(one(RUNNING), one(DONE))
+    assert ended.type == "job_ended"
+    assert (ended.time, ended.exit_status) == (1795264330, 3)
+
+
+def test_a_start_has_the_servers_time_and_shares() -> None:
+    (started,) = events(one(QUEUED), one(RUNNING))
+    assert started.type == "job_started"
+    assert started.time == 1795264320
+    assert [(share.node, share.cpus) for share in started.shares] == [("node1", 2), ("node2", 2)]
+
+
+def test_ends_come_before_changes_and_changes_before_arrivals() -> None:
+    def job(number: int, values: Values) -> dict[str, Values]:
+        return {f"{number}.srv": values}
+
+    old = job(1, QUEUED) | job(2, RUNNING) | job(3, QUEUED) | job(4, RUNNING)
+    new = job(5, QUEUED) | job(1, HELD) | job(3, RUNNING) | job(4, QUEUED | {"start_count": "1"})
+    found = events(
+        State(jobs={name: job_facts(name, values) for name, values in old.items()}),
+        State(
+            jobs={name: job_facts(name, values) for name, values in new.items()},
+            nodes={"n1": node_facts("n1", NODE)},
+            queues={"batch": QueueFacts(name="batch")},
+            server=ServerFacts(scheduling=False),
+        ),
+    )
+    assert kinds(found) == [
+        "job_ended",
+        "job_queued",  # the requeued one: its nodes are free, as after an end
+        "node_changed",
+        "queue_changed",
+        "server_changed",
+        "job_held",
+        "job_started",
+        "job_queued",
+    ]
+
+
+def test_a_node_that_is_gone_altogether_brings_a_snapshot() -> None:
+    old = State(nodes={"n1": NodeFacts(name="n1", cpus=4), "n2": NodeFacts(name="n2", cpus=4)})
+    new = State(nodes={"n1": NodeFacts(name="n1", cpus=4)})
+    (found,) = events(old, new)
+    assert isinstance(found, Snapshot)
+    assert found.nodes == (NodeFacts(name="n1", cpus=4),)
+
+
+@given(states(), states())
+def test_the_events_lead_from_one_state_to_the_other(old: State, new: State) -> None:
+    reached = apply(old, events(old, new))
+    assert dict(reached.jobs) == dict(new.jobs)
+    assert dict(reached.nodes) == dict(new.nodes)
+    assert dict(reached.queues) == dict(new.queues)
+    assert reached.server == new.server
+
+
+@given(states(), states())
+def test_the_version_last_told_of_a_queued_job_is_the_one_it_has(old: State, new: State) -> None:
+    told = {name: job.version for name, job in old.jobs.items()}
+    for event in events(old, new):
+        if isinstance(event, JobQueued | JobAltered):
+            told[event.job.id] = event.job.version
+        elif isinstance(event, Snapshot):
+            told = {job.id: job.version for job in event.jobs}
+    for name, job in new.jobs.items():
+        if job.state not in ACTIVE:
+            assert told[name] == job.version
+
+
+@given(states())
+def test_nothing_happens_between_equal_states(state: State) -> None:
+    assert events(state, state) == []
+
+
+def test_unchanged_values_give_the_same_objects_and_the_loop_may_run_in_between() -> None:
+    builder = StateBuilder()
+
+    def read() -> list[State | None]:
+        jobs = [Described(2, f"{number}.srv", dict(QUEUED)) for number in range(10)]
+        jobs.append(Described(2, "77.srv", dict(DONE)))
+        nodes = [Described(3, "n1", dict(NODE))]
+        return list(builder.build(server={}, queues=[], nodes=nodes, jobs=jobs, slice_length=4))
+
+    first, second = read(), read()
+    assert first[:-1] == [None, None]
+    assert first[-1] is not None
+    assert second[-1] is not None
+    assert second[-1] == first[-1]
+    assert all(second[-1].jobs[name] is job for name, job in first[-1].jobs.items())
+    assert first[-1].ended.keys() == {"77.srv"}
+
+
+def test_writings_are_kept_for_jobs_that_carry_any() -> None:
+    jobs = [
+        Described(2, "1.srv", QUEUED | {"comment": "hello"}),
+        Described(2, "2.srv", dict(QUEUED)),
+        Described(2, "3.srv", RUNNING | {"job_state": "R"}),
+    ]
+    *_, state = StateBuilder().build(server={}, queues=[], nodes=[], jobs=jobs)
+    assert state is not None
+    assert state.writings.keys() == {"1.srv"}

@@ -1,0 +1,196 @@
+import pytest
+
+from schedd.wire import NodeFacts, ShareFacts
+from server_adapter.bridge.facts import (
+    Values,
+    ending,
+    job_facts,
+    node_facts,
+    queue_facts,
+    server_facts,
+    version_of,
+)
+
+# As a 4.2 server describes a queued job; values that nobody asks for are left out.
+QUEUED = {
+    "Job_Name": "j.sh",
+    "Job_Owner": "alice@login1",
+    "job_state": "Q",
+    "queue": "batch",
+    "ctime": "1795263568",
+    "Hold_Types": "n",
+    "Priority": "0",
+    "qtime": "1795263568",
+    "Resource_List.neednodes": "2:ppn=2",
+    "Resource_List.nodect": "2",
+    "Resource_List.nodes": "2:ppn=2",
+    "Resource_List.walltime": "01:00:00",
+    "euser": "alice",
+    "egroup": "staff",
+    "etime": "1795263568",
+}
+RUNNING = QUEUED | {
+    "job_state": "R",
+    "exec_host": "node1/0+node1/1+node2/0+node2/1",
+    "start_time": "1795264320",
+    "start_count": "1",
+}
+
+
+def test_a_queued_job_has_its_request_and_no_shares() -> None:
+    job = job_facts("5.srv", QUEUED)
+    assert (job.id, job.owner, job.group, job.queue, job.name) == ("5.srv", "alice", "staff", "batch", "j.sh")
+    assert (job.state, job.holds, job.submitted, job.eligible) == ("Q", "", 1795263568, 1795263568)
+    assert job.resources == {"nodect": "2", "nodes": "2:ppn=2", "walltime": "01:00:00"}
+    assert (job.shares, job.started, job.starts) == ((), None, 0)
+
+
+@pytest.mark.parametrize(
+    "host", ["node1/0+node1/1+node2/0+node2/1", "node1/1+node1/0+node2/1+node2/0", "node1/0-1+node2/0-1"]
+)
+def test_a_running_job_has_its_shares_in_the_servers_order(host: str) -> None:
+    job = job_facts("5.srv", RUNNING | {"exec_host": host})
+    assert job.shares == (ShareFacts("node1", 2), ShareFacts("node2", 2))
+    assert (job.state, job.started, job.starts) == ("R", 1795264320, 1)
+
+
+def test_gpus_of_a_running_job_are_counted_per_node() -> None:
+    job = job_facts("5.srv", RUNNING | {"exec_gpus": "node1-gpu/0+node1-gpu/1+node2-gpu/0"})
+    assert [share.gpus for share in job.shares] == [2, 1]
+
+
+def test_an_exiting_job_still_holds_its_nodes() -> None:
+    assert job_facts("5.srv", RUNNING | {"job_state": "E"}) == job_facts("5.srv", RUNNING)
+
+
+def test_a_start_time_written_on_a_queued_job_is_no_run() -> None:
+    job = job_facts("5.srv", QUEUED | {"start_time": "1795269999", "exec_host": "node1/0"})
+    assert (job.started, job.shares) == (None, ())
+
+
+@pytest.mark.parametrize(
+    ("changes", "state", "holds", "eligible"),
+    [
+        ({"job_state": "H", "Hold_Types": "u"}, "H", "u", None),
+        ({"job_state": "H", "Hold_Types": "us"}, "H", "us", None),
+        ({"job_state": "H", "Hold_Types": ""}, "H", "l", 1795263568),  # a slot limit in 4.2
+        ({"job_state": "H", "Hold_Types": "l"}, "H", "l", 1795263568),  # and in 6.1
+        ({"job_state": "W", "Execution_Time": "1795270000"}, "W", "", None),
+        ({"job_state": "?"}, "T", "", 1795263568),
+    ],
+)
+def test_holds_and_waits(changes: Values, state: str, holds: str, eligible: int | None) -> None:
+    job = job_facts("5.srv", {**QUEUED, **changes})
+    assert (job.state, job.holds, job.eligible) == (state, holds, eligible)
+
+
+def test_a_sub_job_names_its_array() -> None:
+    assert job_facts("9[3].srv", QUEUED | {"job_array_id": "3"}).array == "9[].srv"
+    assert job_facts("9.srv", QUEUED).array == ""
+
+
+def test_whole_nodes_may_be_asked_for_in_three_ways() -> None:
+    assert job_facts("5.srv", QUEUED | {"node_exclusive": "True"}).exclusive
+    extended = job_facts("5.srv", QUEUED | {"x": "NACCESSPOLICY:SINGLEJOB;FLAGS:RESTARTABLE"})
+    assert extended.resources["naccesspolicy"] == "SINGLEJOB"
+    assert extended.resources["x.flags"] == "RESTARTABLE"
+    plain = job_facts(
+        "5.srv", QUEUED | {"x": "NACCESSPOLICY:SHARED", "Resource_List.naccesspolicy": "singlejob"}
+    )
+    assert plain.resources["naccesspolicy"] == "singlejob"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"Resource_List.walltime": "02:00:00"},
+        {"queue": "long"},
+        {"depend": "afterok:4.srv"},
+        {"start_count": "1"},
+        {"Execution_Time": "1795270000"},
+    ],
+)
+def test_the_version_follows_what_a_run_relies_on(change: Values) -> None:
+    assert job_facts("5.srv", {**QUEUED, **change}).version != job_facts("5.srv", QUEUED).version
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"job_state": "H", "Hold_Types": "u"},
+        {"comment": "planned"},
+        {"Priority": "7"},
+        {"Resource_List.neednodes": "node1:ppn=2"},
+    ],
+)
+def test_the_version_outlives_what_a_run_does_not_rely_on(change: Values) -> None:
+    job = job_facts("5.srv", {**QUEUED, **change})
+    assert job.version == job_facts("5.srv", QUEUED).version == version_of(job)
+
+
+def test_odd_values_never_hide_a_job() -> None:
+    odd = {"job_state": "R", "exec_host": "++", "start_time": "soon", "Priority": "", "start_count": "x"}
+    job = job_facts("5.srv", QUEUED | odd)
+    assert (job.state, job.shares, job.started, job.priority, job.starts) == ("R", (), None, 0, 0)
+
+
+def test_a_completed_job_tells_how_it_ended_and_whether_it_ran() -> None:
+    ran = ending(RUNNING | {"job_state": "C", "exit_status": "271", "comp_time": "1795264330"})
+    assert (ran.exit_status, ran.completed, ran.started, ran.starts) == (271, 1795264330, 1795264320, 1)
+    assert ran.shares == (ShareFacts("node1", 2), ShareFacts("node2", 2))
+    assert ending(QUEUED | {"job_state": "C", "start_time": "1795269999"}).started is None
+
+
+NODE = {
+    "state": "free",
+    "np": "4",
+    "properties": "odd,big",
+    "status": "rectime=1,varattr=,gres=scratch:100+lic=2,physmem=24684096kb,totmem=26000000kb,state=free",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "state"),
+    [
+        ("free", "up"),
+        ("job-exclusive", "up"),
+        ("busy", "up"),
+        ("offline", "drain"),
+        ("offline,job-exclusive", "drain"),
+        ("down", "down"),
+        ("down,offline", "down"),
+        ("state-unknown,down", "down"),
+        ("", "down"),
+    ],
+)
+def test_node_states(text: str, state: str) -> None:
+    assert node_facts("n1", NODE | {"state": text}).state == state
+
+
+def test_a_node_has_capacities_properties_and_generic_resources() -> None:
+    node = node_facts("n1", NODE)
+    assert (node.cpus, node.mem, node.vmem) == (4, 24684096, 26000000)
+    assert node.properties == ("odd", "big")
+    assert node.resources == {"scratch": 100, "lic": 2}
+
+
+def test_a_silent_node_keeps_the_memory_it_last_reported() -> None:
+    silent = {"state": "down", "np": "4"}
+    assert node_facts("n1", silent, node_facts("n1", NODE)).mem == 24684096
+    assert node_facts("n1", silent) == NodeFacts(name="n1", cpus=4, state="down")
+
+
+def test_a_routing_queue_counts_as_stopped() -> None:
+    words = {"queue_type": "Execution", "started": "True", "enabled": "True", "max_user_run": "3"}
+    queue = queue_facts("batch", words | {"resources_default.walltime": "01:00:00", "total_jobs": "4"})
+    assert (queue.started, queue.enabled) == (True, True)
+    assert queue.limits == {"max_user_run": "3"}
+    assert queue.defaults == {"walltime": "01:00:00"}
+    assert not queue_facts("in", words | {"queue_type": "Route"}).started
+
+
+def test_the_server_says_whether_it_wants_to_be_scheduled() -> None:
+    words = {"scheduling": "True", "pbs_version": "4.2.10", "max_running": "9", "state_count": "Queued:1 "}
+    server = server_facts(words)
+    assert (server.scheduling, server.version, server.limits) == (True, "4.2.10", {"max_running": "9"})
+    assert not server_facts({}).scheduling
