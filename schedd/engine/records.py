@@ -71,8 +71,12 @@ class Breach:
 
 @dataclass(frozen=True, slots=True)
 class ChangeSet:
-    """Planned starts that one event moved; -1 stands for no start. Arrays of equal length."""
+    """Planned starts that one event moved; -1 stands for no start. Arrays of equal length.
 
+    ``number`` counts the change sets: each follows its predecessor in the engine's log of changes.
+    """
+
+    number: int
     generation: int
     time: int
     event: str

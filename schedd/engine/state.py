@@ -56,10 +56,14 @@ class EngineState:
     policy: QueuePolicy | None
     records: dict[str, JobRecord] = field(default_factory=dict)
     by_slot: list[JobRecord | None] = field(default_factory=list)
+    slotless: dict[str, JobRecord] = field(default_factory=dict)
+    """Jobs that have no slot, since their request was not understood."""
     promise: Ints = field(default_factory=lambda: _column(0, FOREVER))
     told: Ints = field(default_factory=lambda: _column(0, -1))
     tell_due: Ints = field(default_factory=lambda: _column(0, 0))
     changed: Ints = field(default_factory=lambda: _column(0, 0))
+    last_move: Ints = field(default_factory=lambda: _column(0, -1))
+    """The number of the change set that last moved the slot's job; -1: none did."""
     node_facts: dict[str, NodeFacts] = field(default_factory=dict)
     queues: dict[str, QueueFacts] = field(default_factory=dict)
     server: ServerFacts = field(default_factory=ServerFacts)
@@ -74,6 +78,7 @@ class EngineState:
     decision_number: int = 0
     changes: deque[ChangeSet] = field(default_factory=deque)
     changes_kept: int = 0
+    change_number: int = 0
     breaches: int = 0
     ends: list[tuple[int, int, str]] = field(default_factory=list)
     """Heap of (when a running job's resources count as free, slot, job)."""
@@ -105,6 +110,9 @@ class EngineState:
         if record.slot >= 0:
             self.by_slot[record.slot] = record
             self.changed[record.slot] = self.generation
+            self.slotless.pop(record.id, None)
+        else:
+            self.slotless[record.id] = record
         return record
 
     def new_slot(self, request: Request, duration: int) -> int:
@@ -117,10 +125,12 @@ class EngineState:
             self.told = np.concatenate([self.told, _column(grow, -1)])
             self.tell_due = np.concatenate([self.tell_due, _column(grow, 0)])
             self.changed = np.concatenate([self.changed, _column(grow, 0)])
+            self.last_move = np.concatenate([self.last_move, _column(grow, -1)])
             self.by_slot = [*self.by_slot, *[None] * grow]
         self.promise[slot] = FOREVER
         self.told[slot] = -1
         self.tell_due[slot] = 0
+        self.last_move[slot] = -1
         return slot
 
     def remove(self, job_id: str) -> JobRecord | None:
@@ -129,6 +139,7 @@ class EngineState:
         if record is None:
             return None
         self.homeless.pop(job_id, None)
+        self.slotless.pop(job_id, None)
         if record.slot >= 0:
             self.queue.pop(record.slot, None)
             self.assumed.discard(record.slot)
@@ -144,7 +155,11 @@ class EngineState:
         if slots.shape[0] == 0:
             return
         self.changed[slots] = self.generation
-        self.changes.append(ChangeSet(self.generation, self.now, event, cause, words, slots, old, new))
+        self.last_move[slots] = self.change_number
+        self.changes.append(
+            ChangeSet(self.change_number, self.generation, self.now, event, cause, words, slots, old, new)
+        )
+        self.change_number += 1
         self.changes_kept += slots.shape[0]
         while self.changes_kept > _CHANGES_KEPT and len(self.changes) > 1:
             self.changes_kept -= self.changes.popleft().slots.shape[0]
