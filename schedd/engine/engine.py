@@ -1,7 +1,7 @@
 """The engine: events in, decisions out. No I/O, no clock, no threads.
 
-After ``distributed``'s worker state machine: all state changes happen in ``handle``; every decision carries the id
-of the event that caused it; ``next_wake`` says when to call again though nothing happened. Replay,
+After ``distributed``'s worker state machine: all state changes happen in ``handle``; every decision carries
+the id of the event that caused it; ``next_wake`` says when to call again though nothing happened. Replay,
 shadow mode, what-if and production run this same class.
 """
 
@@ -39,7 +39,7 @@ class Engine:
         self._forgotten = now
 
     def handle(self, batch: Iterable[Event], now: int) -> tuple[Decision, ...]:
-        """Take over a batch of events at ``now`` (seconds, never less than before) and bring the plan to rest.
+        """Take over a batch of events at ``now`` (seconds, never going back) and bring the plan to rest.
 
         Ends go before state changes, arrivals come last; then one repair, one dispatch.
         """
@@ -71,7 +71,9 @@ class Engine:
             self.state.alert(event.id, "error", f"{event.type} of {job_id or 'the cluster'}: {error!r}")
             if record is None:
                 raise
-            self.state.replan(replace(record, quarantine=repr(error)), event.id, Cause.ADMIN, "planning it failed")
+            self.state.replan(
+                replace(record, quarantine=repr(error)), event.id, Cause.ADMIN, "planning it failed"
+            )
 
     @property
     def next_wake(self) -> int | None:
@@ -93,7 +95,7 @@ def _job_of(event: Event) -> str:
 
 
 def _in_order(events: Sequence[Event]) -> list[Event]:
-    """Ends, then state changes, then arrivals; events of a job that arrives in this batch follow its arrival."""
+    """Ends, then state changes, then arrivals; events of a job that arrives here follow its arrival."""
     if len(events) < 2:
         return list(events)
     arriving = {event.job.id for event in events if isinstance(event, JobQueued)}

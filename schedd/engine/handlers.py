@@ -103,10 +103,15 @@ def _alter(state: EngineState, event: str, known: JobRecord, facts: JobFacts) ->
             _run(state, event, record, record.started, facts.shares or _held_shares(state, known))
         return
     same_request = understood == known.understood
-    if same_request and facts.state == known.facts.state and facts.holds == known.facts.holds:
-        if facts.queue == known.facts.queue and facts.not_before == known.facts.not_before:
-            state.put(record)
-            return
+    same_standing = (facts.state, facts.holds, facts.queue, facts.not_before) == (
+        known.facts.state,
+        known.facts.holds,
+        known.facts.queue,
+        known.facts.not_before,
+    )
+    if same_request and same_standing:
+        state.put(record)
+        return
     old = state.unplan(known)
     if not same_request:
         record = _reshape(state, known, record)
@@ -145,7 +150,11 @@ def _shrank(known: JobRecord, record: JobRecord) -> bool:
     before, after = known.understood.request, record.understood.request
     if before is None or after is None or record.understood.walltime > known.understood.walltime:
         return False
-    if before.place != after.place or len(before.chunks) != len(after.chunks) or after.exclusive != before.exclusive:
+    if (
+        before.place != after.place
+        or len(before.chunks) != len(after.chunks)
+        or after.exclusive != before.exclusive
+    ):
         return False
     return all(
         a.count <= b.count
@@ -163,7 +172,9 @@ def _held(state: EngineState, event: JobHeld) -> None:
     record = state.records.get(event.job_id)
     if record is None:
         return
-    facts = replace(record.facts, holds=event.holds, state="H" if record.facts.state in ("Q", "W") else record.facts.state)
+    facts = replace(
+        record.facts, holds=event.holds, state="H" if record.facts.state in ("Q", "W") else record.facts.state
+    )
     if record.phase is Phase.RUNNING:
         state.put(replace(record, facts=facts))
         return
@@ -242,7 +253,11 @@ def _refused(state: EngineState, event: RunRefused) -> None:
         return
     settings = state.settings
     # A refusal by the adapter's own check means that we knew too little: look again soon.
-    wait = 5 if event.code == 0 else min(settings.refusal_most, settings.refusal_wait << min(record.refusals, 16))
+    wait = (
+        5
+        if event.code == 0
+        else min(settings.refusal_most, settings.refusal_wait << min(record.refusals, 16))
+    )
     by = "the adapter" if event.code == 0 else f"the server (code {event.code})"
     record = replace(
         record,
@@ -268,7 +283,9 @@ def _node(state: EngineState, event: NodeChanged) -> None:
         state.down_since.pop(node.name, None)
     if before is not None and node.state is NodeState.DRAIN and before.state is not NodeState.DRAIN:
         state.leave_node(node.name, event.id, Cause.ADMIN, f"node {node.name} was set offline")
-    if before is not None and (before.features != node.features or before.cpus > node.cpus or before.mem > node.mem):
+    if before is not None and (
+        before.features != node.features or before.cpus > node.cpus or before.mem > node.mem
+    ):
         words = f"node {node.name} has other resources than before"
         state.make_way(event.id, Cause.ADMIN, words, FOREVER)
         state.leave_misfits(event.id, Cause.ADMIN, words)
@@ -281,7 +298,11 @@ def _node(state: EngineState, event: NodeChanged) -> None:
 def _queue(state: EngineState, event: QueueChanged) -> None:
     before = state.queues.get(event.queue.name)
     state.queues[event.queue.name] = event.queue
-    if before is not None and before.started == event.queue.started and before.defaults == event.queue.defaults:
+    if (
+        before is not None
+        and before.started == event.queue.started
+        and before.defaults == event.queue.defaults
+    ):
         return
     cause = Cause.QUEUE if not event.queue.started else Cause.RELEASED
     words = f"queue {event.queue.name} was {'started' if event.queue.started else 'stopped'}"

@@ -1,6 +1,7 @@
 """From what a server says of a job to what the planner needs of it; pure, and cached where it is slow."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from schedd.engine.settings import EngineSettings
@@ -16,7 +17,7 @@ _CACHE = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Understood:
-    """A job's request; ``walltime`` in seconds, ``assumed`` when nobody named one; or why it is not understood."""
+    """A job's request; ``walltime`` in seconds, ``assumed`` when nobody named one; or its problem."""
 
     request: Request | None
     walltime: int
@@ -41,7 +42,9 @@ class Intake:
             self._nodes, self._generic = names, generic
             self._known.clear()
 
-    def read(self, facts: JobFacts, queue: QueueFacts | None, server_defaults: Mapping[str, str]) -> Understood:
+    def read(
+        self, facts: JobFacts, queue: QueueFacts | None, server_defaults: Mapping[str, str]
+    ) -> Understood:
         """What the job asks for; defaults of the queue go before those of the server."""
         queue_defaults = queue.defaults if queue is not None else {}
         key = (
@@ -104,7 +107,7 @@ def node_of(facts: NodeFacts) -> Node:
     )
 
 
-def waits_for(facts: JobFacts, stopped: Set[str]) -> tuple[str, str] | None:
+def waits_for(facts: JobFacts, stopped: AbstractSet[str]) -> tuple[str, str] | None:
     """What must happen before the job may be planned, as (kind, words); None for a job that may.
 
     ``stopped`` are the queues that start nothing. A job that waits for a moment (``-a``) may be planned.

@@ -9,7 +9,7 @@ __all__ = ["start_by_policy"]
 
 
 def start_by_policy(state: EngineState) -> list[int]:
-    """Slots that start now; they are placed at ``state.now``. Jobs with a back-off or a later start are passed over."""
+    """Slots that start now; they are placed at ``state.now``. Jobs that back off are passed over."""
     policy = state.policy
     if policy is None or not state.queue:
         return []

@@ -56,7 +56,9 @@ def _overruns(state: EngineState, event: str) -> None:
         step = min(settings.overrun_step << min(record.overruns, 20), settings.overrun_most)
         over = state.now - (record.started + record.understood.walltime + settings.end_allowance)
         if over <= settings.overrun_blocked < over + step:
-            state.alert(event, "overrun", f"job {job_id} runs {over} s past its walltime; its nodes count as blocked")
+            state.alert(
+                event, "overrun", f"job {job_id} runs {over} s past its walltime; its nodes count as blocked"
+            )
         record = state.put(replace(record, overruns=record.overruns + 1))
         state.begin(record, state.now + step)
         state.make_way(event, Cause.OVERRUN, f"job {job_id} runs past its walltime", state.now + step)
@@ -78,7 +80,9 @@ def _unanswered(state: EngineState, event: str) -> None:
             del state.out[job_id]
         elif record.decision_expires < state.now:
             del state.out[job_id]
-            state.replan(replace(record, decision=""), event, Cause.OUTAGE, "its run decision was not answered")
+            state.replan(
+                replace(record, decision=""), event, Cause.OUTAGE, "its run decision was not answered"
+            )
 
 
 def _may_dispatch(state: EngineState) -> bool:
@@ -106,7 +110,11 @@ def _dispatch(state: EngineState, slot: int, event: str) -> None:
         state.replan(record, event, Cause.ALTERED, "the server has not released it yet")
         return
     rows = {take.row for take in state.plan.takes(slot)}
-    down = [name for name in map(state.plan.name_of.get, rows) if name and state.plan.nodes[name].state is not NodeState.UP]
+    down = [
+        name
+        for name in map(state.plan.name_of.get, rows)
+        if name and state.plan.nodes[name].state is not NodeState.UP
+    ]
     if down:
         state.replan(record, event, Cause.NODE_LOST, f"node {down[0]} is {state.plan.nodes[down[0]].state}")
         return

@@ -1,7 +1,7 @@
 """The engine's state and the few operations that change a job's place in it.
 
-Everything here happens inside ``Engine.handle``; nothing reads a clock. Starts, promises and generations stand
-in columns by slot; what is particular to a job stands in its record.
+Everything here happens inside ``Engine.handle``; nothing reads a clock. Starts, promises and generations
+stand in columns by slot; what is particular to a job stands in its record.
 """
 
 import heapq
@@ -186,7 +186,9 @@ class EngineState:
         if record is None:
             return
         if cause not in MAY_BREAK and self.settings.validate:
-            raise AssertionError(f"{record.id}: promise {promised} broken by {cause} ({event}): planned {planned}")
+            raise AssertionError(
+                f"{record.id}: promise {promised} broken by {cause} ({event}): planned {planned}"
+            )
         self.breaches += 1
         self.put(
             replace(record, breaches=(*record.breaches, Breach(self.now, event, cause, promised, planned)))
@@ -268,7 +270,9 @@ class EngineState:
         if record.understood.request is None:
             return Never(record.understood.problem)
         if record.returns >= self.settings.returns_most:
-            return WaitingFor("returned", f"an admin: it came back to its queue {record.returns} times ({record.refusal})")
+            return WaitingFor(
+                "returned", f"an admin: it came back to its queue {record.returns} times ({record.refusal})"
+            )
         never = self.plan.shapes.why_never(record.understood.request)
         if never is not None:
             return never
@@ -372,7 +376,9 @@ class EngineState:
 
     def alert(self, event: str, kind: str, text: str) -> None:
         """Tell the admin."""
-        self.decisions.append(Alert(id=self.next_decision(), cause=event, time=self.now, kind=kind, text=text))
+        self.decisions.append(
+            Alert(id=self.next_decision(), cause=event, time=self.now, kind=kind, text=text)
+        )
 
     def set_nodes(self, nodes: Iterable[Node]) -> None:
         """Take over nodes as they are now."""

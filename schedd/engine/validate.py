@@ -4,7 +4,18 @@ import numpy as np
 
 from schedd.engine.records import Phase
 from schedd.engine.state import EngineState
-from schedd.plan.kernels.layout import A_CHUNK, A_ROW, A_TAKE, ALLOC, ALLOCS, DUR, FIXED, PLANNED, START, STATE
+from schedd.plan.kernels.layout import (
+    A_CHUNK,
+    A_ROW,
+    A_TAKE,
+    ALLOC,
+    ALLOCS,
+    DUR,
+    FIXED,
+    PLANNED,
+    START,
+    STATE,
+)
 
 __all__ = ["check"]
 
@@ -18,7 +29,7 @@ def check(state: EngineState) -> None:
     jobs = tables.jobs
     planned = np.flatnonzero(jobs[STATE] == PLANNED).tolist()
     fixed = np.flatnonzero(jobs[STATE] == FIXED).tolist()
-    by_row: dict[int, list[tuple[int, int, np.ndarray, bool]]] = {}  # type: ignore[type-arg]
+    by_row: dict[int, list[tuple[int, int, np.ndarray, bool]]] = {}
     for slot in planned + fixed:
         start, end = int(jobs[START, slot]), int(jobs[START, slot] + jobs[DUR, slot])
         first = int(jobs[ALLOC, slot])
@@ -32,7 +43,9 @@ def check(state: EngineState) -> None:
             if any(ours for _, ours in here):
                 total = np.sum([take for take, _ in here], axis=0)
                 over = total > tables.cap[row]
-                assert not over.any(), f"row {row} over-committed at {t}: {total.tolist()} of {tables.cap[row].tolist()}"
+                assert not over.any(), (
+                    f"row {row} over-committed at {t}: {total.tolist()} of {tables.cap[row].tolist()}"
+                )
     for record in state.records.values():
         if record.slot >= 0 and record.phase is Phase.WAITING and state.policy is None:
             placed = state.plan.start(record.slot) >= 0

@@ -43,6 +43,8 @@ class Reservation:
 
     def __post_init__(self) -> None:
         if not self.start < self.end <= FOREVER:
-            raise ValueError(f"reservation {self.id}: its start {self.start} must lie before its end {self.end}")
+            raise ValueError(
+                f"reservation {self.id}: its start {self.start} must lie before its end {self.end}"
+            )
         if not self.nodes:
             raise ValueError(f"reservation {self.id}: names no node")

@@ -8,7 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["Family", "JobFacts", "JobLetter", "NodeFacts", "NodeStateName", "QueueFacts", "ServerFacts", "ShareFacts"]
+__all__ = [
+    "Family",
+    "JobFacts",
+    "JobLetter",
+    "NodeFacts",
+    "NodeStateName",
+    "QueueFacts",
+    "ServerFacts",
+    "ShareFacts",
+]
 
 Family = Literal["torque", "openpbs"]
 JobLetter = Literal["Q", "H", "W", "T", "R", "E", "S", "C"]
