@@ -5,7 +5,7 @@ STAMP := $(VENV)/.installed
 PYTHONS ?= python3.15 python3.14 python3.13 python3.12 python3.11 python3 python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lint test demo bench soak docs clean
+.PHONY: help setup lint test soak docs clean
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -20,13 +20,6 @@ lint: $(STAMP) ## ruff, mypy strict, import contracts
 
 test: lint ## lint, then all tests but the long ones
 	$(VENV)/bin/pytest
-
-demo: $(STAMP) ## plan an emulated cluster on this machine and show it
-	$(VENV)/bin/schedd demo
-
-bench: $(STAMP) ## measure the planner; figures as JSON in build/
-	mkdir -p build
-	$(VENV)/bin/schedd bench plan --nodes 219 --jobs 25000 --profile metacentrum --json build/bench-plan.json
 
 soak: $(STAMP) ## the long runs
 	$(VENV)/bin/pytest -m soak --timeout 0

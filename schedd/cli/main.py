@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["COMMANDS", "main"]
 
 COMMANDS: Final = {
-    "serve": ("schedd.cli.serve", "Run the daemon: take events, plan, answer over HTTP."),
-    "demo": ("schedd.cli.demo", "Plan an emulated cluster on this machine and show it."),
     "replay": ("schedd.cli.replay", "Replay logs under one policy or several and compare."),
-    "bench": ("schedd.cli.bench", "Measure the planner; figures as JSON."),
 }
 """Module and summary of every command, in the order in which the help names them."""
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from schedd.plan.kernels.bounds import lower
+from schedd.plan.kernels.bounds import lower, set_now
 from schedd.plan.kernels.freed import mark_job, member
 from schedd.plan.kernels.jit import kernel
 from schedd.plan.kernels.layout import (
@@ -21,7 +21,6 @@ from schedd.plan.kernels.layout import (
     GROW,
     NEED,
     NONE,
-    NOW,
     PLANNED,
     POOL,
     POOLS,
@@ -158,7 +157,7 @@ def lift(tb: Tables, slot: int) -> bool:
 @kernel
 def probe(tb: Tables, slot: int, now: int, bound: int) -> int:
     """Earliest start before ``bound`` of an unplaced job, or NONE; changes nothing."""
-    tb.ctl[NOW] = now
+    set_now(tb, now)
     start, _ = find(
         tb,
         tb.jobs[SHAPE, slot],
@@ -174,7 +173,7 @@ def probe(tb: Tables, slot: int, now: int, bound: int) -> int:
 @kernel
 def place(tb: Tables, slot: int, now: int, bound: int) -> int:
     """Put an unplaced job into its earliest gap in ``[now, bound)``; returns its start, NONE or GROW."""
-    tb.ctl[NOW] = now
+    set_now(tb, now)
     start, found = find(
         tb,
         tb.jobs[SHAPE, slot],

@@ -5,7 +5,7 @@ nothing freed in its reach cannot gain and is skipped without a search; a job of
 freed rows alone, since nothing changed on the others.
 """
 
-from schedd.plan.kernels.bounds import fit_bounded, level_of, step_of
+from schedd.plan.kernels.bounds import fit_bounded, level_of, set_now, step_of
 from schedd.plan.kernels.freed import gather, mark_job, member
 from schedd.plan.kernels.jit import kernel
 from schedd.plan.kernels.layout import (
@@ -20,7 +20,6 @@ from schedd.plan.kernels.layout import (
     DURATIONS,
     EXCLUSIVE,
     NEED,
-    NOW,
     PLANNED,
     POOL,
     POOLS,
@@ -62,7 +61,7 @@ def repair(
     room for row numbers; ``moves`` (at least as long as ``order``, 3) gets slot, old start, new start.
     Returns (cursor to go on with, number of moves, DONE | PAUSED | FULL).
     """
-    tb.ctl[NOW] = now
+    set_now(tb, now)
     limit = tb.ctl[WORK] + budget
     n_freed = gather(dirty, freed)
     n_moves = 0

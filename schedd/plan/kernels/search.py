@@ -543,6 +543,8 @@ def find(
     need = tb.chunks[chunk0, NEED:]
     cols = needed(need, exclusive)
     t = ready
+    if t >= bound:
+        return NONE, 0
     while True:
         if pools > 0:
             t = _through_pools(tb, pool, pools, t, dur, bound)

@@ -1,0 +1,243 @@
+"""A slow, obvious planner: explicit lists of what is held, looked at anew for every question.
+
+It shares no code with the kernels. Time is walked from one moment at which something changes to the next;
+what fits is counted with dictionaries. `tests/plan` compares the kernels with it.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from schedd.model import Chunk, Node, NodeState, Place, Request, matches
+
+FAR = 1 << 61
+UNLIMITED = 1 << 50
+Amounts = dict[str, int]
+
+
+@dataclass
+class Held:
+    """What one job holds of one node (or pool) over ``[start, end)``; ``whole``: nobody else may be there."""
+
+    node: str
+    start: int
+    end: int
+    amounts: Amounts
+    whole: bool = False
+
+
+@dataclass
+class Reference:
+    """Nodes, pools, and all that is held."""
+
+    nodes: list[Node]
+    pools: dict[str, int] = field(default_factory=dict)
+    limits: list[tuple[str, int, int, int]] = field(default_factory=list)  # pool, start, end, delta
+    held: list[Held] = field(default_factory=list)
+    pool_held: list[Held] = field(default_factory=list)
+
+    # ---- what there is --------------------------------------------------------------------------
+
+    def capacity(self, node: Node) -> Amounts:
+        """All of a node; memory that nobody reported is unlimited."""
+        amounts = {"cpus": node.cpus, "mem": node.mem or UNLIMITED, "gpus": node.gpus, "share": 1 << 20}
+        amounts |= {name: 0 for other in self.nodes for name, _ in other.resources} | dict(node.resources)
+        if any(other.vmem for other in self.nodes):
+            amounts["vmem"] = node.vmem or UNLIMITED
+        return amounts
+
+    def need(self, chunk: Chunk) -> Amounts:
+        """What a unit needs."""
+        need = {"cpus": chunk.cpus, "mem": chunk.mem, "gpus": chunk.gpus, **dict(chunk.resources)}
+        if any(node.vmem for node in self.nodes):
+            need["vmem"] = chunk.vmem
+        need["share"] = 1  # who needs no cpu still needs a node that nobody has for himself
+        return {name: amount for name, amount in need.items() if amount}
+
+    def eligible(self, chunk: Chunk) -> list[Node]:
+        """The nodes that could hold a unit when empty, up or not, in their order."""
+        return [
+            node
+            for node in self.nodes
+            if matches(chunk.features, node.features | {node.name})
+            and _fits(self.need(chunk), self.capacity(node))
+        ]
+
+    def free(self, node: Node, t: int) -> tuple[Amounts, bool]:
+        """What is free of a node at ``t``, and whether nobody is on it."""
+        amounts = self.capacity(node)
+        alone = True
+        for held in self.held:
+            if held.node == node.name and held.start <= t < held.end:
+                alone = False
+                for name, amount in held.amounts.items():
+                    amounts[name] = amounts.get(name, 0) - amount
+                if held.whole:
+                    amounts = dict.fromkeys(amounts, 0)
+        return amounts, alone
+
+    def least(self, node: Node, start: int, end: int) -> tuple[Amounts, bool]:
+        """What is free of a node throughout ``[start, end)``, and whether nobody is ever on it."""
+        amounts, alone = self.free(node, start)
+        for t in sorted({edge for edge in self.edges([node]) if start < edge < end}):
+            now, empty = self.free(node, t)
+            amounts = {name: min(amount, now[name]) for name, amount in amounts.items()}
+            alone = alone and empty
+        return amounts, alone
+
+    def edges(self, nodes: Iterable[Node]) -> Iterator[int]:
+        """The moments at which what is free on these nodes changes."""
+        names = {node.name: node for node in nodes}
+        for held in self.held:
+            if held.node in names:
+                for t in (held.start, held.end):
+                    if self.free(names[held.node], t - 1) != self.free(names[held.node], t):
+                        yield t
+
+    # ---- what fits ------------------------------------------------------------------------------
+
+    def fits(self, request: Request, start: int, end: int) -> bool:
+        """Whether the nodes have room for the request throughout ``[start, end)``."""
+        chunks = packed(request)
+        room: dict[str, tuple[Amounts, bool]] = {
+            node.name: self.least(node, start, end) for node in self.nodes if node.state is NodeState.UP
+        }
+        units: list[list[str]] = []  # for every unit the nodes that could hold it by itself
+        for chunk in chunks:
+            can = [
+                node.name
+                for node in self.eligible(chunk)
+                if node.name in room and self._units(chunk, request, room[node.name]) > 0
+            ]
+            units += [can] * chunk.count
+        if request.place is Place.SCATTER or request.place is Place.PACK:
+            return _match(units)
+        if len(chunks) == 1:
+            return (
+                sum(
+                    self._units(chunks[0], request, room[node.name])
+                    for node in self.eligible(chunks[0])
+                    if node.name in room
+                )
+                >= chunks[0].count
+            )
+        return self._first_fit(chunks, request, room)
+
+    def _units(self, chunk: Chunk, request: Request, room: tuple[Amounts, bool]) -> int:
+        amounts, alone = room
+        if request.exclusive and not alone:
+            return 0
+        n = 0
+        while n < chunk.count:
+            need = {name: (n + 1) * amount for name, amount in self.need(chunk).items()}
+            if not _fits(need, amounts):
+                break
+            n += 1
+        return n
+
+    def _first_fit(
+        self, chunks: list[Chunk], request: Request, room: dict[str, tuple[Amounts, bool]]
+    ) -> bool:
+        left = {name: dict(amounts) for name, (amounts, _) in room.items()}
+        for chunk in chunks:
+            units = chunk.count
+            for node in self.eligible(chunk):
+                if node.name not in left or (request.exclusive and not room[node.name][1]):
+                    continue
+                while units and _fits(self.need(chunk), left[node.name]):
+                    units -= 1
+                    for name, amount in self.need(chunk).items():
+                        left[node.name][name] -= amount
+            if units:
+                return False
+        return True
+
+    def pools_fit(self, amounts: Amounts, start: int, end: int) -> bool:
+        """Whether every pool has its amount free throughout ``[start, end)``."""
+        return all(
+            self._pool_free(pool, t) >= amount
+            for pool, amount in amounts.items()
+            if amount > 0
+            for t in {start} | {t for t in self._pool_edges() if start < t < end}
+        )
+
+    def _pool_free(self, pool: str, t: int) -> int:
+        free = self.pools[pool] - sum(
+            held.amounts[pool] for held in self.pool_held if held.node == pool and held.start <= t < held.end
+        )
+        return free + sum(
+            delta for name, start, end, delta in self.limits if name == pool and start <= t < end
+        )
+
+    def _pool_edges(self) -> set[int]:
+        times = {t for held in self.pool_held for t in (held.start, held.end)}
+        return times | {t for _, start, end, _ in self.limits for t in (start, end)}
+
+    def earliest(
+        self,
+        request: Request,
+        duration: int,
+        ready: int,
+        bound: int = FAR,
+        pools: Amounts | None = None,
+    ) -> int:
+        """The earliest start in ``[ready, bound)``, or -1: at ``ready`` or where something changes."""
+        eligible = {node.name: node for chunk in packed(request) for node in self.eligible(chunk)}
+        moments = {ready} | set(self.edges(eligible.values())) | (self._pool_edges() if pools else set())
+        for t in sorted(moments):
+            if (
+                ready <= t < bound
+                and self.pools_fit(pools or {}, t, t + duration)
+                and self.fits(request, t, t + duration)
+            ):
+                return t
+        return -1
+
+    def brute(
+        self, request: Request, duration: int, ready: int, bound: int, pools: Amounts | None = None
+    ) -> int:
+        """The same, second by second: checks that no start lies between two changes."""
+        for t in range(ready, bound):
+            if self.pools_fit(pools or {}, t, t + duration) and self.fits(request, t, t + duration):
+                return t
+        return -1
+
+
+def packed(request: Request) -> list[Chunk]:
+    """The chunks to place: those of a packed request are one that needs all of them together."""
+    if request.place is not Place.PACK:
+        return list(request.chunks)
+    total: Amounts = {}
+    for chunk in request.chunks:
+        for name, amount in chunk.resources:
+            total[name] = total.get(name, 0) + chunk.count * amount
+    return [
+        Chunk(
+            count=1,
+            cpus=sum(chunk.count * chunk.cpus for chunk in request.chunks),
+            mem=sum(chunk.count * chunk.mem for chunk in request.chunks),
+            vmem=sum(chunk.count * chunk.vmem for chunk in request.chunks),
+            gpus=sum(chunk.count * chunk.gpus for chunk in request.chunks),
+            resources=tuple(sorted(total.items())),
+            features=tuple(names for chunk in request.chunks for names in chunk.features),
+        )
+    ]
+
+
+def _fits(need: Amounts, room: Amounts) -> bool:
+    return all(room.get(name, 0) >= amount for name, amount in need.items())
+
+
+def _match(units: list[list[str]]) -> bool:
+    """Whether every unit can have a node of its own (Kuhn's augmenting paths, unit by unit)."""
+    holder: dict[str, int] = {}
+
+    def give(unit: int, seen: set[str]) -> bool:
+        for node in units[unit]:
+            if node not in seen:
+                seen.add(node)
+                if node not in holder or give(holder[node], seen):
+                    holder[node] = unit
+                    return True
+        return False
+
+    return all(give(unit, set()) for unit in range(len(units)))

@@ -1,0 +1,167 @@
+"""Searches agree with the reference planner."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedd.model import Chunk, Node, Place, Request
+from schedd.plan.kernels import layout as at
+from schedd.plan.plan import NOT_BOUND, Plan
+from tests.plan.mirror import Mirror
+from tests.plan.strategies import DURATIONS, MOMENTS, clusters, is_mixed, requests
+
+JOBS = st.lists(st.tuples(requests(), DURATIONS, MOMENTS), min_size=1, max_size=10)
+
+
+@given(clusters(), JOBS)
+def test_every_job_is_placed_where_the_reference_would(
+    cluster: list[Node], jobs: list[tuple[Request, int, int]]
+) -> None:
+    mirror = Mirror(Plan(cluster, 0))
+    for request, duration, ready in jobs:
+        slot = mirror.new(request, duration, ready)
+        expected = mirror.earliest(slot, 5)
+        assert mirror.plan.probe(slot, 5) == expected
+        assert mirror.plan.place(slot, 5) == expected
+        if expected >= 0:
+            mirror.check_takes(slot)
+            ups = {name for name, node in mirror.plan.nodes.items() if node.state == "up"}
+            assert {mirror.plan.name_of[take.row] for take in mirror.plan.takes(slot)} <= ups
+    mirror.check_timelines(0)
+    mirror.check_rooms()
+    mirror.check_bounds(5)
+    assert not mirror.over_committed(0)
+
+
+@given(
+    clusters(3), st.lists(st.tuples(requests(mixed=False), st.integers(1, 6), st.integers(0, 9)), max_size=6)
+)
+def test_the_reference_passes_over_no_second(
+    cluster: list[Node], jobs: list[tuple[Request, int, int]]
+) -> None:
+    mirror = Mirror(Plan(cluster, 0))
+    for request, duration, ready in jobs:
+        slot = mirror.new(request, duration, ready)
+        assert mirror.plan.place(slot, 0) == mirror.reference(slot).brute(request, duration, ready, 60)
+
+
+@given(clusters(), JOBS, st.dictionaries(st.sampled_from("ab"), st.integers(0, 4), min_size=2), st.data())
+def test_pools_hold_a_job_back_until_all_have_room(
+    cluster: list[Node], jobs: list[tuple[Request, int, int]], pools: dict[str, int], data: st.DataObject
+) -> None:
+    mirror = Mirror(Plan(cluster, 0))
+    for name, size in pools.items():
+        mirror.plan.set_pool(name, size, 0)
+        mirror.pool_sizes[name] = size
+    if data.draw(st.booleans()):
+        limit = ("a", data.draw(MOMENTS), data.draw(MOMENTS) + 401, data.draw(st.integers(-2, 2)))
+        mirror.plan.limit_pool(*limit, 0)
+        mirror.limits.append(limit)
+    for request, duration, ready in jobs:
+        if is_mixed(request):
+            continue
+        asked = data.draw(st.dictionaries(st.sampled_from("ab"), st.integers(0, 3)))
+        slot = mirror.new(request, duration, ready, asked)
+        assert mirror.plan.place(slot, 5) == mirror.earliest(slot, 5)
+    mirror.check_timelines(0)
+
+
+@given(clusters(), JOBS, MOMENTS)
+def test_a_bound_is_kept(cluster: list[Node], jobs: list[tuple[Request, int, int]], bound: int) -> None:
+    mirror = Mirror(Plan(cluster, 0))
+    for request, duration, ready in jobs:
+        slot = mirror.new(request, duration, ready)
+        expected = mirror.earliest(slot, 0)
+        within = expected if 0 <= expected < bound else -1
+        assert mirror.plan.probe(slot, 0, bound) == within
+        assert mirror.plan.place(slot, 0) == expected
+    mirror.check_bounds(0)
+
+
+@given(clusters(), JOBS, MOMENTS)
+def test_the_first_startable_job_is_the_first_that_fits_now(
+    cluster: list[Node], jobs: list[tuple[Request, int, int]], now: int
+) -> None:
+    mirror = Mirror(Plan(cluster, 0))
+    for request, duration, ready in jobs[::2]:
+        mirror.plan.place(mirror.new(request, duration, ready), 0)
+    waiting = [mirror.new(request, duration, ready) for request, duration, ready in jobs[1::2]]
+    now += 400  # after all the placing
+    fit = [
+        i
+        for i, slot in enumerate(waiting)
+        if mirror.jobs[slot][2] <= now and mirror.earliest(slot, now) == now
+    ]
+    slots = np.array(waiting, np.int64)
+    for begin in range(len(waiting) + 1):
+        expected = min((i for i in fit if i >= begin), default=len(waiting))
+        assert mirror.plan.first_startable(slots, begin, now) == expected
+
+
+@given(clusters(), JOBS)
+def test_a_probe_changes_nothing(cluster: list[Node], jobs: list[tuple[Request, int, int]]) -> None:
+    mirror = Mirror(Plan(cluster, 0))
+    for request, duration, ready in jobs:
+        slot = mirror.new(request, duration, ready)
+        before = {f: getattr(mirror.plan.tables, f).copy() for f in ("T", "F", "rows", "jobs", "alloc")}
+        mirror.plan.probe(slot, 0)
+        for name, array in before.items():
+            assert np.array_equal(getattr(mirror.plan.tables, name), array)
+        mirror.plan.place(slot, 0)
+
+
+@given(clusters(), JOBS)
+def test_one_unit_goes_where_fewest_cpus_are_left(
+    cluster: list[Node], jobs: list[tuple[Request, int, int]]
+) -> None:
+    mirror = Mirror(Plan(cluster, 0))
+    for request, duration, ready in jobs:
+        slot = mirror.new(request, duration, ready)
+        ref = mirror.reference()
+        start = mirror.plan.place(slot, 0)
+        if start < 0 or request.units > 1 or request.exclusive:
+            continue
+        fits = [
+            (ref.least(node, start, start + duration)[0]["cpus"], i)
+            for i, node in enumerate(cluster)
+            if node.state == "up"
+            and node in ref.eligible(request.chunks[0])
+            and all(
+                ref.least(node, start, start + duration)[0][name] >= amount
+                for name, amount in ref.need(request.chunks[0]).items()
+            )
+        ]
+        assert mirror.plan.takes(slot)[0].row == min(fits)[1]
+
+
+def test_now_may_go_back() -> None:
+    plan = Plan([Node("a", 4)], 0)
+    first = plan.new(Request((Chunk(cpus=4),)), 100, 0)
+    assert plan.probe(first, 500) == 500
+    assert plan.place(first, 100) == 100
+
+
+def test_a_node_free_first_and_another_later_are_no_gap() -> None:
+    plan = Plan([Node("a", 1), Node("b", 1)], 0)
+    on_a = plan.new(Request((Chunk(cpus=1, features=(frozenset({"a"}),)),)), 100, 100)
+    on_b = plan.new(Request((Chunk(cpus=1, features=(frozenset({"b"}),)),)), 100, 0)
+    assert (plan.place(on_a, 0), plan.place(on_b, 0)) == (100, 0)
+    long = plan.new(Request((Chunk(cpus=1),)), 150, 0)
+    assert plan.place(long, 0) == 100
+
+
+def test_a_request_that_fits_nowhere_is_not_placed() -> None:
+    plan = Plan([Node("a", 4)], 0)
+    slot = plan.new(Request((Chunk(cpus=5),)), 100, 0)
+    assert plan.place(slot, 0) == -1
+    assert plan.state(slot) == at.UNPLACED
+    assert plan.place(slot, 0, NOT_BOUND) == -1
+
+
+def test_more_units_than_nodes_are_matched_exactly() -> None:
+    nodes = [Node("small", 2), Node("mid", 4), Node("large", 8)]
+    plan = Plan(nodes, 0)
+    wide = Request((Chunk(cpus=2), Chunk(cpus=8), Chunk(cpus=3)), Place.SCATTER)
+    slot = plan.new(wide, 10, 0)
+    assert plan.place(slot, 0) == 0
+    assert [plan.name_of[take.row] for take in plan.takes(slot)] == ["small", "large", "mid"]
