@@ -1,6 +1,7 @@
 """The sans-I/O engine: events in, decisions out."""
 
-from schedd.engine.engine import Engine, LoggedBatch
+from schedd.engine.engine import Engine
+from schedd.engine.log import LoggedBatch
 from schedd.engine.settings import EngineSettings
 
 __all__ = ["Engine", "EngineSettings", "LoggedBatch"]

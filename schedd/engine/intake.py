@@ -9,7 +9,7 @@ from schedd.model import Node, NodeState, Request
 from schedd.model.parse import RequestError, parse_openpbs, parse_torque
 from schedd.wire import JobFacts, NodeFacts, QueueFacts
 
-__all__ = ["Intake", "Understood", "node_of", "waits_for"]
+__all__ = ["Intake", "Understood", "holds_resources", "is_eligible", "node_of", "waits_for"]
 
 _HOLDS = {"u": "a user hold", "o": "an operator hold", "s": "a system hold", "l": "the array's slot limit"}
 _CACHE = 50_000
@@ -17,7 +17,7 @@ _CACHE = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Understood:
-    """A job's request; ``walltime`` in seconds, ``assumed`` when nobody named one; or its problem."""
+    """A job's request, or why it is not understood; ``walltime`` (s) is ``assumed`` when nobody named one."""
 
     request: Request | None
     walltime: int
@@ -34,13 +34,18 @@ class Intake:
         self._nodes: frozenset[str] = frozenset()
         self._generic: frozenset[str] = frozenset()
 
-    def set_nodes(self, nodes: Mapping[str, Node]) -> None:
-        """Know the nodes' names and node-locked resources; forgets what was read when they changed."""
+    def set_nodes(self, nodes: Mapping[str, Node]) -> bool:
+        """Know the nodes' names and node-locked resources.
+
+        When they changed, forgets what was read and returns True: a request may now read differently.
+        """
         names = frozenset(nodes)
         generic = frozenset(name for node in nodes.values() for name, _ in node.resources)
-        if names != self._nodes or generic != self._generic:
-            self._nodes, self._generic = names, generic
-            self._known.clear()
+        if names == self._nodes and generic == self._generic:
+            return False
+        self._nodes, self._generic = names, generic
+        self._known.clear()
+        return True
 
     def read(
         self, facts: JobFacts, queue: QueueFacts | None, server_defaults: Mapping[str, str]
@@ -105,6 +110,16 @@ def node_of(facts: NodeFacts) -> Node:
         state=NodeState(facts.state),
         speed=facts.speed,
     )
+
+
+def holds_resources(facts: JobFacts) -> bool:
+    """Whether the server lets the job hold resources: it runs, is ending, or is suspended on its nodes."""
+    return facts.state in ("R", "E") or (facts.state == "S" and bool(facts.shares))
+
+
+def is_eligible(facts: JobFacts, now: int) -> bool:
+    """Whether nothing but room and the site's policy stands between the job and its start."""
+    return facts.state == "Q" and not facts.holds.strip("n") and (facts.not_before or 0) <= now
 
 
 def waits_for(facts: JobFacts, stopped: AbstractSet[str]) -> tuple[str, str] | None:

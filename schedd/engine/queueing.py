@@ -9,7 +9,7 @@ __all__ = ["start_by_policy"]
 
 
 def start_by_policy(state: EngineState) -> list[int]:
-    """Slots that start now; they are placed at ``state.now``. Jobs that back off are passed over."""
+    """Slots that start now, placed at ``state.now``. Those that must not start yet are passed over."""
     policy = state.policy
     if policy is None or not state.queue:
         return []

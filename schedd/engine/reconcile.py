@@ -3,6 +3,8 @@
 from collections import Counter
 from dataclasses import replace
 
+from schedd.engine.intake import holds_resources
+from schedd.engine.nodes import last_good
 from schedd.engine.records import JobRecord, Phase
 from schedd.engine.state import EngineState
 from schedd.wire import (
@@ -35,18 +37,32 @@ def doubt(state: EngineState, snapshot: Snapshot) -> str:
     if not snapshot.complete:
         return "the reply was cut short"
     if snapshot.server_age is not None and snapshot.server_age < settings.server_grace:
-        return f"the server is up for only {snapshot.server_age} s (grace {settings.server_grace} s)"
-    jobs = frozenset(state.records) - {job.id for job in snapshot.jobs if job.state != "C"}
-    nodes = frozenset(state.plan.nodes) - {node.name for node in snapshot.nodes}
-    for lost, known, what in ((jobs, len(state.records), "jobs"), (nodes, len(state.plan.nodes), "nodes")):
-        if len(lost) > _FEW and len(lost) > settings.snapshot_loss * known:
-            since = state.doubted[0] if state.doubted is not None and state.doubted[1] == lost else state.now
-            if state.now - since >= settings.server_grace:
-                continue
-            state.doubted = (since, lost)
-            return f"it lacks {len(lost)} of {known} {what}"
-    state.doubted = None
-    return ""
+        return f"the server is up for less than {settings.server_grace} s"
+    there = {job.id for job in snapshot.jobs if job.state != "C"}
+    known_nodes = {name for name, facts in state.node_facts.items() if facts.cpus}
+    lost: set[str] = set()
+    words: list[str] = []
+    for known, seen, what in (
+        (set(state.records), there, "jobs"),
+        (known_nodes, {node.name for node in snapshot.nodes}, "nodes"),
+    ):
+        gone = known - seen
+        if len(gone) > _FEW and len(gone) > settings.snapshot_loss * len(known):
+            lost |= {f"{what} {name}" for name in gone}
+            words.append(f"{len(gone)} of {len(known)} {what}")
+    if not lost:
+        state.doubted = None
+        return ""
+    since, before = state.doubted if state.doubted is not None else (state.now, frozenset[str]())
+    # What was missing from the first may have ended in the meantime, but may not be back.
+    known_names = {f"jobs {name}" for name in state.records} | {f"nodes {name}" for name in known_nodes}
+    if not before & known_names <= lost:
+        since = state.now
+    if state.now - since >= settings.server_grace:
+        state.doubted = None
+        return ""
+    state.doubted = (since, frozenset(lost))
+    return f"it lacks {' and '.join(words)}"
 
 
 def differences(state: EngineState, snapshot: Snapshot) -> list[Event]:
@@ -62,18 +78,7 @@ def differences(state: EngineState, snapshot: Snapshot) -> list[Event]:
         for queue in snapshot.queues
         if state.queues.get(queue.name) != queue
     ]
-    known_nodes = state.node_facts
-    changes += [
-        NodeChanged(id=event, time=at, node=node)
-        for node in snapshot.nodes
-        if known_nodes.get(node.name) != node
-    ]
-    there = {node.name for node in snapshot.nodes}
-    changes += [
-        NodeChanged(id=event, time=at, node=_absent(facts))
-        for name, facts in known_nodes.items()
-        if name not in there and facts.state != "down"
-    ]
+    changes += _node_changes(state, snapshot)
     seen: set[str] = set()
     for job in snapshot.jobs:
         if job.state == "C":
@@ -81,9 +86,9 @@ def differences(state: EngineState, snapshot: Snapshot) -> list[Event]:
         seen.add(job.id)
         record = state.records.get(job.id)
         if record is None:
-            arrivals.append(JobQueued(id=event, time=job.started or at, job=job))
+            arrivals.append(JobQueued(id=event, time=at, job=job))
         else:
-            changes += _job_changes(event, at, record, job)
+            changes += _job_changes(state, snapshot, record, job)
     for job_id, record in state.records.items():
         if job_id not in seen:
             gone = JobEnded if record.phase is Phase.RUNNING else JobDeleted
@@ -91,30 +96,50 @@ def differences(state: EngineState, snapshot: Snapshot) -> list[Event]:
     return ends + changes + arrivals
 
 
+def _node_changes(state: EngineState, snapshot: Snapshot) -> list[Event]:
+    known = state.node_facts
+    there = {node.name for node in snapshot.nodes}
+    now = [node for node in snapshot.nodes if known.get(node.name) != last_good(known.get(node.name), node)]
+    # Adjacent, so that they are taken over together.
+    gone = [_absent(facts) for name, facts in known.items() if name not in there and facts != _absent(facts)]
+    return [NodeChanged(id=snapshot.id, time=snapshot.time, node=node) for node in now + gone]
+
+
 def _absent(facts: NodeFacts) -> NodeFacts:
-    return replace(facts, state="down")
+    """A node that the server no longer has: nothing can ever run there."""
+    return replace(facts, state="down", cpus=0, gpus=0, resources={}, properties=())
 
 
-def _job_changes(event: str, at: int, record: JobRecord, job: JobFacts) -> list[Event]:
-    if job.state in ("R", "E"):
-        if record.phase is not Phase.RUNNING or not _same_run(record, job):
-            return [JobStarted(id=event, time=job.started or at, job_id=job.id, shares=job.shares)]
-        return []
+def _job_changes(state: EngineState, snapshot: Snapshot, record: JobRecord, job: JobFacts) -> list[Event]:
+    event, at = snapshot.id, snapshot.time
+    altered = JobAltered(id=event, time=at, job=job)
+    if holds_resources(job):
+        if record.phase is Phase.RUNNING and _same_run(record, job):
+            # The version is the server's affair while the job runs.
+            return [altered] if replace(job, version=record.facts.version) != record.facts else []
+        begun = JobStarted(id=event, time=job.started or at, job_id=job.id, shares=job.shares)
+        return [begun, altered]
+    back = JobQueued(id=event, time=at, job=job)
     if record.phase is Phase.RUNNING:
-        return [JobQueued(id=event, time=at, job=job)]
+        return [back]
     if record.phase is Phase.DISPATCHED:
-        return []  # the outcome of the decision is still to come
-    if record.facts != job:
-        return [JobAltered(id=event, time=at, job=job)]
-    return []
+        # Unless it was accepted before the server was asked, the outcome is still to come.
+        accepted_at = record.decision_expires - state.settings.start_wait
+        if job.starts > record.facts.starts or (record.accepted and at > accepted_at):
+            return [back]
+    return [altered] if record.facts != job else []
 
 
 def _same_run(record: JobRecord, job: JobFacts) -> bool:
-    """Whether this is the run that is known, by its start."""
-    return job.started is None or job.started == record.started
+    """Whether this is the run that is known, by its start and its nodes."""
+    held = {(share.node, share.cpus) for share in record.facts.shares}
+    return (job.started is None or job.started == record.started) and (
+        not job.shares or {(share.node, share.cpus) for share in job.shares} == held
+    )
 
 
 def in_words(found: list[Event]) -> str:
-    """The differences as a person would count them."""
+    """The differences as a person would count them; empty when there is none."""
     counts = Counter(event.type.replace("_", " ") for event in found)
-    return "the server's state differed: " + ", ".join(f"{n} x {what}" for what, n in sorted(counts.items()))
+    listed = ", ".join(f"{n} x {what}" for what, n in sorted(counts.items()))
+    return f"the server's state differed: {listed}" if listed else ""

@@ -8,20 +8,20 @@ import numpy.typing as npt
 
 from schedd.engine.intake import Understood
 from schedd.model import Never, WaitingFor
-from schedd.wire import JobFacts
+from schedd.wire import JobFacts, Reserve
 
-__all__ = ["MAY_BREAK", "Breach", "Cause", "ChangeSet", "JobRecord", "Phase"]
+__all__ = ["MAY_BREAK", "Breach", "Cause", "ChangeSet", "Ended", "JobRecord", "Phase", "Reservation"]
 
 
 class Phase(StrEnum):
     """Where a job stands with us."""
 
     BLOCKED = "blocked"
-    """May not be planned: held, its queue stopped, no node can take it."""
+    """May not be planned: held, its queue stopped, set aside, no node can take it."""
     WAITING = "waiting"
-    """Eligible; planned unless no node that is up can take it."""
+    """May be planned; is planned unless no node that is up can take it."""
     DISPATCHED = "dispatched"
-    """A run decision is out."""
+    """A run decision is out; the job holds its place until the outcome is known."""
     RUNNING = "running"
 
 
@@ -60,13 +60,23 @@ MAY_BREAK = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """A promise that was not kept: the start moved from before ``promised`` to ``planned`` (-1: unknown)."""
+    """A promise that was not kept: the start moved from before ``promised`` to ``planned``."""
 
     time: int
     event: str
     cause: Cause
     promised: int
     planned: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A promise that ended without being broken: the job was held, enlarged, moved or requeued."""
+
+    time: int
+    event: str
+    words: str
+    promised: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +97,22 @@ class ChangeSet:
     new: npt.NDArray[np.int64]
 
 
+@dataclass(slots=True)
+class Reservation:
+    """A reservation in force, with the slot that blocks its nodes; -1: no node of it is known."""
+
+    event: Reserve
+    slot: int
+
+
 @dataclass(frozen=True, slots=True)
 class JobRecord:
     """A job with us. Its planned start, promise and generation stand in columns, by slot.
 
-    ``answer`` is set when no start is known. ``until`` is a back-off: no dispatch before it. ``hold_end``
-    is when a running job's resources count as free.
+    ``answer`` is set when no start is known. ``until`` is a back-off: no dispatch before it. ``decision`` is
+    the run decision that is out, or by which the job runs; ``accepted``: the server took it. ``busy`` counts
+    refusals of the kind "busy for now" in a row. ``lost`` is the cause by which a promised job lost its
+    start: it takes the blame if the promise cannot be kept. ``breaches`` are the first and the latest.
     """
 
     facts: JobFacts
@@ -103,15 +123,20 @@ class JobRecord:
     eligible_since: int = -1
     until: int = 0
     refusals: int = 0
+    busy: int = 0
     refusal: str = ""
     returns: int = 0
     decision: str = ""
+    decided: int = -1
     decision_expires: int = 0
+    accepted: bool = False
     started: int = -1
     overruns: int = 0
     weak: bool = False
+    lost: Cause | None = None
     quarantine: str = ""
     breaches: tuple[Breach, ...] = ()
+    ended: Ended | None = None
 
     @property
     def id(self) -> str:

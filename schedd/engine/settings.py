@@ -29,11 +29,23 @@ class EngineSettings:
     node_grace: int = 300
     """Planned jobs leave a node that is down only after this."""
     decision_expiry: int = 60
+    answer_grace: int = 30
+    """A run decision whose outcome is not known so long after its expiry is taken as never carried out."""
+    start_wait: int = 3600
+    """An accepted run that is not seen to start is given up after this."""
+    busy_wait: int = 1
+    """A start refused as "busy for now" is tried again on the same nodes after this."""
+    busy_retries: int = 5
+    """So many times; then it is a refusal like any other."""
+    check_wait: int = 5
+    """First wait after a refusal by the adapter's own check, doubling each time."""
     refusal_wait: int = 30
-    """First wait after a refused run, doubling each time."""
+    """First wait after a start refused by the server, doubling each time."""
     refusal_most: int = 3600
     returns_most: int = 3
     """A job that came back to its queue this often after a run was accepted is set aside."""
+    returns_within: int = 60
+    """A run of less than this that ends in the queue again counts as a return, a longer one as a requeue."""
     server_grace: int = 180
     """A snapshot of a server that is up for less is not believed."""
     snapshot_loss: float = 0.2
@@ -52,5 +64,7 @@ class EngineSettings:
     """Visited segments between two looks for new events: about a millisecond."""
     log_batches: int = 10_000
     """Batches kept since the last checkpoint, for replaying an incident."""
+    log_weight: int = 200_000
+    """Events, and jobs and nodes of snapshots, kept in that log."""
     validate: bool = False
     """Check all invariants after every batch; costly."""

@@ -1,9 +1,10 @@
-"""The costly checks of ``validate``: all invariants of the design, recomputed from placements."""
+"""The costly checks of ``validate``: the design's invariants, recomputed from records and placements."""
 
 import numpy as np
 
-from schedd.engine.records import Phase
+from schedd.engine.records import JobRecord, Phase
 from schedd.engine.state import EngineState
+from schedd.model import FOREVER
 from schedd.plan.kernels.layout import (
     A_CHUNK,
     A_ROW,
@@ -12,41 +13,110 @@ from schedd.plan.kernels.layout import (
     ALLOCS,
     DUR,
     FIXED,
+    LEN,
+    OFF,
     PLANNED,
+    SHAPE,
     START,
     STATE,
+    UNPLACED,
+    VACANT,
+    Ints,
 )
 
 __all__ = ["check"]
 
+_Held = dict[int, list[tuple[int, int, Ints, int]]]
+
 
 def check(state: EngineState) -> None:
-    """Raise AssertionError where the plan breaks an invariant.
+    """Raise AssertionError where an invariant does not hold.
 
     What runs may over-commit a node (reality may); what we plan may not add to that.
     """
+    held = _held(state)
+    for row, entries in held.items():
+        _check_row(state, row, entries)
+    slots: set[int] = set()
+    for record in state.records.values():
+        _check_record(state, record)
+        if record.slot >= 0:
+            slots.add(record.slot)
+    slots |= {r.slot for r in state.reservations.values() if r.slot >= 0}
+    used = np.flatnonzero(state.plan.tables.jobs[STATE] != VACANT)
+    assert set(used.tolist()) == slots, f"slots in use {set(used.tolist()) ^ slots} belong to nobody"
+    assert state.policy is not None or not state.queue
+    assert state.assumed <= slots, "a slot of a job that is gone counts as assumed"
+    assert set(state.homeless) <= set(state.records), "a job that is gone waits for a node"
+
+
+def _held(state: EngineState) -> _Held:
     tables = state.plan.tables
     jobs = tables.jobs
-    planned = np.flatnonzero(jobs[STATE] == PLANNED).tolist()
-    fixed = np.flatnonzero(jobs[STATE] == FIXED).tolist()
-    by_row: dict[int, list[tuple[int, int, np.ndarray, bool]]] = {}
-    for slot in planned + fixed:
+    held: _Held = {}
+    for slot in np.flatnonzero((jobs[STATE] == PLANNED) | (jobs[STATE] == FIXED)).tolist():
         start, end = int(jobs[START, slot]), int(jobs[START, slot] + jobs[DUR, slot])
         first = int(jobs[ALLOC, slot])
         for entry in tables.alloc[first : first + int(jobs[ALLOCS, slot])]:
-            by_row.setdefault(int(entry[A_ROW]), []).append((start, end, entry[A_TAKE:], slot in planned))
             assert entry[A_CHUNK] >= -1
-    for row, held in by_row.items():
-        edges = {max(start, state.now) for start, end, _, _ in held if end > state.now}
-        for t in edges:
-            here = [(take, ours) for start, end, take, ours in held if start <= t < end]
-            if any(ours for _, ours in here):
-                total = np.sum([take for take, _ in here], axis=0)
-                over = total > tables.cap[row]
-                assert not over.any(), (
-                    f"row {row} over-committed at {t}: {total.tolist()} of {tables.cap[row].tolist()}"
-                )
-    for record in state.records.values():
-        if record.slot >= 0 and record.phase is Phase.WAITING and state.policy is None:
-            placed = state.plan.start(record.slot) >= 0
-            assert placed == (record.answer is None), f"{record.id}: placed {placed}, answer {record.answer}"
+            held.setdefault(int(entry[A_ROW]), []).append((start, end, entry[A_TAKE:], slot))
+    return held
+
+
+def _check_row(state: EngineState, row: int, entries: list[tuple[int, int, Ints, int]]) -> None:
+    """No planned job lies where a row is over-committed, and the timeline says what the placements say."""
+    tables = state.plan.tables
+    planned = tables.jobs[STATE] == PLANNED
+    first, n = int(tables.rows[row, OFF]), int(tables.rows[row, LEN])
+    times = tables.T[first : first + n]
+    edges = {max(start, state.now) for start, end, _, _ in entries if end > state.now}
+    edges |= {end for _, end, _, _ in entries if end > state.now}
+    for t in sorted(edges):
+        here = [(take, slot) for start, end, take, slot in entries if start <= t < end]
+        total = np.sum([take for take, _ in here], axis=0) if here else np.zeros_like(tables.cap[row])
+        free = tables.F[:, first + max(0, int(np.searchsorted(times, t, side="right")) - 1)]
+        assert (free == tables.cap[row] - total).all(), f"row {row} at {t}: timeline {free}, held {total}"
+        over = total > tables.cap[row]
+        for take, slot in here:
+            guilty = planned[slot] and bool((over & (take > 0)).any())
+            assert not guilty, f"row {row} over-committed at {t} by slot {slot}: {total} of {tables.cap[row]}"
+
+
+def _check_record(state: EngineState, record: JobRecord) -> None:
+    slot, phase, now = record.slot, record.phase, state.now
+    assert state.records[record.id] is record
+    assert (record.id in state.slotless) == (slot < 0), f"{record.id}: slotless or not"
+    if slot < 0:
+        assert phase is Phase.BLOCKED, f"{record.id}: {phase} without a slot"
+        assert record.answer is not None
+        return
+    assert state.by_slot[slot] is record, f"{record.id}: its slot has another record"
+    stand, start = state.plan.state(slot), state.plan.start(slot)
+    assert state.tell_due[slot] in (0, 1)
+    if phase in (Phase.RUNNING, Phase.DISPATCHED):
+        assert stand == FIXED, f"{record.id}: {phase} but not fixed"
+        assert record.answer is None
+        assert (record.id in state.out) == (phase is Phase.DISPATCHED)
+        return
+    assert record.id not in state.out
+    if phase is Phase.BLOCKED:
+        assert stand == UNPLACED, f"{record.id}: blocked but placed"
+        assert record.answer is not None, f"{record.id}: blocked without an answer"
+        return
+    assert (record.id in state.homeless) == (state.policy is None and stand == UNPLACED)
+    if state.policy is not None:
+        assert slot in state.queue
+        return
+    # One of three answers: a start, or what it waits for (never: blocked).
+    assert (stand == PLANNED) == (record.answer is None), f"{record.id}: {stand}, answer {record.answer}"
+    promised = int(state.promise[slot])
+    if stand == PLANNED:
+        assert start <= promised, f"{record.id}: planned at {start}, promised {promised}"
+        assert (record.eligible_since >= 0) == (promised < FOREVER), f"{record.id}: promise {promised}"
+        assert start >= min(now - state.patience, record.until), (
+            f"{record.id}: planned start {start} is long gone"
+        )
+        shape = int(state.plan.tables.jobs[SHAPE, slot])
+        asked, wanted = state.plan.shapes.requests[shape], record.understood.request
+        assert wanted is not None
+        assert (asked.chunks, asked.place, asked.exclusive) == (wanted.chunks, wanted.place, wanted.exclusive)

@@ -96,7 +96,7 @@ class RunAccepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRefused:
-    """The run decision was refused, by the server (``code`` its error) or by the adapter's check (0)."""
+    """The run decision was refused, by the server (``code``: its error) or by the adapter's check (0)."""
 
     id: str
     time: int

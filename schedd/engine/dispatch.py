@@ -1,0 +1,142 @@
+"""Starting jobs: whose moment has come, and what happens to those whose moment went by."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from schedd.engine.places import displace, make_way, quarantine, replan, rivals, stand
+from schedd.engine.promises import note
+from schedd.engine.queueing import start_by_policy
+from schedd.engine.records import Cause, JobRecord, Phase
+from schedd.engine.running import hold
+from schedd.engine.shares import shares_of
+from schedd.engine.state import EngineState
+from schedd.plan.kernels.layout import PLANNED, READY, START, STATE, Ints
+from schedd.wire import Run
+
+__all__ = ["catch_up", "dispatch_due", "due_by_policy"]
+
+_AGAIN = 30
+"""Seconds after which a job is looked at again that is due but that the server has not released."""
+_ROUNDS = 4
+
+
+def due_by_policy(state: EngineState, event: str) -> None:
+    """Under a queue policy: start whom the policy lets start now."""
+    if state.may_dispatch:
+        for slot in start_by_policy(state):
+            _dispatch(state, slot, event)
+
+
+def dispatch_due(state: EngineState, event: str) -> None:
+    """Start every job whose planned moment has come, earliest planned first."""
+    if not state.may_dispatch:
+        return
+    for _ in range(_ROUNDS):
+        jobs = state.plan.tables.jobs
+        due = np.flatnonzero((jobs[STATE] == PLANNED) & (jobs[START] <= state.now))
+        due = due[jobs[READY, due] <= state.now]
+        if not due.shape[0]:
+            return
+        for slot in due[np.argsort(jobs[START, due], kind="stable")].tolist():
+            if state.plan.state(slot) == PLANNED and state.plan.start(slot) <= state.now:
+                _dispatch(state, slot, event)
+
+
+def _dispatch(state: EngineState, slot: int, event: str) -> None:
+    record = state.by_slot[slot]
+    if record is None:
+        return
+    try:
+        _try(state, record, event)
+    except Exception as error:
+        if state.settings.validate and isinstance(error, AssertionError):
+            raise
+        quarantine(state, state.records[record.id], event, error)
+
+
+def _try(state: EngineState, record: JobRecord, event: str) -> None:
+    slot = record.slot
+    if record.facts.state != "Q":
+        record = replace(record, until=state.now + _AGAIN)
+        replan(state, record, event, Cause.ALTERED, "the server has not released it yet")
+        return
+    names = {state.plan.name_of[take.row] for take in state.plan.takes(slot)}
+    down = [state.down_since.get(name, state.now) for name in names if state.node_facts[name].state != "up"]
+    if down:
+        # Jobs leave a node that is down after the grace, not before; until then it may return.
+        state.plan.set_ready(slot, max(state.now + 1, max(down) + state.settings.node_grace))
+        return
+    expires = state.now + state.settings.decision_expiry
+    decision = Run(
+        id=state.next_decision(),
+        cause=event,
+        time=state.now,
+        job_id=record.id,
+        shares=shares_of(state.plan, slot),
+        version=record.facts.version,
+        expires=expires,
+    )
+    state.decisions.append(decision)
+    state.out[record.id] = None
+    state.tell_due[slot] = 0
+    record = state.put(
+        replace(
+            record,
+            phase=Phase.DISPATCHED,
+            decision=decision.id,
+            decided=state.now,
+            decision_expires=expires,
+            accepted=False,
+            answer=None,
+        )
+    )
+    # It holds its place; where it is late it takes that from its allowance first.
+    end = state.plan.end(slot)
+    needed = state.now + record.understood.walltime
+    hold(state, record, max(end, needed))
+    if needed > end:
+        make_way(state, slot, event, Cause.OUTAGE, f"job {record.id} starts later than planned")
+
+
+def catch_up(state: EngineState, event: str) -> None:
+    """Move on the places of due jobs that could not be started for long; all keep their order.
+
+    Each late job in turn takes its nodes from now on. Planned jobs in its way, and itself where another that
+    stays is in the way, are planned anew afterwards, in the order of their old starts.
+    """
+    plan, now = state.plan, state.now
+    jobs = plan.tables.jobs
+    late = np.flatnonzero((jobs[STATE] == PLANNED) & (jobs[START] < now - state.patience))
+    late = late[jobs[READY, late] < now - state.patience]
+    if not late.shape[0]:
+        return
+    late = late[np.argsort(jobs[START, late], kind="stable")]
+    old = jobs[START].copy()
+    kept: list[int] = []
+    gone: list[Ints] = []
+    for slot in late.tolist():
+        if plan.state(slot) != PLANNED:
+            continue
+        stand(state, slot, now)
+        kept.append(slot)
+        others = rivals(state, slot)
+        others = others[~np.isin(others, kept)]
+        gone.append(plan.evict(np.append(others, slot)))
+        if plan.state(slot) != PLANNED:
+            kept.pop()
+    slots = np.array(kept, np.int64)
+    words = "it was not started in time: " + _why_late(state)
+    note(state, event, Cause.OUTAGE, words, slots, old[slots], np.full(slots.shape[0], now))
+    lost = np.concatenate(gone)
+    displace(state, lost, old[lost], event, Cause.OUTAGE, words)
+
+
+def _why_late(state: EngineState) -> str:
+    if state.paused:
+        return f"starting jobs is paused ({state.paused})"
+    if state.stale:
+        return f"the server's state is not known ({state.stale})"
+    if not state.server.scheduling:
+        return "the server's scheduling is off"
+    return "the scheduler was not there"

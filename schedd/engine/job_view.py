@@ -1,0 +1,211 @@
+"""One job as readers see it, rendered from a published plan when it is read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from schedd.engine.records import Breach, JobRecord, Phase
+from schedd.engine.view import Published
+from schedd.engine.words import why
+from schedd.model import FOREVER, Never, Place, WaitingFor
+from schedd.plan.kernels import layout as at
+from schedd.wire import ShareFacts
+
+__all__ = ["Change", "JobView", "Standing", "job_view", "shares_of", "standing_of", "view_of"]
+
+Standing = Literal["running", "starting", "planned", "waiting", "never"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A move of a planned start; a start that is null was not known."""
+
+    time: int
+    """When it was decided, in seconds since the epoch."""
+    generation: int
+    event: str
+    """The id of the event that moved it."""
+    cause: str
+    """One of a closed list, such as `arrived`, `freed`, `overrun ahead`, `node lost`."""
+    words: str
+    before: int | None
+    after: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A job as readers see it. Times are seconds since the epoch (UTC), amounts of memory KiB."""
+
+    id: str
+    name: str
+    owner: str
+    group: str
+    account: str
+    queue: str
+    job_state: str
+    """The server's letter: Q queued, H held, W waiting, R running, E exiting, T, S."""
+    state: Standing
+    """Where the job stands with the planner: `running`; `starting` (told to the server); `planned`;
+    `waiting` for something whose end is not known; `never` to run on this cluster as it is."""
+    priority: int
+    submitted: int
+    eligible_since: int | None
+    not_before: int | None
+    """The earliest start that the owner allows."""
+    holds: str
+    depend: str
+    resources: Mapping[str, str]
+    """The server's Resource_List, as text."""
+    walltime: int
+    """Seconds that the plan counts with."""
+    walltime_assumed: bool
+    """True when neither the job nor a default names a walltime."""
+    started: int | None
+    planned_start: int | None
+    """When the job starts as planned now; of a running job, when it started."""
+    planned_end: int | None
+    """The start and the walltime; a job may hold its nodes for the site's end allowance beyond it."""
+    planned_nodes: tuple[ShareFacts, ...]
+    """What it will hold, or holds, of each node."""
+    promised_start: int | None
+    """No later than this, barring the causes listed in the documentation; null when nothing is promised."""
+    weak: bool
+    """True when the promise hangs on a job ahead whose walltime is only assumed."""
+    answer: Literal["start_known", "waiting", "never"]
+    waiting_for: str
+    """When `waiting`: the kind of what must happen first (`hold`, `queue`, `node`, `dependency`, ...)."""
+    why: str
+    """In one line: when it starts, what it waits for, or why it never can."""
+    breaches: tuple[Breach, ...]
+    """Promises that were not kept, each with its cause."""
+    last_change: Change | None
+    """The last move of the planned start."""
+    changed: int
+    """The generation in which anything about this job last changed."""
+    as_of: int
+    """When the plan was brought up to date."""
+    generation: int
+    """Counts the batches of events that the plan has taken in."""
+    stale: str
+    """Why the plan may not show the server's present state; empty when it does."""
+
+
+def job_view(published: Published, job_id: str) -> JobView | None:
+    """The job as it stood after the published batch; None when it is not known."""
+    record = published.slotless.get(job_id)
+    if record is not None:
+        return view_of(published, record)
+    ahead = published.ids.get(job_id)
+    if ahead is None:
+        return None
+    if 0 <= ahead.slot < len(published.records):
+        record = published.records[ahead.slot]
+        if record is not None and record.id == job_id:
+            return view_of(published, record)
+    # It was altered a moment ago, and has another slot already.
+    for record in published.records:
+        if record is not None and record.id == job_id:
+            return view_of(published, record)
+    return None
+
+
+def view_of(published: Published, record: JobRecord) -> JobView:
+    """The row of a job; ``record`` must be the published one."""
+    facts, slot = record.facts, record.slot
+    start = int(published.starts[slot]) if slot >= 0 else -1
+    promised = int(published.promise[slot]) if slot >= 0 else FOREVER
+    walltime = record.understood.walltime
+    standing = standing_of(record, start)
+    return JobView(
+        id=record.id,
+        name=facts.name,
+        owner=facts.owner,
+        group=facts.group,
+        account=facts.account,
+        queue=facts.queue,
+        job_state=facts.state,
+        state=standing,
+        priority=facts.priority,
+        submitted=facts.submitted,
+        eligible_since=record.eligible_since if record.eligible_since >= 0 else None,
+        not_before=facts.not_before,
+        holds=facts.holds,
+        depend=facts.depend,
+        resources=facts.resources,
+        walltime=walltime,
+        walltime_assumed=record.understood.assumed,
+        started=record.started if record.started >= 0 else None,
+        planned_start=start if start >= 0 else None,
+        planned_end=start + walltime if start >= 0 else None,
+        planned_nodes=shares_of(published, record) if start >= 0 else (),
+        promised_start=promised if promised < FOREVER else None,
+        weak=record.weak,
+        answer="start_known" if start >= 0 else "never" if standing == "never" else "waiting",
+        waiting_for=record.answer.kind if isinstance(record.answer, WaitingFor) else "",
+        why=why(record, start),
+        breaches=record.breaches,
+        last_change=_last_change(published, slot) if slot >= 0 else None,
+        changed=int(published.changed[slot]) if slot >= 0 else published.generation,
+        as_of=published.as_of,
+        generation=published.generation,
+        stale=published.stale,
+    )
+
+
+def standing_of(record: JobRecord, start: int) -> Standing:
+    """Where a job with this (planned) start stands."""
+    if record.phase is Phase.RUNNING:
+        return "running"
+    if record.phase is Phase.DISPATCHED:
+        return "starting"
+    if start >= 0:
+        return "planned"
+    return "never" if isinstance(record.answer, Never) else "waiting"
+
+
+def shares_of(published: Published, record: JobRecord) -> tuple[ShareFacts, ...]:
+    """What a placed job holds of each node; what it asks for where it holds whole nodes."""
+    if record.phase is Phase.RUNNING:
+        return record.facts.shares
+    request = record.understood.request
+    shares = []
+    for row, part, units, *takes in published.held(record.slot):
+        if part < 0:
+            continue
+        cpus, mem, gpus = takes[at.CPUS], takes[at.MEM], takes[at.GPUS]
+        if request is not None and request.exclusive:
+            asked = request.chunks if request.place is Place.PACK else request.chunks[part : part + 1]
+            counts = [chunk.count if request.place is Place.PACK else units for chunk in asked]
+            cpus = sum(n * chunk.cpus for n, chunk in zip(counts, asked, strict=True))
+            mem = sum(n * chunk.mem for n, chunk in zip(counts, asked, strict=True))
+            gpus = sum(n * chunk.gpus for n, chunk in zip(counts, asked, strict=True))
+        shares.append(ShareFacts(published.names[row], cpus, mem, gpus))
+    return tuple(shares)
+
+
+def _last_change(published: Published, slot: int) -> Change | None:
+    number = int(published.last_move[slot])
+    if number < 0:
+        return None
+    for _ in range(3):  # the log may lose its oldest entries between two looks
+        try:
+            found = published.changes[number - published.changes[0].number]
+        except IndexError:
+            return None
+        if found.number == number:
+            break
+    else:
+        return None
+    i = int(np.flatnonzero(found.slots == slot)[-1])
+    before, after = int(found.old[i]), int(found.new[i])
+    return Change(
+        found.time,
+        found.generation,
+        found.event,
+        found.cause.value,
+        found.words,
+        before if before >= 0 else None,
+        after if after >= 0 else None,
+    )

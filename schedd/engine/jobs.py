@@ -1,0 +1,297 @@
+"""What the events of a job do: it arrives, is altered, held, released, starts, ends, comes back."""
+
+from dataclasses import replace
+
+from schedd.engine.intake import Understood, holds_resources, is_eligible
+from schedd.engine.nodes import unblock
+from schedd.engine.places import plan_job, replan, seat, unplan
+from schedd.engine.promises import end_promise, note_one
+from schedd.engine.records import Cause, JobRecord, Phase
+from schedd.engine.running import ended_run, run, told_again
+from schedd.engine.state import EngineState
+from schedd.model import Request
+from schedd.plan.kernels.layout import SHAPE
+from schedd.wire import (
+    JobAltered,
+    JobDeleted,
+    JobEnded,
+    JobFacts,
+    JobHeld,
+    JobQueued,
+    JobReleased,
+    JobStarted,
+)
+
+__all__ = [
+    "again",
+    "alter",
+    "altered",
+    "gone",
+    "held",
+    "queued",
+    "released",
+    "reread",
+    "started",
+    "unchanged",
+]
+
+
+def queued(state: EngineState, event: JobQueued) -> None:
+    """A job arrived, or came back to its queue."""
+    facts = event.job
+    known = state.records.get(facts.id)
+    if facts.state == "C":
+        _gone(state, event.id, facts.id, "is complete")
+    elif known is None:
+        _enter(state, event.id, facts)
+    elif known.phase not in (Phase.RUNNING, Phase.DISPATCHED) or holds_resources(facts):
+        alter(state, event.id, known, facts)
+    elif known.phase is Phase.RUNNING:
+        if event.time >= known.started:  # else it is an old message: the job has started since
+            _came_back(state, event.id, known, facts)
+    elif facts.starts > known.facts.starts or (known.accepted and event.time >= known.decided):
+        _came_back(state, event.id, known, facts)
+    else:
+        state.put(replace(known, facts=facts))  # the outcome of its run decision is still to come
+
+
+def _enter(state: EngineState, event: str, facts: JobFacts) -> None:
+    understood = state.intake.read(facts, state.queues.get(facts.queue), state.server.defaults)
+    slot = -1
+    if understood.request is not None:
+        slot = _slot_for(state, understood)
+    record = state.put(JobRecord(facts, understood, slot, Phase.WAITING))
+    if holds_resources(facts):
+        run(state, event, record, facts.started if facts.started is not None else state.now, facts.shares)
+    else:
+        plan_job(state, record, event, Cause.ARRIVED, "it arrived")
+
+
+def _slot_for(state: EngineState, understood: Understood) -> int:
+    assert understood.request is not None
+    slot = state.new_slot(understood.request, understood.walltime + state.settings.end_allowance)
+    if understood.assumed:
+        state.assumed.add(slot)
+    return slot
+
+
+def _came_back(state: EngineState, event: str, record: JobRecord, facts: JobFacts) -> None:
+    """A job that ran, or was accepted to run, is queued again: its promise ends and a new one is made.
+
+    One that came back without having run to speak of is *returned*: it backs off, and is set aside when it
+    happens too often.
+    """
+    settings = state.settings
+    ran = state.now - record.started if record.phase is Phase.RUNNING else 0
+    record = ended_run(state, event, record, "it came back to its queue")
+    record = replace(record, returns=0, until=0, refusal="")
+    if ran < settings.returns_within:
+        returns = state.records[record.id].returns + 1
+        wait = min(settings.refusal_most, settings.refusal_wait << min(returns - 1, 16))
+        refusal = f"it was back in its queue {ran} s after its start"
+        record = replace(record, returns=returns, until=state.now + wait, refusal=refusal)
+    _resettle(state, event, record, facts, Cause.REFUSED, "it came back to its queue")
+
+
+def altered(state: EngineState, event: JobAltered) -> None:
+    """A job's request, queue, priority or name changed."""
+    known = state.records.get(event.job.id)
+    if event.job.state == "C":
+        _gone(state, event.id, event.job.id, "is complete")
+    elif known is None:
+        _enter(state, event.id, event.job)
+    else:
+        alter(state, event.id, known, event.job)
+
+
+def alter(
+    state: EngineState,
+    event: str,
+    known: JobRecord,
+    facts: JobFacts,
+    cause: Cause = Cause.ALTERED,
+    words: str = "it was altered",
+) -> None:
+    """Take over what the server says of a known job now."""
+    if holds_resources(facts) and known.phase is not Phase.RUNNING:
+        known = state.put(replace(known, facts=facts))
+        run(state, event, known, facts.started if facts.started is not None else state.now, facts.shares)
+    elif known.phase is Phase.RUNNING:
+        told_again(state, event, known, facts)
+    elif known.phase is Phase.DISPATCHED:
+        # It keeps its place until the outcome of its run decision is known.
+        if facts.queue != known.facts.queue:
+            known = end_promise(state, known, event, f"it was moved to queue {facts.queue}")
+        state.put(replace(known, facts=facts))
+    elif _bears_on_plan(state, known, facts):
+        record = replace(known, quarantine="", returns=0, refusals=0, busy=0, refusal="", until=0)
+        _resettle(state, event, record, facts, cause, words)
+    else:
+        state.put(replace(known, facts=facts))
+
+
+def _bears_on_plan(state: EngineState, known: JobRecord, facts: JobFacts) -> bool:
+    old = known.facts
+    understood = state.intake.read(facts, state.queues.get(facts.queue), state.server.defaults)
+    return (
+        understood != known.understood
+        or (old.state, old.holds, old.queue, old.not_before)
+        != (facts.state, facts.holds, facts.queue, facts.not_before)
+        or (old.resources, old.depend) != (facts.resources, facts.depend)
+    )
+
+
+def _resettle(
+    state: EngineState, event: str, record: JobRecord, facts: JobFacts, cause: Cause, words: str
+) -> None:
+    """Plan a job anew that is not, or no longer, about to start, with the server's present word on it.
+
+    Enlarging its request, moving its queue and whatever makes it ineligible end its promise; shrinking
+    keeps it.
+    """
+    before = record.facts
+    understood = state.intake.read(facts, state.queues.get(facts.queue), state.server.defaults)
+    if record.slot >= 0 and not _within(understood, _asked(state, record), record.understood.walltime):
+        record = end_promise(state, record, event, "its request was enlarged")
+    elif facts.queue != before.queue:
+        record = end_promise(state, record, event, f"it was moved to queue {facts.queue}")
+    elif not is_eligible(facts, state.now):
+        record = end_promise(state, record, event, words)
+    old = unplan(state, record)
+    record = _fit_slot(state, replace(record, facts=facts, understood=understood))
+    seat(state, record, event)
+    slot = state.records[record.id].slot
+    if slot >= 0:
+        note_one(state, event, cause, words, slot, old, state.plan.start(slot))
+
+
+def _within(after: Understood, before: Request, walltime: int) -> bool:
+    """Whether a request asks for nothing that the one before did not."""
+    request = after.request
+    if request is None or after.walltime > walltime or len(request.chunks) != len(before.chunks):
+        return False
+    if (request.place, request.exclusive) != (before.place, before.exclusive):
+        return False
+    return all(
+        a.count <= b.count
+        and a.cpus <= b.cpus
+        and a.mem <= b.mem
+        and a.vmem <= b.vmem
+        and a.gpus <= b.gpus
+        and a.resources == b.resources
+        and a.features == b.features
+        for b, a in zip(before.chunks, request.chunks, strict=True)
+    )
+
+
+def _asked(state: EngineState, record: JobRecord) -> Request:
+    """What the job's slot was made for."""
+    return state.plan.shapes.requests[int(state.plan.tables.jobs[SHAPE, record.slot])]
+
+
+def _fit_slot(state: EngineState, record: JobRecord) -> JobRecord:
+    """Give an unplaced job a slot that is made for its present request; promise and told start go with it."""
+    understood, slot = record.understood, record.slot
+    request = understood.request
+    if slot >= 0 and request is not None:
+        asked = _asked(state, record)
+        if (asked.chunks, asked.place, asked.exclusive) == (request.chunks, request.place, request.exclusive):
+            state.plan.set_duration(slot, understood.walltime + state.settings.end_allowance, state.now)
+            (state.assumed.add if understood.assumed else state.assumed.discard)(slot)
+            return record
+    new = _slot_for(state, understood) if request is not None else -1
+    if slot >= 0:
+        if new >= 0:
+            state.promise[new], state.told[new] = state.promise[slot], state.told[slot]
+        state.drop_slot(slot)
+    return replace(record, slot=new)
+
+
+def reread(state: EngineState, event: str, queue: str | None, words: str) -> None:
+    """Defaults or nodes changed: what waits (in ``queue``; None: anywhere) may ask for other things now."""
+    for record in list(state.records.values()):
+        facts = record.facts
+        if record.phase in (Phase.RUNNING, Phase.DISPATCHED) or (queue is not None and facts.queue != queue):
+            continue
+        understood = state.intake.read(facts, state.queues.get(facts.queue), state.server.defaults)
+        if understood != record.understood:
+            _resettle(state, event, record, facts, Cause.ADMIN, words)
+
+
+# ---- holds --------------------------------------------------------------------------------------
+
+
+def held(state: EngineState, event: JobHeld) -> None:
+    """A hold was set. A job that runs, or is about to, keeps what it holds."""
+    record = state.records.get(event.job_id)
+    if record is None:
+        return
+    if record.phase is Phase.RUNNING:
+        state.put(replace(record, facts=replace(record.facts, holds=event.holds)))
+        return
+    eligible = record.facts.eligible if event.holds == "l" else None
+    facts = replace(record.facts, holds=event.holds, state="H", eligible=eligible)
+    if record.phase is Phase.DISPATCHED:
+        state.put(replace(record, facts=facts))
+        return
+    record = end_promise(state, record, event.id, "it was held")
+    replan(state, replace(record, facts=facts), event.id, Cause.ALTERED, "it was held")
+
+
+def released(state: EngineState, event: JobReleased) -> None:
+    """The last hold was lifted, or the wait is over; what we had set the job aside for is forgiven, too."""
+    record = state.records.get(event.job_id)
+    if record is None:
+        return
+    eligible = record.facts.eligible if record.facts.holds == "l" else event.time
+    facts = replace(record.facts, holds="", eligible=eligible)
+    if record.phase is Phase.RUNNING:
+        state.put(replace(record, facts=facts))
+        return
+    facts = replace(facts, state="Q")
+    if record.phase is Phase.DISPATCHED:
+        state.put(replace(record, facts=facts))
+        return
+    record = replace(record, facts=facts, returns=0, refusals=0, busy=0, refusal="", until=0, quarantine="")
+    replan(state, record, event.id, Cause.RELEASED, "it was released")
+
+
+# ---- starts and ends ----------------------------------------------------------------------------
+
+
+def started(state: EngineState, event: JobStarted) -> None:
+    """A job runs; perhaps elsewhere than planned, or though we did not start it."""
+    record = state.records.get(event.job_id)
+    if record is None:
+        state.alert(event.id, "unknown_job", f"job {event.job_id} started, but nobody said that it exists")
+    else:
+        run(state, event.id, record, event.time, event.shares)
+
+
+def gone(state: EngineState, event: JobDeleted | JobEnded) -> None:
+    """A job ended or was deleted; nothing to do for one that is not known."""
+    how = "ended" if isinstance(event, JobEnded) else "was deleted"
+    _gone(state, event.id, event.job_id, how)
+
+
+def _gone(state: EngineState, event: str, job_id: str, how: str) -> None:
+    if state.remove(job_id) is not None:
+        unblock(state, job_id, event)
+        if not state.freed_by[0]:
+            state.freed_by = (event, f"job {job_id} {how}")
+
+
+def again(state: EngineState, event: str, record: JobRecord, cause: Cause, words: str) -> None:
+    """A job whose run decision came to nothing is planned anew, as the server describes it by now."""
+    _resettle(state, event, record, record.facts, cause, words)
+
+
+def unchanged(state: EngineState, record: JobRecord) -> bool:
+    """Whether a job whose run decision was out may still start where it was to start."""
+    facts = record.facts
+    understood = state.intake.read(facts, state.queues.get(facts.queue), state.server.defaults)
+    return (
+        understood == record.understood
+        and is_eligible(facts, state.now)
+        and facts.queue not in state.stopped_queues
+    )

@@ -1,0 +1,56 @@
+"""The bounded log of what the engine was called with, from which an incident can be run again."""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from schedd.wire import Event, Snapshot
+
+__all__ = ["BatchLog", "LoggedBatch"]
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedBatch:
+    """A call of ``handle``; or, where ``paused`` is not None, of ``pause`` (why) or ``resume`` (empty)."""
+
+    now: int
+    events: tuple[Event, ...]
+    paused: str | None = None
+
+
+class BatchLog:
+    """Batches since the last checkpoint, at most so many and of at most so much weight.
+
+    ``lost`` counts the oldest that had to go: with any lost, the log does not lead on from the checkpoint.
+    """
+
+    def __init__(self, batches: int, weight: int) -> None:
+        self._batches = batches
+        self._most = weight
+        self._kept: deque[tuple[LoggedBatch, int]] = deque()
+        self._weight = 0
+        self.lost = 0
+
+    def append(self, batch: LoggedBatch) -> None:
+        """Keep one more batch."""
+        weight = 1 + sum(map(_weight, batch.events))
+        self._kept.append((batch, weight))
+        self._weight += weight
+        while len(self._kept) > self._batches or (self._weight > self._most and len(self._kept) > 1):
+            self._weight -= self._kept.popleft()[1]
+            self.lost += 1
+
+    def clear(self) -> None:
+        """Begin anew: a checkpoint was taken."""
+        self._kept.clear()
+        self._weight = self.lost = 0
+
+    def __iter__(self) -> Iterator[LoggedBatch]:
+        return (batch for batch, _ in self._kept)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
+def _weight(event: Event) -> int:
+    return len(event.jobs) + len(event.nodes) if isinstance(event, Snapshot) else 1

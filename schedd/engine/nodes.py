@@ -1,0 +1,248 @@
+"""Nodes and reservations: what may be used when, and who must leave when that changes."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from schedd.engine.intake import node_of
+from schedd.engine.places import judge_again, leave, leave_if_crowded, make_way, seat_homeless
+from schedd.engine.records import Cause, JobRecord, Reservation
+from schedd.engine.shares import takes_of
+from schedd.engine.state import HORIZON, EngineState
+from schedd.model import Chunk, Node, NodeState, Place, Request
+from schedd.plan.kernels.layout import READY, START
+from schedd.wire import NodeChanged, NodeFacts, Reserve, ShareFacts, Unreserve
+
+__all__ = [
+    "block",
+    "last_good",
+    "lost_nodes",
+    "new_nodes",
+    "reservation_edges",
+    "reserve",
+    "returns",
+    "take_nodes",
+    "unblock",
+    "unreserve",
+]
+
+_BLOCK = Request((Chunk(cpus=0),), Place.FREE, exclusive=True)
+
+
+# ---- nodes --------------------------------------------------------------------------------------
+
+
+def take_nodes(state: EngineState, events: Sequence[NodeChanged]) -> bool:
+    """Take over what nodes are now; returns whether requests may read differently since.
+
+    All at once, since understanding what a cluster offers costs as much for one changed node as for many.
+    """
+    latest: dict[str, NodeChanged] = {}
+    for event in events:
+        facts = last_good(state.node_facts.get(event.node.name), event.node)
+        state.node_facts[facts.name] = facts
+        latest[facts.name] = event
+        if facts.state == "down":
+            state.down_since.setdefault(facts.name, state.now)
+        else:
+            state.down_since.pop(facts.name, None)
+    before = {name: state.plan.nodes.get(name) for name in latest}
+    changed = state.set_nodes(_shown(state, name) for name in latest)
+    offers = False
+    for name, event in latest.items():
+        offers |= _follow(state, name, before[name], event)
+    last = events[-1]
+    if offers:
+        state.bare = None
+        judge_again(state, last.id, f"node {last.node.name} is new or changed")
+    if any(state.plan.nodes[name].state is NodeState.UP for name in latest):
+        seat_homeless(state, last.id, f"node {last.node.name} can be used")
+    return changed
+
+
+def last_good(before: NodeFacts | None, facts: NodeFacts) -> NodeFacts:
+    """A silent node tells no memory: the last good value is kept."""
+    if before is None or (facts.mem and facts.vmem):
+        return facts
+    return replace(facts, mem=facts.mem or before.mem, vmem=facts.vmem or before.vmem)
+
+
+def _shown(state: EngineState, name: str) -> Node:
+    """A node as the plan is to see it.
+
+    One that is down, but reserved until a known end, is planned for from that end on: the reservation tells
+    when it returns. One that counts as blocked gets no new jobs.
+    """
+    node = node_of(state.node_facts[name])
+    if name in state.blocked:
+        return replace(node, state=NodeState.DRAIN)
+    if node.state is not NodeState.UP and returns(state, name):
+        return replace(node, state=NodeState.UP)
+    return node
+
+
+def returns(state: EngineState, name: str) -> bool:
+    """Whether a reservation in force has a known end: then a node that cannot be used is to return."""
+    return any(
+        name in r.event.nodes and r.event.end is not None and r.event.start <= state.now < r.event.end
+        for r in state.reservations.values()
+    )
+
+
+def _follow(state: EngineState, name: str, before: Node | None, event: NodeChanged) -> bool:
+    """Let planned jobs leave where they cannot stay; returns whether the node offers other things now."""
+    node = state.plan.nodes[name]
+    if before is None:
+        for reservation in list(state.reservations.values()):
+            if name in reservation.event.nodes:
+                reserve(state, reservation.event, again=True)
+        return True
+    if node.state is NodeState.DRAIN and before.state is not NodeState.DRAIN:
+        leave(state, state.plan.on_node(name), event.id, Cause.ADMIN, f"node {name} was set offline")
+    if node.state is NodeState.UP and before.state is not NodeState.UP:
+        _due_again(state, name)
+    if _offer(before) == _offer(node):
+        return False
+    words, cause = f"node {name} has other resources than before", Cause.ADMIN
+    if node.cpus == 0:
+        words, cause = f"node {name} is gone", Cause.NODE_LOST
+    on_it = state.plan.on_node(name)
+    leave_if_crowded(state, np.ascontiguousarray(on_it[::-1]), event.id, cause, words)
+    misplaced = np.intersect1d(state.plan.misplaced(), state.plan.on_node(name))
+    leave(state, misplaced, event.id, cause, words)
+    return True
+
+
+def _offer(node: Node) -> tuple[object, ...]:
+    return (node.cpus, node.mem, node.vmem, node.gpus, node.resources, node.features)
+
+
+def _due_again(state: EngineState, name: str) -> None:
+    """Due jobs that waited for the node need wait no longer."""
+    jobs = state.plan.tables.jobs
+    for slot in state.plan.on_node(name).tolist():
+        record = state.by_slot[slot]
+        if record is not None and jobs[READY, slot] > jobs[START, slot]:
+            state.plan.set_ready(slot, max(record.until, record.facts.not_before or 0))
+
+
+def new_nodes(state: EngineState, events: Sequence[NodeChanged]) -> frozenset[str]:
+    """The names among ``events`` that were not known before."""
+    return frozenset(event.node.name for event in events) - frozenset(state.plan.nodes)
+
+
+def lost_nodes(state: EngineState, event: str) -> None:
+    """Planned jobs leave nodes that are down for longer than the grace."""
+    for name, since in list(state.down_since.items()):
+        if state.now < since + state.settings.node_grace or returns(state, name):
+            continue
+        del state.down_since[name]
+        leave(state, state.plan.on_node(name), event, Cause.NODE_LOST, f"node {name} is down since {since}")
+
+
+# ---- nodes that count as blocked ----------------------------------------------------------------
+
+
+def block(state: EngineState, record: JobRecord, event: str, words: str) -> bool:
+    """A job should have ended long ago: its nodes get no new jobs while it stays. False: they got none."""
+    new = False
+    for share in record.facts.shares:
+        if share.node in state.plan.nodes and record.id not in state.blocked.get(share.node, {}):
+            new = True
+            state.blocked.setdefault(share.node, {})[record.id] = None
+            state.set_nodes([_shown(state, share.node)])
+            leave(state, state.plan.on_node(share.node), event, Cause.OVERRUN, words)
+    return new
+
+
+def unblock(state: EngineState, job_id: str, event: str) -> None:
+    """The job no longer blocks any node."""
+    for name in [name for name, jobs in state.blocked.items() if job_id in jobs]:
+        del state.blocked[name][job_id]
+        if not state.blocked[name]:
+            del state.blocked[name]
+            _refresh(state, name, event, f"node {name} is no longer blocked")
+
+
+def _refresh(state: EngineState, name: str, event: str, words: str) -> None:
+    """A node's use changed without an event of its own."""
+    before, node = state.plan.nodes[name], _shown(state, name)
+    state.set_nodes([node])
+    if node.state is before.state:
+        return
+    if node.state is NodeState.UP:
+        seat_homeless(state, event, words)
+    elif node.state is NodeState.DRAIN:
+        leave(state, state.plan.on_node(name), event, Cause.ADMIN, words)
+    else:
+        state.down_since.setdefault(name, state.now - state.settings.node_grace)
+
+
+# ---- reservations -------------------------------------------------------------------------------
+
+
+def reserve(state: EngineState, event: Reserve, *, again: bool = False) -> None:
+    """Block nodes over an interval. What runs there stays; planned jobs in the way are planned anew.
+
+    ``again``: it is in force already, and a node that it names became known.
+    """
+    replaced = _drop(state, event.name)
+    known = [name for name in event.nodes if name in state.plan.nodes]
+    missing = [name for name in event.nodes if name not in state.plan.nodes]
+    if missing and not again:
+        state.alert(event.id, "reservation", f"reservation {event.name}: no node {', '.join(missing)}")
+    end = event.end if event.end is not None else state.now + 2 * HORIZON
+    start = max(event.start, state.now)
+    if start >= end:
+        state.alert(event.id, "reservation", f"reservation {event.name} is over already, at {event.end}")
+    else:
+        slot = -1
+        if known:
+            slot = state.new_slot(_BLOCK, end - start)
+            shares = [ShareFacts(name, 0) for name in known]
+            state.plan.fix(slot, start, takes_of(state.plan, _BLOCK, shares))
+        state.reservations[event.name] = Reservation(event, slot)
+        words = f"reservation {event.name} was made"
+        if slot >= 0:
+            make_way(state, slot, event.id, Cause.RESERVATION, words)
+    words = f"reservation {event.name} was changed"
+    _refresh_all(state, {*known, *(replaced.event.nodes if replaced else ())}, event.id, words)
+    if replaced is not None:
+        seat_homeless(state, event.id, words)
+
+
+def unreserve(state: EngineState, event: Unreserve) -> None:
+    """Lift a reservation."""
+    gone = _drop(state, event.name)
+    if gone is not None:
+        words = f"reservation {event.name} was lifted"
+        _refresh_all(state, gone.event.nodes, event.id, words)
+        seat_homeless(state, event.id, words)
+
+
+def reservation_edges(state: EngineState, event: str) -> None:
+    """Reservations end; a node that is down during one is planned for, or no longer."""
+    for name, reservation in list(state.reservations.items()):
+        end = reservation.event.end
+        words = f"reservation {name} is over"
+        if end is not None and end <= state.now:
+            _drop(state, name)
+            _refresh_all(state, reservation.event.nodes, event, words)
+        elif end is not None and reservation.event.start <= state.now:
+            for node in reservation.event.nodes:
+                if node in state.plan.nodes and state.plan.nodes[node].state is NodeState.DOWN:
+                    _refresh(state, node, event, f"node {node} returns when reservation {name} is over")
+
+
+def _drop(state: EngineState, name: str) -> Reservation | None:
+    reservation = state.reservations.pop(name, None)
+    if reservation is not None and reservation.slot >= 0:
+        state.drop_slot(reservation.slot)
+    return reservation
+
+
+def _refresh_all(state: EngineState, names: Iterable[str], event: str, words: str) -> None:
+    for name in names:
+        if name in state.plan.nodes:
+            _refresh(state, name, event, words)

@@ -1,0 +1,53 @@
+"""The order in which the events of one batch are taken."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from schedd.wire import Event, JobDeleted, JobEnded, JobQueued, Snapshot
+
+__all__ = ["in_order"]
+
+
+def in_order(events: Sequence[Event]) -> Sequence[Event]:
+    """Ends, then state changes, then arrivals. What is told of one job keeps its order.
+
+    Nothing passes a snapshot: it speaks of the moment at which it was taken.
+    """
+    if len(events) < 2:
+        return events
+    found: list[Event] = []
+    for part in _parts(events):
+        found += _sorted(part)
+    return found
+
+
+def _parts(events: Sequence[Event]) -> Iterator[list[Event]]:
+    part: list[Event] = []
+    for event in events:
+        if isinstance(event, Snapshot):
+            yield part
+            yield [event]
+            part = []
+        else:
+            part.append(event)
+    yield part
+
+
+def _sorted(events: list[Event]) -> list[Event]:
+    if len(events) < 2:
+        return events
+    arriving = {event.job.id for event in events if isinstance(event, JobQueued)}
+    told = Counter(map(_job_of, events))
+
+    def rank(event: Event) -> int:
+        job = _job_of(event)
+        if job in arriving:
+            return 2
+        return 0 if isinstance(event, JobEnded | JobDeleted) and told[job] == 1 else 1
+
+    return sorted(events, key=rank)
+
+
+def _job_of(event: Event) -> str:
+    job = getattr(event, "job", None)
+    return job.id if job is not None else getattr(event, "job_id", "")

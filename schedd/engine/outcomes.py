@@ -1,0 +1,79 @@
+"""What becomes of run decisions: taken, refused, or never answered."""
+
+from dataclasses import replace
+
+from schedd.engine.jobs import again, unchanged
+from schedd.engine.records import Cause, JobRecord, Phase
+from schedd.engine.state import EngineState
+from schedd.plan.kernels.layout import PLANNED, STATE
+from schedd.wire import RunAccepted, RunRefused
+
+__all__ = ["accepted", "refused", "unanswered"]
+
+_BUSY = frozenset({15046, 15134})
+"""Resource temporarily unavailable; server busy: normal right after an end."""
+
+
+def accepted(state: EngineState, event: RunAccepted) -> None:
+    """The server took the run; the start itself is still to be seen."""
+    record = state.records.get(event.job_id)
+    if record is not None and record.phase is Phase.DISPATCHED and record.decision == event.decision_id:
+        expires = state.now + state.settings.start_wait
+        state.put(replace(record, accepted=True, decision_expires=expires))
+
+
+def refused(state: EngineState, event: RunRefused) -> None:
+    """A server busy for now is asked again for the same nodes; anything else backs off, ever longer."""
+    record = state.records.get(event.job_id)
+    if record is None or record.phase is not Phase.DISPATCHED or record.decision != event.decision_id:
+        return
+    settings = state.settings
+    by = "the adapter" if event.code == 0 else f"the server (code {event.code})"
+    text = f"{by}: {event.text}"
+    words = f"its start was refused by {text}"
+    record = replace(_back(state, record), refusal=text)
+    if event.code in _BUSY and record.busy < settings.busy_retries and unchanged(state, record):
+        _stand_by(state, replace(record, busy=record.busy + 1), state.now + settings.busy_wait)
+        return
+    first = settings.check_wait if event.code == 0 else settings.refusal_wait
+    until = state.now + min(settings.refusal_most, first << min(record.refusals, 16))
+    record = replace(record, busy=0, refusals=record.refusals + 1, until=until)
+    again(state, event.id, record, Cause.REFUSED, words)
+
+
+def unanswered(state: EngineState, event: str) -> None:
+    """Run decisions that nobody answered in time are void; their jobs stay where they were to start.
+
+    On those nodes they do no harm should the server have taken the decision after all.
+    """
+    silent = 0
+    for job_id in list(state.out):
+        record = state.records.get(job_id)
+        if record is None or record.phase is not Phase.DISPATCHED:
+            del state.out[job_id]
+            continue
+        if state.now <= record.decision_expires + state.settings.answer_grace:
+            continue
+        silent += 1
+        record = _back(state, record)
+        if unchanged(state, record):
+            _stand_by(state, record, 0)
+        else:
+            again(state, event, record, Cause.OUTAGE, "its run decision was not answered")
+    if silent:
+        state.alert(event, "unanswered", f"{silent} run decisions were not answered in time")
+
+
+def _back(state: EngineState, record: JobRecord) -> JobRecord:
+    """A job whose run decision is out no longer."""
+    state.out.pop(record.id, None)
+    # What it was given beyond its time while nobody knew whether it had started.
+    state.plan.set_duration(record.slot, record.understood.walltime + state.settings.end_allowance, state.now)
+    return replace(record, phase=Phase.WAITING, decision="", accepted=False)
+
+
+def _stand_by(state: EngineState, record: JobRecord, until: int) -> None:
+    """Let a job keep its place, to be started there when that is due and ``until`` is over."""
+    state.plan.tables.jobs[STATE, record.slot] = PLANNED
+    state.plan.set_ready(record.slot, until)
+    state.put(replace(record, until=until))

@@ -1,0 +1,223 @@
+"""Giving jobs their places in the plan, and taking them away: the operations that all events share."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from schedd.engine.intake import is_eligible, waits_for
+from schedd.engine.promises import end_promise, make_promise, note, note_one
+from schedd.engine.records import Cause, JobRecord, Phase
+from schedd.engine.state import HORIZON, EngineState
+from schedd.engine.waiting import no_node
+from schedd.model import Never, WaitingFor
+from schedd.plan.kernels.layout import PLANNED, START, STATE, UNPLACED, Ints
+
+__all__ = [
+    "displace",
+    "leave",
+    "make_way",
+    "plan_job",
+    "quarantine",
+    "replan",
+    "seat",
+    "seat_homeless",
+    "stand",
+    "unplan",
+]
+
+_MANY_ROWS = 16
+
+
+def plan_job(state: EngineState, record: JobRecord, event: str, cause: Cause, words: str) -> None:
+    """Give an unplaced job its earliest gap, or the reason why it has none."""
+    seat(state, record, event)
+    _note(state, record.id, event, cause, words, -1)
+
+
+def replan(state: EngineState, record: JobRecord, event: str, cause: Cause, words: str) -> None:
+    """Take a job out of the plan and plan it anew."""
+    old = unplan(state, record)
+    seat(state, record, event)
+    _note(state, record.id, event, cause, words, old)
+
+
+def _note(state: EngineState, job_id: str, event: str, cause: Cause, words: str, old: int) -> None:
+    slot = state.records[job_id].slot
+    if slot >= 0:
+        note_one(state, event, cause, words, slot, old, state.plan.start(slot))
+
+
+def displace(state: EngineState, slots: Ints, old: Ints, event: str, cause: Cause, words: str) -> None:
+    """Plan unplaced jobs anew that lost their places (``old`` starts), earliest first; noted together."""
+    order = np.argsort(old, kind="stable")
+    slots, old = slots[order], old[order]
+    for slot in slots.tolist():
+        record = state.by_slot[slot]
+        if record is not None:
+            seat(state, record, event)
+    new = state.plan.tables.jobs[START, slots]
+    moved = new != old
+    note(state, event, cause, words, slots[moved], old[moved], new[moved])
+
+
+def unplan(state: EngineState, record: JobRecord) -> int:
+    """Take a job out of the plan; returns the start it had, or -1."""
+    state.homeless.pop(record.id, None)
+    if record.slot < 0:
+        return -1
+    old = state.plan.start(record.slot)
+    state.plan.lift(record.slot, state.now)
+    return old
+
+
+# ---- seating ------------------------------------------------------------------------------------
+
+
+def seat(state: EngineState, record: JobRecord, event: str) -> None:
+    """Place an unplaced job, or say what it waits for; nothing is noted.
+
+    A job whose planning fails is quarantined: its failure concerns no other.
+    """
+    try:
+        _seat(state, record)
+    except Exception as error:
+        if state.settings.validate and isinstance(error, AssertionError):
+            raise
+        quarantine(state, state.records.get(record.id, record), event, error)
+
+
+def _seat(state: EngineState, record: JobRecord) -> None:
+    state.homeless.pop(record.id, None)
+    wait = _must_wait(state, record)
+    if wait is not None:
+        state.queue.pop(record.slot, None)
+        _answer(state, record, Phase.BLOCKED, wait)
+        return
+    slot, eligible = record.slot, record.eligible_since
+    if eligible < 0 and is_eligible(record.facts, state.now):
+        eligible = state.now
+    state.plan.set_ready(slot, max(state.now, record.facts.not_before or 0, record.until))
+    if state.policy is not None:
+        state.queue[slot] = None
+        state.put(replace(record, phase=Phase.WAITING, answer=None, eligible_since=eligible))
+        return
+    start = state.plan.place(slot, state.now, state.now + HORIZON)
+    if start < 0:
+        answer = no_node(state, record)
+        if isinstance(answer, Never):
+            _answer(state, record, Phase.BLOCKED, answer)
+        else:
+            state.homeless[record.id] = None
+            _answer(state, replace(record, eligible_since=eligible), Phase.WAITING, answer)
+        return
+    make_promise(
+        state,
+        state.put(replace(record, phase=Phase.WAITING, answer=None, eligible_since=eligible)),
+        start,
+    )
+
+
+def _answer(state: EngineState, record: JobRecord, phase: Phase, answer: WaitingFor | Never) -> None:
+    if answer != record.answer and record.slot >= 0:
+        state.tell_due[record.slot] = 1
+    state.put(replace(record, phase=phase, answer=answer))
+
+
+def _must_wait(state: EngineState, record: JobRecord) -> WaitingFor | Never | None:
+    if record.quarantine:
+        return WaitingFor("quarantine", f"an admin: planning it failed ({record.quarantine})")
+    if record.understood.request is None:
+        return Never(record.understood.problem)
+    if record.returns >= state.settings.returns_most:
+        last = record.refusal or "a start that failed"
+        return WaitingFor("returned", f"an admin: it came back to its queue {record.returns} times ({last})")
+    never = state.plan.shapes.why_never(record.understood.request)
+    if never is not None:
+        return never
+    wait = waits_for(record.facts, state.stopped_queues)
+    return WaitingFor(*wait) if wait is not None else None
+
+
+def quarantine(state: EngineState, record: JobRecord, event: str, error: Exception) -> None:
+    """Set a job aside that made the planner raise; what it holds on the server it keeps here."""
+    state.alert(event, "quarantine", f"planning job {record.id} failed: {error!r}")
+    if record.phase in (Phase.RUNNING, Phase.DISPATCHED):
+        return
+    if record.slot >= 0:
+        state.queue.pop(record.slot, None)
+        if state.plan.state(record.slot) != UNPLACED:
+            state.plan.lift(record.slot, state.now)
+    state.homeless.pop(record.id, None)
+    record = end_promise(state, replace(record, quarantine=repr(error)), event, "its planning failed")
+    _answer(
+        state, record, Phase.BLOCKED, WaitingFor("quarantine", f"an admin: planning it failed ({error!r})")
+    )
+
+
+# ---- making room, filling it --------------------------------------------------------------------
+
+
+def stand(state: EngineState, slot: int, start: int) -> None:
+    """Let a placed job stand at ``start`` on the nodes it has, whether there is room or not."""
+    takes = state.plan.takes(slot)
+    state.plan.lift(slot, state.now)
+    state.plan.fix(slot, start, takes)
+    state.plan.tables.jobs[STATE, slot] = PLANNED
+
+
+def rivals(state: EngineState, slot: int) -> Ints:
+    """The planned jobs on the nodes of a placed one, itself left out; the latest to start first."""
+    plan = state.plan
+    rows = {take.row for take in plan.takes(slot)}
+    if len(rows) > _MANY_ROWS:
+        slots = plan.planned()
+    else:
+        found = [plan.on_node(plan.name_of[row]) for row in rows]
+        slots = np.unique(np.concatenate(found)) if found else np.zeros(0, np.int64)
+    slots = slots[slots != slot]
+    order = np.argsort(plan.tables.jobs[START, slots], kind="stable")
+    return np.ascontiguousarray(slots[order][::-1])
+
+
+def make_way(state: EngineState, slot: int, event: str, cause: Cause, words: str) -> None:
+    """Plan anew those planned jobs that would over-commit a node of ``slot``, which stays.
+
+    The latest to start loses its place first.
+    """
+    slots = rivals(state, slot)
+    if slots.shape[0]:
+        leave_if_crowded(state, slots, event, cause, words)
+
+
+def leave_if_crowded(state: EngineState, slots: Ints, event: str, cause: Cause, words: str) -> None:
+    """Plan those of ``slots`` anew that lie where a node is over-committed, tried in this order."""
+    starts = state.plan.tables.jobs[START].copy()
+    gone = state.plan.evict(slots)
+    if gone.shape[0]:
+        displace(state, gone, starts[gone], event, cause, words)
+
+
+def leave(state: EngineState, slots: Ints, event: str, cause: Cause, words: str) -> None:
+    """Plan ``slots``, which are planned jobs, anew."""
+    if slots.shape[0]:
+        old = state.plan.tables.jobs[START, slots]
+        for slot in slots.tolist():
+            state.plan.lift(slot, state.now)
+        displace(state, slots, old, event, cause, words)
+
+
+def seat_homeless(state: EngineState, event: str, words: str) -> None:
+    """Try again for jobs that no node could take so far."""
+    _try_again(state, [state.records[job_id] for job_id in state.homeless], event, words)
+
+
+def judge_again(state: EngineState, event: str, words: str) -> None:
+    """Nodes changed: jobs that could never run perhaps can."""
+    _try_again(state, [r for r in state.records.values() if isinstance(r.answer, Never)], event, words)
+
+
+def _try_again(state: EngineState, records: Iterable[JobRecord], event: str, words: str) -> None:
+    for record in list(records):
+        if record.slot >= 0:
+            plan_job(state, record, event, Cause.FREED, words)

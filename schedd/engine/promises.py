@@ -1,0 +1,122 @@
+"""Promises and the record of changes: who moved, why, and which promises that broke.
+
+A promise is an upper bound on a planned start. It is made once, when a job is first eligible with a known
+start. Only the causes of ``MAY_BREAK`` may break one: the breach is then recorded, and the new start (with
+the site's slack) is promised instead, since a bound that has failed bounds nothing.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from schedd.engine.records import MAY_BREAK, Breach, Cause, ChangeSet, Ended, JobRecord
+from schedd.engine.state import EngineState
+from schedd.model import FOREVER
+from schedd.plan.kernels.layout import A_ROW, ALLOC, ALLOCS, START, Ints
+from schedd.plan.plan import Moves
+
+__all__ = ["end_promise", "make_promise", "note", "note_moves", "note_one"]
+
+_CHANGES_KEPT = 2_000_000
+_SET_WEIGHT = 20
+"""What a change set weighs beside its slots, counted in slots."""
+_BREACHES_KEPT = 32
+
+
+def note(state: EngineState, event: str, cause: Cause, words: str, slots: Ints, old: Ints, new: Ints) -> None:
+    """Keep who moved and why; find the promises that were broken, and the starts to tell."""
+    if slots.shape[0] == 0:
+        return
+    state.changed[slots] = state.generation
+    state.last_move[slots] = state.change_number
+    changes = ChangeSet(
+        state.change_number, state.generation, state.now, event, cause, words, slots, old, new
+    )
+    state.change_number += 1
+    state.changes.append(changes)
+    state.changes_kept += slots.shape[0] + _SET_WEIGHT
+    while state.changes_kept > _CHANGES_KEPT and len(state.changes) > 1:
+        state.changes_kept -= state.changes.popleft().slots.shape[0] + _SET_WEIGHT
+    if state.settings.tell:
+        told = state.told[slots]
+        far = np.abs(new - told) > state.settings.tell_threshold
+        due = far | ((new < 0) != (told < 0))
+        # Without a start there may be another reason to tell already: what it waits for.
+        state.tell_due[slots] = np.where(new < 0, state.tell_due[slots] | due, due)
+    promised = state.promise[slots]
+    # An unknown start is no breach yet: the promise may still be kept.
+    hit = np.flatnonzero((promised < FOREVER) & ((new > promised) | (new < 0) | (old < 0)))
+    for i in hit.tolist():
+        _judge(state, changes, int(slots[i]), int(promised[i]), int(new[i]))
+
+
+def note_one(state: EngineState, event: str, cause: Cause, words: str, slot: int, old: int, new: int) -> None:
+    """The same for one job; nothing when it did not move."""
+    if old != new:
+        note(state, event, cause, words, *(np.array([value], np.int64) for value in (slot, old, new)))
+
+
+def note_moves(state: EngineState, event: str, cause: Cause, words: str, moves: Moves) -> None:
+    """The same for what a repair moved."""
+    note(state, event, cause, words, moves.slots, moves.old, moves.new)
+
+
+def _judge(state: EngineState, changes: ChangeSet, slot: int, promised: int, planned: int) -> None:
+    """A promised job lost its start, got one back, or moved past its promise."""
+    record = state.by_slot[slot]
+    if record is None:
+        return
+    cause = record.lost or changes.cause
+    if cause not in MAY_BREAK and promised < state.now:
+        cause = Cause.OUTAGE  # its moment went by before this: it was not started in time
+    if planned < 0:
+        state.put(replace(record, lost=cause))
+        return
+    if planned <= promised:
+        if record.lost is not None:
+            state.put(replace(record, lost=None))
+        return
+    if cause not in MAY_BREAK and state.settings.validate:
+        raise AssertionError(f"{record.id}: {cause} ({changes.event}) took it past {promised} to {planned}")
+    breach = Breach(state.now, changes.event, cause, promised, planned)
+    kept = record.breaches
+    if len(kept) >= _BREACHES_KEPT:
+        kept = (kept[0], *kept[2:])
+    state.breaches += 1
+    state.put(replace(record, breaches=(*kept, breach), lost=None))
+    state.promise[slot] = planned + state.settings.slack
+
+
+def make_promise(state: EngineState, record: JobRecord, start: int) -> None:
+    """Promise a start to a job that is eligible and has none promised yet."""
+    slot = record.slot
+    if record.eligible_since < 0 or state.promise[slot] < FOREVER:
+        return
+    state.promise[slot] = start + state.settings.slack
+    weak = bool(state.assumed) and _behind_assumed(state, slot)
+    if weak != record.weak:
+        state.put(replace(record, weak=weak))
+
+
+def end_promise(state: EngineState, record: JobRecord, event: str, words: str) -> JobRecord:
+    """End a job's promise, keeping why; returns the record to go on with, which is not yet put."""
+    if record.slot < 0 or state.promise[record.slot] >= FOREVER:
+        return replace(record, weak=False, lost=None, eligible_since=-1)
+    ended = Ended(state.now, event, words, int(state.promise[record.slot]))
+    state.promise[record.slot] = FOREVER
+    return replace(record, weak=False, lost=None, eligible_since=-1, ended=ended)
+
+
+def _behind_assumed(state: EngineState, slot: int) -> bool:
+    """Whether a job whose end nobody guarantees comes before this one on one of its nodes."""
+    tables = state.plan.tables
+    jobs = tables.jobs
+    others = np.fromiter(state.assumed, np.int64, len(state.assumed))
+    starts = jobs[START, others]
+    others = others[(starts >= 0) & (starts < jobs[START, slot]) & (others != slot)]
+    counts = jobs[ALLOCS, others]
+    first = np.cumsum(counts) - counts
+    owner = np.repeat(np.arange(others.shape[0]), counts)
+    entries = jobs[ALLOC, others][owner] + np.arange(owner.shape[0]) - first[owner]
+    at, n = int(jobs[ALLOC, slot]), int(jobs[ALLOCS, slot])
+    return bool(np.isin(tables.alloc[entries, A_ROW], tables.alloc[at : at + n, A_ROW]).any())

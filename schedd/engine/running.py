@@ -1,0 +1,192 @@
+"""Jobs that run: what they hold and until when, and what happens when they do not end in time."""
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import replace
+
+from schedd.engine.nodes import block, unblock
+from schedd.engine.places import make_way
+from schedd.engine.promises import end_promise
+from schedd.engine.records import Cause, JobRecord, Phase
+from schedd.engine.shares import shares_of, takes_of
+from schedd.engine.state import EngineState
+from schedd.model import Chunk, Place, Request
+from schedd.wire import JobFacts, ShareFacts
+
+__all__ = ["ended_run", "hold", "hold_new_node", "overruns", "run", "told_again"]
+
+
+def run(
+    state: EngineState, event: str, record: JobRecord, started: int, shares: Iterable[ShareFacts]
+) -> None:
+    """The job runs on these shares: it holds them, and planned jobs in its way are planned anew."""
+    shares = tuple(shares)
+    known = record.facts
+    if record.phase is Phase.RUNNING and (record.started, known.shares) == (started, shares):
+        return
+    letter = known.state if known.state in ("R", "E", "S") else "R"
+    starts = known.starts + (record.phase is not Phase.RUNNING)
+    facts = replace(known, state=letter, shares=shares, started=started, starts=starts)
+    # It may have been altered while its run decision was out.
+    understood = state.intake.read(facts, state.queues.get(facts.queue), state.server.defaults)
+    ours = record.phase is Phase.DISPATCHED
+    altered = understood != record.understood
+    planned = state.plan.start(record.slot) if record.slot >= 0 else -1
+    as_planned = ours and not altered and _same_nodes(shares_of(state.plan, record.slot), shares)
+    state.homeless.pop(record.id, None)
+    record = _with_slot(
+        state,
+        replace(
+            record,
+            facts=facts,
+            understood=understood,
+            phase=Phase.RUNNING,
+            answer=None,
+            started=started,
+            overruns=0,
+            until=0,
+            refusals=0,
+            busy=0,
+            refusal="",
+            quarantine="",
+            lost=None,
+        ),
+    )
+    state.put(record)
+    if as_planned and planned <= started <= planned + state.settings.end_allowance:
+        # A start a little late takes from its allowance, not from those behind it.
+        end = max(state.plan.end(record.slot), started + understood.walltime)
+        _begin(state, record, end)
+        return
+    occupy(state, record)
+    cause = Cause.OUTAGE if ours else Cause.ADMIN
+    make_way(state, record.slot, event, cause, f"job {record.id} was started there")
+
+
+def _with_slot(state: EngineState, record: JobRecord) -> JobRecord:
+    """A job whose request was not understood gets a slot when it runs: what it holds is plain enough."""
+    if record.slot < 0:
+        request = Request((Chunk(cpus=0),), Place.FREE)
+        record = replace(record, slot=state.new_slot(request, max(1, record.understood.walltime)))
+    if record.understood.assumed:
+        state.assumed.add(record.slot)
+    else:
+        state.assumed.discard(record.slot)
+    return record
+
+
+def _same_nodes(a: Iterable[ShareFacts], b: Iterable[ShareFacts]) -> bool:
+    return sorted((s.node, s.cpus) for s in a) == sorted((s.node, s.cpus) for s in b)
+
+
+def hold_end(state: EngineState, record: JobRecord) -> int:
+    """Until when a running job holds its resources if nothing else is heard of it."""
+    return record.started + record.understood.walltime + state.settings.end_allowance
+
+
+def occupy(state: EngineState, record: JobRecord) -> None:
+    """Let a running job hold its shares, whatever the plan says about them."""
+    slot = record.slot
+    end = max(hold_end(state, record), state.now + 1)
+    start = min(record.started, end - 1)
+    state.queue.pop(slot, None)
+    state.plan.lift(slot, state.now)
+    state.plan.set_duration(slot, end - start, state.now)
+    state.plan.fix(slot, start, takes_of(state.plan, record.understood.request, record.facts.shares))
+    heapq.heappush(state.ends, (end, slot, record.id))
+
+
+def _begin(state: EngineState, record: JobRecord, end: int) -> None:
+    """A job runs where it was planned; it holds that until ``end``."""
+    hold(state, record, end)
+    heapq.heappush(state.ends, (end, record.slot, record.id))
+
+
+def hold(state: EngineState, record: JobRecord, end: int) -> None:
+    """A placed job is no longer moved, and holds its place until ``end``."""
+    state.queue.pop(record.slot, None)
+    state.plan.begin(record.slot)
+    if end != state.plan.end(record.slot):
+        state.plan.set_duration(record.slot, end - state.plan.start(record.slot), state.now)
+
+
+def told_again(state: EngineState, event: str, record: JobRecord, facts: JobFacts) -> None:
+    """A running job as the server describes it now: its walltime or what it holds may have changed."""
+    understood = state.intake.read(facts, state.queues.get(facts.queue), state.server.defaults)
+    shares = facts.shares or record.facts.shares
+    started = facts.started if facts.started is not None else record.started
+    letter = facts.state if facts.state in ("R", "E", "S") else record.facts.state
+    new = replace(
+        record,
+        facts=replace(facts, shares=shares, started=started, state=letter),
+        understood=understood,
+        started=started,
+    )
+    same_place = _same_nodes(shares, record.facts.shares) and started == record.started
+    if same_place and understood.walltime == record.understood.walltime:
+        state.put(new)
+        return
+    unblock(state, record.id, event)
+    new = state.put(_with_slot(state, replace(new, overruns=0)))
+    occupy(state, new)
+    words = f"job {record.id} was altered while it runs" if same_place else f"job {record.id} runs there"
+    make_way(state, new.slot, event, Cause.ADMIN, words)
+
+
+def hold_new_node(state: EngineState, event: str, names: frozenset[str]) -> None:
+    """Nodes became known: jobs that run on them hold them from now on."""
+    for record in list(state.records.values()):
+        if record.phase is Phase.RUNNING and any(share.node in names for share in record.facts.shares):
+            occupy(state, record)
+            make_way(state, record.slot, event, Cause.ADMIN, f"job {record.id} runs there")
+
+
+# ---- overruns -----------------------------------------------------------------------------------
+
+
+def overruns(state: EngineState, event: str) -> None:
+    """Jobs that should have freed their resources by now hold them a while longer."""
+    while state.ends and state.ends[0][0] <= state.now:
+        end, slot, job_id = heapq.heappop(state.ends)
+        record = state.records.get(job_id)
+        if record is None or record.slot != slot or state.plan.end(slot) != end:
+            continue
+        if record.phase is Phase.DISPATCHED:
+            words = f"job {job_id} was to end by now, but is not yet known to have started"
+            _longer(state, record, state.settings.overrun_step, event, Cause.OUTAGE, words)
+        elif record.phase is Phase.RUNNING:
+            _overrun(state, record, event)
+
+
+def _overrun(state: EngineState, record: JobRecord, event: str) -> None:
+    settings = state.settings
+    step = min(settings.overrun_step << min(record.overruns, 20), settings.overrun_most)
+    over = state.now - hold_end(state, record)
+    words = f"job {record.id} runs past its walltime"
+    if over < settings.overrun_blocked:
+        # The moment at which its nodes count as blocked is not to be missed.
+        step = min(step, settings.overrun_blocked - over)
+    record = state.put(replace(record, overruns=record.overruns + 1))
+    _longer(state, record, step, event, Cause.OVERRUN, words)
+    # Nobody ends a job without walltime: running on tells nothing about its nodes.
+    late = over >= settings.overrun_blocked and not record.understood.assumed
+    if late and block(state, record, event, words):
+        nodes = ", ".join(share.node for share in record.facts.shares)
+        state.alert(event, "overrun", f"{words} since {over} s: {nodes} counts as blocked")
+
+
+def _longer(state: EngineState, record: JobRecord, step: int, event: str, cause: Cause, words: str) -> None:
+    end = state.now + step
+    state.plan.set_duration(record.slot, end - state.plan.start(record.slot), state.now)
+    heapq.heappush(state.ends, (end, record.slot, record.id))
+    make_way(state, record.slot, event, cause, words)
+
+
+def ended_run(state: EngineState, event: str, record: JobRecord, words: str) -> JobRecord:
+    """A run is over but the job lives: it is as if it had just been queued, its promise ended."""
+    unblock(state, record.id, event)
+    state.out.pop(record.id, None)
+    record = end_promise(state, record, event, words)
+    return replace(
+        record, phase=Phase.WAITING, decision="", accepted=False, busy=0, started=-1, overruns=0, answer=None
+    )

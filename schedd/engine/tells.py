@@ -1,0 +1,52 @@
+"""What is written on jobs that wait: when and where they start, or why that is not known."""
+
+import numpy as np
+
+from schedd.engine.records import JobRecord, Phase
+from schedd.engine.shares import shares_of
+from schedd.engine.state import EngineState
+from schedd.model import FOREVER
+from schedd.plan.kernels.layout import START
+from schedd.wire import Tell
+
+__all__ = ["tell"]
+
+
+def tell(state: EngineState, event: str) -> None:
+    """Tell what is due to be told, the soonest start first, within the rate."""
+    due = np.flatnonzero(state.tell_due)
+    if not due.shape[0]:
+        return
+    if state.now > state.told_at:
+        state.told_at, state.told_then = state.now, 0
+    starts = state.plan.tables.jobs[START, due]
+    order = np.argsort(np.where(starts < 0, FOREVER, starts), kind="stable")
+    for slot in due[order].tolist():
+        record = state.by_slot[slot]
+        if record is None or record.phase not in (Phase.WAITING, Phase.BLOCKED):
+            state.tell_due[slot] = 0
+        elif state.told_then < state.settings.tell_rate:
+            state.tell_due[slot] = 0
+            state.told_then += 1
+            _tell_one(state, record, event)
+        else:
+            return
+
+
+def _tell_one(state: EngineState, record: JobRecord, event: str) -> None:
+    slot = record.slot
+    start = state.plan.start(slot)
+    state.told[slot] = start
+    known = start >= 0
+    state.decisions.append(
+        Tell(
+            id=state.next_decision(),
+            cause=event,
+            time=state.now,
+            job_id=record.id,
+            planned_start=start if known else None,
+            planned_end=start + record.understood.walltime if known else None,
+            planned_nodes=tuple(share.node for share in shares_of(state.plan, slot)) if known else (),
+            text=state.why_text(record),
+        )
+    )

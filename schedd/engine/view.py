@@ -1,0 +1,123 @@
+"""What readers see: frozen copies of the plan's columns per batch. `job_view` renders rows of them.
+
+Publishing copies whole columns and lists; no Python statement runs per job. Readers in other threads hold a
+`Published` as long as they like and never wait for the engine.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from schedd.engine.records import ChangeSet, JobRecord
+from schedd.engine.settings import EngineSettings
+from schedd.engine.state import EngineState
+from schedd.plan.kernels import layout as at
+from schedd.plan.kernels.layout import Ints
+from schedd.wire import NodeFacts, QueueFacts, Reserve, ServerFacts
+
+__all__ = ["Published", "publish"]
+
+_KEPT = [at.START, at.DUR, at.STATE, at.ALLOC, at.ALLOCS]
+_START, _DUR, _STATE, _ALLOC, _ALLOCS = range(5)
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The plan as it was after one batch. Columns are by slot and read-only; ``jobs`` holds five of them.
+
+    ``ids`` and ``changes`` are the engine's own and may be ahead: what is found there counts only where the
+    columns agree. The ``alloc`` slab is shared, since its entries are only ever appended; ``names`` are the
+    nodes by row.
+    """
+
+    settings: EngineSettings
+    generation: int
+    as_of: int
+    paused: str
+    stale: str
+    server: ServerFacts
+    jobs: Ints
+    promise: Ints
+    changed: Ints
+    last_move: Ints
+    alloc: Ints
+    records: tuple[JobRecord | None, ...]
+    slotless: Mapping[str, JobRecord]
+    ids: Mapping[str, JobRecord]
+    changes: deque[ChangeSet]
+    names: Mapping[int, str]
+    nodes: Mapping[str, NodeFacts]
+    queues: Mapping[str, QueueFacts]
+    reservations: tuple[Reserve, ...]
+    starting: tuple[str, ...]
+    breaches: int
+
+    @property
+    def starts(self) -> Ints:
+        """(slots,) planned or actual starts; -1 where there is none."""
+        column: Ints = self.jobs[_START]
+        return column
+
+    @property
+    def durations(self) -> Ints:
+        """(slots,) for how many seconds each job holds its resources."""
+        column: Ints = self.jobs[_DUR]
+        return column
+
+    @property
+    def states(self) -> Ints:
+        """(slots,) VACANT, UNPLACED, PLANNED or FIXED."""
+        column: Ints = self.jobs[_STATE]
+        return column
+
+    def held(self, slot: int) -> list[list[int]]:
+        """The rows of ``alloc`` that belong to one slot."""
+        first = int(self.jobs[_ALLOC, slot])
+        found: list[list[int]] = self.alloc[first : first + int(self.jobs[_ALLOCS, slot])].tolist()
+        return found
+
+    def entries(self, slots: Ints) -> tuple[Ints, Ints]:
+        """Which rows of ``alloc`` belong to ``slots``: positions in ``slots``, and rows of ``alloc``."""
+        counts = self.jobs[_ALLOCS, slots]
+        owner: Ints = np.repeat(np.arange(slots.shape[0]), counts)
+        first = np.cumsum(counts) - counts
+        rows: Ints = self.jobs[_ALLOC, slots][owner] + np.arange(owner.shape[0]) - first[owner]
+        return owner, rows
+
+
+def _frozen(column: Ints) -> Ints:
+    copy = column.copy()
+    copy.flags.writeable = False
+    return copy
+
+
+def publish(state: EngineState) -> Published:
+    """The state as readers may see it; to be called between batches, by the thread that owns the state."""
+    tables = state.plan.tables
+    jobs: Ints = tables.jobs[_KEPT]
+    jobs.flags.writeable = False
+    return Published(
+        settings=state.settings,
+        generation=state.generation,
+        as_of=state.now,
+        paused=state.paused,
+        stale=state.stale,
+        server=state.server,
+        jobs=jobs,
+        promise=_frozen(state.promise),
+        changed=_frozen(state.changed),
+        last_move=_frozen(state.last_move),
+        alloc=tables.alloc,
+        records=tuple(state.by_slot),
+        slotless=dict(state.slotless),
+        ids=state.records,
+        changes=state.changes,
+        names=dict(state.plan.name_of),
+        nodes=dict(state.node_facts),
+        queues=dict(state.queues),
+        reservations=tuple(reservation.event for reservation in state.reservations.values()),
+        starting=tuple(state.out),
+        breaches=state.breaches,
+    )

@@ -1,0 +1,60 @@
+"""Why a job that may be planned has no start: which nodes it waits for, or that it never can have one."""
+
+from dataclasses import replace
+
+from schedd.engine.records import JobRecord
+from schedd.engine.state import EngineState
+from schedd.model import Never, NodeState, Request, WaitingFor
+from schedd.plan.kernels.layout import CHUNK, CHUNKS, SET, SET_LEN, SHAPE, USABLE
+from schedd.plan.plan import Plan
+
+__all__ = ["no_node"]
+
+_NAMED = 3
+
+
+def no_node(state: EngineState, record: JobRecord) -> WaitingFor | Never:
+    """The answer for a job that finds no start though each part of its request fits some node."""
+    request = record.understood.request
+    if request is not None and not _fits_empty(state, request):
+        return Never("all of it at once: the nodes that could take its parts cannot take them together")
+    return WaitingFor("node", _nodes_in_the_way(state, record.slot))
+
+
+def _fits_empty(state: EngineState, request: Request) -> bool:
+    """Whether the cluster could hold the request if all its nodes were up and nobody was there."""
+    if state.bare is None:
+        state.bare = Plan([replace(node, state=NodeState.UP) for node in state.plan.nodes.values()], 0)
+    slot = state.bare.new(request, 1, 0)
+    fits = state.bare.probe(slot, 0, 1) == 0
+    state.bare.drop(slot, 0)
+    return fits
+
+
+def _nodes_in_the_way(state: EngineState, slot: int) -> str:
+    """The nodes that the job could use but that cannot be used, a few of them by name."""
+    tables = state.plan.tables
+    shape = int(tables.jobs[SHAPE, slot])
+    first = int(tables.shapes[shape, CHUNK])
+    found: dict[str, None] = {}
+    for chunk in range(first, first + int(tables.shapes[shape, CHUNKS])):
+        at = int(tables.chunks[chunk, SET])
+        for row in tables.sets[at : at + int(tables.chunks[chunk, SET_LEN])].tolist():
+            name = state.plan.name_of[row]
+            if not tables.rows[row, USABLE]:
+                found[f"node {name}, which is {_state_of(state, name)}"] = None
+    if not found:
+        for reservation in state.reservations.values():
+            if reservation.event.end is None:
+                found[f"reservation {reservation.event.name}, which has no end"] = None
+    words = list(found)
+    more = f" and {len(words) - _NAMED} more" if len(words) > _NAMED else ""
+    return (", or ".join(words[:_NAMED]) + more) or "nodes that can take it"
+
+
+def _state_of(state: EngineState, name: str) -> str:
+    if name in state.blocked:
+        jobs = ", ".join(state.blocked[name])
+        return f"blocked by job {jobs}, long past its walltime"
+    facts = state.node_facts.get(name)
+    return "offline" if facts is not None and facts.state == "drain" else "down"

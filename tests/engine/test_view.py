@@ -1,0 +1,156 @@
+"""What is published stays as it was, and a job's row says what the engine knows."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from schedd.engine import Engine, EngineSettings
+from schedd.engine.job_view import JobView, job_view
+from schedd.engine.view import Published, publish
+from schedd.wire import (
+    Event,
+    JobAltered,
+    JobDeleted,
+    JobEnded,
+    JobFacts,
+    JobHeld,
+    JobQueued,
+    JobStarted,
+    NodeChanged,
+    NodeFacts,
+    Run,
+    ShareFacts,
+)
+
+T = 1_700_000_000
+GIB = 1 << 20
+
+
+class Cluster:
+    """An engine with numbered events."""
+
+    def __init__(self, *nodes: NodeFacts, **settings: int | bool | str) -> None:
+        self.engine = Engine(EngineSettings(validate=True, tell=False, end_allowance=0, **settings), T)  # type: ignore[arg-type]
+        self.n = 0
+        self.runs: list[Run] = []
+        self.tell(*(NodeChanged(id="", time=T, node=node) for node in nodes))
+
+    def tell(self, *events: Event, now: int = T) -> Published:
+        numbered = []
+        for event in events:
+            self.n += 1
+            numbered.append(replace(event, id=f"test:{self.n}"))
+        decisions = self.engine.handle(numbered, now)
+        while self.engine.next_wake == now:
+            decisions += self.engine.handle([], now)
+        self.runs += [decision for decision in decisions if isinstance(decision, Run)]
+        return publish(self.engine.state)
+
+    def queue(self, *ids: str, **resources: str) -> Published:
+        return self.tell(*(queued(job_id, **resources) for job_id in ids))
+
+
+def queued(job_id: str, **resources: str) -> JobQueued:
+    asked = {"nodes": "1:ppn=4", "walltime": "3600", **resources}
+    facts = JobFacts(id=job_id, owner="ann@x", queue="batch", submitted=T, resources=asked, version="1")
+    return JobQueued(id="", time=T, job=facts)
+
+
+def node(name: str, cpus: int = 4, mem: int = 8 * GIB) -> NodeFacts:
+    return NodeFacts(name=name, cpus=cpus, mem=mem)
+
+
+def row(published: Published, job_id: str) -> JobView:
+    view = job_view(published, job_id)
+    assert view is not None
+    return view
+
+
+def test_a_planned_job_shows_when_where_and_what_is_promised() -> None:
+    cluster = Cluster(node("n1"), slack=600)
+    published = cluster.queue("1", "2", mem="2gb")
+    first, second = row(published, "1"), row(published, "2")
+    assert (first.state, first.answer, first.planned_start) == ("starting", "start_known", T)
+    assert (second.state, second.answer) == ("planned", "start_known")
+    assert (second.planned_start, second.planned_end) == (T + 3600, T + 7200)
+    assert second.promised_start == T + 4200
+    assert second.planned_nodes == (ShareFacts("n1", 4, 2 * GIB, 0),)
+    assert second.why.startswith("planned start 2023-11-14 23:13:20 UTC")
+    assert second.last_change is not None
+    assert (second.last_change.cause, second.last_change.after) == ("arrived", T + 3600)
+    assert second.generation == published.generation == second.changed
+
+
+def test_the_last_change_names_the_event_that_moved_the_job() -> None:
+    cluster = Cluster(node("n1"))
+    cluster.queue("1", "2")
+    cluster.tell(JobStarted(id="", time=T, job_id="1", shares=(ShareFacts("n1", 4),)))
+    published = cluster.tell(JobEnded(id="", time=T + 60, job_id="1"), now=T + 60)
+    moved = row(published, "2")
+    assert moved.planned_start == T + 60
+    assert moved.last_change is not None
+    assert (moved.last_change.before, moved.last_change.after) == (T + 3600, T + 60)
+    assert moved.last_change.words == "job 1 ended"
+    assert moved.last_change.event == f"test:{cluster.n}"
+
+
+def test_a_publication_does_not_change_with_the_plan() -> None:
+    cluster = Cluster(node("n1"))
+    before = cluster.queue("1", "2", "3")
+    seen = [row(before, job) for job in ("1", "2", "3")]
+    cluster.tell(JobAltered(id="", time=T, job=queued("2", walltime="60").job))
+    after = cluster.tell(JobDeleted(id="", time=T, job_id="3"))
+    for old in seen[:2]:
+        assert row(before, old.id) == old
+    assert row(after, "2").walltime == 60
+    assert job_view(after, "3") is None
+    with pytest.raises(ValueError, match="read-only"):
+        before.starts[0] = 5
+
+
+def test_a_slot_that_another_job_took_over_does_not_answer_for_the_old_one() -> None:
+    cluster = Cluster(node("n1"))
+    before = cluster.queue("1")
+    cluster.tell(JobDeleted(id="", time=T, job_id="1"))
+    cluster.queue("2")
+    assert job_view(before, "2") is None
+
+
+@pytest.mark.parametrize(
+    ("resources", "state", "words"),
+    [
+        ({"nodes": "1:ppn=64"}, "never", "never on this cluster: 64 cpus of a node: the largest has 4"),
+        ({"nodes": "1:ppn=x"}, "never", "never on this cluster: "),
+        ({"nodes": "9:ppn=1"}, "never", "9 different nodes: only 1 fit"),
+    ],
+)
+def test_a_job_that_can_never_run_says_why(resources: dict[str, str], state: str, words: str) -> None:
+    view = row(Cluster(node("n1")).queue("1", **resources), "1")
+    assert (view.state, view.answer, view.planned_start) == (state, "never", None)
+    assert words in view.why
+
+
+def test_a_held_job_waits_for_its_hold_and_has_no_start() -> None:
+    cluster = Cluster(node("n1"))
+    cluster.queue("1", "2")
+    view = row(cluster.tell(JobHeld(id="", time=T, job_id="2", holds="u")), "2")
+    assert (view.state, view.answer, view.waiting_for) == ("waiting", "waiting", "hold")
+    assert view.planned_nodes == ()
+    assert view.why == "waiting for a user hold"
+
+
+def test_whole_nodes_show_what_was_asked_for_of_them() -> None:
+    cluster = Cluster(node("n1", cpus=16))
+    view = row(cluster.queue("1", naccesspolicy="singlejob"), "1")
+    assert view.planned_nodes == (ShareFacts("n1", 4, 0, 0),)
+
+
+def test_entries_find_what_each_slot_holds() -> None:
+    cluster = Cluster(node("n1"), node("n2"))
+    published = cluster.queue("1", "2", nodes="2:ppn=4")
+    slots = np.array([published.ids["1"].slot, published.ids["2"].slot])
+    owner, rows = published.entries(slots)
+    assert owner.tolist() == [0, 0, 1, 1]
+    assert {published.names[row] for row in published.alloc[rows, 0].tolist()} == {"n1", "n2"}
+    assert published.alloc[rows].tolist() == published.held(int(slots[0])) + published.held(int(slots[1]))
