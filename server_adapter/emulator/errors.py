@@ -1,23 +1,38 @@
 """A refusal inside the emulated server: the code and text that the client will get."""
 
+from enum import IntEnum
+
 from server_adapter.torque.errors import ServerCode
+
+
+class SubmissionCode(IntEnum):
+    """Codes that only qsub and qalter meet."""
+
+    MAXUSERQUED = 15076
+    ARRAY = 15083
+    SYNTAX = 15131
 
 
 class RefusalError(Exception):
     """The request is answered with `code` and `text`; None sends the code alone."""
 
-    def __init__(self, code: ServerCode, text: str | None = None) -> None:
+    def __init__(self, code: ServerCode | SubmissionCode, text: str | None = None) -> None:
         super().__init__(f"{int(code)} {text or ''}")
         self.code = code
         self.text = TEXTS.get(code) if text is None else text
 
 
-def refusal(code: ServerCode, detail: str) -> RefusalError:
+def refusal(code: ServerCode | SubmissionCode, detail: str) -> RefusalError:
     """A refusal with the code's usual text and, after `MSG=`, a detail, as pbs_server writes them."""
     return RefusalError(code, f"{TEXTS.get(code, '')} MSG={detail}")
 
 
-TEXTS = {
+def bad_value(name: str) -> RefusalError:
+    """The refusal of a value, with the attribute that it was meant for."""
+    return RefusalError(ServerCode.BADATVAL, f"Illegal attribute or resource value for {name}")
+
+
+TEXTS: dict[ServerCode | SubmissionCode, str] = {
     ServerCode.UNKJOBID: "Unknown Job Id Error",
     ServerCode.NOATTR: "Undefined attribute ",
     ServerCode.ATTRRO: "Cannot set attribute, read only or insufficient permission ",
@@ -25,7 +40,7 @@ TEXTS = {
     ServerCode.UNKREQ: "Unknown request",
     ServerCode.PERM: "Unauthorized Request ",
     ServerCode.UNKSIG: "Unknown/illegal signal name",
-    ServerCode.BADATVAL: "Illegal attribute or resource value for ",
+    ServerCode.BADATVAL: "Illegal attribute or resource value for",
     ServerCode.MODATRRUN: "Cannot modify attribute while job running ",
     ServerCode.BADSTATE: "Request invalid for state of job",
     ServerCode.UNKQUE: "Unknown queue",
@@ -40,5 +55,8 @@ TEXTS = {
     ServerCode.MAXQUED: "Maximum number of jobs already in queue",
     ServerCode.BADDEPEND: "Invalid Job Dependency",
     ServerCode.UNKNODE: "Unknown node ",
+    SubmissionCode.MAXUSERQUED: "Maximum number of jobs already in queue for user",
+    SubmissionCode.ARRAY: "Bad Job Array Request",
+    SubmissionCode.SYNTAX: "Command syntax invalid",
 }
-"""The text of each code. Recorded: 15001, 15007, 15018, 15021, 15046, 15064; the others by the manuals."""
+"""The text of each code, as real servers were seen to send it; a few (15012, 15040, 15056) by the manuals."""

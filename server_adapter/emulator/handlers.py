@@ -156,7 +156,7 @@ class Handlers:
         return OK
 
     def _manager(self, request: ManageRequest, dialogue: Dialogue) -> bytes:
-        demand_manager(dialogue.who)
+        demand_manager(dialogue.who, "error in permissions (PERM_OPorMGR)")
         manage(self._cluster, request)
         return OK
 

@@ -104,7 +104,11 @@ class Inquiries:
         """StatusNode."""
         del dialogue
         cluster = self._cluster
-        nodes = [cluster.node(request.name)] if request.name else list(cluster.nodes.values())
+        nodes = list(cluster.nodes.values())
+        if request.name.startswith(":"):
+            nodes = [node for node in nodes if request.name[1:] in node.properties]
+        elif request.name:
+            nodes = [cluster.node(request.name)]
         found = [(node.name, node_attributes(cluster, node)) for node in nodes]
         return _status(ObjectType.NODE, found, request.attributes)
 

@@ -48,12 +48,14 @@ class Order:
     """A submission, complete: who, what, and (known to the simulation alone) how the program will behave.
 
     `resources` are the Resource_List in the order given; `holds` letters of `u o s`; `extra` further
-    attributes as text. `outcome` None lets the cluster's own rule decide from script and walltime.
+    attributes as text; `host` where qsub ran as it says itself, `origin` as the server saw it.
+    `outcome` None lets the cluster's own rule decide from script and walltime.
     """
 
     user: str
     group: str = ""
     host: str = "localhost"
+    origin: str = "localhost"
     name: str = "STDIN"
     queue: str = ""
     resources: Mapping[str, str] = field(default_factory=dict)
@@ -90,6 +92,9 @@ class Job:
     eligible: float | None = None
     not_before: int | None = None
     attributes: dict[str, str] = field(default_factory=dict)  # settable ones that are plain text
+    depend: str = ""  # what is left of the order's, and what other jobs added
+    together: list[str] | None = None  # of a job with `synccount`: who starts with it
+    together_released: bool = False
     array: str | None = None
     index: int | None = None
     held_slots: tuple[tuple[str, tuple[int, ...]], ...] = ()
@@ -111,7 +116,7 @@ class Job:
     @property
     def owner(self) -> str:
         """`user@host`."""
-        return f"{self.order.user}@{self.order.host}"
+        return f"{self.order.user}@{self.order.origin}"
 
     @property
     def finished(self) -> bool:
@@ -136,6 +141,7 @@ class Queue:
     name: str
     attributes: dict[str, str] = field(default_factory=dict)
     modified: float = 0.0
+    used: bool = False  # whether a job of it ever ran
 
     @property
     def enabled(self) -> bool:

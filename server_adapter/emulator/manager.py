@@ -3,73 +3,15 @@
 from collections.abc import Sequence
 
 from server_adapter.dis import Attribute, Operation
-from server_adapter.emulator.errors import RefusalError
+from server_adapter.emulator.errors import RefusalError, bad_value
 from server_adapter.emulator.jobs import Queue
 from server_adapter.emulator.nodes import Node, NodeSpec
+from server_adapter.emulator.settings import BOOLEANS, NUMBERS, SETTABLE, TEXTS
 from server_adapter.emulator.state import Cluster
 from server_adapter.torque.codes import ManagerCommand, ObjectType, SchedulerCommand
 from server_adapter.torque.errors import ServerCode
 from server_adapter.torque.requests import ManageRequest
 from server_adapter.torque.values import flag
-
-_BOOLEANS = frozenset(
-    [
-        "scheduling",
-        "query_other_jobs",
-        "enabled",
-        "started",
-        "acl_host_enable",
-        "acl_user_enable",
-        "acl_group_enable",
-        "poll_jobs",
-        "down_on_error",
-        "mom_job_sync",
-        "moab_array_compatible",
-        "note_append_on_error",
-        "node_pack",
-    ]
-)
-_NUMBERS = frozenset(
-    [
-        "scheduler_iteration",
-        "keep_completed",
-        "node_check_rate",
-        "tcp_timeout",
-        "job_stat_rate",
-        "log_level",
-        "log_events",
-        "max_running",
-        "max_user_run",
-        "max_group_run",
-        "max_queuable",
-        "max_user_queuable",
-        "Priority",
-        "nppcu",
-        "timeout_for_job_delete",
-        "timeout_for_job_requeue",
-    ]
-)
-_TEXTS = frozenset(
-    [
-        "managers",
-        "operators",
-        "default_queue",
-        "mail_from",
-        "acl_hosts",
-        "acl_users",
-        "acl_groups",
-        "comment",
-        "queue_type",
-        "node_suffix",
-        "resources_default",
-        "resources_max",
-        "resources_min",
-        "resources_available",
-        "submit_hosts",
-        "default_node",
-    ]
-)
-_SETTABLE = _BOOLEANS | _NUMBERS | _TEXTS
 
 
 def manage(cluster: Cluster, request: ManageRequest) -> None:
@@ -84,6 +26,8 @@ def manage(cluster: Cluster, request: ManageRequest) -> None:
         case ObjectType.SERVER:
             for change in request.attributes:
                 _set(cluster.attributes, change, unset=command is ManagerCommand.UNSET)
+                if change.name == "next_job_number":
+                    cluster.next_number = int(cluster.attributes.pop("next_job_number", "0"))
                 if change.name == "scheduling" and cluster.scheduling:
                     cluster.poke(SchedulerCommand.CMD)
         case ObjectType.QUEUE:
@@ -111,7 +55,7 @@ def _queue(cluster: Cluster, command: ManagerCommand, name: str, changes: Sequen
 
 
 def _set(attributes: dict[str, str], change: Attribute, *, unset: bool) -> None:
-    if change.name not in _SETTABLE:
+    if change.name not in SETTABLE:
         raise RefusalError(ServerCode.NOATTR, f"Undefined attribute  {change.name}")
     key = change.key
     if unset or change.operation is Operation.UNSET:
@@ -119,16 +63,16 @@ def _set(attributes: dict[str, str], change: Attribute, *, unset: bool) -> None:
         return
     value = change.value
     try:
-        if change.name in _BOOLEANS:
+        if change.name in BOOLEANS:
             value = str(flag(value))
-        elif change.name in _NUMBERS:
+        elif change.name in NUMBERS:
             value = str(int(value))
     except ValueError:
-        raise RefusalError(ServerCode.BADATVAL) from None
+        raise bad_value(change.key) from None
     old = [word for word in attributes.get(key, "").split(",") if word]
-    if change.operation is Operation.INCR and change.name in _TEXTS:
+    if change.operation is Operation.INCR and change.name in TEXTS:
         value = ",".join([*old, value])
-    elif change.operation is Operation.DECR and change.name in _TEXTS:
+    elif change.operation is Operation.DECR and change.name in TEXTS:
         value = ",".join(word for word in old if word != value)
     attributes[key] = value
 
@@ -139,7 +83,9 @@ def _node(cluster: Cluster, command: ManagerCommand, name: str, changes: Sequenc
             raise RefusalError(ServerCode.QUEEXIST, "Node name already exists")
         port = 30_000 + 2 * (len(cluster.nodes) + 1)
         cluster.nodes[name] = Node(NodeSpec(name, slots=1), mom_port=port, reported=int(cluster.now))
-    node = cluster.node(name)
+    if name not in cluster.nodes:
+        raise RefusalError(ServerCode.UNKNODE)
+    node = cluster.nodes[name]
     if command is ManagerCommand.DELETE:
         if node.taken:
             raise RefusalError(ServerCode.QUEEXIST, "Node is busy")
@@ -161,7 +107,7 @@ def _set_node(node: Node, change: Attribute, *, unset: bool) -> None:
                 node.offline = "offline" in words
         case "np":
             if not change.value.isdecimal() or int(change.value) < 1:
-                raise RefusalError(ServerCode.BADATVAL)
+                raise bad_value("")
             node.slots = int(change.value)
         case "properties":
             if unset:

@@ -3,12 +3,14 @@
 from collections.abc import Iterable
 
 from server_adapter.dis import Attribute, Operation
+from server_adapter.emulator import admission
+from server_adapter.emulator.dependencies import parse_depend, register
 from server_adapter.emulator.errors import RefusalError
 from server_adapter.emulator.jobs import Job
-from server_adapter.emulator.lifecycle import settle
+from server_adapter.emulator.lifecycle import release_dependents, settle
 from server_adapter.emulator.principal import Principal, demand_manager, demand_owner
 from server_adapter.emulator.state import Cluster
-from server_adapter.emulator.submission import RESOURCES, node_count
+from server_adapter.emulator.submission import node_count
 from server_adapter.emulator.versions import JOB_RANK
 from server_adapter.torque.errors import ServerCode
 
@@ -51,14 +53,14 @@ def alter(cluster: Cluster, job: Job, changes: Iterable[Attribute], who: Princip
         raise RefusalError(ServerCode.BADSTATE)
     changes = list(changes)
     for change in changes:
-        _allow(job, change, who)
+        _allow(cluster, job, change, who)
     for change in changes:
         _apply(cluster, job, change)
     job.touch(cluster.now)
     settle(cluster, job)
 
 
-def _allow(job: Job, change: Attribute, who: Principal) -> None:
+def _allow(cluster: Cluster, job: Job, change: Attribute, who: Principal) -> None:
     name = change.name
     if name not in JOB_RANK:
         raise RefusalError(ServerCode.NOATTR, f"Undefined attribute  {name}")
@@ -69,8 +71,10 @@ def _allow(job: Job, change: Attribute, who: Principal) -> None:
     if name in _MANAGERS_ONLY and not who.manager:
         raise RefusalError(ServerCode.ATTRRO)
     if name == "Resource_List":
-        if change.resource not in RESOURCES:
-            raise RefusalError(ServerCode.UNKRESC, f"Unknown resource type  Resource_List.{change.resource}")
+        if change.resource not in admission.RESOURCES:
+            raise RefusalError(ServerCode.UNKRESC)
+        if change.operation is not Operation.UNSET:
+            _check_value(cluster, job, change.resource, change.value, who)
         if job.active and not who.manager:
             raise RefusalError(ServerCode.MODATRRUN)
     if name in ("start_time", "Execution_Time", "Priority") and change.operation is not Operation.UNSET:
@@ -78,6 +82,16 @@ def _allow(job: Job, change: Attribute, who: Principal) -> None:
             int(change.value)
         except ValueError:
             raise RefusalError(ServerCode.BADATVAL) from None
+
+
+def _check_value(cluster: Cluster, job: Job, name: str, value: str, who: Principal) -> None:
+    """Whether nodes exist is not asked here, unlike at submission; managers may pass the queue's limits."""
+    try:
+        admission.check_values({name: value})
+        if not who.manager:
+            admission.check_amounts(cluster, cluster.queue(job.queue), {name: value})
+    except RefusalError as error:
+        raise RefusalError(error.code) from None  # the code's usual text, without the detail
 
 
 def _apply(cluster: Cluster, job: Job, change: Attribute) -> None:
@@ -103,11 +117,17 @@ def _apply(cluster: Cluster, job: Job, change: Attribute) -> None:
             job.eligible = None if gone else float(change.value)
         case "exec_host" if not job.active:
             job.exec_host = "" if gone else change.value
+        case "depend":
+            job.depend = "" if gone else change.value
+            parse_depend(job.depend)
+            register(job, cluster.jobs)
+            job.holds.add("d")
+            cluster.dependents.add(job.id)
+            release_dependents(cluster)
         case name if gone:
             job.attributes.pop(name, None)
         case name:
             job.attributes[name] = change.value
-    del cluster
 
 
 def set_holds(job: Job, change: Attribute) -> None:

@@ -25,10 +25,10 @@ def principal_of(cluster: Cluster, user: str, *, privileged: bool) -> Principal:
     return Principal(user, cluster.server, privileged, privileged or user in names)
 
 
-def demand_manager(who: Principal) -> None:
-    """Raises the refusal 15007 unless `who` is manager or operator."""
+def demand_manager(who: Principal, words: str = "operation not permitted") -> None:
+    """Raises the refusal 15007, in these words, unless `who` is manager or operator."""
     if not who.manager:
-        raise refusal(ServerCode.PERM, "operation not permitted")
+        raise refusal(ServerCode.PERM, words)
 
 
 def demand_owner(who: Principal, job: Job) -> None:

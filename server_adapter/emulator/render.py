@@ -8,15 +8,14 @@ from server_adapter.dis import Attribute
 from server_adapter.emulator.dependencies import parse_depend, reverse_of
 from server_adapter.emulator.jobs import STATE_NAMES, SUBSTATE, Job, Queue, State
 from server_adapter.emulator.nodes import Node
+from server_adapter.emulator.settings import QUEUE_RANK, SERVER_RANK
 from server_adapter.emulator.state import Cluster
 from server_adapter.emulator.versions import JOB_RANK
 from server_adapter.torque.values import seconds
 
-_PRIVILEGED = frozenset({"substate", "hashname", "queue_rank", "sched_hint"})
+_PRIVILEGED = frozenset({"substate", "hashname", "queue_rank", "sched_hint", "exec_port"})
 _UNAME = "Linux localhost 6.1.0 #1 SMP PREEMPT_DYNAMIC x86_64"
 _LAST = 10_000
-_QUEUE_FIRST = ("queue_type", "Priority", "max_queuable", "max_user_queuable")
-_QUEUE_LAST = ("enabled", "started")
 
 
 def job_attributes(cluster: Cluster, job: Job, *, privileged: bool) -> list[Attribute]:
@@ -127,13 +126,13 @@ def _job_entries(cluster: Cluster, job: Job) -> Iterator[Attribute]:
 
 
 def _depend(cluster: Cluster, job: Job) -> str:
-    parts = [job.order.depend] if job.order.depend else []
+    parts = [job.depend] if job.depend else []
     for name in sorted(cluster.dependents):
         other = cluster.jobs.get(name)
         if other is not None:
-            waits = parse_depend(other.order.depend)
-            parts += [reverse_of(wait, other.id) for wait in waits if wait.job == job.id]
-    return ",".join(parts)
+            waits = parse_depend(other.depend)
+            parts += [reverse_of(wait, other.id) or "" for wait in waits if wait.job == job.id]
+    return ",".join(filter(None, parts))
 
 
 def _used(cluster: Cluster, job: Job) -> Iterator[Attribute]:
@@ -208,38 +207,26 @@ def _report(cluster: Cluster, node: Node, held: dict[str, tuple[int, ...]]) -> d
 def queue_attributes(cluster: Cluster, queue: Queue) -> list[Attribute]:
     """A queue's attributes: its own settings with the counts of its jobs in their place."""
     jobs = [job for job in cluster.jobs.values() if job.queue == queue.name]
-    own = queue.attributes
-    entries = [_setting(name, own[name]) for name in _QUEUE_FIRST if name in own]
+    entries = [_setting(key, value) for key, value in queue.attributes.items()]
     entries += _counts(jobs)
-    middle = [key for key in own if key not in (*_QUEUE_FIRST, *_QUEUE_LAST)]
-    entries += [_setting(key, own[key]) for key in middle]
     entries.append(Attribute("mtime", str(int(queue.modified))))
-    entries += _assigned(jobs)
-    entries += [_setting(name, own[name]) for name in _QUEUE_LAST if name in own]
-    return entries
+    entries += _assigned(jobs) if queue.used else []
+    return sorted(entries, key=lambda entry: QUEUE_RANK.get(entry.name, _LAST))
 
 
 def server_attributes(cluster: Cluster) -> list[Attribute]:
     """The server's attributes, counts and version in their recorded places."""
-    own = cluster.attributes
     jobs = list(cluster.jobs.values())
-    entries = [
+    entries = [_setting(key, value) for key, value in cluster.attributes.items()]
+    entries += [
         Attribute("server_state", "Active" if cluster.scheduling else "Idle"),
-        Attribute("scheduling", own["scheduling"]),
         *_counts(jobs),
+        *(_assigned(jobs) if any(queue.used for queue in cluster.queues.values()) else []),
+        Attribute("pbs_version", cluster.version.pbs_version),
+        Attribute("next_job_number", str(cluster.next_number)),
+        Attribute("net_counter", "1 0 0"),
     ]
-    for key, value in own.items():
-        if key == "scheduling":
-            continue
-        if key == "scheduler_iteration":
-            entries += _assigned(jobs)
-        if key == "keep_completed":
-            entries.append(Attribute("pbs_version", cluster.version.pbs_version))
-        entries.append(_setting(key, value))
-        if key == "keep_completed":
-            entries.append(Attribute("next_job_number", str(cluster.next_number)))
-            entries.append(Attribute("net_counter", "1 0 0"))
-    return entries
+    return sorted(entries, key=lambda entry: SERVER_RANK.get(entry.name, _LAST))
 
 
 def _counts(jobs: list[Job]) -> list[Attribute]:
@@ -249,8 +236,6 @@ def _counts(jobs: list[Job]) -> list[Attribute]:
 
 
 def _assigned(jobs: list[Job]) -> list[Attribute]:
-    if not any(job.start_count for job in jobs):
-        return []
     nodes = sum(len(job.held_slots) for job in jobs)
     return [Attribute("resources_assigned", str(nodes), "nodect")]
 

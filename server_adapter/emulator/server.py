@@ -60,6 +60,7 @@ class EmulatedServer:
         scheduler: tuple[str, int] | None = None,
         privileged_ports: bool = False,
         auth_socket: Path | None = None,
+        server: str = "localhost",
         queues: Iterable[str] = ("batch",),
         timing: Timing = Timing(),  # noqa: B008  (frozen)
         outcome: Callable[[Order], Outcome] = usual_outcome,
@@ -67,7 +68,13 @@ class EmulatedServer:
     ) -> None:
         self.clock = Clock(time.time() if epoch is None else epoch, time_scale)
         self.cluster: Cluster = new_cluster(
-            nodes, version=version, now=self.clock.now(), queues=queues, timing=timing, outcome=outcome
+            nodes,
+            version=version,
+            now=self.clock.now(),
+            server=server,
+            queues=queues,
+            timing=timing,
+            outcome=outcome,
         )
         self.faults = self.cluster.faults
         self.handlers = Handlers(self.cluster)
@@ -97,6 +104,7 @@ class EmulatedServer:
         await self._listen()
         if self._auth_socket is not None:
             self._auth = await asyncio.start_unix_server(self._vouch, str(self._auth_socket))
+            self._auth_socket.chmod(0o777)  # every user's clients ask here
         self._ticking = asyncio.create_task(self._tick())
 
     async def close(self) -> None:
@@ -141,7 +149,7 @@ class EmulatedServer:
         session.add_done_callback(self._sessions.discard)
 
     async def _vouch(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await answer_question(self.vouched, reader, writer)
+        await answer_question(self.vouched, (self.cluster.server, self._port), reader, writer)
 
     # -- time -------------------------------------------------------------------------------------
 

@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from server_adapter.dis import Decoder, DisError, DisIncompleteError
+from server_adapter.dis import DisError, DisIncompleteError
+from server_adapter.emulator.decoding import ClientDecoder
 from server_adapter.emulator.dialogue import Dialogue, error_reply
 from server_adapter.emulator.errors import RefusalError, refusal
 from server_adapter.emulator.principal import principal_of
@@ -58,7 +59,7 @@ class Session:
             if len(buffer) < needed:
                 continue
             try:
-                frame = decode_request(Decoder(buffer))
+                frame = decode_request(ClientDecoder(buffer))
             except DisIncompleteError as error:
                 needed = error.needed
                 continue

@@ -25,6 +25,7 @@ class Timing:
     obit: float = 0.2  # from a job's end until its slots are free
     kill: float = 2.0  # from a deletion until the program is dead
     refused: float = 0.3  # from an asynchronous run until a mom that refuses is heard
+    check_poll: float = 45.0  # between two looks of a mom at its jobs' wall time; 0: killed at once
     report: float = 45.0  # between two reports of a mom
     node_check: float = 150.0  # from a mom's death until the server notices
 

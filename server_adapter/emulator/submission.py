@@ -3,57 +3,14 @@
 from collections.abc import Iterable
 
 from server_adapter.dis import Attribute
-from server_adapter.emulator.dependencies import parse_depend, unmet
-from server_adapter.emulator.errors import RefusalError, refusal
+from server_adapter.emulator import admission
+from server_adapter.emulator.dependencies import COUNTED, parse_depend, register, unmet
+from server_adapter.emulator.errors import RefusalError, bad_value, refusal
 from server_adapter.emulator.jobs import Job, Order, Queue, State
-from server_adapter.emulator.lifecycle import apply_slot_limit, settle
+from server_adapter.emulator.lifecycle import apply_slot_limit, release_dependents, settle
 from server_adapter.emulator.state import Cluster
 from server_adapter.torque.codes import SchedulerCommand
 from server_adapter.torque.errors import ServerCode
-from server_adapter.torque.values import kib, seconds, slots
-
-RESOURCES = frozenset(
-    [
-        "nodes",
-        "walltime",
-        "mem",
-        "vmem",
-        "pmem",
-        "pvmem",
-        "ncpus",
-        "procs",
-        "cput",
-        "pcput",
-        "nodect",
-        "neednodes",
-        "nice",
-        "file",
-        "host",
-        "arch",
-        "gpus",
-        "mics",
-        "naccesspolicy",
-        "procct",
-        "procs_bitmap",
-        "size",
-        "software",
-        "other",
-        "signal",
-        "opsys",
-        "trl",
-        "advres",
-        "qos",
-        "feature",
-        "x",
-        "prologue",
-        "epilogue",
-        "gattr",
-        "geometry",
-        "nodeset",
-        "partition",
-    ]
-)
-"""Resources that the server knows; others are refused with 15037."""
 
 _BOOLEANS = ("Rerunable", "fault_tolerant")
 _DEFAULTS = {
@@ -64,7 +21,6 @@ _DEFAULTS = {
     "fault_tolerant": "False",
     "job_radix": "0",
 }
-_MAX_ARRAY = 100_000
 
 
 def order_from(attributes: Iterable[Attribute], *, user: str, queue: str, script: str = "") -> Order:
@@ -85,7 +41,7 @@ def order_from(attributes: Iterable[Attribute], *, user: str, queue: str, script
         moment = plain.pop("Execution_Time", "")
         not_before = int(moment) if moment else None
     except ValueError:
-        raise RefusalError(ServerCode.BADATVAL) from None
+        raise bad_value("Priority") from None
     return Order(
         user=user,
         name=plain.pop("Job_Name", "STDIN"),
@@ -110,65 +66,43 @@ def next_id(cluster: Cluster) -> str:
     return f"{number}.{cluster.server}"
 
 
-def check(cluster: Cluster, order: Order, *, by_root: bool = False) -> Queue:
-    """The queue that takes the order. Raises refusals 15020, 15023, 15025, 15037, 15038, 15048, 15056."""
+def check(cluster: Cluster, order: Order, name: str, *, by_root: bool = False) -> Queue:
+    """The queue that takes the order as the job `name`.
+
+    Raises refusals 15007, 15016, 15020, 15023, 15025, 15037, 15038, 15048, 15056, 15076, 15083, 15131.
+    """
     if by_root:
         raise refusal(ServerCode.BADUSER, "root user root not allowed")
-    queue = cluster.queue(order.queue or cluster.attributes["default_queue"])
-    if not queue.enabled:
-        raise RefusalError(ServerCode.QUNOENB)
-    _check_limits(cluster, queue, order)
-    for name in order.resources:
-        if name not in RESOURCES:
-            raise RefusalError(ServerCode.UNKRESC, f"Unknown resource type  Resource_List.{name}")
+    wanted = order.queue or cluster.attributes["default_queue"]
+    queue = cluster.queues.get(wanted)
+    if queue is None:
+        raise refusal(ServerCode.UNKQUE, "requested queue not found")
+    admission.check_values(order.resources)
+    if order.array:
+        admission.indices_of(order, cluster)
+        admission.slot_limit_of(order, cluster)
+    admission.check_queue(queue, order)
+    resources = _with_defaults(cluster, order, queue)
+    admission.check_amounts(cluster, queue, resources)
+    if "nodes" in resources:
+        admission.check_feasible(resources["nodes"], cluster.nodes)
+    admission.check_limits(cluster, queue, order, name)
     for wait in parse_depend(order.depend):
-        if wait.job not in cluster.jobs:
-            raise refusal(ServerCode.BADDEPEND, f"cannot find job {wait.job}")
+        if wait.kind not in COUNTED and wait.job not in cluster.jobs:
+            raise RefusalError(ServerCode.BADDEPEND)
     return queue
-
-
-def _check_limits(cluster: Cluster, queue: Queue, order: Order) -> None:
-    for attribute, user in (("max_queuable", None), ("max_user_queuable", order.user)):
-        limit = queue.attributes.get(attribute)
-        if limit is not None:
-            jobs = (job for job in cluster.live_jobs() if job.queue == queue.name)
-            if sum(user in (None, job.order.user) for job in jobs) >= int(limit):
-                raise RefusalError(ServerCode.MAXQUED)
-    for name, value in order.resources.items():
-        most = queue.attributes.get(f"resources_max.{name}")
-        least = queue.attributes.get(f"resources_min.{name}")
-        if (most is not None and _amount(value) > _amount(most)) or (
-            least is not None and _amount(value) < _amount(least)
-        ):
-            raise RefusalError(ServerCode.EXCQRESC)
-
-
-def _amount(text: str) -> int:
-    for parse in (seconds, kib):
-        try:
-            return parse(text)
-        except ValueError:
-            continue
-    return 0
 
 
 def submit(cluster: Cluster, order: Order, name: str | None = None) -> str:
     """Queues the order's job, or its array's sub-jobs; returns the id, `7[].srv` for an array."""
-    queue = check(cluster, order)
     name = name or next_id(cluster)
+    queue = check(cluster, order, name)
     if not order.array:
         _enqueue(cluster, order, queue, name, None, None)
         return name
     number, _, server = name.partition(".")
     array = f"{number}[].{server}"
-    request, _, limit = order.array.partition("%")
-    try:
-        indices = slots(request)
-        slot_limit = int(limit) if limit else None
-    except ValueError:
-        raise RefusalError(ServerCode.BADATVAL) from None
-    if len(indices) > _MAX_ARRAY:
-        raise RefusalError(ServerCode.BADATVAL)
+    indices, slot_limit = admission.indices_of(order, cluster), admission.slot_limit_of(order, cluster)
     members = []
     for place, index in enumerate(indices):
         limited = slot_limit is not None and place >= slot_limit
@@ -204,9 +138,11 @@ def _enqueue(
         queued=cluster.now,
         not_before=order.not_before,
         attributes={**_DEFAULTS, **order.extra},
+        depend=order.depend,
         array=array,
         index=index,
     )
+    register(job, cluster.jobs)
     cluster.next_rank += 1
     cluster.jobs[name] = job
     if any(True for _ in unmet(job, cluster.jobs)):
@@ -215,23 +151,29 @@ def _enqueue(
     settle(cluster, job)
     job.touch(cluster.now)
     cluster.poke(SchedulerCommand.NEW)
-    for wait in parse_depend(order.depend):
-        cluster.jobs[wait.job].revision += 1
+    if job.depend:
+        release_dependents(cluster)
     return job
 
 
 def _with_defaults(cluster: Cluster, order: Order, queue: Queue) -> dict[str, str]:
     resources = dict(order.resources)
+    _count_nodes(resources)
+    anywhere = "ncpus" in resources or "procs" in resources
+    for source in (queue.attributes, cluster.attributes):
+        for key, value in source.items():
+            name, _, resource = key.partition(".")
+            if name == "resources_default" and not (resource == "nodes" and anywhere):
+                resources.setdefault(resource, value)
+    _count_nodes(resources)
+    return resources
+
+
+def _count_nodes(resources: dict[str, str]) -> None:
     nodes = resources.get("nodes")
     if nodes is not None:
         resources.setdefault("nodect", str(node_count(nodes)))
         resources.setdefault("neednodes", nodes)
-    for source in (queue.attributes, cluster.attributes):
-        for key, value in source.items():
-            name, _, resource = key.partition(".")
-            if name == "resources_default":
-                resources.setdefault(resource, value)
-    return resources
 
 
 def node_count(nodes: str) -> int:

@@ -20,8 +20,8 @@ class Submissions:
     def queue_job(self, request: QueueJobRequest, dialogue: Dialogue) -> bytes:
         """QueueJob and QueueJob2: checks the order and gives an id."""
         order = self._order_of(request, dialogue, "")
-        submission.check(self._cluster, order, by_root=dialogue.who.user == "root")
         name = submission.next_id(self._cluster)
+        submission.check(self._cluster, order, name, by_root=dialogue.who.user == "root")
         dialogue.pending[name] = Pending(request)
         shown = name if not order.array else name.replace(".", "[].", 1)
         dialogue.pending[shown] = dialogue.pending[name]

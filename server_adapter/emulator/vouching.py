@@ -1,22 +1,47 @@
-"""An emulated trqauthd: vouches for clients through its UNIX socket (protocol document, section 3)."""
+"""An emulated trqauthd: vouches for clients through its UNIX socket (protocol document, section 3).
+
+Clients first ask which server is active (`2|`), and get `0|9|localhost|15001|`; then each connection of
+theirs is vouched for: `1|9|localhost|15001|1|4|root|17788|37615|` gets `0|0||`.
+"""
 
 import asyncio
 import contextlib
+from collections.abc import MutableMapping
+
+_VOUCH, _WHICH_SERVER, _VALIDATE, _PING = b"1|", b"2|", b"3|", b"5|"
+_REFUSED = b"1|7|refused|"
+_PATIENCE = 10.0
 
 
 async def answer_question(
-    vouched: dict[int, str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    vouched: MutableMapping[int, str],
+    server: tuple[str, int],
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
 ) -> None:
-    """Reads `1|9|localhost|15001|1|4|root|17788|37615|`, notes the user of that port, answers `0|0||`."""
-    answer = b"1|7|refused|"
-    try:
-        words = [(await reader.readuntil(b"|"))[:-1] for _ in range(9)]
-        if words[0] == b"1":
-            vouched[int(words[8])] = words[6].decode()
-            answer = b"0|0||"
-    except (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-        pass
+    """Answers one question, notes in `vouched` the user of a port. `server` is the server's name and port."""
+    answer = _REFUSED
+    with contextlib.suppress(
+        OSError, ValueError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError
+    ):
+        async with asyncio.timeout(_PATIENCE):
+            answer = await _answer(vouched, server, reader)
     with contextlib.suppress(OSError):
         writer.write(answer)
         await writer.drain()
     writer.close()
+
+
+async def _answer(
+    vouched: MutableMapping[int, str], server: tuple[str, int], reader: asyncio.StreamReader
+) -> bytes:
+    question = await reader.readuntil(b"|")
+    if question in (_WHICH_SERVER, _VALIDATE, _PING):
+        name, port = server
+        return f"0|{len(name)}|{name}|{port}|".encode()
+    if question != _VOUCH:
+        return _REFUSED
+    # Length and name of the server, its port, kind, length and name of the user, process, source port.
+    words = [(await reader.readuntil(b"|"))[:-1] for _ in range(8)]
+    vouched[int(words[7])] = words[5].decode()
+    return b"0|0||"

@@ -1,0 +1,169 @@
+"""Whether the server takes a submission: values, nodes that could ever fit, limits, access lists.
+
+Checked in the real server's order, answered with its words; a refused submission still uses up a number.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+
+from server_adapter.emulator.errors import RefusalError, SubmissionCode, bad_value, refusal
+from server_adapter.emulator.jobs import Order, Queue
+from server_adapter.emulator.nodes import Node
+from server_adapter.emulator.state import Cluster
+from server_adapter.torque.errors import ServerCode
+from server_adapter.torque.values import kib, seconds, slots
+
+RESOURCES = frozenset(
+    [
+        *("nodes", "walltime", "mem", "vmem", "pmem", "pvmem", "ncpus", "procs", "cput", "pcput", "nodect"),
+        *("neednodes", "nice", "file", "host", "arch", "gpus", "mics", "naccesspolicy", "procct"),
+        *("procs_bitmap", "size", "software", "other", "signal", "opsys", "trl", "advres", "qos", "feature"),
+        *("x", "prologue", "epilogue", "gattr", "geometry", "nodeset", "partition"),
+    ]
+)
+"""Resources that the server knows; others are refused with 15037."""
+
+_READERS: Mapping[str, Callable[[str], int]] = {
+    **dict.fromkeys(("walltime", "cput", "pcput"), seconds),
+    **dict.fromkeys(("mem", "vmem", "pmem", "pvmem", "file"), kib),
+    **dict.fromkeys(("ncpus", "procs", "nodect", "nice"), int),
+}
+_WORD = re.compile(r"[\w.\-/]+(=[\w.\-]+)?", re.ASCII)
+_NOWHERE = (
+    "cannot locate feasible nodes (nodes file is empty, all systems are busy, "
+    "or no nodes have the requested feature)"
+)
+_MAX_ARRAY = 100_000
+
+
+def check_values(resources: Mapping[str, str]) -> None:
+    """Raises refusals 15016 and 15131 for values that cannot be read, 15037 for unknown resources."""
+    for name, value in resources.items():
+        if name not in RESOURCES:
+            raise RefusalError(ServerCode.UNKRESC, f"Unknown resource type  Resource_List.{name}")
+        if name == "nodes":
+            _check_syntax(value)
+        elif name in _READERS:
+            try:
+                _READERS[name](value)
+            except ValueError:
+                raise bad_value(f"Resource_List.{name}") from None
+
+
+def _check_syntax(nodes: str) -> None:
+    for part in nodes.split("+"):
+        first, *rest = part.split(":")
+        if not all(_WORD.fullmatch(word) for word in (first, *rest)):
+            raise bad_value("Resource_List.nodes")
+        counts = [first] if first.isdecimal() else []
+        counts += [word.partition("=")[2] for word in rest if word.startswith("ppn=")]
+        if any(not count.isdecimal() or int(count) < 1 for count in counts):
+            raise refusal(SubmissionCode.SYNTAX, "Invalid Syntax")
+
+
+def check_feasible(text: str, nodes: Mapping[str, Node]) -> None:
+    """Raises the refusal 15038 when a `+` part of `nodes=` can never fit.
+
+    As the real server: each part for itself, so `4+1` passes on four nodes; nodes count whatever their state.
+    """
+    for part in text.split("+"):
+        first, *rest = part.split(":")
+        count = int(first) if first.isdecimal() else 1
+        wanted = {word for word in rest if "=" not in word}
+        per_node = next((int(word[4:]) for word in rest if word.startswith("ppn=")), 1)
+        special = any(word.startswith(("gpus=", "mics=")) for word in rest)
+        if not first.isdecimal() and first not in nodes:
+            wanted.add(first)
+        able = [
+            node
+            for name, node in nodes.items()
+            if node.slots >= per_node
+            and wanted <= set(node.properties)
+            and (first.isdecimal() or first in wanted or first == name)
+        ]
+        if special or len(able) < count:
+            raise refusal(ServerCode.EXCQRESC, _NOWHERE)
+
+
+def check_queue(queue: Queue, order: Order) -> None:
+    """Raises refusals 15023 and 15007 when the queue does not take this user's jobs."""
+    where = f"user {order.user}@{order.origin}, queue {queue.name}"
+    if not queue.enabled:
+        raise refusal(ServerCode.QUNOENB, f"queue is disabled: {where}")
+    users = [user.partition("@")[0] for user in queue.attributes.get("acl_users", "").split(",")]
+    if queue.attributes.get("acl_user_enable") == "True" and order.user not in users:
+        raise refusal(ServerCode.PERM, f"user ACL rejected the submitting user: {where}")
+
+
+def check_limits(cluster: Cluster, queue: Queue, order: Order, name: str) -> None:
+    """Raises refusals 15048 and 15076 when there are too many jobs; an array counts with all its sub-jobs.
+
+    `name` is the id that the job would have had.
+    """
+    new = len(indices_of(order, cluster)) if order.array else 1
+    live = list(cluster.live_jobs())
+    mine = sum(job.order.user == order.user for job in live)
+    most = cluster.attributes.get("max_user_queuable")
+    if most is not None and mine + new > int(most):
+        detail = f"Job {name} violates the global server limit of {most} jobs queued per user"
+        raise refusal(ServerCode.MAXQUED, detail)
+    here = [job.order.user for job in live if job.queue == queue.name]
+    where = f"user {order.user}@{order.origin}, queue {queue.name}"
+    most = queue.attributes.get("max_queuable")
+    if most is not None and len(here) + new > int(most):
+        detail = f"total number of jobs in queue exceeds the queue limit: {where}"
+        raise refusal(ServerCode.MAXQUED, detail)
+    most = queue.attributes.get("max_user_queuable")
+    if most is not None and here.count(order.user) + new > int(most):
+        detail = f"total number of current user's jobs exceeds the queue limit: {where}"
+        raise refusal(SubmissionCode.MAXUSERQUED, detail)
+
+
+def check_amounts(cluster: Cluster, queue: Queue, resources: Mapping[str, str]) -> None:
+    """Raises the refusal 15038 for resources beyond the queue's limits, or the server's where it has none."""
+    for name, value in resources.items():
+        for whose, attributes in (("queue", queue.attributes), ("server", cluster.attributes)):
+            most = attributes.get(f"resources_max.{name}")
+            if most is not None:
+                if _amount(value) > _amount(most):
+                    raise refusal(ServerCode.EXCQRESC, f"cannot satisfy {whose} max {name} requirement")
+                break
+        least = queue.attributes.get(f"resources_min.{name}")
+        if least is not None and _amount(value) < _amount(least):
+            raise refusal(ServerCode.EXCQRESC, f"Cannot satisfy queue min {name} requirement")
+
+
+def _amount(text: str) -> int:
+    for parse in (seconds, kib):
+        try:
+            return parse(text)
+        except ValueError:
+            continue
+    return 0
+
+
+def indices_of(order: Order, cluster: Cluster) -> tuple[int, ...]:
+    """The indices of an array. Raises refusals 15016 and 15083."""
+    try:
+        indices = slots(order.array.partition("%")[0])
+    except ValueError:
+        raise bad_value("job_array_request") from None
+    most = cluster.attributes.get("max_job_array_size")
+    if most is not None and len(indices) > int(most):
+        raise refusal(SubmissionCode.ARRAY, f"Requested array size too large, limit is {most}")
+    if len(indices) > _MAX_ARRAY:
+        raise refusal(SubmissionCode.ARRAY, f"Requested array size too large, limit is {_MAX_ARRAY}")
+    return indices
+
+
+def slot_limit_of(order: Order, cluster: Cluster) -> int | None:
+    """How many sub-jobs may run at a time: by the request, else by the server. Raises the refusal 15083."""
+    text = order.array.partition("%")[2]
+    most = cluster.attributes.get("max_slot_limit")
+    if not text:
+        return None if most is None else int(most)
+    if not text.isdecimal() or int(text) < 1:
+        raise bad_value("job_array_request")
+    if most is not None and int(text) > int(most):
+        raise refusal(SubmissionCode.ARRAY, f"Requested slot limit invalid, limit is {most}")
+    return int(text)
