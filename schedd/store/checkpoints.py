@@ -1,0 +1,45 @@
+"""Checkpoints of the engine: the newest, and one before it should the newest not be readable."""
+
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select
+
+from schedd.store.codec import decode_checkpoint
+from schedd.store.records import Tail
+from schedd.store.tables import checkpoints
+
+__all__ = ["latest", "oldest", "save"]
+
+_KEPT = 2
+
+
+def save(connection: Connection, cluster: int, at: Tail, time: int, body: bytes) -> None:
+    """Keep an encoded checkpoint of the state after ``at``; older ones go."""
+    same = (checkpoints.c.cluster == cluster, checkpoints.c.batch == at.batch)
+    connection.execute(delete(checkpoints).where(*same))
+    connection.execute(
+        insert(checkpoints).values(cluster=cluster, batch=at.batch, last_event=at.event, time=time, body=body)
+    )
+    newest = select(checkpoints.c.batch).where(checkpoints.c.cluster == cluster)
+    kept = connection.scalars(newest.order_by(checkpoints.c.batch.desc()).limit(_KEPT)).all()
+    connection.execute(
+        delete(checkpoints).where(checkpoints.c.cluster == cluster, checkpoints.c.batch < kept[-1])
+    )
+
+
+def latest(connection: Connection, cluster: int, before: int | None = None) -> tuple[Any, Tail] | None:
+    """The newest checkpoint (of a batch below ``before``, where given) and what it comes after; or None."""
+    query = select(checkpoints).where(checkpoints.c.cluster == cluster)
+    if before is not None:
+        query = query.where(checkpoints.c.batch < before)
+    row = connection.execute(query.order_by(checkpoints.c.batch.desc()).limit(1)).first()
+    if row is None:
+        return None
+    return decode_checkpoint(row.body), Tail(row.batch, row.last_event)
+
+
+def oldest(connection: Connection, cluster: int) -> Tail:
+    """What the oldest checkpoint kept comes after; everything later is needed for a recovery."""
+    query = select(checkpoints.c.batch, checkpoints.c.last_event).where(checkpoints.c.cluster == cluster)
+    row = connection.execute(query.order_by(checkpoints.c.batch).limit(1)).first()
+    return Tail(row.batch, row.last_event) if row is not None else Tail()

@@ -1,0 +1,99 @@
+"""Connections: one that writes, some that read, on SQLite or PostgreSQL.
+
+SQLite runs in WAL mode with ``synchronous=FULL``: every commit is on the disk when it returns. NORMAL would
+be enough for a killed process but not for a lost machine, and an event is acknowledged only once it cannot
+be lost; a commit carries a whole batch, so the cost of the sync is shared.
+"""
+
+import sqlite3
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.pool import QueuePool
+
+from schedd.store.errors import StoreError
+
+__all__ = ["readers", "url_of", "writer"]
+
+_BUSY_MS = 5_000
+_WAL_PAGES = 4_000
+"""Pages of 4 KiB in the WAL before SQLite moves them into the database file: 16 MB."""
+
+
+def url_of(text: str) -> URL:
+    """The URL that ``text`` means: ``sqlite:///path``, ``postgresql://…`` (psycopg), or the path of a file.
+
+    Raises StoreError for what is neither.
+    """
+    if "://" not in text:
+        text = f"sqlite:///{text}"
+    try:
+        url = make_url(text)
+    except ArgumentError as error:
+        raise StoreError(f"not the URL of a database: {error}") from None
+    if url.drivername in ("postgresql", "postgres", "postgresql+psycopg"):
+        return url.set(drivername="postgresql+psycopg")
+    if url.drivername == "sqlite" and url.database and ":memory:" not in url.database:
+        return url
+    raise StoreError(
+        f"the database {url.render_as_string()} is not supported: give sqlite:///PATH or postgresql://USER@HOST/NAME"
+    )
+
+
+def writer(url: URL) -> Engine:
+    """The one connection that writes."""
+    if url.get_backend_name() == "sqlite":
+        return _sqlite(url, "BEGIN IMMEDIATE", pool_size=1, max_overflow=0)
+    # Keepalives find a dead host; our own statements are short.
+    args = {"connect_timeout": 5, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
+    return create_engine(
+        url,
+        pool_size=1,
+        max_overflow=0,
+        pool_pre_ping=True,
+        connect_args={**args, "application_name": "schedd"},
+    )
+
+
+def readers(url: URL) -> Engine:
+    """Connections that read and cannot write; they wait for nobody."""
+    if url.get_backend_name() == "sqlite":
+        return _sqlite(url, "BEGIN", pool_size=2, max_overflow=6)
+    engine = create_engine(
+        url,
+        pool_size=2,
+        max_overflow=6,
+        pool_pre_ping=True,
+        connect_args={"connect_timeout": 5, "application_name": "schedd reader"},
+    )
+    return engine.execution_options(postgresql_readonly=True)
+
+
+def _sqlite(url: URL, begin: str, **pool: int) -> Engine:
+    engine = create_engine(
+        url,
+        poolclass=QueuePool,
+        connect_args={"timeout": _BUSY_MS / 1000, "check_same_thread": False},
+        **pool,
+    )
+    read_only = begin == "BEGIN"
+
+    @event.listens_for(engine, "connect")
+    def _connect(connection: sqlite3.Connection, _record: Any) -> None:
+        # The driver's own notion of transactions leaves DDL outside; ours begin and end where we say.
+        connection.isolation_level = None
+        for pragma in (
+            "journal_mode=WAL",
+            "synchronous=FULL",
+            "foreign_keys=ON",
+            f"wal_autocheckpoint={_WAL_PAGES}",
+            f"query_only={'ON' if read_only else 'OFF'}",
+        ):
+            connection.execute(f"PRAGMA {pragma}").close()
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        connection.exec_driver_sql(begin)
+
+    return engine

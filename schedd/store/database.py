@@ -1,0 +1,75 @@
+"""A database: transactions that write one after another, and readings that wait for nobody."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from threading import Lock
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from schedd.store import connect, migrate
+from schedd.store.errors import of
+
+__all__ = ["Database"]
+
+
+class Database:
+    """Opened by ``open``; every failure is a StoreError that names the database and says what to do."""
+
+    def __init__(self, url: str) -> None:
+        self._url = connect.url_of(url)
+        self._writer = connect.writer(self._url)
+        self._readers = connect.readers(self._url)
+        self._lock = Lock()
+        self.name = self._url.render_as_string(hide_password=True)
+
+    @classmethod
+    def open(cls, url: str) -> "Database":
+        """A database whose tables are this program's; an empty one gets them.
+
+        Raises SchemaOlder and SchemaNewer for other tables, DatabaseGone when there is none.
+        """
+        database = cls(url)
+        try:
+            with database.write() as connection:
+                if migrate.revision(connection) is None:
+                    migrate.upgrade(connection)
+                migrate.check(connection)
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """One transaction: kept as a whole, durably, when the block ends, or not at all."""
+        with self._lock:
+            try:
+                with self._writer.begin() as connection:
+                    yield connection
+            except SQLAlchemyError as error:
+                # A connection that failed may be half dead; the next transaction gets a new one.
+                with suppress(SQLAlchemyError):
+                    self._writer.dispose()
+                raise of(error, self.name) from error
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A consistent view of what is durable."""
+        try:
+            with self._readers.begin() as connection:
+                yield connection
+        except SQLAlchemyError as error:
+            raise of(error, self.name) from error
+
+    def migrate(self, to: str = "head") -> tuple[str | None, str | None]:
+        """Bring the tables to version ``to`` (``base``: none); returns the versions before and after."""
+        with self.write() as connection:
+            before = migrate.revision(connection)
+            migrate.change(connection, to)
+            return before, migrate.revision(connection)
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._writer.dispose()
+        self._readers.dispose()

@@ -1,0 +1,239 @@
+"""Decisions and what became of them; starts told and the starts that followed. Over one transaction."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sqlalchemy import Connection, Table, bindparam, func, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import Row
+
+from schedd.store.codec import decode_decision, encode_decision, plain
+from schedd.store.records import Accuracy, Breach, Error, Promise
+from schedd.store.tables import breaches, decisions, promises, told
+from schedd.wire import (
+    Decision,
+    Event,
+    JobAltered,
+    JobQueued,
+    JobStarted,
+    Run,
+    RunAccepted,
+    RunRefused,
+    Snapshot,
+    Tell,
+)
+
+__all__ = [
+    "accuracy",
+    "after",
+    "last_id",
+    "of_batches",
+    "put_breaches",
+    "put_decisions",
+    "put_outcomes",
+    "put_promises",
+    "put_starts",
+    "recent",
+    "starts_in",
+]
+
+_PAGE = 1_000
+_LEADS = (0, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600)
+
+
+def _put(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
+    """Insert rows; those already there stay as they are, so that a repeated write changes nothing."""
+    if rows:
+        dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+        connection.execute(dialect.insert(table).on_conflict_do_nothing(), rows)
+
+
+def put_decisions(connection: Connection, cluster: int, batch: int, made: Iterable[Decision]) -> None:
+    """Write the decisions of a batch, and what they tell."""
+    rows: list[dict[str, Any]] = []
+    starts: list[dict[str, Any]] = []
+    for decision in made:
+        job = plain(decision.job_id) if isinstance(decision, Run | Tell) else None
+        rows.append(
+            {
+                "cluster": cluster,
+                "id": decision.id,
+                "batch": batch,
+                "time": decision.time,
+                "type": decision.type,
+                "job": job,
+                "body": encode_decision(decision),
+            }
+        )
+        if isinstance(decision, Tell):
+            starts.append(
+                {
+                    "cluster": cluster,
+                    "decision": decision.id,
+                    "job": job,
+                    "time": decision.time,
+                    "start": decision.planned_start,
+                    "why": plain(decision.text),
+                }
+            )
+    _put(connection, decisions, rows)
+    _put(connection, told, starts)
+
+
+def put_promises(connection: Connection, cluster: int, batch: int, made: Iterable[Promise]) -> None:
+    """Write the promises of a batch, at most one for a job."""
+    _put(
+        connection,
+        promises,
+        [
+            {
+                "cluster": cluster,
+                "job": plain(promise.job),
+                "batch": batch,
+                "time": promise.time,
+                "promised": promise.promised,
+                "weak": promise.weak,
+            }
+            for promise in made
+        ],
+    )
+
+
+def put_breaches(connection: Connection, cluster: int, batch: int, found: Iterable[Breach]) -> None:
+    """Write the promises that were broken in a batch."""
+    _put(
+        connection,
+        breaches,
+        [
+            {
+                "cluster": cluster,
+                "batch": batch,
+                "place": place,
+                "job": plain(breach.job),
+                "time": breach.time,
+                "event": plain(breach.event),
+                "cause": breach.cause,
+                "promised": breach.promised,
+                "planned": breach.planned,
+            }
+            for place, breach in enumerate(found)
+        ],
+    )
+
+
+def put_outcomes(connection: Connection, cluster: int, batch: Iterable[Event]) -> None:
+    """Note with each run decision what the events say became of it."""
+    rows = [
+        {
+            "of": event.decision_id,
+            "what": "refused" if isinstance(event, RunRefused) else "accepted",
+            "at": event.time,
+            "with": event.code if isinstance(event, RunRefused) else None,
+        }
+        for event in batch
+        if isinstance(event, RunAccepted | RunRefused)
+    ]
+    if rows:
+        statement = update(decisions).where(
+            decisions.c.cluster == cluster, decisions.c.id == bindparam("of", type_=decisions.c.id.type)
+        )
+        connection.execute(
+            statement.values(outcome=bindparam("what"), outcome_time=bindparam("at"), code=bindparam("with")),
+            rows,
+        )
+
+
+def starts_in(batch: Iterable[Event]) -> Iterator[tuple[str, int]]:
+    """The jobs that run, with their starts, as the events say."""
+    for event in batch:
+        if isinstance(event, JobStarted):
+            yield event.job_id, event.time
+        elif isinstance(event, JobQueued | JobAltered | Snapshot):
+            for job in event.jobs if isinstance(event, Snapshot) else (event.job,):
+                if job.state in ("R", "E") and job.started is not None:
+                    yield job.id, job.started
+
+
+def put_starts(connection: Connection, cluster: int, starts: Mapping[str, int]) -> None:
+    """Note with what was told of each job when it did start."""
+    if starts:
+        statement = update(told).where(
+            told.c.cluster == cluster,
+            told.c.job == bindparam("of", type_=told.c.job.type),
+            told.c.actual.is_(None),
+        )
+        connection.execute(
+            statement.values(actual=bindparam("at")),
+            [{"of": plain(job), "at": start} for job, start in starts.items()],
+        )
+
+
+def _newest_first(connection: Connection, cluster: int) -> Iterator[tuple[Row[Any], Decision]]:
+    """The decisions backwards, read in pages: there is no index but that of their ids, which grow."""
+    query = (
+        select(decisions).where(decisions.c.cluster == cluster).order_by(decisions.c.id.desc()).limit(_PAGE)
+    )
+    rows = connection.execute(query).all()
+    while rows:
+        for row in rows:
+            yield row, decode_decision(row.type, row.body)
+        rows = connection.execute(query.where(decisions.c.id < rows[-1].id)).all()
+
+
+def of_batches(connection: Connection, cluster: int, batch: int) -> dict[int, tuple[Decision, ...]]:
+    """The decisions of the batches after ``batch``, by batch, in order."""
+    out: dict[int, tuple[Decision, ...]] = {}
+    for row, decision in _newest_first(connection, cluster):
+        if row.batch <= batch:
+            break
+        out[row.batch] = (decision, *out.get(row.batch, ()))
+    return out
+
+
+def last_id(connection: Connection, cluster: int) -> str:
+    """The highest id of a decision; empty before the first."""
+    return connection.scalar(select(func.max(decisions.c.id)).where(decisions.c.cluster == cluster)) or ""
+
+
+def after(connection: Connection, cluster: int, decision: str, limit: int) -> Sequence[Decision]:
+    """Up to ``limit`` decisions after the id ``decision``, in order."""
+    query = select(decisions.c.type, decisions.c.body)
+    query = query.where(decisions.c.cluster == cluster, decisions.c.id > decision)
+    rows = connection.execute(query.order_by(decisions.c.id).limit(limit))
+    return [decode_decision(row.type, row.body) for row in rows]
+
+
+def recent(connection: Connection, cluster: int, most: int) -> tuple[Decision, ...]:
+    """The last decisions, in order, without runs whose outcome is known."""
+    found = islice(_newest_first(connection, cluster), most)
+    return tuple(decision for row, decision in found if row.outcome is None)[::-1]
+
+
+def accuracy(connection: Connection, cluster: int, since: int) -> Accuracy:
+    """The errors of the starts told at ``since`` or later of jobs that have started."""
+    query = select(told.c.time, told.c.start, told.c.actual).where(
+        told.c.cluster == cluster,
+        told.c.time >= since,
+        told.c.start.is_not(None),
+        told.c.actual.is_not(None),
+    )
+    rows = np.array([tuple(row) for row in connection.execute(query)], np.int64).reshape(-1, 3)
+    error, lead = rows[:, 2] - rows[:, 1], np.maximum(rows[:, 2] - rows[:, 0], 0)
+    place = np.searchsorted(np.array(_LEADS), lead, side="right") - 1
+    by_lead = {_LEADS[at]: _error(error[place == at]) for at in np.unique(place).tolist()}
+    return Accuracy(_error(error), by_lead)
+
+
+def _error(error: npt.NDArray[np.int64]) -> Error:
+    if not error.shape[0]:
+        return Error(0, 0.0, 0.0, 0.0)
+    size = np.abs(error)
+    return Error(
+        int(error.shape[0]),
+        float(error.mean()),
+        float(np.median(size)),
+        float(np.percentile(size, 90)),
+    )

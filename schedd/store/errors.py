@@ -1,0 +1,107 @@
+"""What can go wrong between us and the database, and what to do about it."""
+
+import sqlite3
+
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+__all__ = [
+    "DatabaseBusy",
+    "DatabaseGone",
+    "DiskFull",
+    "SchemaNewer",
+    "SchemaOlder",
+    "StoreError",
+    "StoreRefused",
+    "of",
+]
+
+
+class StoreError(Exception):
+    """Nothing of the transaction was kept. When ``retryable``, the same call may succeed later."""
+
+    retryable = False
+
+
+class DiskFull(StoreError):
+    """No room for the database to write."""
+
+    retryable = True
+
+
+class DatabaseGone(StoreError):
+    """The database cannot be reached, or its files cannot be read or written."""
+
+    retryable = True
+
+
+class DatabaseBusy(StoreError):
+    """Somebody else holds the database's lock for longer than we wait."""
+
+    retryable = True
+
+
+class StoreRefused(StoreError):
+    """The database refuses what we ask; a defect of ours or of its files."""
+
+
+class SchemaOlder(StoreError):
+    """The tables are older than this program."""
+
+
+class SchemaNewer(StoreError):
+    """The tables are newer than this program."""
+
+
+_SQLITE = {
+    sqlite3.SQLITE_FULL: DiskFull,
+    sqlite3.SQLITE_BUSY: DatabaseBusy,
+    sqlite3.SQLITE_LOCKED: DatabaseBusy,
+    sqlite3.SQLITE_IOERR: DatabaseGone,
+    sqlite3.SQLITE_CANTOPEN: DatabaseGone,
+    sqlite3.SQLITE_READONLY: DatabaseGone,
+    sqlite3.SQLITE_PERM: DatabaseGone,
+    sqlite3.SQLITE_NOMEM: DatabaseGone,
+    sqlite3.SQLITE_PROTOCOL: DatabaseBusy,
+}
+# Classes and codes of SQLSTATE (PostgreSQL, appendix A of its manual).
+_SQLSTATE = {
+    "53100": DiskFull,
+    "53": DatabaseGone,  # insufficient resources
+    "08": DatabaseGone,  # connection
+    "57": DatabaseGone,  # shutdown, crash, cannot connect now
+    "58": DatabaseGone,  # its own I/O errors
+    "25006": DatabaseGone,  # read-only: a standby
+    "28": DatabaseGone,  # not allowed in (pg_hba.conf, password)
+    "3D000": DatabaseGone,  # no such database
+    "55P03": DatabaseBusy,
+    "40": DatabaseBusy,  # serialisation, deadlock
+}
+_WHAT_TO_DO = {
+    DiskFull: "make room on the disk of the database (schedd goes on by itself) or shorten the retention",
+    DatabaseGone: "see that the database runs and that schedd may use it (schedd goes on by itself)",
+    DatabaseBusy: "see who else writes to this database: only one schedd may, and nobody for long",
+    StoreRefused: "keep a copy of the database and report this",
+}
+
+
+def of(error: SQLAlchemyError, where: str) -> StoreError:
+    """Our error for one of the library's; ``where`` names the database (without its password)."""
+    kind: type[StoreError] = StoreRefused
+    if isinstance(error, DBAPIError):
+        kind = _kind(error)
+    words = str(error.orig) if isinstance(error, DBAPIError) else str(error)
+    first = words.strip().splitlines()[0] if words.strip() else type(error).__name__
+    return kind(f"{where}: {first}; {_WHAT_TO_DO[kind]}")
+
+
+def _kind(error: DBAPIError) -> type[StoreError]:
+    orig = error.orig
+    code = getattr(orig, "sqlite_errorcode", None)
+    if isinstance(code, int):
+        return _SQLITE.get(code & 0xFF, StoreRefused)
+    state = getattr(orig, "sqlstate", None)
+    if isinstance(state, str):
+        return _SQLSTATE.get(state) or _SQLSTATE.get(state[:2], StoreRefused)
+    if error.connection_invalidated or type(orig).__name__ in ("OperationalError", "InterfaceError"):
+        return DatabaseGone  # psycopg has no SQLSTATE where no server answered
+    return StoreRefused

@@ -1,0 +1,189 @@
+"""What the engine's thread asks of durability, and two answers: a database, or memory alone.
+
+For each batch, in this order: ``commit_events`` (or ``woke``), the engine, ``commit_decisions``, and only
+then may anybody hear of the decisions; ``maybe_checkpoint`` after that. Where a call raises a retryable
+StoreError it is made again, with the same arguments, before any other; the engine waits meanwhile. An event
+may be acknowledged when ``commit_events`` has returned.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from schedd.store.background import Encoder
+from schedd.store.records import Batch, Breach, Limits, Promise, Recovered, Tail
+from schedd.store.store import Store
+from schedd.wire import Decision, Event
+
+__all__ = ["DurableJournal", "Journal", "MemoryJournal"]
+
+_DELIVERIES = 200_000
+_PENDING = 1_000
+
+
+class Journal(Protocol):
+    """One cluster's."""
+
+    def recover(self) -> Recovered:
+        """What to go on from; to be called once, before all else."""
+        ...
+
+    def commit_events(self, events: Sequence[Event], now: int, paused: str = "") -> Batch | None:
+        """Keep a batch that the engine is to handle at ``now``; events kept before are left out.
+
+        None when none is new: the engine is not to be called.
+        """
+        ...
+
+    def woke(self, now: int, paused: str = "") -> Batch:
+        """The engine is to be called without events; kept with what is committed next."""
+        ...
+
+    def commit_decisions(
+        self,
+        batch: Batch,
+        decisions: Sequence[Decision],
+        promises: Sequence[Promise] = (),
+        breaches: Sequence[Breach] = (),
+    ) -> None:
+        """Keep what followed from ``batch``."""
+        ...
+
+    def maybe_checkpoint(self, build: Callable[[], Any], now: int, *, must: bool = False) -> bool:
+        """Keep the engine's present state, if it is time for that or it ``must`` be; whether one was kept.
+
+        ``build`` makes the checkpoint, which nobody may change after that.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of what is held."""
+        ...
+
+
+class MemoryJournal:
+    """Nothing is kept beyond the process: for replays and trials."""
+
+    def __init__(self) -> None:
+        self._tail = Tail()
+        self._seen: dict[str, None] = {}
+
+    def recover(self) -> Recovered:
+        """Nothing to go on from."""
+        return Recovered()
+
+    def commit_events(self, events: Sequence[Event], now: int, paused: str = "") -> Batch | None:
+        """A batch of those events that are new, among the last 200,000 at least."""
+        fresh: list[Event] = []
+        for event in events:
+            if event.id not in self._seen:
+                self._seen[event.id] = None
+                fresh.append(event)
+        while len(self._seen) > _DELIVERIES:
+            del self._seen[next(iter(self._seen))]
+        return self._next(tuple(fresh), now, paused) if fresh else None
+
+    def woke(self, now: int, paused: str = "") -> Batch:
+        """A batch without events."""
+        return self._next((), now, paused)
+
+    def _next(self, events: tuple[Event, ...], now: int, paused: str) -> Batch:
+        self._tail = Tail(self._tail.batch + 1, self._tail.event + len(events))
+        return Batch(
+            number=self._tail.batch, now=now, last_event=self._tail.event, events=events, paused=paused
+        )
+
+    def commit_decisions(
+        self,
+        batch: Batch,
+        decisions: Sequence[Decision],
+        promises: Sequence[Promise] = (),
+        breaches: Sequence[Breach] = (),
+    ) -> None:
+        """Nothing to do."""
+
+    def maybe_checkpoint(self, build: Callable[[], Any], now: int, *, must: bool = False) -> bool:  # noqa: ARG002
+        """Never."""
+        return False
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+class DurableJournal:
+    """One cluster's journal in a store.
+
+    Checkpoints are made at most every ``every`` seconds, and so seldom that making them takes at most a
+    twentieth of the engine's time; they are encoded in a thread of their own and written by the next call.
+    With each goes a slice of what is past its time.
+    """
+
+    def __init__(
+        self, store: Store, cluster: str, now: int, *, every: float = 5.0, limits: Limits | None = None
+    ) -> None:
+        self._store = store
+        self._limits = limits or Limits()
+        self.cluster = store.cluster(cluster, now)
+        self._tail = store.tail(self.cluster)
+        self._pending: list[Batch] = []
+        self._encoder: Encoder[tuple[Tail, int]] = Encoder(every)
+
+    def recover(self) -> Recovered:
+        """The last checkpoint and all that was kept after it. Raises StoreError."""
+        return self._store.recover(self.cluster)
+
+    def commit_events(self, events: Sequence[Event], now: int, paused: str = "") -> Batch | None:
+        """Durable when it returns. Raises StoreError; then it may be called again with other events, too."""
+        batch = self._store.append(
+            self.cluster, self._tail, events, now, pending=self._pending, paused=paused
+        )
+        self._pending.clear()
+        if batch is not None:
+            self._tail = Tail(batch.number, batch.last_event)
+        return batch
+
+    def woke(self, now: int, paused: str = "") -> Batch:
+        """Wakes in a row that lead to no decision cost nothing until something else is committed."""
+        last = self._pending[-1] if self._pending else None
+        if last is not None and (last.now, last.paused) == (now, paused):
+            self._pending[-1] = batch = replace(last, calls=last.calls + 1)
+            return batch
+        batch = Batch(number=self._tail.batch + 1, now=now, last_event=self._tail.event, paused=paused)
+        self._tail = Tail(batch.number, batch.last_event)
+        self._pending.append(batch)
+        return batch
+
+    def commit_decisions(
+        self,
+        batch: Batch,
+        decisions: Sequence[Decision],
+        promises: Sequence[Promise] = (),
+        breaches: Sequence[Breach] = (),
+    ) -> None:
+        """Durable when it returns. Raises StoreError; it is to be called again then before all else."""
+        if decisions or promises or breaches or len(self._pending) >= _PENDING:
+            self._store.record(
+                self.cluster, batch, decisions, promises=promises, breaches=breaches, pending=self._pending
+            )
+            self._pending.clear()
+
+    def maybe_checkpoint(self, build: Callable[[], Any], now: int, *, must: bool = False) -> bool:
+        """Start making one when it is time, write one that is ready. Raises StoreError; it is tried again."""
+        if must:
+            self._encoder.drop()
+            self._encoder.start(build, (self._tail, now))
+        elif self._encoder.due:
+            self._encoder.start(build, (self._tail, now))
+        ready = self._encoder.ready(wait=must)
+        if ready is None:
+            return False
+        body, (at, time) = ready
+        self._store.save_checkpoint(self.cluster, at, time, body, pending=self._pending)
+        self._pending.clear()
+        self._encoder.drop()
+        self._store.purge(self._limits, now)
+        return True
+
+    def close(self) -> None:
+        """End the encoding thread; the store stays open."""
+        self._encoder.close()

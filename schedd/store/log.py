@@ -1,0 +1,116 @@
+"""The event log and the batches in which the engine handled it. Functions over one transaction."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import Connection, delete, func, insert, select
+
+from schedd.store.codec import decode_event, encode_event, plain
+from schedd.store.records import Batch, Tail
+from schedd.store.tables import batches, checkpoints, events
+from schedd.wire import Event
+
+__all__ = ["append", "batches_after", "forget_after", "known", "put_batches", "tail"]
+
+_IN = 500
+"""Values of one IN list."""
+
+
+def tail(connection: Connection, cluster: int) -> Tail:
+    """The cluster's last batch and event."""
+    event = connection.scalar(select(func.max(events.c.number)).where(events.c.cluster == cluster)) or 0
+    batch = 0
+    # All of a quiet cluster's events may be past their time; its checkpoint still knows their numbers.
+    for table, number in ((batches, batches.c.number), (checkpoints, checkpoints.c.batch)):
+        query = select(number.label("number"), table.c.last_event).where(table.c.cluster == cluster)
+        row = connection.execute(query.order_by(number.desc()).limit(1)).first()
+        if row is not None:
+            batch, event = max(batch, row.number), max(event, row.last_event)
+    return Tail(batch, event)
+
+
+def known(connection: Connection, cluster: int, deliveries: Sequence[str]) -> set[str]:
+    """Which of these deliveries the log has."""
+    found: set[str] = set()
+    for at in range(0, len(deliveries), _IN):
+        query = select(events.c.delivery).where(
+            events.c.cluster == cluster, events.c.delivery.in_(deliveries[at : at + _IN])
+        )
+        found.update(connection.scalars(query))
+    return found
+
+
+def append(connection: Connection, cluster: int, after: int, new: Iterable[Event]) -> int:
+    """Write events that the log does not have, numbered from ``after + 1``; returns the last number."""
+    rows: list[dict[str, Any]] = []
+    number = after
+    for number, event in enumerate(new, after + 1):
+        body, packed = encode_event(event)
+        rows.append(
+            {
+                "cluster": cluster,
+                "number": number,
+                "delivery": plain(event.id),
+                "time": event.time,
+                "type": event.type,
+                "body": body,
+                "packed": packed,
+            }
+        )
+    if rows:
+        connection.execute(insert(events), rows)
+    return number
+
+
+def put_batches(connection: Connection, cluster: int, rows: Iterable[Batch]) -> None:
+    """Write what the engine is called with."""
+    values = [
+        {
+            "cluster": cluster,
+            "number": batch.number,
+            "now": batch.now,
+            "calls": batch.calls,
+            "paused": plain(batch.paused),
+            "last_event": batch.last_event,
+        }
+        for batch in rows
+    ]
+    if values:
+        connection.execute(insert(batches), values)
+
+
+def forget_after(connection: Connection, cluster: int, last: Tail) -> None:
+    """Take out batches and events after ``last``: a commit that seemed to fail may have gone through."""
+    connection.execute(delete(events).where(events.c.cluster == cluster, events.c.number > last.event))
+    connection.execute(delete(batches).where(batches.c.cluster == cluster, batches.c.number > last.batch))
+
+
+def batches_after(connection: Connection, cluster: int, batch: int, event: int) -> Iterator[Batch]:
+    """The batches after ``batch`` with their events, all after ``event``, in order."""
+    stored = _events_after(connection, cluster, event)
+    query = select(batches).where(batches.c.cluster == cluster, batches.c.number > batch)
+    seen = event
+    for row in connection.execute(query.order_by(batches.c.number)).all():
+        own = tuple(islice(stored, row.last_event - seen))
+        seen = row.last_event
+        yield Batch(
+            number=row.number,
+            now=row.now,
+            last_event=row.last_event,
+            events=own,
+            calls=row.calls,
+            paused=row.paused,
+        )
+
+
+def _events_after(connection: Connection, cluster: int, event: int) -> Iterator[Event]:
+    query = select(events.c.number, events.c.type, events.c.body, events.c.packed)
+    while True:
+        page = query.where(events.c.cluster == cluster, events.c.number > event).order_by(events.c.number)
+        rows = connection.execute(page.limit(1_000)).all()
+        for row in rows:
+            yield decode_event(row.type, row.body, row.packed)
+        if not rows:
+            return
+        event = rows[-1].number

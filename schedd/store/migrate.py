@@ -1,0 +1,92 @@
+"""Bring the tables to this program's version, or back."""
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection
+
+from schedd.store.errors import SchemaNewer, SchemaOlder, StoreError
+
+__all__ = ["change", "check", "downgrade", "head", "revision", "scripts", "upgrade"]
+
+
+def scripts() -> Path:
+    """Where the migrations are: inside the installed package, or ``sql/`` of a checkout.
+
+    Raises FileNotFoundError where neither is.
+    """
+    here = Path(__file__).resolve().parent
+    for place in (here / "migrations", here.parent.parent / "sql"):
+        if (place / "env.py").is_file():
+            return place
+    raise FileNotFoundError(
+        f"the migrations of the database are missing (looked beside {here}); reinstall schedd"
+    )
+
+
+def _config(connection: Connection | None = None) -> Config:
+    config = Config()
+    # The option's values are interpolated.
+    config.set_main_option("script_location", str(scripts()).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config
+
+
+def head() -> str:
+    """The version of the tables that this program needs."""
+    found = ScriptDirectory.from_config(_config()).get_current_head()
+    assert found is not None
+    return found
+
+
+def revision(connection: Connection) -> str | None:
+    """The version of the tables as they are; None where there are none."""
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def upgrade(connection: Connection, to: str = "head") -> None:
+    """Bring the tables to version ``to``, inside the connection's transaction."""
+    command.upgrade(_config(connection), to)
+
+
+def downgrade(connection: Connection, to: str) -> None:
+    """Bring the tables back to version ``to`` (``base``: none), inside the connection's transaction."""
+    command.downgrade(_config(connection), to)
+
+
+def change(connection: Connection, to: str = "head") -> None:
+    """Bring the tables to version ``to`` whether it is newer or older; ``base`` removes them all.
+
+    Raises SchemaNewer when this program does not know the present tables, StoreError for an unknown ``to``.
+    """
+    present = revision(connection)
+    directory = ScriptDirectory.from_config(_config())
+    known = [script.revision for script in directory.walk_revisions()]  # newest first
+    if present is not None and present not in known:
+        check(connection)
+    if to not in ("head", "base", *known):
+        raise StoreError(
+            f"there is no version {to} of the tables; known are {', '.join(known)}, head and base"
+        )
+    if to == "base" or (present is not None and to in known[known.index(present) + 1 :]):
+        downgrade(connection, to)
+    else:
+        upgrade(connection, to)
+
+
+def check(connection: Connection) -> None:
+    """Raise SchemaOlder or SchemaNewer unless the tables are this program's."""
+    present, needed = revision(connection), head()
+    if present == needed:
+        return
+    known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
+    if present is None or present in known:
+        what = "there are no tables yet" if present is None else f"the tables are of version {present}"
+        raise SchemaOlder(f"{what}, this program needs {needed}; run `schedd migrate`")
+    raise SchemaNewer(
+        f"the tables are of version {present}, which this program does not know (it needs {needed}); "
+        f"install the newer schedd, or take its tables back with it: `schedd migrate --to {needed}`"
+    )

@@ -1,0 +1,147 @@
+"""What goes into the store and comes out of it, in plain values. Times are seconds since the epoch (UTC)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from schedd.wire import Decision, Event
+
+__all__ = [
+    "Accuracy",
+    "AuditEntry",
+    "Batch",
+    "Breach",
+    "Error",
+    "Limits",
+    "Promise",
+    "Recovered",
+    "Role",
+    "Tail",
+    "Token",
+]
+
+_DAY = 86_400
+
+Role = Literal["user", "operator", "admin", "adapter"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The numbers of a cluster's last batch and last event; 0 before the first."""
+
+    batch: int = 0
+    event: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """What the engine is called with: ``calls`` times in a row at ``now``, the events with the first call.
+
+    ``paused`` says why dispatch is paused meanwhile; empty when it is not. ``last_event`` is the number of
+    the last event up to and with this batch.
+    """
+
+    number: int
+    now: int
+    last_event: int
+    events: tuple[Event, ...] = ()
+    calls: int = 1
+    paused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """A job is to start no later than ``promised``; ``weak``: behind one whose end nobody guarantees."""
+
+    job: str
+    time: int
+    promised: int
+    weak: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """A promise that was not kept, and why; ``planned`` None: no start is known any more."""
+
+    job: str
+    time: int
+    event: str
+    cause: str
+    promised: int
+    planned: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What a restarted daemon goes on from.
+
+    ``checkpoint`` is the engine's, after batch ``after``; ``batches`` are those that follow, and
+    ``recorded`` the decisions kept of each of them. ``last_decision`` is the highest id ever kept, empty
+    before the first.
+    """
+
+    checkpoint: Any | None = None
+    after: int = 0
+    batches: tuple[Batch, ...] = ()
+    recorded: Mapping[int, tuple[Decision, ...]] = field(default_factory=dict)
+    last_decision: str = ""
+    recent: tuple[Decision, ...] = ()
+    """The last decisions, without runs whose outcome is known: what an adapter may not have seen yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """Of told starts: ``actual - told`` in seconds; positive is later than told."""
+
+    count: int
+    mean: float
+    median_absolute: float
+    p90_absolute: float
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """How wrong told starts were, over all and by how long before it they were told (from, seconds)."""
+
+    overall: Error
+    by_lead: Mapping[int, Error]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long what is kept, in seconds. Events and decisions that a recovery needs stay in any case."""
+
+    events: int = 30 * _DAY
+    decisions: int = 90 * _DAY
+    told: int = 400 * _DAY
+    promises: int = 400 * _DAY
+    audit: int = 400 * _DAY
+    tokens: int = 90 * _DAY
+    """Past their expiry or revocation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A bearer's right; the token itself is never kept."""
+
+    id: int
+    name: str
+    role: Role
+    created: int
+    expires: int | None
+    revoked: int | None
+
+    def valid(self, now: int) -> bool:
+        """Whether it may be used at ``now``."""
+        return self.revoked is None and (self.expires is None or now < self.expires)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """What an admin, or whoever had the right, did."""
+
+    time: int
+    who: str
+    act: str
+    detail: str
+    cluster: str | None = None

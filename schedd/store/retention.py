@@ -1,0 +1,72 @@
+"""What is past its time goes, a little at a time, so that no transaction is long."""
+
+from collections.abc import Mapping
+
+from sqlalchemy import ColumnElement, Connection, Table, delete, literal, or_, select
+
+from schedd.store import checkpoints
+from schedd.store.records import Limits
+from schedd.store.tables import audit, batches, breaches, clusters, decisions, events, promises, tokens, told
+
+__all__ = ["SLICE", "purge"]
+
+SLICE = 500
+"""Rows of one table that go in one transaction."""
+
+
+def purge(connection: Connection, limits: Limits, now: int) -> Mapping[str, int]:
+    """Remove up to ``SLICE`` rows of each table that are past their time; returns how many of which.
+
+    Of what a recovery starts from (all after the oldest checkpoint kept) nothing goes.
+    """
+    gone: dict[str, int] = {}
+    for cluster in connection.scalars(select(clusters.c.id)).all():
+        needed = checkpoints.oldest(connection, cluster).batch
+        _log(connection, gone, cluster, needed, now - limits.events)
+        _oldest(connection, gone, decisions, cluster, now - limits.decisions, needed)
+        _oldest(connection, gone, told, cluster, now - limits.told)
+        _oldest(connection, gone, promises, cluster, now - limits.promises)
+        _oldest(connection, gone, breaches, cluster, now - limits.promises)
+    _delete(connection, gone, audit, audit.c.time < now - limits.audit)
+    ended = now - limits.tokens
+    _delete(connection, gone, tokens, or_(tokens.c.expires < ended, tokens.c.revoked < ended))
+    return gone
+
+
+def _log(connection: Connection, gone: dict[str, int], cluster: int, needed: int, before: int) -> None:
+    """Batches carry the daemon's clock, which is what "older" means; their events go with them."""
+    query = select(batches.c.number, batches.c.now, batches.c.last_event).where(batches.c.cluster == cluster)
+    rows = connection.execute(query.order_by(batches.c.number).limit(SLICE)).all()
+    past = [row for row in rows if row.now < before and row.number <= needed]
+    if past:
+        last = past[-1]
+        _delete(connection, gone, batches, batches.c.cluster == cluster, batches.c.number <= last.number)
+        _delete(connection, gone, events, events.c.cluster == cluster, events.c.number <= last.last_event)
+
+
+def _oldest(
+    connection: Connection,
+    gone: dict[str, int],
+    table: Table,
+    cluster: int,
+    before: int,
+    needed: int | None = None,
+) -> None:
+    """Rows from before ``before`` and of no later batch than ``needed``; keys grow, so they are the first."""
+    own = table.c.cluster == cluster
+    key = list(table.primary_key.columns)[1]
+    columns = [
+        key.label("of"),
+        table.c.time,
+        table.c.batch if needed is not None else literal(0).label("batch"),
+    ]
+    rows = connection.execute(select(*columns).where(own).order_by(key).limit(SLICE)).all()
+    past = [row.of for row in rows if row.time < before and (needed is None or row.batch <= needed)]
+    if past:
+        _delete(connection, gone, table, own, key <= past[-1])
+
+
+def _delete(connection: Connection, gone: dict[str, int], table: Table, *which: ColumnElement[bool]) -> None:
+    count = connection.execute(delete(table).where(*which)).rowcount
+    if count:
+        gone[table.name] = gone.get(table.name, 0) + count

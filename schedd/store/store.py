@@ -1,0 +1,216 @@
+"""The store: what the daemon must not lose, one transaction per call. One thread writes, any may read."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, insert, select
+
+from schedd.store import checkpoints, decided, log, retention, rights
+from schedd.store.codec import encode_checkpoint, plain
+from schedd.store.database import Database
+from schedd.store.records import (
+    Accuracy,
+    AuditEntry,
+    Batch,
+    Breach,
+    Limits,
+    Promise,
+    Recovered,
+    Role,
+    Tail,
+    Token,
+)
+from schedd.store.tables import clusters
+from schedd.wire import Decision, Event
+
+__all__ = ["Store"]
+
+_RECENT = 20_000
+
+
+class Store:
+    """Every method raises StoreError when the database fails; then nothing of the call was kept, or all of it
+    was and the same call made again changes nothing.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    @classmethod
+    def open(cls, url: str) -> "Store":
+        """The store at ``url`` (``sqlite:///PATH``, a path, ``postgresql://…``); an empty one gets tables.
+
+        Raises SchemaOlder, SchemaNewer, or DatabaseGone.
+        """
+        return cls(Database.open(url))
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self.database.close()
+
+    # ---- clusters and the event log -------------------------------------------------------------
+
+    def cluster(self, name: str, now: int) -> int:
+        """The number of the cluster ``name``, which is entered when it is new."""
+        with self.database.write() as connection:
+            found = connection.scalar(select(clusters.c.id).where(clusters.c.name == name))
+            if found is None:
+                found = connection.scalar(
+                    insert(clusters).values(name=plain(name), created=now).returning(clusters.c.id)
+                )
+            assert found is not None
+            return int(found)
+
+    def append(
+        self,
+        cluster: int,
+        last: Tail,
+        new: Sequence[Event],
+        now: int,
+        *,
+        pending: Iterable[Batch] = (),
+        paused: str = "",
+    ) -> Batch | None:
+        """Write those events that the log does not have as one batch; None when it has them all.
+
+        ``last`` is what the writer knows to be the last batch and event, those ``pending`` included: batches
+        without events that wait to be written. Anything later is an earlier try's and is replaced. Outcomes
+        of decisions and starts of jobs that the events tell are noted with what was decided and told.
+        """
+        waiting = tuple(pending)
+        durable = Tail(waiting[0].number - 1 if waiting else last.batch, last.event)
+        with self.database.write() as connection:
+            if log.tail(connection, cluster) != durable:
+                log.forget_after(connection, cluster, durable)
+            fresh = _fresh(connection, cluster, new)
+            if not fresh:
+                log.put_batches(connection, cluster, waiting)
+                return None
+            number = log.append(connection, cluster, last.event, fresh)
+            batch = Batch(
+                number=last.batch + 1, now=now, last_event=number, events=tuple(fresh), paused=paused
+            )
+            log.put_batches(connection, cluster, (*waiting, batch))
+            decided.put_outcomes(connection, cluster, fresh)
+            decided.put_starts(connection, cluster, dict(decided.starts_in(fresh)))
+            return batch
+
+    def events_after(self, cluster: int, after: Tail) -> tuple[Batch, ...]:
+        """The batches after ``after``, with their events."""
+        with self.database.read() as connection:
+            return tuple(log.batches_after(connection, cluster, after.batch, after.event))
+
+    # ---- decisions ------------------------------------------------------------------------------
+
+    def record(
+        self,
+        cluster: int,
+        batch: Batch,
+        decisions: Iterable[Decision],
+        *,
+        promises: Iterable[Promise] = (),
+        breaches: Iterable[Breach] = (),
+        pending: Iterable[Batch] = (),
+    ) -> None:
+        """Write what followed from a batch, what was told by it included. Made again it changes nothing."""
+        waiting = tuple(pending)
+        with self.database.write() as connection:
+            if waiting:
+                log.forget_after(connection, cluster, Tail(waiting[0].number - 1, waiting[0].last_event))
+                log.put_batches(connection, cluster, waiting)
+            decided.put_decisions(connection, cluster, batch.number, decisions)
+            decided.put_promises(connection, cluster, batch.number, promises)
+            decided.put_breaches(connection, cluster, batch.number, breaches)
+
+    def decisions_after(self, cluster: int, decision: str, limit: int = 1_000) -> Sequence[Decision]:
+        """Up to ``limit`` decisions after the id ``decision`` (empty: from the first kept), in order."""
+        with self.database.read() as connection:
+            return decided.after(connection, cluster, decision, limit)
+
+    def accuracy(self, cluster: int, since: int = 0) -> Accuracy:
+        """How wrong the starts told at ``since`` or later were, of jobs that have started."""
+        with self.database.read() as connection:
+            return decided.accuracy(connection, cluster, since)
+
+    # ---- checkpoints and recovery ---------------------------------------------------------------
+
+    def save_checkpoint(
+        self, cluster: int, at: Tail, time: int, checkpoint: Any, *, pending: Iterable[Batch] = ()
+    ) -> None:
+        """Keep the engine's state after ``at``; ``checkpoint`` is JSON-able, or its encoded bytes."""
+        body = checkpoint if isinstance(checkpoint, bytes) else encode_checkpoint(checkpoint)
+        waiting = tuple(pending)
+        with self.database.write() as connection:
+            if waiting:
+                log.forget_after(connection, cluster, Tail(waiting[0].number - 1, waiting[0].last_event))
+                log.put_batches(connection, cluster, waiting)
+            checkpoints.save(connection, cluster, at, time, body)
+
+    def latest_checkpoint(self, cluster: int, before: int | None = None) -> tuple[Any, Tail] | None:
+        """The newest checkpoint (of a batch below ``before``, if given) and what it comes after; or None."""
+        with self.database.read() as connection:
+            return checkpoints.latest(connection, cluster, before)
+
+    def recover(self, cluster: int, before: int | None = None) -> Recovered:
+        """What a restarted daemon goes on from; ``before``: from a checkpoint of a batch below that."""
+        with self.database.read() as connection:
+            found = checkpoints.latest(connection, cluster, before)
+            checkpoint, at = found if found is not None else (None, Tail())
+            return Recovered(
+                checkpoint=checkpoint,
+                after=at.batch,
+                batches=tuple(log.batches_after(connection, cluster, at.batch, at.event)),
+                recorded=decided.of_batches(connection, cluster, at.batch),
+                last_decision=decided.last_id(connection, cluster),
+                recent=decided.recent(connection, cluster, _RECENT),
+            )
+
+    def tail(self, cluster: int) -> Tail:
+        """The cluster's last batch and event."""
+        with self.database.read() as connection:
+            return log.tail(connection, cluster)
+
+    def purge(self, limits: Limits, now: int) -> Mapping[str, int]:
+        """Remove a slice of what is past its time; empty when nothing was. To be called now and then."""
+        with self.database.write() as connection:
+            return retention.purge(connection, limits, now)
+
+    # ---- rights ---------------------------------------------------------------------------------
+
+    def add_token(self, name: str, role: Role, now: int, expires: int | None = None) -> str:
+        """Make a token of 256 random bits; it is returned this once."""
+        with self.database.write() as connection:
+            return rights.add_token(connection, name, role, now, expires)
+
+    def find_token(self, token: str) -> Token | None:
+        """What is known of a token that somebody shows, valid or not."""
+        with self.database.read() as connection:
+            return rights.find_token(connection, token)
+
+    def tokens(self) -> Sequence[Token]:
+        """All tokens, oldest first."""
+        with self.database.read() as connection:
+            return rights.list_tokens(connection)
+
+    def revoke_token(self, token: int, now: int) -> bool:
+        """Revoke the token with this id; False when there is none that is not revoked yet."""
+        with self.database.write() as connection:
+            return rights.revoke_token(connection, token, now)
+
+    def audit(self, entry: AuditEntry) -> None:
+        """Keep what somebody did."""
+        with self.database.write() as connection:
+            cluster = connection.scalar(select(clusters.c.id).where(clusters.c.name == entry.cluster))
+            rights.note(connection, entry, cluster)
+
+    def audited(self, since: int = 0, limit: int = 1_000) -> Sequence[AuditEntry]:
+        """What was done at ``since`` or later, newest first."""
+        with self.database.read() as connection:
+            return rights.audited(connection, since, limit)
+
+
+def _fresh(connection: Connection, cluster: int, new: Sequence[Event]) -> list[Event]:
+    """The events that the log does not have, each once."""
+    first = {plain(event.id): event for event in reversed(new)}
+    there = log.known(connection, cluster, list(first))
+    return [event for event in new if plain(event.id) not in there and first[plain(event.id)] is event]

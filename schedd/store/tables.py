@@ -1,0 +1,176 @@
+"""The tables. The event log and the batches it was handled in are the truth; all else follows from them.
+
+A cluster's batches and events are numbered from 1. Times are seconds since the epoch (UTC). JSON stands as
+text, so that both databases keep it byte for byte; texts have no length, so that both take the same. Keys
+grow with time, so that what is old stands first.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+__all__ = [
+    "audit",
+    "batches",
+    "breaches",
+    "checkpoints",
+    "clusters",
+    "decisions",
+    "events",
+    "metadata",
+    "promises",
+    "tokens",
+    "told",
+]
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+def _cluster() -> Column[int]:
+    return Column("cluster", Integer, ForeignKey("clusters.id"), primary_key=True)
+
+
+clusters = Table(
+    "clusters",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("created", BigInteger, nullable=False),
+)
+
+# What the engine was called with: at `now`, `calls` times in a row, dispatch being paused for `paused` (empty
+# when it is not). `last_event` is the number of the last event up to and with this batch.
+batches = Table(
+    "batches",
+    metadata,
+    _cluster(),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("now", BigInteger, nullable=False),
+    Column("calls", Integer, nullable=False),
+    Column("paused", Text, nullable=False),
+    Column("last_event", BigInteger, nullable=False),
+)
+
+# `delivery` is the sender's id. A body stands in `body`, or, when it is large, zlib-compressed in `packed`.
+events = Table(
+    "events",
+    metadata,
+    _cluster(),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("delivery", Text, nullable=False),
+    Column("time", BigInteger, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("body", Text),
+    Column("packed", LargeBinary),
+    UniqueConstraint("cluster", "delivery"),
+)
+
+# `id` grows with time. `outcome` is "accepted", or "refused" with the server's `code`; NULL while unknown.
+decisions = Table(
+    "decisions",
+    metadata,
+    _cluster(),
+    Column("id", Text, primary_key=True),
+    Column("batch", BigInteger, nullable=False),
+    Column("time", BigInteger, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("job", Text),
+    Column("body", Text, nullable=False),
+    Column("outcome", Text),
+    Column("outcome_time", BigInteger),
+    Column("code", Integer),
+)
+
+# State of the engine after `batch`: zlib-compressed JSON.
+checkpoints = Table(
+    "checkpoints",
+    metadata,
+    _cluster(),
+    Column("batch", BigInteger, primary_key=True, autoincrement=False),
+    Column("last_event", BigInteger, nullable=False),
+    Column("time", BigInteger, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+)
+
+# Every start told, by the decision that told it; NULL `start`: told that none is known, for the reason `why`.
+told = Table(
+    "told",
+    metadata,
+    _cluster(),
+    Column("decision", Text, primary_key=True),
+    Column("job", Text, nullable=False),
+    Column("time", BigInteger, nullable=False),
+    Column("start", BigInteger),
+    Column("why", Text, nullable=False),
+    Column("actual", BigInteger),
+    Index(None, "cluster", "job"),
+)
+
+# A job may be promised anew after its request grew or it was requeued.
+promises = Table(
+    "promises",
+    metadata,
+    _cluster(),
+    Column("batch", BigInteger, primary_key=True, autoincrement=False),
+    Column("job", Text, primary_key=True),
+    Column("time", BigInteger, nullable=False),
+    Column("promised", BigInteger, nullable=False),
+    Column("weak", Boolean, nullable=False),
+)
+
+# `place` counts the breaches of a batch; NULL `planned`: no start is known any more.
+breaches = Table(
+    "breaches",
+    metadata,
+    _cluster(),
+    Column("batch", BigInteger, primary_key=True, autoincrement=False),
+    Column("place", Integer, primary_key=True, autoincrement=False),
+    Column("job", Text, nullable=False),
+    Column("time", BigInteger, nullable=False),
+    Column("event", Text, nullable=False),
+    Column("cause", Text, nullable=False),
+    Column("promised", BigInteger, nullable=False),
+    Column("planned", BigInteger),
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("time", BigInteger, nullable=False),
+    Column("cluster", Integer, ForeignKey("clusters.id")),
+    Column("who", Text, nullable=False),
+    Column("act", Text, nullable=False),
+    Column("detail", Text, nullable=False),
+    Index(None, "time"),
+)
+
+# `digest` is the SHA-256 of the token; the token itself is shown once and never kept.
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("digest", LargeBinary(32), nullable=False, unique=True),
+    Column("name", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("created", BigInteger, nullable=False),
+    Column("expires", BigInteger),
+    Column("revoked", BigInteger),
+)

@@ -1,0 +1,57 @@
+"""Both databases, for every test that asks for one."""
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from schedd.store import Store
+from tests.store.postgres import PostgresServer
+
+_NUMBER = count(1)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A running PostgreSQL. Where none can be had the tests fail: what they promise would be untested."""
+    server = PostgresServer()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
+NewDatabase = Callable[[], str]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NewDatabase]:
+    """Makes empty databases and returns their URLs."""
+    made: list[str] = []
+
+    def new() -> str:
+        made.append(f"t{next(_NUMBER)}")
+        if request.param == "sqlite":
+            return f"sqlite:///{tmp_path}/{made[-1]}.sqlite"
+        return str(request.getfixturevalue("postgres").create(made[-1]))
+
+    yield new
+    if request.param == "postgresql":
+        for name in made:
+            request.getfixturevalue("postgres").drop(name)
+
+
+@pytest.fixture
+def url(new_database: NewDatabase) -> str:
+    """The URL of an empty database."""
+    return new_database()
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    """An open store on an empty database."""
+    opened = Store.open(url)
+    yield opened
+    opened.close()

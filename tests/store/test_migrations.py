@@ -1,0 +1,97 @@
+"""The migrations lead to the tables of the program and back, from a checkout and from a wheel."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import inspect, text
+
+from schedd.store import connect, migrate
+from schedd.store.errors import SchemaNewer, SchemaOlder
+from schedd.store.tables import metadata
+from tests.conftest import ROOT
+
+
+def test_the_migrations_make_the_tables_of_the_program(url: str) -> None:
+    engine = connect.writer(connect.url_of(url))
+    with engine.begin() as connection:
+        migrate.upgrade(connection)
+        assert (
+            compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), metadata)
+            == []
+        )
+        migrate.check(connection)
+    engine.dispose()
+
+
+def test_every_migration_can_be_taken_back_and_made_again(url: str) -> None:
+    engine = connect.writer(connect.url_of(url))
+    with engine.begin() as connection:
+        migrate.upgrade(connection)
+    with engine.begin() as connection:
+        migrate.downgrade(connection, "base")
+        assert inspect(connection).get_table_names() == ["alembic_version"]
+        assert migrate.revision(connection) is None
+    with engine.begin() as connection:
+        migrate.upgrade(connection)
+        assert migrate.revision(connection) == migrate.head()
+    engine.dispose()
+
+
+def test_a_migration_that_fails_leaves_no_trace(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = connect.writer(connect.url_of(url))
+
+    def fail() -> None:
+        with engine.begin() as connection:
+            migrate.upgrade(connection)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    with engine.begin() as connection:
+        assert inspect(connection).get_table_names() == []
+    engine.dispose()
+
+
+def test_older_and_newer_tables_are_refused_with_what_to_do(url: str) -> None:
+    engine = connect.writer(connect.url_of(url))
+    with engine.begin() as connection:
+        with pytest.raises(SchemaOlder, match=r"no tables yet.*schedd migrate"):
+            migrate.check(connection)
+        migrate.upgrade(connection)
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        with pytest.raises(SchemaNewer, match=r"9999.*newer schedd"):
+            migrate.check(connection)
+    engine.dispose()
+
+
+def test_a_checkout_has_its_migrations_in_sql() -> None:
+    assert migrate.scripts() == ROOT / "sql"
+
+
+@pytest.mark.timeout(120)
+def test_a_wheel_brings_its_migrations(tmp_path: Path) -> None:
+    build = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
+    pytest.importorskip("hatchling")
+    subprocess.run([sys.executable, "-c", build, str(tmp_path)], cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    installed = tmp_path / "installed"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(installed)
+    code = (
+        "import sys\n"
+        f"sys.path.insert(0, {str(installed)!r})\n"
+        "from schedd.store import connect, migrate\n"
+        f"engine = connect.writer(connect.url_of({str(tmp_path / 'a.sqlite')!r}))\n"
+        "with engine.begin() as connection:\n"
+        "    migrate.upgrade(connection)\n"
+        "    print(migrate.revision(connection), migrate.scripts())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    assert done.stdout.split() == [migrate.head(), str(installed / "schedd" / "store" / "migrations")]

@@ -1,0 +1,290 @@
+"""The store keeps what it is given, once, on both databases."""
+
+import threading
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import func, select
+
+from schedd.store import Batch, Breach, Limits, Promise, Store, StoreError
+from schedd.store.errors import DatabaseGone, SchemaOlder
+from schedd.store.records import AuditEntry, Tail
+from schedd.store.tables import breaches, decisions, metadata, promises, told
+from schedd.wire import Decision, Event
+from tests.store.build import accepted, alert, deleted, facts, queued, refused, run, snapshot, started, tell
+from tests.store.conftest import NewDatabase
+
+
+def appended(store: Store, cluster: int, *events: Event, now: int = 1000) -> Batch:
+    batch = store.append(cluster, store.tail(cluster), events, now)
+    assert batch is not None
+    return batch
+
+
+def test_events_come_back_as_they_went_in(store: Store) -> None:
+    cluster = store.cluster("c", 1000)
+    first = appended(store, cluster, queued(1), queued(2), snapshot(3, 300), now=1001)
+    second = appended(store, cluster, started(4, "1.srv", 1002), now=1003)
+    assert store.events_after(cluster, Tail()) == (first, second)
+    assert store.events_after(cluster, Tail(1, 3)) == (second,)
+    assert (first.number, first.last_event, second.number, second.last_event) == (1, 3, 2, 4)
+
+
+def test_a_delivery_is_kept_once_however_often_it_comes(store: Store) -> None:
+    cluster = store.cluster("c", 1000)
+    assert appended(store, cluster, queued(1), queued(2), queued(1)).events == (queued(1), queued(2))
+    assert store.append(cluster, store.tail(cluster), [queued(2), queued(1)], 1001) is None
+    assert appended(store, cluster, queued(3), queued(2)).events == (queued(3),)
+    assert store.tail(cluster) == Tail(2, 3)
+
+
+def test_an_earlier_try_that_went_through_is_replaced(store: Store) -> None:
+    cluster = store.cluster("c", 1000)
+    appended(store, cluster, queued(1))
+    known = store.tail(cluster)
+    store.append(cluster, known, [queued(2), queued(3)], 1001)  # the answer to this one was lost
+    batch = store.append(cluster, known, [queued(3), queued(4)], 1002)
+    assert batch is not None
+    assert batch.events == (queued(3), queued(4))
+    assert [b.events for b in store.events_after(cluster, Tail())] == [(queued(1),), (queued(3), queued(4))]
+
+
+def test_clusters_do_not_see_each_other(store: Store) -> None:
+    one, two = store.cluster("one", 1000), store.cluster("two", 1000)
+    assert store.cluster("one", 2000) == one
+    appended(store, one, queued(1))
+    assert appended(store, two, queued(1)).number == 1
+    store.record(one, Batch(number=1, now=1, last_event=1), [alert(1)])
+    assert store.decisions_after(two, "") == []
+
+
+def test_what_was_decided_is_kept_once_and_in_order(store: Store) -> None:
+    cluster = store.cluster("c", 1000)
+    batch = appended(store, cluster, queued(1))
+    made: list[Decision] = [run(1, "1.srv"), tell(2, "2.srv", 5000), alert(3)]
+    promised = [Promise("2.srv", 1000, 5000, weak=True)]
+    broken = [Breach("2.srv", 1000, "epoch:1", "node lost", 5000, None)] * 2
+    for _ in range(2):
+        store.record(cluster, batch, made, promises=promised, breaches=broken)
+    assert store.decisions_after(cluster, "") == made
+    assert store.decisions_after(cluster, made[0].id, 1) == made[1:2]
+    with store.database.read() as connection:
+        counts = [
+            connection.scalar(select(func.count()).select_from(table))
+            for table in (decisions, told, promises, breaches)
+        ]
+    assert counts == [3, 1, 1, 2]
+
+
+def test_outcomes_and_starts_are_noted_with_what_was_decided_and_told(store: Store) -> None:
+    cluster = store.cluster("c", 1000)
+    batch = appended(store, cluster, queued(1))
+    store.record(cluster, batch, [run(1, "1.srv"), run(2, "2.srv"), run(3, "3.srv"), tell(4, "1.srv", 4000)])
+    appended(
+        store, cluster, accepted(2, run(1, "").id, "1.srv", 1005), refused(3, run(2, "").id, "2.srv", 1006)
+    )
+    running = facts("1.srv", state="R", started=4100)
+    appended(store, cluster, replace(snapshot(4, 0), jobs=(running,)), started(5, "9.srv", 1))
+    with store.database.read() as connection:
+        columns = (decisions.c.outcome, decisions.c.outcome_time, decisions.c.code)
+        rows = connection.execute(select(*columns).where(decisions.c.type == "run").order_by(decisions.c.id))
+        assert [tuple(row) for row in rows] == [
+            ("accepted", 1005, None),
+            ("refused", 1006, 15046),
+            (None, None, None),
+        ]
+        assert connection.scalar(select(told.c.actual)) == 4100
+    assert [decision.id for decision in store.recover(cluster).recent] == [run(3, "").id, tell(4, "", 1).id]
+
+
+def test_the_error_of_told_starts_is_reported_by_lead(store: Store) -> None:
+    cluster = store.cluster("c", 1000)
+    batch = appended(store, cluster, queued(1))
+    store.record(
+        cluster,
+        batch,
+        [
+            tell(1, "a", 2000),
+            tell(2, "b", 9000),
+            tell(3, "c", None),
+            tell(4, "d", 50),
+            tell(5, "a", 2030, 1500),
+        ],
+    )
+    appended(store, cluster, started(2, "a", 2060), started(3, "b", 8000), started(4, "c", 8000))
+    found = store.accuracy(cluster)
+    assert found.overall.count == 3
+    assert found.overall.mean == pytest.approx((60 + 30 - 1000) / 3)
+    assert found.overall.median_absolute == 60
+    assert {lead: error.count for lead, error in found.by_lead.items()} == {0: 2, 3600: 1}
+    assert store.accuracy(cluster, since=1200).overall.count == 1
+    assert store.accuracy(cluster, since=9999).overall.count == 0
+
+
+def test_a_requeued_job_keeps_the_start_of_its_first_run_with_what_was_told_then(store: Store) -> None:
+    cluster = store.cluster("c", 1000)
+    batch = appended(store, cluster, queued(1))
+    store.record(cluster, batch, [tell(1, "a", 2000)])
+    appended(store, cluster, started(2, "a", 2000))
+    store.record(cluster, batch, [tell(2, "a", 7000)])
+    appended(store, cluster, started(3, "a", 7100))
+    assert store.accuracy(cluster).overall.mean == 50
+
+
+def test_the_newest_checkpoint_is_found_and_few_are_kept(store: Store) -> None:
+    cluster = store.cluster("c", 1000)
+    assert store.latest_checkpoint(cluster) is None
+    for n in range(1, 6):
+        appended(store, cluster, queued(n))
+        store.save_checkpoint(cluster, store.tail(cluster), 1000 + n, {"n": n, "list": list(range(2000))})
+    state, at = store.latest_checkpoint(cluster) or ({}, Tail())
+    assert state == {"n": 5, "list": list(range(2000))}
+    assert at == Tail(5, 5)
+    before = store.latest_checkpoint(cluster, before=at.batch)
+    assert before is not None
+    assert before[0]["n"] == 4
+    assert store.latest_checkpoint(cluster, before=4) is None
+
+
+def test_recovery_gets_the_checkpoint_and_all_that_followed(store: Store) -> None:
+    cluster = store.cluster("c", 1000)
+    appended(store, cluster, queued(1))
+    store.save_checkpoint(cluster, Tail(1, 1), 1000, {"state": 1})
+    wakes = [Batch(number=2, now=1001, last_event=1, calls=7), Batch(number=3, now=1002, last_event=1)]
+    last = store.append(cluster, Tail(3, 1), [queued(2)], 1003, pending=wakes, paused="an admin")
+    assert last is not None
+    store.record(cluster, last, [alert(1), alert(2)])
+    found = store.recover(cluster)
+    assert (found.checkpoint, found.after, found.last_decision) == ({"state": 1}, 1, alert(2).id)
+    assert found.batches == (*wakes, last)
+    assert found.batches[-1].paused == "an admin"
+    assert found.recorded == {4: (alert(1), alert(2))}
+
+
+def test_old_rows_go_in_slices_but_nothing_a_recovery_needs(store: Store) -> None:
+    cluster = store.cluster("c", 1000)
+    for n in range(1, 8):
+        batch = appended(store, cluster, queued(n), now=1000 + n)
+        store.record(cluster, batch, [tell(n, "a", 5000, 1000 + n)], promises=[Promise("a", 1000 + n, 1)])
+        if n in (3, 5):
+            store.save_checkpoint(cluster, store.tail(cluster), 1000 + n, {"n": n})
+    store.audit(AuditEntry(1000, "root", "pause", "", "c"))
+    store.add_token("t", "user", 900, 950)
+    short = Limits(events=10, decisions=10, told=10, promises=10, audit=10, tokens=10)
+    assert store.purge(short, 1000) == {"tokens": 1}
+    gone = store.purge(short, 1_000_000)
+    assert gone == {"batches": 3, "events": 3, "decisions": 3, "told": 7, "promises": 7, "audit": 1}
+    assert store.purge(short, 1_000_000) == {}
+    assert [batch.number for batch in store.recover(cluster).batches] == [6, 7]
+    assert [b.number for b in store.recover(cluster, before=5).batches] == [4, 5, 6, 7]
+
+
+def test_a_quiet_cluster_goes_on_counting_when_all_its_events_are_gone(store: Store) -> None:
+    cluster = store.cluster("c", 1000)
+    appended(store, cluster, queued(1), queued(2))
+    for n in (3, 4):
+        wake = Batch(number=n - 1, now=1000, last_event=2)
+        store.save_checkpoint(cluster, Tail(n - 1, 2), 1000, {}, pending=[wake])
+    store.save_checkpoint(cluster, Tail(3, 2), 1000, {})
+    store.purge(Limits(events=1), 1_000_000)
+    assert store.tail(cluster) == Tail(3, 2)
+    assert appended(store, cluster, queued(3)).last_event == 3
+
+
+def test_a_token_is_known_by_its_digest_until_it_is_revoked_or_expires(store: Store) -> None:
+    token = store.add_token("portal", "operator", 1000, 2000)
+    found = store.find_token(token)
+    assert found is not None
+    assert (found.name, found.role, found.valid(1999), found.valid(2000)) == (
+        "portal",
+        "operator",
+        True,
+        False,
+    )
+    assert store.find_token(token + "x") is None
+    assert store.revoke_token(found.id, 1500)
+    assert not store.revoke_token(found.id, 1600)
+    assert [entry.revoked for entry in store.tokens()] == [1500]
+    assert not store.tokens()[0].valid(1500)
+    assert len(token) >= 43
+    assert store.add_token("portal", "operator", 1000) != token
+
+
+def test_the_audit_tells_who_did_what_newest_first(store: Store) -> None:
+    store.cluster("c", 1)
+    entries = [AuditEntry(5, "ann", "pause", "lunch", "c"), AuditEntry(6, "bob", "token", "made 1")]
+    for entry in entries:
+        store.audit(entry)
+    assert store.audited() == entries[::-1]
+    assert store.audited(since=6) == entries[1:]
+
+
+def test_hostile_texts_are_kept_too(store: Store) -> None:
+    cluster = store.cluster("c", 1000)
+    odd = "a\x00b'\"; DROP TABLE events; -- \U0001f600" + "x" * 5000
+    event = replace(queued(1), id=odd, job=facts(odd))
+    batch = appended(store, cluster, event)
+    assert store.append(cluster, store.tail(cluster), [event], 1000) is None
+    store.record(cluster, batch, [tell(1, odd, 5)])
+    assert store.events_after(cluster, Tail())[0].events == (event,)
+    assert store.decisions_after(cluster, "") == [tell(1, odd, 5)]
+
+
+def test_reading_waits_for_no_writer(store: Store) -> None:
+    cluster = store.cluster("c", 1000)
+    appended(store, cluster, queued(1))
+    seen: list[Tail] = []
+    with store.database.write() as connection:
+        connection.execute(metadata.tables["audit"].insert().values(time=1, who="a", act="b", detail=""))
+        reader = threading.Thread(target=lambda: seen.append(store.tail(cluster)))
+        reader.start()
+        reader.join(10)
+    assert seen == [Tail(1, 1)]
+
+
+def test_readers_cannot_write(store: Store) -> None:
+    with (
+        pytest.raises(StoreError, match=r"(?i)read-?only"),
+        store.database.read() as connection,
+    ):
+        connection.execute(metadata.tables["audit"].insert().values(time=1, who="a", act="b", detail=""))
+
+
+def test_a_store_that_is_opened_again_has_what_it_had(new_database: NewDatabase) -> None:
+    url = new_database()
+    store = Store.open(url)
+    cluster = store.cluster("c", 1000)
+    appended(store, cluster, queued(1), deleted(2, 1))
+    store.close()
+    again = Store.open(url)
+    assert again.cluster("c", 1) == cluster
+    assert again.tail(cluster) == Tail(1, 2)
+    again.close()
+
+
+def test_older_tables_are_not_touched_by_opening(
+    new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = new_database()
+    Store.open(url).close()
+    monkeypatch.setattr("schedd.store.migrate.head", lambda: "0002")
+    with pytest.raises(SchemaOlder, match="schedd migrate"):
+        Store.open(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "error", "words"),
+    [
+        ("mysql://a@b/c", StoreError, "not supported"),
+        ("sqlite://", StoreError, "not supported"),
+        ("://", StoreError, "not the URL"),
+        ("/nowhere/at/all.sqlite", DatabaseGone, "see that the database runs"),
+        ("postgresql://nobody:secret@127.0.0.1:1/none", DatabaseGone, "see that the database runs"),
+    ],
+)
+def test_what_cannot_be_opened_is_named_without_its_password(
+    url: str, error: type[StoreError], words: str
+) -> None:
+    with pytest.raises(error, match=words) as caught:
+        Store.open(url)
+    assert "secret" not in str(caught.value)
