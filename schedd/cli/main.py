@@ -1,0 +1,99 @@
+"""``schedd COMMAND …``: finds the command's module and imports that one alone.
+
+Nothing but the standard library is imported here, so that commands for users can answer at once. A command's
+module offers either ``command``, a function with Typer's annotations, or ``app``, a ``typer.Typer`` with
+sub-commands, or ``run``, a function that takes the arguments as they are and returns the exit code.
+"""
+
+import sys
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from schedd import __version__
+
+if TYPE_CHECKING:
+    import typer
+
+__all__ = ["COMMANDS", "main"]
+
+COMMANDS: Final = {
+    "replay": ("schedd.cli.replay", "Replay logs under one policy or several and compare."),
+}
+"""Module and summary of every command, in the order in which the help names them."""
+
+_ABOUT = "A planning scheduler for PBS-family clusters: every queued job has a planned start."
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    if not args or args[0] in ("-h", "--help", "help"):
+        print(_help())
+        return 0 if args else 2
+    if args[0] in ("-V", "--version"):
+        print(f"schedd {__version__}")
+        return 0
+    name = args[0]
+    if name not in COMMANDS:
+        near = get_close_matches(name, COMMANDS, 1)
+        hint = f"did you mean {near[0]}?" if near else "`schedd --help` lists the commands"
+        print(f"schedd: no command {name!r}; {hint}", file=sys.stderr)
+        return 2
+    module = import_module(COMMANDS[name][0])
+    if hasattr(module, "run"):
+        return int(module.run(args[1:]))
+    typed = _typed({name: module})
+    return int(typed(args=args, prog_name="schedd", standalone_mode=True) or 0)
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:{width}}  {about}" for name, (_, about) in COMMANDS.items()]
+    return "\n".join(
+        [
+            "Usage: schedd COMMAND [OPTIONS] [ARGUMENTS]",
+            "",
+            _ABOUT,
+            "",
+            "Commands:",
+            *lines,
+            "",
+            "`schedd COMMAND --help` explains one; `schedd --version` says which this is.",
+        ]
+    )
+
+
+def _typed(modules: dict[str, Any]) -> "typer.Typer":
+    """A Typer program of these commands."""
+    import typer  # noqa: PLC0415  (commands for users must not pay for it)
+
+    root = typer.Typer(help=_ABOUT, no_args_is_help=True, add_completion=False)
+    root.callback()(_nothing)
+    for name, module in modules.items():
+        if hasattr(module, "app"):
+            root.add_typer(module.app, name=name)
+        else:
+            root.command(name)(module.command)
+    return root
+
+
+def _nothing() -> None:
+    """A planning scheduler for PBS-family clusters: every queued job has a planned start."""
+
+
+def _existing(names: Iterable[str]) -> dict[str, Any]:
+    modules = {name: import_module(COMMANDS[name][0]) for name in names}
+    return {name: module for name, module in modules.items() if not hasattr(module, "run")}
+
+
+def __getattr__(name: str) -> Any:
+    # `typer schedd.cli.main utils docs` writes the reference of commands from it.
+    if name == "app":
+        return _typed(_existing(COMMANDS))
+    raise AttributeError(name)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

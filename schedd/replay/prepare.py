@@ -1,0 +1,119 @@
+"""From the jobs that a replay selects to what its engine is told of them."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from schedd.engine.intake import Intake, node_of
+from schedd.engine.settings import EngineSettings
+from schedd.model import Request
+from schedd.plan.plan import Plan
+from schedd.replay.site import Ask, Site
+from schedd.replay.workload import Estimates, Selection, TraceError, TraceJob
+from schedd.wire import JobFacts
+
+__all__ = ["Prepared", "prepare"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Jobs that can all run on ``site``, in order of submission; ``skipped`` could not.
+
+    ``offset`` is added to the log's seconds to get those of the engine's clock. ``reasons`` says why how many
+    were left out that are not merely wider than the machine; ``unread`` counts node specifications that were
+    not understood: their jobs ask for processors anywhere.
+    """
+
+    name: str
+    site: Site
+    jobs: tuple[TraceJob, ...]
+    asks: tuple[Ask, ...]
+    estimates: Estimates
+    skipped: int
+    offset: int
+    unix_start_time: int | None = None
+    reasons: Mapping[str, int] | None = None
+    unread: int = 0
+
+    def facts(self, i: int) -> JobFacts:
+        """Job number ``i`` as a server would describe it when it arrives."""
+        job, ask = self.jobs[i], self.asks[i]
+        return JobFacts(
+            id=str(i),
+            owner=job.user,
+            group=job.group,
+            queue=job.queue,
+            submitted=job.submit + self.offset,
+            family=ask.family,
+            resources={**ask.resources, "walltime": str(job.estimate)},
+        )
+
+
+def prepare(selection: Selection, site: Site, unix_start_time: int | None = None) -> Prepared:
+    """The jobs of ``selection`` with their requests on ``site``; those that it can never run are left out.
+
+    Raises TraceError when nothing is left.
+    """
+    judge = _Judge(site)
+    jobs: list[TraceJob] = []
+    asks: list[Ask] = []
+    reasons: Counter[str] = Counter()
+    for job in selection.jobs:
+        ask, never = judge(job)
+        if never:
+            reasons[never] += 1
+        else:
+            jobs.append(job)
+            asks.append(ask)
+    if not jobs:
+        why = reasons.most_common(1)[0][0]
+        raise TraceError(f"{selection.name}: none of {len(selection.jobs)} jobs can run here: {why}")
+    return Prepared(
+        name=selection.name,
+        site=site,
+        jobs=tuple(jobs),
+        asks=tuple(asks),
+        estimates=selection.estimates,
+        skipped=selection.skipped + len(selection.jobs) - len(jobs),
+        offset=max(unix_start_time or 0, 1 - jobs[0].submit),
+        unix_start_time=unix_start_time,
+        reasons=dict(reasons),
+        unread=judge.unread,
+    )
+
+
+class _Judge:
+    """Reads requests as the engine will; equal ones once, and shares what it read among their jobs."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        nodes = [node_of(node) for node in site.nodes]
+        self._plan = Plan(nodes, 0)
+        self._intake = Intake(EngineSettings())
+        self._intake.set_nodes(self._plan.nodes)
+        self._known: dict[object, tuple[Ask, str, bool]] = {}
+        self.unread = 0
+
+    def __call__(self, job: TraceJob) -> tuple[Ask, str]:
+        """What the job asks, and why it can never run, if so."""
+        key = (job.procs, job.mem_kib_per_proc, job.mem_kib_per_node, job.nodes_spec, job.select_spec)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._read(job)
+        self.unread += found[2]
+        return found[:2]
+
+    def _read(self, job: TraceJob) -> tuple[Ask, str, bool]:
+        ask, unread = self._site.ask(job), False
+        request = self._understood(ask)
+        if request is None:
+            unread = True
+            ask = Ask("torque", {"procs": str(job.procs)})
+            request = self._understood(ask)
+        assert request is not None
+        never = self._plan.shapes.why_never(request)
+        return ask, never.requirement if never is not None else "", unread
+
+    def _understood(self, ask: Ask) -> Request | None:
+        facts = JobFacts(id="0", owner="", queue="", submitted=0, family=ask.family, resources=ask.resources)
+        return self._intake.read(facts, None, {}).request

@@ -1,0 +1,175 @@
+"""The machine that a replay runs on, and how a job of a log asks for a part of it.
+
+Without node shapes the machine is one node of P cpus and memory is ignored; with them a job asks as its log
+says: by the node specification where there is one, else for processors anywhere.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from schedd.model.parse import RequestError, parse_size
+from schedd.replay.machines import NodeGroup
+from schedd.replay.workload import TraceJob
+from schedd.wire import NodeFacts
+from schedd.wire.facts import Family
+
+__all__ = ["Ask", "Site", "equal_nodes", "of_groups", "one_node"]
+
+_NUMBER: Final = re.compile(r"\d+(\.\d+)?")
+_CHUNK_KEYS: Final = frozenset({"ncpus", "mem"})
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A job's request in the words of its server, but for the walltime."""
+
+    family: Family
+    resources: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Site:
+    """The nodes; ``shaped`` when they are the log's own and not one that stands for the whole machine."""
+
+    nodes: tuple[NodeFacts, ...]
+    shaped: bool
+
+    @property
+    def procs(self) -> int:
+        """All cpus."""
+        return sum(node.cpus for node in self.nodes)
+
+    @cached_property
+    def memory(self) -> bool:
+        """Whether memory is planned."""
+        return any(node.mem for node in self.nodes)
+
+    @cached_property
+    def _words(self) -> frozenset[str]:
+        """Names and properties of nodes: all that a request can be told by."""
+        return frozenset(word for node in self.nodes for word in (node.name, *node.properties))
+
+    def ask(self, job: TraceJob) -> Ask:
+        """What ``job`` asks of this machine."""
+        if not self.shaped:
+            return Ask("torque", {"ncpus": str(job.procs)})
+        if job.select_spec:
+            return Ask("openpbs", {"select": self._select(job.select_spec)})
+        if job.nodes_spec:
+            spec, nodes, mem = self._nodes(job.nodes_spec)
+            resources = {"nodes": spec}
+            if self.memory:
+                per_node = mem or job.mem_kib_per_node or 0
+                total = per_node * nodes or (job.mem_kib_per_proc or 0) * job.procs
+                resources |= {"mem": f"{total}kb"} if total else {}
+            return Ask("torque", resources)
+        mem = job.mem_kib_per_proc or 0
+        return Ask(
+            "torque", {"procs": str(job.procs), **({"pmem": f"{mem}kb"} if mem and self.memory else {})}
+        )
+
+    def unknown_words(self, jobs: Iterable[TraceJob]) -> frozenset[str]:
+        """Properties and hosts that ``jobs`` ask for and no node has; they are passed over."""
+        if not self.shaped:
+            return frozenset()
+        specs = {job.nodes_spec for job in jobs if job.nodes_spec and not job.select_spec}
+        words = {word for spec in specs for word in re.split(r"[:+#|]", spec)}
+        bare = {
+            word.lstrip("^!") for word in words if word and "=" not in word and not _NUMBER.fullmatch(word)
+        }
+        return frozenset(word for word in bare - {"excl", "shared"} if not self._known(word))
+
+    def _known(self, word: str) -> str:
+        """``word`` as a node is known by it (a host without its domain), or nothing."""
+        if word in self._words:
+            return word
+        short = word.partition(".")[0]
+        return short if short in self._words else ""
+
+    def _nodes(self, spec: str) -> tuple[str, int, int]:
+        """A ``nodes=`` value without what this machine does not know; number of nodes, KiB on each or 0."""
+        listing, *everywhere = spec.split("#")
+        parts: list[str] = []
+        count = mem = 0
+        for part in listing.split("+"):
+            words = part.split(":")
+            first = words[0]
+            units = int(first) if first.isdigit() else 1
+            kept = [str(units)]
+            for word in words if not first.isdigit() else words[1:]:
+                name, _, value = word.partition("=")
+                if name == "ppn" and _NUMBER.fullmatch(value):
+                    kept.append(f"ppn={-(-float(value) // 1):.0f}")
+                elif name == "mem":
+                    mem = max(mem, _kib(value))
+                elif name == "host" or not value:
+                    kept += self._condition(value or name)
+            count += units
+            parts.append(":".join(kept))
+        marks = [mark for mark in everywhere if mark in ("excl", "shared")]
+        return "#".join(["+".join(parts), *marks]), count, mem
+
+    def _condition(self, word: str) -> list[str]:
+        """A property or a host, perhaps negated or one of several, or nothing where no node is told by it."""
+        pieces = word.split("|")
+        known = [("^" if p[:1] in "^!" else "") + self._known(p.lstrip("^!")) for p in pieces if p]
+        return ["|".join(known)] if known and all(name.lstrip("^") for name in known) else []
+
+    def _select(self, spec: str) -> str:
+        """A ``select=`` value without what this machine does not know."""
+        chunks = []
+        for chunk in spec.split("+"):
+            kept = []
+            for word in chunk.split(":"):
+                name, _, value = word.partition("=")
+                if not value or (name in _CHUNK_KEYS and (name != "mem" or self.memory)):
+                    kept.append(word)
+                elif name in ("host", "vnode") and self._known(value):
+                    kept.append(f"host={self._known(value)}")
+            chunks.append(":".join(kept))
+        return "+".join(chunks)
+
+
+def _kib(text: str) -> int:
+    try:
+        return parse_size(text)
+    except RequestError:
+        return 0
+
+
+def one_node(procs: int) -> Site:
+    """The whole machine as one node of ``procs`` cpus, its memory not planned."""
+    return Site((NodeFacts(name="machine", cpus=procs),), shaped=False)
+
+
+def equal_nodes(nodes: int, cpus: int, mem: int = 0) -> Site:
+    """``nodes`` nodes of ``cpus`` cpus and ``mem`` KiB each (0: memory is not planned)."""
+    digits = len(str(nodes))
+    return Site(
+        tuple(NodeFacts(name=f"n{i:0{digits}}", cpus=cpus, mem=mem) for i in range(1, nodes + 1)), shaped=True
+    )
+
+
+def of_groups(groups: Sequence[NodeGroup]) -> Site:
+    """The nodes of a machine file: ``CLUSTER1`` to ``CLUSTERn``.
+
+    Their properties are those that the file implies, as MetaCentrum names them: the cluster, ``cl_CLUSTER``
+    and ``nodecpusN``.
+    """
+    return Site(
+        tuple(
+            NodeFacts(
+                name=f"{group.cluster}{i}",
+                cpus=group.cpus,
+                mem=group.mem,
+                properties=(group.cluster, f"cl_{group.cluster}", f"nodecpus{group.cpus}"),
+                speed=group.speed,
+            )
+            for group in groups
+            for i in range(1, group.nodes + 1)
+        ),
+        shaped=True,
+    )
