@@ -7,8 +7,7 @@ from urllib.parse import quote
 
 import httpx2
 
-from schedd.wire import Decision
-from server_adapter.bridge.messages import MessageError, decode_decisions
+from server_adapter.bridge.messages import Answer, MessageError, decode_decisions
 from server_adapter.bridge.outbox import Parcel
 
 
@@ -63,10 +62,10 @@ class DaemonClient:
         except (ValueError, KeyError, TypeError) as error:
             raise DaemonAwayError("an answer to events that makes no sense") from error
 
-    async def decisions(self, after: str, wait: float) -> tuple[list[Decision], list[str]]:
+    async def decisions(self, after: str, wait: float) -> Answer:
         """The decisions behind `after`, as soon as there are any, or none after `wait` seconds.
 
-        Also returns descriptions of those that could not be understood. Raises as `post`.
+        Raises as `post`.
         """
         parameters: dict[str, str] = {"wait": f"{wait:g}"}
         if after:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from server_adapter.torque.codes import READ_ONLY, RequestCode
 from server_adapter.torque.connection import Connection, open_connection
 from server_adapter.torque.credentials import Address, Credential
-from server_adapter.torque.errors import ProtocolError, ServerUnreachableError
+from server_adapter.torque.errors import ServerUnreachableError
 
 _log = logging.getLogger(__name__)
 _FIRST_WAIT = 0.5
@@ -65,11 +65,12 @@ class ServerLink:
             connection = await self._open()
             try:
                 yield connection
-            except (ServerUnreachableError, ProtocolError):
-                self._was_away = True
+            except ServerUnreachableError as error:
+                # A slow server was not restarted; one that hung up may have been.
+                self._was_away = self._was_away or not isinstance(error.__cause__, TimeoutError)
                 raise
 
-    async def wait_until_up(self, tell: Callable[[str], None] | None = None) -> None:
+    async def wait_until_up(self) -> None:
         """Tries until the server is there, waiting longer from time to time.
 
         Raises `RightsError` and `ProtocolError`, which waiting does not cure.
@@ -80,10 +81,7 @@ class ServerLink:
                 async with self.talk():
                     return
             except ServerUnreachableError as error:
-                self._was_away = True
                 _log.warning("%s; next try in %.1f s", error, wait)
-                if tell is not None:
-                    tell(str(error))
             await asyncio.sleep(wait * random.uniform(0.8, 1.2))
             wait = min(_LONGEST_WAIT, wait * 2)
 
@@ -99,14 +97,18 @@ class ServerLink:
                 return self._connection
             await self._connection.close()
             self._connection = None
-        connection = await open_connection(
-            self._address,
-            self._credential,
-            user=self._user,
-            version=self._version,
-            timeout=self._timeout,
-            permitted=self._permitted,
-        )
+        try:
+            connection = await open_connection(
+                self._address,
+                self._credential,
+                user=self._user,
+                version=self._version,
+                timeout=self._timeout,
+                permitted=self._permitted,
+            )
+        except ServerUnreachableError:
+            self._was_away = True
+            raise
         self._version = connection.version
         self._connection = connection
         self.connects += 1

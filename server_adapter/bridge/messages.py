@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -44,20 +44,27 @@ def decode_event(text: bytes | str) -> Event:
         raise MessageError(f"no event: {error}") from error
 
 
-def decode_decisions(body: bytes) -> tuple[list[Decision], list[str]]:
-    """The decisions of a daemon's answer, in order, and what could not be understood.
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Decisions in order; what could not be understood, in words; the id of the last one of either."""
 
-    Raises `MessageError` when the answer as a whole makes no sense.
-    """
+    decisions: tuple[Decision, ...]
+    problems: tuple[str, ...]
+    last: str
+
+
+def decode_decisions(body: bytes) -> Answer:
+    """A daemon's answer. Raises `MessageError` when it makes no sense as a whole."""
     try:
         found: Any = json.loads(body)["decisions"]
-        items = list(found)
+        items = [(str(item["id"]), item) for item in found]
     except (ValueError, TypeError, KeyError) as error:
         raise MessageError("an answer without decisions") from error
-    decisions, problems = [], []
-    for item in items:
+    decisions: list[Decision] = []
+    problems = []
+    for name, item in items:
         try:
-            decisions.append(_DECISION.validate_python(item, strict=False))
+            decisions.append(_DECISION.validate_python(item))
         except ValidationError as error:
-            problems.append(f"{str(item)[:200]}: {error.errors()[0]['msg']}")
-    return decisions, problems
+            problems.append(f"{name}: {error.errors()[0]['msg']} in {str(item)[:200]}")
+    return Answer(tuple(decisions), tuple(problems), items[-1][0] if items else "")

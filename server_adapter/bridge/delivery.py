@@ -1,0 +1,147 @@
+"""Events to the daemon, again and again until it has handled them; decisions back, each once."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterator
+
+from schedd.wire import Decision, Event, Snapshot
+from server_adapter.bridge.daemon_client import DaemonAwayError, DaemonClient, DaemonRefusedError
+from server_adapter.bridge.messages import encode_event, encode_snapshot
+from server_adapter.bridge.outbox import Outbox, Parcel
+
+_log = logging.getLogger(__name__)
+_FIRST_WAIT = 0.25
+_LONGEST_WAIT = 10.0
+_REMEMBERED = 10_000  # ids of decisions that were seen
+
+
+class Waits:
+    """Growing waits between tries, reset by a success. Seconds."""
+
+    def __init__(self, first: float = _FIRST_WAIT, longest: float = _LONGEST_WAIT) -> None:
+        self._first, self._longest = first, longest
+        self._next = first
+
+    def reset(self) -> None:
+        """The last try went well."""
+        self._next = self._first
+
+    async def sleep(self) -> None:
+        """Waits, and will wait longer the next time."""
+        await asyncio.sleep(self._next * random.uniform(0.8, 1.2))
+        self._next = min(self._longest, self._next * 2)
+
+
+class Delivery:
+    """The post office between adapter and daemon.
+
+    `on_return` is called when the daemon is there again after it was not, or has not taken everything: it
+    then needs a snapshot.
+    """
+
+    def __init__(self, client: DaemonClient, epoch: int, on_return: Callable[[], None]) -> None:
+        self._client = client
+        self._on_return = on_return
+        self._filled = asyncio.Event()
+        self.outbox = Outbox(epoch)
+        self.away = False
+
+    @property
+    def ids(self) -> Iterator[str]:
+        """Where events take their ids."""
+        return self.outbox.ids
+
+    async def put(self, event: Event) -> None:
+        """Adds an event to those that travel; large ones let others run while they are written."""
+        if isinstance(event, Snapshot):
+            pieces = []
+            for piece in encode_snapshot(event):
+                pieces.append(piece)
+                await asyncio.sleep(0)
+            body = b"".join(pieces)
+        else:
+            body = encode_event(event)
+        self.outbox.put(Parcel(event.id, event.type, body))
+        self._filled.set()
+
+    async def deliver(self) -> None:
+        """Sends for ever, in order."""
+        waits = Waits()
+        while True:
+            self._filled.clear()
+            if not len(self.outbox):
+                await self._filled.wait()
+            try:
+                await self.flush()
+                waits.reset()
+            except DaemonAwayError as error:
+                self._note_away(error)
+                await waits.sleep()
+            except DaemonRefusedError as error:
+                _log.error("%s", error)
+                self._note_away(error)
+                await waits.sleep()
+
+    async def flush(self) -> None:
+        """Sends what there is. Raises `DaemonAwayError`, and `DaemonRefusedError` not about content."""
+        while batch := self.outbox.batch():
+            try:
+                await self._client.post(batch)
+            except DaemonRefusedError as error:
+                if not error.about_content:
+                    raise
+                await self._singly(batch)
+            self.outbox.acknowledge(batch)
+            if self.away or self.outbox.overflowed:
+                self.away = self.outbox.overflowed = False
+                _log.info("the daemon is there again")
+                self._on_return()
+
+    async def _singly(self, batch: list[Parcel]) -> None:
+        """Finds the events that the daemon will never take; a snapshot makes up for them."""
+        for parcel in batch:
+            try:
+                await self._client.post([parcel])
+            except DaemonRefusedError as error:
+                if not error.about_content:
+                    raise
+                _log.error("event %s (%s) is given up: %s", parcel.id, parcel.type, error)
+                if parcel.type != "snapshot":
+                    self._on_return()
+
+    async def follow(self, take: Callable[[Decision], None], wait: float) -> None:
+        """Asks for decisions and hands each to `take` once: for ever, or with no `wait` until there are none.
+
+        Without `wait`, raises `DaemonAwayError` and `DaemonRefusedError`.
+        """
+        waits = Waits()
+        after = ""
+        seen: dict[str, None] = {}
+        while True:
+            try:
+                answer = await self._client.decisions(after, wait)
+                waits.reset()
+            except (DaemonAwayError, DaemonRefusedError) as error:
+                if wait == 0:
+                    raise
+                self._note_away(error)
+                await waits.sleep()
+                after = ""  # a daemon that was restarted offers again what was not acknowledged
+                continue
+            for problem in answer.problems:
+                _log.error("a decision that makes no sense: %s", problem)
+            after = answer.last or after
+            for decision in answer.decisions:
+                if decision.id not in seen:
+                    seen[decision.id] = None
+                    take(decision)
+            while len(seen) > _REMEMBERED:
+                del seen[next(iter(seen))]
+            if not answer.last and wait == 0:
+                return
+
+    def _note_away(self, error: Exception) -> None:
+        if not self.away:
+            _log.warning("%s; trying again", error)
+        self.away = True

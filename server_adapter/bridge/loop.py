@@ -1,0 +1,388 @@
+"""The cycle: something changed, or some time has passed → read → compare → tell the daemon; and back."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+import httpx2
+
+from schedd.wire import (
+    Alert,
+    Decision,
+    Event,
+    JobDeleted,
+    JobEnded,
+    JobQueued,
+    JobStarted,
+    Run,
+    RunAccepted,
+    RunRefused,
+    Tell,
+)
+from server_adapter.bridge.commands import Offers
+from server_adapter.bridge.daemon_client import DaemonClient
+from server_adapter.bridge.delivery import Delivery, Waits
+from server_adapter.bridge.diff import diff, snapshot
+from server_adapter.bridge.dispatch import Dispatcher, Outcome, RunRules
+from server_adapter.bridge.facts import ACTIVE
+from server_adapter.bridge.interlock import Interlock, foreign_starts
+from server_adapter.bridge.journal import Journal
+from server_adapter.bridge.link import PERMITTED, ServerLink
+from server_adapter.bridge.reader import StateReader
+from server_adapter.bridge.settings import Settings
+from server_adapter.bridge.shadow import Shadow
+from server_adapter.bridge.state import EMPTY, State
+from server_adapter.bridge.writer import Writer
+from server_adapter.torque.credentials import Address, Credential
+from server_adapter.torque.errors import (
+    ProtocolError,
+    RightsError,
+    ServerRefusedError,
+    ServerUnreachableError,
+)
+from server_adapter.torque.listener import CommandListener, CommandReceived
+
+_log = logging.getLogger(__name__)
+
+_SLICE = 50  # events built and written before others may run
+_RETURNED = 5.0  # seconds after which an accepted job that is still queued has come back
+_RECENT = 120.0  # seconds for which a run asked for before a restart is watched for that
+_GRACE = 180.0  # seconds for which a server that was away may still be starting up
+_TROUBLE = (ServerUnreachableError, ProtocolError, RightsError, ServerRefusedError)
+
+
+class Adapter:
+    """One pbs_server, one cluster of one daemon.
+
+    `run` works until it is cancelled; `once` does a single cycle. Raises `PortTakenError` when another
+    scheduler listens, `RightsError` when the server does not trust us from the start.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        credential: Credential,
+        *,
+        token: str = "",
+        clock: Callable[[], float] = time.time,
+        transport: httpx2.AsyncBaseTransport | None = None,
+        ready: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.settings = settings
+        self._clock = clock
+        self._ready = ready
+        self.journal = Journal(settings.state_dir, clock)
+        self.interlock = Interlock(settings.state_dir)
+        self.link = ServerLink(
+            Address(settings.server.host, settings.server.port),
+            credential,
+            user=settings.server.user,
+            timeout=settings.server.timeout,
+            permitted=PERMITTED[settings.mode],
+            clock=clock,
+        )
+        daemon = settings.daemon
+        self._client = DaemonClient(daemon.url, settings.cluster, token=token, transport=transport)
+        self.delivery = Delivery(self._client, self.journal.epoch, self._want_snapshot)
+        run, tell = settings.run, settings.tell
+        rules = RunRules(
+            asynchronous=run.asynchronous,
+            busy_retries=run.busy_retries,
+            busy_wait=run.busy_wait,
+            per_second=run.per_second,
+            per_node=run.per_node,
+        )
+        self._dispatcher = Dispatcher(self.link, self.journal, self._barred, rules, clock=clock)
+        offers = Offers(comment=tell.comment, start_time=tell.start_time, planned=tell.planned)
+        self.writer = Writer(self.link, offers, threshold=tell.threshold, per_second=tell.per_second)
+        self.shadow = Shadow()
+        self.state: State | None = None
+        self.cycles = 0
+        self._reader = StateReader(self.link)
+        self._look = asyncio.Event()
+        self._snapshot_at = 0.0
+        self._accepted: dict[str, float] = {}
+        self._runs: set[asyncio.Task[None]] = set()
+
+    # -- from outside -------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Works until cancelled."""
+        listener = None
+        try:
+            if self.settings.mode == "scheduler":
+                listener = await self._listen()
+            await self._first_contact()
+            self._ready()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._cycles())
+                group.create_task(self.delivery.deliver())
+                group.create_task(self.delivery.follow(self.take, self.settings.daemon.wait))
+                if self.settings.mode != "shadow":
+                    group.create_task(self._write())
+        finally:
+            if listener is not None:
+                await listener.close()
+            await self.close()
+
+    async def once(self) -> None:
+        """One cycle: reads, sends a snapshot, carries out what the daemon has decided, and looks again.
+
+        Raises `DaemonAwayError` and `DaemonRefusedError` besides what the server's side raises.
+        """
+        try:
+            await self._cycle()
+            await self.delivery.flush()
+            await self.delivery.follow(self.take, wait=0)
+            await asyncio.gather(*self._runs)
+            await self._cycle()
+            if self.settings.mode != "shadow" and self.state is not None:
+                while await self.writer.step(self.state):
+                    pass
+            await self.delivery.flush()
+        finally:
+            await self.close()
+
+    async def clean(self) -> int:
+        """Takes all that we wrote off the server's jobs; returns from how many."""
+        try:
+            return await self.writer.clean(await self._reader.read())
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Ends runs that wait, and closes all connections."""
+        for task in list(self._runs):
+            task.cancel()
+        await asyncio.gather(*self._runs, return_exceptions=True)
+        await self.link.close()
+        await self._client.close()
+        self.journal.close()
+
+    def look(self) -> None:
+        """Something has changed at the server."""
+        self._look.set()
+
+    def take(self, decision: Decision) -> None:
+        """Takes one decision of the daemon."""
+        match decision:
+            case Run():
+                if self.settings.mode != "scheduler":
+                    self.shadow.decided[decision.job_id] = decision
+                task = asyncio.create_task(self._carry_out(decision))
+                self._runs.add(task)
+                task.add_done_callback(self._runs.discard)
+            case Tell():
+                if decision.planned_start is not None:
+                    self.shadow.told[decision.job_id] = decision.planned_start
+                if self.settings.mode != "shadow":
+                    self.writer.want(decision)
+            case Alert():
+                _log.warning("the daemon alerts: %s: %s", decision.kind, decision.text)
+
+    # -- the server's commands ------------------------------------------------------------------------
+
+    async def _listen(self) -> CommandListener:
+        where = self.settings.listen
+        listener = CommandListener(self._on_command, peers=where.peers, any_port=where.any_port)
+        await listener.start(where.host, where.port)
+        return listener
+
+    def _on_command(self, command: CommandReceived) -> None:
+        _log.debug("command %s from %s", command.name, command.peer)
+        self._look.set()
+
+    # -- reading ----------------------------------------------------------------------------------------
+
+    async def _first_contact(self) -> None:
+        """Missing rights end the adapter at its start; a server that is not there yet is waited for."""
+        await self.link.wait_until_up()
+
+    async def _cycles(self) -> None:
+        waits = Waits(first=1.0, longest=30.0)
+        while True:
+            began = time.monotonic()
+            try:
+                await self._cycle()
+                waits.reset()
+            except ServerUnreachableError as error:
+                _log.warning("%s", error)
+                self._want_snapshot()
+                await self._until_up()
+                continue
+            except (ProtocolError, RightsError, ServerRefusedError) as error:
+                _log.error("the server could not be read: %s", error)
+                self._want_snapshot()
+                await waits.sleep()
+                continue
+            took = time.monotonic() - began
+            await asyncio.sleep(max(self.settings.poll.gap, 2 * took))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.settings.poll.interval):
+                    await self._look.wait()
+            self._look.clear()
+
+    async def _until_up(self) -> None:
+        waits = Waits(first=5.0, longest=60.0)
+        while True:
+            try:
+                await self.link.wait_until_up()
+            except (RightsError, ProtocolError) as error:
+                _log.error("%s", error)
+                await waits.sleep()
+            else:
+                return
+
+    async def _cycle(self) -> None:
+        # 1. Read.
+        began = self._clock()
+        state = await self._reader.read()
+        now = int(self._clock())
+        # 2. Compare with the last reading, and tell the daemon.
+        events: list[Event] = []
+        before = self.state
+        if before is not None:
+            for count, event in enumerate(diff(before, state, ids=self.delivery.ids, now=now), start=1):
+                events.append(event)
+                await self.delivery.put(event)
+                if count % _SLICE == 0:
+                    await asyncio.sleep(0)
+        self.state = state
+        self.cycles += 1
+        # 3. Starts: ours, the incumbent's, or another scheduler's.
+        started = [event for event in events if isinstance(event, JobStarted)]
+        self._judge(started, now)
+        self._forget(events)
+        for returned in self._returned(state, events, began):
+            await self.delivery.put(returned)
+        # 4. The whole state, from time to time.
+        if (before is None or self._clock() >= self._snapshot_at) and not self._daemon_away():
+            await self._put_snapshot(state, now)
+        # 5. What is written on jobs.
+        self.writer.see(state, started)
+        self._log_cycle(before or EMPTY, state, events)
+
+    async def _put_snapshot(self, state: State, now: int) -> None:
+        up_since = self.link.up_since
+        age = None if up_since is None else int(self._clock() - up_since)
+        await self.delivery.put(snapshot(state, id=next(self.delivery.ids), now=now, server_age=age))
+        self._snapshot_at = self._clock() + self.settings.poll.snapshot
+        if age is not None and age < _GRACE:
+            # This one may not be believed: another one as soon as the grace is over.
+            self._snapshot_at = min(self._snapshot_at, self._clock() + _GRACE - age + 1)
+
+    def _daemon_away(self) -> bool:
+        return self.state is not None and self.cycles > 1 and self.delivery.away
+
+    def _want_snapshot(self) -> None:
+        self._snapshot_at = 0.0
+        self._look.set()
+
+    def _judge(self, started: list[JobStarted], now: int) -> None:
+        if not started:
+            return
+        if self.settings.mode != "scheduler":
+            _log.info("cycle: %s", self.shadow.compare(started))
+            return
+        foreign = foreign_starts(started, self.journal.asked, self.interlock.qruns(), now)
+        if foreign and not self.interlock.reason:
+            reason = f"another scheduler is alive: it started {', '.join(foreign[:5])}"
+            self.interlock.stop(reason)
+            _log.critical("%s. Nothing is started any more; stop it, then pbs-adapter --resume", reason)
+
+    def _forget(self, events: list[Event]) -> None:
+        for event in events:
+            match event:
+                case JobStarted():
+                    self._accepted.pop(event.job_id, None)
+                case JobQueued():
+                    self._accepted.pop(event.job.id, None)
+                case JobEnded() | JobDeleted():
+                    self._accepted.pop(event.job_id, None)
+                    self.shadow.forget(event.job_id)
+                case _:
+                    pass
+
+    def _returned(self, state: State, events: list[Event], began: float) -> Iterator[JobQueued]:
+        """Jobs whose run was accepted some time before this reading and that are still queued.
+
+        Mostly the server's count of starts tells; this is for servers without one, and for a restart of ours.
+        """
+        if self.cycles == 1:
+            recent = {job: moment for job, moment in self.journal.asked.items() if began - moment < _RECENT}
+            self._accepted = recent | self._accepted
+        told = {event.job.id for event in events if isinstance(event, JobQueued)}
+        for name, moment in list(self._accepted.items()):
+            job = state.jobs.get(name)
+            if job is None or job.state in ACTIVE:
+                if began > moment:
+                    del self._accepted[name]
+            elif began - moment > _RETURNED:
+                del self._accepted[name]
+                if name not in told:
+                    _log.warning("%s was accepted and is queued again", name)
+                    yield JobQueued(id=next(self.delivery.ids), time=int(self._clock()), job=job)
+
+    def _log_cycle(self, before: State, state: State, events: list[Event]) -> None:
+        if state.server.scheduling != before.server.scheduling or self.cycles == 1:
+            words = (
+                "wants to be scheduled" if state.server.scheduling else "has scheduling=False: nothing starts"
+            )
+            _log.info("the server %s", words)
+        if events:
+            _log.debug("cycle %d: %s", self.cycles, _counts(events))
+
+    # -- decisions ----------------------------------------------------------------------------------------
+
+    def _barred(self) -> str:
+        if self.settings.mode != "scheduler":
+            return f"the adapter is in {self.settings.mode} mode"
+        return self.interlock.reason
+
+    async def _carry_out(self, run: Run) -> None:
+        outcome = await self._attempt(run)
+        now = int(self._clock())
+        name = next(self.delivery.ids)
+        event: Event
+        if outcome.accepted:
+            self._accepted[run.job_id] = self._clock()
+            _log.info("%s runs on %s", run.job_id, ",".join(share.node for share in run.shares))
+            event = RunAccepted(id=name, time=now, decision_id=run.id, job_id=run.job_id)
+        else:
+            _log.info("%s was not started: %s", run.job_id, outcome.text)
+            event = RunRefused(
+                id=name,
+                time=now,
+                decision_id=run.id,
+                job_id=run.job_id,
+                code=outcome.code,
+                text=outcome.text,
+            )
+        await self.delivery.put(event)
+        self._look.set()
+
+    async def _attempt(self, run: Run) -> Outcome:
+        try:
+            return await self._dispatcher.run(run)
+        except (RightsError, ValueError) as error:
+            return Outcome(False, 0, str(error))
+
+    # -- writing --------------------------------------------------------------------------------------------
+
+    async def _write(self) -> None:
+        waits = Waits(first=1.0, longest=30.0)
+        while True:
+            try:
+                await self.writer.work(lambda: self.state)
+            except _TROUBLE as error:
+                _log.debug("nothing is written for now: %s", error)
+                await waits.sleep()
+
+
+def _counts(events: list[Event]) -> Mapping[str, int]:
+    found: dict[str, int] = {}
+    for event in events:
+        found[event.type] = found.get(event.type, 0) + 1
+    return found

@@ -1,0 +1,166 @@
+"""The command `pbs-adapter`."""
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from server_adapter.bridge.daemon_client import DaemonAwayError, DaemonRefusedError
+from server_adapter.bridge.interlock import Interlock
+from server_adapter.bridge.journal import JournalError
+from server_adapter.bridge.loop import Adapter
+from server_adapter.bridge.settings import ServerSettings, Settings, SettingsError, load_settings, read_token
+from server_adapter.torque.credentials import AnyPort, Credential, PrivilegedPort, Trqauthd
+from server_adapter.torque.errors import TorqueError
+
+_log = logging.getLogger(__name__)
+
+EXIT_SETTINGS = 2
+EXIT_TROUBLE = 1
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the adapter; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        settings = load_settings(options.config, _overrides(options))
+        if options.resume or options.record_qrun:
+            return _by_the_way(settings, options)
+        token = read_token(settings.daemon.token_file)
+    except (SettingsError, OSError) as error:
+        print(f"pbs-adapter: {error}", file=sys.stderr)  # noqa: T201
+        return EXIT_SETTINGS
+    _set_up_logging(options.log_level)
+    try:
+        asyncio.run(_serve(settings, token, options))
+    except (TorqueError, JournalError, DaemonAwayError, DaemonRefusedError) as error:
+        _log.critical("%s", error)
+        return EXIT_TROUBLE
+    except KeyboardInterrupt:
+        pass
+    return 0
+
+
+async def _serve(settings: Settings, token: str, options: argparse.Namespace) -> None:
+    adapter = Adapter(settings, credential_for(settings.server), token=token, ready=lambda: notify("READY=1"))
+    if options.remove_writings:
+        _log.info("cleaned %d jobs", await adapter.clean())
+        return
+    if options.once:
+        await adapter.once()
+        return
+    _log.info(
+        "%s of %s:%d for cluster %s",
+        settings.mode,
+        settings.server.host,
+        settings.server.port,
+        settings.cluster,
+    )
+    work = asyncio.ensure_future(adapter.run())
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, work.cancel)
+    try:
+        with contextlib.suppress(asyncio.CancelledError):
+            await work
+    except* (TorqueError, JournalError) as group:
+        raise group.exceptions[0] from None
+    notify("STOPPING=1")
+
+
+def credential_for(server: ServerSettings) -> Credential:
+    """How the server is to trust us, by the settings and by who we are."""
+    if server.auth == "none":
+        return AnyPort()
+    if server.auth == "privileged" or (server.auth == "auto" and os.geteuid() == 0):
+        return PrivilegedPort()
+    return Trqauthd(server.trqauthd, server.name or None)
+
+
+def notify(message: str) -> None:
+    """Tells systemd, where it listens ($NOTIFY_SOCKET)."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+        channel.connect("\0" + address[1:] if address.startswith("@") else address)
+        channel.sendall(message.encode())
+
+
+def _by_the_way(settings: Settings, options: argparse.Namespace) -> int:
+    interlock = Interlock(settings.state_dir)
+    if options.resume:
+        print("resumed" if interlock.resume() else "nothing was stopped")  # noqa: T201
+    for job in options.record_qrun or ():
+        interlock.record_qrun(job)
+    return 0
+
+
+def _set_up_logging(level: str) -> None:
+    # The journal has its own time stamps; a terminal does not.
+    stamp = "" if "JOURNAL_STREAM" in os.environ else "%(asctime)s "
+    logging.basicConfig(level=level.upper(), format=f"{stamp}%(levelname)s %(message)s")
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
+    logging.getLogger("httpcore2").setLevel(logging.WARNING)
+
+
+def _overrides(options: argparse.Namespace) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, key in _OVERRIDES.items():
+        value = getattr(options, name)
+        if value is not None:
+            found[key] = value
+    if options.server is not None:
+        host, _, port = options.server.partition(":")
+        found["server.host"] = host
+        if port:
+            found["server.port"] = port
+    return found
+
+
+_OVERRIDES = {
+    "mode": "mode",
+    "cluster": "cluster",
+    "state_dir": "state_dir",
+    "auth": "server.auth",
+    "daemon": "daemon.url",
+    "token_file": "daemon.token_file",
+}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="pbs-adapter",
+        description="Joins a TORQUE pbs_server to schedd: events out, decisions in.",
+    )
+    add = parser.add_argument
+    add("--config", type=Path, metavar="FILE", help="settings as TOML; the options here go before them")
+    add("--mode", choices=["shadow", "adviser", "scheduler"], help="watch; also write plans; also start jobs")
+    add("--server", metavar="HOST[:PORT]", help="pbs_server (127.0.0.1:15001)")
+    add("--auth", choices=["auto", "privileged", "trqauthd", "none"], help="how the server is to trust us")
+    add("--daemon", metavar="URL", help="schedd (http://127.0.0.1:8080)")
+    add("--cluster", metavar="NAME", help="the server's name at the daemon (default)")
+    add("--token-file", type=Path, metavar="FILE", help="holds the adapter's token")
+    add(
+        "--state-dir",
+        type=Path,
+        metavar="DIRECTORY",
+        help="where the adapter remembers (/var/lib/pbs-adapter)",
+    )
+    add("--once", action="store_true", help="one cycle, then end")
+    add("--resume", action="store_true", help="start jobs again after another scheduler was met, then end")
+    add("--record-qrun", action="append", metavar="JOB", help="an admin starts this job by hand; then end")
+    add("--remove-writings", action="store_true", help="take our comments off all jobs, then end")
+    add("--log-level", choices=["debug", "info", "warning", "error"], default="info", help="(info)")
+    return parser
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
