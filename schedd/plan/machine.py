@@ -60,10 +60,9 @@ class Machine:
         if new:
             capacities = [capacity_of(node, self._shapes.columns) for node in new]
             self._slabs.add_rows(np.array(capacities, np.int64).reshape(len(new), -1), now)
-            self._repairs.fit_rows()
-            for row in range(first, first + len(new)):
-                self._repairs.freed(row, now, FOREVER)
         self._slabs.fit_levels(max(node.cpus for node in changed.values()))
+        for row in range(first, first + len(new)):
+            self._repairs.note(row, now, FOREVER)
         if self._slabs.resources > columns:
             # What only now is counted was there before, and placed jobs hold some of it.
             for name in self.nodes:
@@ -74,7 +73,7 @@ class Machine:
                 self._resize(name, now)
         for name, before in old.items():
             if before.features != changed[name].features:
-                self._repairs.freed(self.row_of[name], now, FOREVER)
+                self._repairs.note(self.row_of[name], now, FOREVER)
         for name, node in changed.items():
             self._set_usable(self.row_of[name], node.state is NodeState.UP, now)
 
@@ -102,7 +101,7 @@ class Machine:
                 tb = self._slabs.tb
                 tb.alloc[i, at.A_TAKE :] += delta
         if (delta > 0).any():
-            self._repairs.freed(row, now, FOREVER)
+            self._repairs.note(row, now, FOREVER)
 
     def _take_columns(self, first: int) -> None:
         """Let placed jobs hold what they need of the resource columns from ``first`` on."""
@@ -134,7 +133,7 @@ class Machine:
     def _set_usable(self, row: int, usable: bool, now: int) -> None:
         tb = self._slabs.tb
         if usable and not tb.rows[row, at.USABLE]:
-            self._repairs.freed(row, now, FOREVER)
+            self._repairs.note(row, now, FOREVER)
         tb.rows[row, at.USABLE] = int(usable)
 
     # ---- pools ----------------------------------------------------------------------------------
@@ -148,7 +147,6 @@ class Machine:
             row = self._slabs.add_rows(amounts, now)
             self.pools[name] = row
             self._demand[row] = 0
-            self._repairs.fit_rows()
         else:
             tb = self._slabs.tb
             delta = capacity - int(tb.cap[row, 0])
@@ -156,7 +154,7 @@ class Machine:
             tb.F[0, first : first + n] += delta
             tb.cap[row, 0] = capacity
             if delta > 0:
-                self._repairs.freed(row, now, FOREVER)
+                self._repairs.note(row, now, FOREVER)
         self._note_slack(row)
         return row
 
@@ -170,7 +168,7 @@ class Machine:
         self._demand[row] = FOREVER
         self._note_slack(row)
         if delta > 0:
-            self._repairs.freed(row, max(start, now), end)
+            self._repairs.note(row, max(start, now), end)
 
     def ask(self, row: int, amount: int) -> None:
         """A job that may need ``amount`` of a pool came (or, below 0, went)."""

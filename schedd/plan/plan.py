@@ -107,7 +107,7 @@ class Plan:
         first = self.slabs.add_pools(entries) if entries else 0
         for row, amount in entries:
             self._machine.ask(row, amount)
-        self.slabs.tb.jobs[:, slot] = (-1, duration, ready, shape, at.UNPLACED, 0, 0, first, len(entries))
+        self.slabs.tb.jobs[:, slot] = (-1, duration, ready, shape, at.UNPLACED, 0, 0, first, len(entries), -1)
         return slot
 
     def place(self, slot: int, now: int, bound: int = NOT_BOUND) -> int:
@@ -154,6 +154,10 @@ class Plan:
         while not occupy(self.slabs.tb, slot, start, end, sign):
             self.slabs.grow_segments()
 
+    def _entries(self, slot: int) -> tuple[int, int]:
+        jobs = self.slabs.tb.jobs
+        return int(jobs[at.ALLOC, slot]), int(jobs[at.ALLOCS, slot])
+
     def _check_unplaced(self, slot: int) -> None:
         if self.state(slot) != at.UNPLACED:
             raise ValueError(f"slot {slot} is not an unplaced job")
@@ -166,12 +170,13 @@ class Plan:
 
     def lift(self, slot: int, now: int) -> None:
         """Take a job out of the plan, leaving it unplaced; what it frees is remembered for repair."""
-        start = self.start(slot)
+        start, end = self.start(slot), self.end(slot)
         if start < 0:
             return
-        self._repairs.freed_by(slot, max(now, start), self.end(slot))
+        first, n = self._entries(slot)
         while not lift(self.slabs.tb, slot):
             self.slabs.grow_segments()
+        self._repairs.note_entries(first, n, max(now, start), end)
 
     def drop(self, slot: int, now: int) -> None:
         """Take a job out of the plan and give its slot back."""
@@ -183,6 +188,7 @@ class Plan:
         first = int(tb.jobs[at.POOL, slot])
         for row, amount in tb.pools[first : first + int(tb.jobs[at.POOLS, slot])].tolist():
             self._machine.ask(row, -amount)
+        self.shapes.release(int(tb.jobs[at.SHAPE, slot]))
         tb.jobs[:, slot] = 0
         self._vacant.append(slot)
         if slabs.n_pools > 1024 and slabs.n_pools > 4 * int(tb.jobs[at.POOLS].sum()):
@@ -193,15 +199,18 @@ class Plan:
         _check_duration(duration)
         start, before = self.start(slot), int(self.slabs.tb.jobs[at.DUR, slot])
         if start >= 0 and duration < before:
-            self._repairs.freed_by(slot, max(now, start + duration), start + before)
             self._occupy(slot, start + duration, start + before, 1)
+            self._repairs.note_entries(*self._entries(slot), max(now, start + duration), start + before)
         elif start >= 0:
             self._occupy(slot, start + before, start + duration, -1)
         self.slabs.tb.jobs[at.DUR, slot] = duration
 
     def set_ready(self, slot: int, ready: int) -> None:
-        """Change a job's earliest start; where it is planned stays."""
-        self.slabs.tb.jobs[at.READY, slot] = ready
+        """Change a job's earliest start; where it is planned stays until a repair finds it a better place."""
+        jobs = self.slabs.tb.jobs
+        if ready < jobs[at.READY, slot] and jobs[at.STATE, slot] == at.PLANNED:
+            self._repairs.look_at(slot)
+        jobs[at.READY, slot] = ready
 
     # ---- repair ---------------------------------------------------------------------------------
 
@@ -230,10 +239,11 @@ class Plan:
 
         Returns those lifted. What they free is remembered for repair.
         """
+        self._repairs.fit()
         gone = np.empty(slots.shape[0], np.int64)
         done = lifted = 0
         while True:
-            done, n = evict(self.slabs.tb, self._repairs.dirty, slots, done, gone[lifted:])
+            done, n = evict(self.slabs.tb, self._repairs.freed, slots, done, gone[lifted:])
             lifted += n
             if done == slots.shape[0]:
                 return gone[:lifted]
@@ -273,8 +283,8 @@ class Plan:
     def takes(self, slot: int) -> tuple[Take, ...]:
         """What a placed job holds of nodes, in the order of its chunks; pools are left out."""
         tb = self.slabs.tb
-        first = int(tb.jobs[at.ALLOC, slot])
-        rows: list[list[int]] = tb.alloc[first : first + int(tb.jobs[at.ALLOCS, slot])].tolist()
+        first, n = self._entries(slot)
+        rows: list[list[int]] = tb.alloc[first : first + n].tolist()
         return tuple(
             Take(row[at.A_ROW], row[at.A_CHUNK], row[at.A_UNITS], tuple(row[at.A_TAKE :]))
             for row in rows

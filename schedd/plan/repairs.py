@@ -3,8 +3,8 @@
 import numpy as np
 
 from schedd.plan.kernels import layout as at
-from schedd.plan.kernels.freed import DIRTY_FIELDS, mark, mark_job, next_pass
-from schedd.plan.kernels.layout import FAR, Ints
+from schedd.plan.kernels.freed import MOST_FREED, Freed, drop_seen, note, note_entries
+from schedd.plan.kernels.layout import Ints
 from schedd.plan.kernels.repair import FULL, PAUSED, repair
 from schedd.plan.records import Moves, moves_of, no_moves
 from schedd.plan.slabs import Slabs
@@ -38,40 +38,51 @@ class Repairs:
 
     def __init__(self, slabs: Slabs) -> None:
         self._slabs = slabs
-        self.dirty = np.zeros((DIRTY_FIELDS, 0), np.int64)
+        self.freed = _log(0, 1024)
         self._order = np.zeros(0, np.int64)
         self._cursor = 0
         self._under_way = False
+        self._began_at = 0
 
     def fork(self, slabs: Slabs) -> "Repairs":
-        """The same freed intervals, for a copy of the plan."""
+        """The same log of what was freed, for a copy of the plan."""
         new = Repairs(slabs)
-        new.dirty = self.dirty.copy()
+        n = int(slabs.tb.ctl[at.FREED]) + 64
+        new.freed = Freed(*(array[:, :n].copy() for array in self.freed))
         return new
 
-    def fit_rows(self) -> None:
-        """Know the rows that were added."""
-        n = self._slabs.tb.rows.shape[0]
-        kept = self.dirty.shape[1]
-        dirty = np.zeros((DIRTY_FIELDS, n), np.int64)
-        dirty[0] = dirty[2] = FAR
-        dirty[:, :kept] = self.dirty
-        self.dirty = dirty
+    def fit(self) -> None:
+        """See to it that the log knows all levels of need, and has room."""
+        levels = self._slabs.tb.bounds.shape[0] // at.DURATIONS
+        old = self.freed
+        size = min(max(2 * int(self._slabs.tb.ctl[at.FREED]) + 64, old.entries.shape[1]), MOST_FREED)
+        if levels > old.length.shape[0] or size > old.entries.shape[1]:
+            self.freed = _log(max(levels, old.length.shape[0]), size)
+            for new_array, array in zip(self.freed, old, strict=True):
+                new_array[: array.shape[0], : array.shape[1]] = array
 
-    def freed(self, row: int, start: int, end: int) -> None:
-        """Something was freed on ``row`` over ``[start, end)``."""
+    def note(self, row: int, start: int, end: int) -> None:
+        """Something was freed on ``row`` over ``[start, end)``; call this when it is done."""
         if start < end:
-            mark(self.dirty, row, start, end)
+            self.fit()
+            note(self._slabs.tb, self.freed, row, start, end)
 
-    def freed_by(self, slot: int, start: int, end: int) -> None:
-        """``slot`` frees what it holds over ``[start, end)``."""
+    def note_entries(self, first: int, n: int, start: int, end: int) -> None:
+        """What ``n`` entries of the allocations, from ``first`` on, held was freed over ``[start, end)``."""
         if start < end:
-            mark_job(self._slabs.tb, self.dirty, slot, start, end)
+            self.fit()
+            note_entries(self._slabs.tb, self.freed, first, n, start, end)
+
+    def look_at(self, slot: int) -> None:
+        """``slot`` may gain though nothing was freed."""
+        self._slabs.tb.jobs[at.SEEN, slot] = -1
+        self._slabs.tb.ctl[at.LOOK] = 1
 
     @property
     def pending(self) -> bool:
         """Whether something was freed since the last repair came to its end."""
-        return bool((self.dirty[0] < FAR).any())
+        ctl = self._slabs.tb.ctl
+        return bool(self._under_way or ctl[at.FREED] or ctl[at.LOOK])
 
     def now(self, now: int) -> Moves:
         """Move to ``now`` every planned job that can start there, earliest planned first."""
@@ -84,34 +95,40 @@ class Repairs:
     def run(self, now: int, budget: int) -> tuple[Moves, bool]:
         """Go on for ``budget`` visited segments; returns who moved and whether the repair came to its end."""
         moves: list[Ints] = []
+        ctl = self._slabs.tb.ctl
         while True:
             if not self._under_way:
                 if not self.pending:
                     return moves_of(moves), True
                 self._order = planned(self._slabs.tb.jobs)
                 self._cursor = 0
-                self.dirty[2] = FAR
-                self.dirty[3] = 0
+                self._began_at = int(ctl[at.FREED_BASE] + ctl[at.FREED])
+                ctl[at.LOOK] = 0
                 self._under_way = True
-            before = int(self._slabs.tb.ctl[at.WORK])
+            before = int(ctl[at.WORK])
             self._cursor, how = self._slice(self._order, self._cursor, now, False, budget, moves)
             if how == PAUSED:
                 return moves_of(moves), False
-            budget -= int(self._slabs.tb.ctl[at.WORK]) - before
+            budget -= int(ctl[at.WORK]) - before
             self._under_way = False
-            next_pass(self.dirty)
+            drop_seen(self._slabs.tb, self.freed, self._began_at)
 
     def _slice(
         self, order: Ints, cursor: int, now: int, only_now: bool, budget: int, moves: list[Ints]
     ) -> tuple[int, int]:
-        freed = np.empty(self.dirty.shape[1], np.int64)
         out = np.empty((order.shape[0] - cursor, 3), np.int64)
         while True:
-            cursor, n, how = repair(
-                self._slabs.tb, self.dirty, freed, order, cursor, now, only_now, budget, out
-            )
+            self.fit()
+            cursor, n, how = repair(self._slabs.tb, self.freed, order, cursor, now, only_now, budget, out)
             if n:
                 moves.append(out[:n].copy())
             if how != FULL:
                 return cursor, how
             self._slabs.grow()
+
+
+def _log(levels: int, size: int) -> Freed:
+    return Freed(
+        np.zeros((at.T_FIELDS, size), np.int64),
+        *(np.zeros((levels, size), np.int64) for _ in range(3)),
+    )

@@ -11,6 +11,7 @@ import numpy as np
 
 from schedd.model import Chunk, Features, Never, Node, Place, Request, matches
 from schedd.plan.kernels import layout as at
+from schedd.plan.kernels.bounds import level_of
 from schedd.plan.slabs import Slabs
 
 __all__ = ["UNLIMITED", "Shapes", "capacity_of"]
@@ -44,10 +45,14 @@ class _Kind:
 
 
 _SetKey = tuple[tuple[int, ...], Features]
+_ShapeKey = tuple[tuple[Chunk, ...], Place, bool]
+
+_KEPT = 4096
+"""Shapes out of use that are kept, since users ask for the same again and again."""
 
 
 class Shapes:
-    """The catalogue of shapes of one plan."""
+    """The catalogue of shapes of one plan: those in use, and the latest of those that were."""
 
     def __init__(self, slabs: Slabs) -> None:
         self._slabs = slabs
@@ -55,9 +60,10 @@ class Shapes:
         self._nodes: dict[str, int] = {}
         self._kinds: dict[_Kind, list[int]] = {}
         self._sets: dict[_SetKey, tuple[int, int]] = {}
-        self._ids: dict[Request, int] = {}
-        self._parent_ids: dict[Request, int] = {}
-        self._parent_count = 0
+        self._ids: dict[_ShapeKey, int] = {}
+        self._uses: list[int] = []
+        self._idle: dict[int, None] = {}
+        self._spare: dict[int, list[int]] = {}
         self.requests: list[Request] = []
 
     def fork(self, slabs: Slabs) -> "Shapes":
@@ -67,10 +73,11 @@ class Shapes:
         new.columns = dict(self.columns)
         new._nodes = self._nodes
         new._kinds = self._kinds
-        new._sets = {}
-        new._ids = {}
-        new._parent_ids = self._ids
-        new._parent_count = len(self.requests)
+        new._sets = dict(self._sets)
+        new._ids = dict(self._ids)
+        new._uses = list(self._uses)
+        new._idle = dict(self._idle)
+        new._spare = {n: list(shapes) for n, shapes in self._spare.items()}
         new.requests = list(self.requests)
         return new
 
@@ -92,7 +99,7 @@ class Shapes:
         for shape, request in enumerate(self.requests):
             rows = self._chunk_rows(request)
             first = int(slabs.tb.shapes[shape, at.CHUNK])
-            slabs.tb.chunks[first : first + len(rows)] = rows
+            slabs.tb.chunks[first : first + len(rows)] = rows  # of a spare one, too: it does no harm
 
     def _column(self, name: str) -> int:
         found = self.columns.get(name)
@@ -102,18 +109,39 @@ class Shapes:
         return found
 
     def intern(self, request: Request) -> int:
-        """The number of the request's shape."""
-        found = self._ids.get(request)
-        if found is not None:
-            return found
-        found = self._parent_ids.get(request)
-        if found is not None and found < self._parent_count:
-            return found
-        rows = self._chunk_rows(request)
-        shape = self._slabs.add_shape(rows, request.exclusive)
-        self._ids[request] = shape
-        self.requests.append(request)
+        """The number of the request's shape, which is then in use once more: see ``release``."""
+        key = (request.chunks, request.place, request.exclusive)
+        shape = self._ids.get(key)
+        if shape is None:
+            rows = self._chunk_rows(request)
+            spare = self._spare.get(len(rows))
+            if spare:
+                shape = spare.pop()
+                self._slabs.set_shape(shape, rows, request.exclusive)
+                self.requests[shape] = request
+            else:
+                shape = self._slabs.add_shape(rows, request.exclusive)
+                self.requests.append(request)
+                self._uses.append(0)
+            self._ids[key] = shape
+        elif not self._uses[shape]:
+            del self._idle[shape]
+        self._uses[shape] += 1
         return shape
+
+    def release(self, shape: int) -> None:
+        """A job with this shape is gone. Shapes long out of use give their place to new ones."""
+        self._uses[shape] -= 1
+        if self._uses[shape]:
+            return
+        self._idle[shape] = None
+        if len(self._idle) > _KEPT:
+            oldest = next(iter(self._idle))
+            del self._idle[oldest]
+            request = self.requests[oldest]
+            del self._ids[(request.chunks, request.place, request.exclusive)]
+            chunks = int(self._slabs.tb.shapes[oldest, at.CHUNKS])
+            self._spare.setdefault(chunks, []).append(oldest)
 
     def _chunk_rows(self, request: Request) -> list[list[int]]:
         """The rows of the chunk table for a request: COUNT, SET, SET_LEN, PER_NODE, needs."""
@@ -129,7 +157,8 @@ class Shapes:
             for name, amount in self._amounts(chunk):
                 if name in self.columns:
                     needs[self.columns[name]] = amount
-            rows.append([chunk.count, set_at, n, per_node, *needs])
+            level = level_of(chunk.cpus, int(request.exclusive))
+            rows.append([chunk.count, set_at, n, per_node, level, *needs])
         return rows
 
     def why_never(self, request: Request) -> Never | None:
@@ -174,7 +203,8 @@ class Shapes:
         if not chunk.features:
             return True
         if self._names_nodes(chunk):
-            names = [name for name, row in self._nodes.items() if row in set(rows)]
+            members = set(rows)
+            names = [name for name, row in self._nodes.items() if row in members]
             return any(matches(chunk.features, kind.features | {name}) for name in names)
         return matches(chunk.features, kind.features)
 

@@ -23,7 +23,7 @@ def _grown(a: Ints, size: int, axis: int) -> Ints:
 class Slabs:
     """Holder of the ``Tables`` that kernels work on; replaces arrays that are full by larger ones."""
 
-    __slots__ = ("n_chunks", "n_pools", "n_sets", "n_shapes", "tb")
+    __slots__ = ("most_chunks", "n_chunks", "n_pools", "n_sets", "n_shapes", "tb")
 
     def __init__(self, resources: int) -> None:
         self.tb = Tables(
@@ -44,6 +44,7 @@ class Slabs:
             out=np.zeros((1, 3), np.int64),
         )
         self.n_shapes = 0
+        self.most_chunks = 1
         self.n_chunks = 0
         self.n_sets = 0
         self.n_pools = 0
@@ -91,6 +92,7 @@ class Slabs:
         tb.rows[first:, at.ROOM] = SPARE
         tb.rows[first:, at.USABLE] = 1
         tb.rows[first:, at.VERSION] = 1
+        tb.rows[first:, at.FREED_AT] = -1
         tb.cap[first:] = capacities
         tb.T[offsets] = now
         tb.F[:, offsets] = capacities.T
@@ -106,8 +108,7 @@ class Slabs:
     def _fit_out(self) -> None:
         """Room in ``out`` for every row and kind of chunk."""
         tb = self.tb
-        kinds = int(tb.shapes[: self.n_shapes, at.CHUNKS].max()) if self.n_shapes else 1
-        size = tb.rows.shape[0] * kinds
+        size = tb.rows.shape[0] * self.most_chunks
         if tb.out.shape[0] < size:
             self._swap(out=np.zeros((size, 3), np.int64))
 
@@ -175,7 +176,7 @@ class Slabs:
         return first
 
     def add_shape(self, chunks: list[list[int]], exclusive: bool) -> int:
-        """Append a shape with its chunk rows (COUNT, SET, SET_LEN, PER_NODE, needs...); returns its id."""
+        """Append a shape with its chunk rows (see layout.COUNT and on); returns its number."""
         first = self.n_chunks
         n = first + len(chunks)
         if n > self.tb.chunks.shape[0]:
@@ -187,8 +188,16 @@ class Slabs:
             self._swap(shapes=_grown(self.tb.shapes, 2 * shape, 0))
         self.tb.shapes[shape] = (first, len(chunks), int(exclusive))
         self.n_shapes = shape + 1
-        self._fit_out()
+        if len(chunks) > self.most_chunks:
+            self.most_chunks = len(chunks)
+            self._fit_out()
         return shape
+
+    def set_shape(self, shape: int, chunks: list[list[int]], exclusive: bool) -> None:
+        """Make another shape with as many chunks of one that is out of use."""
+        first = int(self.tb.shapes[shape, at.CHUNK])
+        self.tb.chunks[first : first + len(chunks)] = chunks
+        self.tb.shapes[shape, at.EXCLUSIVE] = int(exclusive)
 
     def fork(self) -> "Slabs":
         """An independent copy, trimmed to what is in use."""
@@ -219,10 +228,7 @@ class Slabs:
             scratch=np.zeros_like(tb.scratch),
             out=np.zeros_like(tb.out),
         )
-        new.n_shapes, new.n_chunks, new.n_sets, new.n_pools = (
-            self.n_shapes,
-            self.n_chunks,
-            self.n_sets,
-            self.n_pools,
-        )
+        new.most_chunks = self.most_chunks
+        new.n_shapes, new.n_chunks = self.n_shapes, self.n_chunks
+        new.n_sets, new.n_pools = self.n_sets, self.n_pools
         return new

@@ -82,7 +82,7 @@ class Mirror:
                 assert np.array_equal(held, plan.tables.cap[row])
 
     def check_timelines(self, now: int) -> None:
-        """Every row's timeline, from ``now`` on, is its capacity less what placements hold; shortest."""
+        """From ``now`` on every timeline is its capacity less what placements hold, in shortest form."""
         plan = self.plan
         tb = plan.tables
         n_rows, resources = tb.cap.shape

@@ -81,15 +81,6 @@ def step_of(dur: int) -> int:
 
 
 @kernel
-def set_now(tb: Tables, now: int) -> None:
-    """No search begins before ``now``; bounds that were raised from a later one are forgotten."""
-    if now < tb.ctl[NOW]:
-        tb.bounds[:, :] = 0
-        tb.rows[:, VERSION] += 1
-    tb.ctl[NOW] = now
-
-
-@kernel
 def lower(tb: Tables, row: int, start: int) -> None:
     """Something was given back on ``row`` from ``start`` on."""
     n = tb.bounds.shape[0]

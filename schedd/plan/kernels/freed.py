@@ -1,31 +1,201 @@
-"""What was freed and may let jobs start earlier: per row the hull of the intervals.
+"""What was freed and may let jobs start earlier: a log of holes.
 
-``dirty[:, row]``: the hull of what was freed since the last pass of the repair began, and of what was freed
-during the present one.
+Whenever something is given back on a row, the interval is noted, and for every level of need the longest
+run of segments with that much free that touches the interval. Only a job no longer than that run can gain
+there. Entries are numbered as they come; a job remembers (``SEEN``) up to which number it was looked at,
+so that it is never tried twice for the same reason. The log is bounded: when it overflows, every job that has
+not seen all of it is searched as a whole.
 """
 
-from schedd.plan.kernels.jit import kernel
-from schedd.plan.kernels.layout import A_ROW, ALLOC, ALLOCS, FAR, Ints, Tables
+from typing import NamedTuple
 
-LO, HI, NEXT_LO, NEXT_HI = 0, 1, 2, 3
-DIRTY_FIELDS = 4
+from schedd.plan.kernels.bounds import level_cpus
+from schedd.plan.kernels.jit import inlined, kernel
+from schedd.plan.kernels.layout import (
+    A_ROW,
+    CPUS,
+    FAR,
+    FREED,
+    FREED_AT,
+    FREED_BASE,
+    LEN,
+    LOOK,
+    NOW,
+    OFF,
+    SHARE,
+    T_BEFORE,
+    T_HI,
+    T_LO,
+    T_ROW,
+    T_VERSION,
+    VERSION,
+    WHOLE,
+    WORK,
+    Ints,
+    Tables,
+)
+from schedd.plan.kernels.rows import locate
+
+MOST_FREED = 1 << 16
+"""Entries of the log at most; beyond, all jobs are searched as a whole."""
+
+
+class Freed(NamedTuple):
+    """The log; its length is ``ctl[FREED]``, the number of its first entry ``ctl[FREED_BASE]``."""
+
+    entries: Ints
+    """(T_FIELDS, capacity)."""
+    length: Ints
+    """(levels, capacity) seconds of the longest run that touches the interval."""
+    since: Ints
+    """(levels, capacity) start of the first such run."""
+    until: Ints
+    """(levels, capacity) end of the last such run."""
 
 
 @kernel
-def mark(dirty: Ints, row: int, lo: int, hi: int) -> None:
-    """Note that something was freed on ``row`` over ``[lo, hi)``, for this pass and the next."""
-    dirty[0, row] = min(dirty[0, row], lo)
-    dirty[1, row] = max(dirty[1, row], hi)
-    dirty[2, row] = min(dirty[2, row], lo)
-    dirty[3, row] = max(dirty[3, row], hi)
+def measure(tb: Tables, fr: Freed, i: int) -> None:
+    """Find the runs of entry ``i`` anew."""
+    row = fr.entries[T_ROW, i]
+    lo = max(fr.entries[T_LO, i], tb.ctl[NOW])
+    hi = fr.entries[T_HI, i]
+    fr.entries[T_VERSION, i] = tb.rows[row, VERSION]
+    T = tb.T
+    F = tb.F
+    off = tb.rows[row, OFF]
+    end = off + tb.rows[row, LEN]
+    first = locate(T, off, end, lo)
+    most = F[CPUS, first]
+    shares = F[SHARE, first]
+    k = first + 1
+    while k < end and T[k] < hi:
+        most = max(most, F[CPUS, k])
+        shares = max(shares, F[SHARE, k])
+        k += 1
+    tb.ctl[WORK] += k - first
+    for level in range(fr.length.shape[0]):
+        column = SHARE if level < 2 else CPUS
+        need = WHOLE if level == 0 else max(level_cpus(level), 1)
+        longest = 0
+        since = FAR
+        until = 0
+        if need <= (shares if level < 2 else most):
+            k = first
+            while k > off and F[column, k] >= need and F[column, k - 1] >= need:
+                k -= 1
+            begin = k
+            run = -1
+            while k < end:
+                nxt = T[k + 1] if k + 1 < end else FAR
+                if F[column, k] >= need:
+                    if run < 0:
+                        run = max(T[k], tb.ctl[NOW])
+                        if k == off:
+                            run = tb.ctl[NOW]
+                        since = min(since, run)
+                    longest = max(longest, nxt - run)
+                    until = nxt
+                else:
+                    run = -1
+                    if nxt >= hi:
+                        break
+                k += 1
+            tb.ctl[WORK] += k - begin
+        fr.length[level, i] = longest
+        fr.since[level, i] = since
+        fr.until[level, i] = until
 
 
 @kernel
-def mark_job(tb: Tables, dirty: Ints, slot: int, lo: int, hi: int) -> None:
-    """Note that ``slot`` frees over ``[lo, hi)`` what it holds."""
-    at = tb.jobs[ALLOC, slot]
-    for i in range(at, at + tb.jobs[ALLOCS, slot]):
-        mark(dirty, tb.alloc[i, A_ROW], lo, hi)
+def _note(tb: Tables, fr: Freed, row: int, lo: int, hi: int) -> None:
+    i = tb.ctl[FREED]
+    if i >= fr.entries.shape[1]:
+        forget_freed(tb)
+        i = 0
+    fr.entries[T_ROW, i] = row
+    fr.entries[T_LO, i] = lo
+    fr.entries[T_HI, i] = hi
+    tb.ctl[FREED] = i + 1
+    fr.entries[T_BEFORE, i] = tb.rows[row, FREED_AT]
+    tb.rows[row, FREED_AT] = tb.ctl[FREED_BASE] + i
+    measure(tb, fr, i)
+
+
+@kernel
+def forget_freed(tb: Tables) -> None:
+    """Empty the log; every planned job must then be searched as a whole."""
+    tb.ctl[FREED_BASE] += tb.ctl[FREED] + 1
+    tb.ctl[FREED] = 0
+    tb.ctl[LOOK] = 1
+
+
+@kernel
+def tell_now(tb: Tables, now: int) -> None:
+    """No search begins before ``now``. Bounds and holes rely on that; if it goes back they are given up."""
+    if now < tb.ctl[NOW]:
+        tb.bounds[:] = 0
+        tb.exact[:] = 0
+        forget_freed(tb)
+    tb.ctl[NOW] = now
+
+
+@kernel
+def note(tb: Tables, fr: Freed, row: int, lo: int, hi: int) -> None:
+    """Something was given back on ``row`` over ``[lo, hi)``: call this when all is done."""
+    last = tb.T[tb.rows[row, OFF] + tb.rows[row, LEN] - 1]
+    if hi >= FAR and lo < last:
+        # The run without end apart, else nobody is too long for the hole.
+        _note(tb, fr, row, lo, last)
+        lo = last
+    if lo < hi:
+        _note(tb, fr, row, lo, hi)
+
+
+@kernel
+def note_entries(tb: Tables, fr: Freed, at: int, n: int, lo: int, hi: int) -> None:
+    """What the entries ``[at, at + n)`` of the allocations held was given back over ``[lo, hi)``."""
+    for i in range(at, at + n):
+        note(tb, fr, tb.alloc[i, A_ROW], lo, hi)
+
+
+@kernel
+def drop_seen(tb: Tables, fr: Freed, number: int) -> None:
+    """Drop the entries below ``number``, which all planned jobs have seen."""
+    gone = min(max(number - tb.ctl[FREED_BASE], 0), tb.ctl[FREED])
+    kept = tb.ctl[FREED] - gone
+    if gone == 0:
+        return
+    for i in range(kept):
+        for f in range(fr.entries.shape[0]):
+            fr.entries[f, i] = fr.entries[f, i + gone]
+        for level in range(fr.length.shape[0]):
+            fr.length[level, i] = fr.length[level, i + gone]
+            fr.since[level, i] = fr.since[level, i + gone]
+            fr.until[level, i] = fr.until[level, i + gone]
+    tb.ctl[FREED_BASE] += gone
+    tb.ctl[FREED] = kept
+
+
+@inlined
+def reaching(length: Ints, since: Ints, begin: int, end: int, dur: int, latest: int) -> int:
+    """The first entry of ``[begin, end)`` with room for ``dur`` that begins by ``latest``; ``end``: none.
+
+    ``length`` and ``since`` are those of the level.
+    """
+    i = begin
+    found = end
+    while i < end and found == end:
+        stop = min(i + 64, end)
+        hits = 0
+        for j in range(i, stop):  # without a branch: eight at a time
+            hits += (length[j] >= dur) & (since[j] <= latest)
+        if hits > 0:
+            for j in range(i, stop):
+                if length[j] >= dur and since[j] <= latest:
+                    found = j
+                    break
+        i = stop
+    return found
 
 
 @kernel
@@ -40,27 +210,3 @@ def member(sets: Ints, at: int, n: int, row: int) -> bool:
         else:
             hi = mid
     return lo < at + n and sets[lo] == row
-
-
-@kernel
-def gather(dirty: Ints, rows: Ints) -> int:
-    """Write the freed rows to ``rows`` and return their number."""
-    n = 0
-    for row in range(dirty.shape[1]):
-        if dirty[0, row] < FAR:
-            rows[n] = row
-            n += 1
-    return n
-
-
-@kernel
-def next_pass(dirty: Ints) -> bool:
-    """Begin another pass over what the last one freed; False when it freed nothing."""
-    any_left = False
-    for row in range(dirty.shape[1]):
-        dirty[0, row] = dirty[2, row]
-        dirty[1, row] = dirty[3, row]
-        dirty[2, row] = FAR
-        dirty[3, row] = 0
-        any_left = any_left or dirty[0, row] < FAR
-    return any_left

@@ -32,7 +32,8 @@ ROOM: Final = 2  # segments for which there is room
 USABLE: Final = 3  # 0: nothing new is placed here
 SLACK: Final = 4  # 1: a pool whose whole demand fits at once, so that nobody need look at it
 VERSION: Final = 5  # counts the changes of the row
-ROW_FIELDS: Final = 6
+FREED_AT: Final = 6  # number of the last hole freed on the row
+ROW_FIELDS: Final = 7
 
 # jobs[:, slot]
 START: Final = 0  # planned or actual start; -1 when unplaced
@@ -44,7 +45,8 @@ ALLOC: Final = 5  # first entry in alloc
 ALLOCS: Final = 6  # number of entries
 POOL: Final = 7  # first entry in pools
 POOLS: Final = 8  # number of entries
-JOB_FIELDS: Final = 9
+SEEN: Final = 9  # number of the first freed hole that the job was not looked at for; -1: search it as a whole
+JOB_FIELDS: Final = 10
 
 # jobs[STATE]
 VACANT: Final = 0
@@ -63,7 +65,8 @@ COUNT: Final = 0
 SET: Final = 1  # first row of its row set
 SET_LEN: Final = 2
 PER_NODE: Final = 3  # most units that one node may hold
-NEED: Final = 4  # needs per unit, one per resource
+LEVEL: Final = 4  # of its need: see kernels/bounds.py
+NEED: Final = 5  # needs per unit, one per resource
 
 # alloc[entry, :]
 A_ROW: Final = 0
@@ -79,7 +82,18 @@ STOP: Final = 3  # set from outside: kernels that run long return at once
 GARBAGE: Final = 4  # unused segments below SLAB_TOP
 ALLOC_GARBAGE: Final = 5
 NOW: Final = 6  # the latest now any kernel was told: no search begins before it
-CTL_FIELDS: Final = 7
+FREED: Final = 7  # entries in the log of freed holes
+FREED_BASE: Final = 8  # number of the first of them
+LOOK: Final = 9  # 1: some planned job is to be searched as a whole
+CTL_FIELDS: Final = 10
+
+# entries[:, i] of the log of freed holes: see kernels/freed.py
+T_ROW: Final = 0
+T_LO: Final = 1
+T_HI: Final = 2
+T_VERSION: Final = 3  # of the row, when its runs were measured
+T_BEFORE: Final = 4  # number of the entry before it on the same row
+T_FIELDS: Final = 5
 
 # bounds[level * DURATIONS + step, row]: see kernels/bounds.py
 DURATIONS: Final = 32

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from schedd.plan.kernels.bounds import lower, set_now
-from schedd.plan.kernels.freed import mark_job, member
+from schedd.plan.kernels.bounds import lower
+from schedd.plan.kernels.freed import Freed, member, note_entries, tell_now
 from schedd.plan.kernels.jit import kernel
 from schedd.plan.kernels.layout import (
     A_CHUNK,
@@ -18,6 +18,8 @@ from schedd.plan.kernels.layout import (
     DUR,
     EXCLUSIVE,
     EXTRA,
+    FREED,
+    FREED_BASE,
     GROW,
     NEED,
     NONE,
@@ -25,6 +27,7 @@ from schedd.plan.kernels.layout import (
     POOL,
     POOLS,
     READY,
+    SEEN,
     SET,
     SET_LEN,
     SHAPE,
@@ -116,6 +119,7 @@ def put(tb: Tables, slot: int, start: int, found: int) -> bool:
     tb.jobs[ALLOCS, slot] = found + pools
     tb.jobs[START, slot] = start
     tb.jobs[STATE, slot] = PLANNED
+    tb.jobs[SEEN, slot] = tb.ctl[FREED_BASE] + tb.ctl[FREED]
     return True
 
 
@@ -157,7 +161,7 @@ def lift(tb: Tables, slot: int) -> bool:
 @kernel
 def probe(tb: Tables, slot: int, now: int, bound: int) -> int:
     """Earliest start before ``bound`` of an unplaced job, or NONE; changes nothing."""
-    set_now(tb, now)
+    tell_now(tb, now)
     start, _ = find(
         tb,
         tb.jobs[SHAPE, slot],
@@ -173,7 +177,7 @@ def probe(tb: Tables, slot: int, now: int, bound: int) -> int:
 @kernel
 def place(tb: Tables, slot: int, now: int, bound: int) -> int:
     """Put an unplaced job into its earliest gap in ``[now, bound)``; returns its start, NONE or GROW."""
-    set_now(tb, now)
+    tell_now(tb, now)
     start, found = find(
         tb,
         tb.jobs[SHAPE, slot],
@@ -203,11 +207,11 @@ def first_startable(tb: Tables, slots: Ints, begin: int, now: int) -> int:
 
 
 @kernel
-def evict(tb: Tables, dirty: Ints, slots: Ints, begin: int, gone: Ints) -> tuple[int, int]:
+def evict(tb: Tables, fr: Freed, slots: Ints, begin: int, gone: Ints) -> tuple[int, int]:
     """Lift those planned ``slots`` that lie where a row is over-committed, one by one, until none does.
 
     Give the slots in the order in which they may lose their place. Those lifted are noted in ``gone``, what
-    they free in ``dirty``.
+    they free in ``fr``.
     Returns (index of the slot to go on with: its length when done, number lifted).
     """
     lifted = 0
@@ -227,9 +231,10 @@ def evict(tb: Tables, dirty: Ints, slots: Ints, begin: int, gone: Ints) -> tuple
             if bad:
                 break
         if bad:
-            mark_job(tb, dirty, slot, start, end)
+            held = tb.jobs[ALLOCS, slot]
             if not lift(tb, slot):
                 return j, lifted
+            note_entries(tb, fr, at, held, start, end)
             gone[lifted] = slot
             lifted += 1
     return slots.shape[0], lifted

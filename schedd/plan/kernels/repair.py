@@ -1,42 +1,67 @@
 """The repair kernel: after something was freed, let jobs start earlier, one at a time, nobody delayed.
 
-What was freed is kept per row as the hull of its intervals (``dirty``). A job whose eligible rows hold
-nothing freed in its reach cannot gain and is skipped without a search; a job of one unit is searched on
-freed rows alone, since nothing changed on the others.
+A job is tried only on rows where something was freed since it was last looked at, and only where the hole is
+long enough: elsewhere nothing changed for it. A job of one unit moves to the best of these rows; one of
+several units is searched as a whole, from the first moment at which one of its units gains.
 """
 
-from schedd.plan.kernels.bounds import fit_bounded, level_of, set_now, step_of
-from schedd.plan.kernels.freed import gather, mark_job, member
+import numpy as np
+
+from schedd.plan.kernels.bounds import lower, step_of
+from schedd.plan.kernels.freed import (
+    MOST_FREED,
+    Freed,
+    measure,
+    member,
+    note,
+    note_entries,
+    reaching,
+    tell_now,
+)
 from schedd.plan.kernels.jit import kernel
 from schedd.plan.kernels.layout import (
+    A_CHUNK,
     A_ROW,
+    A_TAKE,
     ALLOC,
+    ALLOC_GARBAGE,
     ALLOCS,
     CHUNK,
     CHUNKS,
     COUNT,
-    CPUS,
     DUR,
     DURATIONS,
     EXCLUSIVE,
+    FAR,
+    FREED,
+    FREED_AT,
+    FREED_BASE,
+    LEVEL,
     NEED,
     PLANNED,
     POOL,
     POOLS,
     READY,
+    SEEN,
     SET,
     SET_LEN,
     SHAPE,
     START,
     STATE,
     STOP,
+    T_BEFORE,
+    T_HI,
+    T_LO,
+    T_ROW,
+    T_VERSION,
     USABLE,
+    VERSION,
     WORK,
     Ints,
     Tables,
 )
-from schedd.plan.kernels.place import lift, occupy, put, room_to_put
-from schedd.plan.kernels.rows import free_before, make_room
+from schedd.plan.kernels.place import lift, put, room_to_put
+from schedd.plan.kernels.rows import change, fit, free_before
 from schedd.plan.kernels.search import find, needed
 
 DONE, PAUSED, FULL = 0, 1, 2
@@ -44,10 +69,168 @@ DONE, PAUSED, FULL = 0, 1, 2
 
 
 @kernel
+def _gain_own(tb: Tables, fr: Freed, slot: int, ready: int) -> tuple[int, int]:
+    """The first and the last moment from which a row that ``slot`` holds may let it grow; or (FAR, -1).
+
+    A job that starts a little earlier overlaps itself; so what counts is what is free right before it.
+    """
+    start = tb.jobs[START, slot]
+    dur = tb.jobs[DUR, slot]
+    shape = tb.jobs[SHAPE, slot]
+    exclusive = tb.shapes[shape, EXCLUSIVE]
+    chunk0 = tb.shapes[shape, CHUNK]
+    seen = tb.jobs[SEEN, slot]
+    at = tb.jobs[ALLOC, slot]
+    first = FAR
+    last = -1
+    for i in range(at, at + tb.jobs[ALLOCS, slot]):
+        row = tb.alloc[i, A_ROW]
+        if tb.rows[row, FREED_AT] < seen or tb.rows[row, USABLE] == 0:
+            continue
+        c = tb.alloc[i, A_CHUNK]
+        if c >= 0:
+            need = tb.chunks[chunk0 + c, NEED:]
+            cols = needed(need, exclusive)
+        else:
+            need = tb.alloc[i, A_TAKE:]
+            cols = np.zeros(1, np.int64)
+        since = free_before(tb, row, need, cols, ready, start)
+        if since < start:
+            number = tb.rows[row, FREED_AT]
+            while number >= seen and number >= tb.ctl[FREED_BASE]:
+                j = number - tb.ctl[FREED_BASE]
+                if fr.entries[T_LO, j] < start and fr.entries[T_HI, j] > since:
+                    first = min(first, since)
+                    last = max(last, min(start, fr.entries[T_HI, j]) - 1)
+                number = fr.entries[T_BEFORE, j]
+                tb.ctl[WORK] += 1
+        if c < 0:
+            # Pools are rows of nobody's choice: the whole of it may fit before.
+            since, _ = fit(tb, row, need, cols, ready, dur, start - 1)
+            if since >= 0:
+                first = min(first, since)
+                last = start - 1
+    return first, last
+
+
+@kernel
+def gain(tb: Tables, fr: Freed, slot: int, ready: int, latest: int, one: bool) -> tuple[int, int]:
+    """The moments in ``[ready, latest]`` at which a unit of ``slot`` may fit where something was freed.
+
+    Returns the first and the last, or (-1, -1): then nothing changed for this job. For a job of ``one`` unit
+    the first is its new start, the row is in ``out[0]``: of rows alike the one with fewest cpus left.
+    """
+    dur = tb.jobs[DUR, slot]
+    shape = tb.jobs[SHAPE, slot]
+    exclusive = tb.shapes[shape, EXCLUSIVE]
+    begin = tb.jobs[SEEN, slot] - tb.ctl[FREED_BASE]
+    end = tb.ctl[FREED]
+    chunk0 = tb.shapes[shape, CHUNK]
+    best_left = 0
+    best, bound = _gain_own(tb, fr, slot, ready)
+    if best > latest:
+        best, bound = -1, -1
+    elif one:
+        tb.out[0, 0] = tb.alloc[tb.jobs[ALLOC, slot], A_ROW]
+        latest = best
+    for c in range(tb.shapes[shape, CHUNKS]):
+        need = tb.chunks[chunk0 + c, NEED:]
+        level = tb.chunks[chunk0 + c, LEVEL]
+        length = fr.length[level]
+        since = fr.since[level]
+        i = reaching(length, since, begin, end, dur, latest)
+        if i == end:
+            continue
+        cols = needed(need, exclusive)
+        while i < end:
+            row = fr.entries[T_ROW, i]
+            if (
+                fr.entries[T_LO, i] < latest + dur
+                and fr.entries[T_HI, i] > ready
+                and tb.rows[row, USABLE] != 0
+                and member(tb.sets, tb.chunks[chunk0 + c, SET], tb.chunks[chunk0 + c, SET_LEN], row)
+            ):
+                if fr.entries[T_VERSION, i] != tb.rows[row, VERSION]:
+                    measure(tb, fr, i)
+                if fr.length[level, i] >= dur and fr.since[level, i] <= latest:
+                    # The new interval must reach into what was freed, or nothing changed for it.
+                    earliest = max(ready, fr.entries[T_LO, i] - dur + 1, fr.since[level, i])
+                    last = min(latest, fr.entries[T_HI, i] - 1, fr.until[level, i] - dur)
+                    s, left = fit(tb, row, need, cols, earliest, dur, last)
+                    if s >= 0 and not one:
+                        best = s if best < 0 else min(best, s)
+                        bound = max(bound, last)
+                    elif s >= 0 and (best < 0 or s < best or left < best_left):
+                        best = s
+                        best_left = left
+                        latest = s
+                        tb.out[0, 0] = row
+            i = reaching(length, since, i + 1, end, dur, latest)
+    tb.out[0, 1] = 0
+    tb.out[0, 2] = 1
+    return best, bound
+
+
+@kernel
+def _try(tb: Tables, slot: int, ready: int, bound: int) -> int:
+    """Search a planned job as if it were lifted, and move it when it can start before ``bound``.
+
+    Returns the new start, -1 (nothing changed), or -2 when a slab is full (nothing changed). Bounds of the
+    job's own rows are put back when it stays, or every look at it would cost the next searches.
+    """
+    start = tb.jobs[START, slot]
+    dur = tb.jobs[DUR, slot]
+    end = start + dur
+    shape = tb.jobs[SHAPE, slot]
+    chunk0 = tb.shapes[shape, CHUNK]
+    chunks = tb.shapes[shape, CHUNKS]
+    pool = tb.jobs[POOL, slot]
+    pools = tb.jobs[POOLS, slot]
+    at = tb.jobs[ALLOC, slot]
+    n = tb.jobs[ALLOCS, slot]
+    step = step_of(dur)
+    if not room_to_put(tb, slot, 0):
+        return -2
+    kept = np.empty((n, 2 * chunks + 1), np.int64)
+    for i in range(n):
+        row = tb.alloc[at + i, A_ROW]
+        kept[i, 0] = tb.rows[row, VERSION]
+        for c in range(chunks):
+            q = tb.chunks[chunk0 + c, LEVEL] * DURATIONS + step
+            kept[i, 1 + c] = tb.bounds[q, row]
+            kept[i, 1 + chunks + c] = tb.exact[q, row]
+    for i in range(n):
+        change(tb, tb.alloc[at + i, A_ROW], start, end, tb.alloc[at + i, A_TAKE:], 1)
+    for i in range(n):
+        row = tb.alloc[at + i, A_ROW]
+        for c in range(chunks):
+            q = tb.chunks[chunk0 + c, LEVEL] * DURATIONS + step
+            tb.bounds[q, row] = min(tb.bounds[q, row], start - dur)
+    best, found = find(tb, shape, pool, pools, ready, dur, bound)
+    full = best >= 0 and not room_to_put(tb, slot, found)
+    if best < 0 or full:
+        for i in range(n):
+            change(tb, tb.alloc[at + i, A_ROW], start, end, tb.alloc[at + i, A_TAKE:], -1)
+        for i in range(n - 1, -1, -1):
+            row = tb.alloc[at + i, A_ROW]
+            tb.rows[row, VERSION] = kept[i, 0]
+            for c in range(chunks):
+                q = tb.chunks[chunk0 + c, LEVEL] * DURATIONS + step
+                tb.bounds[q, row] = kept[i, 1 + c]
+                tb.exact[q, row] = kept[i, 1 + chunks + c]
+        return -2 if full else -1
+    for i in range(n):
+        lower(tb, tb.alloc[at + i, A_ROW], start)
+    tb.ctl[ALLOC_GARBAGE] += n
+    tb.jobs[ALLOCS, slot] = 0
+    put(tb, slot, best, found)
+    return best
+
+
+@kernel
 def repair(
     tb: Tables,
-    dirty: Ints,
-    freed: Ints,
+    fr: Freed,
     order: Ints,
     cursor: int,
     now: int,
@@ -57,13 +240,12 @@ def repair(
 ) -> tuple[int, int, int]:
     """One slice of repair over the planned jobs of ``order``, from ``cursor`` on.
 
-    ``only_now``: move only jobs that can start at ``now``. ``budget`` is in segments visited. ``freed`` is
-    room for row numbers; ``moves`` (at least as long as ``order``, 3) gets slot, old start, new start.
+    ``only_now``: move only jobs that can start at ``now``. ``budget`` is in segments visited. ``moves`` (at
+    least as long as the rest of ``order``, 3) gets slot, old start, new start.
     Returns (cursor to go on with, number of moves, DONE | PAUSED | FULL).
     """
-    set_now(tb, now)
+    tell_now(tb, now)
     limit = tb.ctl[WORK] + budget
-    n_freed = gather(dirty, freed)
     n_moves = 0
     while cursor < order.shape[0]:
         if tb.ctl[WORK] > limit or tb.ctl[STOP] != 0:
@@ -72,109 +254,72 @@ def repair(
         tb.ctl[WORK] += 1
         start = tb.jobs[START, slot]
         ready = max(now, tb.jobs[READY, slot])
-        if tb.jobs[STATE, slot] != PLANNED or start <= ready or (only_now and ready > now):
+        seen = tb.jobs[SEEN, slot]
+        top = tb.ctl[FREED_BASE] + tb.ctl[FREED]
+        if tb.jobs[STATE, slot] != PLANNED or start <= ready or (only_now and ready > now) or seen == top:
             cursor += 1
             continue
-        dur = tb.jobs[DUR, slot]
-        end = start + dur
-        bound = now + 1 if only_now else start
+        latest = now if only_now else start - 1
         shape = tb.jobs[SHAPE, slot]
-        pool = tb.jobs[POOL, slot]
-        pools = tb.jobs[POOLS, slot]
-        exclusive = tb.shapes[shape, EXCLUSIVE]
-        chunk0 = tb.shapes[shape, CHUNK]
-        chunks = tb.shapes[shape, CHUNKS]
-        one = chunks == 1 and tb.chunks[chunk0, COUNT] == 1
-
-        pool_freed = False
-        for i in range(pool, pool + pools):
-            row = tb.pools[i, 0]
-            if dirty[0, row] < end and dirty[1, row] > ready:
-                pool_freed = True
-
-        # The earliest moment before which nothing changed for this job: some chunk of it needs a freed row.
-        best = -1
-        best_left = 0
-        tb.ctl[WORK] += n_freed
-        allocs_at = tb.jobs[ALLOC, slot]
-        allocs_end = allocs_at + tb.jobs[ALLOCS, slot]
-        if not pool_freed:
-            latest_start = bound - 1
-            for c in range(chunk0, chunk0 + chunks):
-                need = tb.chunks[c, NEED:]
-                cols = needed(need, exclusive)
-                level = level_of(need[CPUS], exclusive)
-                step = step_of(dur)
-                q = level * DURATIONS + step
-                for j in range(n_freed):
-                    row = freed[j]
-                    own = False
-                    if tb.bounds[q, row] > latest_start:
-                        # On a row of its own the job may still grow into what is free right before it.
-                        for i in range(allocs_at, allocs_end):
-                            own = own or tb.alloc[i, A_ROW] == row
-                        if not own:
-                            continue
-                    lo = dirty[0, row]
-                    hi = dirty[1, row]
-                    if lo >= end or hi <= ready or tb.rows[row, USABLE] == 0:
-                        continue
-                    # The new interval must reach into what was freed, or nothing changed for it.
-                    earliest = max(ready, lo - dur + 1)
-                    latest = min(latest_start, hi - 1)
-                    if latest < earliest:
-                        continue
-                    if not member(tb.sets, tb.chunks[c, SET], tb.chunks[c, SET_LEN], row):
-                        continue
-                    s, left = fit_bounded(tb, row, need, cols, earliest, dur, latest, level, step)
-                    if s < 0 or s > earliest:
-                        for i in range(allocs_at, allocs_end):
-                            own = own or tb.alloc[i, A_ROW] == row
-                        if own:
-                            since = free_before(tb, row, need, cols, earliest, start)
-                            if since <= latest and (s < 0 or since < s):
-                                s = since
-                                left = 0
-                    if s >= 0 and (best < 0 or s < best or left < best_left):
-                        best = s
-                        best_left = left
-                        latest_start = s
-                        tb.out[0, 0] = row
-                        tb.out[0, 1] = 0
-                        tb.out[0, 2] = 1
-            if best < 0:
+        whole = seen < tb.ctl[FREED_BASE]
+        one = (
+            tb.shapes[shape, CHUNKS] == 1
+            and tb.chunks[tb.shapes[shape, CHUNK], COUNT] == 1
+            and tb.jobs[POOLS, slot] == 0
+            and not whole
+        )
+        if whole:
+            best, last = ready, latest
+        else:
+            # Most jobs are done with here, so this stands apart from what it takes to be sure.
+            hope = False
+            chunk0 = tb.shapes[shape, CHUNK]
+            begin = seen - tb.ctl[FREED_BASE]
+            dur = tb.jobs[DUR, slot]
+            for c in range(chunk0, chunk0 + tb.shapes[shape, CHUNKS]):
+                level = tb.chunks[c, LEVEL]
+                i = reaching(fr.length[level], fr.since[level], begin, tb.ctl[FREED], dur, latest)
+                hope = hope or i < tb.ctl[FREED]
+            tb.ctl[WORK] += (tb.ctl[FREED] - begin) >> 3
+            for i in range(tb.jobs[ALLOC, slot], tb.jobs[ALLOC, slot] + tb.jobs[ALLOCS, slot]):
+                hope = hope or tb.rows[tb.alloc[i, A_ROW], FREED_AT] >= seen
+            if not hope:
+                if not only_now:
+                    tb.jobs[SEEN, slot] = top
                 cursor += 1
                 continue
-            if one and pools == 0:
+            best, last = gain(tb, fr, slot, ready, latest, one)
+        if best >= 0:
+            end = start + tb.jobs[DUR, slot]
+            at = tb.jobs[ALLOC, slot]
+            n = tb.jobs[ALLOCS, slot]
+            if fr.entries.shape[1] < MOST_FREED and tb.ctl[FREED] + 2 * n > fr.entries.shape[1]:
+                return cursor, n_moves, FULL
+            if one:
+                row = tb.out[0, 0]
                 if not room_to_put(tb, slot, 1):
                     return cursor, n_moves, FULL
-                mark_job(tb, dirty, slot, start, end)
-                if not lift(tb, slot):
-                    return cursor, n_moves, FULL
-                put(tb, slot, best, 1)
-        if pool_freed or not one or pools > 0:
-            allocs = tb.jobs[ALLOCS, slot]
-            at = tb.jobs[ALLOC, slot]
-            for i in range(at, at + allocs):
-                if not make_room(tb, tb.alloc[i, A_ROW], 4 * allocs):
-                    return cursor, n_moves, FULL
-            occupy(tb, slot, start, end, 1)
-            best, found = find(tb, shape, pool, pools, max(ready, best), dur, bound)
-            if best >= 0:
-                if not room_to_put(tb, slot, found):
-                    occupy(tb, slot, start, end, -1)
-                    return cursor, n_moves, FULL
-                mark_job(tb, dirty, slot, start, end)
-                occupy(tb, slot, start, end, -1)
                 lift(tb, slot)
-                put(tb, slot, best, found)
+                put(tb, slot, best, 1)
+                lo = start
+                if tb.alloc[at, A_ROW] == row:
+                    lo = max(start, best + tb.jobs[DUR, slot])
+                note(tb, fr, tb.alloc[at, A_ROW], lo, end)
             else:
-                occupy(tb, slot, start, end, -1)
+                best = _try(tb, slot, best, min(last, latest) + 1)
+                if best == -2:
+                    return cursor, n_moves, FULL
+                if best >= 0:
+                    note_entries(tb, fr, at, n, start, end)
+            if best >= 0:
+                moves[n_moves, 0] = slot
+                moves[n_moves, 1] = start
+                moves[n_moves, 2] = best
+                n_moves += 1
         if best >= 0:
-            moves[n_moves, 0] = slot
-            moves[n_moves, 1] = start
-            moves[n_moves, 2] = best
-            n_moves += 1
-            n_freed = gather(dirty, freed)
+            # What it left is nothing to itself, and it now starts as early as it can.
+            tb.jobs[SEEN, slot] = tb.ctl[FREED_BASE] + tb.ctl[FREED]
+        elif not only_now:
+            tb.jobs[SEEN, slot] = top
         cursor += 1
     return cursor, n_moves, DONE

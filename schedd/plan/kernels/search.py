@@ -543,13 +543,13 @@ def find(
     need = tb.chunks[chunk0, NEED:]
     cols = needed(need, exclusive)
     t = ready
-    if t >= bound:
-        return NONE, 0
     while True:
         if pools > 0:
             t = _through_pools(tb, pool, pools, t, dur, bound)
             if t < 0:
                 return NONE, 0
+        if t >= bound:
+            return NONE, 0
         found = 1
         if chunks > 1:
             start, found = _find_mixed(tb, shape, t, dur, bound)

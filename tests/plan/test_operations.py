@@ -1,0 +1,291 @@
+"""Any sequence of operations keeps the invariants of the plan."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from schedd.model import FOREVER, Node, Request
+from schedd.plan.kernels import layout as at
+from schedd.plan.plan import Moves, Plan, Take
+from tests.plan.mirror import Mirror
+from tests.plan.strategies import DURATIONS, clusters, is_mixed, nodes, requests
+
+POOLS = st.dictionaries(st.sampled_from("ab"), st.integers(0, 2))
+
+
+class Operations(RuleBasedStateMachine):
+    """Drives one plan; ``settled``: all that was freed has been repaired since."""
+
+    @initialize(cluster=clusters(4), a=st.integers(0, 3))
+    def begin(self, cluster: list[Node], a: int) -> None:
+        self.now = 0
+        self.mirror = Mirror(Plan(cluster, 0))
+        for name, size in (("a", a), ("b", 3)):
+            self.plan.set_pool(name, size, 0)
+            self.mirror.pool_sizes[name] = size
+
+    @property
+    def plan(self) -> Plan:
+        return self.mirror.plan
+
+    def starts(self) -> dict[int, int]:
+        return {slot: self.plan.start(slot) for slot in self.mirror.jobs}
+
+    def any_slot(self, data: st.DataObject, *states: int) -> int:
+        return data.draw(st.sampled_from([s for state in states for s in self.mirror.slots(state)]))
+
+    def has(self, *states: int) -> bool:
+        return any(self.mirror.slots(state) for state in states)
+
+    def add(self, slot: int, now: int) -> None:
+        """Placing one never moves others, and its start is the reference's."""
+        before = self.starts()
+        request = self.mirror.jobs[slot][0]
+        start = self.plan.place(slot, now)
+        del before[slot]
+        assert {s: self.plan.start(s) for s in before} == before
+        if not is_mixed(request) or not self.mirror.jobs[slot][3]:
+            assert start == self.mirror.earliest(slot, now)
+        if start >= 0:
+            self.mirror.check_takes(slot)
+
+    def checked(self, moves: Moves, before: dict[int, int]) -> None:
+        """Repair delays nobody, starts nobody too early, and reports what it did."""
+        moved = {}
+        for slot, old, new in zip(
+            *(column.tolist() for column in (moves.slots, moves.old, moves.new)), strict=True
+        ):
+            assert before[slot] == old
+            assert max(self.now, self.mirror.jobs[slot][2]) <= new < old
+            assert self.plan.state(slot) == at.PLANNED
+            self.mirror.check_takes(slot)
+            moved[slot] = new
+        assert self.starts() == before | moved
+
+    def settle_over_commitment(self) -> None:
+        """What a caller does after reality took more than there was: evict, and place anew."""
+        gone = self.plan.evict(self.plan.planned()[::-1].copy())
+        bad = self.mirror.over_committed(0)
+        for slot in self.mirror.slots(at.PLANNED):
+            start, end = self.plan.start(slot), self.plan.end(slot)
+            for row, lo, hi in bad:
+                if start < hi and lo < end:
+                    tb = self.plan.tables
+                    k = [int(tb.rows[row, at.OFF]) + i for i in range(int(tb.rows[row, at.LEN]))]
+                    short = np.flatnonzero(
+                        np.min(
+                            [tb.F[:, i] for i in k if tb.T[i] < end and (i == k[-1] or tb.T[i + 1] > start)],
+                            axis=0,
+                        )
+                        < 0
+                    )
+                    first = int(tb.jobs[at.ALLOC, slot])
+                    for entry in tb.alloc[first : first + int(tb.jobs[at.ALLOCS, slot])]:
+                        assert entry[at.A_ROW] != row or not entry[at.A_TAKE + short].any()
+        for slot in gone.tolist():
+            assert self.plan.state(slot) == at.UNPLACED
+            self.add(slot, self.now)
+
+    # ---- jobs -----------------------------------------------------------------------------------
+
+    @rule(
+        request=requests(), duration=DURATIONS, wait=st.integers(-50, 200), pools=POOLS, place=st.booleans()
+    )
+    def arrive(self, request: Request, duration: int, wait: int, pools: dict[str, int], place: bool) -> None:
+        slot = self.mirror.new(request, duration, self.now + wait, pools)
+        if place:
+            self.add(slot, self.now)
+
+    @precondition(lambda self: self.has(at.UNPLACED))
+    @rule(data=st.data())
+    def place(self, data: st.DataObject) -> None:
+        self.add(self.any_slot(data, at.UNPLACED), self.now)
+
+    @precondition(lambda self: self.has(at.PLANNED, at.FIXED, at.UNPLACED))
+    @rule(data=st.data())
+    def leave(self, data: st.DataObject) -> None:
+        slot = self.any_slot(data, at.PLANNED, at.FIXED, at.UNPLACED)
+        self.plan.drop(slot, self.now)
+        del self.mirror.jobs[slot]
+        assert self.plan.state(slot) == at.VACANT
+
+    @precondition(lambda self: self.has(at.PLANNED, at.FIXED))
+    @rule(data=st.data(), again=st.booleans())
+    def lift(self, data: st.DataObject, again: bool) -> None:
+        slot = self.any_slot(data, at.PLANNED, at.FIXED)
+        self.plan.lift(slot, self.now)
+        assert (self.plan.state(slot), self.plan.start(slot)) == (at.UNPLACED, -1)
+        if again:
+            self.add(slot, self.now)
+
+    @precondition(lambda self: self.has(at.PLANNED, at.FIXED))
+    @rule(data=st.data(), duration=DURATIONS)
+    def alter_duration(self, data: st.DataObject, duration: int) -> None:
+        slot = self.any_slot(data, at.PLANNED, at.FIXED)
+        request, _, ready, pools = self.mirror.jobs[slot]
+        self.plan.set_duration(slot, duration, self.now)
+        self.mirror.jobs[slot] = (request, duration, ready, pools)
+        self.settle_over_commitment()
+
+    @precondition(lambda self: self.has(at.PLANNED))
+    @rule(data=st.data(), wait=st.integers(-50, 100))
+    def alter_ready(self, data: st.DataObject, wait: int) -> None:
+        slot = self.any_slot(data, at.PLANNED)
+        request, duration, _, pools = self.mirror.jobs[slot]
+        self.plan.set_ready(slot, self.now + wait)
+        self.mirror.jobs[slot] = (request, duration, self.now + wait, pools)
+
+    @precondition(lambda self: self.has(at.PLANNED))
+    @rule(later=st.booleans())
+    def dispatch(self, later: bool) -> None:
+        """Time goes on, to the next start; who is due begins."""
+        due = min((s for s in self.starts().values() if s >= self.now), default=self.now)
+        self.now = due + later
+        for slot in self.mirror.slots(at.PLANNED):
+            if self.plan.start(slot) <= self.now:
+                self.plan.begin(slot)
+
+    @rule(seconds=st.integers(1, 100), forget=st.booleans())
+    def wait(self, seconds: int, forget: bool) -> None:
+        self.now += seconds
+        if forget:
+            self.plan.forget(self.now)
+
+    @rule(data=st.data(), duration=DURATIONS, cpus=st.integers(0, 3), open_end=st.booleans())
+    def take_by_force(self, data: st.DataObject, duration: int, cpus: int, open_end: bool) -> None:
+        """A job that another scheduler started, or a reservation: it holds what it holds."""
+        slot = self.mirror.new(Request((_unit(cpus),)), FOREVER // 4 if open_end else duration, 0)
+        self.mirror.jobs[slot] = (*self.mirror.jobs[slot][:1], FOREVER // 4 if open_end else duration, 0, {})
+        row = self.plan.row_of[data.draw(st.sampled_from(sorted(self.plan.nodes)))]
+        self.plan.fix(slot, max(self.now - 10, 0), [Take(row, 0, 1, (cpus, 1))])
+        self.settle_over_commitment()
+
+    # ---- nodes and pools ------------------------------------------------------------------------
+
+    @rule(node=nodes())
+    def set_node(self, node: Node) -> None:
+        before = self.plan.nodes.get(node.name)
+        self.plan.set_nodes([node], self.now)
+        assert self.plan.nodes[node.name] == node
+        misplaced = self.plan.misplaced().tolist()
+        for slot in misplaced:
+            self.plan.lift(slot, self.now)
+        assert not self.plan.misplaced().size
+        if before is not None:
+            for slot in self.plan.on_node(node.name).tolist() if node.state != "up" else []:
+                assert self.plan.row_of[node.name] in {take.row for take in self.plan.takes(slot)}
+        self.settle_over_commitment()
+        for slot in misplaced:
+            self.add(slot, self.now)
+
+    @rule(name=st.sampled_from("ab"), size=st.integers(0, 4))
+    def set_pool(self, name: str, size: int) -> None:
+        self.plan.set_pool(name, size, self.now)
+        self.mirror.pool_sizes[name] = size
+        self.settle_over_commitment()
+
+    @rule(name=st.sampled_from("ab"), wait=st.integers(0, 100), duration=DURATIONS, delta=st.integers(-2, 2))
+    def limit_pool(self, name: str, wait: int, duration: int, delta: int) -> None:
+        limit = (name, self.now + wait, self.now + wait + duration, delta)
+        self.plan.limit_pool(*limit, self.now)
+        self.mirror.limits.append(limit)
+        self.settle_over_commitment()
+
+    # ---- repair ---------------------------------------------------------------------------------
+
+    @rule()
+    def repair_now(self) -> None:
+        before = self.starts()
+        moves = self.plan.repair_now(self.now)
+        self.checked(moves, before)
+        assert (moves.new == self.now).all()
+
+    @rule(budget=st.sampled_from([0, 1, 10, 100]))
+    def repair_a_little(self, budget: int) -> None:
+        before = self.starts()
+        moves, _ = self.plan.repair(self.now, budget)
+        self.checked(moves, before)
+
+    @rule()
+    def repair(self) -> None:
+        before = self.starts()
+        moves, done = self.plan.repair(self.now)
+        assert done
+        assert not self.plan.freed
+        self.checked(moves, before)
+        for slot in self.mirror.slots(at.PLANNED):
+            request, _, ready, _ = self.mirror.jobs[slot]
+            if not is_mixed(request) and self.plan.start(slot) > max(self.now, ready):
+                alone = self.mirror.earliest(slot, self.now)
+                assert alone < 0 or alone >= self.plan.start(slot), "could start earlier by itself"
+
+    # ---- copies ---------------------------------------------------------------------------------
+
+    @rule(data=st.data(), swap=st.booleans())
+    def fork(self, data: st.DataObject, swap: bool) -> None:
+        """What happens to the one is nothing to the other."""
+        before = _state(self.plan)
+        fork = self.plan.fork()
+        assert _same(_state(fork), before)
+        mine, theirs = (fork, self.plan) if swap else (self.plan, fork)
+        for slot in list(self.mirror.jobs)[::2]:
+            theirs.drop(slot, self.now)
+        slot = theirs.new(data.draw(requests()), 50, 0)
+        theirs.place(slot, self.now)
+        theirs.repair(self.now)
+        theirs.set_nodes([data.draw(nodes())], self.now)
+        assert _same(_state(mine), before)
+        self.mirror.plan = mine
+
+    @invariant()
+    def timelines_are_what_placements_leave(self) -> None:
+        self.mirror.check_timelines(self.now)
+        self.mirror.check_rooms()
+
+    @invariant()
+    def bounds_are_valid(self) -> None:
+        self.mirror.check_bounds(self.now)
+
+
+def _unit(cpus: int) -> Any:
+    from schedd.model import Chunk  # noqa: PLC0415
+
+    return Chunk(cpus=cpus)
+
+
+def _state(plan: Plan) -> dict[str, np.ndarray]:
+    tb = plan.tables
+    top = int(tb.ctl[at.SLAB_TOP])
+    state = {"T": tb.T[:top].copy(), "F": tb.F[:, :top].copy()}
+    for name in ("rows", "cap", "jobs", "pools"):
+        state[name] = getattr(tb, name).copy()
+    state["alloc"] = tb.alloc[: int(tb.ctl[at.ALLOC_TOP])].copy()
+    return state
+
+
+def _same(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:
+    return all(np.array_equal(a[name], b[name]) for name in b)
+
+
+def test_the_plan_keeps_its_invariants() -> None:
+    run_state_machine_as_test(
+        Operations, settings=settings(max_examples=60, stateful_step_count=25, deadline=None)
+    )
+
+
+@pytest.mark.soak
+def test_the_plan_keeps_its_invariants_for_long() -> None:
+    run_state_machine_as_test(
+        Operations, settings=settings(max_examples=3000, stateful_step_count=40, deadline=None)
+    )
