@@ -1,8 +1,10 @@
 """The durable side: the event log, decisions, checkpoints, told starts, promises, tokens, audit."""
 
-from schedd.store.errors import StoreError
+from schedd.store.errors import NotLeader, Stopped, StoreError
 from schedd.store.journal import DurableJournal, Journal, MemoryJournal
-from schedd.store.records import Batch, Breach, Limits, Promise, Recovered
+from schedd.store.leadership import Leadership
+from schedd.store.patient import PatientJournal
+from schedd.store.records import Batch, Breach, Limits, Promise, Recovered, Tail
 from schedd.store.store import Store
 
 __all__ = [
@@ -10,10 +12,15 @@ __all__ = [
     "Breach",
     "DurableJournal",
     "Journal",
+    "Leadership",
     "Limits",
     "MemoryJournal",
+    "NotLeader",
+    "PatientJournal",
     "Promise",
     "Recovered",
+    "Stopped",
     "Store",
     "StoreError",
+    "Tail",
 ]

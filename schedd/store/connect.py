@@ -41,12 +41,21 @@ def url_of(text: str) -> URL:
     )
 
 
-def writer(url: URL) -> Engine:
-    """The one connection that writes."""
+def writer(url: URL, *, statement_s: float = 60.0) -> Engine:
+    """One connection that writes; on PostgreSQL no statement of it may take longer than ``statement_s``."""
     if url.get_backend_name() == "sqlite":
         return _sqlite(url, "BEGIN IMMEDIATE", pool_size=1, max_overflow=0)
-    # Keepalives find a dead host; our own statements are short.
-    args = {"connect_timeout": 5, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
+    # Keepalives and the user timeout find a dead host. The server ends a transaction whose client went
+    # silent, so that one that was cut off holds no lock for long.
+    limits = {"statement_timeout": int(statement_s * 1000), "idle_in_transaction_session_timeout": 3_000}
+    args = {
+        "connect_timeout": 2,
+        "keepalives_idle": 5,
+        "keepalives_interval": 2,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 4_000,
+        "options": " ".join(f"-c {name}={value}" for name, value in limits.items()),
+    }
     return create_engine(
         url,
         pool_size=1,

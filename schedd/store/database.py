@@ -1,10 +1,11 @@
 """A database: transactions that write one after another, and readings that wait for nobody."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from threading import Lock
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from schedd.store import connect, migrate
@@ -14,12 +15,18 @@ __all__ = ["Database"]
 
 
 class Database:
-    """Opened by ``open``; every failure is a StoreError that names the database and says what to do."""
+    """Opened by ``open``; every failure is a StoreError that names the database and says what to do.
+
+    ``guard`` is called at the beginning of each guarded transaction; what it raises ends that.
+    """
+
+    guard: Callable[[Connection], None] | None = None
 
     def __init__(self, url: str) -> None:
         self._url = connect.url_of(url)
         self._writer = connect.writer(self._url)
         self._readers = connect.readers(self._url)
+        self._renewer = self._writer if self.path is not None else connect.writer(self._url, statement_s=2.0)
         self._lock = Lock()
         self.name = self._url.render_as_string(hide_password=True)
 
@@ -40,18 +47,40 @@ class Database:
             raise
         return database
 
+    @property
+    def path(self) -> Path | None:
+        """The file of a SQLite database."""
+        named = self._url.database if self._url.get_backend_name() == "sqlite" else None
+        return Path(named) if named is not None else None
+
     @contextmanager
-    def write(self) -> Iterator[Connection]:
+    def write(self, *, guarded: bool = False) -> Iterator[Connection]:
         """One transaction: kept as a whole, durably, when the block ends, or not at all."""
-        with self._lock:
-            try:
-                with self._writer.begin() as connection:
-                    yield connection
-            except SQLAlchemyError as error:
-                # A connection that failed may be half dead; the next transaction gets a new one.
-                with suppress(SQLAlchemyError):
-                    self._writer.dispose()
-                raise of(error, self.name) from error
+        with self._lock, self._begin(self._writer) as connection:
+            if guarded and self.guard is not None:
+                self.guard(connection)
+            yield connection
+
+    @contextmanager
+    def renewing(self) -> Iterator[Connection]:
+        """A transaction for the lease: it waits for no other of this program, where the database allows."""
+        if self._renewer is self._writer:
+            with self.write() as connection:
+                yield connection
+        else:
+            with self._begin(self._renewer) as connection:
+                yield connection
+
+    @contextmanager
+    def _begin(self, engine: Engine) -> Iterator[Connection]:
+        try:
+            with engine.begin() as connection:
+                yield connection
+        except SQLAlchemyError as error:
+            # A connection that failed may be half dead; the next transaction gets a new one.
+            with suppress(SQLAlchemyError):
+                engine.dispose()
+            raise of(error, self.name) from error
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -72,4 +101,5 @@ class Database:
     def close(self) -> None:
         """Let go of all connections."""
         self._writer.dispose()
+        self._renewer.dispose()
         self._readers.dispose()

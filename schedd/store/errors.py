@@ -8,8 +8,11 @@ __all__ = [
     "DatabaseBusy",
     "DatabaseGone",
     "DiskFull",
+    "LeaseExpired",
+    "NotLeader",
     "SchemaNewer",
     "SchemaOlder",
+    "Stopped",
     "StoreError",
     "StoreRefused",
     "of",
@@ -38,6 +41,20 @@ class DatabaseBusy(StoreError):
     """Somebody else holds the database's lock for longer than we wait."""
 
     retryable = True
+
+
+class LeaseExpired(StoreError):
+    """The lease of this daemon is over; it may be renewed as long as no other daemon took it."""
+
+    retryable = True
+
+
+class NotLeader(StoreError):
+    """Another daemon leads: whatever this one has planned since does not count."""
+
+
+class Stopped(StoreError):
+    """The daemon is to stop, and the database could not be had until then."""
 
 
 class StoreRefused(StoreError):
@@ -70,6 +87,7 @@ _SQLSTATE = {
     "08": DatabaseGone,  # connection
     "57": DatabaseGone,  # shutdown, crash, cannot connect now
     "58": DatabaseGone,  # its own I/O errors
+    "25P03": DatabaseGone,  # we were silent within a transaction for too long
     "25006": DatabaseGone,  # read-only: a standby
     "28": DatabaseGone,  # not allowed in (pg_hba.conf, password)
     "3D000": DatabaseGone,  # no such database

@@ -11,6 +11,8 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from schedd.store.background import Encoder
+from schedd.store.errors import LeaseExpired
+from schedd.store.leadership import Leadership
 from schedd.store.records import Batch, Breach, Limits, Promise, Recovered, Tail
 from schedd.store.store import Store
 from schedd.wire import Decision, Event
@@ -45,8 +47,8 @@ class Journal(Protocol):
         decisions: Sequence[Decision],
         promises: Sequence[Promise] = (),
         breaches: Sequence[Breach] = (),
-    ) -> None:
-        """Keep what followed from ``batch``."""
+    ) -> tuple[Decision, ...]:
+        """Keep what followed from ``batch``; returns the decisions as they may be heard of, with the term."""
         ...
 
     def maybe_checkpoint(self, build: Callable[[], Any], now: int, *, must: bool = False) -> bool:
@@ -95,12 +97,13 @@ class MemoryJournal:
 
     def commit_decisions(
         self,
-        batch: Batch,
+        batch: Batch,  # noqa: ARG002
         decisions: Sequence[Decision],
-        promises: Sequence[Promise] = (),
-        breaches: Sequence[Breach] = (),
-    ) -> None:
+        promises: Sequence[Promise] = (),  # noqa: ARG002
+        breaches: Sequence[Breach] = (),  # noqa: ARG002
+    ) -> tuple[Decision, ...]:
         """Nothing to do."""
+        return tuple(decisions)
 
     def maybe_checkpoint(self, build: Callable[[], Any], now: int, *, must: bool = False) -> bool:  # noqa: ARG002
         """Never."""
@@ -119,9 +122,17 @@ class DurableJournal:
     """
 
     def __init__(
-        self, store: Store, cluster: str, now: int, *, every: float = 5.0, limits: Limits | None = None
+        self,
+        store: Store,
+        cluster: str,
+        now: int,
+        *,
+        lead: Leadership | None = None,
+        every: float = 5.0,
+        limits: Limits | None = None,
     ) -> None:
         self._store = store
+        self._lead = lead
         self._limits = limits or Limits()
         self.cluster = store.cluster(cluster, now)
         self._tail = store.tail(self.cluster)
@@ -159,13 +170,23 @@ class DurableJournal:
         decisions: Sequence[Decision],
         promises: Sequence[Promise] = (),
         breaches: Sequence[Breach] = (),
-    ) -> None:
-        """Durable when it returns. Raises StoreError; it is to be called again then before all else."""
-        if decisions or promises or breaches or len(self._pending) >= _PENDING:
+    ) -> tuple[Decision, ...]:
+        """Durable when it returns. Raises StoreError; it is to be called again then before all else.
+
+        Each decision carries the leader's term. They are returned only while this daemon leads.
+        """
+        made = tuple(replace(decision, term=self._term()) for decision in decisions)
+        if made or promises or breaches or len(self._pending) >= _PENDING:
             self._store.record(
-                self.cluster, batch, decisions, promises=promises, breaches=breaches, pending=self._pending
+                self.cluster, batch, made, promises=promises, breaches=breaches, pending=self._pending
             )
             self._pending.clear()
+        if made and self._lead is not None and not self._lead.leads:
+            raise LeaseExpired("the lease ended while the decisions were written")
+        return made
+
+    def _term(self) -> int:
+        return self._lead.term if self._lead is not None else 0
 
     def maybe_checkpoint(self, build: Callable[[], Any], now: int, *, must: bool = False) -> bool:
         """Start making one when it is time, write one that is ready. Raises StoreError; it is tried again."""

@@ -12,6 +12,7 @@ __all__ = [
     "Batch",
     "Breach",
     "Error",
+    "Lead",
     "Limits",
     "Promise",
     "Recovered",
@@ -118,6 +119,16 @@ class Limits:
     audit: int = 400 * _DAY
     tokens: int = 90 * _DAY
     """Past their expiry or revocation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """Which daemon leads since when, in which term; ``left``: seconds until its lease ends unless renewed."""
+
+    holder: str
+    term: int
+    since: int
+    left: float
 
 
 @dataclass(frozen=True, slots=True)

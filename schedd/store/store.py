@@ -74,13 +74,19 @@ class Store:
         """Write those events that the log does not have as one batch; None when it has them all.
 
         ``last`` is what the writer knows to be the last batch and event, those ``pending`` included: batches
-        without events that wait to be written. Anything later is an earlier try's and is replaced. Outcomes
-        of decisions and starts of jobs that the events tell are noted with what was decided and told.
+        without events that wait to be written. Anything later is of an earlier try whose answer was lost: of
+        the same events it is the answer now, of others it is replaced. Outcomes of decisions and starts of
+        jobs that the events tell are noted with what was decided and told.
         """
         waiting = tuple(pending)
         durable = Tail(waiting[0].number - 1 if waiting else last.batch, last.event)
-        with self.database.write() as connection:
+        with self.database.write(guarded=True) as connection:
             if log.tail(connection, cluster) != durable:
+                kept = _kept(
+                    log.batches_after(connection, cluster, durable.batch, durable.event), waiting, new
+                )
+                if kept is not None:
+                    return kept
                 log.forget_after(connection, cluster, durable)
             fresh = _fresh(connection, cluster, new)
             if not fresh:
@@ -114,7 +120,7 @@ class Store:
     ) -> None:
         """Write what followed from a batch, what was told by it included. Made again it changes nothing."""
         waiting = tuple(pending)
-        with self.database.write() as connection:
+        with self.database.write(guarded=True) as connection:
             if waiting:
                 log.forget_after(connection, cluster, Tail(waiting[0].number - 1, waiting[0].last_event))
                 log.put_batches(connection, cluster, waiting)
@@ -140,7 +146,7 @@ class Store:
         """Keep the engine's state after ``at``; ``checkpoint`` is JSON-able, or its encoded bytes."""
         body = checkpoint if isinstance(checkpoint, bytes) else encode_checkpoint(checkpoint)
         waiting = tuple(pending)
-        with self.database.write() as connection:
+        with self.database.write(guarded=True) as connection:
             if waiting:
                 log.forget_after(connection, cluster, Tail(waiting[0].number - 1, waiting[0].last_event))
                 log.put_batches(connection, cluster, waiting)
@@ -172,7 +178,7 @@ class Store:
 
     def purge(self, limits: Limits, now: int) -> Mapping[str, int]:
         """Remove a slice of what is past its time; empty when nothing was. To be called now and then."""
-        with self.database.write() as connection:
+        with self.database.write(guarded=True) as connection:
             return retention.purge(connection, limits, now)
 
     # ---- rights ---------------------------------------------------------------------------------
@@ -207,6 +213,14 @@ class Store:
         """What was done at ``since`` or later, newest first."""
         with self.database.read() as connection:
             return rights.audited(connection, since, limit)
+
+
+def _kept(there: Iterable[Batch], waiting: tuple[Batch, ...], new: Sequence[Event]) -> Batch | None:
+    """The batch that an earlier try with these very events has written; None when it did not."""
+    found = tuple(there)
+    if not found or found[:-1] != waiting or not found[-1].events:
+        return None
+    return found[-1] if {event.id for event in found[-1].events} <= {event.id for event in new} else None
 
 
 def _fresh(connection: Connection, cluster: int, new: Sequence[Event]) -> list[Event]:

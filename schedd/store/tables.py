@@ -27,6 +27,7 @@ __all__ = [
     "clusters",
     "decisions",
     "events",
+    "leases",
     "metadata",
     "promises",
     "tokens",
@@ -173,4 +174,17 @@ tokens = Table(
     Column("created", BigInteger, nullable=False),
     Column("expires", BigInteger),
     Column("revoked", BigInteger),
+)
+
+# The one daemon that leads. `expires` (0: given up) and `since` are milliseconds by the database's clock.
+# With the term in a unique key, a take-over waits for whoever shares the key's lock, a renewal does not.
+leases = Table(
+    "leases",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("holder", Text, nullable=False),
+    Column("term", BigInteger, nullable=False),
+    Column("expires", BigInteger, nullable=False),
+    Column("since", BigInteger, nullable=False),
+    UniqueConstraint("name", "term"),
 )

@@ -1,4 +1,8 @@
-"""Decisions: what the planner wants done on the server. Each names the event that caused it."""
+"""Decisions: what the planner wants done on the server.
+
+Each names the event that caused it, and in ``term`` the reign of the daemon that decided: terms grow, and an
+adapter carries out nothing of a lower term than it has seen.
+"""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,8 +14,7 @@ from schedd.wire.facts import ShareFacts
 class Run:
     """Start a job exactly on these shares.
 
-    Valid until ``expires`` (seconds since the epoch) and for the job's ``version`` as last reported;
-    ``term`` is the leader's, and an adapter refuses a lower one than it has seen.
+    Valid until ``expires`` (seconds since the epoch) and for the job's ``version`` as last reported.
     """
 
     id: str
@@ -37,6 +40,7 @@ class Tell:
     planned_end: int | None
     planned_nodes: tuple[str, ...]
     text: str
+    term: int = 0
     type: Literal["tell"] = "tell"
 
 
@@ -49,6 +53,7 @@ class Alert:
     time: int
     kind: str
     text: str
+    term: int = 0
     type: Literal["alert"] = "alert"
 
 

@@ -262,12 +262,11 @@ def test_a_store_that_is_opened_again_has_what_it_had(new_database: NewDatabase)
     again.close()
 
 
-def test_older_tables_are_not_touched_by_opening(
-    new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_older_tables_are_not_touched_by_opening(new_database: NewDatabase) -> None:
     url = new_database()
-    Store.open(url).close()
-    monkeypatch.setattr("schedd.store.migrate.head", lambda: "0002")
+    store = Store.open(url)
+    store.database.migrate("0001")
+    store.close()
     with pytest.raises(SchemaOlder, match="schedd migrate"):
         Store.open(url)
 

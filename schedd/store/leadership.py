@@ -1,0 +1,117 @@
+"""Being the one daemon that decides.
+
+On PostgreSQL by the lease, which a thread renews four times before it would end. Who cannot renew stops
+deciding before the lease ends by the database's clock: the time is counted from before the renewal was sent,
+on a clock that no admin can set, and one eighth is left over for clocks that do not run alike. On SQLite,
+whose file only one host can use, by a lock on a file beside it, which ends with the process; the term still
+grows with every take.
+"""
+
+import fcntl
+import os
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from schedd.store import lease
+from schedd.store.database import Database
+from schedd.store.errors import NotLeader, StoreError
+
+__all__ = ["Leadership"]
+
+_SHARE = 0.875
+
+
+class Leadership:
+    """One daemon's. ``holder`` names it: the same name after a restart takes its own lease again at once."""
+
+    def __init__(self, database: Database, holder: str, *, seconds: float = 6.0) -> None:
+        self._database = database
+        self._holder = holder
+        self._seconds = seconds
+        self._until = 0.0
+        self._lost = ""
+        self._lock_file: int | None = None
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.term = 0
+
+    @property
+    def leads(self) -> bool:
+        """Whether this daemon may decide now."""
+        return not self._lost and self.term > 0 and time.monotonic() < self._until
+
+    @property
+    def lost(self) -> str:
+        """Why another daemon leads for good, as far as this term goes; empty while none does."""
+        return self._lost
+
+    def take(self) -> bool:
+        """Try once to lead; whether it does now. Raises StoreError when the database fails."""
+        path = self._database.path
+        if path is not None and not self._take_file(path):
+            return False
+        begun = time.monotonic()
+        with self._database.renewing() as connection:
+            term = lease.take(connection, self._holder, self._seconds, force=path is not None)
+        if term is None:
+            return False
+        self.term, self._lost = term, ""
+        self._until = float("inf") if path is not None else begun + self._seconds * _SHARE
+        self._database.guard = self.check
+        if path is None:
+            self._stopping.clear()
+            self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
+            self._thread.start()
+        return True
+
+    def check(self, connection: Connection) -> None:
+        """For each transaction that writes: raises NotLeader, or LeaseExpired."""
+        lease.check(connection, self._holder, self.term, expires=self._database.path is None)
+
+    def give_up(self) -> None:
+        """Stop renewing and let another lead at once, where the database can be reached."""
+        self._stopping.set()
+        self._until = 0.0
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self.term and not self._lost:
+            with suppress(StoreError), self._database.renewing() as connection:
+                lease.release(connection, self._holder, self.term)
+        self.term = 0
+        if self._lock_file is not None:
+            os.close(self._lock_file)
+            self._lock_file = None
+
+    def _renew(self) -> None:
+        while not self._stopping.wait(self._seconds / 4):
+            begun = time.monotonic()
+            try:
+                with self._database.renewing() as connection:
+                    ours = lease.renew(connection, self._holder, self.term, self._seconds)
+                    now = None if ours else lease.read(connection)
+            except StoreError:
+                continue
+            if not ours:
+                self._lost = f"{now.holder} leads in term {now.term}" if now is not None else "nobody leads"
+                return
+            self._until = begun + self._seconds * _SHARE
+
+    def _take_file(self, path: Path) -> bool:
+        if self._lock_file is not None:
+            return True
+        try:
+            found = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise NotLeader(f"{path}.lock cannot be opened: {error.strerror}") from None
+        try:
+            fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(found)
+            return False
+        self._lock_file = found
+        return True

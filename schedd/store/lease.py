@@ -1,0 +1,86 @@
+"""The lease by which one daemon leads: a row with holder, term and expiry. Functions over one transaction.
+
+All times are the database's own clock, so the clocks of the daemons' hosts do not matter. Whoever takes the
+lease over raises the term; renewing it does not. A transaction that writes under a term locks the row's key:
+the lease cannot change hands before it has ended.
+"""
+
+from typing import Any
+
+from sqlalchemy import BigInteger, ColumnElement, Connection, cast, func, or_, select, text, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from schedd.store.errors import LeaseExpired, NotLeader
+from schedd.store.records import Lead
+from schedd.store.tables import leases
+
+__all__ = ["check", "read", "release", "renew", "take"]
+
+_NAME = "leader"
+
+
+def _now(connection: Connection) -> ColumnElement[int]:
+    """Milliseconds since the epoch by the database's clock."""
+    if connection.dialect.name == "postgresql":
+        return cast(func.extract("epoch", func.clock_timestamp()) * 1000, BigInteger)
+    return cast((func.julianday("now") - 2440587.5) * 86_400_000, BigInteger)
+
+
+def take(connection: Connection, holder: str, seconds: float, *, force: bool = False) -> int | None:
+    """Take the lease if it is free, over, or the holder's own (of an earlier life), or anyhow by ``force``.
+
+    Returns the new term, or None when another holds it.
+    """
+    now = _now(connection)
+    dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
+    row = dialect.insert(leases).values(
+        name=_NAME, holder=holder, term=1, expires=now + int(seconds * 1000), since=now
+    )
+    free = or_(leases.c.expires < now, leases.c.holder == holder)
+    new = {
+        "holder": row.excluded.holder,
+        "term": leases.c.term + 1,
+        "expires": row.excluded.expires,
+        "since": row.excluded.since,
+    }
+    statement = row.on_conflict_do_update(
+        index_elements=[leases.c.name], set_=new, where=text("TRUE") if force else free
+    )
+    term = connection.scalar(statement.returning(leases.c.term))
+    return int(term) if term is not None else None
+
+
+def renew(connection: Connection, holder: str, term: int, seconds: float) -> bool:
+    """Extend the lease, even one that is over but that nobody else took; False when another has it."""
+    statement = update(leases).where(leases.c.name == _NAME, leases.c.holder == holder, leases.c.term == term)
+    return connection.execute(statement.values(expires=_now(connection) + int(seconds * 1000))).rowcount > 0
+
+
+def release(connection: Connection, holder: str, term: int) -> None:
+    """Let another take it at once; the term stays."""
+    statement = update(leases).where(leases.c.name == _NAME, leases.c.holder == holder, leases.c.term == term)
+    connection.execute(statement.values(expires=0))
+
+
+def check(connection: Connection, holder: str, term: int, *, expires: bool = True) -> None:
+    """Raise NotLeader unless the lease is held in this term, LeaseExpired when it is over (and it can be).
+
+    Until the transaction ends nobody can take the lease over; it can be renewed.
+    """
+    query = select(leases.c.holder, leases.c.term, (leases.c.expires < _now(connection)).label("over"))
+    query = query.where(leases.c.name == _NAME).with_for_update(read=True, key_share=True)
+    row = connection.execute(query).first()
+    if row is None or (row.holder, row.term) != (holder, term):
+        who = f"{row.holder} leads in term {row.term}" if row is not None else "nobody leads"
+        raise NotLeader(f"{holder} does not lead in term {term} any more: {who}")
+    if expires and row.over:
+        raise LeaseExpired(f"the lease of {holder} is over and not renewed yet")
+
+
+def read(connection: Connection) -> Lead | None:
+    """Who leads, in which term; ``left`` is how long for yet, in seconds, 0 when the lease is over."""
+    query = select(
+        leases.c.holder, leases.c.term, leases.c.since, (leases.c.expires - _now(connection)).label("left")
+    )
+    row = connection.execute(query.where(leases.c.name == _NAME)).first()
+    return Lead(row.holder, row.term, row.since // 1000, max(0, row.left) / 1000) if row is not None else None
