@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["COMMANDS", "main"]
 
 COMMANDS: Final = {
+    "emulate": ("schedd.cli.emulate", "Run an emulated pbs_server over a simulated cluster."),
     "replay": ("schedd.cli.replay", "Replay logs under one policy or several and compare."),
 }
 """Module and summary of every command, in the order in which the help names them."""

@@ -6,8 +6,11 @@ from server_adapter.emulator.jobs import Job, Order, Outcome, State
 from server_adapter.emulator.nodes import Node, NodeSpec
 from server_adapter.emulator.server import EmulatedServer
 from server_adapter.emulator.state import Timing
+from server_adapter.emulator.trial import Summary, Trial, emulate
+from server_adapter.emulator.workload import Arrival, order_of, read_nodes
 
 __all__ = [
+    "Arrival",
     "EmulatedServer",
     "Faults",
     "Job",
@@ -17,5 +20,10 @@ __all__ = [
     "Outcome",
     "RefusalError",
     "State",
+    "Summary",
     "Timing",
+    "Trial",
+    "emulate",
+    "order_of",
+    "read_nodes",
 ]

@@ -151,6 +151,7 @@ def complete(cluster: Cluster, job: Job) -> None:
     job.state = State.COMPLETE
     job.completed = cluster.now
     job.touch(cluster.now)
+    cluster.on_complete(ran)
     if ran:
         cluster.poke(SchedulerCommand.TERM)
     cluster.timers.at(cluster.now + cluster.keep_completed, lambda: purge(cluster, job))

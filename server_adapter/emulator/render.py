@@ -143,7 +143,7 @@ def _used(cluster: Cluster, job: Job) -> Iterator[Attribute]:
     used = {
         "cput": "00:00:00",
         "vmem": f"{2 * memory}kb",
-        "walltime": _clock(spent),
+        "walltime": clock(spent),
         "mem": f"{memory}kb",
         "energy_used": "0",
     }
@@ -245,7 +245,8 @@ def _setting(key: str, value: str) -> Attribute:
     return Attribute(name, value, resource if dot else None)
 
 
-def _clock(spent: float) -> str:
+def clock(spent: float) -> str:
+    """Seconds as `HH:MM:SS`."""
     minutes, second = divmod(int(spent), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours:02}:{minute:02}:{second:02}"

@@ -85,7 +85,7 @@ class EmulatedServer:
         self.commands: list[SchedulerCommand] = []
         self.lost_commands = 0
         self._host, self._port = host, port
-        self._auth_socket = auth_socket
+        self.auth_socket = auth_socket
         self._server: asyncio.Server | None = None
         self._auth: asyncio.Server | None = None
         self._sessions: set[asyncio.Task[None]] = set()
@@ -102,9 +102,9 @@ class EmulatedServer:
     async def start(self) -> None:
         """Opens the port and lets the time run."""
         await self._listen()
-        if self._auth_socket is not None:
-            self._auth = await asyncio.start_unix_server(self._vouch, str(self._auth_socket))
-            self._auth_socket.chmod(0o777)  # every user's clients ask here
+        if self.auth_socket is not None:
+            self._auth = await asyncio.start_unix_server(self._vouch, str(self.auth_socket))
+            self.auth_socket.chmod(0o777)  # every user's clients ask here
         self._ticking = asyncio.create_task(self._tick())
 
     async def close(self) -> None:

@@ -66,6 +66,7 @@ class Cluster:
     next_session: int = 20000
     runs: dict[str, int] = field(default_factory=dict)
     dependents: set[str] = field(default_factory=set)  # ids of jobs that wait for other jobs
+    on_complete: Callable[[bool], None] = lambda _: None  # told of each job's end, and whether it ran
 
     @property
     def scheduling(self) -> bool:

@@ -1,0 +1,114 @@
+"""``schedd emulate``: an emulated pbs_server over a simulated cluster, with or without a workload."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from schedd.replay.lublin import generate
+from schedd.replay.read import read_traces
+from schedd.replay.workload import Trace, TraceError, select
+from server_adapter.emulator import Arrival, NodeSpec, order_of, read_nodes
+from server_adapter.emulator.command import serve
+from server_adapter.emulator.versions import VERSIONS
+
+__all__ = ["run"]
+
+_HOST = "127.0.0.1"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="schedd emulate",
+        description="Runs an emulated pbs_server on loopback, for our adapter and for TORQUE's own clients.",
+    )
+    add = parser.add_argument
+    add(
+        "--nodes",
+        action="append",
+        metavar="SPEC",
+        help="nodes to simulate, may be repeated: COUNT[:ppn=CORES][:mem=SIZE][:PROPERTY…] (4:ppn=4)",
+    )
+    add("--version", choices=sorted(VERSIONS), default="6.1", help="the line of servers to be (6.1)")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--workload", type=Path, metavar="LOG", help="jobs from an SWF or accounting log")
+    source.add_argument("--lublin", type=int, metavar="JOBS", help="so many jobs from Lublin's model")
+    add("--jobs", type=int, help="of the log, the first so many that ran")
+    add("--seed", type=int, default=1, help="of the model (1)")
+    add("--load", type=float, default=0.8, help="share of the cluster that the model's jobs need (0.8)")
+    add("--time-scale", type=float, default=1.0, help="simulated seconds in a real one (1)")
+    add("--compress", type=float, default=1.0, help="makes the workload so many times shorter instead (1)")
+    add("--port", type=int, default=15001, help="port on loopback, 0 for any (15001)")
+    add("--scheduler-port", type=int, default=15004, help="where scheduler commands go, on loopback (15004)")
+    add("--auth-socket", type=Path, metavar="PATH", help="be the trqauthd of unmodified clients there")
+    add("--privileged-ports", action="store_true", help="trust as a real server does; default: everybody")
+    add("--no-scheduling", action="store_true", help="begin with scheduling=False")
+    add("--until-finished", action="store_true", help="end when the workload's last job has ended")
+    return parser
+
+
+def run(argv: Sequence[str]) -> int:
+    """Runs until a signal, or until the workload is over; 0, or 2 for bad arguments, 1 for a taken port."""
+    args = _parser().parse_args(argv)
+    try:
+        nodes = read_nodes(args.nodes or ["4:ppn=4"])
+        if args.compress <= 0 or args.time_scale < 0:
+            raise ValueError("--compress must be above 0 and --time-scale not below it")
+        if args.until_finished and args.workload is None and args.lublin is None:
+            raise ValueError("--until-finished needs --workload or --lublin")
+        arrivals = list(_arrivals(_trace(args, nodes), args.jobs, nodes))
+    except (TraceError, ValueError) as error:
+        print(f"schedd emulate: {error}", file=sys.stderr)
+        return 2
+    options: dict[str, Any] = {
+        "version": args.version,
+        "time_scale": args.time_scale,
+        "compress": args.compress,
+        "host": _HOST,
+        "port": args.port,
+        "scheduler": (_HOST, args.scheduler_port),
+        "auth_socket": args.auth_socket,
+        "privileged_ports": args.privileged_ports,
+        "scheduling": not args.no_scheduling,
+    }
+    try:
+        asyncio.run(serve(nodes, arrivals, options, until_finished=args.until_finished))
+    except OSError as error:
+        print(f"schedd emulate: {error.strerror or error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _trace(args: argparse.Namespace, nodes: Sequence[NodeSpec]) -> Trace | None:
+    if args.lublin is not None:
+        cores = sum(node.slots for node in nodes)
+        return generate(args.lublin, cores, args.seed, load=args.load)
+    return None if args.workload is None else read_traces([args.workload])[0]
+
+
+def _arrivals(trace: Trace | None, jobs: int | None, nodes: Sequence[NodeSpec]) -> Iterator[Arrival]:
+    """The trace's jobs as submissions: wider ones than the cluster are left out, and so is what never ran."""
+    if trace is None:
+        return
+    cores = min(node.slots for node in nodes)
+    chosen = select(trace, estimates="user", jobs=jobs, procs=cores * len(nodes))
+    if chosen.skipped:
+        print(f"{chosen.skipped} jobs are wider than the cluster and left out", file=sys.stderr)
+    for job in chosen.jobs:
+        yield Arrival(
+            job.submit,
+            order_of(
+                user=job.user,
+                group=job.group,
+                name=f"job{job.id}",
+                cores=job.procs,
+                node_cores=cores,
+                runtime=job.run,
+                walltime=job.estimate,
+                memory_per_core=job.mem_kib_per_proc or 0,
+                nodes=job.nodes_spec or "",
+                exit_status=1 if job.status == 0 else 0,
+            ),
+        )

@@ -1,0 +1,97 @@
+"""What `schedd emulate` runs: the server until it is told to stop, and a console on its input."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import stat
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TextIO
+
+from server_adapter.emulator.console import Console
+from server_adapter.emulator.nodes import NodeSpec
+from server_adapter.emulator.trial import Trial, emulate
+from server_adapter.emulator.workload import Arrival
+
+_LOOK = 0.2  # real seconds between two looks whether all is over
+
+
+async def serve(
+    nodes: Iterable[NodeSpec],
+    arrivals: Iterable[Arrival],
+    options: Mapping[str, Any],
+    *,
+    until_finished: bool,
+    source: TextIO = sys.stdin,
+    say: Callable[[str], None] = print,
+) -> None:
+    """Runs `emulate` with these options until a signal comes or, with `until_finished`, all jobs are over.
+
+    Lines from `source` go to the console. Raises `OSError` when the port is taken.
+    """
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        async with emulate(nodes, arrivals, **options) as trial:
+            say(how_to_connect(trial))
+            listening = asyncio.create_task(_listen(Console(trial.server), source, say))
+            try:
+                while not stop.is_set() and not (until_finished and trial.finished):
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(_LOOK):
+                            await stop.wait()
+            finally:
+                listening.cancel()
+                await asyncio.gather(listening, return_exceptions=True)
+            say(str(trial.summary()))
+            for text in trial.feed.refused[:3]:
+                say(f"a submission was refused: {text}")
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+async def _listen(console: Console, source: TextIO, say: Callable[[str], None]) -> None:
+    if not _can_be_awaited(source):
+        return  # input from a plain file or from nowhere: nobody is there to type
+    reader = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
+    try:
+        while line := await reader.readline():
+            say(await console.say(line.decode(errors="replace")))
+    finally:
+        pipe.close()
+
+
+def _can_be_awaited(source: TextIO) -> bool:
+    if source.closed:
+        return False
+    mode = os.fstat(source.fileno()).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or source.isatty()
+
+
+def how_to_connect(trial: Trial) -> str:
+    """For people: where the server is, and how clients and an adapter find it."""
+    server = trial.server
+    host, port = trial.address
+    cluster = server.cluster
+    slots = sum(node.slots for node in cluster.nodes.values())
+    version, pace = cluster.version.pbs_version, f"{server.clock.scale:g}"
+    lines = [
+        f"emulated pbs_server {version} on {host}:{port}",
+        f"{len(cluster.nodes)} nodes, {slots} cores; a real second is {pace} simulated ones",
+    ]
+    if server.scheduler is not None:
+        lines.append(f"scheduler commands go to {server.scheduler[0]}:{server.scheduler[1]}")
+    trust = "auto" if server.privileged_ports else "none"
+    lines.append(f"adapter   pbs-adapter --mode scheduler --server {host}:{port} --auth {trust}")
+    if server.auth_socket is None:
+        lines.append("clients   unmodified ones need --auth-socket, where their trqauthd would listen")
+    else:
+        lines.append(f"clients   PBS_DEFAULT={host}:{port} qstat   (vouched for at {server.auth_socket})")
+    lines.append("type help for what it can be told; control-C ends it")
+    return "\n".join(lines)

@@ -1,0 +1,118 @@
+"""An emulated server with its workload, to be started and ended in one line: for demos and tests."""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from server_adapter.emulator.jobs import State
+from server_adapter.emulator.nodes import NodeSpec
+from server_adapter.emulator.server import EmulatedServer
+from server_adapter.emulator.workload import Arrival, Feed, in_order
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What has happened so far: jobs by fate, and the accepted runs."""
+
+    submitted: int
+    refused: int
+    ended: int
+    deleted: int
+    waiting: int
+    running: int
+    runs: int
+
+    def __str__(self) -> str:
+        words = {
+            "submitted": self.submitted,
+            "refused at submission": self.refused,
+            "ended": self.ended,
+            "deleted before they ran": self.deleted,
+            "running": self.running,
+            "waiting": self.waiting,
+        }
+        shown = [f"{count:,} {what}" for what, count in words.items() if count or what == "submitted"]
+        return f"{', '.join(shown)}; {self.runs:,} runs accepted"
+
+
+class Trial:
+    """A running emulated server and the workload that goes into it.
+
+    `now` is the server's simulated clock as a function: give it to an adapter as its `clock` when time is
+    scaled, since both must agree about the time. `address` is what the adapter connects to.
+    """
+
+    def __init__(self, server: EmulatedServer, feed: Feed) -> None:
+        self.server = server
+        self.feed = feed
+        self._fates: Counter[str] = Counter()
+        server.cluster.on_complete = self._note
+
+    def _note(self, started: bool) -> None:
+        self._fates["ended" if started else "deleted"] += 1
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port of the server."""
+        return self.server.address
+
+    @property
+    def now(self) -> Callable[[], float]:
+        """The simulated clock, epoch seconds."""
+        return self.server.clock.now
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last job has arrived, and none waits or runs."""
+        return self.feed.finished
+
+    async def until_finished(self, limit: float) -> Summary:
+        """Waits for the end of all jobs. Raises `TimeoutError` after `limit` real seconds."""
+        await self.server.until(lambda: self.finished, limit)
+        return self.summary()
+
+    def summary(self) -> Summary:
+        """The counts by now."""
+        self.server.catch_up()
+        cluster = self.server.cluster
+        states = Counter(job.state for job in cluster.live_jobs())
+        running = states[State.RUNNING] + states[State.EXITING]
+        return Summary(
+            submitted=len(self.feed.submitted),
+            refused=len(self.feed.refused),
+            ended=self._fates["ended"],
+            deleted=self._fates["deleted"],
+            waiting=states.total() - running,
+            running=running,
+            runs=sum(cluster.runs.values()),
+        )
+
+
+@asynccontextmanager
+async def emulate(
+    nodes: Iterable[NodeSpec],
+    arrivals: Iterable[Arrival] = (),
+    *,
+    scheduling: bool = True,
+    compress: float = 1.0,
+    **options: Any,
+) -> AsyncIterator[Trial]:
+    """Starts an emulated server on loopback and lets the `arrivals` come; ends it with the block.
+
+    `scheduling` is the server's attribute: whether it calls its scheduler. `compress` as in `in_order`. All
+    other `options` are `EmulatedServer`'s: `version`, `time_scale`, `port` (0: any), `scheduler`, and so on.
+
+        async with emulate(read_nodes(["8:ppn=4"]), arrivals, scheduler=("127.0.0.1", 15004)) as trial:
+            await trial.until_finished(60)
+    """
+    server = EmulatedServer(nodes, **options)
+    cluster = server.cluster
+    if scheduling:
+        server.set_scheduling(True)
+    feed = Feed(cluster, iter(in_order(arrivals, compress=compress)), cluster.now)
+    trial = Trial(server, feed)
+    feed.start()
+    async with server:
+        yield trial

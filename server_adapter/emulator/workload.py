@@ -1,0 +1,145 @@
+"""Jobs that arrive by themselves: a list of arrivals, submitted at their simulated moments."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from server_adapter.emulator import submission
+from server_adapter.emulator.errors import RefusalError
+from server_adapter.emulator.jobs import Order, Outcome
+from server_adapter.emulator.nodes import NodeSpec
+from server_adapter.emulator.render import clock
+from server_adapter.emulator.state import Cluster
+from server_adapter.torque.values import kib, seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """An order and when it comes: simulated seconds after the workload's begin."""
+
+    at: float
+    order: Order
+
+
+@dataclass(slots=True)
+class Feed:
+    """A workload on its way into a cluster. `refused` has the texts of submissions that the server refused.
+
+    `start` plans the first arrival; each plans the next, so that a long log costs no more than a short one.
+    """
+
+    cluster: Cluster
+    arrivals: Iterator[Arrival]
+    begin: float
+    submitted: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    ended: bool = False
+
+    def start(self) -> None:
+        """Plans the first arrival."""
+        arrival = next(self.arrivals, None)
+        if arrival is None:
+            self.ended = True
+            return
+        self.cluster.timers.at(self.begin + arrival.at, lambda: self._submit(arrival))
+
+    def _submit(self, arrival: Arrival) -> None:
+        try:
+            self.submitted.append(submission.submit(self.cluster, arrival.order))
+        except RefusalError as error:
+            self.refused.append(str(error))
+        self.start()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last arrival has come, and no job waits or runs any more."""
+        return self.ended and not any(True for _ in self.cluster.live_jobs())
+
+
+def in_order(arrivals: Iterable[Arrival], *, compress: float = 1.0) -> list[Arrival]:
+    """The arrivals by time, the first at 0.
+
+    With `compress`, gaps, run times and wall times are that many times shorter (wall times at least 1 s), so
+    that a long log is over soon although the clock runs at its own pace.
+    """
+    found = sorted(arrivals, key=lambda arrival: arrival.at)
+    first = found[0].at if found else 0.0
+    return [
+        Arrival((arrival.at - first) / compress, _compressed(arrival.order, compress)) for arrival in found
+    ]
+
+
+def _compressed(order: Order, factor: float) -> Order:
+    if factor == 1.0:
+        return order
+    resources = dict(order.resources)
+    if "walltime" in resources:
+        resources["walltime"] = clock(max(1, round(seconds(resources["walltime"]) / factor)))
+    outcome = order.outcome
+    if outcome is not None:
+        outcome = Outcome(outcome.runtime / factor, outcome.exit_status)
+    return replace(order, resources=resources, outcome=outcome)
+
+
+def order_of(
+    *,
+    user: str,
+    cores: int,
+    node_cores: int,
+    runtime: float,
+    walltime: int,
+    group: str = "",
+    name: str = "STDIN",
+    queue: str = "",
+    memory_per_core: int = 0,
+    nodes: str = "",
+    exit_status: int = 0,
+) -> Order:
+    """A job as logs describe it: `cores` anywhere, which becomes full nodes of `node_cores` and a rest.
+
+    `nodes`, where the log has it, is taken as it stands. Seconds; memory in KiB, 0 for none.
+    """
+    full, rest = divmod(cores, node_cores)
+    parts = [f"{full}:ppn={node_cores}"] if full else []
+    parts += [f"1:ppn={rest}"] if rest else []
+    resources = {"nodes": nodes or "+".join(parts), "walltime": clock(walltime)}
+    if memory_per_core:
+        resources["pmem"] = f"{memory_per_core}kb"
+    return Order(
+        user=user,
+        group=group,
+        name=name,
+        queue=queue,
+        resources=resources,
+        outcome=Outcome(runtime, exit_status),
+    )
+
+
+def read_nodes(specs: Iterable[str]) -> list[NodeSpec]:
+    """Nodes to simulate, written as a request: `8`, `4:ppn=16`, `2:ppn=32:mem=256gb:bigmem`.
+
+    They are called node1, node2, and so on through all of `specs`. Without `ppn=`, 4 slots. Raises
+    `ValueError` for what cannot be read.
+    """
+    return list(_nodes(specs))
+
+
+def _nodes(specs: Iterable[str]) -> Iterator[NodeSpec]:
+    number = 0
+    for spec in specs:
+        count, *words = spec.split(":")
+        if not count.isdecimal() or int(count) < 1:
+            raise ValueError(f"{spec!r}: a number of nodes must stand first, as in 8:ppn=16")
+        slots, memory, properties = 4, NodeSpec("").memory, []
+        for word in words:
+            key, equals, value = word.partition("=")
+            if not equals and word:
+                properties.append(word)
+            elif key == "ppn" and value.isdecimal() and int(value) > 0:
+                slots = int(value)
+            elif key == "mem":
+                memory = kib(value)
+            else:
+                raise ValueError(f"{spec!r}: {word!r} is neither ppn=N, mem=SIZE nor a property")
+        for _ in range(int(count)):
+            number += 1
+            yield NodeSpec(f"node{number}", slots, tuple(properties), memory)
