@@ -1,9 +1,8 @@
 """The durable side: the event log, decisions, checkpoints, told starts, promises, tokens, audit."""
 
-from schedd.store.errors import NotLeader, Stopped, StoreError
+from schedd.store.errors import NotLeader, StoreError
 from schedd.store.journal import DurableJournal, Journal, MemoryJournal
 from schedd.store.leadership import Leadership
-from schedd.store.patient import PatientJournal
 from schedd.store.records import Batch, Breach, Limits, Promise, Recovered, Tail
 from schedd.store.store import Store
 
@@ -16,10 +15,8 @@ __all__ = [
     "Limits",
     "MemoryJournal",
     "NotLeader",
-    "PatientJournal",
     "Promise",
     "Recovered",
-    "Stopped",
     "Store",
     "StoreError",
     "Tail",

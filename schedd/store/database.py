@@ -91,11 +91,20 @@ class Database:
         except SQLAlchemyError as error:
             raise of(error, self.name) from error
 
-    def migrate(self, to: str = "head") -> tuple[str | None, str | None]:
-        """Bring the tables to version ``to`` (``base``: none); returns the versions before and after."""
+    def versions(self) -> tuple[str | None, str]:
+        """The version of the tables, None where there are none, and the one that this program needs."""
+        with self.read() as connection:
+            return migrate.revision(connection), migrate.head()
+
+    def migrate(self, to: str = "head", *, back: bool = False) -> tuple[str | None, str | None]:
+        """Bring the tables up to version ``to``, or ``back`` to it; returns the versions before and after.
+
+        ``head`` is the newest, ``base`` that without tables. Raises SchemaNewer when this program does not
+        know the present tables, StoreError when ``to`` is unknown or lies in the other direction.
+        """
         with self.write() as connection:
             before = migrate.revision(connection)
-            migrate.change(connection, to)
+            migrate.change(connection, to, back=back)
             return before, migrate.revision(connection)
 
     def close(self) -> None:

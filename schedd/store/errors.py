@@ -12,7 +12,6 @@ __all__ = [
     "NotLeader",
     "SchemaNewer",
     "SchemaOlder",
-    "Stopped",
     "StoreError",
     "StoreRefused",
     "of",
@@ -51,10 +50,6 @@ class LeaseExpired(StoreError):
 
 class NotLeader(StoreError):
     """Another daemon leads: whatever this one has planned since does not count."""
-
-
-class Stopped(StoreError):
-    """The daemon is to stop, and the database could not be had until then."""
 
 
 class StoreRefused(StoreError):

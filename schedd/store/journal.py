@@ -137,24 +137,28 @@ class DurableJournal:
         self.cluster = store.cluster(cluster, now)
         self._tail = store.tail(self.cluster)
         self._pending: list[Batch] = []
+        self._paused = ""
         self._encoder: Encoder[tuple[Tail, int]] = Encoder(every)
 
     def recover(self) -> Recovered:
         """The last checkpoint and all that was kept after it. Raises StoreError."""
-        return self._store.recover(self.cluster)
+        found = self._store.recover(self.cluster)
+        if found.batches:
+            self._paused = found.batches[-1].paused
+        return found
 
     def commit_events(self, events: Sequence[Event], now: int, paused: str = "") -> Batch | None:
         """Durable when it returns. Raises StoreError; then it may be called again with other events, too."""
         batch = self._store.append(
             self.cluster, self._tail, events, now, pending=self._pending, paused=paused
         )
-        self._pending.clear()
+        self._flushed(paused)
         if batch is not None:
             self._tail = Tail(batch.number, batch.last_event)
         return batch
 
     def woke(self, now: int, paused: str = "") -> Batch:
-        """Wakes in a row that lead to no decision cost nothing until something else is committed."""
+        """Wakes in a row that lead to no decision, and change no pause, are written with what comes next."""
         last = self._pending[-1] if self._pending else None
         if last is not None and (last.now, last.paused) == (now, paused):
             self._pending[-1] = batch = replace(last, calls=last.calls + 1)
@@ -176,14 +180,18 @@ class DurableJournal:
         Each decision carries the leader's term. They are returned only while this daemon leads.
         """
         made = tuple(replace(decision, term=self._term()) for decision in decisions)
-        if made or promises or breaches or len(self._pending) >= _PENDING:
+        if made or promises or breaches or len(self._pending) >= _PENDING or batch.paused != self._paused:
             self._store.record(
                 self.cluster, batch, made, promises=promises, breaches=breaches, pending=self._pending
             )
-            self._pending.clear()
+            self._flushed(batch.paused)
         if made and self._lead is not None and not self._lead.leads:
             raise LeaseExpired("the lease ended while the decisions were written")
         return made
+
+    def _flushed(self, paused: str) -> None:
+        self._pending.clear()
+        self._paused = paused
 
     def _term(self) -> int:
         return self._lead.term if self._lead is not None else 0

@@ -57,24 +57,33 @@ def downgrade(connection: Connection, to: str) -> None:
     command.downgrade(_config(connection), to)
 
 
-def change(connection: Connection, to: str = "head") -> None:
-    """Bring the tables to version ``to`` whether it is newer or older; ``base`` removes them all.
+def change(connection: Connection, to: str = "head", *, back: bool = False) -> None:
+    """Bring the tables up to version ``to``, or ``back`` to it; ``base`` is the version without tables.
 
-    Raises SchemaNewer when this program does not know the present tables, StoreError for an unknown ``to``.
+    Raises SchemaNewer when this program does not know the present tables, StoreError for an unknown ``to``
+    and for one in the other direction.
     """
     present = revision(connection)
     directory = ScriptDirectory.from_config(_config())
-    known = [script.revision for script in directory.walk_revisions()]  # newest first
+    newest_first = [script.revision for script in directory.walk_revisions()]
+    known = ["base", *reversed(newest_first)]
     if present is not None and present not in known:
         check(connection)
-    if to not in ("head", "base", *known):
+    wanted = known[-1] if to == "head" else to
+    if wanted not in known:
+        raise StoreError(f"there is no version {to} of the tables; known are {', '.join(known)}")
+    here = known.index(present or "base")
+    there = known.index(wanted)
+    if back and there > here:
+        raise StoreError(f"version {wanted} is newer than {present or 'none'}: `schedd migrate upgrade`")
+    if not back and there < here:
         raise StoreError(
-            f"there is no version {to} of the tables; known are {', '.join(known)}, head and base"
+            f"version {wanted} is older than {present}: `schedd migrate downgrade --to {wanted}`"
         )
-    if to == "base" or (present is not None and to in known[known.index(present) + 1 :]):
-        downgrade(connection, to)
+    if back:
+        downgrade(connection, wanted)
     else:
-        upgrade(connection, to)
+        upgrade(connection, wanted)
 
 
 def check(connection: Connection) -> None:
@@ -88,5 +97,5 @@ def check(connection: Connection) -> None:
         raise SchemaOlder(f"{what}, this program needs {needed}; run `schedd migrate`")
     raise SchemaNewer(
         f"the tables are of version {present}, which this program does not know (it needs {needed}); "
-        f"install the newer schedd, or take its tables back with it: `schedd migrate --to {needed}`"
+        f"install the newer schedd, or take its tables back with it: `schedd migrate downgrade --to {needed}`"
     )

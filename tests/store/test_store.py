@@ -265,7 +265,7 @@ def test_a_store_that_is_opened_again_has_what_it_had(new_database: NewDatabase)
 def test_older_tables_are_not_touched_by_opening(new_database: NewDatabase) -> None:
     url = new_database()
     store = Store.open(url)
-    store.database.migrate("0001")
+    store.database.migrate("0001", back=True)
     store.close()
     with pytest.raises(SchemaOlder, match="schedd migrate"):
         Store.open(url)
