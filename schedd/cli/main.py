@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["COMMANDS", "main"]
 
 COMMANDS: Final = {
+    "bench": ("schedd.cli.bench", "Measure how quick and how large the planner is here."),
     "emulate": ("schedd.cli.emulate", "Run an emulated pbs_server over a simulated cluster."),
+    "migrate": ("schedd.cli.migrate", "Bring the database to this program's version, or back."),
     "replay": ("schedd.cli.replay", "Replay logs under one policy or several and compare."),
 }
 """Module and summary of every command, in the order in which the help names them."""
@@ -46,7 +48,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if hasattr(module, "run"):
         return int(module.run(args[1:]))
     typed = _typed({name: module})
-    return int(typed(args=args, prog_name="schedd", standalone_mode=True) or 0)
+    try:
+        return int(typed(args=args, prog_name="schedd", standalone_mode=True) or 0)
+    except SystemExit as end:  # Typer ends the process itself, also when all went well
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
 
 
 def _help() -> str:

@@ -1,89 +1,273 @@
-"""``schedd replay``: logs under one policy or several, compared in a table, as JSON and in a picture."""
+"""``schedd replay``: its options, and what it prints and writes."""
 
-import argparse
+import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, Annotated
 
+import typer
 from rich.console import Console
 
-from schedd.policy.queue import QUEUE_POLICIES
-from schedd.replay.driver import PLANNING_POLICY, Defect, replay
-from schedd.replay.machines import read_machines
-from schedd.replay.plot import save
-from schedd.replay.prepare import prepare
-from schedd.replay.read import read_traces
-from schedd.replay.report import quality_table, speed_table, to_json
-from schedd.replay.result import ReplayResult
-from schedd.replay.site import Site, equal_nodes, of_groups, one_node
-from schedd.replay.workload import Estimates, TraceError, select
+from schedd.model.parse import RequestError, parse_size
 
-__all__ = ["run"]
+if TYPE_CHECKING:
+    from schedd.replay.compare import Comparison
+    from schedd.replay.result import ReplayResult
 
-_POLICIES = (PLANNING_POLICY, *QUEUE_POLICIES)
+__all__ = ["command"]
+
+_PICTURES = (".pdf", ".png", ".svg")
+_MACHINE = "The machine"
+_WORKLOAD = "The jobs"
+_OUTPUT = "Output"
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="schedd replay", description=__doc__)
-    parser.add_argument("log", nargs="+", type=Path, help="SWF (plain or gzip) or accounting logs")
-    parser.add_argument("--policy", action="append", choices=_POLICIES, help="may be given several times")
-    parser.add_argument("--estimates", choices=get_args(Estimates), default="exact")
-    parser.add_argument("--jobs", type=int, help="the first so many jobs that ran")
-    parser.add_argument("--skip", type=int, default=0, help="leave out so many first")
-    parser.add_argument("--procs", type=int, help="one node of so many cpus (default: the log's MaxProcs)")
-    parser.add_argument("--nodes", type=int, help="so many equal nodes, with --cpus-per-node")
-    parser.add_argument("--cpus-per-node", type=int)
-    parser.add_argument("--mem-per-node", type=int, default=0, help="KiB; 0: memory is ignored")
-    parser.add_argument("--machines", type=Path, help="file of the nodes' shapes")
-    parser.add_argument("--kill", action="store_true", help="end jobs at their estimate")
-    parser.add_argument("--strict", action="store_true", help="a malformed line is fatal")
-    parser.add_argument("--validate", action="store_true", help="check all invariants at every step; slow")
-    parser.add_argument("--json", type=Path, help="write the results there")
-    parser.add_argument("--plot", type=Path, help="write a picture there (png, svg or pdf)")
-    return parser
+def command(
+    logs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="LOG",
+            help="Standard Workload Format (plain or gzip), PBS or TORQUE accounting logs, or a directory of "
+            "accounting logs.",
+            show_default=False,
+        ),
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--policy",
+            metavar="POLICY",
+            help="conservative (plan every job, fill gaps, repair), easy, aggressive, fcfs, sjf, or all. May "
+            "be repeated, or several with commas.  [default: conservative]",
+            show_default=False,
+        ),
+    ] = None,
+    estimates: Annotated[
+        str, typer.Option(metavar="exact|user", help="What the planner knows of run times.")
+    ] = "exact",
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", metavar="N", help="Only N jobs that ran.", rich_help_panel=_WORKLOAD),
+    ] = None,
+    skip: Annotated[
+        int, typer.Option("--skip", metavar="N", help="Pass over the first N.", rich_help_panel=_WORKLOAD)
+    ] = 0,
+    kill: Annotated[
+        bool, typer.Option("--kill", help="End jobs at their limit.", rich_help_panel=_WORKLOAD)
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="A malformed line is fatal.", rich_help_panel=_WORKLOAD)
+    ] = False,
+    lublin: Annotated[
+        int | None,
+        typer.Option(
+            "--lublin",
+            metavar="JOBS",
+            help="Instead of a log: so many jobs from the model of Lublin and Feitelson.",
+            rich_help_panel=_WORKLOAD,
+        ),
+    ] = None,
+    load: Annotated[
+        float | None,
+        typer.Option(
+            "--load",
+            metavar="SHARE",
+            help="Of the model: share of the machine that its jobs need.",
+            rich_help_panel=_WORKLOAD,
+        ),
+    ] = None,
+    seed: Annotated[
+        int,
+        typer.Option(
+            "--seed",
+            metavar="S",
+            help="Of the model; a replay of a log draws nothing at random.",
+            rich_help_panel=_WORKLOAD,
+        ),
+    ] = 1,
+    procs: Annotated[
+        int | None,
+        typer.Option(
+            "--procs",
+            metavar="P",
+            help="One node of P cpus, memory ignored.  [default: the log's MaxProcs]",
+            rich_help_panel=_MACHINE,
+        ),
+    ] = None,
+    nodes: Annotated[
+        int | None,
+        typer.Option("--nodes", metavar="N", help="N equal nodes.", rich_help_panel=_MACHINE),
+    ] = None,
+    cpus_per_node: Annotated[
+        int | None,
+        typer.Option("--cpus-per-node", metavar="C", help="With --nodes.", rich_help_panel=_MACHINE),
+    ] = None,
+    mem_per_node: Annotated[
+        str | None,
+        typer.Option(
+            "--mem-per-node",
+            metavar="M",
+            help="With --nodes: KiB, or a size such as 8gb. Without it memory is not planned.",
+            rich_help_panel=_MACHINE,
+        ),
+    ] = None,
+    machines: Annotated[
+        Path | None,
+        typer.Option(
+            "--machines",
+            metavar="FILE",
+            help="Nodes of different shape: between tabs id, cluster, nodes, cpus and KiB per node (see "
+            "docs/replay.md).",
+            rich_help_panel=_MACHINE,
+        ),
+    ] = None,
+    json: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write all results there.", rich_help_panel=_OUTPUT),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            "--plot", metavar="FILE", help="Draw a picture: png, svg or pdf.", rich_help_panel=_OUTPUT
+        ),
+    ] = None,
+    validate: Annotated[
+        bool,
+        typer.Option(
+            "--validate", help="Check every invariant after every event; slow.", rich_help_panel=_OUTPUT
+        ),
+    ] = False,
+) -> None:
+    """Replay logs through the daemon's own engine, under one policy or several, and compare.
 
+    Exit status: 0, 2 for input that cannot be replayed, 3 when the engine did what it must never do.
+    """
+    # Here and not above: `--help` and a mistyped option need not wait for the numeric libraries.
+    from schedd.replay.compare import Comparison, Machine  # noqa: PLC0415
+    from schedd.replay.driver import Defect  # noqa: PLC0415
+    from schedd.replay.workload import TraceError  # noqa: PLC0415
 
-def _site(args: argparse.Namespace) -> Site | None:
-    """The machine that the options name; None when they name none."""
-    if args.machines is not None:
-        return of_groups(read_machines(args.machines))
-    if (args.nodes is None) != (args.cpus_per_node is None):
-        raise TraceError("--nodes and --cpus-per-node go together")
-    if args.nodes is not None:
-        return equal_nodes(args.nodes, args.cpus_per_node, args.mem_per_node)
-    return None
-
-
-def run(argv: Sequence[str]) -> int:
-    """Replay as the arguments say; 0, or 2 for bad input."""
-    args = _parser().parse_args(argv)
-    console = Console()
     results: list[ReplayResult] = []
     try:
-        site = _site(args)
-        for trace in read_traces(args.log, strict=args.strict):
-            for fault in trace.faults:
-                print(f"schedd replay: {trace.name}: {fault}", file=sys.stderr)
-            procs = site.procs if site is not None else args.procs
-            chosen = select(
-                trace, estimates=args.estimates, jobs=args.jobs, skip=args.skip, procs=procs, kill=args.kill
-            )
-            prepared = prepare(chosen, site or one_node(chosen.procs), trace.unix_start_time)
-            results += [
-                replay(prepared, policy, validate=args.validate)
-                for policy in args.policy or [PLANNING_POLICY]
-            ]
-    except (TraceError, OSError, ValueError) as error:
-        print(f"schedd replay: {error}", file=sys.stderr)
-        return 2
+        policies, paths = _policies(policy or [], logs or [])
+        _check_outputs(json, plot)
+        if estimates not in ("exact", "user"):
+            raise TraceError(f"--estimates {estimates}: exact or user")
+        wanted = Comparison(
+            logs=paths,
+            machine=Machine(
+                procs=procs,
+                nodes=nodes,
+                cpus_per_node=cpus_per_node,
+                mem_per_node=_kib(mem_per_node),
+                machines=machines,
+            ),
+            estimates="user" if estimates == "user" else "exact",
+            jobs=jobs,
+            skip=skip,
+            kill=kill,
+            strict=strict,
+            generated=lublin,
+            load=load,
+            seed=seed,
+        )
+        _run(wanted, policies, validate, results)
+    except (TraceError, OSError) as error:
+        _fail(str(error), 2)
     except Defect as defect:
-        print(f"schedd replay: a defect of the planner: {defect}", file=sys.stderr)
-        return 3
+        _fail(f"a defect of the engine: {defect}", 3)
+    except KeyboardInterrupt:
+        if results:
+            _show(results)
+        _fail("interrupted; nothing was written", 130)
+    _show(results)
+    _write(results, json, plot)
+
+
+def _policies(named: list[str], words: list[str]) -> tuple[list[str], list[Path]]:
+    """Policies and logs; `--policy fcfs easy` leaves `easy` among the logs, where it is no file."""
+    from schedd.replay.compare import POLICIES  # noqa: PLC0415
+    from schedd.replay.workload import TraceError  # noqa: PLC0415
+
+    known = {*POLICIES, "all"}
+    strays = [word for word in words if word in known and not Path(word).exists()]
+    wanted = [name for text in named for name in text.split(",")] + strays
+    for name in wanted:
+        if name not in known:
+            raise TraceError(f"no policy {name!r}: there are {', '.join(POLICIES)} and all")
+    paths = [Path(word) for word in words if word not in strays]
+    if "all" in wanted:
+        return list(POLICIES), paths
+    return list(dict.fromkeys(wanted)) or [POLICIES[0]], paths
+
+
+def _check_outputs(json: Path | None, plot: Path | None) -> None:
+    """Fail before hours of work, not after."""
+    from schedd.replay.workload import TraceError  # noqa: PLC0415
+
+    for path in (json, plot):
+        if path is not None and not path.parent.is_dir():
+            raise TraceError(f"{path}: there is no directory {path.parent}")
+        if path is not None and path.is_dir():
+            raise TraceError(f"{path} is a directory; a file is needed")
+    if plot is not None and plot.suffix.lower() not in _PICTURES:
+        raise TraceError(f"--plot {plot}: its name must end in {', '.join(_PICTURES)}")
+
+
+def _kib(text: str | None) -> int | None:
+    from schedd.replay.workload import TraceError  # noqa: PLC0415
+
+    if text is None or re.fullmatch(r"[0-9]{1,15}", text):
+        return None if text is None else int(text)
+    try:
+        return parse_size(text)
+    except RequestError as error:
+        raise TraceError(f"--mem-per-node {text}: {error.comment}") from None
+
+
+def _run(wanted: "Comparison", policies: list[str], validate: bool, results: "list[ReplayResult]") -> None:
+    """Replay everything, showing how far it is; appends to `results` as they come."""
+    from schedd.cli.progress import Watch  # noqa: PLC0415
+    from schedd.replay.compare import warm_up  # noqa: PLC0415
+    from schedd.replay.driver import replay  # noqa: PLC0415
+
+    with Watch() as watch:
+        watch.say("loading the planner's kernels (compiled at the first use)")
+        warm_up()
+        watch.say("reading")
+        for ready in wanted.ready():
+            for note in ready.notes:
+                print(f"schedd replay: {note}", file=sys.stderr)
+            for policy in policies:
+                prepared = ready.prepared
+                with watch.replay(f"{prepared.name} {policy}", prepared.unix_start_time) as on_progress:
+                    results.append(replay(prepared, policy, validate=validate, on_progress=on_progress))
+            watch.say("reading")
+
+
+def _show(results: "list[ReplayResult]") -> None:
+    from schedd.replay.report import quality_table, speed_table  # noqa: PLC0415
+
+    # Cut to a terminal's width a table is readable; in a file or a pipe no column may be lost.
+    console = Console() if sys.stdout.isatty() else Console(width=200)
     console.print(quality_table(results))
     console.print(speed_table(results))
-    if args.json is not None:
-        args.json.write_text(to_json(results), encoding="utf-8")
-    if args.plot is not None:
-        save(results, args.plot)
-    return 0
+
+
+def _write(results: "list[ReplayResult]", json: Path | None, plot: Path | None) -> None:
+    from schedd.replay.report import to_json  # noqa: PLC0415
+
+    try:
+        if json is not None:
+            json.write_text(to_json(results), encoding="utf-8")
+        if plot is not None:
+            from schedd.replay.plot import save  # noqa: PLC0415  (Matplotlib is slow to import)
+
+            save(results, plot)
+    except OSError as error:
+        _fail(str(error), 2)
+
+
+def _fail(message: str, status: int) -> None:
+    print(f"schedd replay: {message}", file=sys.stderr)
+    raise typer.Exit(status)

@@ -74,6 +74,8 @@ def replay(
         log=prepared.name,
         policy=policy,
         estimates=prepared.estimates,
+        kill=prepared.kill,
+        procs=capacity,
         jobs=len(jobs),
         skipped=prepared.skipped,
         metrics=measure(submit, schedule.start, schedule.end, procs, [job.user for job in jobs], capacity),

@@ -98,9 +98,7 @@ def _draw_slowdowns(axes: Axes, results: list[ReplayResult], colour: dict[str, s
         axes, results, colour, bounded, raw,
         [f"{_number(low)} · {_number(high)}" for low, high in zip(bounded, raw, strict=True)], origin=1.0,
     )  # fmt: skip
-    axes.set_title(
-        "Mean slowdown: run time at least 10 s (dark), 1 s (pale)", fontsize=9.5, loc="left", color=_INK
-    )
+    axes.set_title("Mean slowdown: floor of 10 s (dark), 1 s (pale)", fontsize=9.5, loc="left", color=_INK)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _number(value)))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel("logarithmic; 1 = no job waits", fontsize=8.5, color=_INK)

@@ -34,6 +34,7 @@ class Prepared:
     unix_start_time: int | None = None
     reasons: Mapping[str, int] | None = None
     unread: int = 0
+    kill: bool = False
 
     def facts(self, i: int) -> JobFacts:
         """Job number ``i`` as a server would describe it when it arrives."""
@@ -79,6 +80,7 @@ def prepare(selection: Selection, site: Site, unix_start_time: int | None = None
         unix_start_time=unix_start_time,
         reasons=dict(reasons),
         unread=judge.unread,
+        kill=selection.kill,
     )
 
 

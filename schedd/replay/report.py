@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from rich.box import ROUNDED, Box
 from rich.table import Table
+from rich.text import Text
 
 from schedd.replay.result import ReplayResult
 
@@ -69,7 +70,8 @@ def speed_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table:
 def _table(box: Box, *columns: str) -> Table:
     table = Table(box=box)
     for at, column in enumerate(columns):
-        table.add_column(column, justify="left" if at < 2 else "right", overflow="fold")
+        # As text: in Rich's markup "[s]" would strike the rest out.
+        table.add_column(Text(column), justify="left" if at < 2 else "right", overflow="fold")
     return table
 
 

@@ -16,7 +16,8 @@ TIMINGS: Final = ("wall_s", "events_per_s", "plan_add_us_mean", "plan_add_us_p99
 class ReplayResult:
     """One log under one policy: how the jobs fared, and what the planning cost.
 
-    ``jobs`` ran; ``skipped`` were wider than the machine. ``wall_s`` is the duration of the replay in
+    ``jobs`` ran on ``procs`` processors; ``skipped`` were wider than the machine. With ``kill`` jobs ended
+    at their limit. ``wall_s`` is the duration of the replay in
     seconds of this computer, ``events_per_s`` the rate; ``plan_add_us_*`` are microseconds for placing one
     new job, ``repair_us_p99`` for one repair; None where a policy plans or repairs nothing.
     ``unix_start_time`` is the epoch second of the log's time 0, if known. ``series`` is for pictures only.
@@ -25,6 +26,8 @@ class ReplayResult:
     log: str
     policy: str
     estimates: Estimates
+    kill: bool = False
+    procs: int
     jobs: int
     skipped: int
     metrics: Metrics
@@ -44,6 +47,8 @@ class ReplayResult:
             "log": self.log,
             "policy": self.policy,
             "estimates": self.estimates,
+            "kill": self.kill,
+            "procs": self.procs,
             "jobs": self.jobs,
             "skipped": self.skipped,
             **asdict(self.metrics),

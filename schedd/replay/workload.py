@@ -95,7 +95,8 @@ class Selection:
 
     In ``jobs`` every ``estimate`` is the limit that the planner is told and every ``run`` the time that
     the job will take. ``skipped`` counts jobs wider than ``procs``, ``never_ran`` those without run time
-    or processors in the whole log, ``without_estimate`` those of ``jobs`` whose log states no limit.
+    or processors in the whole log, ``without_estimate`` those of ``jobs`` whose log states no limit. With
+    ``kill`` jobs end at their limit.
     """
 
     name: str
@@ -105,6 +106,7 @@ class Selection:
     skipped: int
     never_ran: int
     without_estimate: int
+    kill: bool = False
 
 
 def select(
@@ -147,6 +149,7 @@ def select(
         skipped=len(taken) - len(fitting),
         never_ran=len(trace.jobs) - len(ran),
         without_estimate=sum(job.estimate <= 0 for job in fitting),
+        kill=kill,
     )
 
 

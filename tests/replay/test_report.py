@@ -22,6 +22,7 @@ def result(log: str = "KTH", policy: str = "easy") -> ReplayResult:
         log=log,
         policy=policy,
         estimates="exact",
+        procs=4,
         jobs=3,
         skipped=1,
         metrics=measure(SUBMIT, START, END, PROCS, ["a", "b", "a"], 4),

@@ -1,0 +1,181 @@
+"""One comparison: the logs and the machine that a user names, made ready for the policies."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from schedd.policy.queue import QUEUE_POLICIES
+from schedd.replay.driver import PLANNING_POLICY, replay
+from schedd.replay.lublin import generate
+from schedd.replay.machines import read_machines
+from schedd.replay.prepare import Prepared, prepare
+from schedd.replay.read import read_traces
+from schedd.replay.site import Site, equal_nodes, of_groups, one_node
+from schedd.replay.workload import Estimates, Trace, TraceError, TraceJob, select
+
+__all__ = ["POLICIES", "Comparison", "Machine", "Ready", "warm_up"]
+
+POLICIES = (PLANNING_POLICY, *QUEUE_POLICIES)
+
+_WARM_UP = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """The machine that a user describes in one of three ways; nothing given: what the log's header says.
+
+    ``procs`` cpus as one node; or ``nodes`` equal nodes of ``cpus_per_node`` cpus and ``mem_per_node`` KiB
+    (0: memory is not planned); or a file of node groups.
+    """
+
+    procs: int | None = None
+    nodes: int | None = None
+    cpus_per_node: int | None = None
+    mem_per_node: int | None = None
+    machines: Path | None = None
+
+    def site(self) -> Site | None:
+        """The nodes; None where only processors count. Raises TraceError for contradictions."""
+        ways = [
+            name
+            for name, value in (
+                ("--procs", self.procs), ("--nodes", self.nodes), ("--machines", self.machines)
+            )
+            if value is not None
+        ]  # fmt: skip
+        if len(ways) > 1:
+            raise TraceError(f"{' and '.join(ways)} describe the machine in different ways: give one of them")
+        if self.machines is not None:
+            self._alone("--machines")
+            return of_groups(read_machines(self.machines))
+        if self.nodes is None:
+            self._alone("--nodes")
+            if self.procs is not None and self.procs < 1:
+                raise TraceError(f"--procs {self.procs}: a machine has at least 1 processor")
+            return None
+        if self.cpus_per_node is None:
+            raise TraceError("--nodes needs --cpus-per-node")
+        if self.nodes < 1 or self.cpus_per_node < 1:
+            raise TraceError(
+                f"--nodes {self.nodes} --cpus-per-node {self.cpus_per_node}: both must be at least 1"
+            )
+        return equal_nodes(self.nodes, self.cpus_per_node, self.mem_per_node or 0)
+
+    def _alone(self, way: str) -> None:
+        given = [
+            name
+            for name, value in (
+                ("--cpus-per-node", self.cpus_per_node), ("--mem-per-node", self.mem_per_node)
+            )
+            if value is not None
+        ]  # fmt: skip
+        if given:
+            why = "needs --nodes" if way == "--nodes" else f"has no meaning with {way}"
+            raise TraceError(f"{given[0]} {why}")
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A log ready to run, with ``notes`` for the user: what was left out and what was passed over."""
+
+    prepared: Prepared
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What a user wants to be replayed: logs, or ``generated`` jobs of the workload model instead.
+
+    ``load`` and ``seed`` are the model's; a log has nothing random in it.
+    """
+
+    logs: Sequence[Path]
+    machine: Machine = Machine()
+    estimates: Estimates = "exact"
+    jobs: int | None = None
+    skip: int = 0
+    kill: bool = False
+    strict: bool = False
+    generated: int | None = None
+    load: float | None = None
+    seed: int = 1
+
+    def ready(self) -> Iterator[Ready]:
+        """Log after log. Raises TraceError for what cannot be replayed, OSError for unreadable files."""
+        site = self.machine.site()
+        procs = site.procs if site is not None else self.machine.procs
+        for trace in self._traces(procs):
+            notes = list(_faults(trace))
+            chosen = select(
+                trace,
+                estimates=self.estimates,
+                jobs=self.jobs,
+                skip=self.skip,
+                procs=procs,
+                kill=self.kill,
+            )
+            prepared = prepare(chosen, site or one_node(chosen.procs), trace.unix_start_time)
+            if chosen.never_ran:
+                notes.append(f"{chosen.never_ran:,} jobs never ran in the log and are left out")
+            if chosen.without_estimate and self.estimates == "user":
+                notes.append(f"{chosen.without_estimate:,} jobs state no limit: their run time stands for it")
+            if prepared.skipped:
+                notes.append(f"{prepared.skipped:,} jobs skipped: {_why(prepared, chosen.skipped)}")
+            if prepared.unread:
+                notes.append(
+                    f"{prepared.unread:,} node specifications were not understood: processors anywhere are "
+                    "asked for instead"
+                )
+            if unknown := prepared.site.unknown_words(prepared.jobs):
+                listed = ", ".join(sorted(unknown)[:8]) + (", …" if len(unknown) > 8 else "")
+                notes.append(f"no node of the machine has {listed}: these demands are passed over")
+            yield Ready(prepared, tuple(f"{trace.name}: {note}" for note in notes))
+
+    def _traces(self, procs: int | None) -> Sequence[Trace]:
+        if self.generated is None:
+            if not self.logs:
+                raise TraceError("no log: name one, or --lublin JOBS for a synthetic workload")
+            return read_traces(self.logs, strict=self.strict)
+        if self.logs:
+            raise TraceError("--lublin stands in the place of a log: give one of them")
+        if procs is None:
+            raise TraceError("--lublin needs the machine: --procs, --nodes or --machines")
+        try:
+            return [generate(self.generated, procs, self.seed, load=self.load)]
+        except ValueError as error:
+            raise TraceError(str(error)) from None
+
+
+def _faults(trace: Trace) -> Iterator[str]:
+    """Every malformed line with its number; neighbours with the same fault together."""
+    first = last = None
+    for fault in trace.faults:
+        if last is not None and first is not None:
+            if (fault.file, fault.reason, fault.line) == (last.file, last.reason, last.line + 1):
+                last = fault
+                continue
+            yield _lines(str(first), first.line, last.line)
+        first = last = fault
+    if first is not None and last is not None:
+        yield _lines(str(first), first.line, last.line)
+
+
+def _lines(text: str, first: int, last: int) -> str:
+    return text if first == last else text.replace(f"line {first}:", f"lines {first} to {last}:", 1)
+
+
+def _why(prepared: Prepared, wider: int) -> str:
+    reasons = {f"wider than {prepared.site.procs} processors": wider, **(prepared.reasons or {})}
+    return "; ".join(f"{count:,} {reason}" for reason, count in reasons.items() if count)
+
+
+def warm_up() -> None:
+    """Run a tiny workload, so that no measured replay pays for compiling or loading kernels."""
+    jobs = tuple(
+        TraceJob(id=i, submit=i, run=10 + i, procs=1 + i % 4, estimate=40 + i) for i in range(_WARM_UP)
+    )
+    chosen = select(Trace("warm-up", jobs, max_procs=4), estimates="user")
+    for site in (one_node(4), equal_nodes(2, 2)):
+        prepared = prepare(chosen, site)
+        for policy in (PLANNING_POLICY, "easy"):
+            replay(prepared, policy)
