@@ -100,21 +100,22 @@ def check_limits(cluster: Cluster, queue: Queue, order: Order, name: str) -> Non
 
     `name` is the id that the job would have had.
     """
+    server_most = cluster.attributes.get("max_user_queuable")
+    most_here, most_each = queue.attributes.get("max_queuable"), queue.attributes.get("max_user_queuable")
+    if server_most is None and most_here is None and most_each is None:
+        return  # mostly: nothing to count
     new = len(indices_of(order, cluster)) if order.array else 1
     live = list(cluster.live_jobs())
     mine = sum(job.order.user == order.user for job in live)
-    most = cluster.attributes.get("max_user_queuable")
-    if most is not None and mine + new > int(most):
-        detail = f"Job {name} violates the global server limit of {most} jobs queued per user"
+    if server_most is not None and mine + new > int(server_most):
+        detail = f"Job {name} violates the global server limit of {server_most} jobs queued per user"
         raise refusal(ServerCode.MAXQUED, detail)
     here = [job.order.user for job in live if job.queue == queue.name]
     where = f"user {order.user}@{order.origin}, queue {queue.name}"
-    most = queue.attributes.get("max_queuable")
-    if most is not None and len(here) + new > int(most):
+    if most_here is not None and len(here) + new > int(most_here):
         detail = f"total number of jobs in queue exceeds the queue limit: {where}"
         raise refusal(ServerCode.MAXQUED, detail)
-    most = queue.attributes.get("max_user_queuable")
-    if most is not None and here.count(order.user) + new > int(most):
+    if most_each is not None and here.count(order.user) + new > int(most_each):
         detail = f"total number of current user's jobs exceeds the queue limit: {where}"
         raise refusal(SubmissionCode.MAXUSERQUED, detail)
 

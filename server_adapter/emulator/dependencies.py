@@ -83,6 +83,7 @@ def register(job: Job, jobs: Mapping[str, Job]) -> None:
             _spend(job, other, BEFORE[wait.kind])
         if other is not None:
             other.revision += 1
+            other.waiters.add(job.id)
     job.depend = write_depend(tuple(kept))
     if any(wait.kind == "synccount" for wait in kept):
         job.together = [job.id]

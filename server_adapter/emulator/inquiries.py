@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable
 
-from server_adapter.dis import Attribute, encode_attribute, encode_integer, encode_string
+from server_adapter.dis import Attribute, encode_integer, encode_string
 from server_adapter.emulator.destination import find_slots, parse_destination
 from server_adapter.emulator.dialogue import Dialogue
+from server_adapter.emulator.encoding import encode_entry
 from server_adapter.emulator.errors import RefusalError
 from server_adapter.emulator.jobs import Job
 from server_adapter.emulator.principal import Principal, may_see
@@ -80,7 +81,7 @@ class Inquiries:
         if known is not None and known[0] == stamp:
             return known[1]
         attributes = job_attributes(self._cluster, job, privileged=privileged)
-        entries = [(entry.name, encode_attribute(entry)) for entry in attributes]
+        entries = [(entry.name, encode_entry(entry)) for entry in attributes]
         if len(self._cache) > 2 * len(self._cluster.jobs) + 1000:
             self._cache.clear()
         self._cache[job.id, privileged] = (stamp, entries)
@@ -148,6 +149,6 @@ def _status(
     wanted = {entry.name for entry in names}
     parts = [_STATUS_HEAD, encode_integer(len(objects))]
     for name, attributes in objects:
-        entries = [encode_attribute(entry) for entry in attributes if not wanted or entry.name in wanted]
+        entries = [encode_entry(entry) for entry in attributes if not wanted or entry.name in wanted]
         parts += [encode_integer(kind), encode_string(name), encode_integer(len(entries)), *entries]
     return b"".join(parts)

@@ -95,6 +95,7 @@ class Job:
     depend: str = ""  # what is left of the order's, and what other jobs added
     together: list[str] | None = None  # of a job with `synccount`: who starts with it
     together_released: bool = False
+    waiters: set[str] = field(default_factory=set)  # ids of jobs that name this one in their `depend`
     array: str | None = None
     index: int | None = None
     held_slots: tuple[tuple[str, tuple[int, ...]], ...] = ()

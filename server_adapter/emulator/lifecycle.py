@@ -165,6 +165,11 @@ def purge(cluster: Cluster, job: Job) -> None:
     _release(cluster, job)
     if cluster.jobs.pop(job.id, None) is not None:
         cluster.poke(SchedulerCommand.TERM)
+    if job.array in cluster.arrays:
+        members = cluster.arrays[job.array]
+        members.pop(job.id, None)
+        if not members:
+            del cluster.arrays[job.array]
 
 
 def delete(cluster: Cluster, job: Job) -> None:

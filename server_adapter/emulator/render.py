@@ -127,7 +127,7 @@ def _job_entries(cluster: Cluster, job: Job) -> Iterator[Attribute]:
 
 def _depend(cluster: Cluster, job: Job) -> str:
     parts = [job.depend] if job.depend else []
-    for name in sorted(cluster.dependents):
+    for name in sorted(job.waiters & cluster.dependents):
         other = cluster.jobs.get(name)
         if other is not None:
             waits = parse_depend(other.depend)

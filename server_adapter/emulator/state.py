@@ -56,6 +56,7 @@ class Cluster:
     nodes: dict[str, Node] = field(default_factory=dict)
     queues: dict[str, Queue] = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)
+    arrays: dict[str, dict[str, Job]] = field(default_factory=dict)  # the sub-jobs among them, by array
     attributes: dict[str, str] = field(default_factory=dict)
     timers: Timers = field(default_factory=Timers)
     command: SchedulerCommand | None = None
@@ -109,10 +110,10 @@ class Cluster:
 
     def array(self, name: str) -> list[Job]:
         """The sub-jobs of an array `9[].srv`. Raises the refusal 15001."""
-        members = [job for job in self.jobs.values() if job.array == name]
+        members = self.arrays.get(name)
         if not members:
             raise RefusalError(ServerCode.UNKJOBID)
-        return members
+        return list(members.values())
 
     def named(self, name: str) -> list[Job]:
         """The jobs that a request's id means: one, or all sub-jobs of an array."""

@@ -145,6 +145,8 @@ def _enqueue(
     register(job, cluster.jobs)
     cluster.next_rank += 1
     cluster.jobs[name] = job
+    if array is not None:
+        cluster.arrays.setdefault(array, {})[name] = job
     if any(True for _ in unmet(job, cluster.jobs)):
         job.holds.add("d")
         cluster.dependents.add(name)

@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server_adapter.dis import Attribute, Decoder, Operation
+from server_adapter.dis import Attribute, Decoder, Operation, encode_attribute
 from server_adapter.emulator import EmulatedServer, Job, NodeSpec, RefusalError, State, Timing
 from server_adapter.emulator.destination import parse_destination
 from server_adapter.emulator.dialogue import Dialogue
+from server_adapter.emulator.encoding import encode_entry
 from server_adapter.emulator.principal import principal_of
 from server_adapter.torque.codes import ManagerCommand, ObjectType, RequestCode, SchedulerCommand
 from server_adapter.torque.replies import Reply, Selection, Status, decode_reply
@@ -504,3 +505,24 @@ def test_a_summary_shows_an_array_as_one_job(lab: Lab) -> None:
     assert [item.name for item in payload.objects] == ["0[].localhost", "1.localhost"]
     values = {entry.key: entry.value for entry in payload.objects[0].attributes}
     assert (values["job_state"], values["Job_Name"], values["job_array_request"]) == ("R", "STDIN", "1-3")
+
+
+@given(
+    st.builds(
+        Attribute, st.text(max_size=20), st.text(max_size=50) | st.just("x" * 5000), st.none() | st.text()
+    )
+)
+def test_status_entries_are_encoded_as_any_entry_is(entry: Attribute) -> None:
+    assert encode_entry(entry) == encode_attribute(entry)
+
+
+def test_an_array_is_forgotten_with_its_last_job(lab: Lab) -> None:
+    array = lab.server.submit(array="1-2")
+    lab.delete("0[1].localhost")
+    lab.server.skip(61)
+    assert [job.id for job in lab.cluster.array(array)] == ["0[2].localhost"]
+    lab.delete("0[2].localhost")
+    lab.server.skip(61)
+    with pytest.raises(RefusalError, match="15001"):
+        lab.cluster.array(array)
+    assert not lab.cluster.arrays
