@@ -1,10 +1,12 @@
 """Checkpoints of the engine: the newest, and one before it should the newest not be readable."""
 
+import zlib
 from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select
 
 from schedd.store.codec import decode_checkpoint
+from schedd.store.errors import BadCheckpoint
 from schedd.store.records import Tail
 from schedd.store.tables import checkpoints
 
@@ -28,14 +30,20 @@ def save(connection: Connection, cluster: int, at: Tail, time: int, body: bytes)
 
 
 def latest(connection: Connection, cluster: int, before: int | None = None) -> tuple[Any, Tail] | None:
-    """The newest checkpoint (of a batch below ``before``, where given) and what it comes after; or None."""
+    """The newest checkpoint (of a batch below ``before``, where given) and what it comes after; or None.
+
+    Raises BadCheckpoint when it cannot be read.
+    """
     query = select(checkpoints).where(checkpoints.c.cluster == cluster)
     if before is not None:
         query = query.where(checkpoints.c.batch < before)
     row = connection.execute(query.order_by(checkpoints.c.batch.desc()).limit(1)).first()
     if row is None:
         return None
-    return decode_checkpoint(row.body), Tail(row.batch, row.last_event)
+    try:
+        return decode_checkpoint(row.body), Tail(row.batch, row.last_event)
+    except (zlib.error, ValueError) as error:
+        raise BadCheckpoint(row.batch, f"checkpoint after batch {row.batch}: {error}") from None
 
 
 def oldest(connection: Connection, cluster: int) -> Tail:

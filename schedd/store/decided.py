@@ -30,7 +30,6 @@ __all__ = [
     "accuracy",
     "after",
     "last_id",
-    "of_batches",
     "put_breaches",
     "put_decisions",
     "put_outcomes",
@@ -181,16 +180,6 @@ def _newest_first(connection: Connection, cluster: int) -> Iterator[tuple[Row[An
         for row in rows:
             yield row, decode_decision(row.type, row.body)
         rows = connection.execute(query.where(decisions.c.id < rows[-1].id)).all()
-
-
-def of_batches(connection: Connection, cluster: int, batch: int) -> dict[int, tuple[Decision, ...]]:
-    """The decisions of the batches after ``batch``, by batch, in order."""
-    out: dict[int, tuple[Decision, ...]] = {}
-    for row, decision in _newest_first(connection, cluster):
-        if row.batch <= batch:
-            break
-        out[row.batch] = (decision, *out.get(row.batch, ()))
-    return out
 
 
 def last_id(connection: Connection, cluster: int) -> str:

@@ -5,6 +5,7 @@ import sqlite3
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 __all__ = [
+    "BadCheckpoint",
     "DatabaseBusy",
     "DatabaseGone",
     "DiskFull",
@@ -50,6 +51,14 @@ class LeaseExpired(StoreError):
 
 class NotLeader(StoreError):
     """Another daemon leads: whatever this one has planned since does not count."""
+
+
+class BadCheckpoint(StoreError):
+    """The checkpoint after ``batch`` cannot be read; an earlier one may."""
+
+    def __init__(self, batch: int, words: str) -> None:
+        super().__init__(words)
+        self.batch = batch
 
 
 class StoreRefused(StoreError):

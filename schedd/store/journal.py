@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from schedd.store.background import Encoder
 from schedd.store.errors import LeaseExpired
 from schedd.store.leadership import Leadership
-from schedd.store.records import Batch, Breach, Limits, Promise, Recovered, Tail
+from schedd.store.records import Batch, Breach, Limits, Promise, Tail
 from schedd.store.store import Store
 from schedd.wire import Decision, Event
 
@@ -25,10 +25,6 @@ _PENDING = 1_000
 
 class Journal(Protocol):
     """One cluster's."""
-
-    def recover(self) -> Recovered:
-        """What to go on from; to be called once, before all else."""
-        ...
 
     def commit_events(self, events: Sequence[Event], now: int, paused: str = "") -> Batch | None:
         """Keep a batch that the engine is to handle at ``now``; events kept before are left out.
@@ -69,10 +65,6 @@ class MemoryJournal:
     def __init__(self) -> None:
         self._tail = Tail()
         self._seen: dict[str, None] = {}
-
-    def recover(self) -> Recovered:
-        """Nothing to go on from."""
-        return Recovered()
 
     def commit_events(self, events: Sequence[Event], now: int, paused: str = "") -> Batch | None:
         """A batch of those events that are new, among the last 200,000 at least."""
@@ -139,13 +131,6 @@ class DurableJournal:
         self._pending: list[Batch] = []
         self._paused = ""
         self._encoder: Encoder[tuple[Tail, int]] = Encoder(every)
-
-    def recover(self) -> Recovered:
-        """The last checkpoint and all that was kept after it. Raises StoreError."""
-        found = self._store.recover(self.cluster)
-        if found.batches:
-            self._paused = found.batches[-1].paused
-        return found
 
     def commit_events(self, events: Sequence[Event], now: int, paused: str = "") -> Batch | None:
         """Durable when it returns. Raises StoreError; then it may be called again with other events, too."""

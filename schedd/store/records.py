@@ -1,10 +1,10 @@
 """What goes into the store and comes out of it, in plain values. Times are seconds since the epoch (UTC)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from schedd.wire import Decision, Event
+from schedd.wire import Event
 
 __all__ = [
     "Accuracy",
@@ -74,20 +74,13 @@ class Breach:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What a restarted daemon goes on from.
-
-    ``checkpoint`` is the engine's, after batch ``after``; ``batches`` are those that follow, and
-    ``recorded`` the decisions kept of each of them. ``last_decision`` is the highest id ever kept, empty
-    before the first.
+    """What a daemon goes on from: the engine's ``checkpoint`` (None: there is none), which comes ``after`` a
+    batch and an event, and the ``batches`` that follow.
     """
 
-    checkpoint: Any | None = None
-    after: int = 0
-    batches: tuple[Batch, ...] = ()
-    recorded: Mapping[int, tuple[Decision, ...]] = field(default_factory=dict)
-    last_decision: str = ""
-    recent: tuple[Decision, ...] = ()
-    """The last decisions, without runs whose outcome is known: what an adapter may not have seen yet."""
+    checkpoint: Any | None
+    after: Tail
+    batches: tuple[Batch, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,6 +133,16 @@ class Store:
         with self.database.read() as connection:
             return decided.after(connection, cluster, decision, limit)
 
+    def last_decision(self, cluster: int) -> str:
+        """The highest id of a decision ever kept; empty before the first."""
+        with self.database.read() as connection:
+            return decided.last_id(connection, cluster)
+
+    def recent(self, cluster: int) -> Sequence[Decision]:
+        """The last decisions, in order, without runs whose outcome is known."""
+        with self.database.read() as connection:
+            return decided.recent(connection, cluster, _RECENT)
+
     def accuracy(self, cluster: int, since: int = 0) -> Accuracy:
         """How wrong the starts told at ``since`` or later were, of jobs that have started."""
         with self.database.read() as connection:
@@ -158,18 +168,15 @@ class Store:
             return checkpoints.latest(connection, cluster, before)
 
     def recover(self, cluster: int, before: int | None = None) -> Recovered:
-        """What a restarted daemon goes on from; ``before``: from a checkpoint of a batch below that."""
+        """What a daemon goes on from; ``before``: from a checkpoint of a batch below that.
+
+        Raises BadCheckpoint.
+        """
         with self.database.read() as connection:
             found = checkpoints.latest(connection, cluster, before)
             checkpoint, at = found if found is not None else (None, Tail())
-            return Recovered(
-                checkpoint=checkpoint,
-                after=at.batch,
-                batches=tuple(log.batches_after(connection, cluster, at.batch, at.event)),
-                recorded=decided.of_batches(connection, cluster, at.batch),
-                last_decision=decided.last_id(connection, cluster),
-                recent=decided.recent(connection, cluster, _RECENT),
-            )
+            batches = tuple(log.batches_after(connection, cluster, at.batch, at.event))
+            return Recovered(checkpoint, at, batches)
 
     def tail(self, cluster: int) -> Tail:
         """The cluster's last batch and event."""

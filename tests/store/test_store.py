@@ -94,7 +94,7 @@ def test_outcomes_and_starts_are_noted_with_what_was_decided_and_told(store: Sto
             (None, None, None),
         ]
         assert connection.scalar(select(told.c.actual)) == 4100
-    assert [decision.id for decision in store.recover(cluster).recent] == [run(3, "").id, tell(4, "", 1).id]
+    assert [decision.id for decision in store.recent(cluster)] == [run(3, "").id, tell(4, "", 1).id]
 
 
 def test_the_error_of_told_starts_is_reported_by_lead(store: Store) -> None:
@@ -155,10 +155,10 @@ def test_recovery_gets_the_checkpoint_and_all_that_followed(store: Store) -> Non
     assert last is not None
     store.record(cluster, last, [alert(1), alert(2)])
     found = store.recover(cluster)
-    assert (found.checkpoint, found.after, found.last_decision) == ({"state": 1}, 1, alert(2).id)
+    assert (found.checkpoint, found.after) == ({"state": 1}, Tail(1, 1))
+    assert store.last_decision(cluster) == alert(2).id
     assert found.batches == (*wakes, last)
     assert found.batches[-1].paused == "an admin"
-    assert found.recorded == {4: (alert(1), alert(2))}
 
 
 def test_old_rows_go_in_slices_but_nothing_a_recovery_needs(store: Store) -> None:
