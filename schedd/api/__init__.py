@@ -1,0 +1,1 @@
+"""HTTP: routers, problem documents and the edge's types over ``schedd.service``."""

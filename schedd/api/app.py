@@ -1,0 +1,107 @@
+"""The application: routers, errors, limits, and a description that a newcomer can read."""
+
+import secrets
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from fastapi_offline import FastAPIOffline
+from starlette.middleware.gzip import GZipMiddleware
+
+from schedd import __version__
+from schedd.api import clusters as clusters_router
+from schedd.api import exchange, health, jobs, plan, problems, questions
+from schedd.api.limits import BodyLimit
+from schedd.service.clusters import Clusters
+from schedd.service.tokens import Tokens
+
+__all__ = ["Lifespan", "create_app"]
+
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+_ABOUT: Final = """
+schedd keeps a schedule for a PBS cluster: for every queued job a planned start, a planned end and nodes. This
+is how to ask it, and how an adapter tells it what happens on the server.
+
+**Begin here.** `GET /v1/clusters` lists the clusters; `GET /v1/clusters/{cluster}/jobs/{job}` says when and
+where a job starts and why not sooner; `POST /v1/clusters/{cluster}/what-if` answers the same for a job that
+was never submitted.
+
+**Times** are whole seconds since the epoch (UTC), intervals are half-open `[start, end)`, memory is KiB.
+
+**Reading never waits** for the planner: answers come from the last published plan, whose `generation` and
+`as_of` they carry. `ETag` and `If-None-Match` save what did not change.
+
+**Errors** are problem documents (RFC 9457) that say what is wrong, where, and what is allowed.
+
+**Tokens** go into the header `Authorization: Bearer TOKEN`. A `reader` reads and asks; an `adapter` also
+exchanges events and decisions; an `admin` may do everything.
+"""
+
+_TAGS: Final = [
+    {"name": "clusters", "description": "Clusters, and whether their jobs are started."},
+    {"name": "jobs", "description": "Where each job stands, when and where it starts, and why."},
+    {"name": "plan", "description": "Nodes, the plan over time, and what is free."},
+    {"name": "questions", "description": "When would it start?"},
+    {"name": "exchange with the adapter", "description": "Events in, decisions out."},
+    {"name": "health", "description": "For those who watch the daemon."},
+]
+
+
+def create_app(
+    clusters: Clusters,
+    tokens: Tokens,
+    *,
+    max_body: int = 64 << 20,
+    root: str = "",
+    lifespan: Lifespan | None = None,
+) -> FastAPI:
+    """The daemon's API over ``clusters``, as an ASGI application; bodies have at most ``max_body`` bytes."""
+    app = FastAPIOffline(
+        title="schedd",
+        summary="When and where will my job run, and why not sooner?",
+        description=_ABOUT,
+        version=__version__,
+        openapi_tags=_TAGS,
+        root_path=root,
+        lifespan=lifespan,
+        redirect_slashes=False,
+    )
+    app.state.clusters = clusters
+    app.state.tokens = tokens
+    app.state.life = secrets.token_hex(4)
+    problems.install(app)
+    for module in (clusters_router, jobs, plan, questions, exchange, health):
+        app.include_router(module.router)
+    app.add_middleware(GZipMiddleware, minimum_size=2_000, compresslevel=4)
+    app.add_middleware(BodyLimit, most=max_body)
+    app.openapi = lambda: _described(app)  # type: ignore[method-assign]
+    return app
+
+
+def _described(app: FastAPI) -> dict[str, Any]:
+    """The description with our errors in the place of FastAPI's own."""
+    if app.openapi_schema is None:
+        schema = get_openapi(
+            title=app.title,
+            version=app.version,
+            summary=app.summary,
+            description=app.description,
+            routes=app.routes,
+            tags=app.openapi_tags,
+        )
+        schemas = schema["components"]["schemas"]
+        for name in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(name, None)
+        problem = problems.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+        schemas.update(problem.pop("$defs", {}))
+        schemas["Problem"] = problem
+        for path in schema["paths"].values():
+            for operation in path.values():
+                refused = operation["responses"].get("422", {})
+                if "application/json" in refused.get("content", {}):
+                    operation["responses"]["422"] = problems.answers("invalid")[422]
+        app.openapi_schema = schema
+    return app.openapi_schema

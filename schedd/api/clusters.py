@@ -1,0 +1,71 @@
+"""Clusters, and whether their jobs are started."""
+
+from typing import Final
+
+import structlog
+from fastapi import APIRouter, Request, Response
+
+from schedd.api.access import Admin, Cluster, Daemon, Reader
+from schedd.api.bodies import ClustersView, ClusterView, Dispatch
+from schedd.api.messages import Pause
+from schedd.api.problems import answers
+from schedd.api.replies import reply
+from schedd.api.waiting import answer_of
+from schedd.service.loop import PlanLoop
+from schedd.service.reading import counts
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/clusters", tags=["clusters"])
+_log = structlog.get_logger(__name__)
+_PATIENCE: Final = 10.0
+_READ: Final = answers("no-token", "unknown-cluster", "not-ready")
+_ACT: Final = answers("no-token", "not-allowed", "unknown-cluster", "not-ready")
+_HINT: Final = "it is done as soon as the planner is free; GET the cluster to see whether it was"
+
+
+@router.get("", response_model=ClustersView, responses=answers("no-token", "not-ready"))
+async def list_clusters(request: Request, daemon: Daemon, _: Reader) -> Response:
+    """All clusters of this daemon, and how each is doing."""
+    return reply(request, ClustersView(tuple(_view(loop) for loop in daemon)))
+
+
+@router.get("/{cluster}", response_model=ClusterView, responses=_READ)
+async def get_cluster(request: Request, cluster: Cluster, _: Reader) -> Response:
+    """One cluster, and how it is doing."""
+    return reply(request, _view(cluster))
+
+
+@router.post("/{cluster}/pause", response_model=Dispatch, responses=_ACT)
+async def pause(request: Request, cluster: Cluster, body: Pause, admin: Admin) -> Response:
+    """Start no jobs until `resume`; the plan goes on. Needs the role `admin`."""
+    generation = await answer_of(cluster.pause(body.reason), _PATIENCE, _HINT)
+    _log.warning("starting jobs was paused", cluster=cluster.name, by=admin.name, reason=body.reason)
+    return reply(request, Dispatch(body.reason, generation))
+
+
+@router.post("/{cluster}/resume", response_model=Dispatch, responses=_ACT)
+async def resume(request: Request, cluster: Cluster, admin: Admin) -> Response:
+    """Start jobs again, those that are due at once. Needs the role `admin`."""
+    generation = await answer_of(cluster.resume(), _PATIENCE, _HINT)
+    _log.warning("starting jobs was resumed", cluster=cluster.name, by=admin.name)
+    return reply(request, Dispatch("", generation))
+
+
+def _view(loop: PlanLoop) -> ClusterView:
+    published = loop.published
+    return ClusterView(
+        name=loop.name,
+        policy=published.settings.policy,
+        now=loop.now(),
+        as_of=published.as_of,
+        generation=published.generation,
+        paused=published.paused,
+        stale=published.stale,
+        trouble=loop.failure or loop.trouble,
+        jobs=counts(published),
+        nodes=len(published.nodes),
+        cpus=sum(node.cpus for node in published.nodes.values()),
+        events_waiting=loop.pending,
+        breaches=published.breaches,
+    )

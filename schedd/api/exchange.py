@@ -1,0 +1,66 @@
+"""What adapter and daemon say to each other: events in, decisions out."""
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query, Request, Response
+
+from schedd.api.access import Adapter, Cluster
+from schedd.api.bodies import Batch, Taken
+from schedd.api.messages import Delivery, out_of_bounds
+from schedd.api.problems import ProblemError, answers
+from schedd.api.replies import reply
+from schedd.api.waiting import answer_of
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["exchange with the adapter"])
+_PATIENCE: Final = 25.0
+_HINT: Final = "send the same events again: those that were taken are known by their ids"
+_COMMON: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid")
+
+
+@router.post(
+    "/events", response_model=Taken, responses=answers(*_COMMON, "bad-request", "too-large", "too-much")
+)
+async def post_events(request: Request, cluster: Cluster, delivery: Delivery, _: Adapter) -> Response:
+    """Tell the daemon what happened on the server. Needs the role `adapter`.
+
+    The answer comes when all events are kept and handled. Delivery may be repeated: events whose ids were
+    handled before are listed as duplicates and change nothing. A `snapshot` is an event too; where it is
+    credible it wins over what was believed. Of a body with anything wrong in it nothing is taken.
+    """
+    faults = out_of_bounds(delivery.events)
+    if faults:
+        raise ProblemError("invalid", f"{faults[0].where}: {faults[0].what}", errors=faults)
+    if not delivery.events:
+        return reply(request, Taken(0, (), cluster.published.generation))
+    handled = await answer_of(cluster.submit(delivery.events), _PATIENCE, _HINT)
+    return reply(request, Taken(handled.accepted, handled.duplicates, handled.generation))
+
+
+@router.get("/decisions", response_model=Batch, responses=answers(*_COMMON))
+async def get_decisions(
+    request: Request,
+    cluster: Cluster,
+    _: Adapter,
+    after: Annotated[
+        str,
+        Query(
+            description="The id of the last decision that the asker has; empty: from the beginning.",
+            max_length=64,
+            examples=["d000000000017"],
+        ),
+    ] = "",
+    wait: Annotated[
+        float, Query(description="Wait up to so many seconds until there is one.", ge=0, le=60)
+    ] = 0,
+    limit: Annotated[int, Query(description="At most so many.", ge=1, le=10_000)] = 1_000,
+) -> Response:
+    """What is to be done on the server, in order. Needs the role `adapter`.
+
+    Reading takes nothing away: the same place can be asked for again, by several. A decision stays in the
+    list until an event shows its outcome (a run that was accepted, refused, or seen to start), or a newer
+    one takes its place.
+    """
+    page = await cluster.decisions.wait_after(after, wait, limit)
+    return reply(request, Batch(page.decisions, page.last, page.missed))

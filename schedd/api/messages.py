@@ -1,0 +1,245 @@
+"""What clients send: events within bounds, questions, a reason to pause."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from operator import attrgetter
+from typing import Annotated, Any, Final, Literal, Self, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from schedd.api.problems import Fault
+from schedd.model.parse import RequestError, resource_list
+from schedd.wire import Event, JobFacts
+from schedd.wire.facts import Family
+
+__all__ = ["Delivery", "Pause", "WhatIf", "out_of_bounds"]
+
+_TIME_END: Final = 1 << 36
+_AMOUNT_END: Final = 1 << 48
+_TIMES: Final = frozenset(
+    {"time", "submitted", "eligible", "not_before", "started", "start", "end", "server_age"}
+)
+_SIGNED: Final = frozenset({"priority", "exit_status", "code"})
+_NAMES: Final = frozenset({"id", "job_id", "name", "node", "decision_id"})
+_LONGEST_NAME: Final = 512
+_SHOWN: Final = 20
+
+
+class Delivery(BaseModel):
+    """Events in the order in which they happened. Each has an ``id`` of the sender's choice, which it keeps
+    when it is sent again: an event is handled once, however often it comes.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "events": [
+                        {
+                            "type": "node_changed",
+                            "id": "e1:1",
+                            "time": 1_700_000_000,
+                            "node": {"name": "n1", "cpus": 16, "mem": 67_108_864},
+                        },
+                        {
+                            "type": "job_queued",
+                            "id": "e1:2",
+                            "time": 1_700_000_000,
+                            "job": {
+                                "id": "123.server",
+                                "owner": "ann@login1",
+                                "queue": "batch",
+                                "submitted": 1_700_000_000,
+                                "resources": {"nodes": "1:ppn=4", "mem": "8gb", "walltime": "01:00:00"},
+                            },
+                        },
+                    ]
+                }
+            ]
+        }
+    )
+
+    events: Annotated[
+        tuple[Annotated[Event, Field(discriminator="type")], ...],
+        Field(description="At most 100,000.", max_length=100_000),
+    ]
+
+
+class Pause(BaseModel):
+    """Why no jobs are to be started."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=200,
+            pattern=r"^[^\x00-\x1f\x7f]+$",
+            description="Shown to all who ask, and in the log.",
+            examples=["storage is being repaired"],
+        ),
+    ]
+
+
+class WhatIf(BaseModel):
+    """A job that nobody submitted: in the words of `qsub -l`, or name by name."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"request": "nodes=2:ppn=4,mem=8gb,walltime=01:00:00"},
+                {"request": "select=2:ncpus=4:mem=8gb,place=scatter,walltime=01:00:00"},
+                {"resources": {"nodes": "1:ppn=4", "walltime": "3600"}, "queue": "batch"},
+            ]
+        },
+    )
+
+    request: Annotated[
+        str | None, Field(description="As `qsub -l` takes it.", max_length=10_000, min_length=1)
+    ] = None
+    resources: Annotated[
+        dict[str, str] | None,
+        Field(description="The same name by name, as in Resource_List.", min_length=1, max_length=200),
+    ] = None
+    family: Annotated[
+        Family | None, Field(description="Whose words these are; OpenPBS's where there is a `select`.")
+    ] = None
+    queue: Annotated[str, Field(description="Its defaults count.", max_length=200)] = ""
+    not_before: Annotated[
+        int | None, Field(description="As `qsub -a`: seconds since the epoch.", ge=0, lt=_TIME_END)
+    ] = None
+
+    @field_validator("request")
+    @classmethod
+    def _readable(cls, request: str | None) -> str | None:
+        if request is not None:
+            try:
+                resource_list(request)
+            except RequestError as error:
+                raise ValueError(error.comment) from None
+        return request
+
+    @field_validator("resources")
+    @classmethod
+    def _not_too_long(cls, resources: dict[str, str] | None) -> dict[str, str] | None:
+        for name, value in (resources or {}).items():
+            if len(name) > 200 or len(value) > 10_000:
+                raise ValueError(
+                    f"{name[:40]!r} is too long: a name has at most 200, a value 10000 characters"
+                )
+        return resources
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.request is None) == (self.resources is None):
+            raise ValueError("give either request or resources")
+        return self
+
+    def facts(self, now: int) -> JobFacts:
+        """The job as if it came at ``now``."""
+        asked = resource_list(self.request) if self.request is not None else dict(self.resources or {})
+        family: Literal["torque", "openpbs"] = "openpbs" if "select" in asked else "torque"
+        return JobFacts(
+            id="what-if",
+            owner="",
+            queue=self.queue,
+            submitted=now,
+            family=self.family or family,
+            resources=asked,
+            not_before=self.not_before,
+        )
+
+
+# ---- bounds of events ---------------------------------------------------------------------------
+
+
+def out_of_bounds(events: Iterable[Event]) -> list[Fault]:
+    """The first numbers and names in ``events`` that are outside of what the planner can count with."""
+    found: list[Fault] = []
+    for number, event in enumerate(events):
+        for fault in _check(event, f"body.events[{number}]"):
+            found.append(fault)
+            if len(found) == _SHOWN:
+                return found
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What to look at in values of one dataclass."""
+
+    names: tuple[str, ...]
+    numbers: tuple[str, ...]
+    inner: tuple[str, ...]
+    get_names: Any
+    get_numbers: Any
+
+
+_kinds: dict[type, _Kind] = {}
+
+
+def _several(names: tuple[str, ...]) -> Any:
+    """A function that gets all of them as a tuple."""
+    if not names:
+        return lambda _: ()
+    if len(names) == 1:
+        get = attrgetter(names[0])
+        return lambda value: (get(value),)
+    return attrgetter(*names)
+
+
+def _kind_of(kind: type) -> _Kind:
+    found = _kinds.get(kind)
+    if found is None:
+        hints = get_type_hints(kind)
+        all_names = [field.name for field in fields(kind)]
+        named = _NAMES - {"name"} if kind is JobFacts else _NAMES  # a job's name may be empty
+        names = tuple(name for name in all_names if name in named and hints[name] is str)
+        numbers = tuple(name for name in all_names if hints[name] in (int, int | None, float))
+        plain = (*names, *numbers, "type")
+        inner = tuple(name for name in all_names if name not in plain and hints[name] not in (str, bool))
+        found = _kinds[kind] = _Kind(names, numbers, inner, _several(names), _several(numbers))
+    return found
+
+
+def _check(value: Any, where: str) -> Iterator[Fault]:
+    kind = _kind_of(type(value))
+    for name, number in zip(kind.numbers, kind.get_numbers(value), strict=True):
+        if number is None:
+            continue
+        least, end = _range(name)
+        if not least <= number < end:
+            shown = str(number)[:30]
+            yield Fault(
+                where=f"{where}.{name}", what=f"{shown} is out of range", allowed=f"{least} to {end - 1}"
+            )
+    for name, text in zip(kind.names, kind.get_names(value), strict=True):
+        if not 0 < len(text) <= _LONGEST_NAME or "\x00" in text:
+            yield Fault(
+                where=f"{where}.{name}", what="not a name", allowed=f"1 to {_LONGEST_NAME} characters, no NUL"
+            )
+    for name in kind.inner:
+        part = getattr(value, name)
+        if isinstance(part, tuple):
+            for i, one in enumerate(part):
+                if is_dataclass(one):
+                    yield from _check(one, f"{where}.{name}[{i}]")
+        elif isinstance(part, dict):
+            for key, one in part.items():
+                if isinstance(one, int) and not 0 <= one < _AMOUNT_END:
+                    shown = f"{where}.{name}.{str(key)[:40]}"
+                    yield Fault(where=shown, what="out of range", allowed=f"0 to {_AMOUNT_END - 1}")
+        elif is_dataclass(part):
+            yield from _check(part, f"{where}.{name}")
+
+
+def _range(name: str) -> tuple[int, int]:
+    if name in _TIMES:
+        return 0, _TIME_END
+    if name in _SIGNED:
+        return -_AMOUNT_END, _AMOUNT_END
+    if name in ("cpus", "gpus"):
+        return 0, 1 << 24
+    return 0, _AMOUNT_END

@@ -1,0 +1,132 @@
+"""The plan as a whole: nodes, what is placed in a window of time, and what is free in one."""
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query, Request, Response
+
+from schedd.api.access import Cluster, Reader
+from schedd.api.bodies import Bars, GapsView, NodePage, ReservationView
+from schedd.api.problems import Fault, ProblemError, answers
+from schedd.api.replies import etag_of, reply
+from schedd.engine.view import Published
+from schedd.service.gaps import gaps
+from schedd.service.reading import nodes, window
+from schedd.wire.facts import NodeStateName
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["plan"])
+_DAY: Final = 86_400
+_TIME_END: Final = 1 << 36
+_READ: Final = {
+    **answers("no-token", "unknown-cluster", "not-ready", "invalid"),
+    304: {"description": "Nothing changed since the `ETag` in `If-None-Match`"},
+}
+
+_Begin = Annotated[
+    int | None,
+    Query(description="Seconds since the epoch; without it, the plan's own time.", ge=0, lt=_TIME_END),
+]
+_End = Annotated[
+    int | None, Query(description="Behind the last second; without it, a day later.", ge=0, lt=_TIME_END)
+]
+_Cursor = Annotated[
+    str | None, Query(description="`next` of the page before; without it, the first page.", max_length=600)
+]
+
+
+@router.get("/nodes", response_model=NodePage, responses=_READ)
+def list_nodes(
+    request: Request,
+    cluster: Cluster,
+    _: Reader,
+    state: Annotated[NodeStateName | None, Query(description="Only nodes in this state.")] = None,
+    cursor: _Cursor = None,
+    limit: Annotated[int, Query(description="At most so many on a page.", ge=1, le=10_000)] = 1_000,
+) -> Response:
+    """Nodes by name: what they have, what is free now, and which jobs hold the rest."""
+    published = cluster.published
+    behind = cursor or ""
+    names = sorted(
+        name
+        for name, facts in published.nodes.items()
+        if name > behind and (state is None or facts.state == state)
+    )
+    page = frozenset(names[:limit])
+    following = names[limit - 1] if len(names) > limit else None
+    rows = nodes(published, page.__contains__)
+    found = NodePage(rows, following, published.as_of, published.generation, published.stale)
+    return reply(request, found, etag_of(request, cluster.name, published))
+
+
+@router.get("/plan", response_model=Bars, responses=_READ)
+def get_plan(
+    request: Request,
+    cluster: Cluster,
+    _: Reader,
+    begin: _Begin = None,
+    end: _End = None,
+    cursor: _Cursor = None,
+    limit: Annotated[int, Query(description="At most so many jobs on a page.", ge=1, le=10_000)] = 1_000,
+) -> Response:
+    """What runs or is planned at any time in `[begin, end)`, by start: the data of a Gantt chart."""
+    published = cluster.published
+    first, last = _window(published, begin, end)
+    page = window(published, first, last, cursor=cursor, limit=limit)
+    found = Bars(
+        begin=first,
+        end=last,
+        jobs=page.rows,
+        reservations=tuple(
+            ReservationView(r.name, r.nodes, r.start, r.end, r.reason)
+            for r in published.reservations
+            if r.start < last and (r.end is None or r.end > first)
+        ),
+        next=page.next,
+        as_of=published.as_of,
+        generation=published.generation,
+        stale=published.stale,
+    )
+    return reply(request, found, etag_of(request, cluster.name, published))
+
+
+@router.get("/gaps", response_model=GapsView, responses=_READ)
+def get_gaps(
+    request: Request,
+    cluster: Cluster,
+    _: Reader,
+    begin: _Begin = None,
+    end: _End = None,
+    cpus: Annotated[int, Query(description="Leave out pieces with fewer free cpus.", ge=1, le=1 << 24)] = 1,
+    cursor: _Cursor = None,
+    limit: Annotated[
+        int, Query(description="A page ends with the node that fills it up to here.", ge=1, le=10_000)
+    ] = 1_000,
+) -> Response:
+    """What is free in `[begin, end)`, on all nodes together and node by node; never before the plan's time.
+
+    Nodes that are down, offline or blocked have no gaps.
+    """
+    published = cluster.published
+    first, last = _window(published, begin, end)
+    found = gaps(published, cluster.blocked, first, last, cpus=cpus, cursor=cursor or "", limit=limit)
+    view = GapsView(
+        begin=first,
+        end=last,
+        totals=found.totals,
+        gaps=found.gaps,
+        next=found.next,
+        as_of=published.as_of,
+        generation=published.generation,
+        stale=published.stale,
+    )
+    return reply(request, view, etag_of(request, cluster.name, published))
+
+
+def _window(published: Published, begin: int | None, end: int | None) -> tuple[int, int]:
+    first = published.as_of if begin is None else begin
+    last = first + _DAY if end is None else end
+    if last <= first:
+        fault = Fault(where="query.end", what="the window is empty", allowed=f"above {first}, its begin")
+        raise ProblemError("invalid", "query.end: the window is empty", errors=[fault])
+    return first, last

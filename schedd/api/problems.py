@@ -1,0 +1,210 @@
+"""Errors as problem documents (RFC 9457): what was wrong, where, what is allowed, and what to do."""
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Annotated, Any, Final
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from schedd.service.errors import Overloaded, PlannerStopped, UnknownCluster
+from schedd.service.reading import CursorError
+
+__all__ = ["KINDS", "Fault", "Problem", "ProblemError", "answers", "install", "problem_response"]
+
+_log = structlog.get_logger(__name__)
+_MEDIA: Final = "application/problem+json"
+_MOST: Final = 20
+
+KINDS: Final[Mapping[str, tuple[int, str]]] = {
+    "bad-request": (400, "The request is not understood"),
+    "no-token": (401, "No valid token"),
+    "not-allowed": (403, "The token's role may not do this"),
+    "unknown-path": (404, "Nothing is served here"),
+    "unknown-cluster": (404, "No such cluster"),
+    "unknown-job": (404, "No such job"),
+    "wrong-method": (405, "This path is served with another method"),
+    "too-large": (413, "The body is too large"),
+    "invalid": (422, "Something in the request is not allowed"),
+    "too-much": (429, "Too many events wait"),
+    "defect": (500, "A defect of the daemon"),
+    "not-ready": (503, "The daemon cannot answer now"),
+}
+"""Status and title by the last part of a problem's ``type``."""
+
+
+class Fault(BaseModel):
+    """One thing in a request that is not allowed."""
+
+    where: Annotated[
+        str, Field(description="Its place in the request.", examples=["body.events[0].job.submitted"])
+    ]
+    what: Annotated[str, Field(description="What is wrong.", examples=["Input should be a valid integer"])]
+    allowed: Annotated[
+        str | None, Field(description="What is allowed there, where that is more than a type.")
+    ] = None
+
+
+class Problem(BaseModel):
+    """An error (RFC 9457)."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "urn:schedd:problem:unknown-job",
+                    "title": "No such job",
+                    "status": 404,
+                    "detail": "cluster main has no job 124",
+                    "instance": "/v1/clusters/main/jobs/124",
+                    "hint": "did you mean 124.server?",
+                }
+            ]
+        }
+    )
+
+    type: Annotated[str, Field(description="`urn:schedd:problem:` and the kind of error; stable.")]
+    title: Annotated[str, Field(description="The kind of error in words.")]
+    status: Annotated[int, Field(description="The HTTP status.")]
+    detail: Annotated[str, Field(description="What is wrong with this request.")]
+    instance: Annotated[str, Field(description="The path of the request.")]
+    hint: Annotated[str | None, Field(description="What to do about it.")] = None
+    errors: Annotated[list[Fault] | None, Field(description="With 422: each thing that is wrong.")] = None
+
+
+class ProblemError(Exception):
+    """Raised by a handler to answer with a problem document."""
+
+    def __init__(
+        self,
+        kind: str,
+        detail: str,
+        *,
+        hint: str | None = None,
+        errors: Sequence[Fault] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.kind = kind
+        self.detail = detail
+        self.hint = hint
+        self.errors = errors
+        self.headers = headers
+
+
+def problem_response(path: str, error: ProblemError) -> Response:
+    """The document as a response."""
+    status, title = KINDS[error.kind]
+    problem = Problem(
+        type=f"urn:schedd:problem:{error.kind}",
+        title=title,
+        status=status,
+        detail=error.detail,
+        instance=path,
+        hint=error.hint,
+        errors=list(error.errors) if error.errors is not None else None,
+    )
+    body = problem.model_dump_json(exclude_none=True)
+    headers = {"Cache-Control": "no-store", **(error.headers or {})}
+    return Response(body, status, headers, media_type=_MEDIA)
+
+
+def answers(*kinds: str) -> dict[int | str, dict[str, Any]]:
+    """For a route's ``responses``: the problems of these kinds, by status."""
+    found: dict[int | str, dict[str, Any]] = {}
+    for kind in kinds:
+        status, title = KINDS[kind]
+        known = found.get(status)
+        words = f"{known['description']}, or: {title}" if known else title
+        found[status] = {
+            "description": words,
+            "content": {_MEDIA: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }
+    return found
+
+
+def install(app: FastAPI) -> None:
+    """Let every error of ``app`` be a problem document."""
+
+    @app.exception_handler(ProblemError)
+    async def _(request: Request, error: ProblemError) -> Response:
+        return problem_response(request.url.path, error)
+
+    @app.exception_handler(RequestValidationError)
+    async def _(request: Request, error: RequestValidationError) -> Response:
+        return problem_response(request.url.path, _of_validation(error.errors()))
+
+    @app.exception_handler(HTTPException)
+    async def _(request: Request, error: HTTPException) -> Response:
+        return problem_response(request.url.path, _of_http(request, error))
+
+    @app.exception_handler(UnknownCluster)
+    async def _(request: Request, error: UnknownCluster) -> Response:
+        hint = "GET /v1/clusters lists them"
+        return problem_response(request.url.path, ProblemError("unknown-cluster", str(error), hint=hint))
+
+    @app.exception_handler(PlannerStopped)
+    async def _(request: Request, error: PlannerStopped) -> Response:
+        return problem_response(request.url.path, ProblemError("not-ready", str(error), headers=_LATER))
+
+    @app.exception_handler(Overloaded)
+    async def _(request: Request, error: Overloaded) -> Response:
+        return problem_response(request.url.path, ProblemError("too-much", str(error), headers=_LATER))
+
+    @app.exception_handler(CursorError)
+    async def _(request: Request, error: CursorError) -> Response:
+        fault = Fault(where="query.cursor", what=str(error), allowed="`next` of a page of the same list")
+        return problem_response(request.url.path, ProblemError("invalid", str(error), errors=[fault]))
+
+    @app.exception_handler(Exception)
+    async def _(request: Request, error: Exception) -> Response:
+        _log.error("a request failed", path=request.url.path, error=repr(error), exc_info=error)
+        detail = "the daemon failed over this request; its log says more"
+        return problem_response(request.url.path, ProblemError("defect", detail))
+
+
+_LATER: Final = {"Retry-After": "2"}
+
+
+def _of_http(request: Request, error: HTTPException) -> ProblemError:
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        hint = "GET /openapi.json describes the API, /docs shows it to people"
+        return ProblemError("unknown-path", f"no path {request.url.path}", hint=hint)
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        allowed = (error.headers or {}).get("Allow", "")
+        return ProblemError(
+            "wrong-method",
+            f"{request.method} is not served here" + (f"; {allowed} is" if allowed else ""),
+            headers=error.headers,
+        )
+    if error.status_code == HTTPStatus.BAD_REQUEST:
+        return ProblemError("bad-request", str(error.detail))
+    _log.error("an unforeseen error", path=request.url.path, status=error.status_code, detail=error.detail)
+    return ProblemError("defect", str(error.detail))
+
+
+def _of_validation(errors: Sequence[Mapping[str, Any]]) -> ProblemError:
+    if errors[0]["type"] == "json_invalid":
+        why = (errors[0].get("ctx") or {}).get("error", "")
+        return ProblemError("bad-request", f"the body is not JSON: {why} at character {errors[0]['loc'][-1]}")
+    faults = [_fault(error) for error in errors[:_MOST]]
+    more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
+    first = faults[0]
+    return ProblemError("invalid", f"{first.where}: {first.what}{more}", errors=faults)
+
+
+def _fault(error: Mapping[str, Any]) -> Fault:
+    context = error.get("ctx") or {}
+    parts = [part for part in error["loc"] if part not in context.get("tags", ())]
+    where = ""
+    for part in parts:
+        where += f"[{part}]" if isinstance(part, int) else f".{part}" if where else str(part)
+    limits = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
+    bounds = [f"{words} {context[key]}" for key, words in limits.items() if key in context]
+    expected = context.get("expected") or context.get("expected_tags") or context.get("pattern")
+    allowed = str(expected) if expected is not None else " and ".join(bounds) or None
+    return Fault(where=where, what=str(error["msg"]).removeprefix("Value error, "), allowed=allowed)

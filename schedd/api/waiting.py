@@ -1,0 +1,27 @@
+"""Waiting for the planner's thread, but not for ever."""
+
+import asyncio
+from concurrent.futures import Future
+from typing import TypeVar
+
+from schedd.api.problems import ProblemError
+
+__all__ = ["answer_of"]
+
+_T = TypeVar("_T")
+
+
+async def answer_of(future: "Future[_T]", seconds: float, hint: str) -> _T:
+    """What the planner answers within so many real seconds. Raises ProblemError, and what the planner raised.
+
+    What was asked is not taken back when the time is over.
+    """
+    waiting = asyncio.wrap_future(future)
+    done, _ = await asyncio.wait((waiting,), timeout=seconds)
+    if not done:
+        # Nobody looks at it any more, neither at an error in it.
+        waiting.add_done_callback(lambda late: late.cancelled() or late.exception())
+        raise ProblemError(
+            "not-ready", "the planner is busy with something else", hint=hint, headers={"Retry-After": "2"}
+        )
+    return waiting.result()

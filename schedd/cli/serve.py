@@ -1,0 +1,46 @@
+"""``schedd serve``: the daemon."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["run"]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="schedd serve",
+        description="Run the daemon until SIGTERM or SIGINT. The log goes to standard error.",
+    )
+    parser.add_argument("--config", type=Path, help="TOML file of settings; see docs/configuration.md")
+    parser.add_argument("--host", help="listen on this address instead of the configured one")
+    parser.add_argument("--port", type=int, help="listen on this port instead; 0 takes any free one")
+    return parser
+
+
+def run(argv: Sequence[str]) -> int:
+    """Serve as the arguments say; 0 after a clean end, 2 for bad settings, 1 for what else went wrong."""
+    args = _parser().parse_args(argv)
+    # What the parser refuses is to be answered at once, without loading all this.
+    from schedd.api.serving import ListenError, listen, serve  # noqa: PLC0415
+    from schedd.service.clock import SystemClock  # noqa: PLC0415
+    from schedd.service.logs import set_up  # noqa: PLC0415
+    from schedd.service.settings import SettingsError, load  # noqa: PLC0415
+    from schedd.service.tokens import Tokens  # noqa: PLC0415
+
+    asked: dict[str, Any] = {"host": args.host, "port": args.port}
+    server = {key: value for key, value in asked.items() if value is not None}
+    try:
+        settings = load(args.config, **({"server": server} if server else {}))
+        tokens = Tokens.of(settings.auth)
+        set_up(settings.log)
+        socket = listen(settings.server.host, settings.server.port)
+    except SettingsError as error:
+        print(f"schedd serve: {error}".replace("\n", "\nschedd serve: "), file=sys.stderr)
+        return 2
+    except ListenError as error:
+        print(f"schedd serve: {error}", file=sys.stderr)
+        return 1
+    return 0 if serve(settings, tokens, SystemClock(), socket) else 1

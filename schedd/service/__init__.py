@@ -1,0 +1,1 @@
+"""The shell around the engine: its thread, its clock, queues, the log of decisions, settings. No HTTP."""

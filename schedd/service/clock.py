@@ -1,0 +1,49 @@
+"""Clocks: the present moment, and how long to wait for a later one."""
+
+import time
+from typing import Protocol
+
+__all__ = ["Clock", "ScaledClock", "SystemClock"]
+
+
+class Clock(Protocol):
+    """A clock whose seconds may be shorter than real ones."""
+
+    def now(self) -> float:
+        """Seconds since the epoch (UTC)."""
+        ...
+
+    def wait_for(self, moment: float) -> float:
+        """Real seconds until ``moment``, at least 0."""
+        ...
+
+
+class SystemClock:
+    """The host's clock."""
+
+    def now(self) -> float:
+        """Seconds since the epoch (UTC)."""
+        return time.time()
+
+    def wait_for(self, moment: float) -> float:
+        """Real seconds until ``moment``, at least 0."""
+        return max(0.0, moment - time.time())
+
+
+class ScaledClock:
+    """A clock that begins at ``start`` and lets ``speed`` seconds pass in each real one."""
+
+    def __init__(self, start: float, speed: float) -> None:
+        if not speed > 0:
+            raise ValueError(f"speed {speed}: must be above 0")
+        self._start = start
+        self._began = time.monotonic()
+        self.speed = speed
+
+    def now(self) -> float:
+        """Seconds since the epoch, as this clock counts them."""
+        return self._start + (time.monotonic() - self._began) * self.speed
+
+    def wait_for(self, moment: float) -> float:
+        """Real seconds until ``moment``, at least 0."""
+        return max(0.0, (moment - self.now()) / self.speed)

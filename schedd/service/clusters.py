@@ -1,0 +1,80 @@
+"""The clusters of one daemon, by name."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from schedd.engine import Engine, EngineSettings
+from schedd.service.clock import Clock
+from schedd.service.errors import UnknownCluster
+from schedd.service.loop import PlanLoop
+from schedd.service.warmup import warm_up
+from schedd.store import Journal, MemoryJournal
+
+__all__ = ["Clusters", "new_engine"]
+
+_IDS_A_SECOND = 100
+
+
+def new_engine(settings: EngineSettings, now: int) -> Engine:
+    """An engine that knows nothing yet, for a daemon that keeps nothing over its end.
+
+    Its decisions are numbered from the present time on, so that an adapter that saw those of an earlier life
+    of the daemon takes none of the new ones for old.
+    """
+    engine = Engine(settings, now)
+    engine.state.decision_number = now * _IDS_A_SECOND
+    return engine
+
+
+class Clusters:
+    """One planner per cluster. ``ready`` is True from the end of the warm-up until the daemon stops."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, EngineSettings],
+        clock: Clock,
+        journal: Callable[[], Journal] = MemoryJournal,
+    ) -> None:
+        now = int(clock.now())
+        self._loops = {
+            name: PlanLoop(name, new_engine(chosen, now), journal(), clock)
+            for name, chosen in settings.items()
+        }
+        self.ready = False
+        self.stopping = False
+
+    def start(self, *, warm: bool = True) -> None:
+        """Compile the kernels (seconds, or a minute when none are kept on disk) and start the planners."""
+        if warm:
+            warm_up()
+        if self.stopping:
+            return
+        for loop in self._loops.values():
+            loop.start()
+        self.ready = True
+
+    def end_polls(self) -> None:
+        """Let all who wait for decisions go: the daemon is about to stop."""
+        self.ready, self.stopping = False, True
+        for loop in self._loops.values():
+            loop.decisions.close()
+
+    def stop(self) -> None:
+        """End the planners, each after the batch at hand."""
+        self.end_polls()
+        for loop in self._loops.values():
+            loop.stop()
+
+    def __getitem__(self, name: str) -> PlanLoop:
+        try:
+            return self._loops[name]
+        except KeyError:
+            known = ", ".join(self._loops)
+            raise UnknownCluster(f"no cluster {name!r}; there is {known}") from None
+
+    def __iter__(self) -> Iterator[PlanLoop]:
+        return iter(self._loops.values())
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """Why planners stopped or wait for their journal, by cluster; empty when all is well."""
+        return {loop.name: loop.failure or loop.trouble for loop in self if loop.failure or loop.trouble}

@@ -1,0 +1,197 @@
+"""The log of decisions: written by the engine's thread, read again by adapters, awaited by long polls."""
+
+import asyncio
+import contextlib
+import threading
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from schedd.wire import (
+    Alert,
+    Decision,
+    Event,
+    JobDeleted,
+    JobEnded,
+    JobStarted,
+    Run,
+    RunAccepted,
+    RunRefused,
+    Snapshot,
+    Tell,
+)
+
+__all__ = ["DecisionLog", "Page"]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Decisions in order; ``last`` is the place to go on from.
+
+    ``missed``: some behind the reader's place are gone unread, or the place is unknown.
+    """
+
+    decisions: tuple[Decision, ...]
+    last: str
+    missed: bool
+
+
+class DecisionLog:
+    """Decisions that still count, by growing id.
+
+    A run leaves the log when its outcome or the job's start or end is reported, a told start when a newer
+    one is told or its job starts or goes, an alert when ``alerts`` newer ones came; so the log is about as
+    long as there are jobs. Beyond ``most`` decisions the oldest are dropped, and readers who had not come
+    so far are told that they missed some.
+    """
+
+    def __init__(self, most: int = 200_000, alerts: int = 1_000) -> None:
+        self._most = most
+        self._alerts: deque[str] = deque()
+        self._most_alerts = alerts
+        self._lock = threading.Lock()
+        self._ids: list[str] = []
+        self._items: list[Decision | None] = []
+        self._live = 0
+        self._of_job: dict[tuple[str, str], str] = {}
+        self._dropped = ""
+        self._last = ""
+        self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
+        self._closed = False
+
+    # ---- the engine's thread --------------------------------------------------------------------
+
+    def acknowledge(self, events: Iterable[Event]) -> None:
+        """Drop what these events show to be done."""
+        with self._lock:
+            for event in events:
+                if isinstance(event, RunAccepted | RunRefused):
+                    self._drop_id(event.decision_id)
+                elif isinstance(event, JobStarted | JobEnded | JobDeleted):
+                    self._drop("run", event.job_id)
+                    self._drop("tell", event.job_id)
+                elif isinstance(event, Snapshot):
+                    there = {job.id for job in event.jobs if job.state not in ("R", "E", "C")}
+                    for kind, job_id in [key for key in self._of_job if key[1] not in there]:
+                        self._drop(kind, job_id)
+
+    def append(self, decisions: Iterable[Decision]) -> None:
+        """Keep new decisions, whose ids grow, and wake who waits for them."""
+        with self._lock:
+            before = self._last
+            for decision in decisions:
+                if isinstance(decision, Run):
+                    self._drop("tell", decision.job_id)
+                if isinstance(decision, Run | Tell):
+                    self._drop(decision.type, decision.job_id)
+                    self._of_job[decision.type, decision.job_id] = decision.id
+                else:
+                    self._alerts.append(decision.id)
+                    if len(self._alerts) > self._most_alerts:
+                        self._drop_id(self._alerts.popleft())
+                self._ids.append(decision.id)
+                self._items.append(decision)
+                self._live += 1
+                self._last = decision.id
+            self._tidy()
+            waiting = set(self._waiting) if self._last != before else set()
+        _wake(waiting)
+
+    def close(self) -> None:
+        """Let nobody wait any longer."""
+        with self._lock:
+            self._closed = True
+            waiting = set(self._waiting)
+        _wake(waiting)
+
+    # ---- readers --------------------------------------------------------------------------------
+
+    def after(self, place: str, most: int = 1_000) -> Page:
+        """Up to ``most`` decisions behind ``place`` (an id; empty: from the beginning).
+
+        An id that was never given out comes from another life of the daemon: the reader begins anew.
+        """
+        with self._lock:
+            foreign = place > self._last
+            begin = 0 if foreign else bisect_right(self._ids, place)
+            found: list[Decision] = []
+            last = "" if foreign else place
+            for i in range(begin, len(self._ids)):
+                item = self._items[i]
+                if item is None:
+                    continue
+                if len(found) == most:
+                    break
+                found.append(item)
+                last = item.id
+            else:
+                last = self._last
+            missed = foreign or (bool(place) and place < self._dropped)
+            return Page(tuple(found), last, missed)
+
+    async def wait_after(self, place: str, seconds: float, most: int = 1_000) -> Page:
+        """The same, as soon as there are any, or after so many real seconds."""
+        loop = asyncio.get_running_loop()
+        changed = asyncio.Event()
+        entry = (loop, changed)
+        deadline = loop.time() + seconds
+        with self._lock:
+            self._waiting.add(entry)
+        try:
+            while True:
+                changed.clear()
+                page = self.after(place, most)
+                left = deadline - loop.time()
+                if page.decisions or page.missed or left <= 0 or self._closed:
+                    return page
+                try:
+                    await asyncio.wait_for(changed.wait(), left)
+                except TimeoutError:
+                    return self.after(place, most)
+        finally:
+            with self._lock:
+                self._waiting.discard(entry)
+
+    def __len__(self) -> int:
+        return self._live
+
+    # ---- with the lock held ---------------------------------------------------------------------
+
+    def _drop(self, kind: str, job_id: str) -> None:
+        decision_id = self._of_job.get((kind, job_id))
+        if decision_id is not None:
+            self._drop_id(decision_id)
+
+    def _drop_id(self, decision_id: str) -> None:
+        i = bisect_right(self._ids, decision_id) - 1
+        if i < 0 or self._ids[i] != decision_id:
+            return
+        item = self._items[i]
+        if item is None:
+            return
+        self._items[i] = None
+        self._live -= 1
+        if not isinstance(item, Alert) and self._of_job.get((item.type, item.job_id)) == item.id:
+            del self._of_job[item.type, item.job_id]
+
+    def _tidy(self) -> None:
+        if self._live > self._most:
+            live = [item.id for item in self._items if item is not None]
+            oldest = live[: self._live - self._most + self._most // 10]
+            for decision_id in oldest:
+                self._drop_id(decision_id)
+            self._dropped = oldest[-1]
+        if len(self._ids) > 2 * self._live + 1_000:
+            self._compact()
+
+    def _compact(self) -> None:
+        kept = [item for item in self._items if item is not None]
+        self._items = list(kept)
+        self._ids = [item.id for item in kept]
+
+
+def _wake(waiting: Iterable[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> None:
+    for loop, changed in waiting:
+        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits there any more
+            loop.call_soon_threadsafe(changed.set)

@@ -1,0 +1,15 @@
+"""What can go wrong between a request and the planner."""
+
+__all__ = ["Overloaded", "PlannerStopped", "UnknownCluster"]
+
+
+class PlannerStopped(RuntimeError):
+    """The planner of this cluster does not work any more, or the daemon is shutting down."""
+
+
+class Overloaded(RuntimeError):
+    """More events wait than can be kept; try again later."""
+
+
+class UnknownCluster(LookupError):
+    """No cluster of this name is configured."""

@@ -1,0 +1,166 @@
+"""What is free, where, and from when until when: the gaps of a published plan."""
+
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+import numpy as np
+
+from schedd.engine.view import Published
+from schedd.plan.kernels.layout import A_CHUNK, A_ROW, A_TAKE, CPUS, GPUS, MEM, SHARE, Ints
+from schedd.wire import NodeFacts
+
+__all__ = ["Gap", "Gaps", "Step", "gaps"]
+
+_USED = 4  # cpus, shares, memory, gpus
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Over `[start, end)` so much is free on all usable nodes together."""
+
+    start: int
+    end: int
+    cpus: int
+    idle_nodes: int
+    """Nodes on which nothing is planned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Over `[start, end)` so much is free on one node. A memory of null is not known."""
+
+    node: str
+    start: int
+    end: int
+    cpus: int
+    mem: int | None
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """Totals over the whole window, and the gaps of some nodes; ``next`` is the cursor of the nodes left."""
+
+    totals: tuple[Step, ...]
+    gaps: tuple[Gap, ...]
+    next: str | None
+
+
+def gaps(
+    published: Published,
+    blocked: AbstractSet[str],
+    begin: int,
+    end: int,
+    *,
+    cpus: int = 1,
+    cursor: str = "",
+    limit: int = 1_000,
+) -> Gaps:
+    """What is free in ``[begin, end)`` on nodes that are up and not ``blocked``, in pieces of at least
+    ``cpus`` cpus; nothing is free before the plan's own time.
+
+    Nodes come by name, from the first behind ``cursor`` on; all gaps of a node are on one page, and a page
+    ends with the node that fills it to ``limit``.
+    """
+    begin = max(begin, published.as_of)
+    if begin >= end:
+        return Gaps((), (), None)
+    held = _held(published, begin, end)
+    moments: list[Ints] = []
+    changes: list[Ints] = []
+    found: list[Gap] = []
+    following: str | None = None
+    last = ""
+    for name, facts in sorted(published.nodes.items()):
+        if facts.state != "up" or name in blocked:
+            continue
+        starts, used = _steps(begin, held.get(name))
+        free_cpus = np.maximum(facts.cpus - used[0], 0)
+        idle = (used[1] == 0).astype(np.int64)
+        moments.append(starts)
+        changes.append(np.stack([np.diff(free_cpus, prepend=0), np.diff(idle, prepend=0)]))
+        if name <= cursor or following is not None:
+            continue
+        if len(found) >= limit:
+            following = last
+            continue
+        last = name
+        found += _of_node(name, facts, starts, used, end, cpus)
+    return Gaps(_totals(moments, changes, end), tuple(found), following)
+
+
+def _held(published: Published, begin: int, end: int) -> dict[str, Ints]:
+    """By node: (5, n) moments in order and what is taken from there on, more or less than before."""
+    starts, durations = published.starts, published.durations
+    slots = np.flatnonzero((starts >= 0) & (starts < end) & (starts + durations > begin))
+    owner, rows = published.entries(slots)
+    entries = published.alloc[rows]
+    nodes = entries[:, A_CHUNK] >= 0
+    owner, entries = owner[nodes], entries[nodes]
+    takes = entries[:, [A_TAKE + CPUS, A_TAKE + SHARE, A_TAKE + MEM, A_TAKE + GPUS]].T
+    first = np.maximum(starts[slots], begin)[owner]
+    after = (starts[slots] + durations[slots])[owner]
+    at = np.concatenate([first, after])
+    row = np.concatenate([entries[:, A_ROW]] * 2)
+    changes = np.vstack([at, np.concatenate([takes, -takes], axis=1)])[:, at < end]
+    row = row[at < end]
+    order = np.lexsort((changes[0], row))
+    changes, row = changes[:, order], row[order]
+    edges = np.flatnonzero(np.diff(row)) + 1
+    pieces = np.split(changes, edges, axis=1)
+    return {
+        published.names[int(row[edge])]: piece
+        for edge, piece in zip([0, *edges.tolist()], pieces, strict=True)
+        if piece.shape[1] and int(row[edge]) in published.names
+    }
+
+
+def _steps(begin: int, held: Ints | None) -> tuple[Ints, Ints]:
+    """(n,) moments from ``begin`` on, and (4, n) what is used from each of them."""
+    if held is None:
+        return np.array([begin], np.int64), np.zeros((_USED, 1), np.int64)
+    used = np.cumsum(held[1:], axis=1)
+    # Of several changes at one moment the last counts.
+    final = np.flatnonzero(np.append(np.diff(held[0]) > 0, True))
+    times, used = held[0, final], used[:, final]
+    if times[0] > begin:
+        times = np.append(np.int64(begin), times)
+        used = np.concatenate([np.zeros((_USED, 1), np.int64), used], axis=1)
+    return times, used
+
+
+def _of_node(name: str, facts: NodeFacts, starts: Ints, used: Ints, end: int, cpus: int) -> list[Gap]:
+    free = np.maximum(np.array([[facts.cpus], [facts.mem], [facts.gpus]]) - used[[0, 2, 3]], 0)
+    ends = np.append(starts[1:], end)
+    # Neighbours between which nothing changes are one gap.
+    same = (np.diff(free, axis=1) == 0).all(axis=0)
+    first = np.flatnonzero(np.append(True, ~same))
+    last = np.append(first[1:] - 1, starts.shape[0] - 1)
+    return [
+        Gap(
+            name,
+            int(starts[i]),
+            int(ends[j]),
+            int(free[0, i]),
+            int(free[1, i]) if facts.mem else None,
+            int(free[2, i]),
+        )
+        for i, j in zip(first.tolist(), last.tolist(), strict=True)
+        if free[0, i] >= max(cpus, 1)
+    ]
+
+
+def _totals(moments: list[Ints], changes: list[Ints], end: int) -> tuple[Step, ...]:
+    if not moments:
+        return ()
+    times, at = np.unique(np.concatenate(moments), return_inverse=True)
+    totals = np.zeros((2, times.shape[0]), np.int64)
+    change = np.concatenate(changes, axis=1)
+    for k in range(2):
+        np.add.at(totals[k], at, change[k])
+    totals = np.cumsum(totals, axis=1)
+    # Neighbours between which nothing changes are one step.
+    first = np.flatnonzero(np.append(True, (np.diff(totals, axis=1) != 0).any(axis=0)))
+    edges = [*times[first].tolist(), end]
+    rows = totals[:, first].T.tolist()
+    return tuple(Step(edges[i], edges[i + 1], cpus, idle) for i, (cpus, idle) in enumerate(rows))

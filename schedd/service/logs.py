@@ -1,0 +1,50 @@
+"""The daemon's log: JSON lines on standard error, or text for people."""
+
+import logging
+import sys
+
+import structlog
+from structlog.typing import Processor
+
+from schedd.service.settings import LogSettings
+
+__all__ = ["set_up"]
+
+
+def set_up(settings: LogSettings) -> None:
+    """Send all messages, those of libraries too, to standard error in the form that is wanted."""
+    level = getattr(logging, settings.level.upper())
+    common: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    as_json = settings.format == "json"
+    last: list[Processor] = (
+        [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        if as_json
+        else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+    )
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *common,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=common,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    # The server's own chatter: what it says at "info" the daemon says itself.
+    logging.getLogger("uvicorn").setLevel(max(level, logging.WARNING))

@@ -1,0 +1,394 @@
+"""The thread that owns one cluster's live plan: batches of events in, decisions and publications out."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import structlog
+
+from schedd.engine import Engine
+from schedd.engine.view import Published, publish
+from schedd.service.clock import Clock
+from schedd.service.decisions import DecisionLog
+from schedd.service.errors import Overloaded, PlannerStopped
+from schedd.service.forks import Fork, fork
+from schedd.store import Batch, Journal, StoreError
+from schedd.wire import Event, Snapshot
+
+__all__ = ["Handled", "PlanLoop"]
+
+_T = TypeVar("_T")
+_log = structlog.get_logger(__name__)
+
+_BATCH = 200
+"""Events at most in one batch: about 50 ms of work."""
+_PUBLISH_S = 0.02
+"""Between slices of a repair, publish no more often than this."""
+_FORK_S = 0.2
+"""For how long a copy serves on while nothing but repair changes the plan."""
+_LOOK_S = 60.0
+"""Look at the clock at least this often: it may have been set."""
+_STORE_WAITS = (0.1, 0.2, 0.5, 1.0, 2.0)
+"""Seconds between tries while the store fails; the last one for as long as it does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handled:
+    """The answer to a delivery: how many events were new, which were known, the generation that holds all."""
+
+    accepted: int
+    duplicates: tuple[str, ...]
+    generation: int
+
+
+@dataclass(slots=True)
+class _Delivery:
+    events: Sequence[Event]
+    answer: "Future[Handled]"
+    accepted: int = 0
+    duplicates: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Some events of a delivery, perhaps its last."""
+
+    delivery: _Delivery
+    events: Sequence[Event]
+    last: bool
+
+
+class PlanLoop:
+    """One cluster's engine in a thread of its own. All public methods may be called from any thread.
+
+    ``published`` is the latest publication; reading it never waits. ``blocked`` are nodes that count as
+    blocked in it. ``failure`` says why the planner stopped for an error, ``trouble`` why it waits for its
+    journal; both are empty while it works.
+    """
+
+    def __init__(
+        self, name: str, engine: Engine, journal: Journal, clock: Clock, *, most_pending: int = 200_000
+    ) -> None:
+        self.name = name
+        self.decisions = DecisionLog()
+        self.failure = ""
+        self.trouble = ""
+        self._clock = clock
+        self._engine = engine
+        self._journal = journal
+        self._most_pending = most_pending
+        self._turn = threading.Condition()
+        self._inbox: deque[_Delivery] = deque()
+        self._calls: deque[tuple[Callable[[Engine], Any], Future[Any]]] = deque()
+        self._pending = 0
+        self._stopping = False
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"plan-{name}", daemon=True)
+        self._busy_since = 0.0
+        self._published_at = 0.0
+        self._unpublished = False
+        self._batches = 0
+        self._fork: tuple[int, float, Fork] | None = None
+        self.published: Published = publish(engine.state)
+        self.blocked: frozenset[str] = frozenset()
+
+    # ---- any thread -----------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to work."""
+        self._thread.start()
+
+    def stop(self, timeout: float = 10.0) -> None:
+        """Finish the batch at hand and end the thread; what still waits is refused."""
+        with self._turn:
+            self._stopping = True
+            self._turn.notify()
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+        self.decisions.close()
+        self._refuse("the daemon is shutting down")
+        if not self._thread.is_alive():
+            self._journal.close()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the planner works."""
+        return self._thread.is_alive() and not self.failure
+
+    @property
+    def busy_for(self) -> float:
+        """For how many real seconds the planner has been at its present piece of work; 0 when it rests."""
+        since = self._busy_since
+        return time.monotonic() - since if since else 0.0
+
+    @property
+    def pending(self) -> int:
+        """How many events wait to be handled."""
+        return self._pending
+
+    def now(self) -> int:
+        """The present second by the cluster's clock."""
+        return int(self._clock.now())
+
+    def submit(self, events: Sequence[Event]) -> "Future[Handled]":
+        """Hand in events in the order in which they happened; the answer comes when all are handled.
+
+        Raises Overloaded and PlannerStopped.
+        """
+        answer: Future[Handled] = Future()
+        with self._turn:
+            self._check_open()
+            if self._pending and self._pending + len(events) > self._most_pending:
+                raise Overloaded(f"{self._pending} events wait to be handled; send them again later")
+            self._pending += len(events)
+            self._inbox.append(_Delivery(events, answer))
+            self._turn.notify()
+        return answer
+
+    def at_rest(self, call: Callable[[Engine], _T]) -> "Future[_T]":
+        """Let the planner's thread call ``call`` between two batches. Raises PlannerStopped."""
+        answer: Future[_T] = Future()
+        with self._turn:
+            self._check_open()
+            self._calls.append((call, answer))
+            self._turn.notify()
+        return answer
+
+    def pause(self, why: str) -> "Future[int]":
+        """Start no jobs until ``resume``; answers with the generation from then on. Raises PlannerStopped."""
+        return self.at_rest(lambda engine: self._switch(engine, why or "an admin's order"))
+
+    def resume(self) -> "Future[int]":
+        """Start jobs again; answers with the generation from then on. Raises PlannerStopped."""
+        return self.at_rest(lambda engine: self._switch(engine, ""))
+
+    @property
+    def last_fork(self) -> Fork | None:
+        """The latest copy that anybody asked for."""
+        return self._fork[2] if self._fork is not None else None
+
+    def fork(self) -> "Future[Fork]":
+        """A copy of the plan that holds all events handled so far; shared with others who ask now."""
+        return self.at_rest(self._forked)
+
+    def _check_open(self) -> None:
+        if self.failure or self._stopping:
+            raise PlannerStopped(self.failure or "the daemon is shutting down")
+
+    # ---- the planner's thread -------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while self._await_work():
+                self._busy_since = time.monotonic()
+                self._answer_calls()
+                deliveries = self._take_inbox()
+                if deliveries:
+                    self._take_in(deliveries)
+                elif self._due():
+                    self._batch((), ())
+                self._busy_since = 0.0
+        except PlannerStopped:
+            self._refuse("the daemon is shutting down")
+        except Exception as error:
+            _log.exception("the planner stopped", cluster=self.name)
+            self.failure = f"the planner stopped: {error!r}"
+            self.published = replace(self.published, stale=self.failure)
+            self.decisions.close()
+            self._refuse(self.failure)
+        finally:
+            self._busy_since = 0.0
+
+    def _await_work(self) -> bool:
+        """Sleep until there is something to do; False when it is to stop."""
+        with self._turn:
+            while not (self._stopping or self._inbox or self._calls):
+                wake = self._engine.next_wake
+                wait = _LOOK_S if wake is None else min(self._clock.wait_for(wake), _LOOK_S)
+                if wait <= 0:
+                    break
+                self._turn.wait(wait)
+            return not self._stopping
+
+    def _due(self) -> bool:
+        wake = self._engine.next_wake
+        return wake is not None and self._clock.wait_for(wake) <= 0
+
+    def _take_inbox(self) -> list[_Delivery]:
+        with self._turn:
+            deliveries = list(self._inbox)
+            self._inbox.clear()
+        return deliveries
+
+    def _take_in(self, deliveries: list[_Delivery]) -> None:
+        """Handle deliveries in batches; each is answered after the batch with its last event."""
+        try:
+            for parts in _batches(deliveries):
+                self._batch([event for part in parts for event in part.events], parts)
+        finally:
+            for delivery in deliveries:
+                if not delivery.answer.done():
+                    delivery.answer.set_exception(PlannerStopped("the planner stopped over these events"))
+
+    def _batch(self, events: Sequence[Event], parts: Sequence[_Part]) -> None:
+        """Kept, handled, kept what follows, shown: in this order."""
+        now, paused = self.now(), self._engine.state.paused
+        batch: Batch | None
+        if events:
+            batch = self._insist(lambda: self._journal.commit_events(events, now, paused))
+        else:
+            batch = self._journal.woke(now, paused)
+        if batch is not None:
+            self._handle(batch)
+        self._answer(parts, batch)
+
+    def _handle(self, batch: Batch) -> None:
+        engine = self._engine
+        decisions = engine.handle(batch.events, batch.now)
+        made = self._insist(lambda: self._journal.commit_decisions(batch, decisions))
+        self._unpublished = True
+        if batch.events:
+            self._batches += 1
+            self.decisions.acknowledge(batch.events)
+        # A repair that goes on slice by slice shows its progress now and then.
+        if batch.events or made or not engine.state.plan.freed or self._lapsed():
+            self._publish()
+        if made:
+            self.decisions.append(made)
+
+    def _insist(self, call: Callable[[], _T]) -> _T:
+        """The journal's answer, asked for until it can give one. Raises PlannerStopped when told to stop."""
+        tries = 0
+        while True:
+            try:
+                answer = call()
+            except StoreError as error:
+                if not error.retryable:
+                    raise
+                if not self.trouble:
+                    _log.error("the journal fails", cluster=self.name, why=str(error))
+                self.trouble = str(error)
+                if self._stop.wait(_STORE_WAITS[min(tries, len(_STORE_WAITS) - 1)]):
+                    raise PlannerStopped("the daemon is shutting down") from error
+                tries += 1
+            else:
+                if self.trouble:
+                    _log.info("the journal works again", cluster=self.name)
+                    self.trouble = ""
+                return answer
+
+    def _lapsed(self) -> bool:
+        return time.monotonic() - self._published_at > _PUBLISH_S
+
+    def _publish(self) -> None:
+        self.blocked = frozenset(self._engine.state.blocked)
+        self.published = publish(self._engine.state)
+        self._published_at = time.monotonic()
+        self._unpublished = False
+
+    def _answer(self, parts: Sequence[_Part], batch: Batch | None) -> None:
+        fresh = {event.id for event in batch.events} if batch is not None else set()
+        for part in parts:
+            delivery = part.delivery
+            for event in part.events:
+                if event.id in fresh:
+                    fresh.remove(event.id)
+                    delivery.accepted += 1
+                else:
+                    delivery.duplicates.append(event.id)
+            if not part.last:
+                continue
+            with self._turn:
+                self._pending -= len(delivery.events)
+            if delivery.answer.set_running_or_notify_cancel():
+                delivery.answer.set_result(
+                    Handled(delivery.accepted, tuple(delivery.duplicates), self.published.generation)
+                )
+
+    def _switch(self, engine: Engine, paused: str) -> int:
+        """Pause for a reason, or resume; jobs that are due start at once."""
+        if paused:
+            engine.pause(paused)
+        else:
+            engine.resume()
+        self._batch((), ())
+        if self._unpublished:
+            self._publish()
+        return self.published.generation
+
+    def _answer_calls(self) -> None:
+        while self._calls:
+            call, answer = self._calls.popleft()
+            if not answer.set_running_or_notify_cancel():
+                continue
+            try:
+                answer.set_result(call(self._engine))
+            except PlannerStopped as error:
+                answer.set_exception(error)
+                raise
+            except Exception as error:  # the asker's business, not the planner's
+                answer.set_exception(error)
+
+    def _forked(self, engine: Engine) -> Fork:
+        if self._fork is not None:
+            batches, made, copy = self._fork
+            same = copy.generation == engine.state.generation
+            if same or (batches == self._batches and time.monotonic() - made < _FORK_S):
+                return copy
+        if self._unpublished:
+            self._publish()
+        copy = fork(engine.state)
+        self._fork = (self._batches, time.monotonic(), copy)
+        return copy
+
+    def _refuse(self, why: str) -> None:
+        for delivery in self._take_inbox():
+            if delivery.answer.set_running_or_notify_cancel():
+                delivery.answer.set_exception(PlannerStopped(why))
+        while self._calls:
+            _, answer = self._calls.popleft()
+            if answer.set_running_or_notify_cancel():
+                answer.set_exception(PlannerStopped(why))
+
+
+def _batches(deliveries: Sequence[_Delivery]) -> Iterator[Sequence[_Part]]:
+    """In order, in batches of bounded size. A snapshot stands alone: what it says must not be reordered."""
+    batch: list[_Part] = []
+    size = 0
+    for delivery in deliveries:
+        begin = 0
+        for end in _cuts(delivery.events):
+            events = delivery.events[begin:end]
+            alone = any(isinstance(event, Snapshot) for event in events)
+            if batch and (alone or size + len(events) > _BATCH):
+                yield batch
+                batch, size = [], 0
+            batch.append(_Part(delivery, events, end == len(delivery.events)))
+            size += len(events)
+            begin = end
+            if alone:
+                yield batch
+                batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _cuts(events: Sequence[Event]) -> Iterator[int]:
+    """Where to cut a delivery: around its snapshots, and so that no piece is too large. Ends with its end."""
+    begin = 0
+    for i, event in enumerate(events):
+        if isinstance(event, Snapshot):
+            if i > begin:
+                yield i
+            if i + 1 < len(events):
+                yield i + 1
+            begin = i + 1
+        elif i - begin == _BATCH:
+            yield i
+            begin = i
+    yield len(events)

@@ -1,0 +1,225 @@
+"""Lists read from a publication, page by page: jobs in order, what is placed in a window, nodes."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from schedd.engine.job_view import JobView, Standing, shares_of, standing_of, view_of
+from schedd.engine.records import JobRecord, Phase
+from schedd.engine.view import Published
+from schedd.model import FOREVER
+from schedd.plan.kernels.layout import A_CHUNK, A_ROW, A_TAKE, CPUS, FIXED, GPUS, MEM, PLANNED, UNPLACED
+from schedd.wire import ShareFacts
+
+__all__ = ["Bar", "Counts", "CursorError", "NodeView", "Page", "counts", "jobs", "nodes", "window"]
+
+_T = TypeVar("_T")
+
+
+class CursorError(ValueError):
+    """A cursor that no page gave out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[_T]):
+    """Some rows in order; ``next`` leads to those that follow, None after the last."""
+
+    rows: tuple[_T, ...]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many jobs stand where."""
+
+    running: int
+    starting: int
+    planned: int
+    without_start: int
+    """Waiting for something, or never to run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A job's place in the plan: over `[start, end)` it holds these nodes."""
+
+    job: str
+    owner: str
+    queue: str
+    state: Standing
+    start: int
+    end: int
+    """Includes the site's end allowance: the plan keeps the nodes for so long."""
+    nodes: tuple[ShareFacts, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """A node and what is free of it now. Memory in KiB; a memory of 0 is not known."""
+
+    name: str
+    state: str
+    """`up`, `drain` (offline: nothing new is started) or `down`."""
+    cpus: int
+    mem: int
+    gpus: int
+    free_cpus: int
+    free_mem: int
+    free_gpus: int
+    properties: tuple[str, ...]
+    jobs: tuple[str, ...]
+    """Jobs that run here or are being started."""
+
+
+def counts(published: Published) -> Counts:
+    """Where the jobs stand, counted over columns."""
+    states = published.states
+    starting = sum(
+        1
+        for job_id in published.starting
+        if (record := published.ids.get(job_id)) is not None and record.phase is Phase.DISPATCHED
+    )
+    held = int((states == FIXED).sum()) - len(published.reservations)
+    return Counts(
+        running=max(0, held - starting),
+        starting=starting,
+        planned=int((states == PLANNED).sum()),
+        without_start=int((states == UNPLACED).sum()) + len(published.slotless),
+    )
+
+
+def jobs(
+    published: Published,
+    *,
+    state: Standing | None = None,
+    owner: str | None = None,
+    queue: str | None = None,
+    cursor: str | None = None,
+    limit: int = 100,
+) -> Page[JobView]:
+    """Jobs by (planned) start, those without one last.
+
+    A page goes on where the one before it ended, by start: a job that moves past the cursor in between may be
+    missed or seen twice.
+    """
+
+    def wanted(record: JobRecord, start: int) -> bool:
+        facts = record.facts
+        return (
+            (state is None or standing_of(record, start) == state)
+            and (owner is None or facts.owner == owner or facts.owner.partition("@")[0] == owner)
+            and (queue is None or facts.queue == queue)
+        )
+
+    found: list[JobView] = []
+    last: tuple[int, int] | None = None
+    for key, record, start in _in_order(published, cursor):
+        if not wanted(record, start):
+            continue
+        if len(found) == limit and last is not None:
+            return Page(tuple(found), f"{last[0]}.{last[1]}")
+        found.append(view_of(published, record))
+        last = key
+    return Page(tuple(found), None)
+
+
+def _in_order(published: Published, cursor: str | None) -> Iterator[tuple[tuple[int, int], JobRecord, int]]:
+    """(sort key, record, start) of all jobs behind the cursor."""
+    starts = published.starts
+    after = _parsed(cursor) if cursor else (-1, -1)
+    slots = np.flatnonzero(published.states)
+    keys = np.where(starts[slots] < 0, np.int64(FOREVER), starts[slots])
+    behind = (keys > after[0]) | ((keys == after[0]) & (slots > after[1]))
+    slots, keys = slots[behind], keys[behind]
+    order = np.argsort(keys, kind="stable")
+    for slot, key in zip(slots[order].tolist(), keys[order].tolist(), strict=True):
+        record = published.records[slot]
+        if record is not None:
+            yield (key, slot), record, int(starts[slot])
+    first = len(published.records)
+    for i, record in enumerate(published.slotless.values(), first):
+        if (FOREVER, i) > after:
+            yield (FOREVER, i), record, -1
+
+
+def window(
+    published: Published, begin: int, end: int, *, cursor: str | None = None, limit: int = 1_000
+) -> Page[Bar]:
+    """What is placed anywhere in ``[begin, end)``, by start."""
+    after = _parsed(cursor) if cursor else (-1, -1)
+    starts = published.starts
+    slots = np.flatnonzero((starts >= 0) & (starts < end) & (starts + published.durations > begin))
+    slots = slots[(starts[slots] > after[0]) | ((starts[slots] == after[0]) & (slots > after[1]))]
+    slots = slots[np.argsort(starts[slots], kind="stable")]
+    bars: list[Bar] = []
+    last = -1
+    for slot in slots.tolist():
+        record = published.records[slot]
+        if record is None:
+            continue  # a reservation
+        start = int(starts[slot])
+        if len(bars) == limit:
+            return Page(tuple(bars), f"{bars[-1].start}.{last}")
+        bars.append(
+            Bar(
+                record.id,
+                record.facts.owner,
+                record.facts.queue,
+                standing_of(record, start),
+                start,
+                start + int(published.durations[slot]),
+                shares_of(published, record),
+            )
+        )
+        last = slot
+    return Page(tuple(bars), None)
+
+
+def nodes(published: Published, accept: Callable[[str], bool] = lambda _name: True) -> tuple[NodeView, ...]:
+    """The nodes by name, with what jobs hold of them now."""
+    slots = np.flatnonzero(published.states == FIXED)
+    now = published.as_of
+    starts, durations = published.starts[slots], published.durations[slots]
+    slots = slots[(starts <= now) & (starts + durations > now)]
+    owner, rows = published.entries(slots)
+    entries = published.alloc[rows]
+    used: dict[str, list[int]] = {}
+    here: dict[str, list[str]] = {}
+    for i, entry in zip(owner.tolist(), entries.tolist(), strict=True):
+        if entry[A_CHUNK] < 0:
+            continue
+        name = published.names.get(entry[A_ROW], "")
+        total = used.setdefault(name, [0, 0, 0])
+        for k, column in enumerate((CPUS, MEM, GPUS)):
+            total[k] += entry[A_TAKE + column]
+        record = published.records[int(slots[i])]
+        if record is not None:
+            here.setdefault(name, []).append(record.id)
+    views = []
+    for name in sorted(filter(accept, published.nodes)):
+        facts = published.nodes[name]
+        cpus, mem, gpus = used.get(name, (0, 0, 0))
+        views.append(
+            NodeView(
+                name=name,
+                state=facts.state,
+                cpus=facts.cpus,
+                mem=facts.mem,
+                gpus=facts.gpus,
+                free_cpus=max(0, facts.cpus - cpus),
+                free_mem=max(0, facts.mem - mem),
+                free_gpus=max(0, facts.gpus - gpus),
+                properties=facts.properties,
+                jobs=tuple(here.get(name, ())),
+            )
+        )
+    return tuple(views)
+
+
+def _parsed(cursor: str) -> tuple[int, int]:
+    start, dot, slot = cursor.partition(".")
+    if not (dot and start.isdigit() and slot.isdigit() and cursor.isascii() and len(cursor) < 40):
+        raise CursorError(f"cursor {cursor!r}: take it from `next` of the page before")
+    return int(start), int(slot)

@@ -1,0 +1,300 @@
+"""The daemon's settings: a TOML file, overridden by the environment (``SCHEDD_SERVER__PORT=8081``)."""
+
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from schedd.engine import EngineSettings
+from schedd.store import Limits
+
+__all__ = [
+    "AuthSettings",
+    "ClusterSettings",
+    "LogSettings",
+    "ServerSettings",
+    "Settings",
+    "SettingsError",
+    "StoreSettings",
+    "TokenSettings",
+    "load",
+]
+
+Seconds = Annotated[int, Field(ge=0, le=10 * 366 * 86400)]
+Step = Annotated[int, Field(ge=1, le=10 * 366 * 86400)]
+TokenRole = Literal["reader", "adapter", "admin"]
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_DEFAULTS = EngineSettings()
+_DAY = 86_400
+
+
+class SettingsError(Exception):
+    """Settings that make no sense: which, where, and what is allowed."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class ServerSettings(_Section):
+    """Where the daemon listens."""
+
+    host: str = "127.0.0.1"
+    """Address or name to listen on."""
+    port: int = Field(default=8080, ge=0, le=65535)
+    """TCP port; 0 takes any free one."""
+    root: str = Field(default="", pattern=r"^(/[^/\s]+)*$")
+    """Path under which a reverse proxy shows the daemon, such as `/schedd`; empty for none."""
+    allow_remote: bool = False
+    """Listen on an address that other machines can reach. The daemon itself speaks plain HTTP: tokens then
+    travel readably unless a reverse proxy or a tunnel encrypts them."""
+    max_body_mib: int = Field(default=64, ge=1, le=4096)
+    """Larger request bodies are refused."""
+
+    @model_validator(mode="after")
+    def _stay_local(self) -> Self:
+        if not self.allow_remote and not _is_loopback(self.host):
+            raise ValueError(
+                f"host {self.host!r} can be reached from other machines, and tokens would travel "
+                "unencrypted. Use 127.0.0.1 behind a proxy with TLS, or set allow_remote = true if the "
+                "network is closed"
+            )
+        return self
+
+
+class TokenSettings(_Section):
+    """One token, known by its hash."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$")
+    """Who holds it; named in the log for what an admin does."""
+    role: TokenRole
+    """`reader` reads; `adapter` also sends events and takes decisions; `admin` may do everything."""
+    sha256: str = Field(pattern=r"^[0-9a-fA-F]{64}$")
+    """SHA-256 of the token, in hexadecimal: `printf %s "$TOKEN" | sha256sum`."""
+
+
+class AuthSettings(_Section):
+    """Who may do what over HTTP. Requests carry `Authorization: Bearer TOKEN`."""
+
+    token_file: Path | None = None
+    """File of tokens, one a line: role, name, token. Nobody but the daemon's user may have access to it."""
+    tokens: tuple[TokenSettings, ...] = ()
+    """Tokens by their hashes, in the configuration itself."""
+    anonymous: Literal["none", "reader"] = "none"
+    """What a request without token may do: nothing, or read. Health checks and the API's description are
+    open in any case."""
+
+    @model_validator(mode="after")
+    def _let_somebody_in(self) -> Self:
+        if self.token_file is None and not self.tokens and self.anonymous == "none":
+            raise ValueError(
+                "there are no tokens, so nobody could do anything: set token_file, or list [[auth.tokens]] "
+                '(or set anonymous = "reader", for reading alone)'
+            )
+        return self
+
+
+class LogSettings(_Section):
+    """What the daemon writes to its standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least severe messages that are written."""
+    format: Literal["json", "text"] = "json"
+    """One JSON object a line, or text for people."""
+
+
+class StoreSettings(_Section):
+    """What must not be lost: events, decisions, promises, checkpoints."""
+
+    url: str = ""
+    """`sqlite:///PATH` or `postgresql://USER@HOST/NAME`. Empty: the file schedd.sqlite in systemd's state
+    directory, else in ~/.local/state/schedd. `memory` keeps nothing beyond the process."""
+    holder: str = ""
+    """Name of this daemon beside another on the same database; empty: the host's name. A daemon that is
+    started again under its name leads again at once."""
+    lease: float = Field(default=6.0, ge=1, le=60)
+    """Seconds after which another daemon may lead when this one is not heard of."""
+    checkpoint: float = Field(default=5.0, ge=0.1, le=3600)
+    """Seconds between two checkpoints of the plan."""
+    keep_events: int = Field(default=30, ge=1, le=3660)
+    """Days for which events are kept, and what the planner was called with."""
+    keep_decisions: int = Field(default=90, ge=1, le=3660)
+    """Days for which decisions are kept, with their outcomes."""
+    keep_told: int = Field(default=400, ge=1, le=3660)
+    """Days for which told starts and promises are kept, with how they were kept."""
+    keep_audit: int = Field(default=400, ge=1, le=3660)
+    """Days for which it is kept who did what."""
+
+    @property
+    def limits(self) -> Limits:
+        """The same for the store."""
+        return Limits(
+            events=self.keep_events * _DAY,
+            decisions=self.keep_decisions * _DAY,
+            told=self.keep_told * _DAY,
+            promises=self.keep_told * _DAY,
+            audit=self.keep_audit * _DAY,
+        )
+
+
+class ClusterSettings(_Section):
+    """One cluster: how its engine plans. Times are seconds."""
+
+    policy: Literal["conservative", "fcfs", "sjf", "easy", "aggressive"] = "conservative"
+    """`conservative` plans every job, fills gaps and repairs; the others are queue policies for comparison,
+    which plan no starts."""
+    slack: Seconds = _DEFAULTS.slack
+    """Added to the planned start to make the promised one."""
+    end_allowance: Seconds = _DEFAULTS.end_allowance
+    """A running job holds its resources this long past its walltime."""
+    overrun_step: Step = _DEFAULTS.overrun_step
+    """After the allowance, its end is taken as this far away, doubling each time."""
+    overrun_most: Step = _DEFAULTS.overrun_most
+    """The largest such step."""
+    overrun_blocked: Seconds = _DEFAULTS.overrun_blocked
+    """An overrun this long counts the nodes as blocked and alerts the admin."""
+    default_walltime: Step = _DEFAULTS.default_walltime
+    """For jobs without walltime where neither queue nor server has a default; said in every answer."""
+    node_grace: Seconds = _DEFAULTS.node_grace
+    """Planned jobs leave a node that is down only after this."""
+    decision_expiry: Step = _DEFAULTS.decision_expiry
+    """A run decision that nobody answered is void after this."""
+    refusal_wait: Step = _DEFAULTS.refusal_wait
+    """The first wait after a refused run, doubling each time."""
+    refusal_most: Step = _DEFAULTS.refusal_most
+    """The longest such wait."""
+    returns_most: int = Field(default=_DEFAULTS.returns_most, ge=1, le=1000)
+    """A job that came back to its queue this often after its run was accepted is set aside."""
+    server_grace: Seconds = _DEFAULTS.server_grace
+    """A snapshot of a server that is up for less is not believed."""
+    snapshot_loss: float = Field(default=_DEFAULTS.snapshot_loss, ge=0, le=1)
+    """Nor is one that loses more than this share of the jobs or of the nodes at once."""
+    tell: bool = _DEFAULTS.tell
+    """Tell planned starts to the server."""
+    tell_threshold: Seconds = _DEFAULTS.tell_threshold
+    """Tell a start again only when it moved by more."""
+    tell_rate: int = Field(default=_DEFAULTS.tell_rate, ge=1, le=100_000)
+    """At most so many a second."""
+    node_rule: Literal["exact", "pack"] = _DEFAULTS.node_rule
+    """TORQUE's `nodes=`: `exact` gives every unit a node of its own, `pack` lets units share nodes."""
+    mem_per_core: int = Field(default=_DEFAULTS.mem_per_core, ge=0, le=1 << 40)
+    """KiB per core planned for jobs that ask for no memory; 0 plans none."""
+    repair_slice: int = Field(default=_DEFAULTS.repair_slice, ge=1_000, le=10**9)
+    """Work between two looks for new events; the default is about a millisecond."""
+    log_batches: int = Field(default=_DEFAULTS.log_batches, ge=1, le=10**7)
+    """Batches of events kept for replaying an incident."""
+    validate_: bool = Field(default=_DEFAULTS.validate, alias="validate")
+    """Check every invariant after every batch: for tests, much too slow for production."""
+
+    @property
+    def engine(self) -> EngineSettings:
+        """The same for the engine."""
+        return EngineSettings(**self.model_dump(by_alias=True))
+
+
+def _one_cluster() -> dict[str, ClusterSettings]:
+    return {"main": ClusterSettings()}
+
+
+class Settings(BaseSettings):
+    """All settings of the daemon."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="SCHEDD_", env_nested_delimiter="__", extra="forbid", frozen=True
+    )
+
+    server: ServerSettings = Field(default_factory=ServerSettings)
+    auth: AuthSettings = Field(default_factory=AuthSettings, validate_default=True)
+    log: LogSettings = Field(default_factory=LogSettings)
+    store: StoreSettings = Field(default_factory=StoreSettings)
+    clusters: dict[str, ClusterSettings] = Field(default_factory=_one_cluster, min_length=1)
+
+    @model_validator(mode="after")
+    def _name_clusters(self) -> Self:
+        for name in self.clusters:
+            if not _NAME.fullmatch(name):
+                raise ValueError(f"cluster {name!r}: a name has letters, digits, '.', '_' and '-'")
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  (pydantic names them)
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """What the caller says, else the environment, else the file."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+
+def load(path: Path | None, **overrides: Any) -> Settings:
+    """The settings of the file ``path`` (None: the defaults), the environment on top, then ``overrides``.
+
+    Raises SettingsError, one line for each thing that is wrong.
+    """
+    if path is not None and not path.is_file():
+        raise SettingsError(f"{path}: no such file")
+
+    class Of(Settings):
+        model_config = SettingsConfigDict(toml_file=path)
+
+    try:
+        return Of(**overrides)
+    except ValidationError as error:
+        where = f"{path}: " if path is not None else ""
+        raise SettingsError("\n".join(where + line for line in _in_words(error))) from None
+    except ValueError as error:  # the file is no TOML
+        raise SettingsError(f"{path}: {error}") from None
+
+
+def _in_words(error: ValidationError) -> Iterator[str]:
+    for problem in error.errors(include_url=False):
+        loc = ".".join(map(str, problem["loc"]))
+        if problem["type"] == "extra_forbidden":
+            yield f"{loc}: no such setting{_hint(problem)}"
+        else:
+            said = problem["msg"].removeprefix("Value error, ")
+            was = problem["input"]
+            shown = f" (it is {was!r})" if isinstance(was, str | int | float) else ""
+            yield f"{loc}: {said}{shown}" if loc else said
+
+
+def _hint(problem: ErrorDetails) -> str:
+    *path, name = map(str, problem["loc"])
+    section: Mapping[str, Any] = Settings.model_fields
+    if path[:2] == ["auth", "tokens"]:
+        section = TokenSettings.model_fields
+    elif path[:1] and path[0] in _SECTIONS:
+        section = _SECTIONS[path[0]].model_fields
+    elif path[:1] == ["clusters"]:
+        section = {field.alias or key: field for key, field in ClusterSettings.model_fields.items()}
+    near = get_close_matches(name, section, 1)
+    return f"; did you mean {near[0]}?" if near else f"; there is {', '.join(section)}"
+
+
+_SECTIONS: Mapping[str, type[BaseModel]] = {
+    "server": ServerSettings,
+    "auth": AuthSettings,
+    "log": LogSettings,
+    "store": StoreSettings,
+}
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

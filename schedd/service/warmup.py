@@ -1,0 +1,65 @@
+"""Compiles every kernel before the daemon says it is ready, by planning a little cluster of its own."""
+
+from schedd.engine import Engine, EngineSettings
+from schedd.service.forks import fork
+from schedd.wire import (
+    Event,
+    JobAltered,
+    JobDeleted,
+    JobEnded,
+    JobFacts,
+    JobQueued,
+    JobStarted,
+    NodeChanged,
+    NodeFacts,
+    Reserve,
+    ShareFacts,
+    Unreserve,
+)
+
+__all__ = ["warm_up"]
+
+_T = 1_000_000_000
+_GIB = 1 << 20
+
+
+def _job(number: int, **resources: str) -> JobFacts:
+    return JobFacts(id=str(number), owner="warm", queue="warm", submitted=_T, resources=resources)
+
+
+def _queued(number: int, **resources: str) -> JobQueued:
+    return JobQueued(id=f"warm-{number}", time=_T, job=_job(number, **resources))
+
+
+def _node(name: str, state: str = "up", cpus: int = 4) -> NodeChanged:
+    facts = NodeFacts(name=name, cpus=cpus, mem=8 * _GIB, state=state)  # type: ignore[arg-type]
+    return NodeChanged(id=f"warm-{name}", time=_T, node=facts)
+
+
+def warm_up() -> None:
+    """Call everything that the engine calls, once. Quick when the compiled kernels are on disk."""
+    engine = Engine(EngineSettings(node_grace=60), _T)
+    steps: list[tuple[int, list[Event]]] = [
+        (0, [_node("a"), _node("b"), _node("c", cpus=8)]),
+        (0, [_queued(i, nodes="1:ppn=4", walltime="3600", mem="1gb") for i in range(3)]),
+        (0, [_queued(10 + i, nodes="2:ppn=2+1:ppn=1", walltime="600", mem="2gb") for i in range(40)]),
+        (0, [_queued(60 + i, procs="7", walltime="900") for i in range(6)]),
+        (0, [_queued(70, nodes="1:ppn=1", naccesspolicy="singlejob", walltime="60")]),
+        (0, [_queued(80 + i, nodes="1:ppn=1", walltime=str(60 << i)) for i in range(12)]),
+        (1, [JobStarted(id="s", time=_T, job_id="0", shares=(ShareFacts("a", 4),))]),
+        (2, [JobAltered(id="l", time=_T, job=_job(11, nodes="3:ppn=2", walltime="300"))]),
+        (2, [Reserve(id="r", time=_T, name="r", nodes=("b",), start=_T + 900, end=_T + 1800)]),
+        (9, [JobEnded(id="e", time=_T + 9, job_id="0"), JobDeleted(id="d", time=_T, job_id="61")]),
+        (20, [_node("c", "down", 8)]),
+        (90, []),
+        (99, [Unreserve(id="u", time=_T, name="r"), _node("c", "up", 6)]),
+        (120, []),
+    ]
+    for after, events in steps:
+        engine.handle(events, _T + after)
+        for _ in range(20):
+            if engine.next_wake != _T + after:
+                break
+            engine.handle([], _T + after)
+    copy = fork(engine.state)
+    copy.what_if(_job(1000, nodes="1:ppn=2", walltime="60"), _T + 200)
