@@ -1,0 +1,192 @@
+"""What a plan is worth: criteria over its planned jobs, kept up to date move by move.
+
+Formulas and their sources are in docs/optimize.md. Run times are those that the plan reckons with, not those
+that will be.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+import numpy as np
+
+from schedd.model import FOREVER, NodeState
+from schedd.plan.kernels import evaluate as ev
+from schedd.plan.kernels import layout as at
+from schedd.plan.kernels.evaluate import Floats, Scores
+from schedd.plan.kernels.layout import Ints
+from schedd.plan.plan import Plan
+
+__all__ = ["NON_REGULAR", "UNITS", "Criterion", "Evaluation", "JobColumns", "Values", "Weights"]
+
+
+class Criterion(StrEnum):
+    """What a plan may be judged by, in the order of the kernels' values."""
+
+    MAKESPAN = "makespan"
+    UTILISATION = "utilisation"
+    WEIGHTED_UTILISATION = "weighted_utilisation"
+    WAIT = "wait"
+    WAIT_MAX = "wait_max"
+    RESPONSE = "response"
+    RESPONSE_MAX = "response_max"
+    SLOWDOWN = "slowdown"
+    SLOWDOWN_MAX = "slowdown_max"
+    BOUNDED_SLOWDOWN = "bounded_slowdown"
+    BOUNDED_SLOWDOWN_MAX = "bounded_slowdown_max"
+    LATE_JOBS = "late_jobs"
+    TARDINESS = "tardiness"
+    TARDINESS_MAX = "tardiness_max"
+    NUWT = "nuwt"
+    NUWT_MAX = "nuwt_max"
+    UNFAIRNESS = "unfairness"
+
+
+_ORDER = tuple(Criterion)
+
+_MAXIMISED = frozenset({Criterion.UTILISATION, Criterion.WEIGHTED_UTILISATION})
+
+NON_REGULAR = frozenset({Criterion.WEIGHTED_UTILISATION, Criterion.UNFAIRNESS})
+"""Criteria that may become worse though every job starts no later than before."""
+
+UNITS: Mapping[Criterion, str] = {
+    criterion: "s"
+    if criterion.value.partition("_")[0] in {"makespan", "wait", "response", "tardiness"}
+    else "jobs"
+    if criterion is Criterion.LATE_JOBS
+    else "1"
+    for criterion in Criterion
+}
+"""The unit of each criterion: seconds, jobs, or a plain number."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobColumns:
+    """What the plan itself does not know of its jobs, by slot: arrays at least as long as it has slots.
+
+    ``release``: since when the job waits (seconds since the epoch); ``due``: when it should have ended,
+    FOREVER where it has no deadline; ``owner``: a number for its user, from 0 on.
+    """
+
+    release: Ints
+    due: Ints
+    owner: Ints
+
+    @classmethod
+    def blank(cls, slots: int) -> Self:
+        """For ``slots`` jobs of one user, released at 0, without deadlines."""
+        zero = np.zeros(slots, np.int64)
+        return cls(zero, np.full(slots, FOREVER, np.int64), zero.copy())
+
+
+@dataclass(frozen=True)
+class Values:
+    """One value per criterion; see ``UNITS``."""
+
+    array: Floats
+
+    def __getitem__(self, criterion: Criterion) -> float:
+        return float(self.array[_ORDER.index(criterion)])
+
+    def as_dict(self) -> dict[str, float]:
+        """By the names of the criteria."""
+        return dict(zip(map(str, _ORDER), self.array.tolist(), strict=True))
+
+
+class Weights:
+    """How much each criterion counts; those not named count nothing.
+
+    The cost of a plan is the weighted sum of its values, each divided by its value in a reference plan: the
+    one that a search began with. One plan is better than another when it costs less. Raises ValueError when
+    a weight is negative or not finite, or when all are 0.
+    """
+
+    def __init__(self, weights: Mapping[Criterion, float]) -> None:
+        self.array: Floats = np.zeros(ev.CRITERIA)
+        for criterion, weight in weights.items():
+            if not 0 <= weight < float("inf"):
+                raise ValueError(f"the weight of {criterion} is {weight}: must be finite, at least 0")
+            self.array[_ORDER.index(criterion)] = -weight if criterion in _MAXIMISED else weight
+        if not self.array.any():
+            raise ValueError("all weights are 0: no plan would be better than another")
+
+    @property
+    def regular(self) -> bool:
+        """Whether a plan never gets worse when jobs start earlier."""
+        return not any(self.array[_ORDER.index(criterion)] for criterion in NON_REGULAR)
+
+    def cost(self, values: Values, reference: Values) -> float:
+        """What a plan of ``values`` costs; infinite when it has what ``reference`` has nothing of."""
+        return ev.cost_of(values.array, self.array, reference.array)
+
+
+class Evaluation:
+    """The values of one plan; say which jobs were moved, and only these are looked at again."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        columns: JobColumns,
+        now: int,
+        *,
+        threshold: int = 10,
+        waited: Floats | None = None,
+        used: Floats | None = None,
+    ) -> None:
+        """``threshold`` (seconds, at least 1) is that of the bounded slowdown.
+
+        ``waited`` and ``used`` are what users' jobs have waited (seconds) and used (cpu-seconds) before, for
+        fairness; by number of user.
+        """
+        if threshold < 1:
+            raise ValueError(f"threshold {threshold}: must be at least 1 second")
+        self._plan = plan
+        jobs = plan.tables.jobs
+        slots = jobs.shape[1]
+        planned = plan.planned()
+        users = int(columns.owner[planned].max()) + 1 if planned.shape[0] else 1
+        speed = np.zeros(plan.tables.rows.shape[0])
+        for name, row in plan.row_of.items():
+            speed[row] = plan.nodes[name].speed
+        up = [plan.row_of[name] for name, node in plan.nodes.items() if node.state is NodeState.UP]
+        cpus = plan.tables.cap[up, at.CPUS].astype(np.float64)
+        base = np.zeros(ev.BASE_FIELDS)
+        base[ev.NOW] = now
+        base[ev.THRESHOLD] = threshold
+        base[ev.CAPACITY] = cpus.sum()
+        base[ev.WEIGHTED_CAPACITY] = (cpus * speed[up]).sum()
+        self.scores = Scores(
+            release=columns.release[:slots].copy(),
+            due=columns.due[:slots].copy(),
+            owner=columns.owner[:slots].copy(),
+            speed=speed,
+            part=np.zeros((ev.PARTS, slots)),
+            counted=np.zeros(slots, np.int64),
+            sums=np.zeros(ev.PARTS),
+            most=np.zeros(ev.PARTS),
+            holder=np.full(ev.PARTS, -1, np.int64),
+            jobs=np.zeros(1, np.int64),
+            waited=_history(waited, users),
+            used=_history(used, users),
+            base=base,
+        )
+        ev.count_fixed(plan.tables, self.scores)
+        self.update(planned)
+
+    def update(self, slots: Ints) -> None:
+        """Take over where these jobs are now; one that is not planned any more is left out."""
+        ev.update(self._plan.tables, self.scores, slots, slots.shape[0])
+
+    def values(self) -> Values:
+        """All criteria as they are now."""
+        array = np.zeros(ev.CRITERIA)
+        ev.valued(self.scores, array)
+        return Values(array)
+
+
+def _history(given: Floats | None, users: int) -> Floats:
+    kept = np.zeros(users if given is None else max(users, given.shape[0]))
+    if given is not None:
+        kept[: given.shape[0]] = given
+    return kept
