@@ -2,9 +2,13 @@
 
 from dataclasses import replace
 
+import numpy as np
+
 from schedd.engine.jobs import again, unchanged
+from schedd.engine.places import leave, leave_if_crowded
 from schedd.engine.records import Cause, JobRecord, Phase
 from schedd.engine.state import EngineState
+from schedd.model import NodeState
 from schedd.plan.kernels.layout import PLANNED, STATE
 from schedd.wire import RunAccepted, RunRefused
 
@@ -12,6 +16,7 @@ __all__ = ["accepted", "refused", "unanswered"]
 
 _BUSY = frozenset({15046, 15134})
 """Resource temporarily unavailable; server busy: normal right after an end."""
+_SILENCE = "its run decision was not answered"
 
 
 def accepted(state: EngineState, event: RunAccepted) -> None:
@@ -33,7 +38,8 @@ def refused(state: EngineState, event: RunRefused) -> None:
     words = f"its start was refused by {text}"
     record = replace(_back(state, record), refusal=text)
     if event.code in _BUSY and record.busy < settings.busy_retries and unchanged(state, record):
-        _stand_by(state, replace(record, busy=record.busy + 1), state.now + settings.busy_wait)
+        wait = state.now + settings.busy_wait
+        _stand_by(state, replace(record, busy=record.busy + 1), wait, event.id, Cause.REFUSED, words)
         return
     first = settings.check_wait if event.code == 0 else settings.refusal_wait
     until = state.now + min(settings.refusal_most, first << min(record.refusals, 16))
@@ -57,9 +63,9 @@ def unanswered(state: EngineState, event: str) -> None:
         silent += 1
         record = _back(state, record)
         if unchanged(state, record):
-            _stand_by(state, record, 0)
+            _stand_by(state, record, 0, event, Cause.OUTAGE, _SILENCE)
         else:
-            again(state, event, record, Cause.OUTAGE, "its run decision was not answered")
+            again(state, event, record, Cause.OUTAGE, _SILENCE)
     if silent:
         state.alert(event, "unanswered", f"{silent} run decisions were not answered in time")
 
@@ -72,8 +78,25 @@ def _back(state: EngineState, record: JobRecord) -> JobRecord:
     return replace(record, phase=Phase.WAITING, decision="", accepted=False)
 
 
-def _stand_by(state: EngineState, record: JobRecord, until: int) -> None:
-    """Let a job keep its place, to be started there when that is due and ``until`` is over."""
-    state.plan.tables.jobs[STATE, record.slot] = PLANNED
-    state.plan.set_ready(record.slot, until)
+def _stand_by(
+    state: EngineState, record: JobRecord, until: int, event: str, cause: Cause, words: str
+) -> None:
+    """Let a job keep its place, to be started there when that is due and ``until`` is over.
+
+    A place that was lost while the decision was out (another job or a reservation took it, the node was set
+    offline or changed) cannot be kept: then the job is planned anew.
+    """
+    plan, slot = state.plan, record.slot
+    plan.tables.jobs[STATE, slot] = PLANNED
+    plan.set_ready(slot, until)
     state.put(replace(record, until=until))
+    here = np.array([slot], np.int64)
+    if slot in plan.misplaced() or not all(_may_stay(state, plan.name_of[t.row]) for t in plan.takes(slot)):
+        leave(state, here, event, cause, words)
+    else:
+        leave_if_crowded(state, here, event, cause, words)
+
+
+def _may_stay(state: EngineState, node: str) -> bool:
+    """Whether planned jobs may lie on the node: it is in use, or down so lately that nobody has left yet."""
+    return state.plan.nodes[node].state is NodeState.UP or node in state.down_since

@@ -16,6 +16,7 @@ from schedd.plan.kernels.layout import PLANNED, START, STATE, UNPLACED, Ints
 __all__ = [
     "displace",
     "leave",
+    "leave_if_crowded",
     "make_way",
     "plan_job",
     "quarantine",

@@ -16,6 +16,7 @@ from schedd.plan.kernels.layout import (
     LEN,
     OFF,
     PLANNED,
+    READY,
     SHAPE,
     START,
     STATE,
@@ -113,9 +114,8 @@ def _check_record(state: EngineState, record: JobRecord) -> None:
     if stand == PLANNED:
         assert start <= promised, f"{record.id}: planned at {start}, promised {promised}"
         assert (record.eligible_since >= 0) == (promised < FOREVER), f"{record.id}: promise {promised}"
-        assert start >= min(now - state.patience, record.until), (
-            f"{record.id}: planned start {start} is long gone"
-        )
+        due = max(start, int(state.plan.tables.jobs[READY, slot]))
+        assert due >= now - state.patience, f"{record.id}: planned start {start} is long gone"
         shape = int(state.plan.tables.jobs[SHAPE, slot])
         asked, wanted = state.plan.shapes.requests[shape], record.understood.request
         assert wanted is not None

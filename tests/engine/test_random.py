@@ -1,0 +1,388 @@
+"""The engine among random events, some of them wrong, late, twice or out of order."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from schedd.engine import Engine, EngineSettings
+from schedd.engine.job_view import job_view
+from schedd.engine.records import MAY_BREAK, Phase
+from schedd.engine.view import publish
+from schedd.wire import (
+    Decision,
+    Event,
+    JobDeleted,
+    JobEnded,
+    JobFacts,
+    JobHeld,
+    JobReleased,
+    JobStarted,
+    NodeFacts,
+    QueueFacts,
+    Reserve,
+    Run,
+    RunAccepted,
+    RunRefused,
+    ServerFacts,
+    ShareFacts,
+    Unreserve,
+)
+from tests.engine.server import Server
+
+T = 1_700_000_000
+_ROUNDS = 200
+"""Calls at one moment in which the engine must come to rest."""
+
+NODES = ["n1", "n2", "n3"]
+JOBS = [f"{i}.s" for i in range(8)]
+REQUESTS: list[dict[str, str]] = [
+    {"nodes": "1:ppn=1"},
+    {"nodes": "1:ppn=2"},
+    {"nodes": "1:ppn=4"},
+    {"nodes": "2:ppn=2"},
+    {"nodes": "3:ppn=1"},
+    {"nodes": "n2:ppn=2"},
+    {"nodes": "1:ppn=1:big"},
+    {"nodes": "1:ppn=64"},
+    {"nodes": "1:ppn=x"},
+    {"procs": "5"},
+    {"nodes": "1:ppn=1", "mem": "3gb"},
+    {"nodes": "1:ppn=1", "naccesspolicy": "singlejob"},
+]
+WALLTIMES = ["", "60", "100", "600", "3600"]
+QUEUES = ["batch", "long"]
+FATES = ["prompt", "prompt", "late", "shuffled", "twice", "lossy"]
+ADAPTERS = ["run", "run", "busy", "cannot", "silent", "asynchronous"]
+TOUCHES = ["hold", "release", "delete", "requeue", "wake"]
+
+names, jobs, requests, walltimes, queues = map(st.sampled_from, (NODES, JOBS, REQUESTS, WALLTIMES, QUEUES))
+seeds = st.integers(0, 1 << 32)
+
+
+class Chaos(RuleBasedStateMachine):
+    """A server that lives its life, and a lossy line to an engine that checks all its invariants."""
+
+    settings = EngineSettings(validate=True, slack=30, overrun_blocked=900, repair_slice=40, tell_rate=3)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.server = Server(T)
+        self.engine = Engine(self.settings, T)
+        self.line: list[Event] = []
+        self.past: list[Event] = []
+        self.offered: list[Run] = []
+        self.open: dict[str, Run] = {}
+        self.fate, self.adapter = "prompt", "run"
+
+    @initialize(seed=seeds)
+    def begin(self, seed: int) -> None:
+        random = Random(seed)
+        for i, properties in enumerate([(), ("big",), ()], 1):
+            node = NodeFacts(name=f"n{i}", cpus=4, mem=8 << 20, properties=properties)
+            self.server.nodes[node.name] = node
+        for name in ("batch", "long"):
+            self.server.queues[name] = QueueFacts(name=name)
+        self._handle([self.server.snapshot()])
+        for job in JOBS[: random.randint(0, 8)]:
+            choice = random.choice
+            self.submit(job, choice(REQUESTS), choice(WALLTIMES), choice(QUEUES), random.randint(0, 1200))
+
+    # ---- the shell ------------------------------------------------------------------------------
+
+    def _handle(self, events: list[Event], now: int | None = None) -> None:
+        self.past += events
+        now = self.server.now if now is None else now
+        for event in events:
+            if isinstance(event, RunRefused | RunAccepted):
+                self.open.pop(event.decision_id, None)
+        self._take(self.engine.handle(events, now))
+        for _ in range(_ROUNDS):
+            if self.engine.next_wake is None or self.engine.next_wake > self.engine.state.now:
+                return
+            self._take(self.engine.handle([], now))
+        raise AssertionError(f"no rest at {now}: it wants to be called again and again")
+
+    def _take(self, decisions: tuple[Decision, ...]) -> None:
+        now = self.engine.state.now
+        for decision in decisions:
+            if not isinstance(decision, Run):
+                continue
+            waiting = [
+                run
+                for run in self.open.values()
+                if run.job_id == decision.job_id
+                and now <= run.expires
+                and self.engine.state.records[run.job_id].decided > run.time
+            ]
+            assert not waiting, f"{decision} while {waiting} may still be carried out"
+            assert not self.engine.state.paused
+            self.open[decision.id] = decision
+            self.offered.append(decision)
+
+    # ---- what happens on the server --------------------------------------------------------------
+
+    @rule(job=jobs, asked=requests, walltime=walltimes, queue=queues, runtime=st.integers(0, 1200))
+    def submit(self, job: str, asked: dict[str, str], walltime: str, queue: str, runtime: int) -> None:
+        if job in self.server.jobs:
+            return
+        resources = {**asked, "walltime": walltime} if walltime else asked
+        facts = JobFacts(id=job, owner="ann", queue=queue, submitted=self.server.now, resources=resources)
+        self.line += self.server.submit(facts, runtime)
+        self._deliver()
+
+    @rule(job=jobs, asked=requests, walltime=walltimes, queue=queues, later=st.sampled_from([None, 50, 500]))
+    def alter(self, job: str, asked: dict[str, str], walltime: str, queue: str, later: int | None) -> None:
+        if job in self.server.jobs:
+            resources = {**asked, "walltime": walltime} if walltime else asked
+            state = self.server.jobs[job].state
+            not_before = self.server.now + later if later and state == "Q" else None
+            changes = {"resources": resources, "not_before": not_before}
+            if state in ("Q", "W"):
+                changes |= {"queue": queue, "state": "W" if not_before else "Q"}
+            self.line += self.server.alter(job, **changes)
+            self._deliver()
+
+    @rule(job=jobs, what=st.sampled_from(TOUCHES))
+    def touch(self, job: str, what: str) -> None:
+        facts = self.server.jobs.get(job)
+        if facts is None:
+            return
+        if what == "hold" and facts.state == "Q":
+            self.line += self.server.hold(job)
+        elif what == "release" and facts.state == "H":
+            self.line += self.server.release(job)
+        elif what == "delete":
+            self.line += self.server.delete(job)
+        elif what == "requeue" and facts.state == "R":
+            self.line += self.server.requeue(job)
+        elif what == "wake" and facts.state == "W":
+            self.line += self.server.alter(job, state="Q", not_before=None)
+        self._deliver()
+
+    @rule(job=jobs, node=names, cpus=st.integers(1, 6))
+    def start_by_hand(self, job: str, node: str, cpus: int) -> None:
+        facts = self.server.jobs.get(job)
+        if facts is not None and facts.state in ("Q", "H"):
+            self.line += self.server.start(job, (ShareFacts(node, cpus),))
+            self._deliver()
+
+    @rule(
+        name=names, state=st.sampled_from(["up", "up", "down", "drain"]), cpus=st.sampled_from([4, 4, 2, 8])
+    )
+    def node(self, name: str, state: str, cpus: int) -> None:
+        node = replace(self.server.nodes[name], state=state, cpus=cpus, mem=0 if state == "down" else 8 << 20)
+        self.line += self.server.change_node(node)
+        self._deliver()
+
+    @rule(cpus=st.integers(0, 4), gpus=st.integers(0, 2))
+    def new_node(self, cpus: int, gpus: int) -> None:
+        if len(self.server.nodes) < 5:
+            name = f"n{len(self.server.nodes) + 1}"
+            generic = {"fpga": 1} if gpus == 2 else {}
+            node = NodeFacts(name=name, cpus=cpus, gpus=gpus, resources=generic, vmem=gpus << 20)
+            self.line += self.server.change_node(node)
+            self._deliver()
+
+    @rule(name=queues, started=st.booleans(), walltime=st.sampled_from(["", "200"]))
+    def queue(self, name: str, started: bool, walltime: str) -> None:
+        defaults = {"walltime": walltime} if walltime else {}
+        self.line += self.server.change_queue(QueueFacts(name=name, started=started, defaults=defaults))
+        self._deliver()
+
+    @rule(scheduling=st.booleans(), walltime=st.sampled_from(["", "400"]))
+    def change_server(self, scheduling: bool, walltime: str) -> None:
+        defaults = {"walltime": walltime} if walltime else {}
+        self.line += self.server.change_server(ServerFacts(scheduling=scheduling, defaults=defaults))
+        self._deliver()
+
+    # ---- what the admin does --------------------------------------------------------------------
+
+    @rule(
+        name=st.sampled_from(["r1", "r2"]),
+        nodes=st.lists(names | st.just("n9"), min_size=1, max_size=3, unique=True),
+        start=st.integers(-100, 2000),
+        length=st.none() | st.integers(1, 2000),
+    )
+    def reserve(self, name: str, nodes: list[str], start: int, length: int | None) -> None:
+        begin = self.server.now + start
+        end = begin + length if length else None
+        event = Reserve(
+            id=self.server.event_id(),
+            time=self.server.now,
+            name=name,
+            nodes=tuple(nodes),
+            start=begin,
+            end=end,
+        )
+        self.line.append(event)
+        self._deliver()
+
+    @rule(name=st.sampled_from(["r1", "r2"]))
+    def unreserve(self, name: str) -> None:
+        self.line.append(Unreserve(id=self.server.event_id(), time=self.server.now, name=name))
+        self._deliver()
+
+    @rule(why=st.sampled_from(["", "upgrade"]))
+    def pause(self, why: str) -> None:
+        if why:
+            self.engine.pause(why)
+        else:
+            self.engine.resume()
+
+    # ---- the line -------------------------------------------------------------------------------
+
+    @rule(dt=st.sampled_from([0, 1, 7, 60, 130, 300, 1000, 4000]))
+    def time_passes(self, dt: int) -> None:
+        """The clock goes on to each moment at which the engine wants to be called."""
+        target = self.server.now + dt
+        for _ in range(_ROUNDS):
+            wake = self.engine.next_wake
+            if wake is None or wake > target:
+                break
+            self._at(max(self.server.now, wake))
+        self._at(max(target, self.server.now))
+
+    def _at(self, moment: int) -> None:
+        self.server.now = moment
+        self.line += self.server.ends()
+        self._handle([])
+        self._deliver()
+
+    @rule(
+        fate=st.sampled_from(FATES),
+        adapter=st.sampled_from(ADAPTERS),
+    )
+    def weather(self, fate: str, adapter: str) -> None:
+        """How the line and the adapter behave from now on."""
+        self.fate, self.adapter = fate, adapter
+        self._deliver()
+
+    @rule(seed=seeds)
+    def out_of_order(self, seed: int) -> None:
+        batch, self.line = self.line, []
+        Random(seed).shuffle(batch)
+        self._handle(batch)
+
+    def _deliver(self) -> None:
+        """Let the adapter work off the decisions that it has read and events arrive, until both are still."""
+        for _ in range(20):
+            self._work_off()
+            batch = self.line
+            if not batch or self.fate == "late":
+                return
+            self.line = []
+            if self.fate == "shuffled":
+                batch = batch[1::2] + batch[::2]
+            elif self.fate == "twice":
+                batch = batch + batch
+            elif self.fate == "lossy":
+                batch = batch[1:]
+            self._handle(batch)
+
+    def _work_off(self) -> None:
+        offered, self.offered = self.offered, []
+        for decision in offered:
+            if self.adapter == "run":
+                self.line += self.server.run(decision)
+            elif self.adapter == "asynchronous":
+                self.line += self.server.run(decision)[:1]  # the start itself is seen in a snapshot
+            elif self.adapter == "busy":
+                self.line += self.server.refuse(decision, 15046, "busy")
+            elif self.adapter == "cannot":
+                self.line += self.server.refuse(decision, 15043, "cannot")
+
+    @rule(back=st.integers(1, 500))
+    def clock_set_back(self, back: int) -> None:
+        self._handle([], self.server.now - back)
+
+    @rule(complete=st.booleans(), age=st.sampled_from([None, 10, 1000]))
+    def snapshot(self, complete: bool, age: int | None) -> None:
+        self.line = []
+        self._work_off()
+        self._handle([self.server.snapshot(complete=complete, age=age)])
+
+    @rule(seed=seeds, job=jobs, node=names | st.just("nowhere"), when=st.integers(-5000, 5000))
+    def nonsense(self, seed: int, job: str, node: str, when: int) -> None:
+        """Events that fit nothing, and old ones once more."""
+        random = Random(seed)
+        at, event_id = max(0, self.server.now + when), self.server.event_id()
+        shares = (ShareFacts(node, random.randint(0, 9), random.choice([0, 1 << 40])),)
+        kinds: list[Event] = [
+            JobEnded(id=event_id, time=at, job_id=job),
+            JobDeleted(id=event_id, time=at, job_id="no.such"),
+            JobHeld(id=event_id, time=at, job_id=job, holds="sx"),
+            JobReleased(id=event_id, time=at, job_id=job),
+            JobStarted(id=event_id, time=at, job_id=job, shares=shares),
+            JobStarted(id=event_id, time=at, job_id=job, shares=()),
+            RunRefused(id=event_id, time=at, decision_id="d9", job_id=job, code=1, text="?"),
+            RunAccepted(id=event_id, time=at, decision_id="d9", job_id=job),
+            Reserve(id=event_id, time=at, name="r3", nodes=(node,), start=at, end=at - 1),
+            *random.sample(self.past, min(len(self.past), 6)),
+        ]
+        self._handle([random.choice(kinds)])
+
+    # ---- what must always hold ------------------------------------------------------------------
+
+    @invariant()
+    def every_job_has_an_answer(self) -> None:
+        published = publish(self.engine.state)
+        for job_id, record in self.engine.state.records.items():
+            view = job_view(published, job_id)
+            assert view is not None
+            assert view.why
+            for breach in record.breaches:
+                assert breach.cause in MAY_BREAK
+            if record.phase is Phase.WAITING:
+                assert (view.planned_start is None) == (view.answer != "start_known")
+
+
+Chaos.TestCase.settings = settings(
+    max_examples=100, stateful_step_count=40, suppress_health_check=list(HealthCheck)
+)
+TestChaos = Chaos.TestCase
+
+
+def play(world: Chaos, random: Random, steps: int) -> None:
+    """Let any of the rules happen, many times: more of a life than the state machine's careful steps."""
+    world.begin(random.randint(0, 1 << 30))
+    for _ in range(steps):
+        acts = _acts(world, random)
+        random.choices([act for _, act in acts], [weight for weight, _ in acts])[0]()
+        world.every_job_has_an_answer()
+
+
+def _acts(world: Chaos, random: Random) -> list[tuple[int, Callable[[], None]]]:
+    choice, number = random.choice, random.randint
+    job, node, queue = choice(JOBS), choice(NODES), choice(QUEUES)
+    return [
+        (6, lambda: world.submit(job, choice(REQUESTS), choice(WALLTIMES), queue, number(0, 1200))),
+        (
+            2,
+            lambda: world.alter(job, choice(REQUESTS), choice(WALLTIMES), queue, choice([None, 50, 500])),
+        ),
+        (3, lambda: world.touch(job, choice(TOUCHES))),
+        (1, lambda: world.start_by_hand(job, node, number(1, 6))),
+        (2, lambda: world.node(node, choice(["up", "up", "down", "drain"]), choice([4, 4, 2, 8]))),
+        (1, lambda: world.new_node(number(0, 4), number(0, 2))),
+        (1, lambda: world.queue(queue, choice([True, True, False]), choice(["", "200"]))),
+        (1, lambda: world.change_server(choice([True, True, False]), choice(["", "400"]))),
+        (1, lambda: world.reserve("r1", [node], number(-100, 2000), choice([None, number(1, 2000)]))),
+        (1, lambda: world.unreserve("r1")),
+        (1, lambda: world.pause(choice(["", "", "upgrade"]))),
+        (8, lambda: world.time_passes(choice([0, 1, 7, 30, 60, 130, 300, 1000, 4000]))),
+        (1, lambda: world.weather(choice(FATES), choice(ADAPTERS))),
+        (1, lambda: world.out_of_order(number(0, 1 << 30))),
+        (1, lambda: world.clock_set_back(number(1, 500))),
+        (1, lambda: world.snapshot(choice([True, True, False]), choice([None, 10, 1000]))),
+        (1, lambda: world.nonsense(number(0, 1 << 30), job, node, number(-5000, 5000))),
+    ]
+
+
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@given(seed=seeds, steps=st.integers(1, 200))
+def test_a_long_life_among_random_events_breaks_nothing(seed: int, steps: int) -> None:
+    play(Chaos(), Random(seed), steps)
