@@ -1,0 +1,173 @@
+"""A slow and obvious simulator of all policies on one machine of some processors: the driver's oracle.
+
+It knows nothing of timelines, holes, kernels or events: lists of jobs, walked through again at every moment.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["Job", "Outcome", "simulate"]
+
+
+@dataclass(frozen=True)
+class Job:
+    submit: int
+    run: int
+    procs: int
+    limit: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """When each job started; ``clear`` unless two planned jobs of one start had to be put in some order."""
+
+    start: tuple[int, ...]
+    clear: bool
+
+
+class _Machine:
+    def __init__(self, jobs: Sequence[Job], capacity: int) -> None:
+        self.jobs = jobs
+        self.capacity = capacity
+        self.start: dict[int, int] = {}
+        self.planned: dict[int, int] = {}
+        self.over: set[int] = set()
+
+    def running(self) -> list[int]:
+        return [i for i in self.start if i not in self.over]
+
+    def free_now(self) -> int:
+        return self.capacity - sum(self.jobs[i].procs for i in self.running())
+
+    def held(self) -> list[tuple[int, int, int]]:
+        """(begin, end, processors) of all that runs or is planned, as far as their limits say."""
+        known = [(i, self.start[i]) for i in self.running()] + list(self.planned.items())
+        return [(at, at + self.jobs[i].limit, self.jobs[i].procs) for i, at in known]
+
+    def fits(self, job: Job, at: int) -> bool:
+        held = self.held()
+        end = at + job.limit
+        moments = [at, *(begin for begin, _, _ in held if at < begin < end)]
+        return all(
+            sum(procs for begin, stop, procs in held if begin <= t < stop) + job.procs <= self.capacity
+            for t in moments
+        )
+
+    def earliest(self, job: Job, now: int) -> int:
+        moments = sorted({now, *(stop for _, stop, _ in self.held() if stop > now)})
+        return next(t for t in moments if self.fits(job, t))
+
+
+def simulate(jobs: Sequence[Job], capacity: int, policy: str) -> Outcome:
+    """The starts of ``jobs`` (in order of submission) under ``policy``."""
+    machine = _Machine(jobs, capacity)
+    queue: list[int] = []
+    arrived = 0
+    clear = True
+    while len(machine.over) < len(jobs):
+        moments = [machine.start[i] + jobs[i].run for i in machine.running()]
+        moments += [jobs[arrived].submit] if arrived < len(jobs) else []
+        moments += machine.planned.values()
+        now = min(moments)
+        ended = [i for i in machine.running() if machine.start[i] + jobs[i].run == now]
+        early = any(jobs[i].run < jobs[i].limit for i in ended)
+        machine.over.update(ended)
+        new = []
+        while arrived < len(jobs) and jobs[arrived].submit == now:
+            new.append(arrived)
+            arrived += 1
+        if policy == "conservative":
+            clear &= _plan(machine, new, early, now)
+        else:
+            queue += new
+            for i in _QUEUES[policy](machine, list(queue), now):
+                queue.remove(i)
+    return Outcome(tuple(machine.start[i] for i in range(len(jobs))), clear)
+
+
+def _plan(machine: _Machine, new: list[int], early: bool, now: int) -> bool:
+    """Arrivals take their earliest gaps; after an early end all planned jobs are repaired."""
+    jobs, planned = machine.jobs, machine.planned
+    for i in new:
+        planned[i] = machine.earliest(jobs[i], now)
+    clear = True
+    if early:
+        clear = len(set(planned.values())) == len(planned)
+        for i, old in sorted(planned.items(), key=lambda item: item[1]):
+            del planned[i]
+            planned[i] = now if machine.fits(jobs[i], now) else old
+        _begin(machine, now)
+        gained = True
+        while gained:
+            gained = False
+            clear &= len(set(planned.values())) == len(planned)
+            for i, old in sorted(planned.items(), key=lambda item: item[1]):
+                del planned[i]
+                planned[i] = min(old, machine.earliest(jobs[i], now))
+                gained |= planned[i] < old
+    _begin(machine, now)
+    return clear
+
+
+def _begin(machine: _Machine, now: int) -> None:
+    for i in [i for i, at in machine.planned.items() if at <= now]:
+        machine.start[i] = now
+        del machine.planned[i]
+
+
+def _strict(machine: _Machine, queue: list[int], now: int) -> list[int]:
+    started = []
+    for i in queue:
+        if machine.jobs[i].procs > machine.free_now():
+            break
+        machine.start[i] = now
+        started.append(i)
+    return started
+
+
+def _shortest(machine: _Machine, queue: list[int], now: int) -> list[int]:
+    return _strict(machine, sorted(queue, key=lambda i: machine.jobs[i].limit), now)
+
+
+def _aggressive(machine: _Machine, queue: list[int], now: int) -> list[int]:
+    started = []
+    for i in queue:
+        if machine.jobs[i].procs <= machine.free_now():
+            machine.start[i] = now
+            started.append(i)
+    return started
+
+
+def _easy(machine: _Machine, queue: list[int], now: int) -> list[int]:
+    """The head starts or gets the only reservation; behind it may start who does not delay it."""
+    jobs = machine.jobs
+    started = _strict(machine, queue, now)
+    waiting = [i for i in queue if i not in started]
+    if not waiting:
+        return started
+    head = waiting[0]
+    free, shadow = machine.free_now(), now
+    for end, procs in sorted((machine.start[i] + jobs[i].limit, jobs[i].procs) for i in machine.running()):
+        free += procs
+        shadow = end
+        if free >= jobs[head].procs:
+            break
+    # Ends of the same moment count, too.
+    free = machine.capacity - sum(
+        jobs[i].procs for i in machine.running() if machine.start[i] + jobs[i].limit > shadow
+    )
+    extra = free - jobs[head].procs
+    for i in waiting[1:]:
+        job = jobs[i]
+        if job.procs > machine.free_now():
+            continue
+        if now + job.limit > shadow:
+            if job.procs > extra:
+                continue
+            extra -= job.procs
+        machine.start[i] = now
+        started.append(i)
+    return started
+
+
+_QUEUES = {"fcfs": _strict, "sjf": _shortest, "aggressive": _aggressive, "easy": _easy}

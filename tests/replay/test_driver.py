@@ -1,0 +1,205 @@
+"""The driver: schedules worked out by hand, and random ones against a slow and obvious simulator."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from schedd.policy.queue import QUEUE_POLICIES
+from schedd.replay.driver import Defect, Progress, Schedule, _check_room, replay, run
+from schedd.replay.prepare import Prepared, prepare
+from schedd.replay.report import to_json
+from schedd.replay.result import TIMINGS
+from schedd.replay.site import equal_nodes, one_node
+from schedd.replay.workload import Trace, TraceJob, select
+from tests.replay.oracle import Job, simulate
+
+POLICIES = ("conservative", *QUEUE_POLICIES)
+
+
+def prepared(jobs: Sequence[Job], procs: int, **how: bool) -> Prepared:
+    trace = Trace(
+        "t",
+        tuple(
+            TraceJob(
+                id=i, submit=job.submit, run=job.run, procs=job.procs, estimate=job.limit, user=f"u{i % 3}"
+            )
+            for i, job in enumerate(jobs, 1)
+        ),
+    )
+    return prepare(select(trace, estimates="user", procs=procs, **how), one_node(procs))
+
+
+def starts(jobs: Sequence[Job], procs: int, policy: str) -> list[int]:
+    found: list[int] = run(prepared(jobs, procs), policy, validate=True).start.tolist()
+    return found
+
+
+# Four processors. A holds three of them; B needs all; C fits beside A but ends after it; D is short and
+# fits beside A; E is the shortest but needs all.
+A, B, C, D, E = Job(0, 10, 3, 10), Job(1, 10, 4, 10), Job(2, 20, 1, 20), Job(3, 5, 1, 5), Job(4, 2, 4, 2)
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        # Strictly in order: B after A, C and D when B ends, E when C ends.
+        ("fcfs", [0, 10, 20, 20, 40]),
+        # E is the shortest of those that wait and goes first, though it needs all: at 10. Then D, B, C; but D
+        # was alone in front until E came, and started at once.
+        ("sjf", [0, 12, 22, 3, 10]),
+        # B is reserved at 10. C would run into it, D would not. At 10 B; at 20 C; E waits for C.
+        ("easy", [0, 10, 20, 3, 40]),
+        # Who fits starts: C at 2 beside A, then nobody until A ends; D at 10; B only when C has ended, since
+        # it is before E.
+        ("aggressive", [0, 22, 2, 10, 32]),
+        # B at 10, C behind it at 20, D in the hole beside A. E after C: 40.
+        ("conservative", [0, 10, 20, 3, 40]),
+    ],
+)
+def test_schedules_worked_out_by_hand(policy: str, expected: list[int]) -> None:
+    assert starts([A, B, C, D, E], 4, policy) == expected
+
+
+def test_easy_lets_a_long_narrow_job_use_processors_that_the_reservation_leaves_over() -> None:
+    # The head needs 3 of 4 at 10; the fourth stays free, so a job of any length may have it now.
+    jobs = [Job(0, 10, 3, 10), Job(1, 10, 3, 10), Job(2, 99, 1, 99)]
+    assert starts(jobs, 4, "easy") == [0, 10, 2]
+
+
+def test_easy_may_delay_the_second_in_line_and_conservative_may_not() -> None:
+    # The head needs 2 of 3 at 10. The last job fits on the third from now on, to the cost of the second
+    # in line, which needs all three.
+    jobs = [Job(0, 10, 2, 10), Job(1, 10, 2, 10), Job(2, 10, 3, 10), Job(3, 60, 1, 60)]
+    assert starts(jobs, 3, "easy") == [0, 10, 63, 3]
+    assert starts(jobs, 3, "conservative") == [0, 10, 20, 30]
+
+
+def test_after_an_early_end_the_plan_closes_up_and_nobody_loses() -> None:
+    # Planned with limits: A [0,100), B [100,150), C [150,160). A ends at 30.
+    jobs = [Job(0, 30, 2, 100), Job(1, 50, 2, 50), Job(2, 10, 2, 10)]
+    assert starts(jobs, 2, "conservative") == [0, 30, 80]
+
+
+def test_a_freed_hole_goes_to_the_job_planned_first_that_fits_it() -> None:
+    # X runs on one cpu until 100. A [0,100) of one cpu ends at 30; B needs both at 100; C (70 s, planned
+    # behind B) just fits the hole until 100, and B is not delayed by it.
+    jobs = [Job(0, 100, 1, 100), Job(0, 30, 1, 100), Job(1, 10, 2, 10), Job(2, 70, 1, 70)]
+    assert starts(jobs, 2, "conservative") == [0, 0, 100, 30]
+    longer = [*jobs[:3], Job(2, 71, 1, 71)]
+    assert starts(longer, 2, "conservative") == [0, 0, 100, 110]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_an_end_and_an_arrival_of_one_second_meet(policy: str) -> None:
+    assert starts([Job(0, 10, 2, 10), Job(10, 5, 2, 5)], 2, policy) == [0, 10]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_log_may_begin_before_its_own_origin_and_pause_for_years(policy: str) -> None:
+    jobs = [Job(-500, 10, 1, 10), Job(-495, 10, 1, 10), Job(10**9, 10, 1, 20)]
+    assert starts(jobs, 1, policy) == [-500, -490, 10**9]
+
+
+_JOBS = st.lists(
+    st.builds(
+        lambda gap, run, procs, spare: (gap, run, procs, spare),
+        gap=st.one_of(st.just(0), st.integers(0, 400)),
+        run=st.integers(1, 900),
+        procs=st.integers(1, 7),
+        spare=st.one_of(st.just(0), st.integers(0, 2000)),
+    ),
+    min_size=1,
+    max_size=28,
+)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@given(raw=_JOBS, exact=st.booleans())
+@settings(max_examples=120)
+def test_random_traces_run_as_in_a_slow_and_obvious_simulator(
+    policy: str, raw: list[tuple[int, int, int, int]], exact: bool
+) -> None:
+    jobs, at = [], 0
+    for gap, length, procs, spare in raw:
+        at += gap
+        jobs.append(Job(at, length, procs, length + (0 if exact else spare)))
+    expected = simulate(jobs, 7, policy)
+    found = run(prepared(jobs, 7), policy, validate=True)
+    assert found.promise_breaches == 0
+    event(f"clear: {expected.clear}")
+    if expected.clear:
+        assert tuple(found.start.tolist()) == expected.start
+    else:
+        # Two planned starts fell together: their order is the plan's own affair, but not its promises.
+        assert _peak(jobs, found) <= 7
+        assert all(a >= job.submit for a, job in zip(found.start.tolist(), jobs, strict=True))
+
+
+def _peak(jobs: Sequence[Job], schedule: Schedule) -> int:
+    return max(
+        sum(
+            job.procs for job, s, e in zip(jobs, schedule.start, schedule.end, strict=True) if s <= moment < e
+        )
+        for moment in schedule.start
+    )
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@given(raw=_JOBS)
+@settings(max_examples=25)
+def test_several_nodes_are_never_over_committed(policy: str, raw: list[tuple[int, int, int, int]]) -> None:
+    at, jobs = 0, []
+    for i, (gap, length, procs, spare) in enumerate(raw):
+        at += gap
+        jobs.append(TraceJob(i, at, length, procs, length + spare, mem_kib_per_proc=procs * 280))
+    chosen = select(Trace("t", tuple(jobs)), estimates="user", procs=9)
+    # `validate` adds up what stands on every node at every moment; the driver itself does so for the whole.
+    result = replay(prepare(chosen, equal_nodes(3, 3, 6000)), policy, validate=True)
+    assert result.jobs == len(jobs)
+    assert result.promise_breaches == 0
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_two_replays_give_the_same_json_but_for_the_timings(policy: str) -> None:
+    jobs = [Job(7 * i % 97 + 3 * i, 1 + 37 * i % 211, 1 + i % 5, 300) for i in range(200)]
+    ordered = sorted(jobs, key=lambda job: job.submit)
+    rows = [json.loads(to_json([replay(prepared(ordered, 5), policy)]))[0] for _ in range(2)]
+    for row in rows:
+        for name in TIMINGS:
+            del row[name]
+    assert rows[0] == rows[1]
+
+
+def test_with_kill_a_job_ends_at_its_limit() -> None:
+    over = [Job(0, 50, 2, 20), Job(1, 5, 2, 5)]
+    assert run(prepared(over, 2), "fcfs").start.tolist() == [0, 50]
+    killed = run(prepared(over, 2, kill=True), "fcfs")
+    assert killed.start.tolist() == [0, 20]
+    assert killed.end.tolist() == [20, 25]
+
+
+def test_progress_ends_with_all_jobs_ended_and_never_goes_back() -> None:
+    seen: list[Progress] = []
+    jobs = [Job(10 * i, 5, 1, 5) for i in range(700)]
+    replay(prepared(jobs, 1), "easy", on_progress=seen.append)
+    assert len(seen) > 2
+    assert seen[-1].ended == seen[-1].jobs == 700
+    assert seen == sorted(seen, key=lambda p: (p.time, p.ended, p.events))
+
+
+def test_repairs_are_counted_where_jobs_end_early() -> None:
+    jobs = [Job(i, 10, 1, 50) for i in range(5)]
+    assert replay(prepared(jobs, 1), "conservative").repairs >= 4
+    exact = [replace(job, limit=job.run) for job in jobs]
+    assert replay(prepared(exact, 1), "conservative").repairs == 0
+
+
+def test_over_commitment_would_be_found_from_outside() -> None:
+    schedule = run(prepared([Job(0, 10, 2, 10), Job(0, 10, 2, 10)], 2), "fcfs")
+    _check_room(schedule, [2, 2], 2)
+    with pytest.raises(Defect, match="4 processors of 2"):
+        _check_room(replace(schedule, start=schedule.start * 0, end=schedule.start * 0 + 10), [2, 2], 2)
