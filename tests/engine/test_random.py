@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -31,6 +32,7 @@ from schedd.wire import (
     ShareFacts,
     Unreserve,
 )
+from schedd.wire.facts import NodeStateName
 from tests.engine.server import Server
 
 T = 1_700_000_000
@@ -57,9 +59,11 @@ WALLTIMES = ["", "60", "100", "600", "3600"]
 QUEUES = ["batch", "long"]
 FATES = ["prompt", "prompt", "late", "shuffled", "twice", "lossy"]
 ADAPTERS = ["run", "run", "busy", "cannot", "silent", "asynchronous"]
+STATES: list[NodeStateName] = ["up", "up", "down", "drain"]
 TOUCHES = ["hold", "release", "delete", "requeue", "wake"]
 
-names, jobs, requests, walltimes, queues = map(st.sampled_from, (NODES, JOBS, REQUESTS, WALLTIMES, QUEUES))
+names, jobs, requests = st.sampled_from(NODES), st.sampled_from(JOBS), st.sampled_from(REQUESTS)
+walltimes, queues = st.sampled_from(WALLTIMES), st.sampled_from(QUEUES)
 seeds = st.integers(0, 1 << 32)
 
 
@@ -140,7 +144,7 @@ class Chaos(RuleBasedStateMachine):
             resources = {**asked, "walltime": walltime} if walltime else asked
             state = self.server.jobs[job].state
             not_before = self.server.now + later if later and state == "Q" else None
-            changes = {"resources": resources, "not_before": not_before}
+            changes: dict[str, object] = {"resources": resources, "not_before": not_before}
             if state in ("Q", "W"):
                 changes |= {"queue": queue, "state": "W" if not_before else "Q"}
             self.line += self.server.alter(job, **changes)
@@ -170,10 +174,8 @@ class Chaos(RuleBasedStateMachine):
             self.line += self.server.start(job, (ShareFacts(node, cpus),))
             self._deliver()
 
-    @rule(
-        name=names, state=st.sampled_from(["up", "up", "down", "drain"]), cpus=st.sampled_from([4, 4, 2, 8])
-    )
-    def node(self, name: str, state: str, cpus: int) -> None:
+    @rule(name=names, state=st.sampled_from(STATES), cpus=st.sampled_from([4, 4, 2, 8]))
+    def node(self, name: str, state: NodeStateName, cpus: int) -> None:
         node = replace(self.server.nodes[name], state=state, cpus=cpus, mem=0 if state == "down" else 8 << 20)
         self.line += self.server.change_node(node)
         self._deliver()
@@ -341,7 +343,7 @@ class Chaos(RuleBasedStateMachine):
 
 
 Chaos.TestCase.settings = settings(
-    max_examples=100, stateful_step_count=40, suppress_health_check=list(HealthCheck)
+    max_examples=30, stateful_step_count=30, suppress_health_check=list(HealthCheck)
 )
 TestChaos = Chaos.TestCase
 
@@ -366,7 +368,7 @@ def _acts(world: Chaos, random: Random) -> list[tuple[int, Callable[[], None]]]:
         ),
         (3, lambda: world.touch(job, choice(TOUCHES))),
         (1, lambda: world.start_by_hand(job, node, number(1, 6))),
-        (2, lambda: world.node(node, choice(["up", "up", "down", "drain"]), choice([4, 4, 2, 8]))),
+        (2, lambda: world.node(node, choice(STATES), choice([4, 4, 2, 8]))),
         (1, lambda: world.new_node(number(0, 4), number(0, 2))),
         (1, lambda: world.queue(queue, choice([True, True, False]), choice(["", "200"]))),
         (1, lambda: world.change_server(choice([True, True, False]), choice(["", "400"]))),
@@ -382,7 +384,14 @@ def _acts(world: Chaos, random: Random) -> list[tuple[int, Callable[[], None]]]:
     ]
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
-@given(seed=seeds, steps=st.integers(1, 200))
-def test_a_long_life_among_random_events_breaks_nothing(seed: int, steps: int) -> None:
+@settings(max_examples=20, suppress_health_check=list(HealthCheck))
+@given(seed=seeds, steps=st.integers(1, 150))
+def test_a_life_among_random_events_breaks_nothing(seed: int, steps: int) -> None:
     play(Chaos(), Random(seed), steps)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("seed", range(1000))
+def test_a_long_life_among_random_events_breaks_nothing(seed: int) -> None:
+    play(Chaos(), Random(seed), 400)
