@@ -31,11 +31,11 @@ def diff(old: State, new: State, *, ids: Ids, now: int) -> Iterator[Event]:
     `changes.apply(old, diff(old, new))` is `new`. Where nodes or queues are gone altogether, which no event
     can say, the last event is a snapshot. Ids are taken in the order in which events are yielded.
     """
-    step = _Step(new, ids, now)
-    yield from step.ends(old)
-    yield from step.surroundings(old)
-    yield from step.changes(old)
-    yield from step.arrivals(old)
+    step = _Step(old, new, ids, now)
+    yield from step.ends()
+    yield from step.surroundings()
+    yield from step.changes()
+    yield from step.arrivals()
     if old.nodes.keys() - new.nodes.keys() or old.queues.keys() - new.queues.keys():
         yield snapshot(new, id=next(ids), now=now)
 
@@ -54,16 +54,23 @@ def snapshot(state: State, *, id: str, now: int, server_age: int | None = None) 
 
 
 class _Step:
-    def __init__(self, new: State, ids: Ids, now: int) -> None:
+    def __init__(self, old: State, new: State, ids: Ids, now: int) -> None:
+        self._old = old
         self._new = new
         self._ids = ids
         self._now = now
+        # Mostly hardly any: the one pass over all jobs is as short as it can be.
+        known = old.jobs.get
+        fresh = [(known(name), job) for name, job in new.jobs.items() if known(name) is not job]
+        self._changed = [(before, after) for before, after in fresh if before is not None]
+        self._arrived = [after for before, after in fresh if before is None]
 
     # -- jobs that are gone, and runs that are over -------------------------------------------------
 
-    def ends(self, old: State) -> Iterator[Event]:
+    def ends(self) -> Iterator[Event]:
         """Ends of runs and deletions; then runs that began and ended since `old`; then requeued jobs."""
-        gone = [job for name, job in old.jobs.items() if name not in self._new.jobs]
+        new = self._new.jobs
+        gone = [job for name, job in self._old.jobs.items() if name not in new]
         unseen: list[tuple[int, JobFacts, Ending]] = []
         for job in gone:
             end = self._new.ended.get(job.id)
@@ -77,9 +84,8 @@ class _Step:
         for moment, job, end in sorted(unseen, key=lambda entry: entry[0]):
             yield JobStarted(id=next(self._ids), time=moment, job_id=job.id, shares=end.shares)
             yield self._ended(job, end)
-        for name, job in old.jobs.items():
-            after = self._new.jobs.get(name)
-            if after is not None and after is not job and _came_back(job, after):
+        for before, after in self._changed:
+            if _came_back(before, after):
                 yield JobQueued(id=next(self._ids), time=self._now, job=_as_queued(after))
 
     def _ended(self, job: JobFacts, end: Ending | None) -> JobEnded:
@@ -90,9 +96,9 @@ class _Step:
 
     # -- what jobs run on ---------------------------------------------------------------------------
 
-    def surroundings(self, old: State) -> Iterator[Event]:
+    def surroundings(self) -> Iterator[Event]:
         """Nodes, queues and the server where they are new or changed."""
-        new, now = self._new, self._now
+        old, new, now = self._old, self._new, self._now
         for name, node in new.nodes.items():
             if old.nodes.get(name) != node:
                 yield NodeChanged(id=next(self._ids), time=now, node=node)
@@ -104,27 +110,23 @@ class _Step:
 
     # -- jobs that stay, and jobs that come -----------------------------------------------------------
 
-    def changes(self, old: State) -> Iterator[Event]:
+    def changes(self) -> Iterator[Event]:
         """Known jobs: holds, releases, alterations, in the server's order; then starts by their time."""
         started: list[tuple[JobFacts, JobFacts]] = []
-        for name, after in self._new.jobs.items():
-            before = old.jobs.get(name)
-            if before is None or before is after or before == after:
+        for before, after in self._changed:
+            if before == after:
                 continue
-            if _came_back(before, after):
-                before = _as_queued(after)
-            if after.state in ACTIVE and before.state not in ACTIVE:
-                started.append((before, after))
+            queued = _as_queued(after) if _came_back(before, after) else before
+            if after.state in ACTIVE and queued.state not in ACTIVE:
+                started.append((queued, after))
             else:
-                yield from self._altered(before, after)
+                yield from self._altered(queued, after)
         yield from self._starts(started)
 
-    def arrivals(self, old: State) -> Iterator[Event]:
+    def arrivals(self) -> Iterator[Event]:
         """Unknown jobs, in the server's order; then the starts of those that run already."""
         started: list[tuple[JobFacts, JobFacts]] = []
-        for name, after in self._new.jobs.items():
-            if name in old.jobs:
-                continue
+        for after in self._arrived:
             queued = _as_queued(after)
             yield JobQueued(id=next(self._ids), time=after.submitted or self._now, job=queued)
             if after.state in ACTIVE:

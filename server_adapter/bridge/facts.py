@@ -6,7 +6,7 @@ never hides an object (protocol document, section 6).
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, TypeVar
 
@@ -46,7 +46,7 @@ JOB_ATTRIBUTES: Final = (
     "planned_start",
     "planned_nodes",
 )
-"""What we ask of every job. The server passes over names that it does not know."""
+"""What we ask of every job, as far as the server knows it."""
 
 _STATES: Final[Mapping[str, JobLetter]] = {
     "Q": "Q",
@@ -89,10 +89,13 @@ def job_facts(name: str, values: Values) -> JobFacts:
     if "x" in values:
         resources = {**_extensions(values["x"]), **resources}
     barred = state == "W" or holds not in ("", "l")
-    facts = JobFacts(
+    queue, depend = get("queue", ""), get("depend", "")
+    not_before, starts = number(get("Execution_Time")), number(get("start_count")) or 0
+    exclusive = attempt(read.flag, get("node_exclusive"), default=False)
+    return JobFacts(
         id=name,
         owner=get("euser") or get("Job_Owner", "").partition("@")[0],
-        queue=get("queue", ""),
+        queue=queue,
         submitted=number(get("ctime")) or number(get("qtime")) or 0,
         state=state,
         resources=resources,
@@ -101,16 +104,16 @@ def job_facts(name: str, values: Values) -> JobFacts:
         account=get("Account_Name", ""),
         priority=number(get("Priority")) or 0,
         eligible=None if barred and not active else number(get("etime")),
-        not_before=number(get("Execution_Time")),
+        not_before=not_before,
         holds=holds,
-        depend=get("depend", ""),
+        depend=depend,
         array=_array(name) if "job_array_id" in values else "",
-        exclusive=attempt(read.flag, get("node_exclusive"), default=False),
+        exclusive=exclusive,
         started=number(get("start_time")) if active else None,
         shares=shares(values) if active else (),
-        starts=number(get("start_count")) or 0,
+        starts=starts,
+        version=_version(queue, depend, not_before, exclusive, starts, resources),
     )
-    return replace(facts, version=version_of(facts))
 
 
 def version_of(job: JobFacts) -> str:
@@ -119,8 +122,14 @@ def version_of(job: JobFacts) -> str:
     State and holds are left out, since a decision is always for a queued job without holds: the check right
     before the run looks at them. So a hold that was set and lifted leaves earlier decisions valid.
     """
-    parts = [job.queue, job.depend, str(job.not_before), str(job.exclusive), str(job.starts)]
-    parts += [f"{key}={value}" for key, value in sorted(job.resources.items())]
+    return _version(job.queue, job.depend, job.not_before, job.exclusive, job.starts, job.resources)
+
+
+def _version(
+    queue: str, depend: str, not_before: int | None, exclusive: bool, starts: int, resources: Values
+) -> str:
+    parts = [queue, depend, str(not_before), str(exclusive), str(starts)]
+    parts += [f"{key}={value}" for key, value in sorted(resources.items())]
     return blake2b("\0".join(parts).encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
 
 

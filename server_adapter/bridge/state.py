@@ -69,10 +69,17 @@ class StateBuilder:
         jobs: Iterable[Described],
         slice_length: int = 200,
     ) -> Iterator[State | None]:
-        """Yields None after every `slice_length` jobs, for others to run, and the state at last."""
-        known = {node.name: node_facts(node.name, node.values, self._nodes.get(node.name)) for node in nodes}
+        """Yields None after every `slice_length` nodes or jobs, for others to run, and the state at last."""
+        known: dict[str, NodeFacts] = {}
+        for count, node in enumerate(nodes, start=1):
+            known[node.name] = node_facts(node.name, node.values, self._nodes.get(node.name))
+            if count % slice_length == 0:
+                yield None
         living: dict[str, tuple[Values, JobFacts, Writing]] = {}
         endings: dict[str, tuple[Values, Ending]] = {}
+        # Filled on the way, since a pass over all jobs at the end would hold the loop.
+        facts: dict[str, JobFacts] = {}
+        writings: dict[str, Writing] = {}
         for count, job in enumerate(jobs, start=1):
             name, values = job.name, job.values
             if values.get("job_state") == "C":
@@ -80,21 +87,23 @@ class StateBuilder:
                 fresh = seen if seen is not None and seen[0] == values else (values, ending(values))
                 endings[name] = fresh
             else:
-                before = self._jobs.get(name)
-                if before is not None and before[0] == values:
-                    living[name] = before
-                else:
-                    living[name] = (values, _reuse(before, job_facts(name, values)), writing(values))
+                entry = self._jobs.get(name)
+                if entry is None or entry[0] != values:
+                    entry = (values, _reuse(entry, job_facts(name, values)), writing(values))
+                living[name] = entry
+                facts[name] = entry[1]
+                if entry[2] is not _NOTHING:
+                    writings[name] = entry[2]
             if count % slice_length == 0:
                 yield None
         self._jobs, self._endings, self._nodes = living, endings, known
         yield State(
-            jobs={name: entry[1] for name, entry in living.items()},
+            jobs=facts,
             ended={name: entry[1] for name, entry in endings.items()},
             nodes=known,
             queues={queue.name: queue_facts(queue.name, queue.values) for queue in queues},
             server=server_facts(server),
-            writings={name: entry[2] for name, entry in living.items() if entry[2] is not _NOTHING},
+            writings=writings,
         )
 
 
