@@ -131,14 +131,14 @@ class Delivery:
                 continue
             for problem in answer.problems:
                 _log.error("a decision that makes no sense: %s", problem)
-            after = answer.last or after
+            after = answer.last
             for decision in answer.decisions:
                 if decision.id not in seen:
                     seen[decision.id] = None
                     take(decision)
             while len(seen) > _REMEMBERED:
                 del seen[next(iter(seen))]
-            if not answer.last and wait == 0:
+            if not (answer.decisions or answer.problems) and wait == 0:
                 return
 
     def _note_away(self, error: Exception) -> None:

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from schedd.wire import JobFacts, Run
 from server_adapter.bridge.checks import Check, Verdict, check_decision, check_job, check_nodes
 from server_adapter.bridge.commands import run_request
-from server_adapter.bridge.facts import JOB_ATTRIBUTES, Values, ending, job_facts
+from server_adapter.bridge.facts import Values, ending, job_facts
 from server_adapter.bridge.journal import Journal
 from server_adapter.bridge.link import ServerLink
+from server_adapter.bridge.question import Question
 from server_adapter.bridge.rates import NodeRates, Rate
 from server_adapter.dis import Attribute
 from server_adapter.torque.attributes import NodeStatus
@@ -29,8 +30,7 @@ from server_adapter.torque.requests import StatusRequest
 _log = logging.getLogger(__name__)
 
 _ONE_BY_ONE = 4  # nodes asked for singly; of more, all are asked for at once
-_NODE = tuple(Attribute(name) for name in ("state", "np", "jobs"))
-_JOB = tuple(Attribute(name) for name in JOB_ATTRIBUTES)
+_NODE_ATTRIBUTES = ("state", "np", "jobs")
 _SCHEDULING = StatusRequest(code=RequestCode.STATUS_SERVER, attributes=(Attribute("scheduling"),))
 _BUSY = frozenset({ServerCode.RESCUNAV, ServerCode.RERUNNING, ServerCode.BUSY})
 _SETTLING = 2.0  # seconds until a run whose answer was lost is looked for
@@ -63,7 +63,8 @@ class RunRules:
 class Dispatcher:
     """Runs decisions, one request at a time; those that wait for a busy node let others go first.
 
-    `barred` tells in words why nothing may start now (shadow mode, another scheduler), or nothing.
+    `barred` tells in words why nothing may start now (shadow mode, another scheduler), or nothing; `jobs` is
+    what is asked about a job right before its run.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Dispatcher:
         journal: Journal,
         barred: Callable[[], str],
         rules: RunRules,
+        jobs: Question,
         *,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -82,6 +84,8 @@ class Dispatcher:
         self._rules = rules
         self._clock = clock
         self._sleep = sleep
+        self._job_question = jobs
+        self._node_question = Question(RequestCode.STATUS_NODE, _NODE_ATTRIBUTES)
         self._rate = Rate(rules.per_second, burst=max(1, int(rules.per_second)))
         self._node_rates = NodeRates(rules.per_node, burst=max(1, int(rules.per_node)))
 
@@ -146,9 +150,8 @@ class Dispatcher:
         return check_nodes(run, await self._nodes(connection, run))
 
     async def _job(self, connection: Connection, job: str) -> Values | None:
-        request = StatusRequest(code=RequestCode.STATUS_JOB, name=job, attributes=_JOB)
         try:
-            found = await connection.describe(request)
+            found = await self._job_question.ask(connection, job)
         except ServerRefusedError as error:
             if error.code == ServerCode.UNKJOBID:
                 return None
@@ -160,9 +163,8 @@ class Dispatcher:
         asked = names if len(names) <= _ONE_BY_ONE else [""]
         nodes: dict[str, NodeStatus] = {}
         for name in asked:
-            request = StatusRequest(code=RequestCode.STATUS_NODE, name=name, attributes=_NODE)
             try:
-                found = await connection.describe(request)
+                found = await self._node_question.ask(connection, name)
             except ServerRefusedError as error:
                 if error.code == ServerCode.UNKNODE:
                     continue

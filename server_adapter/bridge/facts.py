@@ -128,6 +128,8 @@ def version_of(job: JobFacts) -> str:
 def _version(
     queue: str, depend: str, not_before: int | None, exclusive: bool, starts: int, resources: Values
 ) -> str:
+    if "before" in depend:
+        depend = ",".join([part for part in depend.split(",") if not part.startswith("before")])
     parts = [queue, depend, str(not_before), str(exclusive), str(starts)]
     parts += [f"{key}={value}" for key, value in sorted(resources.items())]
     return blake2b("\0".join(parts).encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()

@@ -30,7 +30,7 @@ from server_adapter.bridge.facts import ACTIVE
 from server_adapter.bridge.interlock import Interlock, foreign_starts
 from server_adapter.bridge.journal import Journal
 from server_adapter.bridge.link import PERMITTED, ServerLink
-from server_adapter.bridge.reader import StateReader
+from server_adapter.bridge.reader import StateReader, job_question
 from server_adapter.bridge.settings import Settings
 from server_adapter.bridge.shadow import Shadow
 from server_adapter.bridge.state import EMPTY, State
@@ -94,13 +94,14 @@ class Adapter:
             per_second=run.per_second,
             per_node=run.per_node,
         )
-        self._dispatcher = Dispatcher(self.link, self.journal, self._barred, rules, clock=clock)
+        question = job_question()
+        self._dispatcher = Dispatcher(self.link, self.journal, self._barred, rules, question, clock=clock)
         offers = Offers(comment=tell.comment, start_time=tell.start_time, planned=tell.planned)
         self.writer = Writer(self.link, offers, threshold=tell.threshold, per_second=tell.per_second)
         self.shadow = Shadow()
         self.state: State | None = None
         self.cycles = 0
-        self._reader = StateReader(self.link)
+        self._reader = StateReader(self.link, question)
         self._look = asyncio.Event()
         self._snapshot_at = 0.0
         self._accepted: dict[str, float] = {}

@@ -46,7 +46,7 @@ def decode_event(text: bytes | str) -> Event:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Decisions in order; what could not be understood, in words; the id of the last one of either."""
+    """Decisions in order; what could not be understood, in words; the place to go on from."""
 
     decisions: tuple[Decision, ...]
     problems: tuple[str, ...]
@@ -56,8 +56,9 @@ class Answer:
 def decode_decisions(body: bytes) -> Answer:
     """A daemon's answer. Raises `MessageError` when it makes no sense as a whole."""
     try:
-        found: Any = json.loads(body)["decisions"]
-        items = [(str(item["id"]), item) for item in found]
+        found: Any = json.loads(body)
+        items = [(str(item["id"]), item) for item in found["decisions"]]
+        last = str(found["last"])
     except (ValueError, TypeError, KeyError) as error:
         raise MessageError("an answer without decisions") from error
     decisions: list[Decision] = []
@@ -67,4 +68,4 @@ def decode_decisions(body: bytes) -> Answer:
             decisions.append(_DECISION.validate_python(item))
         except ValidationError as error:
             problems.append(f"{name}: {error.errors()[0]['msg']} in {str(item)[:200]}")
-    return Answer(tuple(decisions), tuple(problems), items[-1][0] if items else "")
+    return Answer(tuple(decisions), tuple(problems), last)

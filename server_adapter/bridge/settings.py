@@ -47,7 +47,7 @@ class DaemonSettings(_Section):
 
     url: str = "http://127.0.0.1:8080"
     token_file: Path | None = None
-    wait: float = Field(default=30.0, ge=0, le=300)
+    wait: float = Field(default=30.0, ge=0, le=60)
 
 
 class PollSettings(_Section):
@@ -87,7 +87,7 @@ class TellSettings(_Section):
 class Settings(_Section):
     """All of them; the defaults are those of the rules."""
 
-    cluster: str = "default"
+    cluster: str = "main"
     mode: Mode = "shadow"
     state_dir: Path = Path("/var/lib/pbs-adapter")
     server: ServerSettings = ServerSettings()

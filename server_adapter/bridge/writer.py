@@ -28,6 +28,7 @@ from server_adapter.torque.requests import ManageRequest
 _log = logging.getLogger(__name__)
 
 _UNKNOWN = frozenset({ServerCode.NOATTR, ServerCode.UNKRESC})
+_OVERTAKEN = frozenset({ServerCode.UNKJOBID, ServerCode.BADSTATE, ServerCode.MODATRRUN})
 _NO_RIGHT = frozenset({ServerCode.ATTRRO, ServerCode.PERM})
 
 
@@ -142,9 +143,7 @@ class Writer:
             if error.code not in _NO_RIGHT:
                 # Mostly a job that is gone or has just started.
                 _log.log(
-                    logging.DEBUG
-                    if error.code in (ServerCode.UNKJOBID, ServerCode.BADSTATE)
-                    else logging.WARNING,
+                    logging.DEBUG if error.code in _OVERTAKEN else logging.WARNING,
                     "nothing was written on %s: %s",
                     request.name,
                     error,

@@ -106,7 +106,10 @@ class FakeDaemon:
                 await asyncio.wait_for(self._fresh.wait(), min(left, 0.5))
             except TimeoutError:
                 self.think()
-        return JSONResponse({"decisions": [json.loads(_DUMP.dump_json(item)) for item in found]})
+        last = self.decisions[-1].id if self.decisions else ""
+        return JSONResponse(
+            {"decisions": [json.loads(_DUMP.dump_json(item)) for item in found], "last": last}
+        )
 
     def _after(self, after: str) -> list[Decision]:
         names = [decision.id for decision in self.decisions]

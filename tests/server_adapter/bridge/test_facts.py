@@ -194,3 +194,13 @@ def test_the_server_says_whether_it_wants_to_be_scheduled() -> None:
     server = server_facts(words)
     assert (server.scheduling, server.version, server.limits) == (True, "4.2.10", {"max_running": "9"})
     assert not server_facts({}).scheduling
+
+
+def test_a_job_that_another_one_begins_to_wait_for_keeps_its_version() -> None:
+    job = {"job_state": "Q", "queue": "batch", "Resource_List.nodes": "1"}
+    alone = job_facts("1.here", job)
+    waited_for = job_facts("1.here", job | {"depend": "beforeany:2.here@here"})
+    waiting = job_facts("1.here", job | {"depend": "afterok:0.here@here,beforeok:2.here@here"})
+    assert waited_for.version == alone.version
+    assert waited_for.depend
+    assert waiting.version != alone.version
