@@ -5,7 +5,7 @@ STAMP := $(VENV)/.installed
 PYTHONS ?= python3.15 python3.14 python3.13 python3.12 python3.11 python3 python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lint test soak docs clean
+.PHONY: help setup lint test soak bench docs clean
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -23,6 +23,12 @@ test: lint ## lint, then all tests but the long ones
 
 soak: $(STAMP) ## the long runs
 	$(VENV)/bin/pytest -m soak --timeout 0
+
+bench: $(STAMP) ## measure the planner; build/*.json has the figures
+	mkdir -p build
+	$(VENV)/bin/schedd bench plan --nodes 219 --jobs 5000 --json build/bench-5000.json
+	$(VENV)/bin/schedd bench plan --nodes 219 --jobs 25000 --json build/bench-25000.json
+	$(VENV)/bin/schedd bench plan --nodes 10000 --jobs 100000 --profile large --json build/bench-large.json
 
 docs: $(STAMP) ## write the reference of commands, check the links between the documents
 	$(VENV)/bin/python docs/build.py

@@ -20,6 +20,7 @@ __all__ = ["COMMANDS", "main"]
 
 COMMANDS: Final = {
     "bench": ("schedd.cli.bench", "Measure how quick and how large the planner is here."),
+    "demo": ("schedd.cli.demo", "Show the daemon at work on an emulated cluster."),
     "emulate": ("schedd.cli.emulate", "Run an emulated pbs_server over a simulated cluster."),
     "migrate": ("schedd.cli.migrate", "Bring the database to this program's version, or back."),
     "replay": ("schedd.cli.replay", "Replay logs under one policy or several and compare."),

@@ -150,6 +150,15 @@ class Plan:
         tb.jobs[at.STATE, slot] = at.FIXED
         self._occupy(slot, start, start + int(tb.jobs[at.DUR, slot]), -1)
 
+    def put(self, slot: int, start: int, takes: Sequence[Take]) -> None:
+        """Plan an unplaced job at exactly ``takes`` from ``start`` on; whether there is room is not asked.
+
+        Other than after ``fix``, repair may move it.
+        """
+        self.fix(slot, start, takes)
+        self.slabs.tb.jobs[at.STATE, slot] = at.PLANNED
+        self._repairs.look_at(slot)
+
     def _occupy(self, slot: int, start: int, end: int, sign: int) -> None:
         while not occupy(self.slabs.tb, slot, start, end, sign):
             self.slabs.grow_segments()
@@ -234,6 +243,14 @@ class Plan:
         """
         return self._repairs.run(now, budget)
 
+    def forget_freed(self) -> None:
+        """Drop the log of what was freed; for plans that nobody repairs."""
+        self._repairs.give_up()
+
+    def look_at_all(self) -> None:
+        """Let the next repair search every planned job as a whole, whatever was freed."""
+        self._repairs.look_at_all()
+
     def evict(self, slots: Ints) -> Ints:
         """Lift those planned ``slots`` that lie where a row is over-committed, in this order.
 
@@ -270,6 +287,16 @@ class Plan:
     def start(self, slot: int) -> int:
         """The job's start, or -1."""
         return int(self.slabs.tb.jobs[at.START, slot])
+
+    def starts(self, slots: Ints) -> Ints:
+        """The starts of these slots; -1 where there is none."""
+        starts: Ints = self.slabs.tb.jobs[at.START, slots]
+        return starts
+
+    def last_change(self, row: int) -> int:
+        """From when on nothing changes any more on a row."""
+        tb = self.slabs.tb
+        return int(tb.T[tb.rows[row, at.OFF] + tb.rows[row, at.LEN] - 1])
 
     def end(self, slot: int) -> int:
         """The job's end, or -1."""

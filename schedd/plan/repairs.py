@@ -3,7 +3,7 @@
 import numpy as np
 
 from schedd.plan.kernels import layout as at
-from schedd.plan.kernels.freed import MOST_FREED, Freed, drop_seen, note, note_entries
+from schedd.plan.kernels.freed import MOST_FREED, Freed, drop_seen, forget_freed, note, note_entries
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.kernels.repair import FULL, PAUSED, repair
 from schedd.plan.records import Moves, moves_of, no_moves
@@ -51,11 +51,14 @@ class Repairs:
         new.freed = Freed(*(array[:, :n].copy() for array in self.freed))
         return new
 
-    def fit(self) -> None:
-        """See to it that the log knows all levels of need, and has room."""
+    def fit(self, room: int = 64) -> None:
+        """See to it that the log knows all levels of need, and has room for so many entries more."""
         levels = self._slabs.tb.bounds.shape[0] // at.DURATIONS
         old = self.freed
-        size = min(max(2 * int(self._slabs.tb.ctl[at.FREED]) + 64, old.entries.shape[1]), MOST_FREED)
+        size = old.entries.shape[1]
+        needed = int(self._slabs.tb.ctl[at.FREED]) + room
+        if needed > size:
+            size = min(max(2 * size, needed), MOST_FREED)
         if levels > old.length.shape[0] or size > old.entries.shape[1]:
             self.freed = _log(max(levels, old.length.shape[0]), size)
             for new_array, array in zip(self.freed, old, strict=True):
@@ -70,13 +73,24 @@ class Repairs:
     def note_entries(self, first: int, n: int, start: int, end: int) -> None:
         """What ``n`` entries of the allocations, from ``first`` on, held was freed over ``[start, end)``."""
         if start < end:
-            self.fit()
+            self.fit(2 * n)
             note_entries(self._slabs.tb, self.freed, first, n, start, end)
 
     def look_at(self, slot: int) -> None:
         """``slot`` may gain though nothing was freed."""
         self._slabs.tb.jobs[at.SEEN, slot] = -1
         self._slabs.tb.ctl[at.LOOK] = 1
+
+    def give_up(self) -> None:
+        """Drop what was freed: nobody repairs."""
+        forget_freed(self._slabs.tb)
+        self._slabs.tb.ctl[at.LOOK] = 0
+        self._under_way = False
+
+    def look_at_all(self) -> None:
+        """Everybody may gain."""
+        forget_freed(self._slabs.tb)
+        self._under_way = False
 
     @property
     def pending(self) -> bool:
@@ -125,6 +139,7 @@ class Repairs:
             if how != FULL:
                 return cursor, how
             self._slabs.grow()
+            self.fit(2 * int(self._slabs.tb.jobs[at.ALLOCS].max()) + 64)
 
 
 def _log(levels: int, size: int) -> Freed:

@@ -1,0 +1,132 @@
+"""The engine at full size: what an arrival, an early end and the publication of a snapshot cost."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter_ns
+
+import numpy as np
+
+from schedd.bench.workload import BenchJob
+from schedd.engine import Engine, EngineSettings
+from schedd.engine.view import publish
+from schedd.model import Node
+from schedd.wire import Event, JobEnded, JobFacts, JobQueued, JobStarted, NodeChanged, NodeFacts, Run
+
+__all__ = ["EngineFigures", "engine_figures"]
+
+_START = 1_700_000_000
+_BATCH = 500
+_ENDS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFigures:
+    """``arrival_us`` is a mean, ``first_dispatch_ms`` and ``snapshot_us`` are medians."""
+
+    arrival_us: float
+    first_dispatch_ms: float
+    first_dispatch_ms_max: float
+    snapshot_us: float
+
+
+def engine_figures(
+    nodes: Sequence[Node], queued: Sequence[BenchJob], arriving: Sequence[BenchJob]
+) -> EngineFigures:
+    """Queue all of ``queued`` in an engine, then measure it.
+
+    First the jobs ``arriving`` come one by one, each alone in its batch; then running jobs end early, one by
+    one, until in a hundred cases (or in all there are) another job was started for it.
+    """
+    live = _Live(nodes)
+    for i in range(0, len(queued), _BATCH):
+        live.handle([live.queued(job) for job in queued[i : i + _BATCH]])
+        live.rest()
+    arrivals = []
+    for job in arriving:
+        event = live.queued(job)
+        arrivals.append(live.handle([event]))
+        live.rest()
+    dispatches: list[float] = []
+    for job_id in list(live.running):
+        if len(dispatches) == _ENDS:
+            break
+        live.now += 1
+        live.rest()
+        if job_id not in live.running:
+            continue
+        started = len(live.running)
+        took = live.handle([live.ended(job_id)])
+        if len(live.running) > started - 1:
+            dispatches.append(took)
+        live.rest()
+    published = []
+    for _ in range(9):
+        before = perf_counter_ns()
+        publish(live.engine.state)
+        published.append((perf_counter_ns() - before) / 1e3)
+    return EngineFigures(
+        arrival_us=float(np.mean(arrivals)) if arrivals else 0.0,
+        first_dispatch_ms=float(np.median(dispatches)) / 1e3 if dispatches else 0.0,
+        first_dispatch_ms_max=max(dispatches, default=0.0) / 1e3,
+        snapshot_us=float(np.median(published)),
+    )
+
+
+class _Live:
+    """An engine and the server's side of its talk: whatever is to run does so at once."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self.now = _START
+        self.engine = Engine(EngineSettings(), self.now)
+        self.running: dict[str, None] = {}
+        self._facts: dict[str, JobFacts] = {}
+        self._events = 0
+        self.handle([self._node(node) for node in nodes])
+
+    def _id(self) -> str:
+        self._events += 1
+        return f"bench:{self._events}"
+
+    def _node(self, node: Node) -> NodeChanged:
+        facts = NodeFacts(
+            name=node.name, cpus=node.cpus, mem=node.mem, properties=tuple(sorted(node.features))
+        )
+        return NodeChanged(id=self._id(), time=self.now, node=facts)
+
+    def queued(self, job: BenchJob) -> JobQueued:
+        """The event of an arrival."""
+        facts = JobFacts(
+            id=f"{len(self._facts)}.bench",
+            owner="user@bench",
+            queue="batch",
+            submitted=self.now,
+            resources=job.resources,
+        )
+        self._facts[facts.id] = facts
+        return JobQueued(id=self._id(), time=self.now, job=facts)
+
+    def ended(self, job_id: str) -> JobEnded:
+        """The event of an end."""
+        del self.running[job_id]
+        return JobEnded(id=self._id(), time=self.now, job_id=job_id)
+
+    def handle(self, events: list[Event]) -> float:
+        """Let the engine handle a batch and carry out what it decides; returns the batch's microseconds."""
+        before = perf_counter_ns()
+        decisions = self.engine.handle(events, self.now)
+        took = (perf_counter_ns() - before) / 1e3
+        starts: list[Event] = []
+        for decision in decisions:
+            if isinstance(decision, Run):
+                self.running[decision.job_id] = None
+                starts.append(
+                    JobStarted(id=self._id(), time=self.now, job_id=decision.job_id, shares=decision.shares)
+                )
+        if starts:
+            self.handle(starts)
+        return took
+
+    def rest(self) -> None:
+        """Let the engine finish what it does between events."""
+        while self.engine.next_wake is not None and self.engine.next_wake <= self.now:
+            self.handle([])
