@@ -116,11 +116,11 @@ class Comparison:
             )
             prepared = prepare(chosen, site or one_node(chosen.procs), trace.unix_start_time)
             if chosen.never_ran:
-                notes.append(f"{chosen.never_ran:,} jobs never ran in the log and are left out")
+                notes.append(f"{_count(chosen.never_ran)} that never ran in the log left out")
             if chosen.without_estimate and self.estimates == "user":
-                notes.append(f"{chosen.without_estimate:,} jobs state no limit: their run time stands for it")
+                notes.append(f"{_count(chosen.without_estimate)} without a limit: the run time stands for it")
             if prepared.skipped:
-                notes.append(f"{prepared.skipped:,} jobs skipped: {_why(prepared, chosen.skipped)}")
+                notes.append(f"{_count(prepared.skipped)} skipped: {_why(prepared, chosen.skipped)}")
             if prepared.unread:
                 notes.append(
                     f"{prepared.unread:,} node specifications were not understood: processors anywhere are "
@@ -133,6 +133,8 @@ class Comparison:
 
     def _traces(self, procs: int | None) -> Sequence[Trace]:
         if self.generated is None:
+            if self.load is not None:
+                raise TraceError("--load needs --lublin: a log has the load that it has")
             if not self.logs:
                 raise TraceError("no log: name one, or --lublin JOBS for a synthetic workload")
             return read_traces(self.logs, strict=self.strict)
@@ -162,6 +164,10 @@ def _faults(trace: Trace) -> Iterator[str]:
 
 def _lines(text: str, first: int, last: int) -> str:
     return text if first == last else text.replace(f"line {first}:", f"lines {first} to {last}:", 1)
+
+
+def _count(jobs: int) -> str:
+    return "1 job" if jobs == 1 else f"{jobs:,} jobs"
 
 
 def _why(prepared: Prepared, wider: int) -> str:

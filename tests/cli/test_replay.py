@@ -1,34 +1,241 @@
 """``schedd replay`` as a user calls it."""
 
+import gzip
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from schedd.cli.main import COMMANDS, main
+from schedd.cli.main import main
+from schedd.cli.progress import Watch, simulated
+from schedd.replay.driver import Progress
+from schedd.replay.result import TIMINGS
 
-_LINE = "{n} {submit} -1 {run} {procs} -1 -1 {procs} {run} -1 1 {n} 1 1 1 1 -1 -1\n"
+JOBS = [(0, 100, 3), (1, 100, 4), (2, 50, 1), (3, 10, 4)]
 
 
-def test_policies_are_compared_on_one_log(tmp_path: Path) -> None:
-    log = tmp_path / "small.swf"
-    jobs = [(0, 100, 3), (1, 100, 4), (2, 50, 1), (3, 10, 4)]
-    log.write_text(
-        "".join(_LINE.format(n=i + 1, submit=s, run=r, procs=p) for i, (s, r, p) in enumerate(jobs))
-    )
-    out = tmp_path / "out.json"
-    args = ["replay", str(log), "--procs", "4", "--policy", "fcfs", "--policy", "conservative", "--validate"]
-    assert main([*args, "--json", str(out)]) == 0
-    waits = {row["policy"]: row["avg_wait_s"] for row in json.loads(out.read_text())}
+def line(number: int, submit: int, run: int, procs: int, limit: int | None = None) -> str:
+    wanted = run if limit is None else limit
+    return f"{number} {submit} -1 {run} {procs} -1 -1 {procs} {wanted} -1 1 {number % 3} 1 1 1 1 -1 -1\n"
+
+
+def text(jobs: Sequence[tuple[int, ...]] = JOBS, header: str = "; MaxProcs: 4\n") -> str:
+    return header + "".join(line(i, *job) for i, job in enumerate(jobs, 1))
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "small.swf"
+    path.write_text(text())
+    return path
+
+
+Rows = Callable[..., list[dict[str, object]]]
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Rows:
+    """Calls `schedd replay`; gives its JSON without the timings."""
+
+    def run(*args: str | Path) -> list[dict[str, object]]:
+        out = tmp_path / "out.json"
+        assert main(["replay", *map(str, args), "--json", str(out)]) == 0
+        found: list[dict[str, object]] = json.loads(out.read_text())
+        for row in found:
+            for name in TIMINGS:
+                del row[name]
+        return found
+
+    return run
+
+
+def test_policies_are_compared_on_one_log(rows: Rows, log: Path) -> None:
+    waits = {
+        row["policy"]: row["avg_wait_s"]
+        for row in rows(log, "--policy", "fcfs", "--policy", "conservative", "--validate")
+    }
     assert waits == {"fcfs": (0 + 99 + 198 + 247) / 4, "conservative": (0 + 99 + 0 + 197) / 4}
 
 
-def test_a_missing_log_is_one_clear_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["replay", str(tmp_path / "none.swf"), "--procs", "4"]) == 2
-    assert "none.swf" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    "how",
+    [
+        ("--policy", "sjf,easy"),
+        ("--policy", "sjf", "easy"),
+        ("--policy", "sjf", "--policy", "easy", "--policy", "easy"),
+    ],
+)
+def test_policies_may_be_named_in_several_ways(rows: Rows, log: Path, how: tuple[str, ...]) -> None:
+    assert [row["policy"] for row in rows(log, *how)] == ["sjf", "easy"]
 
 
-def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--help"]) == 0
-    out = capsys.readouterr().out
-    assert all(name in out for name in COMMANDS)
+def test_all_means_every_policy_and_none_the_planner(rows: Rows, log: Path) -> None:
+    assert [row["policy"] for row in rows(log)] == ["conservative"]
+    assert {row["policy"] for row in rows(log, "--policy", "all")} == {
+        "conservative", "fcfs", "sjf", "easy", "aggressive"
+    }  # fmt: skip
+
+
+def test_two_runs_give_the_same_json_but_for_the_timings(rows: Rows, log: Path) -> None:
+    again = ("--policy", "all", "--seed", "5")
+    assert rows(log, *again) == rows(log, *again)
+
+
+def test_the_seed_makes_the_synthetic_workload(rows: Rows) -> None:
+    model = ("--lublin", "60", "--procs", "16", "--load", "1.5", "--seed")
+    assert rows(*model, "1") == rows(*model, "1")
+    assert rows(*model, "1")[0]["avg_response_s"] != rows(*model, "2")[0]["avg_response_s"]
+
+
+def test_jobs_are_taken_after_those_skipped_and_wide_ones_are_counted(rows: Rows, log: Path) -> None:
+    (row,) = rows(log, "--skip", "1", "--jobs", "2", "--procs", "3")
+    assert (row["jobs"], row["skipped"], row["procs"]) == (1, 1, 3)
+
+
+def test_a_gzipped_log_and_several_logs_are_read(rows: Rows, tmp_path: Path, log: Path) -> None:
+    packed = tmp_path / "packed.swf.gz"
+    packed.write_bytes(gzip.compress(text(JOBS[:2]).encode()))
+    assert [(row["log"], row["jobs"]) for row in rows(log, packed)] == [("small", 4), ("packed", 2)]
+
+
+def test_estimates_and_kill(rows: Rows, tmp_path: Path) -> None:
+    # The first job asks for 400 s and takes 100, the second asks for 20 and takes 50.
+    log = tmp_path / "u.swf"
+    log.write_text(text([(0, 100, 4, 400), (1, 50, 4, 20)]))
+    exact, user, killed = (
+        rows(log, *how)[0] for how in ((), ("--estimates", "user"), ("--estimates", "user", "--kill"))
+    )
+    assert (exact["repairs"], user["repairs"]) == (0, 1)
+    assert (user["makespan_s"], killed["makespan_s"]) == (150, 120)
+    assert (user["kill"], killed["kill"]) == (False, True)
+
+
+def test_equal_nodes_hold_jobs_apart_that_one_machine_would_hold_together(rows: Rows, tmp_path: Path) -> None:
+    # Each job needs 2 cpus of memory that only fits a node of its own once.
+    log = tmp_path / "m.swf"
+    log.write_text("".join(f"{i} 0 -1 10 2 -1 -1 2 10 700 1 1 1 1 1 1 -1 -1\n" for i in (1, 2, 3)))
+    nodes = (log, "--nodes", "2", "--cpus-per-node", "4")
+    assert rows(*nodes)[0]["max_wait_s"] == 0
+    assert rows(*nodes, "--mem-per-node", "1400")[0]["max_wait_s"] == 10
+    assert rows(*nodes, "--mem-per-node", "2800kb")[0]["max_wait_s"] == 0
+
+
+def test_a_file_of_machines_is_the_machine(rows: Rows, tmp_path: Path, log: Path) -> None:
+    machines = tmp_path / "site.machines"
+    machines.write_text("0\talpha\t2\t1\t1.0\t1048576\n1\tbeta\t1\t2\t1.0\t1048576\n")
+    assert rows(log, "--machines", machines)[0]["procs"] == 4
+
+
+def test_accounting_logs_are_replayed(rows: Rows, tmp_path: Path) -> None:
+    (tmp_path / "acct").mkdir()
+    for day, at in (("20240101", 1704103200), ("20240102", 1704189600)):
+        (tmp_path / "acct" / day).write_text(
+            f"01/01/2024 10:00:00;E;{day}.server;user=a group=g queue=q etime={at} start={at + 5} "
+            f"end={at + 65} exec_host=n1/0-1 Resource_List.walltime=00:10:00\n"
+        )
+    (row,) = rows(tmp_path / "acct", "--procs", "2", "--estimates", "user")
+    assert (row["jobs"], row["avg_wait_s"], row["avg_response_s"]) == (2, 0.0, 60.0)
+
+
+def test_a_malformed_line_is_named_and_passed_over_or_fatal(
+    rows: Rows, log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log.write_text(text() + "not a job\nnot a job\n5 x\n")
+    assert rows(log)[0]["jobs"] == 4
+    assert "small: lines 6 to 7: " in (said := capsys.readouterr().err)
+    assert "small: line 8: " in said
+    assert main(["replay", str(log), "--strict"]) == 2
+    assert "small, line 6: " in capsys.readouterr().err
+
+
+def test_what_is_left_out_is_said(rows: Rows, log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log.write_text(text([*JOBS, (4, 0, 1), (5, 10, 9)]))
+    rows(log)
+    said = capsys.readouterr().err
+    assert "1 job that never ran" in said
+    assert "1 job skipped: 1 wider than 4 processors" in said
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ((), "no log"),
+        (("none.swf", "--procs", "4"), "none.swf"),
+        (("LOG", "--policy", "best"), "no policy 'best'"),
+        (("LOG", "--estimates", "guess"), "exact or user"),
+        (("LOG", "--procs", "0"), "at least 1 processor"),
+        (("LOG", "--procs", "4", "--nodes", "2"), "--procs and --nodes"),
+        (("LOG", "--nodes", "2"), "--nodes needs --cpus-per-node"),
+        (("LOG", "--nodes", "2", "--cpus-per-node", "0"), "must be at least 1"),
+        (("LOG", "--cpus-per-node", "2"), "--cpus-per-node needs --nodes"),
+        (("LOG", "--nodes", "2", "--cpus-per-node", "4", "--mem-per-node", "much"), "--mem-per-node much"),
+        (("LOG", "--machines", "none.machines"), "none.machines"),
+        (("LOG", "--jobs", "0"), "jobs at least 1"),
+        (("LOG", "--skip", "9"), "no job left"),
+        (("LOG", "--plot", "picture.gif"), "must end in .pdf, .png, .svg"),
+        (("LOG", "--json", "nowhere/out.json"), "no directory nowhere"),
+        (("LOG", "--lublin", "10"), "in the place of a log"),
+        (("--lublin", "10"), "needs the machine"),
+        (("--lublin", "0", "--procs", "4"), "must be above 0"),
+        (("LOG", "--load", "0.5"), "--load needs --lublin"),
+    ],
+)
+def test_a_wrong_call_is_one_clear_line(
+    log: Path, args: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["replay", *(str(log) if arg == "LOG" else arg for arg in args)]) == 2
+    said = capsys.readouterr()
+    assert words in said.err
+    assert said.err.count("\n") == 1
+    assert not said.out
+
+
+def test_a_log_without_a_machine_asks_for_its_size(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log.write_text(text(header=""))
+    assert main(["replay", str(log)]) == 2
+    assert "--procs" in capsys.readouterr().err
+
+
+def test_the_tables_name_units_and_the_picture_is_drawn(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["replay", str(log), "--plot", str(tmp_path / "p.svg")]) == 0
+    shown = capsys.readouterr().out
+    assert "max [s]" in shown
+    assert "wall [s]" in shown
+    assert (tmp_path / "p.svg").read_text().lstrip().startswith("<?xml")
+
+
+# ---- how far it is ------------------------------------------------------------------------------
+
+
+def test_a_terminal_shows_jobs_rate_and_simulated_date() -> None:
+    console = Console(force_terminal=True, width=160, record=True, file=None)
+    with (
+        console.capture() as captured,
+        Watch(console) as watch,
+        watch.replay("KTH easy", 843480031) as show,
+    ):
+        assert show is not None
+        show(Progress(ended=250, jobs=1000, events=900, time=86400))
+    shown = captured.get()
+    assert "KTH easy" in shown
+    assert "250/1000" in shown
+    assert "events/s" in shown
+    assert "1996-09-24" in shown
+
+
+def test_nothing_is_shown_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
+    with Watch() as watch:
+        watch.say("reading")
+        with watch.replay("KTH easy", None) as show:
+            assert show is None
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_log_without_epoch_counts_its_days() -> None:
+    assert simulated(86400 * 3 + 5, None) == "day 3"
+    assert simulated(0, 0) == "1970-01-01 00:00"
+    assert simulated(1 << 60, 5).startswith("day ")

@@ -1,0 +1,64 @@
+"""The dispatcher of commands: what it says, and what it must not import."""
+
+import subprocess
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+
+import pytest
+
+from schedd import __version__
+from schedd.cli.main import COMMANDS, main
+
+SLOW = ("numpy", "numba", "pydantic", "fastapi", "sqlalchemy", "matplotlib", "typer", "rich")
+"""Libraries that a command for users must not pay for."""
+
+
+def imported(code: str) -> set[str]:
+    """The slow libraries loaded in a fresh interpreter after `code`."""
+    script = f"import sys\n{code}\nprint('loaded', *(set({SLOW!r}) & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(done.stdout.splitlines()[-1].split()[1:])
+
+
+def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"  {name} " in shown for name in COMMANDS)
+    assert main([]) == 2
+
+
+def test_the_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"schedd {__version__}\n"
+
+
+def test_a_mistyped_command_is_guessed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reply"]) == 2
+    assert capsys.readouterr().err == "schedd: no command 'reply'; did you mean replay?\n"
+    assert main(["xyzzy"]) == 2
+    assert "schedd --help" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_exists_and_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert find_spec(COMMANDS[name][0]) is not None
+    module = import_module(COMMANDS[name][0])
+    assert any(hasattr(module, entry) for entry in ("command", "app", "run"))
+    try:
+        assert main([name, "--help"]) == 0
+    except SystemExit as end:  # argparse ends the process itself
+        assert end.code == 0
+    assert f"schedd {name}" in capsys.readouterr().out
+
+
+def test_what_a_users_command_passes_through_loads_no_slow_library() -> None:
+    assert imported("import schedd.cli.main") == set()
+    assert imported("from schedd.cli.main import main; main(['--help']); main(['--version'])") == set()
+    assert imported("import schedd, schedd.wire") == set()
+
+
+def test_help_of_replay_waits_for_no_numeric_library() -> None:
+    loaded = imported("from schedd.cli.main import main; assert main(['replay', '--help']) == 0")
+    assert "typer" in loaded  # the check can tell
+    assert loaded.isdisjoint({"numpy", "numba", "matplotlib"})
