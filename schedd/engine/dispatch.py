@@ -39,8 +39,17 @@ def dispatch_due(state: EngineState, event: str) -> None:
         if not due.shape[0]:
             return
         for slot in due[np.argsort(jobs[START, due], kind="stable")].tolist():
+            if _too_many(state):
+                return
             if state.plan.state(slot) == PLANNED and state.plan.start(slot) <= state.now:
                 _dispatch(state, slot, event)
+
+
+def _too_many(state: EngineState) -> bool:
+    """Whether no more jobs may be started in this second."""
+    if state.now != state.started_at:
+        state.started_at, state.started_then, state.started_on = state.now, 0, {}
+    return 0 < state.settings.start_rate <= state.started_then
 
 
 def _dispatch(state: EngineState, slot: int, event: str) -> None:
@@ -67,6 +76,10 @@ def _try(state: EngineState, record: JobRecord, event: str) -> None:
         # Jobs leave a node that is down after the grace, not before; until then it may return.
         state.plan.set_ready(slot, max(state.now + 1, max(down) + state.settings.node_grace))
         return
+    most = state.settings.start_rate_node
+    if most and any(state.started_on.get(name, 0) >= most for name in names):
+        state.plan.set_ready(slot, state.now + 1)
+        return
     expires = state.now + state.settings.decision_expiry
     decision = Run(
         id=state.next_decision(),
@@ -79,6 +92,9 @@ def _try(state: EngineState, record: JobRecord, event: str) -> None:
     )
     state.decisions.append(decision)
     state.out[record.id] = None
+    state.started_then += 1
+    if most:
+        state.started_on |= {name: state.started_on.get(name, 0) + 1 for name in names}
     state.tell_due[slot] = 0
     record = state.put(
         replace(
@@ -135,6 +151,10 @@ def catch_up(state: EngineState, event: str) -> None:
 def _why_late(state: EngineState) -> str:
     if state.paused:
         return f"starting jobs is paused ({state.paused})"
+    if state.foreign:
+        return f"starting jobs is stopped ({state.foreign})"
+    if state.settings.mode != "scheduler":
+        return "another scheduler starts the jobs"
     if state.stale:
         return f"the server's state is not known ({state.stale})"
     if not state.server.scheduling:

@@ -7,8 +7,9 @@ shadow mode, what-if and production run this same class.
 
 from collections.abc import Iterable
 
+from schedd.engine import checkpoint
 from schedd.engine.handlers import apply_all
-from schedd.engine.log import BatchLog, LoggedBatch
+from schedd.engine.log import BatchLog, Incident, LoggedBatch
 from schedd.engine.order import in_order
 from schedd.engine.settings import EngineSettings
 from schedd.engine.settle import next_wake, settle
@@ -28,6 +29,7 @@ class Engine:
         self.state = EngineState.empty(settings, now)
         self.log = BatchLog(settings.log_batches, settings.log_weight)
         self.forgotten = now
+        self.base = checkpoint.save(self.state, {"forgotten": now})
 
     def handle(self, batch: Iterable[Event], now: int) -> tuple[Decision, ...]:
         """Take over a batch of events at ``now`` (seconds; a clock that went back stands still) and bring
@@ -40,7 +42,7 @@ class Engine:
         state.now = max(now, state.now)
         state.generation += 1
         state.decisions = []
-        self.log.append(LoggedBatch(state.now, events))
+        self.log.append(LoggedBatch(state.now, events, None, state.decision_number))
         if state.now >= self.forgotten + _FORGET_EVERY:
             self.forgotten = state.now
             state.plan.forget(state.now)
@@ -55,14 +57,44 @@ class Engine:
         """When ``handle`` must be called again though nothing happened; None: not before the next event."""
         return next_wake(self.state)
 
+    def checkpoint(self) -> bytes:
+        """The whole state, from which ``restore`` goes on exactly; the log of batches begins anew.
+
+        To be called between two batches. Format and version stand in the first line: see ``checkpoint.py``.
+        """
+        self.base = checkpoint.save(self.state, {"forgotten": self.forgotten})
+        self.log.clear()
+        return self.base
+
+    @classmethod
+    def restore(cls, data: bytes, settings: EngineSettings | None = None) -> "Engine":
+        """The engine whose checkpoint ``data`` is: the same events lead it to the same decisions.
+
+        Under other ``settings`` than those in force at the checkpoint it goes on with these. Raises
+        CheckpointError.
+        """
+        state, extra = checkpoint.load(data, settings)
+        engine = cls.__new__(cls)
+        engine.state = state
+        engine.log = BatchLog(state.settings.log_batches, state.settings.log_weight)
+        engine.base = data
+        engine.forgotten = extra["forgotten"]
+        return engine
+
+    def incident(self) -> Incident:
+        """All that is needed to run again what happened since the last checkpoint."""
+        return Incident(self.base, tuple(self.log), self.state.decision_number, self.log.lost)
+
     def pause(self, why: str) -> None:
-        """Stop dispatching until ``resume``."""
+        """Stop starting jobs until ``resume``; it holds over a checkpoint."""
         self._pause(why or "an admin's order")
 
     def resume(self) -> None:
-        """Dispatch again, from the next call of ``handle`` on."""
+        """Start jobs again from the next call of ``handle`` on, though another scheduler was seen, too."""
         self._pause("")
 
     def _pause(self, why: str) -> None:
         self.state.paused = why
-        self.log.append(LoggedBatch(self.state.now, (), why))
+        if not why:
+            self.state.foreign = ""
+        self.log.append(LoggedBatch(self.state.now, (), why, self.state.decision_number))

@@ -104,7 +104,9 @@ def _snapshot(state: EngineState, event: Snapshot) -> None:
         state.stale = doubt
         return
     state.stale = ""
-    first = not state.records and not state.node_facts
+    first = state.since < 0
+    if first:
+        state.since = event.time
     found = reconcile.differences(state, event)
     apply_all(state, found)
     words = "" if first else reconcile.in_words(found)

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 from schedd.engine.intake import Understood, holds_resources, is_eligible
-from schedd.engine.nodes import unblock
+from schedd.engine.nodes import note_end, unblock
 from schedd.engine.places import plan_job, replan, seat, unplan
 from schedd.engine.promises import end_promise, note_one
 from schedd.engine.records import Cause, JobRecord, Phase
-from schedd.engine.running import ended_run, run, told_again
+from schedd.engine.running import ended_run, run, suspect, told_again
 from schedd.engine.state import EngineState
 from schedd.model import Request
 from schedd.plan.kernels.layout import SHAPE
@@ -36,6 +36,10 @@ __all__ = [
 ]
 
 
+_NO_FAULT = frozenset({0, 265, 271})
+"""Exit statuses that do not speak against a node: success, and a deletion (256 + SIGKILL, + SIGTERM)."""
+
+
 def queued(state: EngineState, event: JobQueued) -> None:
     """A job arrived, or came back to its queue."""
     facts = event.job
@@ -62,7 +66,10 @@ def _enter(state: EngineState, event: str, facts: JobFacts) -> None:
         slot = _slot_for(state, understood)
     record = state.put(JobRecord(facts, understood, slot, Phase.WAITING))
     if holds_resources(facts):
-        run(state, event, record, facts.started if facts.started is not None else state.now, facts.shares)
+        started = facts.started if facts.started is not None else state.now
+        if started > state.since >= 0:
+            suspect(state, event, record, started)
+        run(state, event, record, started, facts.shares)
     else:
         plan_job(state, record, event, Cause.ARRIVED, "it arrived")
 
@@ -83,6 +90,8 @@ def _came_back(state: EngineState, event: str, record: JobRecord, facts: JobFact
     """
     settings = state.settings
     ran = state.now - record.started if record.phase is Phase.RUNNING else 0
+    if record.phase is Phase.RUNNING:
+        note_end(state, record, event, failed=ran < settings.returns_within)
     record = ended_run(state, event, record, "it came back to its queue")
     record = replace(record, returns=0, until=0, refusal="")
     if ran < settings.returns_within:
@@ -114,8 +123,10 @@ def alter(
 ) -> None:
     """Take over what the server says of a known job now."""
     if holds_resources(facts) and known.phase is not Phase.RUNNING:
+        started = facts.started if facts.started is not None else state.now
+        suspect(state, event, known, started)
         known = state.put(replace(known, facts=facts))
-        run(state, event, known, facts.started if facts.started is not None else state.now, facts.shares)
+        run(state, event, known, started, facts.shares)
     elif known.phase is Phase.RUNNING:
         told_again(state, event, known, facts)
     elif known.phase is Phase.DISPATCHED:
@@ -265,11 +276,17 @@ def started(state: EngineState, event: JobStarted) -> None:
     if record is None:
         state.alert(event.id, "unknown_job", f"job {event.job_id} started, but nobody said that it exists")
     else:
+        if not event.by:
+            suspect(state, event.id, record, event.time)
         run(state, event.id, record, event.time, event.shares)
 
 
 def gone(state: EngineState, event: JobDeleted | JobEnded) -> None:
     """A job ended or was deleted; nothing to do for one that is not known."""
+    record = state.records.get(event.job_id)
+    if isinstance(event, JobEnded) and record is not None and record.phase is Phase.RUNNING:
+        failed = event.exit_status not in _NO_FAULT
+        note_end(state, record, event.id, failed=failed)
     how = "ended" if isinstance(event, JobEnded) else "was deleted"
     _gone(state, event.id, event.job_id, how)
 

@@ -6,16 +6,33 @@ from dataclasses import dataclass
 
 from schedd.wire import Event, Snapshot
 
-__all__ = ["BatchLog", "LoggedBatch"]
+__all__ = ["BatchLog", "Incident", "LoggedBatch"]
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedBatch:
-    """A call of ``handle``; or, where ``paused`` is not None, of ``pause`` (why) or ``resume`` (empty)."""
+    """A call of ``handle``; or, where ``paused`` is not None, of ``pause`` (why) or ``resume`` (empty).
+
+    ``decided`` is the number of decisions that the engine had made before it.
+    """
 
     now: int
     events: tuple[Event, ...]
     paused: str | None = None
+    decided: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """A checkpoint and the batches since, of which the ``lost`` oldest had to go.
+
+    ``decided`` is the number of decisions made in the end.
+    """
+
+    checkpoint: bytes
+    batches: tuple[LoggedBatch, ...]
+    decided: int
+    lost: int = 0
 
 
 class BatchLog:

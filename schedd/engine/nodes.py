@@ -1,5 +1,6 @@
 """Nodes and reservations: what may be used when, and who must leave when that changes."""
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -19,6 +20,7 @@ __all__ = [
     "last_good",
     "lost_nodes",
     "new_nodes",
+    "note_end",
     "reservation_edges",
     "reserve",
     "returns",
@@ -48,6 +50,9 @@ def take_nodes(state: EngineState, events: Sequence[NodeChanged]) -> bool:
         else:
             state.down_since.pop(facts.name, None)
     before = {name: state.plan.nodes.get(name) for name in latest}
+    for name, event in latest.items():
+        if event.node.state != "up" and state.holes.pop(name, None) is not None:
+            state.failures.pop(name, None)  # somebody looks after it
     changed = state.set_nodes(_shown(state, name) for name in latest)
     offers = False
     for name, event in latest.items():
@@ -75,7 +80,7 @@ def _shown(state: EngineState, name: str) -> Node:
     when it returns. One that counts as blocked gets no new jobs.
     """
     node = node_of(state.node_facts[name])
-    if name in state.blocked:
+    if name in state.blocked or (name in state.holes and node.state is NodeState.UP):
         return replace(node, state=NodeState.DRAIN)
     if node.state is not NodeState.UP and returns(state, name):
         return replace(node, state=NodeState.UP)
@@ -179,6 +184,34 @@ def _refresh(state: EngineState, name: str, event: str, words: str) -> None:
         state.down_since.setdefault(name, state.now - state.settings.node_grace)
 
 
+# ---- nodes on which jobs fail -------------------------------------------------------------------
+
+
+def note_end(state: EngineState, record: JobRecord, event: str, *, failed: bool) -> None:
+    """A run is over. A node on which jobs of several users fail one after another gets no new jobs."""
+    settings = state.settings
+    soon = failed and state.now - record.started <= settings.hole_within
+    for name in dict.fromkeys(share.node for share in record.facts.shares):
+        if not soon:
+            state.failures.pop(name, None)
+        elif settings.hole_failures and name in state.plan.nodes:
+            failures = state.failures.setdefault(name, deque(maxlen=2 * settings.hole_failures))
+            failures.append((record.id, record.facts.owner.partition("@")[0]))
+            users = {owner for _, owner in failures}
+            if len(failures) >= settings.hole_failures and len(users) >= settings.hole_users:
+                _shun(state, name, event, failures)
+
+
+def _shun(state: EngineState, name: str, event: str, failures: Iterable[tuple[str, str]]) -> None:
+    if name in state.holes:
+        return
+    jobs = ", ".join(job for job, _ in failures)
+    state.holes[name] = words = f"jobs fail on node {name} soon after their start: {jobs}"
+    state.alert(event, "black_hole", f"{words}; it gets no new jobs until it was offline or down")
+    state.set_nodes([_shown(state, name)])
+    leave(state, state.plan.on_node(name), event, Cause.NODE_LOST, words)
+
+
 # ---- reservations -------------------------------------------------------------------------------
 
 
@@ -207,7 +240,7 @@ def reserve(state: EngineState, event: Reserve, *, again: bool = False) -> None:
         if slot >= 0:
             make_way(state, slot, event.id, Cause.RESERVATION, words)
     words = f"reservation {event.name} was changed"
-    _refresh_all(state, {*known, *(replaced.event.nodes if replaced else ())}, event.id, words)
+    _refresh_all(state, dict.fromkeys([*known, *(replaced.event.nodes if replaced else ())]), event.id, words)
     if replaced is not None:
         seat_homeless(state, event.id, words)
 

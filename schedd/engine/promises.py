@@ -37,7 +37,7 @@ def note(state: EngineState, event: str, cause: Cause, words: str, slots: Ints, 
     state.changes_kept += slots.shape[0] + _SET_WEIGHT
     while state.changes_kept > _CHANGES_KEPT and len(state.changes) > 1:
         state.changes_kept -= state.changes.popleft().slots.shape[0] + _SET_WEIGHT
-    if state.settings.tell:
+    if state.tells:
         told = state.told[slots]
         far = np.abs(new - told) > state.settings.tell_threshold
         due = far | ((new < 0) != (told < 0))

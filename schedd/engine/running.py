@@ -13,7 +13,7 @@ from schedd.engine.state import EngineState
 from schedd.model import Chunk, Place, Request
 from schedd.wire import JobFacts, ShareFacts
 
-__all__ = ["ended_run", "hold", "hold_new_node", "overruns", "run", "told_again"]
+__all__ = ["ended_run", "hold", "hold_new_node", "overruns", "run", "suspect", "told_again"]
 
 
 def run(
@@ -47,6 +47,7 @@ def run(
             until=0,
             refusals=0,
             busy=0,
+            decided=-1,
             refusal="",
             quarantine="",
             lost=None,
@@ -61,6 +62,22 @@ def run(
     occupy(state, record)
     cause = Cause.OUTAGE if ours else Cause.ADMIN
     make_way(state, record.slot, event, cause, f"job {record.id} was started there")
+
+
+def suspect(state: EngineState, event: str, record: JobRecord, started: int) -> None:
+    """A job starts. If nobody here started it, another scheduler is alive: then no more jobs are started.
+
+    A run decision that came to nothing may have been carried out all the same, while it was valid.
+    """
+    settings = state.settings
+    if not settings.alone or settings.mode != "scheduler" or state.foreign:
+        return
+    if record.phase in (Phase.DISPATCHED, Phase.RUNNING) or record.facts.state == "S":
+        return
+    if record.decided >= 0 and started <= record.decision_expires + settings.answer_grace:
+        return
+    state.foreign = f"job {record.id} was started by somebody else"
+    state.alert(event, "foreign", f"{state.foreign}: another scheduler is alive; no more jobs are started")
 
 
 def _with_slot(state: EngineState, record: JobRecord) -> JobRecord:

@@ -15,6 +15,14 @@ class EngineSettings:
     """
 
     policy: str = "conservative"
+    mode: Literal["scheduler", "adviser", "shadow"] = "scheduler"
+    """``scheduler`` starts jobs; ``adviser`` only tells planned starts; ``shadow`` does neither."""
+    alone: bool = True
+    """As scheduler, stop starting jobs when one starts that nobody here started."""
+    start_rate: int = 0
+    """Jobs started a second at most; 0: no limit."""
+    start_rate_node: int = 0
+    """Jobs started a second on one node at most; 0: no limit."""
     slack: int = 0
     """Added to the planned start to make the promised one."""
     end_allowance: int = 120
@@ -28,6 +36,12 @@ class EngineSettings:
     """For a job without walltime where neither queue nor server has a default; marked assumed."""
     node_grace: int = 300
     """Planned jobs leave a node that is down only after this."""
+    hole_failures: int = 5
+    """A node on which so many jobs in a row fail soon gets no new jobs; 0: never."""
+    hole_users: int = 2
+    """If they are of so many users."""
+    hole_within: int = 60
+    """And each failed within this of its start."""
     decision_expiry: int = 60
     answer_grace: int = 30
     """A run decision whose outcome is not known so long after its expiry is taken as never carried out."""

@@ -44,7 +44,7 @@ def settle(state: EngineState, event: str) -> None:
         state.freed_by = ("", "")
     dispatch_due(state, event)
     # 5. What moved is told.
-    if state.settings.tell:
+    if state.tells:
         tell(state, event)
 
 
@@ -60,7 +60,7 @@ def next_wake(state: EngineState) -> int | None:
         if planned.shape[0]:
             due = int(np.maximum(jobs[START, planned], jobs[READY, planned]).min())
             moments.append(due if state.may_dispatch else due + state.patience + 1)
-        if settings.tell and state.tell_due.any():
+        if state.tells and state.tell_due.any():
             moments.append(now + 1)
     elif state.queue:
         ready = jobs[READY, np.fromiter(state.queue, np.int64, len(state.queue))]

@@ -73,6 +73,14 @@ class EngineState:
     """Nodes that count as blocked, with the jobs that should have ended there long ago."""
     paused: str = ""
     """Why dispatch is paused; empty when it is not."""
+    foreign: str = ""
+    """Who else seems to start jobs, by the first sign of it; empty when nobody does."""
+    since: int = -1
+    """When the first snapshot was taken: what ran then is nobody's secret."""
+    failures: dict[str, deque[tuple[str, str]]] = field(default_factory=dict)
+    """By node: jobs that failed there soon after their start, one after another, with their owners."""
+    holes: dict[str, str] = field(default_factory=dict)
+    """Nodes that get no new jobs since jobs fail there, with why."""
     stale: str = ""
     """Why the plan is not believed to show the server's present state; empty when it is."""
     doubted: tuple[int, frozenset[str]] | None = None
@@ -88,6 +96,10 @@ class EngineState:
     breaches: int = 0
     told_at: int = 0
     told_then: int = 0
+    started_at: int = 0
+    started_then: int = 0
+    started_on: dict[str, int] = field(default_factory=dict)
+    """Run decisions of the second ``started_at``: how many, and how many on each node."""
     freed_by: tuple[str, str] = ("", "")
     """The event that first freed something since the last repair ended, and its words."""
     bare: Plan | None = None
@@ -172,8 +184,16 @@ class EngineState:
 
     @property
     def may_dispatch(self) -> bool:
-        """Whether jobs may be started: not while paused or stale, nor when the server does not want it."""
-        return not (self.paused or self.stale) and self.server.scheduling
+        """Whether jobs may be started: as scheduler, not while paused, stale or not alone, and while the
+        server wants it.
+        """
+        halted = self.paused or self.foreign or self.stale
+        return not halted and self.server.scheduling and self.settings.mode == "scheduler"
+
+    @property
+    def tells(self) -> bool:
+        """Whether planned starts are told to the server."""
+        return self.settings.tell and self.settings.mode != "shadow"
 
     @property
     def patience(self) -> int:

@@ -56,5 +56,7 @@ def _state_of(state: EngineState, name: str) -> str:
     if name in state.blocked:
         jobs = ", ".join(state.blocked[name])
         return f"blocked by job {jobs}, long past its walltime"
+    if name in state.holes:
+        return "not used, since jobs fail on it"
     facts = state.node_facts.get(name)
     return "offline" if facts is not None and facts.state == "drain" else "down"

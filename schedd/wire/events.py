@@ -63,12 +63,16 @@ class JobDeleted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStarted:
-    """A job runs on these shares since ``time``."""
+    """A job runs on these shares since ``time``.
+
+    ``by`` is who had it run by hand (``qrun``), where the server records that.
+    """
 
     id: str
     time: int
     job_id: str
     shares: tuple[ShareFacts, ...]
+    by: str = ""
     type: Literal["job_started"] = "job_started"
 
 

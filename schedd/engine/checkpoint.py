@@ -1,0 +1,191 @@
+"""The whole state of an engine as bytes, and back.
+
+Layout: a line ``schedd-engine FORMAT``; the length of the header (8 bytes, little-endian) and its CRC-32 and
+that of the rest (4 bytes each); the header, JSON in UTF-8; the arrays it names, int64 in little-endian, one
+after another. Nothing is compressed and nothing depends on the process: the same state gives the same bytes.
+"""
+
+import heapq
+import json
+import struct
+import zlib
+from collections import deque
+from dataclasses import asdict
+from typing import Any, Final
+
+import numpy as np
+
+from schedd.engine.records import Cause, ChangeSet, Reservation
+from schedd.engine.saved import (
+    load_facts,
+    load_records,
+    load_reserve,
+    save_facts,
+    save_records,
+    save_reserve,
+)
+from schedd.engine.settings import EngineSettings
+from schedd.engine.state import EngineState
+from schedd.plan.kernels.layout import Ints
+from schedd.plan.saved import load_plan, save_plan
+from schedd.wire import NodeFacts, QueueFacts, ServerFacts
+
+__all__ = ["FORMAT", "CheckpointError", "load", "save", "settings_of"]
+
+FORMAT: Final = 1
+_MAGIC: Final = b"schedd-engine "
+_SIZES: Final = struct.Struct("<QII")
+_CHANGES: Final = 100_000
+"""Of the log of moves, the latest are kept, counted as the engine counts them."""
+_SET_WEIGHT: Final = 20
+
+_COLUMNS: Final = ("promise", "told", "tell_due", "changed", "last_move")
+_PLAIN: Final = (
+    *("now", "paused", "foreign", "stale", "generation", "decision_number", "change_number", "breaches"),
+    *("told_at", "told_then", "down_since", "started_at", "started_then", "started_on", "since", "holes"),
+)
+"""Fields of the state that are JSON-able as they are."""
+
+
+class CheckpointError(ValueError):
+    """Bytes that are no checkpoint, or one that this program cannot read; the message says why."""
+
+
+def save(state: EngineState, extra: dict[str, Any]) -> bytes:
+    """The state between two batches; ``extra`` is JSON-able and goes with it."""
+    plan, arrays = save_plan(state.plan)
+    arrays = {f"plan.{name}": array for name, array in arrays.items()}
+    arrays |= {name: getattr(state, name) for name in _COLUMNS}
+    changes = _latest(state.changes)
+    for name in ("slots", "old", "new"):
+        parts = [getattr(change, name) for change in changes]
+        arrays[f"changes.{name}"] = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+    header: dict[str, Any] = {
+        "settings": asdict(state.settings),
+        "extra": extra,
+        "state": {name: getattr(state, name) for name in _PLAIN},
+        "records": save_records(list(state.records.values())),
+        "slotless": list(state.slotless),
+        "homeless": list(state.homeless),
+        "queue": list(state.queue),
+        "assumed": sorted(state.assumed),
+        "out": list(state.out),
+        "ends": sorted(state.ends),
+        "nodes": [save_facts(facts) for facts in state.node_facts.values()],
+        "queues": [save_facts(facts) for facts in state.queues.values()],
+        "server": save_facts(state.server),
+        "reservations": [[save_reserve(r.event), r.slot] for r in state.reservations.values()],
+        "blocked": {name: list(jobs) for name, jobs in state.blocked.items()},
+        "failures": {name: list(failures) for name, failures in state.failures.items()},
+        "doubted": [state.doubted[0], sorted(state.doubted[1])] if state.doubted is not None else None,
+        "freed_by": state.freed_by,
+        "changes": [
+            [c.number, c.generation, c.time, c.event, c.cause.value, c.words, c.slots.shape[0]]
+            for c in changes
+        ],
+        "plan": plan,
+        "arrays": [[name, array.shape] for name, array in arrays.items()],
+    }
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    body = b"".join(np.ascontiguousarray(array, "<i8").data for array in arrays.values())
+    sizes = _SIZES.pack(len(text), zlib.crc32(text), zlib.crc32(body))
+    return b"".join((_MAGIC, str(FORMAT).encode(), b"\n", sizes, text, body))
+
+
+def _latest(changes: deque[ChangeSet]) -> list[ChangeSet]:
+    kept: list[ChangeSet] = []
+    weight = 0
+    for change in reversed(changes):
+        weight += change.slots.shape[0] + _SET_WEIGHT
+        if weight > _CHANGES:
+            break
+        kept.append(change)
+    return kept[::-1]
+
+
+def settings_of(checkpoint: bytes) -> EngineSettings:
+    """The settings under which the checkpoint was taken. Raises CheckpointError."""
+    return EngineSettings(**_opened(checkpoint)[0]["settings"])
+
+
+def load(checkpoint: bytes, settings: EngineSettings | None) -> tuple[EngineState, dict[str, Any]]:
+    """The state, under ``settings`` (None: its own), and what went with it. Raises CheckpointError."""
+    header, arrays = _opened(checkpoint)
+    try:
+        if settings is None:
+            settings = EngineSettings(**header["settings"])
+        return _state(header, arrays, settings), header["extra"]
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise CheckpointError(f"the checkpoint does not hold what it should: {error!r}") from error
+
+
+def _opened(checkpoint: bytes) -> tuple[dict[str, Any], dict[str, Ints]]:
+    line, newline, _ = checkpoint[:64].partition(b"\n")
+    if not newline or not line.startswith(_MAGIC):
+        raise CheckpointError("this is no checkpoint of an engine")
+    number = line.removeprefix(_MAGIC)
+    if number != str(FORMAT).encode():
+        raise CheckpointError(
+            f"the checkpoint has format {number.decode(errors='replace')}, this program reads {FORMAT}"
+        )
+    at = len(line) + 1 + _SIZES.size
+    if len(checkpoint) < at:
+        raise CheckpointError("the checkpoint is cut short")
+    length, text_crc, body_crc = _SIZES.unpack_from(checkpoint, len(line) + 1)
+    text, body = checkpoint[at : at + length], memoryview(checkpoint)[at + length :]
+    if zlib.crc32(text) != text_crc or zlib.crc32(body) != body_crc:
+        raise CheckpointError("the checkpoint is damaged")
+    header = json.loads(text.decode("utf-8", "surrogatepass"))
+    arrays: dict[str, Ints] = {}
+    first = 0
+    for name, shape in header["arrays"]:
+        size = int(np.prod(shape, dtype=np.int64))
+        array = np.frombuffer(body, "<i8", size, 8 * first).reshape(shape)
+        arrays[name] = array.astype(np.int64)
+        first += size
+    return header, arrays
+
+
+def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSettings) -> EngineState:
+    state = EngineState.empty(settings, header["state"]["now"])
+    plan = {name.removeprefix("plan."): array for name, array in arrays.items() if name.startswith("plan.")}
+    state.plan = load_plan(header["plan"], plan)
+    state.intake.set_nodes(state.plan.nodes)
+    for name in _PLAIN:
+        setattr(state, name, header["state"][name])
+    for name in _COLUMNS:
+        setattr(state, name, arrays[name])
+    state.by_slot = [None] * state.promise.shape[0]
+    for record in load_records(header["records"]):
+        state.records[record.id] = record
+        if record.slot >= 0:
+            state.by_slot[record.slot] = record
+    state.slotless = {job_id: state.records[job_id] for job_id in header["slotless"]}
+    state.homeless = dict.fromkeys(header["homeless"])
+    state.queue = dict.fromkeys(header["queue"])
+    state.assumed = set(header["assumed"])
+    state.out = dict.fromkeys(header["out"])
+    state.ends = [(end, slot, job_id) for end, slot, job_id in header["ends"]]
+    heapq.heapify(state.ends)
+    state.node_facts = {facts["name"]: load_facts(NodeFacts, facts) for facts in header["nodes"]}
+    state.queues = {facts["name"]: load_facts(QueueFacts, facts) for facts in header["queues"]}
+    state.server = load_facts(ServerFacts, header["server"])
+    state.reservations = {
+        event["name"]: Reservation(load_reserve(event), slot) for event, slot in header["reservations"]
+    }
+    state.blocked = {name: dict.fromkeys(jobs) for name, jobs in header["blocked"].items()}
+    state.failures = {
+        name: deque(((job_id, owner) for job_id, owner in failures), 2 * settings.hole_failures)
+        for name, failures in header["failures"].items()
+    }
+    doubted = header["doubted"]
+    state.doubted = (doubted[0], frozenset(doubted[1])) if doubted is not None else None
+    state.freed_by = tuple(header["freed_by"])
+    first = 0
+    for number, generation, time, event, cause, words, n in header["changes"]:
+        part = slice(first, first + n)
+        parts = (arrays[f"changes.{name}"][part] for name in ("slots", "old", "new"))
+        state.changes.append(ChangeSet(number, generation, time, event, Cause(cause), words, *parts))
+        state.changes_kept += n + _SET_WEIGHT
+        first += n
+    return state

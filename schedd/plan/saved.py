@@ -1,0 +1,166 @@
+"""A plan as plain values and arrays, and back: exact, so that what follows is the same on both sides.
+
+Arrays keep their sizes, since when one is grown and how far a slice of repair comes depend on them; of what
+is beyond their used part only the size is told.
+"""
+
+# What a saved plan holds is said in one place, beside the classes whose insides it is.
+# ruff: noqa: SLF001
+
+from typing import Any
+
+import numpy as np
+
+from schedd.model import Chunk, Node, NodeState, Place, Request
+from schedd.plan.kernels import layout as at
+from schedd.plan.kernels.freed import Freed
+from schedd.plan.kernels.layout import Ints, Tables
+from schedd.plan.plan import Plan
+from schedd.plan.shapes import _Kind, capacity_of
+
+__all__ = ["load_plan", "load_request", "save_plan", "save_request"]
+
+
+def save_request(request: Request) -> list[Any]:
+    """A request as plain values."""
+    chunks = [
+        [c.count, c.cpus, c.mem, c.vmem, c.gpus, c.resources, [sorted(names) for names in c.features]]
+        for c in request.chunks
+    ]
+    return [chunks, request.place.value, request.exclusive, request.walltime, request.notes]
+
+
+def load_request(saved: list[Any]) -> Request:
+    """The request that ``save_request`` saved. Raises ValueError and TypeError for anything else."""
+    chunks, place, exclusive, walltime, notes = saved
+    return Request(
+        tuple(
+            Chunk(
+                count,
+                cpus,
+                mem,
+                vmem,
+                gpus,
+                tuple((name, amount) for name, amount in resources),
+                tuple(map(frozenset, features)),
+            )
+            for count, cpus, mem, vmem, gpus, resources, features in chunks
+        ),
+        Place(place),
+        exclusive,
+        walltime,
+        tuple(notes),
+    )
+
+
+def save_plan(plan: Plan) -> tuple[dict[str, Any], dict[str, Ints]]:
+    """What cannot stand in an array, JSON-able; and the arrays by name. The arrays are the plan's own."""
+    slabs, shapes, repairs, machine = plan.slabs, plan.shapes, plan._repairs, plan._machine
+    tb = slabs.tb
+    used = _used(plan)
+    arrays = {name: getattr(tb, name)[used[name]] for name in used}
+    n = int(tb.ctl[at.FREED])
+    arrays |= {f"freed.{name}": array[:, :n] for name, array in repairs.freed._asdict().items()}
+    arrays["order"] = repairs._order
+    arrays["vacant"] = np.array(plan._vacant, np.int64)
+    arrays["uses"] = np.array(shapes._uses, np.int64)
+    plain = {
+        "sizes": {name: getattr(tb, name).shape for name in tb._fields},
+        "freed": [array.shape for array in repairs.freed],
+        "counts": [slabs.n_shapes, slabs.most_chunks, slabs.n_chunks, slabs.n_sets, slabs.n_pools],
+        "repair": [repairs._cursor, repairs._under_way, repairs._began_at],
+        "columns": list(shapes.columns),
+        "requests": [save_request(request) for request in shapes.requests],
+        "idle": list(shapes._idle),
+        "spare": list(shapes._spare.items()),
+        "sets": [
+            [kinds, [sorted(names) for names in features], first, n]
+            for (kinds, features), (first, n) in shapes._sets.items()
+        ],
+        "nodes": [
+            [
+                *(node.name, node.cpus, node.mem, node.vmem, node.gpus, node.resources),
+                *(sorted(node.features), node.state.value, node.speed, machine.row_of[node.name]),
+            ]
+            for node in machine.nodes.values()
+        ],
+        "pools": [[name, row, machine._demand[row]] for name, row in machine.pools.items()],
+    }
+    return plain, arrays
+
+
+def _used(plan: Plan) -> dict[str, tuple[slice, ...]]:
+    """The part of every table that holds something; the scratch tables hold nothing between calls."""
+    slabs, every = plan.slabs, slice(None)
+    ctl = slabs.tb.ctl
+    top = slice(int(ctl[at.SLAB_TOP]))
+    taken = np.flatnonzero(slabs.tb.jobs[at.STATE] != at.VACANT)
+    return {
+        "T": (top,),
+        "F": (every, top),
+        "rows": (every,),
+        "cap": (every,),
+        "jobs": (every, slice(int(taken[-1]) + 1 if taken.shape[0] else 0)),
+        "shapes": (slice(slabs.n_shapes),),
+        "chunks": (slice(slabs.n_chunks),),
+        "sets": (slice(slabs.n_sets),),
+        "pools": (slice(slabs.n_pools),),
+        "alloc": (slice(int(ctl[at.ALLOC_TOP])),),
+        "ctl": (every,),
+        "bounds": (every,),
+        "exact": (every,),
+    }
+
+
+def load_plan(plain: dict[str, Any], arrays: dict[str, Ints]) -> Plan:
+    """The plan that ``save_plan`` saved, with arrays of its own. Raises KeyError and ValueError."""
+    plan = Plan([], 0)
+    slabs, shapes, repairs, machine = plan.slabs, plan.shapes, plan._repairs, plan._machine
+    slabs.tb = Tables(**{name: _grown(arrays.get(name), size) for name, size in plain["sizes"].items()})
+    slabs.n_shapes, slabs.most_chunks, slabs.n_chunks, slabs.n_sets, slabs.n_pools = plain["counts"]
+    repairs.freed = Freed(
+        *(
+            _grown(arrays[f"freed.{name}"], size)
+            for name, size in zip(Freed._fields, plain["freed"], strict=True)
+        )
+    )
+    repairs._order = arrays["order"].copy()
+    repairs._cursor, repairs._under_way, repairs._began_at = plain["repair"]
+    plan._vacant = arrays["vacant"].tolist()
+    for name, cpus, mem, vmem, gpus, resources, features, state, speed, row in plain["nodes"]:
+        generic = tuple((resource, amount) for resource, amount in resources)
+        node = Node(name, cpus, mem, vmem, gpus, generic, frozenset(features), NodeState(state), speed)
+        machine.nodes[name] = node
+        machine.row_of[name] = row
+        machine.name_of[row] = name
+    for name, row, demand in plain["pools"]:
+        machine.pools[name] = row
+        machine._demand[row] = demand
+    shapes.columns = {name: i for i, name in enumerate(plain["columns"])}
+    shapes._nodes = dict(machine.row_of)
+    for name, node in machine.nodes.items():
+        kind = _Kind(node.features, tuple(capacity_of(node, shapes.columns)))
+        shapes._kinds.setdefault(kind, []).append(machine.row_of[name])
+    shapes._sets = {
+        (tuple(kinds), tuple(map(frozenset, features))): (first, n)
+        for kinds, features, first, n in plain["sets"]
+    }
+    shapes.requests = [load_request(saved) for saved in plain["requests"]]
+    shapes._uses = arrays["uses"].tolist()
+    shapes._idle = dict.fromkeys(plain["idle"])
+    shapes._spare = {chunks: list(spare) for chunks, spare in plain["spare"]}
+    out_of_use = {shape for spare in shapes._spare.values() for shape in spare}
+    shapes._ids = {
+        (request.chunks, request.place, request.exclusive): shape
+        for shape, request in enumerate(shapes.requests)
+        if shape not in out_of_use
+    }
+    return plan
+
+
+def _grown(array: Ints | None, size: list[int]) -> Ints:
+    """A table of this size that begins with ``array``."""
+    table = np.zeros(size, np.int64)
+    if array is not None:
+        table[tuple(slice(n) for n in array.shape)] = array
+    return table

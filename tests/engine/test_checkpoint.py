@@ -1,0 +1,116 @@
+"""A restored engine goes on exactly as the one that was saved, and an incident can be run again."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from schedd.engine import CheckpointError, Engine, EngineSettings, Incident
+from schedd.engine.incident import IncidentError, dump, read, rerun
+from schedd.wire import Decision, Event
+from tests.engine.test_random import Chaos, play
+
+
+class Recorded(Chaos):
+    """Random events, with every call of the engine and a checkpoint in the middle."""
+
+    def __init__(self, calls_before: int) -> None:
+        super().__init__()
+        self.calls: list[tuple[tuple[Event, ...], int, tuple[Decision, ...]]] = []
+        self.saved = b""
+        self.calls_before = calls_before
+        engine, handle = self.engine, self.engine.handle
+
+        def recorded(batch: list[Event], now: int) -> tuple[Decision, ...]:
+            events = tuple(batch)
+            decisions = handle(events, now)
+            if len(self.calls) == self.calls_before:
+                self.saved = engine.checkpoint()
+            self.calls.append((events, now, decisions))
+            return decisions
+
+        engine.handle = recorded  # type: ignore[assignment, method-assign]
+
+
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 1 << 32), before=st.integers(0, 200))
+def test_a_rerun_of_what_was_logged_since_a_checkpoint_decides_the_same(seed: int, before: int) -> None:
+    world = Recorded(before)
+    play(world, Random(seed), 100)
+    incident = read(dump(world.engine.incident()))
+    assert incident == world.engine.incident()
+    if world.saved:
+        assert incident.checkpoint == world.saved
+    logged = [i for i, batch in enumerate(incident.batches) if batch.paused is None]
+    found = list(rerun(incident.checkpoint, incident.batches))
+    expected = [decisions for _, _, decisions in world.calls[-len(logged) :]] if logged else []
+    assert [found[i] for i in logged] == expected
+
+
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 1 << 32), steps=st.integers(0, 120))
+def test_saving_what_was_restored_gives_the_same_bytes(seed: int, steps: int) -> None:
+    world = Chaos()
+    play(world, Random(seed), steps)
+    saved = world.engine.checkpoint()
+    restored = Engine.restore(saved)
+    assert restored.checkpoint() == saved
+    assert restored.next_wake == world.engine.next_wake
+    assert restored.state.records == world.engine.state.records
+
+
+def _some_engine() -> Engine:
+    world = Chaos()
+    play(world, Random(1), 60)
+    return world.engine
+
+
+def test_a_damaged_checkpoint_is_refused_whatever_was_lost() -> None:
+    saved = _some_engine().checkpoint()
+    for wrong, words in (
+        (b"", "no checkpoint"),
+        (b"SQLite format 3\x00", "no checkpoint"),
+        (saved[:20], "cut short"),
+        (saved[:-1], "damaged"),
+        (saved[:-9] + b"\x01" + saved[-8:], "damaged"),
+        (saved.replace(b"schedd-engine 1\n", b"schedd-engine 99\n"), "format 99"),
+    ):
+        with pytest.raises(CheckpointError, match=words):
+            Engine.restore(wrong)
+
+
+def test_a_restored_engine_follows_the_settings_it_is_given() -> None:
+    saved = _some_engine().checkpoint()
+    changed = replace(EngineSettings(), slack=77)
+    assert Engine.restore(saved, changed).state.settings.slack == 77
+    assert Engine.restore(saved).state.settings == Chaos.settings
+
+
+def test_a_pause_holds_over_a_checkpoint() -> None:
+    engine = _some_engine()
+    engine.pause("upgrade of the switch")
+    assert Engine.restore(engine.checkpoint()).state.paused == "upgrade of the switch"
+
+
+def test_an_incident_with_lost_batches_cannot_be_run_again() -> None:
+    incident = _some_engine().incident()
+    with pytest.raises(IncidentError, match="decisions were made before it"):
+        list(rerun(incident.checkpoint, incident.batches[20:]))
+
+
+@pytest.mark.parametrize("lines", [[], ["{}"], ["[]"], ["no json"], ['{"schedd_incident": 9}']])
+def test_what_is_no_incident_is_said_with_its_line(lines: list[str]) -> None:
+    with pytest.raises(IncidentError, match="line 1"):
+        read(lines)
+
+
+def test_a_damaged_line_is_named() -> None:
+    incident = _some_engine().incident()
+    lines = list(dump(Incident(incident.checkpoint, incident.batches[:3], 0)))
+    lines[2] = lines[2].replace('"events"', '"evens"')
+    with pytest.raises(IncidentError, match="line 3"):
+        read(lines)
+    with pytest.raises(IncidentError, match="3 batches were written, 1 are here"):
+        read(lines[:2])
