@@ -135,6 +135,7 @@ class _Simulation:
         self._arrived = 0
         self._ended = 0
         self._events = 0
+        self._late = 0
 
     def run(self, on_progress: Callable[[Progress], None] | None) -> None:
         engine = self._engine
@@ -160,7 +161,7 @@ class _Simulation:
             start=start,
             end=start + np.array([job.run for job in self._jobs], np.int64),
             events=self._events,
-            promise_breaches=self._engine.state.breaches,
+            promise_breaches=self._engine.state.breaches + self._late,
             plan=self._plan,
         )
 
@@ -212,6 +213,9 @@ class _Simulation:
             if not isinstance(decision, Run):
                 raise Defect(f"at {t - self._offset}: {decision}")
             job = int(decision.job_id)
+            # Beside what the engine counts itself: did the job really start by the moment it was promised?
+            state = self._engine.state
+            self._late += t > int(state.promise[state.records[decision.job_id].slot])
             if self._start[job] >= 0:
                 raise Defect(f"job {self._jobs[job].id} was started twice, at {t - self._offset} again")
             self._start[job] = t

@@ -65,7 +65,7 @@ def _draw_log(block: Any, results: list[ReplayResult], colour: dict[str, str]) -
     jobs = max(result.jobs for result in results)
     skipped = max(result.skipped for result in results)
     block.suptitle(
-        f"{results[0].log}   {jobs:,} jobs" + (f", {skipped:,} wider than the machine" if skipped else ""),
+        f"{results[0].log}   {jobs:,} jobs" + (f", {skipped:,} skipped" if skipped else ""),
         x=0.01, ha="left", fontsize=12, fontweight="bold", color=_INK,
     )  # fmt: skip
     wait, usage, slowdown, queue = block.subplots(2, 2, width_ratios=(1, 2.1)).flat

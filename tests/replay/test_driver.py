@@ -9,7 +9,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from schedd.policy.queue import QUEUE_POLICIES
-from schedd.replay.driver import Defect, Progress, Schedule, _check_room, replay, run
+from schedd.replay.driver import Defect, Progress, Schedule, _check_room, _Simulation, replay, run
 from schedd.replay.prepare import Prepared, prepare
 from schedd.replay.report import to_json
 from schedd.replay.result import TIMINGS
@@ -203,3 +203,17 @@ def test_over_commitment_would_be_found_from_outside() -> None:
     _check_room(schedule, [2, 2], 2)
     with pytest.raises(Defect, match="4 processors of 2"):
         _check_room(replace(schedule, start=schedule.start * 0, end=schedule.start * 0 + 10), [2, 2], 2)
+
+
+def test_a_start_after_its_promise_counts_as_a_breach_though_the_engine_saw_none() -> None:
+    simulation = _Simulation(
+        prepared([Job(0, 10, 1, 10), Job(1, 10, 1, 10)], 1), "conservative", validate=False
+    )
+    for _ in range(2):
+        moment = simulation._next_moment()
+        assert moment is not None
+        simulation._second(moment)
+    state = simulation._engine.state
+    state.promise[state.records["1"].slot] -= 1
+    simulation.run(None)
+    assert simulation.schedule().promise_breaches == 1
