@@ -114,5 +114,6 @@ class ServerLink:
         self.connects += 1
         if self._was_away:
             self._was_away = False
+            _log.info("pbs_server answers at %s:%d", self._address.host, self._address.port)
             self.up_since = self._clock()
         return connection

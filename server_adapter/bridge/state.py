@@ -1,6 +1,6 @@
 """The server's state as one immutable value, built from status replies in slices."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from schedd.wire import JobFacts, NodeFacts, QueueFacts, ServerFacts
@@ -59,6 +59,11 @@ class StateBuilder:
         self._jobs: dict[str, tuple[Values, JobFacts, Writing]] = {}
         self._endings: dict[str, tuple[Values, Ending]] = {}
         self._nodes: Mapping[str, NodeFacts] = {}
+
+    @property
+    def living(self) -> Collection[str]:
+        """The names of the jobs of the last state."""
+        return self._jobs.keys()
 
     def build(
         self,
