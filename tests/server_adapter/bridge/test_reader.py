@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 import pytest
 
 from server_adapter.bridge.reader import StateReader
+from server_adapter.bridge.state import StateBuilder
 from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.errors import ServerCode, ServerRefusedError
 from server_adapter.torque.requests import StatusRequest
@@ -58,3 +59,12 @@ async def test_jobs_left_out_of_a_list_are_found_again_and_others_are_gone(count
     assert (await reader.read()).jobs.keys() == names - {"0.here"}
     assert server.lists == (2 if count == 3 else 3)
     assert (await reader.read()).jobs.keys() == names - {"0.here"}
+
+
+def test_a_state_is_built_in_slices_between_which_others_can_run() -> None:
+    jobs = [described(f"{number}.here") for number in range(1000)]
+    nodes = [Described(3, f"node{number}", {"np": "4", "state": "free"}) for number in range(500)]
+    *slices, state = StateBuilder().build(server={}, queues=[], nodes=nodes, jobs=jobs, slice_length=100)
+    assert slices == [None] * 15
+    assert state is not None
+    assert len(state.jobs) == 1000
