@@ -27,6 +27,7 @@ def settle(state: EngineState, event: str) -> None:
         unanswered(state, event)
     if state.policy is not None:
         due_by_policy(state, event)
+        state.plan.forget_freed()  # nobody repairs
         return
     # 2. Jobs whose moment went by long ago.
     catch_up(state, event)
