@@ -178,10 +178,9 @@ def command(
         _fail(f"a defect of the engine: {defect}", 3)
     except KeyboardInterrupt:
         if results:
-            _show(results)
-        _fail("interrupted; nothing was written", 130)
-    _show(results)
-    _write(results, json, plot)
+            _finish(results, json, plot)
+        _fail(f"interrupted; {len(results)} complete", 130)
+    _finish(results, json, plot)
 
 
 def _policies(named: list[str], words: list[str]) -> tuple[list[str], list[Path]]:
@@ -245,18 +244,14 @@ def _run(wanted: "Comparison", policies: list[str], validate: bool, results: "li
             watch.say("reading")
 
 
-def _show(results: "list[ReplayResult]") -> None:
-    from schedd.replay.report import quality_table, speed_table  # noqa: PLC0415
+def _finish(results: "list[ReplayResult]", json: Path | None, plot: Path | None) -> None:
+    """The tables on standard output, the files beside."""
+    from schedd.replay.report import quality_table, speed_table, to_json  # noqa: PLC0415
 
     # Cut to a terminal's width a table is readable; in a file or a pipe no column may be lost.
     console = Console() if sys.stdout.isatty() else Console(width=200)
     console.print(quality_table(results))
     console.print(speed_table(results))
-
-
-def _write(results: "list[ReplayResult]", json: Path | None, plot: Path | None) -> None:
-    from schedd.replay.report import to_json  # noqa: PLC0415
-
     try:
         if json is not None:
             json.write_text(to_json(results), encoding="utf-8")

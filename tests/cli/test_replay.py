@@ -10,8 +10,10 @@ from rich.console import Console
 
 from schedd.cli.main import main
 from schedd.cli.progress import Watch, simulated
+from schedd.replay import driver
 from schedd.replay.driver import Progress
-from schedd.replay.result import TIMINGS
+from schedd.replay.prepare import Prepared
+from schedd.replay.result import TIMINGS, ReplayResult
 
 JOBS = [(0, 100, 3), (1, 100, 4), (2, 50, 1), (3, 10, 4)]
 
@@ -206,6 +208,25 @@ def test_the_tables_name_units_and_the_picture_is_drawn(
     assert "max [s]" in shown
     assert "wall [s]" in shown
     assert (tmp_path / "p.svg").read_text().lstrip().startswith("<?xml")
+
+
+def test_an_interrupted_comparison_keeps_what_is_complete(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls: list[str] = []
+    real = driver.replay
+
+    def stop_at_the_second(prepared: Prepared, policy: str, **_how: object) -> ReplayResult:
+        calls.append(policy)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(prepared, policy)
+
+    monkeypatch.setattr(driver, "replay", stop_at_the_second)
+    out = tmp_path / "out.json"
+    assert main(["replay", str(log), "--policy", "all", "--json", str(out)]) == 130
+    assert [row["policy"] for row in json.loads(out.read_text())] == calls[:1]
+    assert "interrupted; 1 complete" in capsys.readouterr().err
 
 
 # ---- how far it is ------------------------------------------------------------------------------
