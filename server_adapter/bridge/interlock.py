@@ -58,8 +58,7 @@ def foreign_starts(
 ) -> tuple[str, ...]:
     """Jobs that started and that neither we nor a recorded qrun started.
 
-    `asked` has the time at which we last asked for a run, by job. A qrun may be recorded by the job's full
-    id or by its number alone.
+    `asked` has the time at which we last asked for a run, by job.
     """
     found = []
     for event in events:
@@ -67,6 +66,11 @@ def foreign_starts(
             continue
         job = event.job_id
         by_us = job in asked and now - asked[job] < _PATIENCE
-        if not by_us and job not in qruns and job.partition(".")[0] not in qruns:
+        if not by_us and not is_among(job, qruns):
             found.append(job)
     return tuple(found)
+
+
+def is_among(job: str, qruns: frozenset[str]) -> bool:
+    """Whether an admin said to start this job by hand: by its full id, or by its number alone."""
+    return job in qruns or job.partition(".")[0] in qruns

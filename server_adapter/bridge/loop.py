@@ -5,6 +5,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 import httpx2
 
@@ -27,7 +28,7 @@ from server_adapter.bridge.delivery import Delivery, Waits
 from server_adapter.bridge.diff import diff, snapshot
 from server_adapter.bridge.dispatch import Dispatcher, Outcome, RunRules
 from server_adapter.bridge.facts import ACTIVE
-from server_adapter.bridge.interlock import Interlock, foreign_starts
+from server_adapter.bridge.interlock import Interlock, foreign_starts, is_among
 from server_adapter.bridge.journal import Journal
 from server_adapter.bridge.link import PERMITTED, ServerLink
 from server_adapter.bridge.reader import StateReader, job_question
@@ -245,7 +246,10 @@ class Adapter:
         events: list[Event] = []
         before = self.state
         if before is not None:
+            by_hand = self.interlock.qruns()
             for count, event in enumerate(diff(before, state, ids=self.delivery.ids, now=now), start=1):
+                if isinstance(event, JobStarted) and is_among(event.job_id, by_hand):
+                    event = replace(event, by="an admin")
                 events.append(event)
                 await self.delivery.put(event)
                 if count % _SLICE == 0:

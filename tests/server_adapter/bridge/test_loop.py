@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from schedd.wire import JobQueued, ShareFacts, Snapshot
+from schedd.wire import JobQueued, JobStarted, ShareFacts, Snapshot
 from server_adapter.bridge.link import PERMITTED
 from server_adapter.bridge.loop import Adapter
 from server_adapter.bridge.settings import Settings, load_settings
@@ -426,6 +426,7 @@ async def test_a_recorded_qrun_stops_nothing(build: Build) -> None:
     await house.until(lambda: house.daemon.state.jobs[job].state == "R")
     await asyncio.sleep(0.1)
     assert adapter.interlock.reason == ""
+    assert [event.by for event in house.daemon.events if isinstance(event, JobStarted)] == ["an admin"]
 
 
 def start_as_admin(server: EmulatedServer, job: str) -> None:
