@@ -5,12 +5,15 @@ STAMP := $(VENV)/.installed
 PYTHONS ?= python3.15 python3.14 python3.13 python3.12 python3.11 python3 python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lint test soak bench docs clean
+.PHONY: help setup demo lint test soak bench docs clean
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
 setup: $(STAMP) ## make the virtual environment .venv (again only when pyproject.toml changed)
+
+demo: $(STAMP) ## the daemon on loopback with an emulated cluster; Ctrl-C ends it
+	$(VENV)/bin/schedd demo
 
 lint: $(STAMP) ## ruff, mypy strict, import contracts
 	$(VENV)/bin/ruff check .

@@ -31,18 +31,21 @@ class SystemClock:
 
 
 class ScaledClock:
-    """A clock that begins at ``start`` and lets ``speed`` seconds pass in each real one."""
+    """A clock that begins at ``start`` and lets ``speed`` seconds pass in each real one.
 
-    def __init__(self, start: float, speed: float) -> None:
+    It began at ``began`` of the host's monotonic clock (None: now); so processes of one host can share it.
+    """
+
+    def __init__(self, start: float, speed: float, began: float | None = None) -> None:
         if not speed > 0:
             raise ValueError(f"speed {speed}: must be above 0")
-        self._start = start
-        self._began = time.monotonic()
+        self.start = start
+        self.began = time.monotonic() if began is None else began
         self.speed = speed
 
     def now(self) -> float:
         """Seconds since the epoch, as this clock counts them."""
-        return self._start + (time.monotonic() - self._began) * self.speed
+        return self.start + (time.monotonic() - self.began) * self.speed
 
     def wait_for(self, moment: float) -> float:
         """Real seconds until ``moment``, at least 0."""

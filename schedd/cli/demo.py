@@ -1,0 +1,103 @@
+"""``schedd demo``: the daemon on loopback, and an emulated cluster that it schedules."""
+
+import argparse
+import asyncio
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+__all__ = ["run"]
+
+_NODES = 20
+_CPUS = 16
+_JOBS = 2_000
+_WAITING = 60
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="schedd demo",
+        description="Start the daemon on loopback, feed it an emulated cluster in scaled time, and show the "
+        "planned and the actual start of every job. Ctrl-C ends it.",
+    )
+    add = parser.add_argument
+    add("--log", type=Path, help="jobs of an SWF or accounting log instead of Lublin and Feitelson's model")
+    add("--speed", type=float, default=900.0, help="cluster seconds in a real one (900)")
+    add("--exit-after", type=float, metavar="SECONDS", help="end by itself after so many real seconds")
+    add("--port", type=int, default=8080, help="port on loopback, 0 for any free one (8080)")
+    add("--seed", type=int, default=1, help="of the model (1)")
+    return parser
+
+
+def run(argv: Sequence[str]) -> int:
+    """Play until Ctrl-C, the end of the jobs, or --exit-after; 0, or 2 for bad arguments, 1 for trouble."""
+    args = _parser().parse_args(argv)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return _play(args)
+    except KeyboardInterrupt:
+        print("\nEnded.")
+        return 0
+    except BrokenPipeError:  # whoever read the table has seen enough
+        sys.stdout = None
+        return 0
+
+
+def _play(args: argparse.Namespace) -> int:
+    from schedd.cli.demo_cluster import DemoCluster, of_trace, synthetic  # noqa: PLC0415
+    from schedd.cli.demo_run import Daemon, DemoError, play  # noqa: PLC0415
+    from schedd.replay.read import read_traces  # noqa: PLC0415
+    from schedd.replay.workload import TraceError  # noqa: PLC0415
+    from schedd.service.clock import ScaledClock  # noqa: PLC0415
+
+    try:
+        clock = ScaledClock(int(time.time()), args.speed)
+        if args.exit_after is not None and args.exit_after < 0:
+            raise ValueError(f"--exit-after {args.exit_after}: must be at least 0")
+        if args.log is not None:
+            workload = of_trace(read_traces([args.log])[0], _CPUS)
+        else:
+            workload = synthetic(_NODES, _CPUS, _JOBS, args.seed, _WAITING)
+    except (TraceError, ValueError, OSError) as error:
+        print(f"schedd demo: {error}", file=sys.stderr)
+        return 2
+    site, epoch = workload.site, secrets.token_hex(3)
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+
+    def make() -> DemoCluster:
+        return DemoCluster(site.nodes, workload.jobs(), epoch)
+
+    try:
+        daemon = Daemon(clock, args.port)
+        try:
+            _introduce(daemon.url, len(site.nodes), site.procs, args.speed)
+            asyncio.run(play(daemon, clock, make, say, args.exit_after))
+        finally:
+            code = daemon.end()
+    except (DemoError, TraceError) as error:
+        print(f"schedd demo: {error}", file=sys.stderr)
+        return 1
+    return 1 if code else 0
+
+
+def _introduce(url: str, nodes: int, procs: int, speed: float) -> None:
+    base = f"{url}/v1/clusters/demo"
+    question = '{"request": "nodes=4:ppn=16,walltime=02:00:00"}'
+    print(f"An emulated cluster: {nodes} nodes, {procs} cpus; {speed:g} of its seconds pass in a real one.")
+    print("Look at it while it runs (no token is needed to read):")
+    for link, about in (
+        (f"{url}/docs", "all requests, to try out"),
+        (base, "how it is doing"),
+        (f"{base}/jobs?state=planned", "when and where each job starts"),
+        (f"{base}/plan", "what runs and is planned, over time"),
+        (f"{base}/gaps", "what is free, and until when"),
+    ):
+        print(f"  {link:{len(base) + 20}}  {about}")
+    print("When would a job start that nobody submitted?")
+    print(f"  curl -s {base}/what-if -H 'Content-Type: application/json' -d '{question}'")
+    print("The daemon gets ready. The first time it compiles its kernels: a minute or two.", flush=True)

@@ -1,0 +1,46 @@
+"""The demo's daemon, as a process of its own: the real one, under a clock that runs faster.
+
+Its first line of input says how; it ends when its input does. It prints its port when it listens.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+
+from schedd.api.serving import ListenError, listen, serve
+from schedd.service.clock import ScaledClock
+from schedd.service.logs import set_up
+from schedd.service.settings import Settings
+from schedd.service.tokens import Tokens
+
+__all__ = ["main"]
+
+
+def main() -> int:
+    """Serve as the first line of input says."""
+    told = json.loads(sys.stdin.readline())
+    settings = Settings(**told["settings"])
+    set_up(settings.log)
+    clock = ScaledClock(told["start"], told["speed"], told["began"])
+    try:
+        server = listen(settings.server.host, settings.server.port)
+    except ListenError as error:
+        print(f"schedd demo: {error}", file=sys.stderr)
+        return 1
+    try:
+        print(server.getsockname()[1], flush=True)
+    except BrokenPipeError:  # the demo ended already
+        return 0
+    threading.Thread(target=_end_with_input, daemon=True).start()
+    return 0 if serve(settings, Tokens.of(settings.auth), clock, server) else 1
+
+
+def _end_with_input() -> None:
+    sys.stdin.read()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

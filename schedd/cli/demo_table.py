@@ -1,0 +1,147 @@
+"""What the demo prints: a row when a job is queued and one when it starts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from statistics import median
+
+__all__ = ["Table", "between"]
+
+_HEAD_EVERY = 24
+_COLUMNS = (
+    ("clock", 9),
+    ("job", 10),
+    ("", 7),
+    ("user", 7),
+    ("asks for", 26),
+    ("planned", 9),
+    ("promised", 9),
+    ("started", 9),
+    ("against plan", 13),
+    ("nodes", 0),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What was said of a job when it came."""
+
+    user: str
+    asks: str
+    planned: int | None
+    promised: int | None
+
+
+@dataclass
+class Table:
+    """Lines of text, and at the end how the told starts compare with the real ones.
+
+    A start that differs by no more than ``tolerated`` seconds is on time.
+    """
+
+    tolerated: int = 60
+    queued: int = 0
+    ended: int = 0
+    _told: dict[str, _Told] = field(default_factory=dict)
+    _errors: list[int] = field(default_factory=list)
+    _started: int = 0
+    _rows: int = 0
+
+    def arrived(self, now: int, job: Mapping[str, object]) -> list[str]:
+        """A row for a job, as the daemon describes it just after it came."""
+        self.queued += 1
+        told = _Told(
+            str(job["owner"]).partition("@")[0],
+            _asks(job),
+            _int(job["planned_start"]),
+            _int(job["promised_start"]),
+        )
+        job_id = str(job["id"])
+        self._told[job_id] = told
+        nodes = [str(share["node"]) for share in job["planned_nodes"]]  # type: ignore[attr-defined]
+        where = _short(nodes) if nodes else str(job["why"])
+        cells = [_clock(told.planned), _clock(told.promised), "", "", where]
+        return self._row(now, job_id, "queued", told, cells)
+
+    def started(self, now: int, job_id: str, nodes: Sequence[str]) -> list[str]:
+        """A row for a job that starts."""
+        told = self._told.pop(job_id, _Told("?", "?", None, None))
+        self._started += 1
+        against = ""
+        if told.planned is not None:
+            self._errors.append(now - told.planned)
+            against = self._against(now - told.planned)
+        cells = [_clock(told.planned), _clock(told.promised), _clock(now), against, _short(nodes)]
+        return self._row(now, job_id, "started", told, cells)
+
+    def summary(self, breaches: int) -> list[str]:
+        """Some lines for the end."""
+        lines = [f"{self.queued} jobs queued, {self._started} started, {self.ended} ended."]
+        if self._errors:
+            early = sum(error < -self.tolerated for error in self._errors)
+            on_time = sum(abs(error) <= self.tolerated for error in self._errors)
+            late = len(self._errors) - early - on_time
+            middle = between(int(median(abs(error) for error in self._errors)))
+            lines.append(
+                f"Against the start planned on arrival: {on_time} on time (within {between(self.tolerated)}), "
+                f"{early} earlier, {late} later; median difference {middle}."
+            )
+            lines.append(f"Promised starts not kept: {breaches}.")
+        return lines
+
+    def _against(self, difference: int) -> str:
+        if abs(difference) <= self.tolerated:
+            return "on time"
+        return f"{between(difference)} {'later' if difference > 0 else 'earlier'}"
+
+    def _row(self, now: int, job_id: str, what: str, told: _Told, cells: Sequence[str]) -> list[str]:
+        lines = []
+        if self._rows % _HEAD_EVERY == 0:
+            lines += ["", _line([name for name, _ in _COLUMNS])]
+            lines.append("─" * len(lines[-1]))
+        self._rows += 1
+        lines.append(_line([_clock(now), job_id, what, told.user, told.asks, *cells]))
+        return lines
+
+
+def between(seconds: int) -> str:
+    """A span of time in a few characters: ``4h05``, ``12m``, ``30s``."""
+    seconds = abs(seconds)
+    if seconds < 60:
+        return f"{seconds}s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes}m"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02}" if hours < 100 else f"{hours}h"
+
+
+def _line(cells: Sequence[str]) -> str:
+    widths = (width for _, width in _COLUMNS)
+    parts = [_fit(cell, width) if width else cell for cell, width in zip(cells, widths, strict=True)]
+    return " ".join(parts).rstrip()
+
+
+def _fit(cell: str, width: int) -> str:
+    return (cell if len(cell) <= width else cell[: width - 1] + "…").ljust(width)
+
+
+def _clock(moment: int | None) -> str:
+    return "-" if moment is None else f"{datetime.fromtimestamp(moment, UTC):%a %H:%M}"
+
+
+def _asks(job: Mapping[str, object]) -> str:
+    resources: Mapping[str, str] = job["resources"]  # type: ignore[assignment]
+    asked = next((resources[name] for name in ("nodes", "select") if name in resources), "")
+    size = asked or " ".join(f"{k}={v}" for k, v in resources.items() if k in ("procs", "ncpus"))
+    return f"{size} for {between(int(str(job['walltime'])))}"
+
+
+def _short(nodes: Sequence[str]) -> str:
+    if len(nodes) <= 3:
+        return " ".join(nodes)
+    return f"{nodes[0]} … {nodes[-1]} ({len(nodes)})"
+
+
+def _int(value: object) -> int | None:
+    return value if isinstance(value, int) else None
