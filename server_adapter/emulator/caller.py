@@ -1,4 +1,4 @@
-"""The server's call to its scheduler: four bytes from a privileged port (protocol document, 2)."""
+"""The server's call to its scheduler: four bytes from a privileged port (protocol document, section 2)."""
 
 import asyncio
 import contextlib
@@ -10,20 +10,24 @@ _FIRST, _LAST = 600, 1023
 _PATIENCE = 5.0
 
 
-async def call_scheduler(address: tuple[str, int], command: SchedulerCommand) -> bool:
-    """Sends a command; False when nobody listens. The source port is privileged where we may bind one."""
+async def call_scheduler(address: tuple[str, int], command: SchedulerCommand) -> socket.socket | None:
+    """Sends a command; returns the open connection, None when nobody listens.
+
+    The source port is privileged where we may bind one.
+    """
     loop = asyncio.get_running_loop()
+    connection = _bound()
     try:
         async with asyncio.timeout(_PATIENCE):
-            connection = _bound()
-            try:
-                await loop.sock_connect(connection, address)
-                await loop.sock_sendall(connection, int(command).to_bytes(4, "big"))
-            finally:
-                connection.close()
+            await loop.sock_connect(connection, address)
+            await loop.sock_sendall(connection, int(command).to_bytes(4, "big"))
     except (OSError, TimeoutError):
-        return False
-    return True
+        connection.close()
+        return None
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _bound() -> socket.socket:

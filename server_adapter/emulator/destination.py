@@ -19,12 +19,17 @@ class Part:
     leading: bool = False  # a property stood in the place of a name
 
 
-def parse_destination(text: str, nodes: Mapping[str, Node]) -> tuple[Part, ...]:
+def parse_destination(text: str, nodes: Mapping[str, Node], *, plain: bool = False) -> tuple[Part, ...]:
     """`node1:ppn=4+node2:ppn=4`, `2:ppn=2:even`, `node1/0+node1/1`, `odd:ppn=2`.
 
-    A name without ppn is one slot. Slot numbers are ignored. Raises refusal 15064 for what cannot be read.
+    A name without ppn is one slot. Slot numbers are ignored. Servers up to 3.x take the `plain` form alone:
+    no slot numbers, no node twice. Raises refusal 15064 for what cannot be read.
     """
-    return tuple(_part(part, nodes) for part in text.split("+"))
+    parts = tuple(_part(part, nodes) for part in text.split("+"))
+    named = [part.name for part in parts if part.name is not None]
+    if plain and ("/" in text or len(set(named)) < len(named)):
+        raise RefusalError(ServerCode.UNKNODE)
+    return parts
 
 
 def _part(text: str, nodes: Mapping[str, Node]) -> Part:

@@ -27,6 +27,19 @@ class Dialogue:
     pending: dict[str, Pending] = field(default_factory=dict)
 
 
+_OLD_HEAD = b"+2+1"
+_HEAD = len(_OLD_HEAD)
+
+
+def spoken(reply: bytes, protocol: int) -> bytes:
+    """A reply, written in protocol version 2 by its handler, in the version that the server speaks."""
+    if protocol != 1:
+        return reply
+    if reply.startswith(OK):  # it may come twice
+        return reply.replace(OK, _OLD_HEAD + OK[_HEAD:])
+    return _OLD_HEAD + reply[_HEAD:]
+
+
 def error_reply(error: RefusalError) -> bytes:
     """An error reply: code and text."""
     return encode_reply(Reply(int(error.code), 0, Text(error.text) if error.text else None))

@@ -55,6 +55,7 @@ TEXTS: dict[ServerCode | SubmissionCode, str] = {
     ServerCode.MAXQUED: "Maximum number of jobs already in queue",
     ServerCode.BADDEPEND: "Invalid Job Dependency",
     ServerCode.UNKNODE: "Unknown node ",
+    ServerCode.DISPROTO: "Bad DIS based Request Protocol",
     SubmissionCode.MAXUSERQUED: "Maximum number of jobs already in queue for user",
     SubmissionCode.ARRAY: "Bad Job Array Request",
     SubmissionCode.SYNTAX: "Command syntax invalid",

@@ -5,7 +5,7 @@ from typing import Any
 
 from server_adapter.emulator import lifecycle, modify
 from server_adapter.emulator.dialogue import OK, Dialogue, error_reply
-from server_adapter.emulator.errors import RefusalError, refusal
+from server_adapter.emulator.errors import RefusalError
 from server_adapter.emulator.inquiries import Inquiries
 from server_adapter.emulator.jobs import Job
 from server_adapter.emulator.manager import manage
@@ -86,7 +86,8 @@ class Handlers:
     def _modify(self, request: ManageRequest, dialogue: Dialogue) -> bytes:
         for job in self._named(request.name):
             modify.alter(self._cluster, job, request.attributes, dialogue.who)
-        return OK
+        twice = self._cluster.version.answers_async_twice and request.code is RequestCode.ASYNC_MODIFY_JOB
+        return OK + OK if twice else OK
 
     def _hold(self, request: ManageRequest, dialogue: Dialogue) -> bytes:
         for job in self._named(request.name):
@@ -167,7 +168,8 @@ class Handlers:
         try:
             return self._cluster.named(name)
         except RefusalError:
-            raise refusal(ServerCode.UNKJOBID, "cannot locate job") from None
+            text = f"{self._cluster.version.no_job} MSG=cannot locate job"
+            raise RefusalError(ServerCode.UNKJOBID, text) from None
 
 
 def _letters(request: ManageRequest) -> str:

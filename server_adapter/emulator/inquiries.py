@@ -6,7 +6,7 @@ from server_adapter.dis import Attribute, encode_integer, encode_string
 from server_adapter.emulator.destination import find_slots, parse_destination
 from server_adapter.emulator.dialogue import Dialogue
 from server_adapter.emulator.encoding import encode_entry
-from server_adapter.emulator.errors import RefusalError
+from server_adapter.emulator.errors import RefusalError, refusal
 from server_adapter.emulator.jobs import Job
 from server_adapter.emulator.principal import Principal, may_see
 from server_adapter.emulator.render import (
@@ -17,8 +17,11 @@ from server_adapter.emulator.render import (
     summarize,
 )
 from server_adapter.emulator.select import selected
+from server_adapter.emulator.settings import QUEUE_RANK, SERVER_RANK
 from server_adapter.emulator.state import Cluster
+from server_adapter.emulator.versions import JOB_NAMES
 from server_adapter.torque.codes import ObjectType
+from server_adapter.torque.errors import ServerCode
 from server_adapter.torque.replies import Choice, Location, Reply, ResourceCounts, Selection, encode_reply
 from server_adapter.torque.requests import JobRequest, ResourceQueryRequest, SelectRequest, StatusRequest
 
@@ -44,11 +47,18 @@ class Inquiries:
         else:
             queue = cluster.queue(name.partition("@")[0])
             jobs = (job for job in cluster.jobs.values() if job.queue == queue.name)
+        self._check_names(request.attributes, jobs := list(jobs))
         who = dialogue.who
         seen = [job for job in jobs if may_see(cluster, who, job)]
         if request.extension == _SUMMARY and "[" not in name.replace("[]", ""):
             return self._summary(seen, request.attributes, who)
         return self._jobs(seen, request.attributes, who)
+
+    def _check_names(self, names: tuple[Attribute, ...], jobs: list[Job]) -> None:
+        """A name that the server does not know is refused, but only once there is a job to describe."""
+        unknown = self._cluster.version.job_unknown
+        if jobs and any(entry.name not in JOB_NAMES or entry.name in unknown for entry in names):
+            raise RefusalError(ServerCode.NOATTR)
 
     def _summary(self, jobs: list[Job], names: tuple[Attribute, ...], who: Principal) -> bytes:
         arrays: dict[str, list[Job]] = {}
@@ -92,17 +102,23 @@ class Inquiries:
         del dialogue
         cluster = self._cluster
         queues = [cluster.queue(request.name)] if request.name else list(cluster.queues.values())
+        if any(entry.name not in QUEUE_RANK for entry in request.attributes):
+            raise refusal(ServerCode.NOATTR, "status_queue failed")
         found = [(queue.name, queue_attributes(cluster, queue)) for queue in queues]
         return _status(ObjectType.QUEUE, found, request.attributes)
 
     def status_server(self, request: StatusRequest, dialogue: Dialogue) -> bytes:
         """StatusServer."""
         del dialogue
+        lacks = self._cluster.version.server_lacks
+        for entry in request.attributes:
+            if entry.name not in SERVER_RANK or entry.name in lacks:
+                raise RefusalError(ServerCode.NOATTR, f"Undefined attribute  {entry.name}")
         found = [(self._cluster.server, server_attributes(self._cluster))]
         return _status(ObjectType.SERVER, found, request.attributes)
 
     def status_node(self, request: StatusRequest, dialogue: Dialogue) -> bytes:
-        """StatusNode."""
+        """StatusNode: always with all attributes, whatever the request names."""
         del dialogue
         cluster = self._cluster
         nodes = list(cluster.nodes.values())
@@ -111,7 +127,7 @@ class Inquiries:
         elif request.name:
             nodes = [cluster.node(request.name)]
         found = [(node.name, node_attributes(cluster, node)) for node in nodes]
-        return _status(ObjectType.NODE, found, request.attributes)
+        return _status(ObjectType.NODE, found, ())
 
     def select(self, request: SelectRequest, dialogue: Dialogue) -> bytes:
         """SelectJobs: ids, and their number as auxiliary code."""
@@ -135,7 +151,8 @@ class Inquiries:
         for text in request.resources:
             spec = text.partition("=")[2]
             try:
-                find_slots(parse_destination(spec, self._cluster.nodes), self._cluster.nodes)
+                plain = self._cluster.version.plain_destination
+                find_slots(parse_destination(spec, self._cluster.nodes, plain=plain), self._cluster.nodes)
                 available.append(1)
             except RefusalError:
                 available.append(0)

@@ -59,10 +59,11 @@ def start(cluster: Cluster, job: Job, destination: str, *, synchronous: bool) ->
     if job.finished:
         raise refusal(ServerCode.BADSTATE, "job is complete")
     queue = cluster.queue(job.queue)
-    if not queue.started:
+    if not queue.started and not cluster.version.runs_in_stopped_queue:
         raise refusal(ServerCode.IVALREQ, "attempt to start job in non-started queue")
     text = destination or job.resources.get("neednodes") or job.resources.get("nodes") or "1"
-    chosen = find_slots(parse_destination(text, cluster.nodes), cluster.nodes)
+    plain = cluster.version.plain_destination
+    chosen = find_slots(parse_destination(text, cluster.nodes, plain=plain), cluster.nodes)
     if cluster.faults.refuses(job.id):
         raise RefusalError(cluster.faults.refusal_code)
     reached = all(node.alive for node, _ in chosen)  # a mom may be dead before the server notices

@@ -16,6 +16,7 @@ from server_adapter.torque.values import seconds
 _PRIVILEGED = frozenset({"substate", "hashname", "queue_rank", "sched_hint", "exec_port"})
 _UNAME = "Linux localhost 6.1.0 #1 SMP PREEMPT_DYNAMIC x86_64"
 _LAST = 10_000
+_NOT_IN_ALL = ("init_work_dir", "request_version", "exec_port", "job_radix")
 
 
 def job_attributes(cluster: Cluster, job: Job, *, privileged: bool) -> list[Attribute]:
@@ -89,9 +90,6 @@ def _job_entries(cluster: Cluster, job: Job) -> Iterator[Attribute]:
         text["Hold_Types"] = "" if version.hidden_limit_hold else "l"
     if not text["submit_args"]:
         del text["submit_args"]
-    for extra in ("init_work_dir", "request_version"):
-        if extra not in version.job_extras:
-            text.pop(extra, None)
     depend = _depend(cluster, job)
     moments = {
         "etime": job.eligible,
@@ -112,6 +110,9 @@ def _job_entries(cluster: Cluster, job: Job) -> Iterator[Attribute]:
         "total_runtime": "" if job.runtime is None else f"{job.runtime:.6f}",
     }
     text |= {name: value for name, value in optional.items() if value}
+    for extra in _NOT_IN_ALL:
+        if extra not in version.job_extras:
+            text.pop(extra, None)
     for name, value in text.items():
         yield Attribute(name, value)
     resources: Iterable[tuple[str, str]] = job.resources.items()
@@ -169,8 +170,11 @@ def node_attributes(cluster: Cluster, node: Node) -> list[Attribute]:
     entries.append(Attribute("status", cluster.version.node_status(_report(cluster, node, held))))
     if node.note:
         entries.append(Attribute("note", node.note))
-    entries.append(Attribute("mom_service_port", str(node.mom_port)))
-    entries.append(Attribute("mom_manager_port", str(node.mom_port + 1)))
+    if cluster.version.mom_ports:
+        entries.append(Attribute("mom_service_port", str(node.mom_port)))
+        entries.append(Attribute("mom_manager_port", str(node.mom_port + 1)))
+    else:
+        entries.append(Attribute("gpus", "0"))
     return entries
 
 
@@ -208,7 +212,7 @@ def queue_attributes(cluster: Cluster, queue: Queue) -> list[Attribute]:
     """A queue's attributes: its own settings with the counts of its jobs in their place."""
     jobs = [job for job in cluster.jobs.values() if job.queue == queue.name]
     entries = [_setting(key, value) for key, value in queue.attributes.items()]
-    entries += _counts(jobs)
+    entries += _counts(cluster, jobs)
     entries.append(Attribute("mtime", str(int(queue.modified))))
     entries += _assigned(jobs) if queue.used else []
     return sorted(entries, key=lambda entry: QUEUE_RANK.get(entry.name, _LAST))
@@ -219,8 +223,8 @@ def server_attributes(cluster: Cluster) -> list[Attribute]:
     jobs = list(cluster.jobs.values())
     entries = [_setting(key, value) for key, value in cluster.attributes.items()]
     entries += [
-        Attribute("server_state", "Active" if cluster.scheduling else "Idle"),
-        *_counts(jobs),
+        Attribute("server_state", _server_state(cluster)),
+        *_counts(cluster, jobs),
         *(_assigned(jobs) if any(queue.used for queue in cluster.queues.values()) else []),
         Attribute("pbs_version", cluster.version.pbs_version),
         Attribute("next_job_number", str(cluster.next_number)),
@@ -229,9 +233,16 @@ def server_attributes(cluster: Cluster) -> list[Attribute]:
     return sorted(entries, key=lambda entry: SERVER_RANK.get(entry.name, _LAST))
 
 
-def _counts(jobs: list[Job]) -> list[Attribute]:
+def _server_state(cluster: Cluster) -> str:
+    if cluster.cycling:
+        return "Scheduling"
+    return "Active" if cluster.scheduling else "Idle"
+
+
+def _counts(cluster: Cluster, jobs: list[Job]) -> list[Attribute]:
     count = Counter(job.state for job in jobs)
-    states = "".join(f"{STATE_NAMES[state]}:{count[state]} " for state in STATE_NAMES)
+    shown = [state for state in STATE_NAMES if cluster.version.counts_complete or state is not State.COMPLETE]
+    states = "".join(f"{STATE_NAMES[state]}:{count[state]} " for state in shown)
     return [Attribute("total_jobs", str(len(jobs))), Attribute("state_count", f"Transit:0 {states}")]
 
 

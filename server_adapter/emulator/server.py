@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -41,11 +42,11 @@ class Clock:
 class EmulatedServer:
     """A pbs_server over simulated nodes, on loopback, for any client of the batch protocol.
 
-    `version` is `4.2` or `6.1`. `time_scale` simulated seconds pass in a real one; 0 stops the clock, which
-    `skip` then moves. `scheduler` is the address that gets the four-byte commands, once scheduling is on.
-    With `privileged_ports`, clients are trusted as a real server trusts them: source ports below 1024 fully,
-    others after AuthenUser or through `auth_socket` (a trqauthd). Without, every client is trusted, as by a
-    server built with --disable-privports; after AuthenUser it then is that user.
+    `version` is `2.5`, `4.2` or `6.1`. `time_scale` simulated seconds pass in a real one; 0 stops the clock,
+    which `skip` then moves. `scheduler` is the address that gets the four-byte commands, once scheduling is
+    on. With `privileged_ports`, clients are trusted as a real server trusts them: source ports below 1024
+    fully, others after AuthenUser or through `auth_socket` (a trqauthd). Without, every client is trusted, as
+    by a server built with --disable-privports; after AuthenUser it then is that user.
     """
 
     def __init__(
@@ -129,6 +130,7 @@ class EmulatedServer:
         await self._hush()
         await asyncio.sleep(down)
         self.cluster.contacted = False
+        self.cluster.command = SchedulerCommand.FIRST if self.cluster.scheduling else None
         await self._listen()
 
     async def _listen(self) -> None:
@@ -187,9 +189,29 @@ class EmulatedServer:
             await asyncio.sleep(max(_SHORTEST, _LOOP / scale))
 
     async def _call(self, command: SchedulerCommand) -> None:
-        heard = self.scheduler is not None and await call_scheduler(self.scheduler, command)
-        if not heard:
+        cluster = self.cluster
+        connection = None if self.scheduler is None else await call_scheduler(self.scheduler, command)
+        if connection is None:
             self.lost_commands += 1  # as the real one: nobody tries again
+            if cluster.version.keeps_command_socket and command is SchedulerCommand.FIRST:
+                cluster.contacted = False
+                cluster.poke(command)
+        elif cluster.version.keeps_command_socket:
+            await self._follow(connection)
+        else:
+            connection.close()
+
+    async def _follow(self, connection: socket.socket) -> None:
+        """Takes the scheduler's requests on the socket that its command went through (servers up to 3.x)."""
+        reader, writer = await asyncio.open_connection(sock=connection)
+        session = Session(self, reader, writer, trusted=True)
+        self.cluster.cycling = True
+        try:
+            await session.run()
+        finally:
+            self.cluster.cycling = False
+        if session.runs == 1:
+            self.cluster.poke(SchedulerCommand.RECYC)
 
     # -- what tests and demos do ------------------------------------------------------------------
 

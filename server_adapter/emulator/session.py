@@ -6,29 +6,40 @@ from typing import TYPE_CHECKING
 
 from server_adapter.dis import DisError, DisIncompleteError
 from server_adapter.emulator.decoding import ClientDecoder
-from server_adapter.emulator.dialogue import Dialogue, error_reply
+from server_adapter.emulator.dialogue import OK, Dialogue, error_reply, spoken
 from server_adapter.emulator.errors import RefusalError, refusal
 from server_adapter.emulator.principal import principal_of
 from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.errors import ServerCode
 from server_adapter.torque.frames import RequestFrame, UnknownRequestError, decode_request
 from server_adapter.torque.replies import Reply, encode_reply
-from server_adapter.torque.requests import AuthenticateRequest
+from server_adapter.torque.requests import AuthenticateRequest, RunRequest
 
 if TYPE_CHECKING:
     from server_adapter.emulator.server import EmulatedServer
 
 _CHUNK = 64 * 1024
 _MOST = 64 * 1024 * 1024
-_VERSION = 2
+_OLD = 1  # the protocol version of servers up to 3.x
 
 
 class Session:
-    """Reads requests one by one and answers them."""
+    """Reads requests one by one and answers them. `runs` counts the runs accepted.
+
+    `trusted` marks a connection that the server itself has opened, to its scheduler.
+    """
 
     def __init__(
-        self, server: "EmulatedServer", reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        server: "EmulatedServer",
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        *,
+        trusted: bool = False,
     ) -> None:
+        self._trusted = trusted
+        self._version = server.cluster.version.protocol
+        self.runs = 0
         self._server = server
         self._reader = reader
         self._writer = writer
@@ -69,8 +80,11 @@ class Session:
             except DisError:
                 return
             buffer, needed = b"", 1  # a request behind it is thrown away
-            if frame.version != _VERSION:
-                continue  # silence, as 4.x and 6.x
+            if frame.version != self._version:
+                if self._version != _OLD:
+                    continue  # silence, as 4.x and 6.x
+                await self._write(error_reply(RefusalError(ServerCode.DISPROTO)))
+                continue
             if frame.request.code is RequestCode.DISCONNECT:
                 return
             if not await self._answer(frame):
@@ -87,17 +101,21 @@ class Session:
         reply = self._reply(frame)
         if code is RequestCode.RUN_JOB and server.run_delay:
             await asyncio.sleep(server.run_delay / (server.clock.scale or 1.0))
+        if isinstance(frame.request, RunRequest) and reply == OK:
+            self.runs += 1
         if faults.cuts.hit():
-            self._writer.write(reply[: faults.cut_after])
-            await self._writer.drain()
+            await self._write(reply, faults.cut_after)
             return False
-        self._writer.write(reply)
-        await self._writer.drain()
+        await self._write(reply)
         return True
+
+    async def _write(self, reply: bytes, most: int | None = None) -> None:
+        self._writer.write(spoken(reply, self._version)[:most])
+        await self._writer.drain()
 
     def _reply(self, frame: RequestFrame) -> bytes:
         server = self._server
-        privileged = self._port < 1024 or not server.privileged_ports
+        privileged = self._trusted or self._port < 1024 or not server.privileged_ports
         vouched = server.vouched.get(self._port)
         if isinstance(frame.request, AuthenticateRequest):
             if not privileged:

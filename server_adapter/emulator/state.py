@@ -61,6 +61,7 @@ class Cluster:
     timers: Timers = field(default_factory=Timers)
     command: SchedulerCommand | None = None
     contacted: bool = False
+    cycling: bool = False  # a scheduler works on the socket that its command came through
     last_command: float = 0.0
     next_number: int = 0
     next_rank: int = 1
@@ -88,6 +89,8 @@ class Cluster:
         """What to tell the scheduler now, if anything: TIME after a silent iteration, FIRST after a start."""
         if not self.scheduling:
             self.command = None
+            return None
+        if self.cycling:
             return None
         command, self.command = self.command, None
         iteration = float(self.attributes.get("scheduler_iteration", "600"))
@@ -183,7 +186,7 @@ def new_cluster(
         "scheduler_iteration": "600",
         "node_check_rate": "150",
         "tcp_timeout": "30",
-        "job_stat_rate": "300" if cluster.version.ranges else "45",
+        "job_stat_rate": "300" if version == "6.1" else "45",
         "poll_jobs": "True",
         "log_level": "7",
         "down_on_error": "True",
@@ -193,6 +196,6 @@ def new_cluster(
         "nppcu": "1",
         **dict(cluster.version.server_only),
     }
-    if not cluster.version.ranges:
-        del cluster.attributes["down_on_error"]
+    for name in cluster.version.server_lacks:
+        del cluster.attributes[name]
     return cluster

@@ -12,25 +12,26 @@ from server_adapter.torque.describe import parse_job, parse_node, parse_queue, p
 from server_adapter.torque.errors import ProtocolError, ServerCode, ServerRefusedError
 from server_adapter.torque.status import Described
 
+ASKED = JOB_ATTRIBUTES - {"array_slot_limit", "Walltime", "planned_start", "planned_nodes"}
+"""The job attributes that every server since 2.5 may be asked for."""
+
 _SLICE = 200  # objects parsed at a time: about 3 ms
 
 Out = TypeVar("Out")
 
 
 async def read_jobs(
-    connection: Connection, attributes: Collection[str] = JOB_ATTRIBUTES, queue: str = ""
+    connection: Connection, attributes: Collection[str] = ASKED, queue: str = ""
 ) -> list[JobStatus]:
     """All jobs (of a queue), with the attributes named, the finished ones that the server keeps included.
 
-    Names that a server does not know are harmless in a status request. Raises as `Connection.describe`.
+    A server refuses (15002) names that it does not know. Raises as `Connection.describe`.
     """
     ask = verbs.status_of(RequestCode.STATUS_JOB, queue, attributes)
     return await _parsed(await connection.describe(ask), parse_job)
 
 
-async def read_job(
-    connection: Connection, job: str, attributes: Collection[str] = JOB_ATTRIBUTES
-) -> JobStatus | None:
+async def read_job(connection: Connection, job: str, attributes: Collection[str] = ASKED) -> JobStatus | None:
     """One job, as it is right now; None when the server does not know it."""
     try:
         found = await connection.describe(verbs.status_of(RequestCode.STATUS_JOB, job, attributes))

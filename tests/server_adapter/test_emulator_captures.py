@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from server_adapter.dis import Decoder
 from server_adapter.emulator import NodeSpec, Order, Outcome
-from server_adapter.emulator.dialogue import Dialogue
+from server_adapter.emulator.dialogue import Dialogue, spoken
 from server_adapter.emulator.handlers import Handlers
 from server_adapter.emulator.lifecycle import advance
 from server_adapter.emulator.principal import principal_of
@@ -18,7 +19,7 @@ from server_adapter.emulator.submission import submit
 from server_adapter.torque.codes import ObjectType, RequestCode
 from server_adapter.torque.frames import decode_request
 from server_adapter.torque.replies import Reply, Status, StatusObject, decode_reply
-from server_adapter.torque.requests import ManageRequest, RunRequest
+from server_adapter.torque.requests import ManageRequest, Request, RunRequest
 
 CAPTURES = Path(__file__).resolve().parents[3] / "shared" / "protocols" / "captures" / "torque"
 pytestmark = pytest.mark.skipif(not CAPTURES.is_dir(), reason=f"no captures of real servers under {CAPTURES}")
@@ -107,6 +108,36 @@ def test_every_request_of_the_verb_record_is_answered_as_recorded(version: str) 
         reply = handlers.answer(request, dialogue)
         if (name, record["seq"]) not in TIMING:
             agree(reply, record["reply_body"].encode("latin-1"))
+        if request.code is RequestCode.DELETE_JOB:
+            advance(cluster, cluster.now + 5.0)
+
+
+def test_every_request_of_the_oldest_versions_record_is_answered_as_recorded() -> None:
+    cluster = new_cluster([NodeSpec("localhost", 4)], version="2.5")
+    handlers, dialogue = Handlers(cluster), Dialogue(principal_of(cluster, "root", privileged=True))
+    variables = variables_of("2.5-v")
+
+    def say(request: Request) -> bytes:
+        return spoken(handlers.answer(request, dialogue), cluster.version.protocol)
+
+    # What had happened before: job 0 was purged; three jobs had run; one was waiting.
+    cluster.next_number, cluster.next_rank = 1, 2
+    for number in range(1, 5):
+        short = {"nodes": "1:ppn=2", "walltime": "00:00:20" if number < 4 else "00:01:40"}
+        submit(cluster, replace(order(variables, resources=short), outcome=Outcome(5.0)))
+        if number < 4:
+            name = f"{number}.localhost"
+            assert say(RunRequest(code=RequestCode.RUN_JOB, job=name, destination="localhost:ppn=1"))
+            cluster.jobs[name].attributes["comment"] = "started 2026-11-21 10:12:16 on localhost:ppn=2"
+    advance(cluster, cluster.now + 45)
+    for record in records("2.5-v"):
+        request = decode_request(Decoder(record["request_body"].encode("latin-1"))).request
+        if record["seq"] == 6 or (
+            isinstance(request, RunRequest) and request.job.startswith(f"{cluster.next_number}.")
+        ):
+            submit(cluster, order(variables))
+        advance(cluster, cluster.now + (5.0 if request.code is RequestCode.DELETE_JOB else 0.01))
+        agree(say(request), record["reply_body"].encode("latin-1"), STABLE - {"Walltime.Remaining"})
         if request.code is RequestCode.DELETE_JOB:
             advance(cluster, cluster.now + 5.0)
 

@@ -63,7 +63,7 @@ async def schedule(server: EmulatedServer, wake: asyncio.Event) -> None:
             await asyncio.sleep(0.02)
 
 
-@pytest.mark.parametrize("version", ["4.2", "6.1"])
+@pytest.mark.parametrize("version", ["2.5", "4.2", "6.1"])
 def test_many_jobs_end_once_each_through_refusals_cuts_restarts_and_dead_nodes(version: str) -> None:
     async def scene() -> None:
         rnd = random.Random(version)
