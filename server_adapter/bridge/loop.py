@@ -172,13 +172,13 @@ class Adapter:
         match decision:
             case Run():
                 if self.settings.mode != "scheduler":
-                    self.shadow.decided[decision.job_id] = decision
+                    self.shadow.decided(decision)
                 task = asyncio.create_task(self._carry_out(decision))
                 self._runs.add(task)
                 task.add_done_callback(self._runs.discard)
             case Tell():
-                if decision.planned_start is not None:
-                    self.shadow.told[decision.job_id] = decision.planned_start
+                if self.settings.mode != "scheduler":
+                    self.shadow.told(decision)
                 if self.settings.mode != "shadow":
                     self.writer.want(decision)
             case Alert():

@@ -1,24 +1,27 @@
-"""Beside the incumbent: how well do our decisions and told starts agree with what it does?"""
+"""Beside the incumbent: how well does our plan agree with what it does?"""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import median
 
-from schedd.wire import JobStarted, Run
+from schedd.wire import JobStarted, Run, Tell
+
+_DUE = 60  # seconds: a told start that close counts as due; a smaller move is not told again
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """One cycle's starts by the incumbent: how many, how many of them we had decided, how many on the same
-    nodes; and by how many seconds (actual minus told) the told starts were wrong.
+    """One cycle's starts by the incumbent: how many, how many of them were due by our plan, how many on the
+    same nodes; and by how many seconds (actual minus told) the told starts were wrong.
     """
 
     started: int = 0
-    decided: int = 0
+    due: int = 0
     same_nodes: int = 0
     errors: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        words = f"{self.started} started by the incumbent, {self.decided} of them decided by us"
+        words = f"{self.started} started by the incumbent, {self.due} of them due by our plan"
         words += f" ({self.same_nodes} on the same nodes)"
         if self.errors:
             worst = max(self.errors, key=abs)
@@ -28,26 +31,40 @@ class Agreement:
 
 @dataclass(slots=True)
 class Shadow:
-    """Remembers what we would have run and what we told, by job."""
+    """Remembers what we told and what we would have run, by job."""
 
-    decided: dict[str, Run] = field(default_factory=dict)
-    told: dict[str, int] = field(default_factory=dict)
+    _decided: dict[str, Run] = field(default_factory=dict)
+    _told: dict[str, Tell] = field(default_factory=dict)
 
-    def compare(self, started: list[JobStarted]) -> Agreement:
+    def decided(self, run: Run) -> None:
+        """We would start this job now."""
+        self._decided[run.job_id] = run
+
+    def told(self, tell: Tell) -> None:
+        """The plan for this job."""
+        self._told[tell.job_id] = tell
+
+    def compare(self, started: Iterable[JobStarted]) -> Agreement:
         """Compares these starts with what is remembered of their jobs, and forgets it."""
-        decided = same = 0
+        count = due = same = 0
         errors = []
         for event in started:
-            run = self.decided.pop(event.job_id, None)
+            count += 1
+            nodes = [share.node for share in event.shares]
+            run = self._decided.pop(event.job_id, None)
+            tell = self._told.pop(event.job_id, None)
             if run is not None:
-                decided += 1
+                due += 1
                 same += {s.node: s.cpus for s in run.shares} == {s.node: s.cpus for s in event.shares}
-            told = self.told.pop(event.job_id, None)
-            if told is not None:
-                errors.append(event.time - told)
-        return Agreement(len(started), decided, same, tuple(errors))
+            elif tell is not None and tell.planned_start is not None:
+                if tell.planned_start <= event.time + _DUE:
+                    due += 1
+                    same += sorted(tell.planned_nodes) == sorted(nodes)
+            if tell is not None and tell.planned_start is not None:
+                errors.append(event.time - tell.planned_start)
+        return Agreement(count, due, same, tuple(errors))
 
     def forget(self, job: str) -> None:
         """The job is gone."""
-        self.decided.pop(job, None)
-        self.told.pop(job, None)
+        self._decided.pop(job, None)
+        self._told.pop(job, None)

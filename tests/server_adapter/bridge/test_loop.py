@@ -489,7 +489,7 @@ async def test_a_shadow_listens_nowhere_writes_nothing_and_says_how_well_it_agre
     assert "shadow mode" in house.daemon.refused[0].text
     start_as_admin(house.server, job)
     await house.until(lambda: house.daemon.state.jobs[job].state == "R")
-    await house.until(lambda: "1 of them decided by us (1 on the same nodes)" in caplog.text)
+    await house.until(lambda: "1 of them due by our plan (1 on the same nodes)" in caplog.text)
     assert "told starts off by -" in caplog.text
     assert "comment" not in house.server.job(job).attributes
     other.close()

@@ -1,0 +1,69 @@
+"""How well our plan agrees with the incumbent's starts."""
+
+from schedd.wire import JobStarted, Run, ShareFacts, Tell
+from server_adapter.bridge.shadow import Agreement, Shadow
+
+
+def tell(job: str, start: int | None, *nodes: str) -> Tell:
+    return Tell(
+        id="d1",
+        cause="",
+        time=0,
+        job_id=job,
+        planned_start=start,
+        planned_end=None if start is None else start + 60,
+        planned_nodes=nodes,
+        text="",
+    )
+
+
+def started(job: str, time: int, *nodes: str) -> JobStarted:
+    return JobStarted(id="e:1", time=time, job_id=job, shares=tuple(ShareFacts(node, 2) for node in nodes))
+
+
+def test_starts_are_compared_with_what_was_told_last() -> None:
+    shadow = Shadow()
+    shadow.told(tell("on time", 500, "n1"))
+    shadow.told(tell("on time", 1000, "n1", "n2"))
+    shadow.told(tell("elsewhere", 900, "n3"))
+    shadow.told(tell("before we would", 5000, "n1"))
+    shadow.told(tell("unplanned", None))
+    found = shadow.compare(
+        [
+            started("on time", 1010, "n2", "n1"),
+            started("elsewhere", 1000, "n4"),
+            started("before we would", 1000, "n1"),
+            started("unplanned", 1000, "n1"),
+            started("unknown", 1000, "n1"),
+        ]
+    )
+    assert found == Agreement(started=5, due=2, same_nodes=1, errors=(10, 100, -4000))
+    assert str(found) == (
+        "5 started by the incumbent, 2 of them due by our plan (1 on the same nodes); "
+        "told starts off by +10 s (median), -4000 s (worst)"
+    )
+    assert shadow.compare([started("on time", 2000, "n1")]) == Agreement(started=1)
+
+
+def test_a_run_that_we_would_have_asked_for_goes_before_what_was_told() -> None:
+    shadow = Shadow()
+    shadow.told(tell("a", 5000, "n1"))
+    shadow.decided(
+        Run(
+            id="d2",
+            cause="",
+            time=0,
+            job_id="a",
+            shares=(ShareFacts("n2", 2),),
+            version="",
+            expires=60,
+        )
+    )
+    assert shadow.compare([started("a", 1000, "n2")]) == Agreement(1, 1, 1, (-4000,))
+
+
+def test_a_job_that_is_gone_is_forgotten() -> None:
+    shadow = Shadow()
+    shadow.told(tell("a", 1000, "n1"))
+    shadow.forget("a")
+    assert shadow.compare([started("a", 1000, "n1")]) == Agreement(started=1)
