@@ -50,18 +50,17 @@ class Shadow:
         errors = []
         for event in started:
             count += 1
-            nodes = [share.node for share in event.shares]
             run = self._decided.pop(event.job_id, None)
             tell = self._told.pop(event.job_id, None)
             if run is not None:
                 due += 1
                 same += {s.node: s.cpus for s in run.shares} == {s.node: s.cpus for s in event.shares}
-            elif tell is not None and tell.planned_start is not None:
-                if tell.planned_start <= event.time + _DUE:
-                    due += 1
-                    same += sorted(tell.planned_nodes) == sorted(nodes)
-            if tell is not None and tell.planned_start is not None:
-                errors.append(event.time - tell.planned_start)
+            if tell is None or tell.planned_start is None:
+                continue
+            errors.append(event.time - tell.planned_start)
+            if run is None and tell.planned_start <= event.time + _DUE:
+                due += 1
+                same += sorted(tell.planned_nodes) == sorted(share.node for share in event.shares)
         return Agreement(count, due, same, tuple(errors))
 
     def forget(self, job: str) -> None:
