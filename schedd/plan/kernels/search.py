@@ -23,7 +23,6 @@ from schedd.plan.kernels.layout import (
     NEED,
     NEXT,
     NONE,
-    NOW,
     OFF,
     PER_NODE,
     SET,
@@ -86,6 +85,26 @@ def select(a: Ints, n: int, k: int) -> int:
 
 
 @kernel
+def sift(heap: Ints, n: int, key: Ints, at: int) -> None:
+    """Let what stands at ``at`` sink to its place in ``heap[:n]``, a heap of indices by (key, index)."""
+    i = heap[at] if at < n else 0
+    while 2 * at + 1 < n:
+        child = 2 * at + 1
+        if child + 1 < n and (
+            key[heap[child + 1]] < key[heap[child]]
+            or (key[heap[child + 1]] == key[heap[child]] and heap[child + 1] < heap[child])
+        ):
+            child += 1
+        j = heap[child]
+        if key[i] < key[j] or (key[i] == key[j] and i < j):
+            break
+        heap[at] = j
+        at = child
+    if at < n:
+        heap[at] = i
+
+
+@kernel
 def find_one(
     tb: Tables,
     sets_at: int,
@@ -101,34 +120,42 @@ def find_one(
     level = level_of(need[CPUS], exclusive)
     step = step_of(dur)
     key = tb.scratch[KEY]
+    heap = tb.scratch[SORT]
+    best = bound - 1
+    n = 0
     for i in range(sets_len):
         row = tb.sets[sets_at + i]
-        key[i] = tb.bounds[level * DURATIONS + step, row] if tb.rows[row, USABLE] else FAR
-    tb.ctl[WORK] += sets_len
-    best = bound - 1
+        key[i] = max(tb.bounds[level * DURATIONS + step, row], ready)
+        if key[i] <= best and tb.rows[row, USABLE]:
+            heap[n] = i
+            n += 1
+    for j in range(n // 2 - 1, -1, -1):
+        sift(heap, n, key, j)
+    tb.ctl[WORK] += sets_len >> 2
     best_row = -1
     best_left = 0
     # Rows by their bounds, the most promising first; nothing beyond the best start is looked at.
-    while True:
-        lead = 0
-        for i in range(1, sets_len):
-            if key[i] < key[lead]:
-                lead = i
-        if sets_len == 0 or key[lead] > best or key[lead] >= FAR:
-            break
+    while n > 0 and key[heap[0]] <= best:
+        lead = heap[0]
         row = tb.sets[sets_at + lead]
         start = raised(tb, row, level, step, best)
-        if start > max(key[lead], tb.ctl[NOW]):
+        if start > key[lead]:
             key[lead] = start
+            sift(heap, n, key, 0)
             continue
-        key[lead] = FAR
-        start, left = fit(tb, row, need, cols, max(ready, start), dur, best)
+        n -= 1
+        heap[0] = heap[n]
+        sift(heap, n, key, 0)
+        start, left = fit(tb, row, need, cols, key[lead], dur, best)
         if start >= 0 and (
             start < best or best_row < 0 or left < best_left or (left == best_left and row < best_row)
         ):
             best = start
             best_row = row
             best_left = left
+            if left == need[CPUS] and start == key[lead]:
+                # Those left over are no earlier and fit no closer, and of equals this is the first.
+                break
     if best_row < 0:
         return NONE
     tb.out[0, 0] = best_row
