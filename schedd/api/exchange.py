@@ -62,5 +62,6 @@ async def get_decisions(
     list until an event shows its outcome (a run that was accepted, refused, or seen to start), or a newer
     one takes its place.
     """
+    cluster.check_leads()
     page = await cluster.decisions.wait_after(after, wait, limit)
     return reply(request, Batch(page.decisions, page.last, page.missed))

@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from schedd.api.app import Lifespan, create_app
 from schedd.service.clock import Clock
 from schedd.service.clusters import Clusters
+from schedd.service.durable import Durable
 from schedd.service.notify import notify, watchdog_interval
 from schedd.service.settings import Settings
 from schedd.service.tokens import Tokens
@@ -55,7 +56,8 @@ def serve(settings: Settings, tokens: Tokens, clock: Clock, server: socket.socke
 
     The port answers at once; all but the health checks answer 503 until the kernels are compiled.
     """
-    clusters = Clusters({name: one.engine for name, one in settings.clusters.items()}, clock)
+    durable = Durable(settings.store) if settings.store.url != "memory" else None
+    clusters = Clusters({name: one.engine for name, one in settings.clusters.items()}, clock, durable=durable)
     failed: list[BaseException] = []
 
     def give_up(error: BaseException) -> None:

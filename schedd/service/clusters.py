@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from schedd.engine import Engine, EngineSettings
 from schedd.service.clock import Clock
+from schedd.service.durable import Durable
 from schedd.service.errors import UnknownCluster
 from schedd.service.loop import PlanLoop
 from schedd.service.warmup import warm_up
@@ -33,10 +34,18 @@ class Clusters:
         settings: Mapping[str, EngineSettings],
         clock: Clock,
         journal: Callable[[], Journal] = MemoryJournal,
+        durable: Durable | None = None,
     ) -> None:
         now = int(clock.now())
+        self.durable = durable
         self._loops = {
-            name: PlanLoop(name, new_engine(chosen, now), journal(), clock)
+            name: PlanLoop(
+                name,
+                new_engine(chosen, now),
+                journal(),
+                clock,
+                succession=durable.succession(name, chosen) if durable is not None else None,
+            )
             for name, chosen in settings.items()
         }
         self.ready = False
@@ -48,9 +57,20 @@ class Clusters:
             warm_up()
         if self.stopping:
             return
+        if self.durable is not None and not self.durable.open():
+            return
         for loop in self._loops.values():
             loop.start()
+        for loop in self._loops.values():
+            loop.recovered.wait()
+        if self.durable is not None and not self.stopping:
+            self.durable.seek(self._loops.values())
         self.ready = True
+
+    @property
+    def leads(self) -> bool:
+        """Whether this daemon decides; without a store it always does."""
+        return self.durable is None or not any(loop.standing_by for loop in self)
 
     def end_polls(self) -> None:
         """Let all who wait for decisions go: the daemon is about to stop."""
@@ -61,8 +81,12 @@ class Clusters:
     def stop(self) -> None:
         """End the planners, each after the batch at hand."""
         self.end_polls()
+        if self.durable is not None:
+            self.durable.stop_seeking()
         for loop in self._loops.values():
             loop.stop()
+        if self.durable is not None:
+            self.durable.close()
 
     def __getitem__(self, name: str) -> PlanLoop:
         try:

@@ -43,10 +43,10 @@ class DecisionLog:
     A run leaves the log when its outcome or the job's start or end is reported, a told start when a newer
     one is told or its job starts or goes, an alert when ``alerts`` newer ones came; so the log is about as
     long as there are jobs. Beyond ``most`` decisions the oldest are dropped, and readers who had not come
-    so far are told that they missed some.
+    so far are told that they missed some. ``last`` is the last id of earlier logs, which readers may know.
     """
 
-    def __init__(self, most: int = 200_000, alerts: int = 1_000) -> None:
+    def __init__(self, most: int = 200_000, alerts: int = 1_000, last: str = "") -> None:
         self._most = most
         self._alerts: deque[str] = deque()
         self._most_alerts = alerts
@@ -56,7 +56,7 @@ class DecisionLog:
         self._live = 0
         self._of_job: dict[tuple[str, str], str] = {}
         self._dropped = ""
-        self._last = ""
+        self._last = last
         self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
         self._closed = False
 

@@ -1,10 +1,14 @@
 """What can go wrong between a request and the planner."""
 
-__all__ = ["Overloaded", "PlannerStopped", "UnknownCluster"]
+__all__ = ["Overloaded", "PlannerStopped", "StandingBy", "UnknownCluster"]
 
 
 class PlannerStopped(RuntimeError):
     """The planner of this cluster does not work any more, or the daemon is shutting down."""
+
+
+class StandingBy(PlannerStopped):
+    """Another daemon leads; this one follows, and answers what can be read."""
 
 
 class Overloaded(RuntimeError):

@@ -14,9 +14,11 @@ from schedd.engine import Engine
 from schedd.engine.view import Published, publish
 from schedd.service.clock import Clock
 from schedd.service.decisions import DecisionLog
-from schedd.service.errors import Overloaded, PlannerStopped
+from schedd.service.durable import Succession
+from schedd.service.errors import Overloaded, PlannerStopped, StandingBy
 from schedd.service.forks import Fork, fork
-from schedd.store import Batch, Journal, StoreError
+from schedd.service.promised import Promised
+from schedd.store import Batch, Journal, NotLeader, StoreError
 from schedd.wire import Event, Snapshot
 
 __all__ = ["Handled", "PlanLoop"]
@@ -34,6 +36,8 @@ _LOOK_S = 60.0
 """Look at the clock at least this often: it may have been set."""
 _STORE_WAITS = (0.1, 0.2, 0.5, 1.0, 2.0)
 """Seconds between tries while the store fails; the last one for as long as it does."""
+_FOLLOW_S = 0.5
+"""Between two looks at what the leader wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +72,20 @@ class PlanLoop:
     ``published`` is the latest publication; reading it never waits. ``blocked`` are nodes that count as
     blocked in it. ``failure`` says why the planner stopped for an error, ``trouble`` why it waits for its
     journal; both are empty while it works.
+
+    With a ``succession`` it begins ``standing_by``: its engine follows what the store has, until this daemon
+    leads; then it goes on with the journal that it gets. When another daemon leads it stands by again.
     """
 
     def __init__(
-        self, name: str, engine: Engine, journal: Journal, clock: Clock, *, most_pending: int = 200_000
+        self,
+        name: str,
+        engine: Engine,
+        journal: Journal,
+        clock: Clock,
+        *,
+        succession: Succession | None = None,
+        most_pending: int = 200_000,
     ) -> None:
         self.name = name
         self.decisions = DecisionLog()
@@ -80,6 +94,11 @@ class PlanLoop:
         self._clock = clock
         self._engine = engine
         self._journal = journal
+        self._succession = succession
+        self._promised: Promised | None = None
+        self._stepping_down = False
+        self.standing_by = succession is not None
+        self.recovered = threading.Event()
         self._most_pending = most_pending
         self._turn = threading.Condition()
         self._inbox: deque[_Delivery] = deque()
@@ -110,6 +129,7 @@ class PlanLoop:
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join(timeout)
+        self.recovered.set()
         self.decisions.close()
         self._refuse("the daemon is shutting down")
         if not self._thread.is_alive():
@@ -142,7 +162,7 @@ class PlanLoop:
         """
         answer: Future[Handled] = Future()
         with self._turn:
-            self._check_open()
+            self.check_leads()
             if self._pending and self._pending + len(events) > self._most_pending:
                 raise Overloaded(f"{self._pending} events wait to be handled; send them again later")
             self._pending += len(events)
@@ -158,6 +178,19 @@ class PlanLoop:
             self._calls.append((call, answer))
             self._turn.notify()
         return answer
+
+    def step_down(self) -> None:
+        """Stop leading: another daemon does."""
+        with self._turn:
+            if not self.standing_by:
+                self._stepping_down = True
+                self._turn.notify()
+
+    def check_leads(self) -> None:
+        """Raise StandingBy when another daemon leads, PlannerStopped when there is no planner."""
+        self._check_open()
+        if self.standing_by:
+            raise StandingBy("this daemon stands by; ask the one that leads")
 
     def pause(self, why: str) -> "Future[int]":
         """Start no jobs until ``resume``; answers with the generation from then on. Raises PlannerStopped."""
@@ -184,15 +217,14 @@ class PlanLoop:
 
     def _run(self) -> None:
         try:
-            while self._await_work():
-                self._busy_since = time.monotonic()
-                self._answer_calls()
-                deliveries = self._take_inbox()
-                if deliveries:
-                    self._take_in(deliveries)
-                elif self._due():
-                    self._batch((), ())
-                self._busy_since = 0.0
+            while self._await_lead():
+                try:
+                    self._work()
+                except NotLeader as error:
+                    self._stand_down(str(error))
+                else:
+                    self._checkpoint(must=True)
+                    return
         except PlannerStopped:
             self._refuse("the daemon is shutting down")
         except Exception as error:
@@ -203,11 +235,77 @@ class PlanLoop:
             self._refuse(self.failure)
         finally:
             self._busy_since = 0.0
+            self.recovered.set()
+
+    def _work(self) -> None:
+        while self._await_work():
+            self._busy_since = time.monotonic()
+            self._answer_calls()
+            deliveries = self._take_inbox()
+            if deliveries:
+                self._take_in(deliveries)
+            elif self._due():
+                self._batch((), ())
+            self._busy_since = 0.0
+
+    def _await_lead(self) -> bool:
+        """Follow what the store has until this daemon leads; False when it is to stop."""
+        while not self._stopping:
+            if self._succession is None or self._succeed(self._succession):
+                self.recovered.set()
+                return True
+            with self._turn:
+                if not self._calls:
+                    self._turn.wait(_FOLLOW_S)
+            self._answer_calls()
+        return False
+
+    def _succeed(self, succession: Succession) -> bool:
+        """Bring the engine up to what the store has; whether this daemon leads now."""
+        try:
+            engine, news = succession.follow(self.now())
+            if news or engine is not self._engine:
+                self._engine = engine
+                self._publish()
+            self.recovered.set()
+            reign = succession.lead(self.now())
+        except StoreError as error:
+            if not error.retryable and not isinstance(error, NotLeader):
+                raise
+            if not self.trouble:
+                _log.error("the log cannot be followed", cluster=self.name, why=str(error))
+            self.trouble = str(error)
+            return False
+        self.trouble = ""
+        if reign is None:
+            return False
+        self._journal, self._promised = reign.journal, reign.promised
+        self.decisions = DecisionLog(last=reign.last)
+        self.decisions.append(reign.decisions)
+        self.standing_by = False
+        _log.info("planning", cluster=self.name, jobs=len(engine.state.records))
+        return True
+
+    def _stand_down(self, why: str) -> None:
+        """Another daemon leads: what waits is its business, and the engine may be ahead of what was kept."""
+        _log.warning("not leading any more", cluster=self.name, why=why)
+        with self._turn:
+            self.standing_by, self._stepping_down = True, False
+        self.decisions.close()
+        self._refuse("another daemon leads")
+        with self._turn:
+            self._pending = 0
+        self.trouble, self._fork = "", None
+        self._journal.close()
+        if self._succession is not None:
+            self._succession.forget()
 
     def _await_work(self) -> bool:
         """Sleep until there is something to do; False when it is to stop."""
         with self._turn:
             while not (self._stopping or self._inbox or self._calls):
+                if self._stepping_down:
+                    raise NotLeader("another daemon leads")
                 wake = self._engine.next_wake
                 wait = _LOOK_S if wake is None else min(self._clock.wait_for(wake), _LOOK_S)
                 if wait <= 0:
@@ -235,14 +333,14 @@ class PlanLoop:
                 if not delivery.answer.done():
                     delivery.answer.set_exception(PlannerStopped("the planner stopped over these events"))
 
-    def _batch(self, events: Sequence[Event], parts: Sequence[_Part]) -> None:
+    def _batch(self, events: Sequence[Event], parts: Sequence[_Part], *, resumed: bool = False) -> None:
         """Kept, handled, kept what follows, shown: in this order."""
         now, paused = self.now(), self._engine.state.paused
         batch: Batch | None
         if events:
             batch = self._insist(lambda: self._journal.commit_events(events, now, paused))
         else:
-            batch = self._journal.woke(now, paused)
+            batch = self._journal.woke(now, paused, resumed=resumed)
         if batch is not None:
             self._handle(batch)
         self._answer(parts, batch)
@@ -250,7 +348,8 @@ class PlanLoop:
     def _handle(self, batch: Batch) -> None:
         engine = self._engine
         decisions = engine.handle(batch.events, batch.now)
-        made = self._insist(lambda: self._journal.commit_decisions(batch, decisions))
+        news = self._promised.news(engine) if self._promised is not None else ((), ())
+        made = self._insist(lambda: self._journal.commit_decisions(batch, decisions, *news))
         self._unpublished = True
         if batch.events:
             self._batches += 1
@@ -260,6 +359,16 @@ class PlanLoop:
             self._publish()
         if made:
             self.decisions.append(made)
+        self._checkpoint()
+
+    def _checkpoint(self, *, must: bool = False) -> None:
+        """Keep the engine's state when it is time for that; without it the log to follow is only longer."""
+        try:
+            self._journal.maybe_checkpoint(self._engine.checkpoint, self.now(), must=must)
+        except StoreError as error:
+            if not error.retryable:
+                raise
+            _log.error("no checkpoint was kept", cluster=self.name, why=str(error))
 
     def _insist(self, call: Callable[[], _T]) -> _T:
         """The journal's answer, asked for until it can give one. Raises PlannerStopped when told to stop."""
@@ -312,11 +421,12 @@ class PlanLoop:
 
     def _switch(self, engine: Engine, paused: str) -> int:
         """Pause for a reason, or resume; jobs that are due start at once."""
+        self.check_leads()
         if paused:
             engine.pause(paused)
         else:
             engine.resume()
-        self._batch((), ())
+        self._batch((), (), resumed=not paused)
         if self._unpublished:
             self._publish()
         return self.published.generation
@@ -328,8 +438,10 @@ class PlanLoop:
                 continue
             try:
                 answer.set_result(call(self._engine))
-            except PlannerStopped as error:
+            except StandingBy as error:
                 answer.set_exception(error)
+            except (PlannerStopped, NotLeader) as error:
+                answer.set_exception(PlannerStopped(str(error)))
                 raise
             except Exception as error:  # the asker's business, not the planner's
                 answer.set_exception(error)

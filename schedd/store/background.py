@@ -1,11 +1,10 @@
-"""Encoding a checkpoint beside the engine's thread."""
+"""Compressing a checkpoint beside the engine's thread."""
 
 import time
+import zlib
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Generic, TypeVar
-
-from schedd.store.codec import encode_checkpoint
+from typing import Generic, TypeVar
 
 __all__ = ["Encoder"]
 
@@ -14,7 +13,7 @@ _SHARE = 20
 
 
 class Encoder(Generic[T]):
-    """Encodes one checkpoint at a time, at most every ``every`` seconds.
+    """Compresses one checkpoint at a time, at most every ``every`` seconds.
 
     Where building one takes the engine's thread long, they are made less often: building takes at most a
     twentieth of the time.
@@ -33,16 +32,16 @@ class Encoder(Generic[T]):
         """Whether it is time for the next, none being in the making."""
         return self._work is None and time.monotonic() - self._started >= self._wait
 
-    def start(self, build: Callable[[], Any], remember: T) -> None:
-        """Build a checkpoint here and encode it in the thread."""
+    def start(self, build: Callable[[], bytes], remember: T) -> None:
+        """Build a checkpoint here and compress it in the thread."""
         self._started = time.monotonic()
         checkpoint = build()
         self._wait = max(self._every, _SHARE * (time.monotonic() - self._started))
         self._with = remember
-        self._work = self._thread.submit(encode_checkpoint, checkpoint)
+        self._work = self._thread.submit(zlib.compress, checkpoint, 1)
 
     def ready(self, *, wait: bool = False) -> tuple[bytes, T] | None:
-        """The encoded checkpoint and what was to be remembered with it; None when there is none yet."""
+        """The compressed checkpoint and what was to be remembered with it; None when there is none yet."""
         if self._work is None or self._with is None or not (wait or self._work.done()):
             return None
         return self._work.result(), self._with
@@ -52,5 +51,5 @@ class Encoder(Generic[T]):
         self._work = self._with = None
 
     def close(self) -> None:
-        """End the thread."""
+        """End the thread, which may compress yet."""
         self._thread.shutdown(wait=True, cancel_futures=True)

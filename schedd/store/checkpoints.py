@@ -1,11 +1,9 @@
 """Checkpoints of the engine: the newest, and one before it should the newest not be readable."""
 
 import zlib
-from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select
 
-from schedd.store.codec import decode_checkpoint
 from schedd.store.errors import BadCheckpoint
 from schedd.store.records import Tail
 from schedd.store.tables import checkpoints
@@ -16,7 +14,7 @@ _KEPT = 2
 
 
 def save(connection: Connection, cluster: int, at: Tail, time: int, body: bytes) -> None:
-    """Keep an encoded checkpoint of the state after ``at``; older ones go."""
+    """Keep a compressed checkpoint of the state after ``at``; older ones go."""
     same = (checkpoints.c.cluster == cluster, checkpoints.c.batch == at.batch)
     connection.execute(delete(checkpoints).where(*same))
     connection.execute(
@@ -29,7 +27,7 @@ def save(connection: Connection, cluster: int, at: Tail, time: int, body: bytes)
     )
 
 
-def latest(connection: Connection, cluster: int, before: int | None = None) -> tuple[Any, Tail] | None:
+def latest(connection: Connection, cluster: int, before: int | None = None) -> tuple[bytes, Tail] | None:
     """The newest checkpoint (of a batch below ``before``, where given) and what it comes after; or None.
 
     Raises BadCheckpoint when it cannot be read.
@@ -41,8 +39,8 @@ def latest(connection: Connection, cluster: int, before: int | None = None) -> t
     if row is None:
         return None
     try:
-        return decode_checkpoint(row.body), Tail(row.batch, row.last_event)
-    except (zlib.error, ValueError) as error:
+        return zlib.decompress(row.body), Tail(row.batch, row.last_event)
+    except zlib.error as error:
         raise BadCheckpoint(row.batch, f"checkpoint after batch {row.batch}: {error}") from None
 
 

@@ -8,7 +8,7 @@ may be acknowledged when ``commit_events`` has returned.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from schedd.store.background import Encoder
 from schedd.store.errors import LeaseExpired
@@ -33,8 +33,8 @@ class Journal(Protocol):
         """
         ...
 
-    def woke(self, now: int, paused: str = "") -> Batch:
-        """The engine is to be called without events; kept with what is committed next."""
+    def woke(self, now: int, paused: str = "", *, resumed: bool = False) -> Batch:
+        """The engine is to be called without events, having been ``resumed``; kept with what comes next."""
         ...
 
     def commit_decisions(
@@ -47,10 +47,10 @@ class Journal(Protocol):
         """Keep what followed from ``batch``; returns the decisions as they may be heard of, with the term."""
         ...
 
-    def maybe_checkpoint(self, build: Callable[[], Any], now: int, *, must: bool = False) -> bool:
+    def maybe_checkpoint(self, build: Callable[[], bytes], now: int, *, must: bool = False) -> bool:
         """Keep the engine's present state, if it is time for that or it ``must`` be; whether one was kept.
 
-        ``build`` makes the checkpoint, which nobody may change after that.
+        ``build`` makes the checkpoint.
         """
         ...
 
@@ -77,9 +77,9 @@ class MemoryJournal:
             del self._seen[next(iter(self._seen))]
         return self._next(tuple(fresh), now, paused) if fresh else None
 
-    def woke(self, now: int, paused: str = "") -> Batch:
+    def woke(self, now: int, paused: str = "", *, resumed: bool = False) -> Batch:
         """A batch without events."""
-        return self._next((), now, paused)
+        return replace(self._next((), now, paused), resumed=resumed)
 
     def _next(self, events: tuple[Event, ...], now: int, paused: str) -> Batch:
         self._tail = Tail(self._tail.batch + 1, self._tail.event + len(events))
@@ -97,7 +97,7 @@ class MemoryJournal:
         """Nothing to do."""
         return tuple(decisions)
 
-    def maybe_checkpoint(self, build: Callable[[], Any], now: int, *, must: bool = False) -> bool:  # noqa: ARG002
+    def maybe_checkpoint(self, build: Callable[[], bytes], now: int, *, must: bool = False) -> bool:  # noqa: ARG002
         """Never."""
         return False
 
@@ -142,13 +142,19 @@ class DurableJournal:
             self._tail = Tail(batch.number, batch.last_event)
         return batch
 
-    def woke(self, now: int, paused: str = "") -> Batch:
+    def woke(self, now: int, paused: str = "", *, resumed: bool = False) -> Batch:
         """Wakes in a row that lead to no decision, and change no pause, are written with what comes next."""
         last = self._pending[-1] if self._pending else None
-        if last is not None and (last.now, last.paused) == (now, paused):
+        if last is not None and (last.now, last.paused) == (now, paused) and not resumed:
             self._pending[-1] = batch = replace(last, calls=last.calls + 1)
             return batch
-        batch = Batch(number=self._tail.batch + 1, now=now, last_event=self._tail.event, paused=paused)
+        batch = Batch(
+            number=self._tail.batch + 1,
+            now=now,
+            last_event=self._tail.event,
+            paused=paused,
+            resumed=resumed,
+        )
         self._tail = Tail(batch.number, batch.last_event)
         self._pending.append(batch)
         return batch
@@ -165,7 +171,8 @@ class DurableJournal:
         Each decision carries the leader's term. They are returned only while this daemon leads.
         """
         made = tuple(replace(decision, term=self._term()) for decision in decisions)
-        if made or promises or breaches or len(self._pending) >= _PENDING or batch.paused != self._paused:
+        turned = batch.resumed or batch.paused != self._paused
+        if made or promises or breaches or turned or len(self._pending) >= _PENDING:
             self._store.record(
                 self.cluster, batch, made, promises=promises, breaches=breaches, pending=self._pending
             )
@@ -181,7 +188,7 @@ class DurableJournal:
     def _term(self) -> int:
         return self._lead.term if self._lead is not None else 0
 
-    def maybe_checkpoint(self, build: Callable[[], Any], now: int, *, must: bool = False) -> bool:
+    def maybe_checkpoint(self, build: Callable[[], bytes], now: int, *, must: bool = False) -> bool:
         """Start making one when it is time, write one that is ready. Raises StoreError; it is tried again."""
         if must:
             self._encoder.drop()

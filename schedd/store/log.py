@@ -72,6 +72,7 @@ def put_batches(connection: Connection, cluster: int, rows: Iterable[Batch]) -> 
             "now": batch.now,
             "calls": batch.calls,
             "paused": plain(batch.paused),
+            "resumed": batch.resumed,
             "last_event": batch.last_event,
         }
         for batch in rows
@@ -101,6 +102,7 @@ def batches_after(connection: Connection, cluster: int, batch: int, event: int) 
             events=own,
             calls=row.calls,
             paused=row.paused,
+            resumed=row.resumed,
         )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from schedd.wire import Event
 
@@ -38,8 +38,8 @@ class Tail:
 class Batch:
     """What the engine is called with: ``calls`` times in a row at ``now``, the events with the first call.
 
-    ``paused`` says why dispatch is paused meanwhile; empty when it is not. ``last_event`` is the number of
-    the last event up to and with this batch.
+    ``paused`` says why dispatch is paused meanwhile, empty when it is not; ``resumed``: it was told to
+    dispatch again just before. ``last_event`` is the number of the last event up to and with this batch.
     """
 
     number: int
@@ -48,6 +48,7 @@ class Batch:
     events: tuple[Event, ...] = ()
     calls: int = 1
     paused: str = ""
+    resumed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class Recovered:
     batch and an event, and the ``batches`` that follow.
     """
 
-    checkpoint: Any | None
+    checkpoint: bytes | None
     after: Tail
     batches: tuple[Batch, ...]
 

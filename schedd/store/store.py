@@ -1,18 +1,18 @@
 """The store: what the daemon must not lose, one transaction per call. One thread writes, any may read."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from sqlalchemy import Connection, insert, select
 
-from schedd.store import checkpoints, decided, log, retention, rights
-from schedd.store.codec import encode_checkpoint, plain
+from schedd.store import checkpoints, decided, lease, log, retention, rights
+from schedd.store.codec import plain
 from schedd.store.database import Database
 from schedd.store.records import (
     Accuracy,
     AuditEntry,
     Batch,
     Breach,
+    Lead,
     Limits,
     Promise,
     Recovered,
@@ -151,18 +151,17 @@ class Store:
     # ---- checkpoints and recovery ---------------------------------------------------------------
 
     def save_checkpoint(
-        self, cluster: int, at: Tail, time: int, checkpoint: Any, *, pending: Iterable[Batch] = ()
+        self, cluster: int, at: Tail, time: int, checkpoint: bytes, *, pending: Iterable[Batch] = ()
     ) -> None:
-        """Keep the engine's state after ``at``; ``checkpoint`` is JSON-able, or its encoded bytes."""
-        body = checkpoint if isinstance(checkpoint, bytes) else encode_checkpoint(checkpoint)
+        """Keep the engine's state after ``at``: a checkpoint compressed with zlib."""
         waiting = tuple(pending)
         with self.database.write(guarded=True) as connection:
             if waiting:
                 log.forget_after(connection, cluster, Tail(waiting[0].number - 1, waiting[0].last_event))
                 log.put_batches(connection, cluster, waiting)
-            checkpoints.save(connection, cluster, at, time, body)
+            checkpoints.save(connection, cluster, at, time, checkpoint)
 
-    def latest_checkpoint(self, cluster: int, before: int | None = None) -> tuple[Any, Tail] | None:
+    def latest_checkpoint(self, cluster: int, before: int | None = None) -> tuple[bytes, Tail] | None:
         """The newest checkpoint (of a batch below ``before``, if given) and what it comes after; or None."""
         with self.database.read() as connection:
             return checkpoints.latest(connection, cluster, before)
@@ -182,6 +181,11 @@ class Store:
         """The cluster's last batch and event."""
         with self.database.read() as connection:
             return log.tail(connection, cluster)
+
+    def leader(self) -> Lead | None:
+        """Which daemon leads, as far as the database knows."""
+        with self.database.read() as connection:
+            return lease.read(connection)
 
     def purge(self, limits: Limits, now: int) -> Mapping[str, int]:
         """Remove a slice of what is past its time; empty when nothing was. To be called now and then."""

@@ -2,12 +2,13 @@
 
 import threading
 from dataclasses import replace
+from zlib import compress
 
 import pytest
 from sqlalchemy import func, select
 
 from schedd.store import Batch, Breach, Limits, Promise, Store, StoreError
-from schedd.store.errors import DatabaseGone, SchemaOlder
+from schedd.store.errors import BadCheckpoint, DatabaseGone, SchemaOlder
 from schedd.store.records import AuditEntry, Tail
 from schedd.store.tables import breaches, decisions, metadata, promises, told
 from schedd.wire import Decision, Event
@@ -136,26 +137,42 @@ def test_the_newest_checkpoint_is_found_and_few_are_kept(store: Store) -> None:
     assert store.latest_checkpoint(cluster) is None
     for n in range(1, 6):
         appended(store, cluster, queued(n))
-        store.save_checkpoint(cluster, store.tail(cluster), 1000 + n, {"n": n, "list": list(range(2000))})
-    state, at = store.latest_checkpoint(cluster) or ({}, Tail())
-    assert state == {"n": 5, "list": list(range(2000))}
+        store.save_checkpoint(cluster, store.tail(cluster), 1000 + n, compress(b"state %d" % n))
+    state, at = store.latest_checkpoint(cluster) or (b"", Tail())
+    assert state == b"state 5"
     assert at == Tail(5, 5)
     before = store.latest_checkpoint(cluster, before=at.batch)
     assert before is not None
-    assert before[0]["n"] == 4
+    assert before[0] == b"state 4"
     assert store.latest_checkpoint(cluster, before=4) is None
+
+
+def test_a_checkpoint_that_cannot_be_read_is_passed_over(store: Store) -> None:
+    cluster = store.cluster("c", 1000)
+    for n in (1, 2):
+        appended(store, cluster, queued(n))
+        body = compress(b"state")
+        store.save_checkpoint(cluster, store.tail(cluster), 1000, body if n == 1 else body[:-3])
+    with pytest.raises(BadCheckpoint) as caught:
+        store.recover(cluster)
+    assert caught.value.batch == 2
+    found = store.recover(cluster, caught.value.batch)
+    assert (found.checkpoint, [batch.number for batch in found.batches]) == (b"state", [2])
 
 
 def test_recovery_gets_the_checkpoint_and_all_that_followed(store: Store) -> None:
     cluster = store.cluster("c", 1000)
     appended(store, cluster, queued(1))
-    store.save_checkpoint(cluster, Tail(1, 1), 1000, {"state": 1})
-    wakes = [Batch(number=2, now=1001, last_event=1, calls=7), Batch(number=3, now=1002, last_event=1)]
+    store.save_checkpoint(cluster, Tail(1, 1), 1000, compress(b"1"))
+    wakes = [
+        Batch(number=2, now=1001, last_event=1, calls=7),
+        Batch(number=3, now=1002, last_event=1, resumed=True),
+    ]
     last = store.append(cluster, Tail(3, 1), [queued(2)], 1003, pending=wakes, paused="an admin")
     assert last is not None
     store.record(cluster, last, [alert(1), alert(2)])
     found = store.recover(cluster)
-    assert (found.checkpoint, found.after) == ({"state": 1}, Tail(1, 1))
+    assert (found.checkpoint, found.after) == (b"1", Tail(1, 1))
     assert store.last_decision(cluster) == alert(2).id
     assert found.batches == (*wakes, last)
     assert found.batches[-1].paused == "an admin"
@@ -167,7 +184,7 @@ def test_old_rows_go_in_slices_but_nothing_a_recovery_needs(store: Store) -> Non
         batch = appended(store, cluster, queued(n), now=1000 + n)
         store.record(cluster, batch, [tell(n, "a", 5000, 1000 + n)], promises=[Promise("a", 1000 + n, 1)])
         if n in (3, 5):
-            store.save_checkpoint(cluster, store.tail(cluster), 1000 + n, {"n": n})
+            store.save_checkpoint(cluster, store.tail(cluster), 1000 + n, compress(b"%d" % n))
     store.audit(AuditEntry(1000, "root", "pause", "", "c"))
     store.add_token("t", "user", 900, 950)
     short = Limits(events=10, decisions=10, told=10, promises=10, audit=10, tokens=10)
@@ -184,8 +201,8 @@ def test_a_quiet_cluster_goes_on_counting_when_all_its_events_are_gone(store: St
     appended(store, cluster, queued(1), queued(2))
     for n in (3, 4):
         wake = Batch(number=n - 1, now=1000, last_event=2)
-        store.save_checkpoint(cluster, Tail(n - 1, 2), 1000, {}, pending=[wake])
-    store.save_checkpoint(cluster, Tail(3, 2), 1000, {})
+        store.save_checkpoint(cluster, Tail(n - 1, 2), 1000, compress(b""), pending=[wake])
+    store.save_checkpoint(cluster, Tail(3, 2), 1000, compress(b""))
     store.purge(Limits(events=1), 1_000_000)
     assert store.tail(cluster) == Tail(3, 2)
     assert appended(store, cluster, queued(3)).last_event == 3

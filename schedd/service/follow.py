@@ -1,0 +1,98 @@
+"""An engine that follows what the store has: a restarted daemon until it leads, a standby for as long.
+
+The engine is called with the very batches that the leader's was called with, so it comes to the same plan and
+the same decisions. When its daemon takes over, it goes on from there.
+"""
+
+from collections.abc import Sequence
+
+import structlog
+
+from schedd.engine import Engine, EngineSettings
+from schedd.service.promised import Promised
+from schedd.store import Batch, Breach, Journal, Promise, Recovered, Store, Tail
+from schedd.store.errors import BadCheckpoint
+from schedd.wire import Decision
+
+__all__ = ["Follower"]
+
+_log = structlog.get_logger(__name__)
+
+
+class Follower:
+    """One cluster's. Every method raises StoreError when the database fails; it may be called again then."""
+
+    def __init__(self, store: Store, cluster: str, settings: EngineSettings, now: int) -> None:
+        self._store = store
+        self._name = cluster
+        self._number = store.cluster(cluster, now)
+        self._at = Tail()
+        self._last: tuple[Batch, tuple[Decision, ...], list[Promise], list[Breach]] | None = None
+        self.promised = Promised()
+        self.engine, batches = self._begin(settings, now)
+        self.promised.begin(self.engine)
+        self._apply(batches)
+
+    def _begin(self, settings: EngineSettings, now: int) -> tuple[Engine, Sequence[Batch]]:
+        """From the newest checkpoint that can be read, and the log after it."""
+        before: int | None = None
+        while True:
+            try:
+                found = self._store.recover(self._number, before)
+                return self._restored(settings, found, now), found.batches
+            except BadCheckpoint as error:
+                _log.error("a checkpoint cannot be read", cluster=self._name, why=str(error))
+                before = error.batch
+
+    def _restored(self, settings: EngineSettings, found: Recovered, now: int) -> Engine:
+        self._at = found.after
+        if found.checkpoint is None:
+            return Engine(settings, found.batches[0].now if found.batches else now)
+        try:
+            return Engine.restore(found.checkpoint, settings)
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            words = f"checkpoint after batch {found.after.batch}: {error!r}"
+            raise BadCheckpoint(found.after.batch, words) from error
+
+    def catch_up(self) -> bool:
+        """Handle what the leader has written since; whether there was anything."""
+        batches = self._store.events_after(self._number, self._at)
+        self._apply(batches)
+        return bool(batches)
+
+    def _apply(self, batches: Sequence[Batch]) -> None:
+        engine = self.engine
+        for batch in batches:
+            if batch.resumed:
+                engine.resume()
+            elif engine.state.paused != batch.paused:
+                engine.pause(batch.paused)
+            made: list[Decision] = []
+            for call in range(batch.calls):
+                made += engine.handle(batch.events if call == 0 else (), batch.now)
+            self._at = Tail(batch.number, batch.last_event)
+            self._last = (batch, tuple(made), *self.promised.news(engine))
+
+    def take_over(self, journal: Journal) -> tuple[Sequence[Decision], str]:
+        """The last step, when the daemon leads: what followed from the last batch is kept if it was not yet.
+
+        Returns the last decisions, without runs whose outcome is known, and the highest id of all.
+        """
+        self.catch_up()
+        kept = self._store.last_decision(self._number)
+        if self._last is not None:
+            batch, made, promises, breaches = self._last
+            new = [decision for decision in made if decision.id > kept]
+            if new or promises or breaches:
+                journal.commit_decisions(batch, new, promises, breaches)
+        number = int(kept[1:] or 0)
+        if number > self.engine.state.decision_number:
+            # Ids must not come twice. The decisions themselves the next snapshot will show.
+            _log.warning(
+                "more decisions were kept than the log led to; another version made them",
+                cluster=self._name,
+                kept=number,
+                found=self.engine.state.decision_number,
+            )
+            self.engine.state.decision_number = number
+        return self._store.recent(self._number), self._store.last_decision(self._number)

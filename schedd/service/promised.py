@@ -1,0 +1,73 @@
+"""Which promises were made and which were broken since the engine was last asked: what the journal keeps."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from schedd.engine import Engine, records
+from schedd.model import FOREVER
+from schedd.store import Breach, Promise
+
+__all__ = ["Promised"]
+
+
+def _none() -> npt.NDArray[np.int64]:
+    return np.empty(0, np.int64)
+
+
+@dataclass(slots=True)
+class Promised:
+    """Looks at one engine after each batch; what it held at the first look is not news."""
+
+    _promise: npt.NDArray[np.int64] = field(default_factory=_none)
+    _breaches: int = 0
+    _last: dict[str, records.Breach] = field(default_factory=dict)
+
+    def begin(self, engine: Engine) -> None:
+        """Take the engine's present promises as known."""
+        state = engine.state
+        self._promise = state.promise.copy()
+        self._breaches = state.breaches
+        self._last = {job: record.breaches[-1] for job, record in state.records.items() if record.breaches}
+
+    def news(self, engine: Engine) -> tuple[list[Promise], list[Breach]]:
+        """The promises made and broken since the last look."""
+        return self._made(engine), self._broken(engine)
+
+    def _made(self, engine: Engine) -> list[Promise]:
+        state = engine.state
+        now = state.promise
+        before = np.full(now.shape[0], FOREVER, np.int64)
+        before[: self._promise.shape[0]] = self._promise
+        slots = np.flatnonzero((now != before) & (now < FOREVER))
+        # Nearly always nothing changed, so that the copy is worth its test.
+        if slots.shape[0] or now.shape[0] != self._promise.shape[0] or (now != before).any():
+            self._promise = now.copy()
+        made: list[Promise] = []
+        for slot in slots.tolist():
+            record = state.by_slot[slot]
+            if record is not None:
+                made.append(Promise(record.id, state.now, int(now[slot]), record.weak))
+        return made
+
+    def _broken(self, engine: Engine) -> list[Breach]:
+        state = engine.state
+        if state.breaches == self._breaches:
+            return []
+        self._breaches = state.breaches
+        found: list[Breach] = []
+        last: dict[str, records.Breach] = {}
+        for job, record in state.records.items():
+            if not record.breaches:
+                continue
+            last[job] = record.breaches[-1]
+            known = self._last.get(job)
+            for breach in reversed(record.breaches):
+                if breach is known:
+                    break
+                found.append(
+                    Breach(job, breach.time, breach.event, str(breach.cause), breach.promised, breach.planned)
+                )
+        self._last = last
+        return found

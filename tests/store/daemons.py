@@ -1,0 +1,161 @@
+"""Real daemons for tests: started, asked, killed."""
+
+import contextlib
+import hashlib
+import http.client
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlencode
+
+from tests.conftest import ROOT
+
+TOKEN = "a-token-for-tests-alone"
+_PATIENCE = 60.0
+
+
+class AwayError(Exception):
+    """The daemon does not answer, or says to come back later."""
+
+
+class Nursery:
+    """Starts daemons fast; see the module that it runs."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.store.nursery"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "ready\n"
+
+    def fork(self, args: list[str], log: Path) -> int:
+        """A new daemon; returns its process id."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"args": args, "log": str(log)}) + "\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+    def close(self) -> None:
+        """No more daemons."""
+        self._process.communicate()
+
+
+class Daemon:
+    """One daemon with its settings; it may live several times."""
+
+    def __init__(self, nursery: Nursery, folder: Path, url: str, name: str = "one", **store: object) -> None:
+        self._nursery = nursery
+        self.name = name
+        self.log = folder / f"{name}.log"
+        self.port = _free_port()
+        self.pid = 0
+        self._connection: http.client.HTTPConnection | None = None
+        self.config = folder / f"{name}.toml"
+        digest = hashlib.sha256(TOKEN.encode()).hexdigest()
+        chosen: Mapping[str, object] = {"url": url, "holder": name, **store}
+        self.config.write_text(
+            f"[server]\nport = {self.port}\n"
+            f"[store]\n{''.join(f'{key} = {json.dumps(value)}{chr(10)}' for key, value in chosen.items())}"
+            f'[[auth.tokens]]\nname = "tests"\nrole = "admin"\nsha256 = "{digest}"\n'
+            "[clusters.main]\nslack = 5\nend_allowance = 5\nrefusal_wait = 1\nrefusal_most = 2\n"
+            "node_grace = 2\ndecision_expiry = 5\ntell_threshold = 0\nserver_grace = 1\n"
+        )
+
+    def start(self) -> Self:
+        """Begin a life; returns at once."""
+        self.pid = self._nursery.fork(["--config", str(self.config)], self.log)
+        return self
+
+    def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
+        """End the life; returns when the process is gone."""
+        if self.pid:
+            self.signal(how)
+            until = time.monotonic() + _PATIENCE
+            while _alive(self.pid):
+                assert time.monotonic() < until, f"{how.name} did not end the daemon"
+                time.sleep(0.002)
+            self.pid = 0
+        self.hang_up()
+
+    def signal(self, how: signal.Signals) -> None:
+        """Send a signal; a process that is gone already gets none."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, how)
+
+    @property
+    def alive(self) -> bool:
+        return bool(self.pid) and _alive(self.pid)
+
+    def await_ready(self, *, leads: bool = True) -> None:
+        """Wait until it answers, and until it leads."""
+        until = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                self.get("/readyz")
+                if leads:
+                    self.get("/v1/clusters/main/decisions?after=~")
+                return
+            except AwayError as error:
+                assert self.alive, f"the daemon ended:\n{self.log.read_text()[-3000:]}"
+                assert time.monotonic() < until, f"{error}:\n{self.log.read_text()[-3000:]}"
+                time.sleep(0.01)
+
+    def get(self, path: str, **query: object) -> Any:
+        """The answer's JSON. Raises AwayError."""
+        return self.ask("GET", path + (f"?{urlencode(query)}" if query else ""))
+
+    def post(self, path: str, body: object) -> Any:
+        """The same for a POST."""
+        return self.ask("POST", path, json.dumps(body).encode())
+
+    def ask(self, method: str, path: str, body: bytes | None = None) -> Any:
+        """The answer's JSON. Raises AwayError, and AssertionError for an answer that blames the asker."""
+        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+        try:
+            if self._connection is None:
+                self._connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+            self._connection.request(method, path, body, headers)
+            answer = self._connection.getresponse()
+            text = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            self.hang_up()
+            raise AwayError(repr(error)) from None
+        if answer.status in (429, 503):
+            raise AwayError(text.decode())
+        assert answer.status == 200, f"{method} {path}: {answer.status} {text.decode()}"
+        return json.loads(text)
+
+    def hang_up(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (OSError, IndexError):
+        return False
+
+
+def _free_port() -> int:
+    """Outside of the range from which the system takes ports for clients: it must be free for every life."""
+    while True:
+        port = secrets.randbelow(10_000) + 20_000
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port

@@ -1,0 +1,42 @@
+"""Daemons that start at once: a process that has loaded and compiled everything, and forks.
+
+Each line of its input is JSON: the arguments of `schedd serve` and a file for its log. It answers with the
+child's process id. The child runs the very program that `schedd serve` runs.
+"""
+
+import json
+import os
+import signal
+import sys
+
+from schedd.cli import serve as command
+from schedd.service.warmup import warm_up
+
+
+def _say(what: object) -> None:
+    sys.stdout.write(f"{what}\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Fork until the input ends."""
+    import schedd.api.serving  # noqa: F401, PLC0415
+
+    warm_up()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries the children
+    _say("ready")
+    for line in sys.stdin:
+        order = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            null = os.open(os.devnull, os.O_RDONLY)
+            for to, number in ((null, 0), (log, 1), (log, 2)):
+                os.dup2(to, number)
+            os._exit(command.run(order["args"]))
+        _say(child)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""The real daemon, killed at random moments under a running workload: nothing acknowledged is lost."""
+
+import os
+import signal
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from sqlalchemy import select
+
+from schedd.engine import Engine
+from schedd.engine.records import MAY_BREAK
+from schedd.service.settings import load
+from schedd.store import Store, Tail
+from schedd.store.tables import breaches, decisions, events, promises, told
+from schedd.wire import Decision
+from tests.store.conftest import NewDatabase
+from tests.store.daemons import AwayError, Daemon, Nursery
+from tests.store.world import World
+from tests.store.world import promises as promised_by
+
+_SEED = int(os.environ.get("SCHEDD_CRASH_SEED", "20261121"))
+_CHECKPOINT = float(os.environ.get("SCHEDD_CRASH_CHECKPOINT", "0.2"))
+_SHORT = int(os.environ.get("SCHEDD_CRASH_KILLS", "6"))
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    """Where daemons come from."""
+    opened = Nursery()
+    yield opened
+    opened.close()
+
+
+def crash(daemon: Daemon, world: World, kills: int) -> None:
+    """Let the world turn, kill the daemon again and again, and look at what it knows after each start."""
+    random = world.random
+    known: dict[str, tuple[int, int]] = {}
+    for number in range(kills):
+        daemon.start()
+        if random.random() < 0.15:  # while it recovers
+            threading.Event().wait(random.uniform(0, 0.3))
+            daemon.kill()
+            world.counts["killed while starting"] += 1
+            daemon.start()
+        daemon.await_ready()
+        now = promised_by(daemon)
+        for job, (promised, broken) in known.items():
+            if job in now and now[job][1] == broken:
+                assert now[job][0] == promised, f"kill {number}: {job}: {promised} became {now[job]}"
+                world.counts["promises found again"] += 1
+        timer = threading.Timer(random.uniform(0.01, 0.9), daemon.signal, [signal.SIGKILL])
+        timer.start()
+        known = {}
+        try:
+            while True:
+                known = {}  # what comes now may end promises
+                world.turn(daemon)
+                known = promised_by(daemon)
+        except AwayError:
+            assert not timer.is_alive() or not daemon.alive, daemon.log.read_text()[-3000:]
+        timer.join()
+        daemon.kill()
+        world.counts["kills"] += 1
+
+
+def check(url: str, world: World) -> None:
+    """What the database must hold after all that."""
+    store = Store.open(url)
+    cluster = store.cluster("main", 0)
+    with store.database.read() as connection:
+        kept = set(connection.scalars(select(events.c.delivery)))
+        causes = set(connection.scalars(select(breaches.c.cause)))
+        world.counts["promises kept on record"] = len(connection.execute(select(promises.c.job)).all())
+        world.counts["starts told"] = len(connection.execute(select(told.c.job)).all())
+        world.counts["breaches"] = len(connection.execute(select(breaches.c.job)).all())
+        ids = connection.scalars(select(decisions.c.id).order_by(decisions.c.id)).all()
+    assert not set(world.acknowledged) - kept, "acknowledged events are lost"
+    assert len(ids) == len(set(ids))
+    assert causes <= {str(cause) for cause in MAY_BREAK}
+    again = {}
+    place = ""
+    while page := store.decisions_after(cluster, place, 5_000):
+        again.update({decision.id: decision for decision in page})
+        place = page[-1].id
+    for number, seen in world.seen.items():
+        assert number in again, f"decision {number} was given out and is not in the log"
+        found = again[number]
+        assert (found.type, found.time, found.cause, found.term) == (
+            seen["type"],
+            seen["time"],
+            seen["cause"],
+            seen["term"],
+        )
+    for job, count in world.accepted.items():
+        assert count <= 1 + world.requeued[job], f"{job} was started {count} times"
+    world.counts["events"] = len(kept)
+    world.counts["events acknowledged"] = len(world.acknowledged)
+    world.counts["decisions"] = len(again)
+    world.counts["decisions read"] = len(world.seen)
+    world.counts["jobs"] = world.numbers
+    world.counts["runs accepted"] = world.accepted.total()
+    store.close()
+
+
+def same_decisions_from_the_log_alone(url: str, config: Path) -> int:
+    """Run the whole log through a new engine; the number of decisions, all as they were made."""
+    store = Store.open(url)
+    cluster = store.cluster("main", 0)
+    batches = store.events_after(cluster, Tail())
+    engine = Engine(load(config).clusters["main"].engine, batches[0].now)
+    made: list[Decision] = []
+    for batch in batches:
+        if engine.state.paused != batch.paused:
+            engine.pause(batch.paused) if batch.paused else engine.resume()
+        for call in range(batch.calls):
+            made += engine.handle(batch.events if call == 0 else (), batch.now)
+    kept = store.decisions_after(cluster, "", 10**9)
+    store.close()
+    mine = [(d.id, d.type, d.time, d.cause) for d in made]
+    assert mine == [(d.id, d.type, d.time, d.cause) for d in kept]
+    return len(kept)
+
+
+def run(daemon: Daemon, url: str, kills: int, seed: int) -> Counter[str]:
+    world = World(Random(seed))
+    crash(daemon, world, kills)
+    daemon.start()
+    daemon.await_ready()
+    world.settle(daemon)
+    jobs = {job["id"] for job in daemon.get("/v1/clusters/main/jobs", limit=1000)["jobs"]}
+    assert jobs == set(world.server.jobs)
+    daemon.kill()
+    check(url, world)
+    world.counts["decisions made again from the log"] = same_decisions_from_the_log_alone(url, daemon.config)
+    return world.counts
+
+
+def report(capsys: pytest.CaptureFixture[str], url: str, seed: int, counts: Counter[str]) -> None:
+    words = ", ".join(f"{what}: {count}" for what, count in sorted(counts.items()))
+    with capsys.disabled():
+        sys.stdout.write(f"\n{url.partition(':')[0]}, seed {seed}: {words}\n")
+
+
+def test_nothing_acknowledged_is_lost_by_kills_at_random_moments(
+    nursery: Nursery, new_database: NewDatabase, tmp_path: Path
+) -> None:
+    url = new_database()
+    counts = run(Daemon(nursery, tmp_path, url, checkpoint=_CHECKPOINT), url, _SHORT, _SEED)
+    assert counts["kills"] == _SHORT
+    assert counts["runs accepted"]
+
+
+@pytest.mark.soak
+def test_nothing_acknowledged_is_lost_by_a_thousand_kills(
+    nursery: Nursery, new_database: NewDatabase, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for part in range(10):
+        url = new_database()
+        folder = tmp_path / str(part)
+        folder.mkdir()
+        counts = run(Daemon(nursery, folder, url, checkpoint=_CHECKPOINT), url, 100, _SEED + part)
+        report(capsys, url, _SEED + part, counts)

@@ -1,0 +1,198 @@
+"""A cluster in real time for tests that kill daemons: a server, and an adapter as bad as it may be.
+
+The adapter delivers at least once: it sends again whatever was not acknowledged, and now and then what was.
+It keeps a journal of its own of the decisions that it has seen, as the real one does.
+"""
+
+import json
+import time
+from collections import Counter, deque
+from dataclasses import asdict, dataclass, field
+from random import Random
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from schedd.wire import Decision, Event, JobFacts, NodeFacts, Run, RunAccepted
+from tests.engine.server import Server
+from tests.store.daemons import AwayError, Daemon
+
+_DECISION: TypeAdapter[Any] = TypeAdapter(Decision)
+_BASE = "/v1/clusters/main"
+_REQUESTS = ("1:ppn=1", "1:ppn=2", "1:ppn=4", "2:ppn=2", "3:ppn=1", "1:ppn=64")
+_MOST_JOBS = 24
+
+
+@dataclass
+class World:
+    """The server, its adapter, and what both have seen. ``skew``: seconds added to the server's clock."""
+
+    random: Random
+    server: Server = field(init=False)
+    outbox: deque[Event] = field(default_factory=deque)
+    acknowledged: dict[str, Event] = field(default_factory=dict)
+    seen: dict[str, dict[str, Any]] = field(default_factory=dict)
+    accepted: Counter[str] = field(default_factory=Counter)
+    requeued: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+    place: str = ""
+    term: int = 0
+    numbers: int = 0
+    skew: int = 0
+
+    def __post_init__(self) -> None:
+        self.server = Server(int(time.time()))
+        for number in range(6):
+            facts = NodeFacts(name=f"n{number}", cpus=4, mem=8 << 20)
+            self.outbox += self.server.change_node(facts)
+
+    # ---- what happens on the server -------------------------------------------------------------
+
+    def live(self) -> None:
+        """Let time pass, and something happen."""
+        server, random = self.server, self.random
+        server.now = max(server.now, int(time.time()) + self.skew)
+        self.outbox += server.ends()
+        waiting = [job for job in server.jobs.values() if job.state == "Q"]
+        running = [job for job in server.jobs.values() if job.state == "R"]
+        held = [job for job in server.jobs.values() if job.state == "H"]
+        what = random.random()
+        if what < 0.35 and len(waiting) < _MOST_JOBS:
+            for _ in range(random.randint(1, 4)):
+                self.outbox += self._submit()
+        elif what < 0.40 and waiting:
+            self.outbox += server.delete(random.choice(waiting).id)
+        elif what < 0.44 and waiting:
+            self.outbox += server.hold(random.choice(waiting).id)
+        elif what < 0.50 and held:
+            self.outbox += server.release(random.choice(held).id)
+        elif what < 0.54 and waiting:
+            self.outbox += server.alter(random.choice(waiting).id, priority=random.randint(0, 9))
+        elif what < 0.56 and running:
+            job = random.choice(running).id
+            self.requeued[job] += 1
+            self.outbox += server.requeue(job)
+        elif what < 0.60:
+            node = server.nodes[f"n{random.randrange(6)}"]
+            state = "down" if node.state == "up" and random.random() < 0.3 else "up"
+            if state != node.state:
+                self.outbox += server.change_node(
+                    NodeFacts(name=node.name, cpus=4, mem=8 << 20, state=state)  # type: ignore[arg-type]
+                )
+
+    def _submit(self) -> list[Event]:
+        self.numbers += 1
+        seconds = self.random.randint(1, 3)
+        walltime = self.random.randint(seconds, 9)
+        facts = JobFacts(
+            id=f"{self.numbers}.srv",
+            owner=self.random.choice(("ann", "bob", "eve")),
+            queue="q",
+            submitted=self.server.now,
+            resources={
+                "nodes": self.random.choice(_REQUESTS),
+                "walltime": str(walltime),
+            },
+        )
+        return self.server.submit(facts, seconds)
+
+    # ---- the adapter ----------------------------------------------------------------------------
+
+    def deliver(self, daemon: Daemon) -> None:
+        """Send some of what waits, perhaps with something that was sent before. Raises AwayError."""
+        batch = [self.outbox[at] for at in range(min(len(self.outbox), self.random.randint(1, 30)))]
+        again: list[Event] = []
+        if self.acknowledged and self.random.random() < 0.2:
+            last = list(self.acknowledged.values())[-50:]
+            again = self.random.sample(last, min(3, len(last)))
+        if not batch and not again:
+            return
+        sent = [*again, *batch]
+        if self.random.random() < 0.1:
+            self.random.shuffle(sent)
+            self.counts["reordered deliveries"] += 1
+        answer = daemon.post(_BASE + "/events", {"events": [asdict(event) for event in sent]})
+        assert answer["accepted"] + len(answer["duplicates"]) == len(sent)
+        self.counts["duplicates refused"] += len(answer["duplicates"])
+        for event in batch:
+            self.outbox.popleft()
+            self.acknowledged[event.id] = event
+
+    def tear(self, daemon: Daemon) -> None:
+        """Send a snapshot that was cut short: by the server, or on its way to us. Raises AwayError."""
+        self.counts["torn snapshots"] += 1
+        if self.random.random() < 0.5:
+            self.outbox.append(self.server.snapshot(complete=False))
+            return
+        body = json.dumps({"events": [asdict(self.server.snapshot())]}).encode()
+        try:
+            daemon.ask("POST", _BASE + "/events", body[: self.random.randrange(1, len(body) - 1)])
+        except AssertionError as refused:
+            assert " 4" in str(refused), refused
+        else:
+            raise AssertionError("half a snapshot was taken")
+
+    def fetch(self, daemon: Daemon) -> None:
+        """Read decisions and carry them out. Raises AwayError."""
+        place = self.place if self.random.random() > 0.1 else ""  # now and then all that are left, again
+        answer = daemon.get(_BASE + "/decisions", after=place)
+        for found in answer["decisions"]:
+            known = self.seen.get(found["id"])
+            if known is not None:
+                assert known == found, f"a decision changed: {known} became {found}"
+                self.counts["decisions read again"] += 1
+                continue
+            self.seen[found["id"]] = found
+            self._carry_out(_DECISION.validate_python(found))
+        self.place = answer["last"]
+
+    def _carry_out(self, decision: Decision) -> None:
+        if decision.term < self.term:
+            self.counts["decisions of an old term"] += 1
+            if isinstance(decision, Run):
+                self.outbox += self.server.refuse(decision, 0, "decided in an old term")
+            return
+        self.term = decision.term
+        if isinstance(decision, Run):
+            job = self.server.jobs.get(decision.job_id)
+            assert job is None or job.state != "R", f"{decision} of a job that runs"
+            events = self.server.run(decision)
+            self.accepted[decision.job_id] += sum(isinstance(event, RunAccepted) for event in events)
+            self.outbox += events
+
+    def turn(self, daemon: Daemon) -> None:
+        """One round of all that. Raises AwayError."""
+        self.live()
+        if self.random.random() < 0.03:
+            self.outbox.append(self.server.snapshot())
+            self.counts["snapshots"] += 1
+        if self.random.random() < 0.03:
+            self.tear(daemon)
+        self.deliver(daemon)
+        self.fetch(daemon)
+
+    def settle(self, daemon: Daemon) -> None:
+        """Deliver everything and let the daemon see the server as it is. Raises AwayError."""
+        while self.outbox:
+            self.deliver(daemon)
+        self.outbox.append(self.server.snapshot())
+        while self.outbox:
+            self.deliver(daemon)
+            self.fetch(daemon)
+
+
+def promises(daemon: Daemon) -> dict[str, tuple[int, int]]:
+    """What the daemon says it has promised, by job, and how often it broke that. Raises AwayError."""
+    found: dict[str, tuple[int, int]] = {}
+    cursor: dict[str, str] = {}
+    while True:
+        page = daemon.get(_BASE + "/jobs", limit=1000, **cursor)
+        for job in page["jobs"]:
+            if job["promised_start"] is not None and job["state"] == "planned":
+                found[job["id"]] = (job["promised_start"], len(job["breaches"]))
+        if page["next"] is None:
+            return found
+        cursor = {"cursor": page["next"]}
+
+
+__all__ = ["AwayError", "World", "promises"]
