@@ -5,11 +5,14 @@ that of the rest (4 bytes each); the header, JSON in UTF-8; the arrays it names,
 after another. Nothing is compressed and nothing depends on the process: the same state gives the same bytes.
 """
 
+import gc
 import heapq
 import json
 import struct
 import zlib
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -53,6 +56,23 @@ class CheckpointError(ValueError):
 
 def save(state: EngineState, extra: dict[str, Any]) -> bytes:
     """The state between two batches; ``extra`` is JSON-able and goes with it."""
+    with _no_collections():
+        return _save(state, extra)
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """Looking for garbage among so many new objects would cost more than making them."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def _save(state: EngineState, extra: dict[str, Any]) -> bytes:
     plan, arrays = save_plan(state.plan)
     arrays = {f"plan.{name}": array for name, array in arrays.items()}
     arrays |= {name: getattr(state, name) for name in _COLUMNS}
@@ -60,11 +80,13 @@ def save(state: EngineState, extra: dict[str, Any]) -> bytes:
     for name in ("slots", "old", "new"):
         parts = [getattr(change, name) for change in changes]
         arrays[f"changes.{name}"] = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+    records, columns = save_records(list(state.records.values()))
+    arrays |= {f"records.{name}": array for name, array in columns.items()}
     header: dict[str, Any] = {
         "settings": asdict(state.settings),
         "extra": extra,
         "state": {name: getattr(state, name) for name in _PLAIN},
-        "records": save_records(list(state.records.values())),
+        "records": records,
         "slotless": list(state.slotless),
         "homeless": list(state.homeless),
         "queue": list(state.queue),
@@ -110,11 +132,14 @@ def settings_of(checkpoint: bytes) -> EngineSettings:
 
 def load(checkpoint: bytes, settings: EngineSettings | None) -> tuple[EngineState, dict[str, Any]]:
     """The state, under ``settings`` (None: its own), and what went with it. Raises CheckpointError."""
-    header, arrays = _opened(checkpoint)
     try:
-        if settings is None:
-            settings = EngineSettings(**header["settings"])
-        return _state(header, arrays, settings), header["extra"]
+        with _no_collections():
+            header, arrays = _opened(checkpoint)
+            if settings is None:
+                settings = EngineSettings(**header["settings"])
+            return _state(header, arrays, settings), header["extra"]
+    except CheckpointError:
+        raise
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise CheckpointError(f"the checkpoint does not hold what it should: {error!r}") from error
 
@@ -146,17 +171,20 @@ def _opened(checkpoint: bytes) -> tuple[dict[str, Any], dict[str, Ints]]:
     return header, arrays
 
 
+def _of(prefix: str, arrays: dict[str, Ints]) -> dict[str, Ints]:
+    return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
+
+
 def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSettings) -> EngineState:
     state = EngineState.empty(settings, header["state"]["now"])
-    plan = {name.removeprefix("plan."): array for name, array in arrays.items() if name.startswith("plan.")}
-    state.plan = load_plan(header["plan"], plan)
+    state.plan = load_plan(header["plan"], _of("plan.", arrays))
     state.intake.set_nodes(state.plan.nodes)
     for name in _PLAIN:
         setattr(state, name, header["state"][name])
     for name in _COLUMNS:
         setattr(state, name, arrays[name])
     state.by_slot = [None] * state.promise.shape[0]
-    for record in load_records(header["records"]):
+    for record in load_records(header["records"], _of("records.", arrays)):
         state.records[record.id] = record
         if record.slot >= 0:
             state.by_slot[record.slot] = record

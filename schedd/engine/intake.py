@@ -31,6 +31,7 @@ class Intake:
     def __init__(self, settings: EngineSettings) -> None:
         self._settings = settings
         self._known: dict[object, Understood] = {}
+        self._requests: dict[object, Request] = {}
         self._nodes: frozenset[str] = frozenset()
         self._generic: frozenset[str] = frozenset()
 
@@ -45,6 +46,7 @@ class Intake:
             return False
         self._nodes, self._generic = names, generic
         self._known.clear()
+        self._requests.clear()
         return True
 
     def read(
@@ -63,6 +65,7 @@ class Intake:
         if found is None:
             if len(self._known) >= _CACHE:
                 self._known.clear()
+                self._requests.clear()
             found = self._read(facts, {**server_defaults, **queue_defaults})
             self._known[key] = found
         return found
@@ -94,7 +97,9 @@ class Intake:
         if request.walltime is None:
             return Understood(request, settings.default_walltime, True)
         # The walltime is kept apart, so that jobs of one shape share it whatever their length.
-        return Understood(replace(request, walltime=None), request.walltime, False)
+        alike = replace(request, walltime=None)
+        alike = self._requests.setdefault((alike, alike.notes), alike)
+        return Understood(alike, request.walltime, False)
 
 
 def node_of(facts: NodeFacts) -> Node:

@@ -9,8 +9,8 @@ from schedd.engine.promises import end_promise, note_one
 from schedd.engine.records import Cause, JobRecord, Phase
 from schedd.engine.running import ended_run, run, suspect, told_again
 from schedd.engine.state import EngineState
-from schedd.model import Request
-from schedd.plan.kernels.layout import SHAPE
+from schedd.model import FOREVER, NodeState, Request
+from schedd.plan.kernels.layout import PLANNED, SHAPE
 from schedd.wire import (
     JobAltered,
     JobDeleted,
@@ -168,12 +168,27 @@ def _resettle(
         record = end_promise(state, record, event, f"it was moved to queue {facts.queue}")
     elif not is_eligible(facts, state.now):
         record = end_promise(state, record, event, words)
+    if _on_lost_node(state, record):
+        record = replace(record, lost=Cause.NODE_LOST)
     old = unplan(state, record)
     record = _fit_slot(state, replace(record, facts=facts, understood=understood))
     seat(state, record, event)
     slot = state.records[record.id].slot
     if slot >= 0:
-        note_one(state, event, cause, words, slot, old, state.plan.start(slot))
+        start = state.plan.start(slot)
+        note_one(state, event, cause, words, slot, old, start)
+        settled = state.records[record.id]
+        if settled.lost is not None and start >= 0:
+            state.put(replace(settled, lost=None))
+
+
+def _on_lost_node(state: EngineState, record: JobRecord) -> bool:
+    """Whether a promised job lies on a node that cannot be used: it may find no place as early elsewhere."""
+    slot = record.slot
+    if slot < 0 or state.plan.start(slot) < 0 or state.promise[slot] >= FOREVER:
+        return False
+    names = [state.plan.name_of[take.row] for take in state.plan.takes(slot)]
+    return any(state.plan.nodes[name].state is not NodeState.UP for name in names)
 
 
 def _within(after: Understood, before: Request, walltime: int) -> bool:
@@ -264,6 +279,10 @@ def released(state: EngineState, event: JobReleased) -> None:
         state.put(replace(record, facts=facts))
         return
     record = replace(record, facts=facts, returns=0, refusals=0, busy=0, refusal="", until=0, quarantine="")
+    if record.slot >= 0 and state.plan.state(record.slot) == PLANNED:
+        state.put(record)  # it was not held, or that was not heard of: repair may find it an earlier place
+        state.plan.set_ready(record.slot, max(state.now, facts.not_before or 0))
+        return
     replan(state, record, event.id, Cause.RELEASED, "it was released")
 
 

@@ -1,8 +1,8 @@
 """Records and facts as plain values, column by column, and back.
 
-Column by column since a list of numbers costs JSON a tenth of what as many small objects cost. A column whose
-values are all the same is that value alone. A field that a reader does not find takes its default, so fields
-may be added without a new format.
+Column by column since that costs a tenth of what as many small objects cost. A column whose values are all
+the same is that value alone; numbers go to arrays, as do numbers that stand for values that occur often. A
+field that a reader does not find takes its default, so fields may be added without a new format.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,9 +10,12 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import Any, TypeVar
 
+import numpy as np
+
 from schedd.engine.intake import Understood
 from schedd.engine.records import Breach, Cause, Ended, JobRecord, Phase
 from schedd.model import Never, Request, WaitingFor
+from schedd.plan.kernels.layout import Ints
 from schedd.plan.saved import load_request, save_request
 from schedd.wire import JobFacts, NodeFacts, QueueFacts, Reserve, ServerFacts, ShareFacts
 
@@ -20,7 +23,9 @@ __all__ = ["load_facts", "load_records", "load_reserve", "save_facts", "save_rec
 
 _T = TypeVar("_T")
 _Columns = dict[str, Any]
+_Arrays = dict[str, Ints]
 _Plain = Callable[[Any], Any]
+_OFTEN = {str, int, bool, Phase, type(None)}
 
 
 class _Table:
@@ -42,26 +47,50 @@ class _Table:
 # ---- columns ------------------------------------------------------------------------------------
 
 
-def _save_columns(objects: Sequence[Any], names: Iterable[str], how: Mapping[str, _Plain]) -> _Columns:
+def _save_columns(
+    prefix: str, objects: Sequence[Any], names: Iterable[str], how: Mapping[str, _Plain], arrays: _Arrays
+) -> _Columns:
+    """The fields ``names`` of ``objects``; what is best kept as numbers goes to ``arrays``."""
     columns: _Columns = {}
     for name in names:
         values = list(map(attrgetter(name), objects))
         if values.count(values[0]) == len(values):
             columns[name] = {"all": how[name](values[0]) if name in how else values[0]}
-        else:
-            columns[name] = list(map(how[name], values)) if name in how else values
+            continue
+        if name in how:
+            values = list(map(how[name], values))
+        kinds = set(map(type, values))
+        if kinds == {int}:
+            arrays[prefix + name] = np.array(values, np.int64)
+            columns[name] = {"array": prefix + name}
+            continue
+        if kinds <= _OFTEN:
+            different = dict.fromkeys(values)
+            if len(different) < len(values) // 2:
+                number = dict(zip(different, range(len(different)), strict=True))
+                arrays[prefix + name] = np.array(list(map(number.__getitem__, values)), np.int64)
+                columns[name] = {"array": prefix + name, "of": list(different)}
+                continue
+        columns[name] = values
     return columns
 
 
-def _load_columns(kind: type[_T], n: int, columns: _Columns, how: Mapping[str, _Plain]) -> list[_T]:
-    """Objects of ``kind`` from their columns, as many as ``n``. Raises TypeError and ValueError."""
-    lists = []
+def _load_columns(
+    kind: type[_T], n: int, columns: _Columns, how: Mapping[str, _Plain], arrays: _Arrays
+) -> list[_T]:
+    """Objects of ``kind`` from their columns, as many as ``n``. Raises KeyError, TypeError, ValueError."""
+    lists: list[list[Any]] = []
     for name, column in columns.items():
-        if isinstance(column, dict):
-            value = how[name](column["all"]) if name in how else column["all"]
-            lists.append([value] * n)
+        load = how.get(name, _same)
+        if isinstance(column, list):
+            lists.append(list(map(load, column)))
+        elif "all" in column:
+            lists.append([load(column["all"])] * n)
+        elif "of" in column:
+            of = list(map(load, column["of"]))
+            lists.append([of[i] for i in arrays[column["array"]].tolist()])
         else:
-            lists.append(list(map(how[name], column)) if name in how else column)
+            lists.append(list(map(load, arrays[column["array"]].tolist())))
     names = tuple(columns)
     return [kind(**dict(zip(names, row, strict=True))) for row in zip(*lists, strict=True)]
 
@@ -108,47 +137,58 @@ def _same(value: Any) -> Any:
 # ---- records ------------------------------------------------------------------------------------
 
 
-def save_records(records: Sequence[JobRecord]) -> dict[str, Any]:
-    """All records as plain values."""
+def save_records(records: Sequence[JobRecord]) -> tuple[dict[str, Any], _Arrays]:
+    """All records as plain values and arrays."""
     if not records:
-        return {"count": 0}
+        return {"count": 0}, {}
+    arrays: _Arrays = {}
     requests = _Table(save_request)
-
-    def save_understood(read: Understood) -> list[Any]:
-        number = requests.number(id(read.request), read.request) if read.request is not None else None
-        return [number, read.walltime, read.assumed, read.problem]
-
-    understood = _Table(save_understood)
+    understood = _Table(_same)
     asked = _Table(dict)
-    facts = [record.facts for record in records]
+    read = [understood.number(id(record.understood), record.understood) for record in records]
+    arrays["understood"] = np.array(read, np.int64)
+    how: dict[str, _Plain] = {
+        **_SAVE,
+        **_SAVE_RECORD,
+        "resources": lambda r: asked.number(tuple(r.items()), r),
+        "request": lambda r: requests.number(id(r), r) if r is not None else -1,
+    }
     names = [field.name for field in fields(JobFacts)]
     own = [field.name for field in fields(JobRecord) if field.name not in ("facts", "understood")]
-    how: dict[str, _Plain] = {**_SAVE, "resources": lambda r: asked.number(tuple(r.items()), r)}
-    return {
+    plain = {
         "count": len(records),
-        "facts": _save_columns(facts, names, how),
-        "records": _save_columns(records, own, _SAVE_RECORD),
-        "understood": [understood.number(id(r.understood), r.understood) for r in records],
-        "read": understood.rows,
+        "facts": _save_columns("facts.", [record.facts for record in records], names, how, arrays),
+        "records": _save_columns("records.", records, own, how, arrays),
+        "reads": len(understood.rows),
+        "read": _save_columns(
+            "read.", understood.rows, [field.name for field in fields(Understood)], how, arrays
+        ),
         "requests": requests.rows,
         "resources": asked.rows,
     }
+    return plain, arrays
 
 
-def load_records(saved: dict[str, Any]) -> list[JobRecord]:
-    """The records that ``save_records`` saved. Raises KeyError, TypeError and ValueError."""
+def load_records(saved: dict[str, Any], arrays: _Arrays) -> list[JobRecord]:
+    """The records that ``save_records`` saved. Raises IndexError, KeyError, TypeError and ValueError."""
     n: int = saved["count"]
     if not n:
         return []
     asked: list[dict[str, str]] = saved["resources"]
-    facts = _load_columns(JobFacts, n, saved["facts"], {**_LOAD, "resources": asked.__getitem__})
-    requests: list[Request] = [load_request(request) for request in saved["requests"]]
-    read = [
-        Understood(requests[number] if number is not None else None, walltime, assumed, problem)
-        for number, walltime, assumed, problem in saved["read"]
-    ]
-    columns = {**saved["records"], "facts": facts, "understood": [read[i] for i in saved["understood"]]}
-    return _load_columns(JobRecord, n, columns, _LOAD_RECORD)
+    requests: list[Request | None] = [*map(load_request, saved["requests"]), None]
+    how = {
+        **_LOAD,
+        **_LOAD_RECORD,
+        "resources": asked.__getitem__,
+        "request": requests.__getitem__,
+        "facts": _same,
+        "understood": _same,
+    }
+    facts = _load_columns(JobFacts, n, saved["facts"], how, arrays)
+    read = _load_columns(Understood, saved["reads"], saved["read"], how, arrays)
+    understood = [read[i] for i in arrays["understood"].tolist()]
+    columns = {**saved["records"], "facts": facts, "understood": understood}
+    return _load_columns(JobRecord, n, columns, how, arrays)
 
 
 def _save_answer(answer: WaitingFor | Never | None) -> list[str] | None:
