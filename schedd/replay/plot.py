@@ -134,15 +134,17 @@ def _draw_courses(usage: Axes, queue: Axes, results: list[ReplayResult], colour:
     dated = all(result.unix_start_time for result in results)
     spans: list[float] = []
     longest = 0.0
-    for result in results:
+    for behind, result in enumerate(reversed(results)):
         if result.series is None:
             continue
+        # Those drawn first are wider, so that lines of one course all show.
+        width = 1.2 + 0.7 * (len(results) - 1 - behind)
         course = _coarser(result.series)
         zero = result.unix_start_time or 0 if dated else -course.time[0]
         middles = (course.time + course.width / 2 + zero) / _DAY
         shade = colour[_label(result)]
-        usage.plot(middles, 100 * course.utilisation, color=shade, linewidth=1.3)
-        queue.plot(middles, course.queued, color=shade, linewidth=1.3, label=_label(result))
+        usage.plot(middles, 100 * course.utilisation, color=shade, linewidth=width)
+        queue.plot(middles, course.queued, color=shade, linewidth=width, label=_label(result))
         longest = max(longest, float(course.queued.max()))
         spans += [(course.time[0] + zero) / _DAY, (course.time[-1] + course.width + zero) / _DAY]
     usage.set_ylim(0, 104)
@@ -166,7 +168,7 @@ def _draw_courses(usage: Axes, queue: Axes, results: list[ReplayResult], colour:
         queue.set_xlabel("days since the first submission", fontsize=8.5, color=_INK)
     handles, labels = queue.get_legend_handles_labels()
     usage.legend(
-        handles, labels, fontsize=8.5, frameon=False, ncols=len(labels), loc="lower right",
+        handles[::-1], labels[::-1], fontsize=8.5, frameon=False, ncols=len(labels), loc="lower right",
         bbox_to_anchor=(1.0, 0.99), borderaxespad=0.2, labelcolor=_INK,
     )  # fmt: skip
 

@@ -50,13 +50,23 @@ def quality_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table:
 def speed_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table:
     """What the replay cost on this computer: seconds in all, microseconds for one job or repair."""
     table = _table(
-        box, "log", "policy", "wall [s]", "events/s", "add mean", "add p99 [µs]", "repairs", "repair p99 [µs]"
+        box,
+        "log",
+        "policy",
+        "wall [s]",
+        "cpu [s]",
+        "events/s",
+        "add mean",
+        "add p99 [µs]",
+        "repairs",
+        "repair p99 [µs]",
     )
     for result, log, last in _grouped(results):
         table.add_row(
             log,
             result.policy if result.estimates == "exact" else f"{result.policy}, user",
             f"{result.wall_s:,.2f}",
+            f"{result.cpu_s:,.2f}",
             f"{result.events_per_s:,.0f}",
             _figures(result.plan_add_us_mean),
             _figures(result.plan_add_us_p99),

@@ -8,7 +8,14 @@ from schedd.replay.workload import Estimates
 
 __all__ = ["TIMINGS", "ReplayResult"]
 
-TIMINGS: Final = ("wall_s", "events_per_s", "plan_add_us_mean", "plan_add_us_p99", "repair_us_p99")
+TIMINGS: Final = (
+    "wall_s",
+    "cpu_s",
+    "events_per_s",
+    "plan_add_us_mean",
+    "plan_add_us_p99",
+    "repair_us_p99",
+)
 """The fields that differ between two runs of the same replay; all others must agree."""
 
 
@@ -17,9 +24,9 @@ class ReplayResult:
     """One log under one policy: how the jobs fared, and what the planning cost.
 
     ``jobs`` ran on ``procs`` processors; ``skipped`` were wider than the machine. With ``kill`` jobs ended
-    at their limit. ``wall_s`` is the duration of the replay in
-    seconds of this computer, ``events_per_s`` the rate; ``plan_add_us_*`` are microseconds for placing one
-    new job, ``repair_us_p99`` for one repair; None where a policy plans or repairs nothing.
+    at their limit. ``wall_s`` is the duration of the replay in seconds of this computer, ``cpu_s`` the time
+    that its processor spent on it, ``events_per_s`` the rate by the wall; ``plan_add_us_*`` are microseconds
+    for placing one new job, ``repair_us_p99`` for one repair; None where a policy plans or repairs nothing.
     ``unix_start_time`` is the epoch second of the log's time 0, if known. ``series`` is for pictures only.
     """
 
@@ -34,6 +41,7 @@ class ReplayResult:
     promise_breaches: int
     repairs: int
     wall_s: float
+    cpu_s: float
     events_per_s: float
     plan_add_us_mean: float | None = None
     plan_add_us_p99: float | None = None

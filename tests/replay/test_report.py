@@ -29,6 +29,7 @@ def result(log: str = "KTH", policy: str = "easy") -> ReplayResult:
         promise_breaches=0,
         repairs=2,
         wall_s=0.5,
+        cpu_s=0.4,
         events_per_s=12.0,
         plan_add_us_mean=36.6,
         plan_add_us_p99=None,
