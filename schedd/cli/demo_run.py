@@ -220,16 +220,20 @@ async def play(
         await _wait_until_ready(client, daemon)
         playing = _Play(client, clock, make(), say)
         await playing.begin()
+        trouble = False
         tasks = [asyncio.create_task(playing.feed()), asyncio.create_task(playing.obey())]
         try:
             done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
+        except (DemoError, OSError):
+            trouble = True
+            raise
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            if daemon.alive:
+            if daemon.alive and not trouble:
                 status = await playing.status()
                 say("")
                 for line in playing.table.summary(int(status["breaches"])):

@@ -83,8 +83,9 @@ class Table:
             late = len(self._errors) - early - on_time
             middle = between(int(median(abs(error) for error in self._errors)))
             lines.append(
-                f"Against the start planned on arrival: {on_time} on time (within {between(self.tolerated)}), "
-                f"{early} earlier, {late} later; median difference {middle}."
+                f"Against the start planned on arrival: {on_time} on time "
+                f"(within {between(self.tolerated)}), {early} earlier, {late} later; "
+                f"median difference {middle}."
             )
             lines.append(f"Promised starts not kept: {breaches}.")
         return lines
