@@ -1,4 +1,4 @@
-"""``schedd bench plan``: how quick and how large the planner is on this computer."""
+"""``schedd bench plan | wire``: how quick the planner and the adapter are on this computer."""
 
 import argparse
 import sys
@@ -11,6 +11,7 @@ from rich.progress import Progress
 from schedd.bench.grow import CheckFailed, run_bench
 from schedd.bench.result import Step, step_table, summary_table, to_json
 from schedd.bench.workload import PROFILES
+from server_adapter import bench_wire
 
 __all__ = ["run"]
 
@@ -24,12 +25,15 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--profile", choices=PROFILES, default="metacentrum", help="shapes of nodes and jobs")
     plan.add_argument("--seed", type=int, default=1)
     plan.add_argument("--json", type=Path, help="write the result there")
+    bench_wire.add_arguments(what.add_parser("wire", help="read a whole server over a socket"))
     return parser
 
 
 def run(argv: Sequence[str]) -> int:
     """Measure as the arguments say; 0, 2 for bad arguments, 3 when the planner is found to be wrong."""
     args = _parser().parse_args(argv)
+    if args.what == "wire":
+        return bench_wire.run(args)
     console = Console()
     try:
         with Progress(console=Console(stderr=True), transient=True) as progress:
