@@ -1,0 +1,253 @@
+"""Nodes that go down, return, are set offline, change or fail jobs; reservations on them."""
+
+import pytest
+
+from schedd.wire import JobEnded, JobStarted, ShareFacts
+from tests.engine.cluster import Cluster, T
+
+
+def test_planned_jobs_leave_a_node_that_is_down_only_after_the_grace() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.submit("1", "n1:ppn=4", 1000)
+    cluster.submit("2", "n2:ppn=4", 1000)
+    cluster.submit("3", "1:ppn=4", 100)
+    cluster.submit("4", "1:ppn=4", 100)
+    here, there = cluster.where("3")[0], cluster.where("4")[0]
+    assert {here, there} == {"n1", "n2"}
+    cluster.node(here, state="down")
+    cluster.at(299)
+    assert cluster.where("3") == [here]
+    cluster.at(300)
+    assert cluster.where("3") == [there]
+    assert cluster.where("4") == [there]
+    assert cluster.start("4") == 1000
+    assert cluster.breaches("3") == ["node lost"]
+    assert cluster.breaches("4") == []
+
+
+def test_a_node_back_within_the_grace_moves_nobody() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.submit("1", "n1:ppn=4", 1000)
+    cluster.submit("2", "n1:ppn=4", 100)
+    cluster.node("n1", state="down")
+    cluster.at(200)
+    cluster.node("n1", state="up")
+    cluster.at(400)
+    assert (cluster.start("2"), cluster.breaches("2")) == (1000, [])
+
+
+def test_nothing_is_started_on_a_node_that_is_down() -> None:
+    cluster = Cluster()
+    cluster.submit("1")
+    cluster.node("n1", state="down")
+    cluster.submit("2")
+    cluster.at(150)
+    assert cluster.runs("2") == []
+    cluster.node("n1", state="up")
+    assert cluster.runs("2") == [150]
+
+
+def test_running_jobs_hold_a_node_that_is_down_until_the_server_says_otherwise() -> None:
+    cluster = Cluster()
+    cluster.submit("1", walltime=1000)
+    cluster.node("n1", state="down")
+    cluster.at(500)
+    assert (cluster.view("1").state, cluster.where("1")) == ("running", ["n1"])
+
+
+def test_a_job_whose_only_node_is_down_waits_for_it_by_name() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.submit("1", "n1:ppn=4", 5000)
+    cluster.submit("2", "n1:ppn=4")
+    cluster.node("n1", state="down")
+    cluster.at(301)
+    assert cluster.view("2").why == "waiting for node n1, which is down"
+    cluster.node("n1", state="up")
+    assert cluster.start("2") == 5000
+    assert cluster.breaches("2") == []
+
+
+def test_offline_drains_a_node_at_once() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.submit("1", "n1:ppn=4")
+    cluster.submit("2", "n2:ppn=4", 500)
+    cluster.submit("3", "1:ppn=4")
+    assert cluster.where("3") == ["n1"]
+    cluster.node("n1", state="drain")
+    assert (cluster.where("3"), cluster.start("3")) == (["n2"], 500)
+    assert cluster.breaches("3") == ["an admin's order"]
+    assert cluster.view("1").state == "running"
+
+
+def test_a_smaller_node_keeps_whom_it_can_and_a_larger_one_lets_others_start() -> None:
+    cluster = Cluster(cpus=4)
+    cluster.submit("1", "1:ppn=4", 100)
+    cluster.submit("2", "1:ppn=2", 100)
+    cluster.submit("3", "1:ppn=2", 100)
+    assert (cluster.start("2"), cluster.start("3")) == (100, 100)
+    cluster.node("n1", cpus=2)
+    assert (cluster.start("2"), cluster.start("3")) == (100, 200)
+    assert cluster.breaches("3") == ["an admin's order"]
+    cluster.node("n1", cpus=8)
+    assert cluster.runs("2") == cluster.runs("3") == [0]
+
+
+def test_a_node_without_the_feature_is_left_by_those_who_need_it() -> None:
+    cluster = Cluster(nodes=2)
+    for name in ("n1", "n2"):
+        cluster.node(name, properties=("ib",))
+    cluster.submit("1", "n1:ppn=4", 100)
+    cluster.submit("2", "n2:ppn=4", 200)
+    cluster.submit("3", "1:ppn=4:ib", 100)
+    assert (cluster.start("3"), cluster.where("3")) == (100, ["n1"])
+    cluster.node("n1", properties=())
+    assert (cluster.start("3"), cluster.where("3")) == (200, ["n2"])
+
+
+def test_a_silent_node_keeps_its_last_good_memory() -> None:
+    cluster = Cluster()
+    cluster.node("n1", mem=8 << 20)
+    cluster.node("n1", state="down", mem=0)
+    cluster.submit("1", "1:ppn=1", resources={"mem": "16gb"})
+    assert "the largest has 8388608 KiB" in cluster.view("1").why
+
+
+# ---- reservations ---------------------------------------------------------------------------------
+
+
+def test_a_reservation_moves_planned_jobs_with_its_own_cause() -> None:
+    cluster = Cluster()
+    cluster.submit("1", walltime=100)
+    cluster.submit("2", walltime=100)
+    cluster.reserve("fix", "n1", start=150, end=400)
+    assert (cluster.start("2"), cluster.breaches("2")) == (400, ["reservation made by an admin"])
+    cluster.submit("3", walltime=50)
+    assert cluster.start("3") == 100
+    cluster.submit("4", walltime=51)
+    assert cluster.start("4") == 500
+
+
+def test_lifting_a_reservation_lets_jobs_return() -> None:
+    cluster = Cluster()
+    cluster.submit("1", walltime=100)
+    cluster.reserve("fix", "n1", start=100, end=1000)
+    cluster.submit("2", walltime=100)
+    assert cluster.start("2") == 1000
+    cluster.unreserve("fix")
+    assert cluster.start("2") == 100
+
+
+def test_after_an_open_end_there_is_no_start_until_it_is_lifted() -> None:
+    cluster = Cluster()
+    cluster.reserve("fix", "n1", start=100)
+    cluster.submit("1", walltime=100)
+    cluster.submit("2", walltime=100)
+    assert (cluster.start("1"), cluster.start("2")) == (0, None)
+    assert cluster.view("2").why == "waiting for reservation fix, which has no end"
+    cluster.at(5000)
+    assert cluster.start("2") is None
+    cluster.unreserve("fix")
+    assert cluster.runs("2") == [5000]
+
+
+def test_a_reservation_ends_by_itself_and_a_job_starts_on_its_edge() -> None:
+    cluster = Cluster()
+    cluster.reserve("fix", "n1", start=0, end=300)
+    cluster.submit("1")
+    cluster.at(1000)
+    assert cluster.runs("1") == [300]
+    assert cluster.engine.state.reservations == {}
+
+
+def test_a_reservation_changed_later_replaces_the_first() -> None:
+    cluster = Cluster()
+    cluster.reserve("fix", "n1", start=0, end=300)
+    cluster.submit("1")
+    cluster.reserve("fix", "n1", start=0, end=200)
+    assert cluster.start("1") == 200
+    cluster.reserve("fix", "n1", start=0, end=250)
+    assert cluster.start("1") == 250
+
+
+def test_a_node_down_within_a_reservation_returns_at_its_end() -> None:
+    cluster = Cluster()
+    cluster.reserve("fix", "n1", start=0, end=2000)
+    cluster.node("n1", state="down")
+    cluster.submit("1")
+    cluster.at(1000)
+    assert cluster.start("1") == 2000
+
+
+@pytest.mark.parametrize(("start", "end"), [(-100, -50), (10, 10), (10, 5)])
+def test_a_reservation_over_or_empty_is_refused_with_an_alert(start: int, end: int) -> None:
+    cluster = Cluster()
+    cluster.reserve("fix", "n1", start=start, end=end)
+    assert cluster.engine.state.reservations == {}
+    assert len(cluster.alerts("reservation")) == 1
+
+
+def test_a_reservation_of_an_unknown_node_takes_hold_when_the_node_appears() -> None:
+    cluster = Cluster()
+    cluster.reserve("fix", "n9", start=0, end=500)
+    assert cluster.alerts("reservation") == ["reservation fix: no node n9"]
+    cluster.node("n9", cpus=16)
+    cluster.submit("1", "1:ppn=16")
+    assert cluster.start("1") == 500
+
+
+# ---- the black hole guard -------------------------------------------------------------------------
+
+
+def _fail(cluster: Cluster, job: str, owner: str, after: int = 5, status: int = 1) -> None:
+    """A job starts on n1 and ends so many seconds later."""
+    cluster.submit(job, "n1:ppn=4", 1000, owner=owner)
+    cluster.server.now += after
+    cluster.server.jobs.pop(job, None)
+    cluster.tell(JobEnded(id=f"end:{job}", time=cluster.server.now, job_id=job, exit_status=status))
+
+
+def test_a_node_on_which_jobs_of_two_users_fail_gets_no_new_jobs() -> None:
+    cluster = Cluster(nodes=2)
+    for i in range(4):
+        _fail(cluster, f"a{i}", "ann@x")
+    assert cluster.engine.state.holes == {}
+    _fail(cluster, "b", "bob@x")
+    assert list(cluster.engine.state.holes) == ["n1"]
+    assert len(cluster.alerts("black_hole")) == 1
+    cluster.submit("next", "n1:ppn=4")
+    assert cluster.view("next").why == "waiting for node n1, which is not used, since jobs fail on it"
+    cluster.submit("other", "1:ppn=4")
+    assert cluster.where("other") == ["n2"]
+    cluster.node("n1", state="drain")
+    cluster.node("n1", state="up")
+    assert cluster.where("next") == ["n1"]
+
+
+def test_one_users_failures_say_nothing_about_a_node() -> None:
+    cluster = Cluster()
+    for i in range(9):
+        _fail(cluster, f"a{i}", "ann@x")
+    assert cluster.engine.state.holes == {}
+
+
+@pytest.mark.parametrize(("after", "status"), [(5, 0), (61, 1), (5, 271)])
+def test_a_success_a_long_run_or_a_deletion_clears_the_count(after: int, status: int) -> None:
+    cluster = Cluster()
+    for i, owner in enumerate(["ann", "bob", "ann", "bob"]):
+        _fail(cluster, f"a{i}", owner)
+    _fail(cluster, "good", "bob", after, status)
+    for i, owner in enumerate(["ann", "bob", "ann", "bob"]):
+        _fail(cluster, f"c{i}", owner)
+    assert cluster.engine.state.holes == {}
+
+
+def test_a_job_on_a_node_that_nobody_knows_is_taken_as_it_is() -> None:
+    cluster = Cluster(alone=False)
+    cluster.submit("1", walltime=500)
+    cluster.submit("2", walltime=500)
+    cluster.tell(JobStarted(id="x", time=T, job_id="2", shares=(ShareFacts("ghost", 4),)))
+    assert cluster.view("2").state == "running"
+    cluster.submit("3")
+    cluster.node("ghost", cpus=4)
+    cluster.submit("4")
+    assert (cluster.start("3"), cluster.start("4")) == (500, 500)
