@@ -137,7 +137,9 @@ class Dispatcher:
             if check.verdict is Verdict.REFUSE:
                 return Outcome(False, 0, check.reason)
             self._journal.ask(run.job_id)
-            await connection.request(run_request(run, asynchronous=self._rules.asynchronous))
+            request = run_request(run, asynchronous=self._rules.asynchronous)
+            _log.debug("asks to run %s on %s (%s)", run.job_id, request.destination, run.id)
+            await connection.request(request)
             return Outcome(True)
 
     async def _look(self, connection: Connection, run: Run) -> Check:

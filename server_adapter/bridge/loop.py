@@ -22,7 +22,7 @@ from schedd.wire import (
     RunRefused,
     Tell,
 )
-from server_adapter.bridge.commands import Offers
+from server_adapter.bridge.commands import Offers, destination
 from server_adapter.bridge.daemon_client import DaemonClient
 from server_adapter.bridge.delivery import Delivery, Waits
 from server_adapter.bridge.diff import diff, snapshot
@@ -353,7 +353,7 @@ class Adapter:
         event: Event
         if outcome.accepted:
             self._accepted[run.job_id] = self._clock()
-            _log.info("%s runs on %s", run.job_id, ",".join(share.node for share in run.shares))
+            _log.info("%s runs on %s", run.job_id, destination(run.shares))
             event = RunAccepted(id=name, time=now, decision_id=run.id, job_id=run.job_id)
         else:
             _log.info("%s was not started: %s", run.job_id, outcome.text)
