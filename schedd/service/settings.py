@@ -95,15 +95,6 @@ class AuthSettings(_Section):
     """What a request without token may do: nothing, or read. Health checks and the API's description are
     open in any case."""
 
-    @model_validator(mode="after")
-    def _let_somebody_in(self) -> Self:
-        if self.token_file is None and not self.tokens and self.anonymous == "none":
-            raise ValueError(
-                "there are no tokens, so nobody could do anything: set token_file, or list [[auth.tokens]] "
-                '(or set anonymous = "reader", for reading alone)'
-            )
-        return self
-
 
 class LogSettings(_Section):
     """What the daemon writes to its standard error."""
@@ -215,7 +206,7 @@ class Settings(BaseSettings):
     )
 
     server: ServerSettings = Field(default_factory=ServerSettings)
-    auth: AuthSettings = Field(default_factory=AuthSettings, validate_default=True)
+    auth: AuthSettings = Field(default_factory=AuthSettings)
     log: LogSettings = Field(default_factory=LogSettings)
     store: StoreSettings = Field(default_factory=StoreSettings)
     clusters: dict[str, ClusterSettings] = Field(default_factory=_one_cluster, min_length=1)
@@ -225,6 +216,15 @@ class Settings(BaseSettings):
         for name in self.clusters:
             if not _NAME.fullmatch(name):
                 raise ValueError(f"cluster {name!r}: a name has letters, digits, '.', '_' and '-'")
+        return self
+
+    @model_validator(mode="after")
+    def _let_somebody_in(self) -> Self:
+        if self.auth.token_file is None and not self.auth.tokens and self.auth.anonymous == "none":
+            raise ValueError(
+                "auth: there are no tokens, so nobody could do anything: set token_file, or list "
+                '[[auth.tokens]] (or set anonymous = "reader", for reading alone)'
+            )
         return self
 
     @classmethod

@@ -1,0 +1,62 @@
+"""Short words for events of tests, and planners to send them to."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+
+from schedd.engine import EngineSettings
+from schedd.service.clusters import new_engine
+from schedd.service.loop import PlanLoop
+from schedd.store import Journal, MemoryJournal
+from schedd.wire import JobFacts, JobQueued, NodeChanged, NodeFacts
+
+T = 1_700_000_000
+GIB = 1 << 20
+_numbers = count(1)
+
+
+class StillClock:
+    """A clock that a test sets; every moment that has not come is far away."""
+
+    def __init__(self, now: float = T) -> None:
+        self.moment = now
+
+    def now(self) -> float:
+        return self.moment
+
+    def wait_for(self, moment: float) -> float:
+        return 0.0 if moment <= self.moment else 3600.0
+
+
+def event_id() -> str:
+    return f"test:{next(_numbers)}"
+
+
+def job(job_id: str, *, user: str = "ann", queue: str = "batch", **resources: str) -> JobQueued:
+    asked = {"nodes": "1:ppn=4", "walltime": "3600", **resources}
+    facts = JobFacts(id=job_id, owner=f"{user}@login", queue=queue, submitted=T, resources=asked, version="1")
+    return JobQueued(id=event_id(), time=T, job=facts)
+
+
+def node(name: str, cpus: int = 4, **facts: object) -> NodeChanged:
+    return NodeChanged(
+        id=event_id(),
+        time=T,
+        node=NodeFacts(name=name, cpus=cpus, mem=8 * GIB, **facts),  # type: ignore[arg-type]
+    )
+
+
+@contextmanager
+def planner(
+    journal: Journal | None = None, *, most_pending: int = 200_000, **settings: float | bool | str
+) -> Iterator[PlanLoop]:
+    """A planner at work, on a clock that stands still."""
+    chosen = EngineSettings(validate=True, **settings)  # type: ignore[arg-type]
+    loop = PlanLoop(
+        "main", new_engine(chosen, T), journal or MemoryJournal(), StillClock(), most_pending=most_pending
+    )
+    loop.start()
+    try:
+        yield loop
+    finally:
+        loop.stop()

@@ -1,0 +1,118 @@
+"""The log of decisions: read in order, read again, awaited."""
+
+import asyncio
+import threading
+
+from schedd.service.decisions import DecisionLog
+from schedd.wire import Alert, JobStarted, Run, RunAccepted, Snapshot, Tell
+
+NOBODY = ()
+
+
+def run(number: int, job: str = "1") -> Run:
+    return Run(id=f"d{number:03}", cause="e", time=0, job_id=job, shares=(), version="", expires=60)
+
+
+def tell(number: int, job: str = "1") -> Tell:
+    return Tell(
+        id=f"d{number:03}",
+        cause="e",
+        time=0,
+        job_id=job,
+        planned_start=None,
+        planned_end=None,
+        planned_nodes=(),
+        text="",
+    )
+
+
+def alert(number: int) -> Alert:
+    return Alert(id=f"d{number:03}", cause="e", time=0, kind="k", text="t")
+
+
+def ids(log: DecisionLog, after: str = "", most: int = 1_000) -> list[str]:
+    return [decision.id for decision in log.after(after, most).decisions]
+
+
+def test_decisions_are_read_in_order_and_again() -> None:
+    log = DecisionLog()
+    log.append([run(1, "a"), tell(2, "b"), alert(3)])
+    assert ids(log) == ids(log) == ["d001", "d002", "d003"]
+    assert ids(log, "d001") == ["d002", "d003"]
+    assert ids(log, "d003") == []
+    page = log.after("", 2)
+    assert (page.last, [d.id for d in log.after(page.last).decisions]) == ("d002", ["d003"])
+
+
+def test_outcomes_and_newer_decisions_take_decisions_out() -> None:
+    log = DecisionLog()
+    log.append([tell(1), tell(2, "b")])
+    log.append([tell(3)])
+    assert ids(log) == ["d002", "d003"]
+    log.append([run(4)])
+    assert ids(log) == ["d002", "d004"]
+    log.acknowledge([RunAccepted(id="e", time=0, decision_id="d004", job_id="1")])
+    assert ids(log) == ["d002"]
+    log.acknowledge([JobStarted(id="e", time=0, job_id="b", shares=())])
+    assert len(log) == 0
+    assert log.after("d001").missed is False
+
+
+def test_a_snapshot_ends_decisions_about_jobs_that_are_gone() -> None:
+    log = DecisionLog()
+    log.append([run(1, "a"), tell(2, "b")])
+    log.acknowledge([Snapshot(id="e", time=0, jobs=NOBODY, nodes=())])
+    assert ids(log) == []
+
+
+def test_a_reader_from_another_life_begins_anew_and_is_told() -> None:
+    log = DecisionLog()
+    log.append([run(1)])
+    page = log.after("d999")
+    assert page.missed
+    assert [decision.id for decision in page.decisions] == ["d001"]
+
+
+def test_readers_are_told_when_the_log_had_to_drop_something() -> None:
+    log = DecisionLog(most=10)
+    log.append([run(i, str(i)) for i in range(1, 8)])
+    assert log.after("d001").missed is False
+    log.append([run(i, str(i)) for i in range(8, 20)])
+    assert log.after("d001").missed
+    assert len(log) <= 10
+    assert ids(log)[-1] == "d019"
+
+
+def test_only_the_latest_alerts_are_kept() -> None:
+    log = DecisionLog(alerts=2)
+    log.append([alert(1), alert(2), alert(3)])
+    assert ids(log) == ["d002", "d003"]
+
+
+def test_a_poll_ends_when_something_comes() -> None:
+    log = DecisionLog()
+
+    async def read() -> list[str]:
+        waiting = asyncio.create_task(log.wait_after("", 30))
+        await asyncio.sleep(0)
+        writer = threading.Thread(target=log.append, args=([run(1)],))
+        writer.start()
+        page = await waiting
+        writer.join()
+        return [decision.id for decision in page.decisions]
+
+    assert asyncio.run(read()) == ["d001"]
+
+
+def test_a_poll_ends_empty_when_its_time_is_over_or_the_daemon_stops() -> None:
+    log = DecisionLog()
+    log.append([run(1)])
+    assert asyncio.run(log.wait_after("d001", 0)).decisions == ()
+
+    async def close() -> bool:
+        waiting = asyncio.create_task(log.wait_after("d001", 30))
+        await asyncio.sleep(0)
+        log.close()
+        return (await waiting).decisions == ()
+
+    assert asyncio.run(close())

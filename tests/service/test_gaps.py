@@ -1,0 +1,88 @@
+"""Gaps agree with the placements that they are the rest of."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schedd.service.gaps import gaps
+from schedd.service.reading import window
+from schedd.wire import JobQueued, NodeChanged, NodeFacts, Reserve
+from tests.service.build import GIB, T, event_id, job, node, planner
+
+WAIT = 30
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> list[NodeChanged | JobQueued]:
+    cpus = draw(st.lists(st.sampled_from([1, 4, 16]), min_size=1, max_size=4))
+    states = draw(st.lists(st.sampled_from(["up", "up", "up", "drain", "down"]), min_size=4, max_size=4))
+    events: list[NodeChanged | JobQueued] = [node(f"n{i}", n, state=states[i]) for i, n in enumerate(cpus)]
+    for i in range(draw(st.integers(0, 12))):
+        shape = draw(st.sampled_from(["1:ppn=1", "1:ppn=3", "2:ppn=1", "1:ppn=16", "2:ppn=4"]))
+        walltime = draw(st.sampled_from(["60", "600", "3600", "7200"]))
+        events.append(job(str(i), nodes=shape, walltime=walltime, mem="1gb"))
+    return events
+
+
+@settings(max_examples=40)
+@given(clusters(), st.integers(-100, 8_000), st.integers(1, 20_000))
+def test_free_and_taken_make_up_the_node_at_every_moment(
+    events: list[NodeChanged | JobQueued], first: int, length: int
+) -> None:
+    begin, end = T + first, T + first + length
+    with planner(tell=False) as loop:
+        loop.submit(events).result(WAIT)
+        published = loop.published
+    found = gaps(published, frozenset(), begin, end)
+    placed = window(published, begin, end, limit=10_000).rows
+    machines: list[NodeFacts] = [facts for facts in published.nodes.values() if facts.state == "up"]
+    edges = {gap.start for gap in found.gaps} | {bar.start for bar in placed} | {bar.end for bar in placed}
+    for moment in sorted({t for t in edges | {begin, end - 1} if max(begin, T) <= t < end}):
+        free_cpus = idle = 0
+        for machine in machines:
+            shares = [s for bar in placed if bar.start <= moment < bar.end for s in bar.nodes]
+            here = [share for share in shares if share.node == machine.name]
+            rest = machine.cpus - sum(share.cpus for share in here)
+            gap = [g for g in found.gaps if g.node == machine.name and g.start <= moment < g.end]
+            assert [g.cpus for g in gap] == ([rest] if rest > 0 else [])
+            if gap:
+                assert gap[0].mem == machine.mem - sum(share.mem for share in here)
+            free_cpus += max(rest, 0)
+            idle += not here
+        total = [step for step in found.totals if step.start <= moment < step.end]
+        assert [(step.cpus, step.idle_nodes) for step in total] == ([(free_cpus, idle)] if machines else [])
+
+
+def test_gaps_come_node_by_node_and_go_on_from_the_cursor() -> None:
+    with planner(tell=False) as loop:
+        loop.submit([node(f"n{i}") for i in range(5)]).result(WAIT)
+        published = loop.published
+    seen = []
+    cursor: str | None = ""
+    while cursor is not None:
+        page = gaps(published, frozenset(), T, T + 60, cursor=cursor, limit=2)
+        seen.append([gap.node for gap in page.gaps])
+        assert page.totals[0].idle_nodes == 5
+        cursor = page.next
+    assert seen == [["n0", "n1"], ["n2", "n3"], ["n4"]]
+
+
+def test_reserved_and_blocked_nodes_have_no_gap() -> None:
+    with planner(tell=False) as loop:
+        reserve = Reserve(id=event_id(), time=T, name="r", nodes=("n1",), start=T + 100, end=T + 200)
+        loop.submit([node("n1"), node("n2"), reserve]).result(WAIT)
+        published = loop.published
+    found = gaps(published, {"n2"}, T, T + 300)
+    assert [(gap.node, gap.start - T, gap.end - T) for gap in found.gaps] == [
+        ("n1", 0, 100),
+        ("n1", 200, 300),
+    ]
+    assert [(step.start - T, step.cpus) for step in found.totals] == [(0, 4), (100, 0), (200, 4)]
+
+
+def test_small_pieces_can_be_left_out() -> None:
+    with planner(tell=False) as loop:
+        loop.submit([node("n1"), job("1", nodes="1:ppn=3", mem="8gb")]).result(WAIT)
+        published = loop.published
+    assert [gap.cpus for gap in gaps(published, frozenset(), T, T + 9000).gaps] == [1, 4]
+    assert [gap.mem for gap in gaps(published, frozenset(), T, T + 9000).gaps] == [0, 8 * GIB]
+    assert [gap.cpus for gap in gaps(published, frozenset(), T, T + 9000, cpus=2).gaps] == [4]

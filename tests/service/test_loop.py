@@ -1,0 +1,235 @@
+"""The planner's thread: what it acknowledges and when, and what others may do meanwhile."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from schedd.engine import Engine
+from schedd.engine.job_view import job_view
+from schedd.service.errors import Overloaded, PlannerStopped
+from schedd.service.gaps import gaps
+from schedd.service.loop import Handled, PlanLoop
+from schedd.service.reading import counts, jobs, nodes, window
+from schedd.store import Batch, MemoryJournal
+from schedd.store.errors import DatabaseGone, StoreRefused
+from schedd.wire import Event, JobEnded, JobFacts, JobQueued, Run, RunAccepted, Snapshot
+from tests.service.build import T, event_id, job, node, planner
+
+WAIT = 30
+"""Real seconds after which a test gives up."""
+
+
+@contextmanager
+def busy(loop: PlanLoop) -> Iterator[None]:
+    """While the planner's thread is at something that takes long."""
+    at_it, go_on = threading.Event(), threading.Event()
+
+    def work(_: Engine) -> None:
+        at_it.set()
+        assert go_on.wait(WAIT)
+
+    done = loop.at_rest(work)
+    assert at_it.wait(WAIT)
+    try:
+        yield
+    finally:
+        go_on.set()
+        done.result(WAIT)
+
+
+def test_events_are_handled_once_however_often_they_come() -> None:
+    with planner() as loop:
+        events: list[Event] = [node("n1"), job("1"), job("2")]
+        first = loop.submit(events).result(WAIT)
+        again = loop.submit([events[1], job("3"), events[2]]).result(WAIT)
+        assert (first.accepted, first.duplicates) == (3, ())
+        assert (again.accepted, again.duplicates) == (1, (events[1].id, events[2].id))
+        assert {view.id for view in jobs(loop.published).rows} == {"1", "2", "3"}
+
+
+def test_an_event_that_comes_twice_in_one_delivery_is_its_own_duplicate() -> None:
+    with planner() as loop:
+        event = job("1")
+        handled = loop.submit([event, event]).result(WAIT)
+        assert (handled.accepted, handled.duplicates) == (1, (event.id,))
+
+
+def test_an_answer_comes_when_the_published_plan_holds_the_events() -> None:
+    with planner() as loop:
+        handled = loop.submit([node("n1"), *(job(str(i)) for i in range(450))]).result(WAIT)
+        assert handled.accepted == 451
+        assert loop.published.generation >= handled.generation
+        assert counts(loop.published).planned + counts(loop.published).starting == 450
+
+
+def test_reading_does_not_wait_for_a_busy_planner() -> None:
+    with planner() as loop:
+        loop.submit([node("n1"), job("1"), job("2")]).result(WAIT)
+        with busy(loop):
+            waiting = loop.submit([job("3")])
+            published = loop.published
+            assert counts(published).planned == 1
+            assert job_view(published, "2") is not None
+            assert job_view(published, "3") is None
+            assert [view.id for view in jobs(published).rows] == ["1", "2"]
+            assert [view.name for view in nodes(published)] == ["n1"]
+            assert [bar.job for bar in window(published, T, T + 86_400).rows] == ["1", "2"]
+            assert gaps(published, loop.blocked, T, T + 86_400).gaps
+            assert not waiting.done()
+        assert waiting.result(WAIT).accepted == 1
+        assert job_view(loop.published, "3") is not None
+
+
+def test_what_was_read_stays_as_it_was() -> None:
+    with planner() as loop:
+        loop.submit([node("n1"), job("1"), job("2")]).result(WAIT)
+        before = loop.published
+        shown = job_view(before, "2")
+        loop.submit([JobEnded(id=event_id(), time=T, job_id="1")]).result(WAIT)
+        assert job_view(before, "2") == shown
+        assert job_view(loop.published, "2") != shown
+
+
+def test_a_snapshot_is_not_reordered_among_the_events_around_it() -> None:
+    here = JobFacts(id="2", owner="ann", queue="batch", submitted=T, resources={"walltime": "60"})
+    machine = node("n1").node
+    whole = Snapshot(id=event_id(), time=T, jobs=(here,), nodes=(machine,))
+    with planner(snapshot_loss=1.0) as loop:
+        loop.submit([node("n1"), job("1"), whole, job("3")]).result(WAIT)
+        # Job 1 came before the snapshot, which does not know it; job 3 came after.
+        assert {view.id for view in jobs(loop.published).rows} == {"2", "3"}
+
+
+def test_due_jobs_are_decided_and_outcomes_end_the_decision() -> None:
+    with planner(tell=False) as loop:
+        loop.submit([node("n1"), job("1")]).result(WAIT)
+        (run,) = loop.decisions.after("").decisions
+        assert isinstance(run, Run)
+        assert run.job_id == "1"
+        accepted = RunAccepted(id=event_id(), time=T, decision_id=run.id, job_id="1")
+        loop.submit([accepted]).result(WAIT)
+        assert loop.decisions.after("").decisions == ()
+
+
+def test_while_paused_nothing_is_started_and_resuming_starts_what_is_due() -> None:
+    with planner(tell=False) as loop:
+        loop.pause("the disks are full").result(WAIT)
+        loop.submit([node("n1"), job("1")]).result(WAIT)
+        assert loop.published.paused == "the disks are full"
+        assert loop.decisions.after("").decisions == ()
+        loop.resume().result(WAIT)
+        assert loop.published.paused == ""
+        assert [decision.type for decision in loop.decisions.after("").decisions] == ["run"]
+
+
+def test_a_copy_of_the_plan_is_shared_until_something_happens() -> None:
+    with planner() as loop:
+        loop.submit([node("n1")]).result(WAIT)
+        first = loop.fork().result(WAIT)
+        assert loop.fork().result(WAIT) is first
+        loop.submit([job("1")]).result(WAIT)
+        assert loop.fork().result(WAIT) is not first
+
+
+def test_too_many_waiting_events_are_refused_and_taken_later() -> None:
+    with planner(most_pending=3) as loop:
+        with busy(loop):
+            kept = loop.submit([node("n1"), job("1")])
+            with pytest.raises(Overloaded, match="2 events wait"):
+                loop.submit([job("2"), job("3")])
+        kept.result(WAIT)
+        assert loop.submit([job("2"), job("3")]).result(WAIT).accepted == 2
+
+
+def test_after_its_end_nobody_is_left_waiting() -> None:
+    with planner() as loop:
+        loop.submit([node("n1")]).result(WAIT)
+    with pytest.raises(PlannerStopped, match="shutting down"):
+        loop.submit([job("1")])
+
+
+class _Failing(MemoryJournal):
+    """A journal that fails so many times before it keeps anything."""
+
+    def __init__(self, failures: Sequence[Exception]) -> None:
+        super().__init__()
+        self.failures = list(failures)
+
+    def commit_events(self, events: Sequence[Event], now: int, paused: str = "") -> Batch | None:
+        if self.failures:
+            raise self.failures.pop()
+        return super().commit_events(events, now, paused)
+
+
+def test_events_are_acknowledged_only_when_the_journal_took_them() -> None:
+    journal = _Failing([DatabaseGone("away"), DatabaseGone("away")])
+    with planner(journal) as loop:
+        handled = loop.submit([node("n1"), job("1")]).result(WAIT)
+        assert handled.accepted == 2
+        assert journal.failures == []
+        assert loop.trouble == ""
+
+
+def test_a_journal_that_will_never_work_stops_the_planner_and_says_so() -> None:
+    with planner(_Failing([StoreRefused("no")])) as loop:
+        with pytest.raises(PlannerStopped):
+            loop.submit([node("n1")]).result(WAIT)
+        loop._thread.join(WAIT)
+        assert not loop.alive
+        assert "StoreRefused" in loop.failure
+        assert "stopped" in loop.published.stale
+        with pytest.raises(PlannerStopped):
+            loop.submit([node("n2")])
+
+
+def test_decisions_of_a_later_life_are_numbered_above_those_of_an_earlier_one() -> None:
+    ids = []
+    for _ in range(2):
+        with planner(tell=False) as loop:
+            loop.submit([node("n1"), job("1")]).result(WAIT)
+            ids.append(loop.decisions.after("").last)
+    assert ids[0] == ids[1]  # the clock stood still
+    assert int(ids[0][1:]) > T
+
+
+def test_one_jobs_unreadable_request_is_that_jobs_own_trouble() -> None:
+    with planner() as loop:
+        bad = job("1", nodes="1:ppn=many")
+        loop.submit([node("n1"), bad, job("2")]).result(WAIT)
+        view = job_view(loop.published, "1")
+        assert view is not None
+        assert view.answer == "never"
+        assert "ppn" in view.why
+        other = job_view(loop.published, "2")
+        assert other is not None
+        assert other.answer == "start_known"
+
+
+def test_many_senders_at_once_are_all_answered() -> None:
+    with planner() as loop:
+        answers: list[Future[Handled]] = []
+
+        def send(sender: int) -> None:
+            answers.append(loop.submit([job(f"{sender}.{k}") for k in range(20)]))
+
+        threads = [threading.Thread(target=send, args=(n,)) for n in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sum(answer.result(WAIT).accepted for answer in answers) == 160
+
+
+def test_a_job_as_it_is_shown_is_what_was_sent() -> None:
+    with planner() as loop:
+        sent: JobQueued = job("1", mem="2gb")
+        sent = replace(sent, job=replace(sent.job, name="relax", group="chem", priority=7))
+        loop.submit([node("n1"), sent]).result(WAIT)
+        view = job_view(loop.published, "1")
+        assert view is not None
+        assert (view.name, view.group, view.priority) == ("relax", "chem", 7)
+        assert view.resources == sent.job.resources

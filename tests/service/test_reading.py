@@ -1,0 +1,88 @@
+"""Lists of jobs and nodes: order, filters, pages, counts."""
+
+import pytest
+
+from schedd.engine.view import Published
+from schedd.service.reading import CursorError, counts, jobs, nodes, window
+from schedd.wire import JobStarted, ShareFacts
+from tests.service.build import T, event_id, job, node, planner
+
+WAIT = 30
+
+
+@pytest.fixture(scope="module")
+def published() -> Published:
+    with planner(tell=False, end_allowance=0) as loop:
+        loop.submit(
+            [
+                node("n1"),
+                node("n2", 2),
+                job("1"),
+                job("2", user="bob"),
+                job("3", queue="long"),
+                job("4", nodes="1:ppn=2"),
+                job("5", nodes="1:ppn=99"),
+                job("6", nodes="1:ppn=x"),
+            ]
+        ).result(WAIT)
+        started = JobStarted(id=event_id(), time=T, job_id="1", shares=(ShareFacts("n1", 4),))
+        loop.submit([started]).result(WAIT)
+        return loop.published
+
+
+def test_jobs_come_by_start_and_those_without_one_last(published: Published) -> None:
+    rows = jobs(published).rows
+    assert [row.id for row in rows] == ["1", "4", "2", "3", "5", "6"]
+    assert [row.state for row in rows] == ["running", "starting", "planned", "planned", "never", "never"]
+
+
+def test_pages_together_are_the_whole_list(published: Published) -> None:
+    seen: list[str] = []
+    cursor: str | None = None
+    while True:
+        page = jobs(published, cursor=cursor, limit=2)
+        seen += [row.id for row in page.rows]
+        cursor = page.next
+        if cursor is None:
+            break
+        assert len(page.rows) == 2
+    assert seen == ["1", "4", "2", "3", "5", "6"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "ids"),
+    [
+        ({"owner": "bob"}, ["2"]),
+        ({"owner": "bob@login"}, ["2"]),
+        ({"queue": "long"}, ["3"]),
+        ({"state": "never"}, ["5", "6"]),
+        ({"state": "planned", "owner": "ann"}, ["3"]),
+        ({"owner": "nobody"}, []),
+    ],
+)
+def test_filters(published: Published, asked: dict[str, str], ids: list[str]) -> None:
+    assert [row.id for row in jobs(published, **asked).rows] == ids  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("cursor", ["x", "1", "1.", ".1", "-1.2", "1.2.3", "9" * 50 + ".1", "١.١"])
+def test_a_cursor_that_no_page_gave_out_is_refused(published: Published, cursor: str) -> None:
+    with pytest.raises(CursorError):
+        jobs(published, cursor=cursor)
+    with pytest.raises(CursorError):
+        window(published, T, T + 10, cursor=cursor)
+
+
+def test_a_window_shows_what_touches_it(published: Published) -> None:
+    assert [bar.job for bar in window(published, T, T + 1).rows] == ["1", "4"]
+    assert [bar.job for bar in window(published, T + 3600, T + 3601).rows] == ["2"]
+    first = window(published, T, T + 86_400, limit=3)
+    rest = window(published, T, T + 86_400, limit=3, cursor=first.next)
+    assert [bar.job for bar in first.rows + rest.rows] == ["1", "4", "2", "3"]
+
+
+def test_counts_and_nodes_agree_with_the_jobs(published: Published) -> None:
+    found = counts(published)
+    assert (found.running, found.starting, found.planned, found.without_start) == (1, 1, 2, 2)
+    first, second = nodes(published)
+    assert (first.name, first.free_cpus, first.jobs) == ("n1", 0, ("1",))
+    assert (second.name, second.free_cpus, second.jobs) == ("n2", 0, ("4",))

@@ -1,0 +1,105 @@
+"""Settings and tokens: what is refused, and that the message says what to do."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from schedd.service.settings import AuthSettings, SettingsError, load
+from schedd.service.tokens import Tokens, read_token_file
+
+AUTH = '[auth]\nanonymous = "reader"\n'
+TOKEN = "0123456789abcdef0123456789abcdef"
+
+
+def write(path: Path, text: str, mode: int = 0o600) -> Path:
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[server]\nports = 1", "server.ports: no such setting; did you mean port?"),
+        (AUTH + "[server]\nport = 99999", "server.port: Input should be less than or equal to 65535"),
+        (AUTH + '[server]\nhost = "0.0.0.0"', "can be reached from other machines"),
+        (AUTH + "[clusters.main]\nslak = 3", "clusters.main.slak: no such setting; did you mean slack?"),
+        (AUTH + '[clusters."a b"]', "a name has letters"),
+        (AUTH + '[store]\nurll = ""', "store.urll: no such setting; did you mean url?"),
+        ("[server", "toml"),
+        ("", "there are no tokens"),
+        ('[[auth.tokens]]\nname = "x"\nrole = "boss"\nsha256 = "00"', "auth.tokens.0.role"),
+    ],
+)
+def test_a_bad_file_is_refused_with_its_name_and_what_is_wrong(tmp_path: Path, text: str, said: str) -> None:
+    path = write(tmp_path / "schedd.toml", text)
+    with pytest.raises(SettingsError) as refused:
+        load(path)
+    assert str(path) in str(refused.value)
+    assert said in str(refused.value) or said in str(refused.value).lower()
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"none\.toml: no such file"):
+        load(tmp_path / "none.toml")
+
+
+def test_the_environment_goes_before_the_file_and_the_caller_before_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "schedd.toml", AUTH + "[server]\nport = 1\nmax_body_mib = 3")
+    assert load(path).server.port == 1
+    monkeypatch.setenv("SCHEDD_SERVER__PORT", "2")
+    assert load(path).server.port == 2
+    chosen = load(path, server={"port": 3}).server
+    assert (chosen.port, chosen.max_body_mib) == (3, 3)
+
+
+def test_the_engine_gets_what_the_cluster_says(tmp_path: Path) -> None:
+    path = write(tmp_path / "schedd.toml", AUTH + "[clusters.main]\nslack = 7\nvalidate = true")
+    engine = load(path).clusters["main"].engine
+    assert (engine.slack, engine.validate) == (7, True)
+
+
+def test_tokens_of_a_file_are_known_by_their_role_and_name(tmp_path: Path) -> None:
+    path = write(tmp_path / "tokens", f"# who\n\nadapter pbs1 {TOKEN}\nadmin ann {TOKEN[::-1]}\n")
+    tokens = Tokens.of(AuthSettings(token_file=path))
+    found = tokens.bearer(TOKEN)
+    assert found is not None
+    assert (found.role, found.name) == ("adapter", "pbs1")
+    assert tokens.bearer(TOKEN + "x") is None
+    assert tokens.bearer("") is None
+    assert tokens.anonymous is None
+
+
+def test_tokens_can_stand_in_the_configuration_as_hashes(tmp_path: Path) -> None:
+    digest = hashlib.sha256(TOKEN.encode()).hexdigest().upper()
+    text = f'[[auth.tokens]]\nname = "portal"\nrole = "reader"\nsha256 = "{digest}"\n'
+    found = Tokens.of(load(write(tmp_path / "c.toml", text)).auth).bearer(TOKEN)
+    assert found is not None
+    assert (found.role, found.name) == ("reader", "portal")
+
+
+@pytest.mark.parametrize(
+    ("line", "mode", "said"),
+    [
+        (f"adapter pbs1 {TOKEN}", 0o640, "chmod 0600"),
+        (f"boss ann {TOKEN}", 0o600, "no role 'boss'; there is reader, adapter, admin"),
+        ("admin ann", 0o600, "line 1: expected role, name and token, found 2 words"),
+        ("admin ann short", 0o600, "openssl rand -hex 32"),
+        (f"admin a/b {TOKEN}", 0o600, "a name has letters"),
+    ],
+)
+def test_a_bad_token_file_is_refused_and_no_token_is_shown(
+    tmp_path: Path, line: str, mode: int, said: str
+) -> None:
+    with pytest.raises(SettingsError) as refused:
+        read_token_file(write(tmp_path / "tokens", line, mode))
+    assert said in str(refused.value)
+    assert TOKEN not in str(refused.value)
+
+
+def test_a_token_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="nothing-here"):
+        read_token_file(tmp_path / "nothing-here")
