@@ -11,7 +11,7 @@ from schedd.engine.records import Cause, JobRecord, Phase
 from schedd.engine.state import HORIZON, EngineState
 from schedd.engine.waiting import no_node
 from schedd.model import Never, WaitingFor
-from schedd.plan.kernels.layout import PLANNED, START, STATE, UNPLACED, Ints
+from schedd.plan.kernels.layout import PLANNED, START, STATE, UNPLACED, USABLE, Ints
 
 __all__ = [
     "displace",
@@ -28,6 +28,8 @@ __all__ = [
 ]
 
 _MANY_ROWS = 16
+_BEHIND = 200
+"""So many at most make way for a job that lost its place."""
 
 
 def plan_job(state: EngineState, record: JobRecord, event: str, cause: Cause, words: str) -> None:
@@ -184,11 +186,28 @@ def rivals(state: EngineState, slot: int) -> Ints:
 def make_way(state: EngineState, slot: int, event: str, cause: Cause, words: str) -> None:
     """Plan anew those planned jobs that would over-commit a node of ``slot``, which stays.
 
-    The latest to start loses its place first.
+    The latest to start loses its place first. Those planned behind it on these nodes are planned anew after
+    it, so that it need not go behind them all for want of a gap.
     """
+    plan = state.plan
     slots = rivals(state, slot)
-    if slots.shape[0]:
-        leave_if_crowded(state, slots, event, cause, words)
+    old = plan.tables.jobs[START].copy()
+    gone = plan.evict(slots) if slots.shape[0] else slots
+    if not gone.shape[0]:
+        return
+    behind = slots[::-1]
+    behind = behind[(old[behind] >= old[gone].min()) & (plan.tables.jobs[STATE, behind] == PLANNED)]
+    behind = np.array([s for s in behind[:_BEHIND].tolist() if _on_usable(state, s)], np.int64)
+    for follower in behind.tolist():
+        plan.lift(follower, state.now)
+    moved = np.concatenate([gone, behind])
+    displace(state, moved, old[moved], event, cause, words)
+
+
+def _on_usable(state: EngineState, slot: int) -> bool:
+    """Whether all nodes of a placed job can be used: jobs leave one that is down in their own time."""
+    rows = state.plan.tables.rows
+    return all(rows[take.row, USABLE] for take in state.plan.takes(slot))
 
 
 def leave_if_crowded(state: EngineState, slots: Ints, event: str, cause: Cause, words: str) -> None:

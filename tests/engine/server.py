@@ -43,7 +43,7 @@ class Server:
         return f"sim:{self.sequence}"
 
     def _put(self, job: JobFacts) -> JobFacts:
-        """Keep the job with a new version."""
+        """Keep the job with a new version; holds are looked at apart from it."""
         _, _, number = job.version.partition(":")
         self.jobs[job.id] = job = replace(job, version=f"v:{int(number or 0) + 1}")
         return job
@@ -59,11 +59,11 @@ class Server:
         return [JobAltered(id=self.event_id(), time=self.now, job=job)]
 
     def hold(self, job_id: str, letters: str = "u") -> list[Event]:
-        self._put(replace(self.jobs[job_id], holds=letters, state="H"))
+        self.jobs[job_id] = replace(self.jobs[job_id], holds=letters, state="H")
         return [JobHeld(id=self.event_id(), time=self.now, job_id=job_id, holds=letters)]
 
     def release(self, job_id: str) -> list[Event]:
-        self._put(replace(self.jobs[job_id], holds="", state="Q"))
+        self.jobs[job_id] = replace(self.jobs[job_id], holds="", state="Q")
         return [JobReleased(id=self.event_id(), time=self.now, job_id=job_id)]
 
     def delete(self, job_id: str) -> list[Event]:

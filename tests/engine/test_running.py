@@ -1,0 +1,129 @@
+"""Jobs that run: early ends, the end allowance, overruns, and the server's second thoughts."""
+
+from itertools import pairwise
+
+from schedd.wire import JobAltered
+from tests.engine.cluster import Cluster, T
+
+
+def test_an_early_end_moves_everybody_up_and_breaks_nothing() -> None:
+    cluster = Cluster()
+    cluster.submit("1", walltime=1000, runtime=10)
+    for job in "234":
+        cluster.submit(job)
+    cluster.at(10)
+    assert cluster.runs("2") == [10]
+    assert [cluster.start(job) for job in "34"] == [110, 210]
+    assert cluster.engine.state.breaches == 0
+
+
+def test_the_end_allowance_is_held_behind_the_walltime() -> None:
+    cluster = Cluster(end_allowance=120)
+    cluster.submit("1", walltime=100)
+    cluster.submit("2")
+    assert cluster.start("2") == 220
+    cluster.at(100)
+    assert cluster.runs("2") == [100]
+
+
+def test_a_job_that_is_exiting_still_holds_its_resources() -> None:
+    cluster = Cluster(end_allowance=120)
+    cluster.submit("1", walltime=100, runtime=10_000)
+    cluster.at(101)
+    cluster.tell(*cluster.server.alter("1", state="E"))
+    cluster.submit("2")
+    assert cluster.start("2") == 220
+    assert cluster.view("1").state == "running"
+
+
+def test_an_overrun_is_taken_to_end_after_a_minute_then_twice_that_then_an_hour_at_most() -> None:
+    cluster = Cluster(overrun_blocked=10**6)
+    cluster.submit("1", walltime=100, runtime=10**6)
+    cluster.submit("2")
+    starts = []
+    for _ in range(9):
+        starts.append(cluster.start("2"))
+        cluster.at(starts[-1] or 0)
+    steps = [b - a for a, b in pairwise(starts)]  # type: ignore[operator]
+    assert steps == [60, 120, 240, 480, 960, 1920, 3600, 3600]
+    assert set(cluster.breaches("2")) == {"overrun ahead"}
+
+
+def test_an_overrun_keeps_the_order_of_those_behind_it() -> None:
+    cluster = Cluster(overrun_step=60)
+    cluster.submit("1", walltime=100, runtime=110)
+    for job in "234":
+        cluster.submit(job, walltime=1000)
+    cluster.at(100)
+    assert [cluster.start(job) for job in "234"] == [160, 1160, 2160]
+    cluster.at(110)
+    assert [cluster.start(job) for job in "234"] == [110, 1110, 2110]
+
+
+def test_after_six_hours_the_node_counts_as_blocked_and_the_admin_is_told() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.submit("1", "n1:ppn=2", walltime=100, runtime=10**6)
+    cluster.submit("2", "n2:ppn=4", walltime=50_000)
+    cluster.submit("3", "n1:ppn=4")
+    cluster.at(100 + 6 * 3600 - 1)
+    assert cluster.alerts("overrun") == []
+    cluster.at(100 + 6 * 3600)
+    assert cluster.alerts("overrun") == ["job 1 runs past its walltime since 21600 s: n1 counts as blocked"]
+    assert cluster.view("3").why == "waiting for node n1, which is blocked by job 1, long past its walltime"
+    cluster.submit("4", "1:ppn=2", 10)
+    assert cluster.where("4") == ["n2"]
+    cluster.at(30_000)
+    assert len(cluster.alerts("overrun")) == 1
+    cluster.server.runtime["1"] = 0
+    cluster.at(30_001)
+    assert cluster.view("3").state == "running"
+
+
+def test_a_job_without_walltime_never_blocks_its_node() -> None:
+    cluster = Cluster(default_walltime=100)
+    cluster.submit("1", walltime=None)
+    cluster.submit("2")
+    cluster.at(100 + 7 * 3600)
+    assert cluster.alerts("overrun") == []
+    assert cluster.breaches("2")
+
+
+def test_a_longer_walltime_of_a_running_job_moves_those_behind_it() -> None:
+    cluster = Cluster()
+    cluster.submit("1", walltime=100, runtime=300)
+    cluster.submit("2")
+    cluster.ask("1", walltime="300")
+    assert cluster.start("2") == 300
+    assert cluster.breaches("2") == ["an admin's order"]
+    cluster.ask("1", walltime="150")
+    assert cluster.start("2") == 150
+
+
+def test_a_suspended_job_keeps_the_nodes_it_still_has() -> None:
+    cluster = Cluster()
+    cluster.submit("1", walltime=100, runtime=500)
+    facts = cluster.server.jobs["1"]
+    cluster.tell(*cluster.server.alter("1", state="S"))
+    cluster.submit("2")
+    assert (cluster.view("1").state, cluster.start("2")) == ("running", 100)
+    assert facts.shares
+
+
+def test_a_late_start_takes_from_the_allowance_and_moves_nobody() -> None:
+    cluster = Cluster(end_allowance=120)
+    cluster.obeys = False
+    cluster.submit("1", walltime=1000)
+    cluster.submit("2")
+    cluster.server.now = T + 40
+    run = cluster.decisions[0]
+    cluster.tell(*cluster.server.run(run))  # type: ignore[arg-type]
+    assert (cluster.start("2"), cluster.breaches("2")) == (1120, [])
+
+
+def test_the_first_letter_of_a_job_unknown_so_far_may_be_an_alteration() -> None:
+    cluster = Cluster()
+    cluster.submit("1")
+    facts = cluster.server.jobs["1"]
+    other = Cluster(alone=False)
+    other.tell(JobAltered(id="x", time=T, job=facts))
+    assert other.view("1").state == "running"

@@ -1,0 +1,133 @@
+"""Snapshots: when they are believed, and what follows where they differ from what was believed."""
+
+from dataclasses import replace
+
+import pytest
+
+from schedd.wire import Snapshot
+from tests.engine.cluster import Cluster, T
+
+
+def test_a_snapshot_that_agrees_changes_and_says_nothing() -> None:
+    cluster = Cluster(nodes=2)
+    for job in "123":
+        cluster.submit(job, "2:ppn=4")
+    before = [cluster.start(job) for job in "123"]
+    assert cluster.tell(cluster.server.snapshot()) == ()
+    assert [cluster.start(job) for job in "123"] == before
+
+
+def test_a_snapshot_wins_and_its_differences_are_reported() -> None:
+    cluster = Cluster()
+    for job in "123":
+        cluster.submit(job)
+    server = cluster.server
+    del server.jobs["1"]
+    server.jobs["2"] = replace(server.jobs["2"], holds="u", state="H")
+    server.jobs["4"] = replace(server.jobs["3"], id="4")
+    server.nodes["n2"] = replace(server.nodes["n1"], name="n2")
+    server.runtime["4"] = 100
+    cluster.tell(server.snapshot())
+    assert "1" not in cluster.engine.state.records
+    assert cluster.start("2") is None
+    assert cluster.runs("3") == cluster.runs("4") == [0]
+    said = "the server's state differed: 1 x job altered, 1 x job ended, 1 x job queued, 1 x node changed"
+    assert cluster.alerts("snapshot") == [said]
+
+
+def test_a_job_started_or_requeued_while_nobody_looked_is_found() -> None:
+    cluster = Cluster(alone=False)
+    cluster.submit("1", walltime=1000)
+    cluster.submit("2", walltime=1000)
+    cluster.at(100)
+    cluster.server.requeue("1")
+    cluster.server.start("2", tuple(cluster.record("1").facts.shares))
+    cluster.tell(cluster.server.snapshot())
+    assert (cluster.view("1").state, cluster.view("2").state) == ("planned", "running")
+    assert cluster.start("1") == 1100
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"complete": False}, "the reply was cut short"),
+        ({"server_age": 100}, "the server is up for less than 180 s"),
+        ({"jobs": ()}, "it lacks 10 of 10 jobs"),
+        ({"nodes": ()}, "it lacks 8 of 8 nodes"),
+    ],
+)
+def test_a_snapshot_that_is_not_credible_pauses_and_is_said(changes: dict[str, object], words: str) -> None:
+    cluster = Cluster(nodes=8)
+    for i in range(10):
+        cluster.submit(str(i), "8:ppn=4")
+    before = [cluster.start(str(i)) for i in range(10)]
+    wrong: Snapshot = replace(cluster.server.snapshot(), **changes)  # type: ignore[arg-type]
+    cluster.tell(wrong)
+    assert cluster.engine.state.stale == words
+    assert cluster.view("3").stale == words
+    assert cluster.alerts("snapshot") == [f"a snapshot of the server was not believed: {words}"]
+    assert [cluster.start(str(i)) for i in range(10)] == before
+    cluster.tell(wrong)
+    assert len(cluster.alerts("snapshot")) == 1
+    cluster.server.runtime["0"] = 50
+    cluster.at(60)
+    assert cluster.runs("1") == []
+    cluster.tell(cluster.server.snapshot())
+    assert cluster.runs("1") == [60]
+    assert cluster.engine.state.stale == ""
+
+
+def test_a_loss_that_snapshots_insist_on_is_believed_after_the_servers_grace() -> None:
+    cluster = Cluster(server_grace=180)
+    for i in range(10):
+        cluster.submit(str(i))
+    cluster.server.jobs.clear()
+    for moment in (0, 60, 120):
+        cluster.server.now = T + moment
+        cluster.tell(cluster.server.snapshot())
+        assert len(cluster.engine.state.records) == 10
+    cluster.server.now = T + 180
+    cluster.tell(cluster.server.snapshot())
+    assert cluster.engine.state.records == {}
+
+
+def test_a_few_lost_jobs_are_believed_whatever_their_share() -> None:
+    cluster = Cluster()
+    for i in range(4):
+        cluster.submit(str(i))
+    cluster.server.jobs.clear()
+    cluster.tell(cluster.server.snapshot())
+    assert cluster.engine.state.records == {}
+
+
+def test_a_node_that_the_server_no_longer_has_takes_no_jobs() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.submit("1", "n2:ppn=4")
+    cluster.submit("2", "n2:ppn=4")
+    del cluster.server.nodes["n2"]
+    cluster.tell(cluster.server.snapshot())
+    assert cluster.view("2").answer == "never"
+    cluster.submit("3", "1:ppn=4")
+    assert cluster.where("3") == ["n1"]
+
+
+def test_a_snapshot_taken_before_an_accepted_start_does_not_undo_it() -> None:
+    cluster = Cluster()
+    old = cluster.server.snapshot()
+    cluster.submit("1")
+    facts = replace(cluster.server.jobs["1"], state="Q", started=None, shares=(), starts=0, version="v:1")
+    cluster.obeys = False
+    cluster.submit("2", "1:ppn=4", 50)
+    cluster.at(100)
+    assert cluster.runs("2") == [100]
+    cluster.tell(replace(old, id="late", time=T + 100, jobs=(cluster.server.jobs["2"],)))
+    assert cluster.view("2").state == "starting"
+    assert facts.starts == 0
+
+
+def test_completed_jobs_of_a_snapshot_are_gone() -> None:
+    cluster = Cluster()
+    cluster.submit("1")
+    cluster.server.jobs["1"] = replace(cluster.server.jobs["1"], state="C")
+    cluster.tell(cluster.server.snapshot())
+    assert cluster.engine.state.records == {}

@@ -1,0 +1,327 @@
+"""Run decisions: when they are made, what they carry, and what becomes of them."""
+
+from dataclasses import replace
+
+import pytest
+
+from schedd.wire import JobQueued, JobStarted, Run, RunAccepted, RunRefused, ServerFacts, ShareFacts
+from tests.engine.cluster import Cluster, T
+
+
+def _decision(cluster: Cluster, job: str) -> Run:
+    return [d for d in cluster.decisions if isinstance(d, Run) and d.job_id == job][-1]
+
+
+def _refuse(cluster: Cluster, job: str, code: int) -> None:
+    cluster.tell(*cluster.server.refuse(_decision(cluster, job), code, "no"))
+
+
+def test_a_run_decision_says_where_until_when_and_for_which_version() -> None:
+    cluster = Cluster(nodes=2, decision_expiry=60)
+    cluster.submit("1", "2:ppn=2", resources={"mem": "4gb"})
+    run = _decision(cluster, "1")
+    assert run.shares == (ShareFacts("n1", 2, 2 << 20), ShareFacts("n2", 2, 2 << 20))
+    assert (run.time, run.expires, run.version, run.cause) == (T, T + 60, "v:1", "sim:2")
+
+
+def test_a_job_starts_when_its_time_has_come_and_not_before() -> None:
+    cluster = Cluster()
+    for job in "123":
+        cluster.submit(job)
+    cluster.at(1000)
+    assert [cluster.runs(job) for job in "123"] == [[0], [100], [200]]
+
+
+def test_no_second_decision_while_one_is_out() -> None:
+    cluster = Cluster()
+    cluster.obeys = False
+    cluster.submit("1")
+    cluster.at(60)
+    assert cluster.runs("1") == [0]
+    assert cluster.view("1").state == "starting"
+
+
+def test_busy_is_tried_again_a_second_later_on_the_same_nodes_a_few_times() -> None:
+    cluster = Cluster(nodes=2, busy_retries=3)
+    cluster.obeys = False
+    cluster.submit("1")
+    shares = _decision(cluster, "1").shares
+    for i in range(3):
+        _refuse(cluster, "1", 15046)
+        assert cluster.start("1") == 0
+        cluster.at(i + 1)
+        assert cluster.runs("1") == list(range(i + 2))
+        assert _decision(cluster, "1").shares == shares
+    _refuse(cluster, "1", 15046)
+    cluster.at(32)
+    assert cluster.runs("1") == [0, 1, 2, 3]
+    cluster.at(33)
+    assert cluster.runs("1") == [0, 1, 2, 3, 33]
+
+
+def test_a_refusal_that_means_cannot_backs_off_with_growing_waits() -> None:
+    cluster = Cluster(refusal_wait=30, refusal_most=100)
+    cluster.obeys = False
+    cluster.submit("1")
+    for _ in range(4):
+        _refuse(cluster, "1", 15043)
+        assert cluster.view("1").planned_start is not None
+        cluster.at(cluster.start("1") or 0)
+    assert cluster.runs("1") == [0, 30, 90, 190, 290]
+    assert cluster.record("1").refusal == "the server (code 15043): no"
+    assert cluster.breaches("1")[0] == "run refused"
+
+
+def test_the_room_of_a_refused_job_goes_to_the_next() -> None:
+    cluster = Cluster()
+    cluster.obeys = False
+    cluster.submit("1")
+    cluster.submit("2", walltime=20)
+    _refuse(cluster, "1", 15064)
+    assert cluster.runs("2") == [0]
+    assert cluster.start("1") == 30
+
+
+def test_a_decision_that_nobody_answers_is_void_after_its_expiry_and_the_grace() -> None:
+    cluster = Cluster(decision_expiry=60, answer_grace=30)
+    cluster.obeys = False
+    cluster.submit("1")
+    cluster.at(90)
+    assert cluster.runs("1") == [0]
+    cluster.at(91)
+    assert cluster.runs("1") == [0, 91]
+    assert cluster.alerts("unanswered") == ["1 run decisions were not answered in time"]
+
+
+def test_a_start_that_comes_after_its_decision_was_void_is_still_ours() -> None:
+    cluster = Cluster(decision_expiry=60, answer_grace=30)
+    cluster.obeys = False
+    cluster.submit("1")
+    cluster.engine.pause("test")
+    cluster.at(95)
+    assert cluster.view("1").state == "planned"
+    cluster.tell(JobStarted(id="s", time=T + 50, job_id="1", shares=(ShareFacts("n1", 4),)))
+    assert cluster.view("1").started == T + 50
+    assert cluster.alerts("foreign") == []
+
+
+def test_an_outcome_of_an_older_decision_is_ignored() -> None:
+    cluster = Cluster()
+    cluster.obeys = False
+    cluster.submit("1")
+    old = _decision(cluster, "1")
+    _refuse(cluster, "1", 15046)
+    cluster.at(1)
+    assert cluster.view("1").state == "starting"
+    cluster.tell(*cluster.server.refuse(old, 15043, "late"))
+    cluster.tell(RunAccepted(id="x", time=T, decision_id=old.id, job_id="1"))
+    assert cluster.view("1").state == "starting"
+    assert not cluster.record("1").accepted
+
+
+def test_an_accepted_job_seen_queued_again_is_returned_and_set_aside_after_three() -> None:
+    cluster = Cluster(returns_most=3, refusal_wait=30)
+    cluster.submit("1")
+    for n in range(1, 4):
+        cluster.at((cluster.start("1") or 0) + 2)
+        cluster.tell(*cluster.server.requeue("1"))
+        assert cluster.record("1").returns == n
+    assert cluster.view("1").waiting_for == "returned"
+    assert "it came back to its queue 3 times" in cluster.view("1").why
+    assert cluster.start("1") is None
+    cluster.tell(*cluster.server.release("1"))
+    assert cluster.view("1").state == "running"
+
+
+def test_a_requeue_after_a_real_run_is_no_return_and_ends_the_promise() -> None:
+    cluster = Cluster(returns_within=60)
+    cluster.submit("1", walltime=1000)
+    cluster.at(500)
+    cluster.engine.pause("test")
+    cluster.tell(*cluster.server.requeue("1"))
+    record = cluster.record("1")
+    assert record.returns == 0
+    assert record.ended is not None
+    assert (record.ended.words, record.ended.promised) == ("it came back to its queue", T)
+    assert cluster.promise("1") == 500
+
+
+def test_a_job_altered_while_its_decision_is_out_is_planned_anew_when_that_is_refused() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.obeys = False
+    cluster.submit("1", "1:ppn=4")
+    cluster.ask("1", nodes="2:ppn=4")
+    assert cluster.where("1") == ["n1"]
+    cluster.tell(*cluster.server.run(_decision(cluster, "1")))
+    assert cluster.start("1") == 5
+    assert cluster.where("1") == ["n1", "n2"]
+
+
+def test_a_place_lost_while_the_decision_was_out_is_not_kept() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.obeys = False
+    cluster.submit("1", "1:ppn=4")
+    taken = _decision(cluster, "1").shares[0].node
+    cluster.node(taken, state="drain")
+    _refuse(cluster, "1", 15046)
+    assert taken not in cluster.where("1")
+
+
+# ---- who may start jobs, and how many ----------------------------------------------------------------
+
+
+def test_a_pause_stops_starts_at_once_and_resume_goes_on() -> None:
+    cluster = Cluster()
+    cluster.submit("1")
+    cluster.submit("2")
+    cluster.engine.pause("upgrade")
+    cluster.at(150)
+    assert cluster.runs("2") == []
+    cluster.at(300)
+    assert cluster.breaches("2")[0] == "server, adapter or daemon outage"
+    change = cluster.view("2").last_change
+    assert change is not None
+    assert change.words == "it was not started in time: starting jobs is paused (upgrade)"
+    cluster.engine.resume()
+    cluster.tell()
+    assert cluster.runs("2") == [300]
+
+
+def test_the_servers_own_switch_does_the_same() -> None:
+    cluster = Cluster()
+    cluster.tell(*cluster.server.change_server(ServerFacts(scheduling=False)))
+    cluster.submit("1")
+    cluster.at(50)
+    assert (cluster.runs("1"), cluster.start("1")) == ([], 0)
+    cluster.tell(*cluster.server.change_server(ServerFacts(scheduling=True)))
+    assert cluster.runs("1") == [50]
+
+
+@pytest.mark.parametrize(("mode", "tells"), [("shadow", 0), ("adviser", 1)])
+def test_shadow_and_adviser_start_nothing(mode: str, tells: int) -> None:
+    cluster = Cluster(mode=mode, tell=True)
+    cluster.submit("1")
+    cluster.at(10)
+    assert (cluster.runs("1"), cluster.start("1")) == ([], 0)
+    assert len(cluster.tells("1")) == tells
+    cluster.tell(*cluster.server.start("1", (ShareFacts("n1", 4),)))
+    assert cluster.view("1").state == "running"
+    assert cluster.alerts("foreign") == []
+
+
+def test_a_job_started_by_somebody_else_stops_our_starts_until_resumed() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.submit("1", "n1:ppn=4")
+    cluster.submit("2", "n1:ppn=4")
+    cluster.tell(*cluster.server.start("2", (ShareFacts("n2", 4),)))
+    assert len(cluster.alerts("foreign")) == 1
+    cluster.submit("3", "1:ppn=4")
+    cluster.at(120)
+    assert cluster.runs("3") == []
+    cluster.engine.resume()
+    cluster.tell()
+    assert cluster.runs("3") == [120]
+
+
+def test_a_start_by_hand_that_the_server_recorded_is_no_other_scheduler() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.submit("1", "n1:ppn=4")
+    cluster.submit("2", "n1:ppn=4")
+    cluster.tell(*(replace(e, by="root@server") for e in cluster.server.start("2", (ShareFacts("n2", 4),))))
+    assert cluster.alerts("foreign") == []
+    assert cluster.where("2") == ["n2"]
+
+
+def test_what_ran_when_the_first_snapshot_was_taken_is_no_other_scheduler() -> None:
+    cluster = Cluster()
+    other = Cluster()
+    other.submit("1")
+    other.at(10)
+    cluster.engine.handle([other.server.snapshot()], T + 10)
+    assert cluster.engine.state.foreign == ""
+    other.server.now = T + 20
+    other.submit("2")
+    other.tell(*other.server.start("2", (ShareFacts("n1", 1),)))
+    other.server.now = T + 30
+    cluster.engine.handle([other.server.snapshot()], T + 30)
+    assert "job 2" in cluster.engine.state.foreign
+
+
+def test_starts_are_limited_by_second_and_by_node() -> None:
+    cluster = Cluster(nodes=2, cpus=8, start_rate=3, start_rate_node=2)
+    cluster.engine.pause("collect")
+    for i in range(8):
+        cluster.submit(str(i), f"n{1 + i // 6}:ppn=1")
+    cluster.engine.resume()
+    cluster.tell()
+    cluster.at(10)
+    started = sorted(cluster.runs(str(i))[0] for i in range(8))
+    assert started == [0, 0, 0, 1, 1, 1, 2, 2]
+    assert sorted(cluster.runs(str(i))[0] for i in range(6)) == [0, 0, 1, 1, 2, 2]
+
+
+def test_duplicates_of_a_start_change_nothing() -> None:
+    cluster = Cluster()
+    cluster.submit("1")
+    cluster.submit("2")
+    seen = cluster.view("1")
+    started = JobStarted(id="x", time=T, job_id="1", shares=(ShareFacts("n1", 4),))
+    cluster.tell(started, started)
+    assert replace(cluster.view("1"), generation=0, as_of=0) == replace(seen, generation=0, as_of=0)
+
+
+def test_a_job_started_elsewhere_than_planned_takes_its_room_there() -> None:
+    cluster = Cluster(nodes=2, alone=False)
+    cluster.submit("1", "n1:ppn=4")
+    cluster.submit("2", "n2:ppn=4")
+    cluster.submit("3", "n1:ppn=4")
+    cluster.tell(*cluster.server.start("3", (ShareFacts("n2", 4),)))
+    cluster.submit("4", "n2:ppn=4")
+    assert (cluster.start("4"), cluster.where("3")) == (100, ["n2"])
+
+
+def test_every_start_of_a_decision_is_counted_once() -> None:
+    cluster = Cluster()
+    cluster.submit("1", walltime=300)
+    cluster.at(100)
+    facts = cluster.server.jobs["1"]
+    cluster.tell(JobQueued(id="dup", time=T - 5, job=replace(facts, state="Q", started=None, shares=())))
+    cluster.at(250)
+    assert cluster.runs("1") == [0]
+    assert cluster.server.jobs["1"].starts == cluster.record("1").facts.starts == 1
+
+
+def test_a_refusal_of_an_unknown_job_is_ignored() -> None:
+    cluster = Cluster()
+    cluster.tell(RunRefused(id="x", time=T, decision_id="d1", job_id="nobody", code=1, text=""))
+    assert cluster.engine.state.records == {}
+
+
+# ---- telling ---------------------------------------------------------------------------------------
+
+
+def test_starts_are_told_when_they_moved_far_and_the_next_to_start_first() -> None:
+    cluster = Cluster(tell=True, tell_threshold=60, tell_rate=2)
+    cluster.submit("1", walltime=1000)
+    for job in ("2", "3", "4"):
+        cluster.submit(job, walltime=100)
+    assert [cluster.tells(job)[0].planned_start for job in ("2", "3")] == [T + 1000, T + 1100]
+    assert cluster.tells("4") == []
+    cluster.at(1)
+    assert cluster.tells("4")[0].planned_start == T + 1200
+    told = cluster.tells("2")[0]
+    assert (told.planned_end, told.planned_nodes) == (T + 1100, ("n1",))
+    assert told.text == "planned start 2023-11-14 22:30:00 UTC"
+    cluster.ask("1", walltime="1050")
+    cluster.at(2)
+    assert len(cluster.tells("2")) == 1
+    cluster.ask("1", walltime="2000")
+    cluster.at(9)
+    assert cluster.tells("2")[-1].planned_start == T + 2000
+
+
+def test_a_job_without_a_start_is_told_why() -> None:
+    cluster = Cluster(tell=True)
+    cluster.submit("1", "1:ppn=99")
+    assert cluster.tells("1")[0].planned_start is None
+    assert cluster.tells("1")[0].text == "never on this cluster: 99 cpus of a node: the largest has 4"
