@@ -5,7 +5,7 @@ What happens in one second is handled together, ends before arrivals, before any
 """
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter, process_time
 
@@ -17,7 +17,17 @@ from schedd.replay.metrics import measure, series
 from schedd.replay.prepare import Prepared
 from schedd.replay.result import ReplayResult
 from schedd.replay.timing import TimedPlan
-from schedd.wire import Decision, Event, JobEnded, JobQueued, JobStarted, NodeChanged, Run
+from schedd.wire import (
+    Decision,
+    Event,
+    JobEnded,
+    JobQueued,
+    JobStarted,
+    NodeChanged,
+    NodeFacts,
+    Run,
+    ShareFacts,
+)
 
 __all__ = ["PLANNING_POLICY", "Defect", "Progress", "Schedule", "replay", "run"]
 
@@ -131,6 +141,7 @@ class _Simulation:
         self._engine.handle(nodes, first)
         if self._plan is not None:
             self._plan.clear_timings()
+        self._floor = _Floor(prepared.site.nodes)
         self._start = np.full(len(self._jobs), -1, np.int64)
         self._ends: list[tuple[int, int]] = []
         self._arrived = 0
@@ -198,6 +209,7 @@ class _Simulation:
         while ends and ends[0][0] == t:
             _, job = heapq.heappop(ends)
             batch.append(JobEnded(id=f"e{job}", time=t, job_id=str(job)))
+            self._floor.leave(job)
             self._ended += 1
         jobs, facts, offset = self._jobs, self._prepared.facts, self._offset
         i = self._arrived
@@ -219,10 +231,41 @@ class _Simulation:
             self._late += t > int(state.promise[state.records[decision.job_id].slot])
             if self._start[job] >= 0:
                 raise Defect(f"job {self._jobs[job].id} was started twice, at {t - self._offset} again")
+            full = self._floor.enter(job, decision.shares)
+            if full:
+                raise Defect(f"job {self._jobs[job].id} was started at {t - self._offset} on {full}")
             self._start[job] = t
             heapq.heappush(self._ends, (t + self._jobs[job].run, job))
             events.append(JobStarted(id=f"s{job}", time=t, job_id=decision.job_id, shares=decision.shares))
         return events
+
+
+class _Floor:
+    """What runs where, kept without asking the engine, which is what it checks."""
+
+    def __init__(self, nodes: Sequence[NodeFacts]) -> None:
+        self._cpus = {node.name: node.cpus for node in nodes}
+        self._mem = {node.name: node.mem for node in nodes if node.mem}
+        self._held: dict[int, Sequence[ShareFacts]] = {}
+
+    def enter(self, job: int, shares: Sequence[ShareFacts]) -> str:
+        """A job starts on these shares; returns the node that has no room for it, or nothing."""
+        self._held[job] = shares
+        full = ""
+        for share in shares:
+            self._cpus[share.node] -= share.cpus
+            if share.node in self._mem:
+                self._mem[share.node] -= share.mem
+            if self._cpus[share.node] < 0 or self._mem.get(share.node, 0) < 0:
+                full = f"{share.node}, which has no room for it"
+        return full
+
+    def leave(self, job: int) -> None:
+        """A job has ended."""
+        for share in self._held.pop(job):
+            self._cpus[share.node] += share.cpus
+            if share.node in self._mem:
+                self._mem[share.node] += share.mem
 
 
 def _check_room(schedule: Schedule, procs: list[int], capacity: int) -> None:

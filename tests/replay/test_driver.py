@@ -9,12 +9,13 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from schedd.policy.queue import QUEUE_POLICIES
-from schedd.replay.driver import Defect, Progress, Schedule, _check_room, _Simulation, replay, run
+from schedd.replay.driver import Defect, Progress, Schedule, _check_room, _Floor, _Simulation, replay, run
 from schedd.replay.prepare import Prepared, prepare
 from schedd.replay.report import to_json
 from schedd.replay.result import TIMINGS
 from schedd.replay.site import equal_nodes, one_node
 from schedd.replay.workload import Trace, TraceJob, select
+from schedd.wire import NodeFacts, ShareFacts
 from tests.replay.oracle import Job, simulate
 
 POLICIES = ("conservative", *QUEUE_POLICIES)
@@ -203,6 +204,16 @@ def test_over_commitment_would_be_found_from_outside() -> None:
     _check_room(schedule, [2, 2], 2)
     with pytest.raises(Defect, match="4 processors of 2"):
         _check_room(replace(schedule, start=schedule.start * 0, end=schedule.start * 0 + 10), [2, 2], 2)
+
+
+def test_a_start_on_a_full_node_is_found_from_outside() -> None:
+    floor = _Floor([NodeFacts(name="a", cpus=4, mem=100), NodeFacts(name="b", cpus=4)])
+    assert not floor.enter(1, [ShareFacts("a", 2, 60), ShareFacts("b", 4, 999)])
+    assert floor.enter(2, [ShareFacts("b", 1)]).startswith("b,")
+    assert floor.enter(3, [ShareFacts("a", 1, 50)]).startswith("a,")
+    for job in (1, 2, 3):
+        floor.leave(job)
+    assert not floor.enter(4, [ShareFacts("a", 4, 100), ShareFacts("b", 4)])
 
 
 def test_a_start_after_its_promise_counts_as_a_breach_though_the_engine_saw_none() -> None:
