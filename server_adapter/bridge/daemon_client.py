@@ -11,6 +11,9 @@ from server_adapter.bridge.messages import Answer, MessageError, decode_decision
 from server_adapter.bridge.outbox import Parcel
 
 
+_PAGE = 250  # decisions in one answer: a few milliseconds' work
+
+
 class DaemonAwayError(Exception):
     """No answer from the daemon, or one that says to come back later. Try again."""
 
@@ -67,7 +70,7 @@ class DaemonClient:
 
         Raises as `post`.
         """
-        parameters: dict[str, str] = {"wait": f"{wait:g}"}
+        parameters: dict[str, str] = {"wait": f"{wait:g}", "limit": str(_PAGE)}
         if after:
             parameters["after"] = after
         answer = await self._ask(

@@ -17,7 +17,8 @@ class Question:
     """Asks for jobs or nodes in these attributes.
 
     A server refuses the whole request (15002) when it does not know one of the names, though only once it
-    has something to describe. Then each name is tried by itself, once, and the unknown ones are left out.
+    has something to describe. Then each name is tried by itself, once and on one object, and the unknown ones
+    are left out. The first name must be one that every server knows.
     """
 
     def __init__(self, code: RequestCode, names: Iterable[str]) -> None:
@@ -40,7 +41,8 @@ class Question:
         except ServerRefusedError as error:
             if error.code != ServerCode.NOATTR:
                 raise
-        known = [word for word in self._names if await self._knows(connection, name, word)]
+        first = name or (await connection.describe(self._request("", self._names[:1])))[0].name
+        known = [word for word in self._names if await self._knows(connection, first, word)]
         unknown = [word for word in self._names if word not in known]
         _log.info("the server has no attribute %s", ", ".join(unknown))
         self._names = tuple(known)
