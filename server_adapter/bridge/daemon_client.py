@@ -10,7 +10,6 @@ import httpx2
 from server_adapter.bridge.messages import Answer, MessageError, decode_decisions
 from server_adapter.bridge.outbox import Parcel
 
-
 _PAGE = 250  # decisions in one answer: a few milliseconds' work
 
 
