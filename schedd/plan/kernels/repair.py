@@ -150,21 +150,23 @@ def gain(tb: Tables, fr: Freed, slot: int, ready: int, latest: int, one: bool) -
                 and tb.rows[row, USABLE] != 0
                 and member(tb.sets, tb.chunks[chunk0 + c, SET], tb.chunks[chunk0 + c, SET_LEN], row)
             ):
-                if fr.entries[T_VERSION, i] != tb.rows[row, VERSION]:
-                    measure(tb, fr, i)
-                if fr.length[level, i] >= dur and fr.since[level, i] <= latest:
-                    # The new interval must reach into what was freed, or nothing changed for it.
-                    earliest = max(ready, fr.entries[T_LO, i] - dur + 1, fr.since[level, i])
-                    last = min(latest, fr.entries[T_HI, i] - 1, fr.until[level, i] - dur)
-                    s, left = fit(tb, row, need, cols, earliest, dur, last)
-                    if s >= 0 and not one:
-                        best = s if best < 0 else min(best, s)
-                        bound = max(bound, last)
-                    elif s >= 0 and (best < 0 or s < best or left < best_left):
-                        best = s
-                        best_left = left
-                        latest = s
-                        tb.out[0, 0] = row
+                # The new interval must reach into what was freed, or nothing changed for it.
+                earliest = max(ready, fr.entries[T_LO, i] - dur + 1, fr.since[level, i])
+                last = min(latest, fr.entries[T_HI, i] - 1, fr.until[level, i] - dur)
+                s, left = fit(tb, row, need, cols, earliest, dur, last)
+                if s < 0:
+                    # What was measured long ago is too much at worst: only what was placed there since is
+                    # missing, for what was freed there since has an entry of its own.
+                    if fr.entries[T_VERSION, i] != tb.rows[row, VERSION]:
+                        measure(tb, fr, i)
+                elif not one:
+                    best = s if best < 0 else min(best, s)
+                    bound = max(bound, last)
+                elif best < 0 or s < best or left < best_left:
+                    best = s
+                    best_left = left
+                    latest = s
+                    tb.out[0, 0] = row
             i = reaching(length, since, i + 1, end, dur, latest)
     tb.out[0, 1] = 0
     tb.out[0, 2] = 1

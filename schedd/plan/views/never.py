@@ -1,0 +1,63 @@
+"""Why a request can never run here: judged against all configured nodes, empty and up."""
+
+from dataclasses import replace
+
+from schedd.model import Never, NodeState, Place, Request
+from schedd.plan.plan import Plan
+
+__all__ = ["bare", "why_never"]
+
+
+def bare(plan: Plan) -> Plan:
+    """The same nodes, all up, with nothing planned; keep it until nodes change."""
+    return Plan([replace(node, state=NodeState.UP) for node in plan.nodes.values()], 0)
+
+
+def why_never(empty: Plan, request: Request) -> Never | None:
+    """The first requirement that the cluster cannot meet, of ``empty`` = ``bare(plan)``; None: it could run.
+
+    First each chunk by itself, node by node; then whether as many units as asked fit at once; then the
+    chunks together, of which the first is named that finds no room beside those before it.
+    """
+    alone = empty.shapes.why_never(request)
+    if alone is not None or _fits(empty, request):
+        return alone
+    for i, chunk in enumerate(request.chunks):
+        part = f" (chunk {i + 1})" if len(request.chunks) > 1 else ""
+        if not _fits(empty, replace(request, chunks=(chunk,))):
+            return Never(
+                f"{chunk.count} {_units(request)} at once{part}: only {_most(empty, request, i)} fit"
+            )
+    n = next(n for n in range(2, len(request.chunks) + 1) if not _fits(empty, _first(request, n)))
+    return Never(
+        f"chunk {n} beside the chunks before it: the nodes that could take each cannot take them together"
+    )
+
+
+def _units(request: Request) -> str:
+    return "different nodes" if request.place is Place.SCATTER else "units"
+
+
+def _first(request: Request, n: int) -> Request:
+    return replace(request, chunks=request.chunks[:n])
+
+
+def _fits(empty: Plan, request: Request) -> bool:
+    slot = empty.new(request, 1, 0)
+    try:
+        return empty.probe(slot, 0, 1) == 0
+    finally:
+        empty.drop(slot, 0)
+
+
+def _most(empty: Plan, request: Request, i: int) -> int:
+    """How many units of a chunk fit at once: at least 1, fewer than it asks for."""
+    chunk = request.chunks[i]
+    low, high = 1, chunk.count
+    while low + 1 < high:
+        middle = (low + high) // 2
+        if _fits(empty, replace(request, chunks=(replace(chunk, count=middle),))):
+            low = middle
+        else:
+            high = middle
+    return low

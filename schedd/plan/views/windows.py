@@ -1,0 +1,84 @@
+"""Free windows: every interval of starts at which a request fits into the plan, not only the first."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from schedd.model import Request
+from schedd.plan.kernels import layout as at
+from schedd.plan.kernels.layout import Ints
+from schedd.plan.plan import Plan
+
+__all__ = ["Window", "windows"]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The request may start at any second of ``[first, last]``; the nodes may differ from start to start."""
+
+    first: int
+    last: int
+
+
+def windows(
+    fork: Plan,
+    request: Request,
+    duration: int,
+    begin: int,
+    end: int,
+    *,
+    pools: Mapping[str, int] | None = None,
+    limit: int = 100,
+) -> tuple[Window, ...]:
+    """The first ``limit`` windows of starts in ``[begin, end)`` for ``duration`` seconds, in order.
+
+    Ask a fork of the plan: a slot is used while searching. Raises KeyError for an unknown pool.
+    """
+    slot = fork.new(request, duration, begin, pools)
+    try:
+        # A request that fits can cease to fit only when its end passes a moment at which something changes.
+        edges = _edges(fork, slot) - duration + 1
+        found: list[Window] = []
+        t = begin
+        while len(found) < limit and t < end:
+            fork.set_ready(slot, t)
+            first = fork.probe(slot, begin, end)
+            if first < 0:
+                break
+            t = _end(fork, slot, begin, end, edges[np.searchsorted(edges, first, "right") :])
+            found.append(Window(first, t - 1))
+            t += 1
+        return tuple(found)
+    finally:
+        fork.drop(slot, begin)
+
+
+def _end(fork: Plan, slot: int, begin: int, end: int, edges: Ints) -> int:
+    """The first of these moments at which the request does not fit, or ``end``."""
+    for t in edges.tolist():
+        if t >= end:
+            break
+        fork.set_ready(slot, t)
+        if fork.probe(slot, begin, t + 1) < 0:
+            return int(t)
+    return end
+
+
+def _edges(plan: Plan, slot: int) -> Ints:
+    """All moments at which something changes on a row that the job may use, sorted."""
+    tb = plan.tables
+    shape = int(tb.jobs[at.SHAPE, slot])
+    first, n = int(tb.shapes[shape, at.CHUNK]), int(tb.shapes[shape, at.CHUNKS])
+    rows = {
+        row
+        for chunk in range(first, first + n)
+        for row in tb.sets[
+            int(tb.chunks[chunk, at.SET]) : int(tb.chunks[chunk, at.SET] + tb.chunks[chunk, at.SET_LEN])
+        ].tolist()
+    }
+    pool, pools = int(tb.jobs[at.POOL, slot]), int(tb.jobs[at.POOLS, slot])
+    rows |= set(tb.pools[pool : pool + pools, 0].tolist())
+    times = [tb.T[int(tb.rows[row, at.OFF]) :][: int(tb.rows[row, at.LEN])] for row in sorted(rows)]
+    edges: Ints = np.unique(np.concatenate(times)) if times else np.zeros(0, np.int64)
+    return edges

@@ -1,0 +1,116 @@
+"""Views agree with the reference planner, second by second."""
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedd.model import Chunk, Node, NodeState, Place, Request
+from schedd.plan.plan import Plan
+from schedd.plan.views import Step, Window, bare, free_over_time, gaps, why_never, windows
+from tests.plan.mirror import Mirror
+from tests.plan.reference import Reference
+from tests.plan.strategies import clusters, is_mixed, requests
+
+SHORT = st.integers(1, 8)
+JOBS = st.lists(st.tuples(requests(), SHORT, st.integers(0, 12)), max_size=6)
+END = 30
+
+
+def _planned(cluster: list[Node], jobs: list[Any]) -> Mirror:
+    mirror = Mirror(Plan(cluster, 0))
+    for request, duration, ready in jobs:
+        mirror.plan.place(mirror.new(request, duration, ready), 0)
+    return mirror
+
+
+@given(clusters(4), JOBS, st.integers(0, 20))
+def test_free_over_time_is_what_the_nodes_have_free_at_every_second(
+    cluster: list[Node], jobs: list[Any], begin: int
+) -> None:
+    mirror = _planned(cluster, jobs)
+    ref = mirror.reference()
+    steps = free_over_time(mirror.plan, begin, END)
+    assert [steps[0].start, *(step.end for step in steps)] == [*(step.start for step in steps), END]
+    assert all((a.cpus, a.nodes) != (b.cpus, b.nodes) for a, b in pairwise(steps))
+    up = [node for node in cluster if node.state is NodeState.UP]
+    for t in range(begin, END):
+        step = next(step for step in steps if step.start <= t < step.end)
+        free = [ref.free(node, t) for node in up]
+        assert step.cpus == sum(amounts["cpus"] for amounts, _ in free)
+        assert step.nodes == sum(alone for _, alone in free)
+
+
+@given(clusters(4), JOBS, st.integers(0, 20), st.integers(0, 3))
+def test_gaps_are_where_a_node_has_cpus_free(
+    cluster: list[Node], jobs: list[Any], begin: int, cpus: int
+) -> None:
+    mirror = _planned(cluster, jobs)
+    ref = mirror.reference()
+    found = list(gaps(mirror.plan, begin, END, cpus=cpus))
+    assert all(begin <= gap.start < gap.end <= END for gap in found)
+    for node in cluster:
+        mine = [gap for gap in found if gap.node == node.name]
+        assert all(a.end <= b.start for a, b in pairwise(mine))
+        for t in range(begin, END):
+            amounts, _ = ref.free(node, t)
+            here = [(gap.cpus, gap.mem, gap.gpus) for gap in mine if gap.start <= t < gap.end]
+            expected = (amounts["cpus"], amounts["mem"] if node.mem else None, amounts["gpus"])
+            wanted = node.state is NodeState.UP and amounts["cpus"] >= cpus
+            assert here == ([expected] if wanted else [])
+
+
+@given(clusters(4), JOBS, requests(mixed=False), SHORT, st.integers(0, 20))
+def test_windows_hold_exactly_the_seconds_at_which_the_request_fits(
+    cluster: list[Node], jobs: list[Any], request: Request, duration: int, begin: int
+) -> None:
+    mirror = _planned(cluster, jobs)
+    ref = mirror.reference()
+    fits = [t for t in range(begin, END) if ref.fits(request, t, t + duration)]
+    found = windows(mirror.plan.fork(), request, duration, begin, END)
+    assert [t for window in found for t in range(window.first, window.last + 1)] == fits
+    assert all(a.last + 1 < b.first for a, b in pairwise(found))
+    assert windows(mirror.plan.fork(), request, duration, begin, END, limit=1) == found[:1]
+
+
+def test_windows_wait_for_pools() -> None:
+    plan = Plan([Node("a", 4)], 0)
+    plan.set_pool("licence", 1, 0)
+    one = Request((Chunk(cpus=1),))
+    plan.place(plan.new(one, 10, 20, {"licence": 1}), 0)
+    found = windows(plan.fork(), one, 5, 0, 50, pools={"licence": 1})
+    assert found == (Window(0, 15), Window(30, 49))
+
+
+def test_a_cluster_without_usable_nodes_has_nothing_free() -> None:
+    plan = Plan([Node("a", 4, state=NodeState.DOWN)], 0)
+    assert free_over_time(plan, 0, 10) == (Step(0, 10, 0, 0),)
+    assert list(gaps(plan, 0, 10)) == []
+
+
+@given(clusters(4), requests())
+def test_never_is_said_exactly_when_the_empty_cluster_cannot_hold_the_request(
+    cluster: list[Node], request: Request
+) -> None:
+    plan = Plan(cluster, 0)
+    never = why_never(bare(plan), request)
+    if not is_mixed(request):
+        up = [replace(node, state=NodeState.UP) for node in cluster]
+        assert (never is None) == Reference(up).fits(request, 0, 1)
+
+
+def test_never_names_what_cannot_be_met() -> None:
+    empty = bare(Plan([Node("a", 4), Node("b", 8), Node("c", 8, state=NodeState.DOWN)], 0))
+
+    def said(*chunks: Chunk, place: Place = Place.FREE) -> str:
+        never = why_never(empty, Request(chunks, place))
+        return never.requirement if never is not None else ""
+
+    assert said(Chunk(20)) == ""
+    assert said(Chunk(21)) == "21 units at once: only 20 fit"
+    assert said(Chunk(2, cpus=8), place=Place.SCATTER) == ""
+    assert said(Chunk(1, cpus=4), Chunk(3, cpus=6)) == "3 units at once (chunk 2): only 2 fit"
+    both = said(Chunk(2, cpus=8), Chunk(2, cpus=4), place=Place.SCATTER)
+    assert both.startswith("chunk 2 beside the chunks before it")
