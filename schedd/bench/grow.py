@@ -64,7 +64,7 @@ class Grower:
         self._source = jobs(profile, 1 << 40, seed)
         self._rng = np.random.default_rng([seed, 1])
         # At least some events in each tenth, however few the jobs.
-        self._every = max(2, min(25, n_jobs // 200))
+        self._every = max(2, n_jobs // 400)
 
     # ---- events ---------------------------------------------------------------------------------
 
