@@ -1,0 +1,237 @@
+"""What the API answers when all is well."""
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from pydantic import TypeAdapter
+
+from schedd.service.loop import PlanLoop
+from schedd.wire import Decision, Run
+from server_adapter.bridge.messages import decode_decisions
+from tests.api.conftest import EVENTS
+from tests.service.build import T
+from tests.service.test_loop import WAIT, busy
+
+MAIN = "/v1/clusters/main"
+
+
+def get(client: TestClient, path: str, **query: Any) -> Any:
+    answer = client.get(f"{MAIN}{path}", params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def ask(client: TestClient, **question: Any) -> Any:
+    answer = client.post(f"{MAIN}/what-if", json=question)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_clusters_are_listed_with_how_they_are_doing(busy_cluster: TestClient) -> None:
+    listed = busy_cluster.get("/v1/clusters").json()["clusters"]
+    assert [cluster["name"] for cluster in listed] == ["main", "other"]
+    assert listed[0] == get(busy_cluster, "")
+    assert listed[0]["jobs"] == {"running": 0, "starting": 2, "planned": 3, "without_start": 0}
+    assert (listed[0]["nodes"], listed[0]["cpus"], listed[0]["policy"]) == (2, 8, "conservative")
+
+
+def test_events_are_acknowledged_once_and_known_again(busy_cluster: TestClient) -> None:
+    again = busy_cluster.post(f"{MAIN}/events", json={"events": EVENTS})
+    assert again.json()["accepted"] == 0
+    assert again.json()["duplicates"] == [event["id"] for event in EVENTS]
+    assert busy_cluster.post(f"{MAIN}/events", json={"events": []}).json()["accepted"] == 0
+
+
+def test_a_snapshot_is_taken(client: TestClient) -> None:
+    job = {**EVENTS[2]["job"], "state": "R", "started": T, "shares": [{"node": "n1", "cpus": 4}]}
+    snapshot = {"type": "snapshot", "id": "s:1", "time": T, "jobs": [job], "nodes": [EVENTS[0]["node"]]}
+    assert client.post(f"{MAIN}/events", json={"events": [snapshot]}).json()["accepted"] == 1
+    assert get(client, "/jobs/1.server")["state"] == "running"
+
+
+def test_decisions_are_read_in_order_and_again(busy_cluster: TestClient) -> None:
+    page = get(busy_cluster, "/decisions", wait=1)
+    assert [item["type"] for item in page["decisions"]] == ["run", "run", "tell", "tell", "tell"]
+    assert page == get(busy_cluster, "/decisions")
+    rest = get(busy_cluster, "/decisions", after=page["decisions"][0]["id"])
+    assert rest["decisions"] == page["decisions"][1:]
+    first = get(busy_cluster, "/decisions", limit=2)
+    assert get(busy_cluster, "/decisions", after=first["last"])["decisions"] == page["decisions"][2:]
+
+
+def test_decisions_are_those_that_the_adapter_reads(busy_cluster: TestClient) -> None:
+    answer = busy_cluster.get(f"{MAIN}/decisions")
+    read = decode_decisions(answer.content)
+    assert read.problems == ()
+    assert list(read.decisions) == TypeAdapter(list[Decision]).validate_python(answer.json()["decisions"])
+    assert isinstance(read.decisions[0], Run)
+
+
+def test_an_outcome_takes_a_decision_off_the_list(busy_cluster: TestClient) -> None:
+    run = get(busy_cluster, "/decisions")["decisions"][0]
+    outcome = {
+        "type": "run_accepted",
+        "id": "e:90",
+        "time": T,
+        "decision_id": run["id"],
+        "job_id": run["job_id"],
+    }
+    busy_cluster.post(f"{MAIN}/events", json={"events": [outcome]})
+    assert run["id"] not in [item["id"] for item in get(busy_cluster, "/decisions")["decisions"]]
+
+
+def test_a_job_says_when_where_and_why(busy_cluster: TestClient) -> None:
+    job = get(busy_cluster, "/jobs/3.server")
+    assert (job["answer"], job["state"], job["job_state"]) == ("start_known", "planned", "Q")
+    assert job["planned_end"] - job["planned_start"] == 3600
+    assert job["promised_start"] == job["planned_start"] > T
+    assert [share["node"] for share in job["planned_nodes"]] in (["n1"], ["n2"])
+    assert job["resources"] == {"nodes": "1:ppn=4", "walltime": "3600", "mem": "2gb"}
+    assert job["why"].startswith("planned start ")
+    assert job["as_of"] == T
+
+
+def test_jobs_are_listed_filtered_and_paged(busy_cluster: TestClient) -> None:
+    everything = get(busy_cluster, "/jobs")
+    assert [job["id"] for job in everything["jobs"]] == [f"{i}.server" for i in range(1, 6)]
+    assert everything["next"] is None
+    assert everything["jobs"][2] == get(busy_cluster, "/jobs/3.server")
+    first = get(busy_cluster, "/jobs", limit=2)
+    second = get(busy_cluster, "/jobs", limit=2, cursor=first["next"])
+    assert first["jobs"] + second["jobs"] == everything["jobs"][:4]
+    assert [job["id"] for job in get(busy_cluster, "/jobs", user="bob")["jobs"]] == ["2.server", "4.server"]
+    assert len(get(busy_cluster, "/jobs", state="planned")["jobs"]) == 3
+    assert get(busy_cluster, "/jobs", queue="none")["jobs"] == []
+
+
+def test_nodes_plan_and_gaps_tell_the_same_story(busy_cluster: TestClient) -> None:
+    nodes = get(busy_cluster, "/nodes")["nodes"]
+    assert [(node["name"], node["free_cpus"]) for node in nodes] == [("n1", 0), ("n2", 0)]
+    assert {job for node in nodes for job in node["jobs"]} == {"1.server", "2.server"}
+    plan = get(busy_cluster, "/plan")
+    assert (plan["begin"], plan["end"]) == (T, T + 86_400)
+    assert len(plan["jobs"]) == 5
+    last = max(bar["end"] for bar in plan["jobs"])
+    gaps = get(busy_cluster, "/gaps")
+    assert gaps["totals"][-1] == {"start": last, "end": T + 86_400, "cpus": 8, "idle_nodes": 2}
+    assert {gap["node"] for gap in gaps["gaps"]} == {"n1", "n2"}
+    page = get(busy_cluster, "/nodes", limit=1)
+    assert get(busy_cluster, "/nodes", limit=1, cursor=page["next"])["nodes"] == nodes[1:]
+    assert get(busy_cluster, "/nodes", state="down")["nodes"] == []
+    cut = get(busy_cluster, "/plan", begin=T, end=T + 60, limit=1)
+    rest = get(busy_cluster, "/plan", begin=T, end=T + 60, cursor=cut["next"])
+    assert [bar["job"] for bar in cut["jobs"] + rest["jobs"]] == ["1.server", "2.server"]
+
+
+def test_a_reservation_shows_in_the_plan(client: TestClient) -> None:
+    reserve = {
+        "type": "reserve",
+        "id": "r",
+        "time": T,
+        "name": "dig",
+        "nodes": ["n1"],
+        "start": T + 9,
+        "end": T + 99,
+    }
+    client.post(f"{MAIN}/events", json={"events": [*EVENTS, reserve]})
+    (shown,) = get(client, "/plan")["reservations"]
+    assert (shown["name"], shown["nodes"], shown["start"], shown["end"]) == ("dig", ["n1"], T + 9, T + 99)
+    assert get(client, "/plan", begin=T + 99)["reservations"] == []
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ({"request": "nodes=1:ppn=4,walltime=1:00:00"}, "start_known"),
+        ({"request": "select=1:ncpus=4:mem=1gb,place=pack,walltime=60"}, "start_known"),
+        ({"resources": {"nodes": "2:ppn=4", "walltime": "60"}}, "start_known"),
+        ({"resources": {"select": "1:ncpus=4"}, "family": "openpbs"}, "start_known"),
+        ({"request": "nodes=1:ppn=5"}, "never"),
+        ({"request": "nodes=3:ppn=4"}, "never"),
+    ],
+)
+def test_what_if_answers_without_submitting(
+    busy_cluster: TestClient, question: dict[str, Any], answer: str
+) -> None:
+    before = get(busy_cluster, "/plan")
+    found = busy_cluster.post(f"{MAIN}/what-if", json=question)
+    assert found.status_code == 200, found.text
+    assert found.json()["answer"] == answer
+    assert (found.json()["planned_start"] is None) == (answer == "never")
+    assert get(busy_cluster, "/plan") == before
+
+
+def test_what_if_agrees_with_what_then_happens(busy_cluster: TestClient) -> None:
+    asked = busy_cluster.post(
+        f"{MAIN}/what-if", json={"request": "nodes=1:ppn=4,mem=2gb,walltime=3600"}
+    ).json()
+    event = {**EVENTS[-1], "id": "e:99", "job": {**EVENTS[-1]["job"], "id": "99.server"}}
+    busy_cluster.post(f"{MAIN}/events", json={"events": [event]})
+    job = get(busy_cluster, "/jobs/99.server")
+    assert job["planned_start"] == asked["planned_start"]
+    assert job["planned_end"] == asked["planned_end"]
+
+
+def test_what_if_says_what_it_assumed(busy_cluster: TestClient) -> None:
+    found = ask(busy_cluster, request="nodes=1:ppn=1")
+    assert found["walltime_assumed"]
+    assert found["walltime"] == 86_400
+    later = busy_cluster.post(
+        f"{MAIN}/what-if", json={"request": "nodes=1:ppn=1", "not_before": T + 10**6}
+    ).json()
+    assert later["planned_start"] == T + 10**6
+
+
+def test_reading_goes_on_while_the_planner_is_busy(busy_cluster: TestClient, loop: PlanLoop) -> None:
+    asked = busy_cluster.post(f"{MAIN}/what-if", json={"request": "nodes=1:ppn=4"}).json()
+    with busy(loop):
+        for path in ("", "/jobs", "/jobs/3.server", "/nodes", "/plan", "/gaps", "/decisions"):
+            get(busy_cluster, path)
+        assert busy_cluster.get("/metrics").status_code == 200
+        # Questions are answered from the copy that is there, or not at all.
+        again = busy_cluster.post(f"{MAIN}/what-if", json={"request": "nodes=1:ppn=4"})
+        assert again.json() == asked
+        other = busy_cluster.post("/v1/clusters/other/what-if", json={"request": "nodes=1:ppn=4"})
+        assert other.status_code == 200
+    assert loop.fork().result(WAIT).generation >= asked["generation"]
+
+
+def test_without_any_copy_a_question_to_a_busy_planner_is_turned_away(
+    client: TestClient, loop: PlanLoop
+) -> None:
+    with busy(loop):
+        found = client.post(f"{MAIN}/what-if", json={"request": "nodes=1:ppn=4"})
+    assert found.status_code == 503
+    assert found.headers["retry-after"]
+
+
+def test_what_did_not_change_is_not_sent_again(busy_cluster: TestClient) -> None:
+    etag = busy_cluster.get(f"{MAIN}/jobs").headers["etag"]
+    for path in ("/jobs", "/jobs/3.server", "/nodes", "/plan", "/gaps"):
+        same = busy_cluster.get(MAIN + path, headers={"If-None-Match": etag})
+        assert (same.status_code, same.content) == (304, b"")
+        assert busy_cluster.get(MAIN + path).headers["etag"] == etag
+    event = {**EVENTS[-1], "id": "e:99", "job": {**EVENTS[-1]["job"], "id": "99.server"}}
+    busy_cluster.post(f"{MAIN}/events", json={"events": [event]})
+    changed = busy_cluster.get(f"{MAIN}/jobs", headers={"If-None-Match": etag})
+    assert changed.status_code == 200
+
+
+def test_long_answers_are_compressed(busy_cluster: TestClient) -> None:
+    assert busy_cluster.get(f"{MAIN}/jobs").headers["content-encoding"] == "gzip"
+
+
+def test_pausing_shows_and_ends(busy_cluster: TestClient) -> None:
+    paused = busy_cluster.post(f"{MAIN}/pause", json={"reason": "the cooling failed"})
+    assert paused.json()["paused"] == "the cooling failed"
+    assert get(busy_cluster, "")["paused"] == "the cooling failed"
+    assert busy_cluster.post(f"{MAIN}/resume").json()["paused"] == ""
+    assert get(busy_cluster, "")["paused"] == ""
+
+
+def test_metrics_count_the_jobs(busy_cluster: TestClient) -> None:
+    lines = busy_cluster.get("/metrics").text.splitlines()
+    assert 'schedd_jobs{cluster="main",state="planned"} 3.0' in lines
+    assert 'schedd_nodes{cluster="main",state="up"} 2.0' in lines
+    assert 'schedd_failing{cluster="other"} 0.0' in lines

@@ -1,0 +1,303 @@
+"""Every error is a problem document that says what is wrong and what to do."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from pydantic import TypeAdapter
+
+from schedd.api.app import create_app
+from schedd.api.problems import KINDS
+from schedd.engine import EngineSettings
+from schedd.service.clusters import Clusters
+from schedd.service.loop import PlanLoop
+from schedd.service.tokens import Bearer
+from schedd.wire import Event
+from tests.api.conftest import EVENTS, MAX_BODY, token, tokens
+from tests.service.build import StillClock, T
+from tests.service.test_loop import WAIT, busy
+
+MAIN = "/v1/clusters/main"
+EVENT_TYPES: TypeAdapter[Event] = TypeAdapter(Event)
+
+
+def problem(answer: Any, kind: str) -> dict[str, Any]:
+    assert answer.headers["content-type"] == "application/problem+json", answer.text
+    found: dict[str, Any] = answer.json()
+    status, title = KINDS[kind]
+    assert answer.status_code == found["status"] == status
+    assert (found["type"], found["title"]) == (f"urn:schedd:problem:{kind}", title)
+    assert found["detail"]
+    assert found["instance"].startswith("/")
+    return found
+
+
+@pytest.fixture
+def stranger(app: FastAPI) -> Iterator[TestClient]:
+    with TestClient(app, raise_server_exceptions=False) as client:
+        yield client
+
+
+def bearer(role: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token(role)}"}
+
+
+# ---- who may do what ------------------------------------------------------------------------------
+
+READS = ["/v1/clusters", MAIN, f"{MAIN}/jobs", f"{MAIN}/nodes", f"{MAIN}/plan", f"{MAIN}/gaps", "/metrics"]
+
+
+@pytest.mark.parametrize("path", [*READS, f"{MAIN}/decisions"])
+def test_without_a_token_nothing_is_read(stranger: TestClient, path: str) -> None:
+    answer = stranger.get(path)
+    assert "Authorization: Bearer" in problem(answer, "no-token")["hint"]
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+@pytest.mark.parametrize("value", ["Bearer wrong", "Bearer", "Basic YWRtaW46YWRtaW4=", "nonsense", ""])
+def test_a_wrong_token_is_refused(stranger: TestClient, value: str) -> None:
+    found = problem(stranger.get(MAIN, headers={"Authorization": value}), "no-token")
+    assert "wrong" not in json.dumps(found)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "least"),
+    [
+        *(("GET", path, "reader") for path in READS),
+        ("POST", f"{MAIN}/what-if", "reader"),
+        ("GET", f"{MAIN}/decisions", "adapter"),
+        ("POST", f"{MAIN}/events", "adapter"),
+        ("POST", f"{MAIN}/pause", "admin"),
+        ("POST", f"{MAIN}/resume", "admin"),
+    ],
+)
+def test_each_role_may_do_its_own_and_no_more(
+    stranger: TestClient, method: str, path: str, least: str
+) -> None:
+    bodies = {
+        "what-if": {"request": "nodes=1"},
+        "events": {"events": []},
+        "pause": {"reason": "x"},
+    }
+    body = bodies.get(path.rpartition("/")[2])
+    roles = ["reader", "adapter", "admin"]
+    for role in roles:
+        answer = stranger.request(method, path, headers=bearer(role), json=body)
+        if roles.index(role) < roles.index(least):
+            found = problem(answer, "not-allowed")
+            assert found["detail"] == f"our-{role} has the role {role}; this needs the role {least}"
+        else:
+            assert answer.status_code == 200, answer.text
+
+
+def test_strangers_may_read_where_the_site_lets_them(clusters: Clusters) -> None:
+    app = create_app(clusters, tokens(Bearer("anonymous", "reader")))
+    with TestClient(app) as client:
+        assert client.get(MAIN).status_code == 200
+        assert "role admin" in problem(client.post(f"{MAIN}/resume"), "no-token")["detail"]
+        problem(client.get(MAIN, headers={"Authorization": "Bearer wrong"}), "no-token")
+
+
+def test_health_checks_and_the_description_need_no_token(stranger: TestClient) -> None:
+    for path in ("/healthz", "/readyz", "/openapi.json", "/docs", "/redoc"):
+        assert stranger.get(path).status_code == 200
+
+
+# ---- what is not there ------------------------------------------------------------------------------
+
+
+def test_an_unknown_cluster_is_named_with_those_that_exist(client: TestClient) -> None:
+    found = problem(client.get("/v1/clusters/mian/jobs"), "unknown-cluster")
+    assert found["detail"] == "no cluster 'mian'; there is main, other"
+
+
+@pytest.mark.parametrize(("asked", "hint"), [("3", "3.server"), ("3.other", "3.server")])
+def test_an_unknown_job_is_guessed(busy_cluster: TestClient, asked: str, hint: str) -> None:
+    found = problem(busy_cluster.get(f"{MAIN}/jobs/{asked}"), "unknown-job")
+    assert found["hint"] == f"did you mean {hint}?"
+    assert "not kept" in problem(busy_cluster.get(f"{MAIN}/jobs/77"), "unknown-job")["hint"]
+
+
+def test_an_unknown_path_and_a_wrong_method(client: TestClient) -> None:
+    assert "/docs" in problem(client.get("/v1/cluster"), "unknown-path")["hint"]
+    answer = client.delete(f"{MAIN}/jobs")
+    assert "GET is" in problem(answer, "wrong-method")["detail"]
+    assert answer.headers["allow"] == "GET"
+
+
+# ---- what is not allowed ------------------------------------------------------------------------------
+
+
+def altered(path: str, value: Any, number: int = 2) -> dict[str, Any]:
+    event = json.loads(json.dumps(EVENTS[number]))
+    *way, last = path.split(".")
+    place = event
+    for key in way:
+        place = place[key]
+    place[last] = value
+    return {"events": [EVENTS[0], event]}
+
+
+@pytest.mark.parametrize(
+    ("body", "where"),
+    [
+        ({}, "body.events"),
+        ({"events": 3}, "body.events"),
+        ({"events": [{}]}, "body.events[0]"),
+        ({"events": [{"type": "job_vanished"}]}, "body.events[0]"),
+        (altered("time", "soon"), "body.events[1].job_queued.time"),
+        (altered("time", -1), "body.events[1].time"),
+        (altered("time", 1 << 70), "body.events[1].time"),
+        (altered("id", ""), "body.events[1].id"),
+        (altered("id", "a\x00b"), "body.events[1].id"),
+        (altered("job.id", "x" * 600), "body.events[1].job.id"),
+        (altered("job.submitted", 1 << 60), "body.events[1].job.submitted"),
+        (altered("job.state", "Z"), "body.events[1].job_queued.job.state"),
+        (altered("job.shares", [{"node": "n1", "cpus": -3}]), "body.events[1].job.shares[0].cpus"),
+        (altered("node.cpus", 1 << 40, 0), "body.events[1].node.cpus"),
+        (altered("node.speed", "NaN", 0), "body.events[1].node.speed"),
+        (altered("node.resources", {"lic": -1}, 0), "body.events[1].node.resources.lic"),
+        (altered("node.name", "", 0), "body.events[1].node.name"),
+    ],
+)
+def test_a_delivery_with_anything_wrong_in_it_is_refused_as_a_whole(
+    client: TestClient, loop: PlanLoop, body: dict[str, Any], where: str
+) -> None:
+    found = problem(client.post(f"{MAIN}/events", json=body), "invalid")
+    assert found["errors"][0]["where"] == where
+    assert found["errors"][0]["what"]
+    assert loop.published.generation == 0
+    assert loop.published.nodes == {}
+
+
+@pytest.mark.parametrize(
+    ("body", "where", "said"),
+    [
+        ({}, "body", "give either request or resources"),
+        ({"request": "nodes=1", "resources": {"nodes": "1"}}, "body", "either"),
+        ({"request": "nodes=1:ppn=x"}, "body.request", "ppn= needs a whole number"),
+        ({"request": "nodes"}, "body.request", "name=value"),
+        ({"request": "select=1:ncpus=q"}, "body.request", "ncpus"),
+        ({"resources": {"walltime": "soon"}}, "body.resources", "walltime"),
+        ({"request": "nodes=1", "family": "slurm"}, "body.family", "'torque' or 'openpbs'"),
+        ({"request": "nodes=1", "when": 3}, "body.when", "Extra inputs"),
+        ({"request": "nodes=1", "not_before": -1}, "body.not_before", "greater than or equal to 0"),
+        ({"resources": {"nodes": "x" * 20_000}}, "body.resources", "too long"),
+    ],
+)
+def test_a_question_that_cannot_be_read_says_where(
+    busy_cluster: TestClient, body: dict[str, Any], where: str, said: str
+) -> None:
+    found = problem(busy_cluster.post(f"{MAIN}/what-if", json=body), "invalid")
+    assert found["errors"][0]["where"] == where
+    assert said in json.dumps(found, ensure_ascii=False)
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "where"),
+    [
+        ("/jobs", "state=sleeping", "query.state"),
+        ("/jobs", "limit=0", "query.limit"),
+        ("/jobs", "limit=100000", "query.limit"),
+        ("/jobs", "cursor=abc", "query.cursor"),
+        ("/plan", "begin=x", "query.begin"),
+        ("/plan", "begin=100&end=100", "query.end"),
+        ("/plan", "cursor=-1", "query.cursor"),
+        ("/gaps", "cpus=0", "query.cpus"),
+        ("/gaps", "end=99999999999999999999", "query.end"),
+        ("/decisions", "wait=-1", "query.wait"),
+        ("/decisions", "wait=nan", "query.wait"),
+        ("/nodes", "state=gone", "query.state"),
+    ],
+)
+def test_a_query_that_is_not_allowed_says_what_is(
+    client: TestClient, path: str, query: str, where: str
+) -> None:
+    found = problem(client.get(f"{MAIN}{path}?{query}"), "invalid")
+    assert [fault["where"] for fault in found["errors"]] == [where]
+
+
+def test_what_is_allowed_is_said(client: TestClient) -> None:
+    found = problem(client.get(f"{MAIN}/jobs?limit=0"), "invalid")
+    assert found["errors"][0]["allowed"] == "at least 1"
+    found = problem(client.get(f"{MAIN}/jobs?state=sleeping"), "invalid")
+    assert "'running'" in found["errors"][0]["allowed"]
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[1,", b'{"events": [', b"\xff\xfe", b"[" * 50_000])
+def test_a_body_that_is_no_json_is_refused(client: TestClient, body: bytes) -> None:
+    answer = client.post(f"{MAIN}/events", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code in (400, 422)
+    problem(answer, "bad-request" if answer.status_code == 400 else "invalid")
+
+
+def test_a_pause_needs_a_reason(client: TestClient) -> None:
+    assert problem(client.post(f"{MAIN}/pause", json={}), "invalid")["errors"][0]["where"] == "body.reason"
+    problem(client.post(f"{MAIN}/pause", json={"reason": "a\nb"}), "invalid")
+
+
+# ---- what is too much ---------------------------------------------------------------------------------
+
+
+def test_a_body_that_is_too_large_is_refused(client: TestClient, loop: PlanLoop) -> None:
+    text = json.dumps({"events": [{**EVENTS[0], "padding": "x" * MAX_BODY}]}).encode()
+    headers = {"Content-Type": "application/json"}
+    found = problem(client.post(f"{MAIN}/events", content=text, headers=headers), "too-large")
+    assert "1 MiB" in found["detail"]
+
+    def pieces() -> Iterator[bytes]:
+        yield text[: MAX_BODY // 2]
+        yield text[MAX_BODY // 2 :]
+
+    problem(client.post(f"{MAIN}/events", content=pieces(), headers=headers), "too-large")
+    assert loop.published.generation == 0
+
+
+def test_too_many_waiting_events_are_turned_away(client: TestClient, loop: PlanLoop) -> None:
+    loop._most_pending = 2
+    with busy(loop):
+        kept = loop.submit([])
+        waiting = loop.submit([EVENT_TYPES.validate_python(EVENTS[0])])
+        answer = client.post(f"{MAIN}/events", json={"events": EVENTS})
+        assert "send them again later" in problem(answer, "too-much")["detail"]
+        assert answer.headers["retry-after"]
+    kept.result(WAIT)
+    assert waiting.result(WAIT).accepted == 1
+
+
+# ---- when the daemon cannot ---------------------------------------------------------------------------
+
+
+def test_before_it_is_ready_and_after_its_end_it_says_so() -> None:
+    clusters = Clusters({"main": EngineSettings()}, StillClock())
+    with TestClient(create_app(clusters, tokens()), headers=bearer("admin")) as client:
+        assert client.get("/healthz").json()["status"] == "ok"
+        for path in ("/readyz", *READS, f"{MAIN}/decisions"):
+            assert "kernels" in problem(client.get(path), "not-ready")["detail"]
+        assert client.get("/readyz").headers["retry-after"]
+        clusters.start()
+        assert client.get("/readyz").json() == {"status": "ready"}
+        clusters.stop()
+        assert "shutting down" in problem(client.get("/readyz"), "not-ready")["detail"]
+
+
+def test_a_planner_that_stopped_is_told_by_the_readiness_check(client: TestClient, loop: PlanLoop) -> None:
+    loop._engine.handle = None  # type: ignore[method-assign, assignment]
+    problem(client.post(f"{MAIN}/events", json={"events": EVENTS}), "not-ready")
+    loop._thread.join(WAIT)
+    assert "main: the planner stopped" in problem(client.get("/readyz"), "not-ready")["detail"]
+    assert client.get(f"{MAIN}/jobs").json()["stale"].startswith("the planner stopped")
+    assert 'schedd_failing{cluster="main"} 1.0' in client.get("/metrics").text
+
+
+def test_a_defect_is_a_problem_too(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr("schedd.api.plan.window", broken)
+    found = problem(client.get(f"{MAIN}/plan"), "defect")
+    assert "secret" not in json.dumps(found)
+    assert client.get(MAIN).json()["now"] == T
