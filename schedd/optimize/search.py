@@ -1,0 +1,273 @@
+"""The skeleton of all searches: propose, try, accept what is better, pull left; at any moment ready to end.
+
+The inner loop runs in kernels without the GIL, on a fork of the plan that nobody else touches. Only a move
+that was found better is made, through the plan's own operations.
+"""
+
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+
+from schedd.optimize.places import Place, place_of, takes_in
+from schedd.optimize.report import Change, Report, WhyEnded
+from schedd.optimize.settings import Kind, SearchSettings
+from schedd.plan.evaluate import UNITS, Criterion, Evaluation, JobColumns, Values, Weights
+from schedd.plan.kernels import layout as at
+from schedd.plan.kernels import moves as mv
+from schedd.plan.kernels import propose as pr
+from schedd.plan.kernels.evaluate import ASKED, Floats
+from schedd.plan.kernels.layout import Ints
+from schedd.plan.plan import Plan
+
+__all__ = ["Improvement", "Search"]
+
+_KINDS = {Kind.RANDOM: pr.RANDOM, Kind.GAP: pr.GAP, Kind.TABU: pr.TABU}
+
+_SEEDS = (1 << 64) - 1
+
+_CALL_S = 0.005
+"""How long one call of the kernel should take when time is what bounds the search."""
+
+
+@dataclass(frozen=True, slots=True)
+class Improvement:
+    """What a search found: new places of the jobs that it moved, by start, and how it went."""
+
+    places: tuple[Place, ...]
+    report: Report
+
+
+class Search:
+    """One search on ``plan``, a fork that is its own from now on."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        columns: JobColumns,
+        latest: Ints,
+        now: int,
+        settings: SearchSettings,
+        *,
+        waited: Floats | None = None,
+        used: Floats | None = None,
+    ) -> None:
+        """``latest``: the last start allowed, by slot (see ``latest_starts``); none may lie before the job's.
+
+        ``waited`` and ``used``: see ``Evaluation``.
+        """
+        self._plan = plan
+        self._now = now
+        self._latest = latest
+        self._settings = settings
+        self._weights = Weights(settings.weights)
+        self._evaluation = Evaluation(
+            plan, columns, now, threshold=settings.threshold, waited=waited, used=used
+        )
+        self._before = self._evaluation.values()
+        self._cost = self._weights.cost(self._before, self._before)
+        self._trial = mv.trial(plan.tables, self._evaluation.scores)
+        self._random = np.array([settings.seed & _SEEDS], np.uint64)
+        jobs, ctl = plan.tables.jobs, plan.tables.ctl
+        self._was = jobs.copy()
+        self._was_alloc = plan.tables.alloc[: int(ctl[at.ALLOC_TOP])].copy()
+        self._touched: set[int] = set()
+        self._tried = self._accepted = self._too_late = self._pulled_left = 0
+        self._stop = ctl
+
+    def stop(self) -> None:
+        """Make ``run`` end at once, from any thread; what was found till then is kept."""
+        self._stop[at.STOP] = 1
+
+    def run(self) -> Improvement:
+        """Search to the end; call it once."""
+        begin = perf_counter()
+        jobs = self._movable()
+        if jobs.shape[0] < 2:
+            why = WhyEnded.NOTHING_TO_DO
+        else:
+            why = self._try_rules(jobs, begin) or self._search(begin)
+        places = self._places()
+        return Improvement(places, self._report(jobs.shape[0], len(places), why, perf_counter() - begin))
+
+    # ---- the loop -------------------------------------------------------------------------------
+
+    def _movable(self) -> Ints:
+        """The planned jobs by start that do not start now."""
+        slots = self._plan.planned()
+        jobs = self._plan.tables.jobs
+        movable: Ints = slots[jobs[at.START, slots] > self._now]
+        return movable
+
+    def _ended(self, begin: float) -> WhyEnded | None:
+        settings = self._settings
+        if self._stop[at.STOP]:
+            return WhyEnded.STOPPED
+        if settings.moves is not None and self._tried >= settings.moves:
+            return WhyEnded.MOVES
+        if settings.seconds is not None and perf_counter() - begin >= settings.seconds:
+            return WhyEnded.SECONDS
+        return None
+
+    def _try_rules(self, jobs: Ints, begin: float) -> WhyEnded | None:
+        """Try all jobs in the order of each rule, the plan being small; the rules see the plan as it was."""
+        if jobs.shape[0] > self._settings.whole:
+            return None
+        columns = self._plan.tables.jobs
+        scores = self._evaluation.scores
+        duration = columns[at.DUR, jobs]
+        area = scores.part[ASKED, jobs]
+        # Who has waited long for little: (wait up to now + duration) / duration.
+        expansion = (self._now - scores.release[jobs]) / duration
+        for keys in (duration, area, -expansion):
+            why = self._ended(begin)
+            if why is not None:
+                return why
+            self._try(jobs[np.argsort(keys, kind="stable")])
+        return None
+
+    def _try(self, slots: Ints) -> None:
+        """Try one given move, and make it if it is better."""
+        k = slots.shape[0]
+        while True:
+            self._trial.slots[:k] = slots
+            how, _ = mv.attempt(
+                self._plan.tables,
+                self._evaluation.scores,
+                self._trial,
+                k,
+                self._latest,
+                self._now,
+                self._weights.array,
+                self._before.array,
+                self._cost,
+            )
+            if how != mv.FULL:
+                break
+            self._grow(slots)
+        if how == mv.STOPPED:
+            return
+        self._tried += 1
+        self._too_late += how == mv.TOO_LATE
+        if how == mv.BETTER:
+            self._accept(slots)
+
+    def _grow(self, slots: Ints) -> None:
+        """Make room for a move of these jobs."""
+        slabs = self._plan.slabs
+        tb = slabs.tb
+        shapes = tb.jobs[at.SHAPE, slots]
+        entries = int(tb.jobs[at.POOLS, slots].sum())
+        for first, n in zip(tb.shapes[shapes, at.CHUNK], tb.shapes[shapes, at.CHUNKS], strict=True):
+            entries += int(tb.chunks[first : first + n, at.COUNT].sum())
+        if int(tb.ctl[at.ALLOC_TOP]) + entries > tb.alloc.shape[0]:
+            slabs.grow_alloc(entries)
+        slabs.grow_segments()
+
+    def _search(self, begin: float) -> WhyEnded:
+        settings = self._settings
+        chooser = self._chooser()
+        again = 0
+        calls = 1
+        while (why := self._ended(begin)) is None:
+            if chooser.order.shape[0] < 2:  # all others start now, after what was accepted
+                return WhyEnded.NOTHING_TO_DO
+            left = 1 << 40 if settings.moves is None else settings.moves - self._tried
+            called = perf_counter()
+            how, k, decided, too_late = pr.search(
+                self._plan.tables,
+                self._evaluation.scores,
+                self._trial,
+                chooser,
+                _KINDS[settings.kind],
+                settings.lifted,
+                left if settings.seconds is None else min(left, calls),
+                again,
+                self._latest,
+                self._now,
+                self._weights.array,
+                self._before.array,
+                self._cost,
+            )
+            self._tried += decided
+            self._too_late += too_late
+            again = 0
+            if how == mv.FULL:
+                self._grow(self._trial.slots[:k])
+                again = k
+            elif how == mv.BETTER:
+                self._accept(self._trial.slots[:k].copy())
+                chooser = self._chooser(chooser)
+            elif how == mv.NO_BETTER:
+                # Few calls where moves are slow, so that the time is kept; many where they are quick.
+                spent = perf_counter() - called
+                calls = max(1, min(2 * calls, int(calls * _CALL_S / max(spent, 1e-9))))
+        return why
+
+    def _chooser(self, old: pr.Chooser | None = None) -> pr.Chooser:
+        """What moves are proposed from, as the plan is now; memory and generator go on."""
+        order = self._movable()
+        rows = self._plan.tables.rows.shape[0]
+        return pr.Chooser(
+            order=order,
+            mixed=order.copy(),
+            tabu=np.full(pr.TABU_LENGTH, -1, np.int64) if old is None else old.tabu,
+            counts=np.zeros(2, np.int64) if old is None else old.counts,
+            mark=np.zeros(rows, np.int64) if old is None else old.mark,
+            random=self._random,
+        )
+
+    # ---- accepting ------------------------------------------------------------------------------
+
+    def _accept(self, slots: Ints) -> None:
+        """Make a move that was found better; then let jobs start earlier where it left room."""
+        plan, now = self._plan, self._now
+        for slot in slots.tolist():
+            plan.lift(slot, now)
+        for slot in slots.tolist():
+            if plan.place(slot, now, int(self._latest[slot]) + 1) < 0:
+                raise AssertionError(f"slot {slot} found a place when it was tried, and none now")
+        self._evaluation.update(slots)
+        self._touched.update(slots.tolist())
+        self._accepted += 1
+        if self._weights.regular:
+            self._pull_left()
+        self._cost = self._weights.cost(self._evaluation.values(), self._before)
+
+    def _pull_left(self) -> None:
+        moves, _ = self._plan.repair(self._now)
+        self._touched.update(moves.slots.tolist())
+        self._evaluation.update(moves.slots)
+        self._pulled_left += len(moves)
+
+    # ---- the end --------------------------------------------------------------------------------
+
+    def _places(self) -> tuple[Place, ...]:
+        new = (place_of(self._plan, slot) for slot in self._touched)
+        moved = [place for place in new if place != self._before_place(place.slot)]
+        return tuple(sorted(moved, key=lambda place: (place.start, place.slot)))
+
+    def _before_place(self, slot: int) -> Place:
+        start, first, n = self._was[(at.START, at.ALLOC, at.ALLOCS), slot].tolist()
+        return Place(slot, start, takes_in(self._was_alloc[first : first + n]))
+
+    def _report(self, jobs: int, moved: int, why: WhyEnded, elapsed: float) -> Report:
+        after = self._evaluation.values()
+        return Report(
+            kind=self._settings.kind,
+            seed=self._settings.seed,
+            jobs=jobs,
+            tried=self._tried,
+            accepted=self._accepted,
+            too_late=self._too_late,
+            pulled_left=self._pulled_left,
+            moved=moved,
+            gain=self._gain(after),
+            changes=tuple(Change(c, UNITS[c], self._before[c], after[c]) for c in Criterion),
+            why_ended=why,
+            elapsed_s=elapsed,
+        )
+
+    def _gain(self, after: Values) -> float:
+        gained = self._weights.cost(self._before, self._before) - self._weights.cost(after, self._before)
+        return gained / float(np.abs(self._weights.array).sum())

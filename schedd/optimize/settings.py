@@ -1,0 +1,58 @@
+"""What may be set about a search."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from schedd.plan.evaluate import Criterion
+
+__all__ = ["DEFAULT_WEIGHTS", "Kind", "SearchSettings"]
+
+
+class Kind(StrEnum):
+    """How moves are proposed."""
+
+    RANDOM = "random"
+    """Jobs at random, in random order (Random Search)."""
+    GAP = "gap"
+    """A random job takes the place of an earlier one, which is then placed anew (Gap Search)."""
+    TABU = "tabu"
+    """The same, small jobs first, none of those tried lately, sometimes sorted (Tabu Search)."""
+
+
+DEFAULT_WEIGHTS: Final[Mapping[Criterion, float]] = MappingProxyType(
+    {Criterion.WAIT: 1.0, Criterion.BOUNDED_SLOWDOWN: 1.0, Criterion.WAIT_MAX: 1.0}
+)
+"""Mean wait, mean bounded slowdown, and, against starvation, the longest wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSettings:
+    """One search.
+
+    ``moves`` and ``seconds`` bound it (None: no bound; or both); with a bound on moves alone the same plan
+    and ``seed`` give the same result. ``lifted`` is the most jobs that one move lifts (at least 2).
+    ``whole``: a plan of at most so many waiting jobs is first tried in the orders of priority rules, each a
+    move. ``threshold`` is that of the bounded slowdown, in seconds. Raises ValueError.
+    """
+
+    kind: Kind = Kind.TABU
+    weights: Mapping[Criterion, float] = field(default_factory=lambda: DEFAULT_WEIGHTS)
+    moves: int | None = 200
+    seconds: float | None = None
+    seed: int = 0
+    lifted: int = 8
+    whole: int = 64
+    threshold: int = 10
+
+    def __post_init__(self) -> None:
+        if self.moves is None and self.seconds is None:
+            raise ValueError("a search needs a bound: moves, seconds or both")
+        if self.moves is not None and self.moves < 0:
+            raise ValueError(f"moves {self.moves}: must be at least 0")
+        if self.seconds is not None and not 0 <= self.seconds < float("inf"):
+            raise ValueError(f"seconds {self.seconds}: must be finite, at least 0")
+        if self.lifted < 2:
+            raise ValueError(f"lifted {self.lifted}: must be at least 2")

@@ -1,0 +1,209 @@
+"""Kernels that propose moves, and the loop that tries them until one makes the plan better.
+
+Three ways to propose, of one skeleton: jobs at random in random order; a gap opened for one job where another
+stands; and the same with a memory of jobs tried lately (tabu) and a choice by what promises to gain.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from schedd.plan.kernels.evaluate import ASKED, Floats, Scores
+from schedd.plan.kernels.jit import kernel
+from schedd.plan.kernels.layout import A_ROW, ALLOC, ALLOCS, DUR, STOP, Ints, Tables
+from schedd.plan.kernels.moves import BETTER, FULL, NO_BETTER, STOPPED, TOO_LATE, Trial, attempt
+
+RANDOM: Final = 0
+GAP: Final = 1
+TABU: Final = 2
+
+TABU_LENGTH: Final = 10
+_CANDIDATES: Final = 3
+_LOOKED_AT: Final = 512
+"""Jobs looked at on the way from the place of the gap to the job, at most."""
+
+_A = np.uint64(0x9E3779B97F4A7C15)
+_B = np.uint64(0xBF58476D1CE4E5B9)
+_C = np.uint64(0x94D049BB133111EB)
+_27 = np.uint64(27)
+_30 = np.uint64(30)
+_33 = np.uint64(33)
+
+
+class Chooser(NamedTuple):
+    """What proposals are made from; n jobs that may be moved, N rows."""
+
+    order: Ints
+    """(n,) the jobs by start."""
+    mixed: Ints
+    """(n,) the same, shuffled as it goes."""
+    tabu: Ints
+    """(TABU_LENGTH,) jobs tried lately; -1: none."""
+    counts: Ints
+    """(2,) place of the next entry of ``tabu``; number of the last proposal, for ``mark``."""
+    mark: Ints
+    """(N,) rows of the place where a gap is opened."""
+    random: npt.NDArray[np.uint64]
+    """(1,) state of the generator."""
+
+
+@kernel
+def draw(random: npt.NDArray[np.uint64], below: int) -> int:
+    """A number in ``[0, below)``, below < 2**31, from the generator splitmix64."""
+    random[0] += _A
+    z = random[0]
+    z = (z ^ (z >> _30)) * _B
+    z = (z ^ (z >> _27)) * _C
+    return int(np.int64(z >> _33) % below)
+
+
+@kernel
+def _size(ch: Chooser, most: int) -> int:
+    """How many jobs to lift: 2 to ``most``, small numbers more often."""
+    levels = 1
+    while (2 << levels) <= most:
+        levels += 1
+    size = 2 + draw(ch.random, (2 << draw(ch.random, levels)) - 1)
+    return min(size, most)
+
+
+@kernel
+def _is_tabu(ch: Chooser, slot: int) -> bool:
+    for i in range(TABU_LENGTH):
+        if ch.tabu[i] == slot:
+            return True
+    return False
+
+
+@kernel
+def _pick(sc: Scores, ch: Chooser, tabu: bool) -> int:
+    """The place in ``order`` of the job to bring forward; never the first."""
+    n = ch.order.shape[0]
+    if not tabu:
+        return 1 + draw(ch.random, n - 1)
+    best = -1
+    for _ in range(_CANDIDATES):
+        i = 1 + draw(ch.random, n - 1)
+        slot = ch.order[i]
+        # Who needs least gives way to no other for less.
+        if not _is_tabu(ch, slot) and (best < 0 or sc.part[ASKED, slot] < sc.part[ASKED, ch.order[best]]):
+            best = i
+    if best < 0:
+        ch.tabu[:] = -1
+        best = 1 + draw(ch.random, n - 1)
+    ch.tabu[ch.counts[0]] = ch.order[best]
+    ch.counts[0] = (ch.counts[0] + 1) % TABU_LENGTH
+    return best
+
+
+@kernel
+def _open_gap(tb: Tables, sc: Scores, ch: Chooser, tr: Trial, most: int, tabu: bool) -> int:
+    """One job, then those that stand from some earlier place on, on rows of that place; returns how many."""
+    i = _pick(sc, ch, tabu)
+    most = _size(ch, most)
+    levels = 1
+    while (1 << levels) < i:
+        levels += 1
+    back = 1 + draw(ch.random, 1 << draw(ch.random, levels + 1))
+    j = max(0, i - back)
+    ch.counts[1] += 1
+    at = tb.jobs[ALLOC, ch.order[j]]
+    for e in range(at, at + tb.jobs[ALLOCS, ch.order[j]]):
+        ch.mark[tb.alloc[e, A_ROW]] = ch.counts[1]
+    tr.slots[0] = ch.order[i]
+    tr.slots[1] = ch.order[j]
+    k = 2
+    for m in range(j + 1, min(i, j + _LOOKED_AT)):
+        if k == most:
+            break
+        slot = ch.order[m]
+        at = tb.jobs[ALLOC, slot]
+        for e in range(at, at + tb.jobs[ALLOCS, slot]):
+            if ch.mark[tb.alloc[e, A_ROW]] == ch.counts[1]:
+                tr.slots[k] = slot
+                k += 1
+                break
+    if tabu:
+        _perhaps_by_rule(tb, sc, ch, tr, k)
+    return k
+
+
+@kernel
+def _perhaps_by_rule(tb: Tables, sc: Scores, ch: Chooser, tr: Trial, k: int) -> None:
+    """Half of the time leave the order, else sort it: the shortest or the smallest first."""
+    rule = draw(ch.random, 4)
+    if rule < 2:
+        return
+    # Insertion sort: k is small, and ties keep their order.
+    for i in range(1, k):
+        slot = tr.slots[i]
+        m = i
+        while m > 0:
+            other = tr.slots[m - 1]
+            if rule == 2:
+                after = tb.jobs[DUR, other] > tb.jobs[DUR, slot]
+            else:
+                after = sc.part[ASKED, other] > sc.part[ASKED, slot]
+            if not after:
+                break
+            tr.slots[m] = other
+            m -= 1
+        tr.slots[m] = slot
+
+
+@kernel
+def _at_random(ch: Chooser, tr: Trial, most: int) -> int:
+    """Some jobs in random order; returns how many."""
+    n = ch.mixed.shape[0]
+    k = int(min(_size(ch, most), n))
+    for i in range(k):
+        j = i + draw(ch.random, n - i)
+        ch.mixed[i], ch.mixed[j] = ch.mixed[j], ch.mixed[i]
+        tr.slots[i] = ch.mixed[i]
+    return k
+
+
+@kernel
+def search(
+    tb: Tables,
+    sc: Scores,
+    tr: Trial,
+    ch: Chooser,
+    kind: int,
+    most: int,
+    tries: int,
+    again: int,
+    latest: Ints,
+    now: int,
+    weights: Floats,
+    reference: Floats,
+    cost: float,
+) -> tuple[int, int, int, int]:
+    """Propose and try up to ``tries`` moves of up to ``most`` jobs, until one makes the plan better.
+
+    ``again``: how many jobs in ``tr.slots`` are a move that met a full slab and is tried first; 0: none.
+    Returns (BETTER | NO_BETTER | STOPPED | FULL, number of jobs of the last move, moves decided, those of
+    them given up since a job would start too late).
+    """
+    decided = 0
+    too_late = 0
+    k = again
+    while decided < tries:
+        if tb.ctl[STOP] != 0:
+            return STOPPED, 0, decided, too_late
+        if again == 0:
+            if kind == RANDOM:
+                k = _at_random(ch, tr, most)
+            else:
+                k = _open_gap(tb, sc, ch, tr, most, kind == TABU)
+        again = 0
+        how, _ = attempt(tb, sc, tr, k, latest, now, weights, reference, cost)
+        if how in (STOPPED, FULL):
+            return how, k, decided, too_late
+        decided += 1
+        if how == TOO_LATE:
+            too_late += 1
+        if how == BETTER:
+            return how, k, decided, too_late
+    return NO_BETTER, k, decided, too_late

@@ -1,0 +1,118 @@
+"""Plans with waiting and running jobs, with and without what was freed and not yet repaired."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from hypothesis import strategies as st
+
+from schedd.model import FOREVER, Node
+from schedd.optimize import Kind, SearchSettings
+from schedd.plan.evaluate import Criterion, Evaluation, JobColumns, Weights
+from schedd.plan.kernels import layout as at
+from schedd.plan.kernels.layout import Ints
+from schedd.plan.plan import Plan
+from tests.plan.mirror import Mirror
+from tests.plan.strategies import DURATIONS, clusters, requests
+
+NOW = 1_000
+
+
+@dataclass
+class Scene:
+    """A plan at ``NOW`` with what is known of its jobs; ``promised`` by slot."""
+
+    mirror: Mirror
+    columns: JobColumns
+    promised: Ints
+    running: list[int] = field(default_factory=list)
+
+    @property
+    def plan(self) -> Plan:
+        return self.mirror.plan
+
+    @property
+    def waiting(self) -> list[int]:
+        return self.mirror.slots(at.PLANNED)
+
+    def starts(self) -> dict[int, int]:
+        return {slot: self.plan.start(slot) for slot in self.mirror.jobs}
+
+    def check(self) -> None:
+        """Every job holds what it asked for, where there is room; the timelines say the same."""
+        assert not self.mirror.over_committed(NOW)
+        for slot in self.waiting + self.running:
+            self.mirror.check_takes(slot)
+        for slot in self.waiting:
+            assert self.plan.start(slot) >= max(NOW, self.mirror.jobs[slot][2])
+        self.mirror.check_timelines(NOW)
+        self.mirror.check_rooms()
+        self.mirror.check_bounds(NOW)
+
+    def on(self, plan: Plan) -> "Scene":
+        """The same jobs in another plan."""
+        mirror = Mirror(plan)
+        mirror.jobs, mirror.limits, mirror.pool_sizes = (
+            dict(self.mirror.jobs),
+            list(self.mirror.limits),
+            dict(self.mirror.pool_sizes),
+        )
+        return Scene(mirror, self.columns, self.promised, list(self.running))
+
+
+@st.composite
+def scenes(draw: st.DrawFn, most: int = 12) -> Scene:
+    cluster: list[Node] = draw(clusters(4))
+    mirror = Mirror(Plan(cluster, NOW))
+    plan = mirror.plan
+    for name, size in draw(st.dictionaries(st.sampled_from("ab"), st.integers(1, 4))).items():
+        plan.set_pool(name, size, NOW)
+        mirror.pool_sizes[name] = size
+    slots = plan.tables.jobs.shape[1]
+    scene = Scene(mirror, JobColumns.blank(slots), np.full(slots, FOREVER, np.int64))
+    amounts = st.fixed_dictionaries({name: st.integers(0, 2) for name in mirror.pool_sizes})
+    for _ in range(draw(st.integers(2, most))):
+        request, duration = draw(requests()), draw(DURATIONS)
+        slot = mirror.new(request, duration, NOW + draw(st.sampled_from([0, 0, 0, 50])), draw(amounts))
+        scene.columns.release[slot] = draw(st.integers(0, NOW))
+        scene.columns.due[slot] = draw(st.one_of(st.just(FOREVER), st.integers(NOW, NOW + 1000)))
+        scene.columns.owner[slot] = draw(st.integers(0, 2))
+        start = plan.place(slot, NOW)
+        if start < 0:
+            continue
+        if start == NOW and draw(st.booleans()):
+            plan.begin(slot)
+            scene.running.append(slot)
+        elif draw(st.booleans()):
+            scene.promised[slot] = start + draw(st.sampled_from([0, 20, 200, 1000]))
+    if draw(st.booleans()) and scene.running:
+        ended = draw(st.sampled_from(scene.running))
+        plan.drop(ended, NOW)
+        scene.running.remove(ended)
+        del mirror.jobs[ended]
+        if draw(st.booleans()):
+            plan.repair(NOW)
+    return scene
+
+
+@st.composite
+def weights(draw: st.DrawFn) -> dict[Criterion, float]:
+    chosen = draw(st.lists(st.sampled_from(list(Criterion)), min_size=1, max_size=4, unique=True))
+    return {criterion: draw(st.sampled_from([0.5, 1.0, 3.0])) for criterion in chosen}
+
+
+@st.composite
+def search_settings(draw: st.DrawFn, moves: int = 60) -> SearchSettings:
+    return SearchSettings(
+        kind=draw(st.sampled_from(list(Kind))),
+        weights=draw(weights()),
+        moves=draw(st.integers(0, moves)),
+        seed=draw(st.integers(0, 5)),
+        lifted=draw(st.sampled_from([2, 3, 8])),
+        whole=draw(st.sampled_from([0, 4, 64])),
+    )
+
+
+def cost_between(weights: Weights, scene: Scene, before: Scene) -> float:
+    """What ``scene`` costs by the weights, relative to ``before``."""
+    reference = Evaluation(before.plan, before.columns, NOW).values()
+    return weights.cost(Evaluation(scene.plan, scene.columns, NOW).values(), reference)

@@ -1,0 +1,148 @@
+"""What a search found is taken over as far as the plan has not moved on."""
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedd.model import FOREVER, Chunk, Node, Request
+from schedd.optimize import Search, SearchSettings, latest_starts, rebase
+from schedd.optimize.places import place_of
+from schedd.plan.evaluate import Criterion, JobColumns, Weights
+from schedd.plan.kernels import layout as at
+from schedd.plan.plan import Plan
+from tests.optimize.scenes import NOW, Scene, cost_between, scenes, search_settings
+from tests.plan.strategies import DURATIONS, requests
+
+
+def move_on(scene: Scene, data: st.DataObject) -> int:
+    """Let things happen to the live plan; returns the moment up to which they did."""
+    plan, now = scene.plan, NOW
+    for what in data.draw(st.lists(st.sampled_from(["add", "drop", "end", "later"]), max_size=5)):
+        if what == "add" and plan.tables.jobs.shape[1] > len(scene.mirror.jobs) + 1:
+            slot = scene.mirror.new(data.draw(requests()), data.draw(DURATIONS), now)
+            scene.columns.release[slot] = now
+            plan.place(slot, now)
+        elif what == "drop" and scene.waiting:
+            slot = data.draw(st.sampled_from(scene.waiting))
+            plan.drop(slot, now)
+            del scene.mirror.jobs[slot]
+        elif what == "end" and scene.running:
+            slot = scene.running.pop()
+            plan.drop(slot, now)
+            del scene.mirror.jobs[slot]
+            plan.repair(now)
+        elif what == "later":
+            now += data.draw(st.integers(1, 40))
+            for slot in scene.waiting:
+                if plan.start(slot) <= now:
+                    plan.begin(slot)
+                    scene.running.append(slot)
+    return now
+
+
+@given(scenes(), search_settings(), st.data())
+def test_a_rebase_keeps_what_must_be_kept(
+    scene: Scene, settings: SearchSettings, data: st.DataObject
+) -> None:
+    latest = latest_starts(scene.plan, scene.promised, scene.columns)
+    improvement = Search(scene.plan.fork(), scene.columns, latest, NOW, settings).run()
+    known = dict(scene.mirror.jobs)
+    now = move_on(scene, data)
+    places = [place for place in improvement.places if scene.mirror.jobs.get(place.slot) is known[place.slot]]
+    latest = latest_starts(scene.plan, scene.promised, scene.columns)
+    before = scene.on(scene.plan.fork())
+    rebased = rebase(scene.plan, places, scene.columns, latest, now, settings)
+
+    scene.check()
+    assert set(scene.waiting) == set(before.waiting)
+    for slot in scene.running:
+        assert place_of(scene.plan, slot) == place_of(before.plan, slot)
+    for slot in scene.waiting:
+        assert scene.plan.start(slot) <= max(scene.promised[slot], before.plan.start(slot))
+        assert scene.plan.start(slot) >= min(now, before.plan.start(slot))
+    weights = Weights(settings.weights)
+    old, new = cost_between(weights, before, before), cost_between(weights, scene, before)
+    assert new <= old + 1e-9
+    changed = {
+        slot: (before.plan.start(slot), scene.plan.start(slot))
+        for slot in scene.waiting
+        if place_of(scene.plan, slot) != place_of(before.plan, slot)
+    }
+    assert changed == {
+        slot: (was, start)
+        for slot, was, start in zip(
+            *(column.tolist() for column in (rebased.moves.slots, rebased.moves.old, rebased.moves.new)),
+            strict=True,
+        )
+    }
+    assert not changed or new < old
+    # Whoever could gain from what is free still does.
+    scene.plan.repair(now)
+    for slot in scene.waiting:
+        request = scene.mirror.jobs[slot][0]
+        if len(request.chunks) == 1 and scene.plan.start(slot) > now:
+            assert scene.mirror.earliest(slot, now) >= scene.plan.start(slot)
+
+
+@given(scenes(), search_settings())
+def test_into_the_same_plan_all_is_taken_over(scene: Scene, settings: SearchSettings) -> None:
+    found = scene.on(scene.plan.fork())
+    latest = latest_starts(scene.plan, scene.promised, scene.columns)
+    improvement = Search(found.plan, scene.columns, latest, NOW, settings).run()
+    rebased = rebase(scene.plan, improvement.places, scene.columns, latest, NOW, settings)
+    assert rebased.whole == bool(improvement.places)
+    for slot in scene.waiting:
+        assert place_of(scene.plan, slot) == place_of(found.plan, slot)
+
+
+MEANS = {Criterion.WAIT: 1.0}
+
+
+def queue(*durations: int) -> tuple[Plan, JobColumns, Any]:
+    plan = Plan([Node("a", 1)], 0)
+    for duration in (50, *durations):
+        plan.place(plan.new(Request((Chunk(cpus=1),)), duration, 0), 0)
+    plan.begin(0)
+    slots = plan.tables.jobs.shape[1]
+    return plan, JobColumns.blank(slots), np.full(slots, FOREVER, np.int64)
+
+
+def test_places_taken_in_the_meantime_are_not_taken_twice() -> None:
+    plan, columns, free = queue(1000, 10)
+    settings = SearchSettings(weights=MEANS)
+    places = Search(plan.fork(), columns, free, 0, settings).run().places
+    assert [(place.slot, place.start) for place in places] == [(2, 50), (1, 60)]
+    plan.lift(1, 0)
+    plan.lift(2, 0)
+    urgent = plan.new(Request((Chunk(cpus=1),)), 5, 0)
+    plan.place(urgent, 0)
+    plan.place(1, 0)
+    plan.place(2, 0)
+    rebased = rebase(plan, places, columns, free, 0, settings)
+    assert rebased.whole
+    assert [plan.start(slot) for slot in (urgent, 2, 1)] == [50, 55, 65]
+
+
+def test_a_promise_made_in_the_meantime_counts() -> None:
+    plan, columns, free = queue(1000, 10)
+    settings = SearchSettings(weights=MEANS)
+    places = Search(plan.fork(), columns, free, 0, settings).run().places
+    promised = free.copy()
+    promised[1] = 50
+    rebased = rebase(plan, places, columns, promised, 0, settings)
+    assert len(rebased.moves) == 0
+    assert not rebased.whole
+    assert [plan.start(slot) for slot in (1, 2)] == [50, 1050]
+
+
+def test_single_places_are_taken_where_all_together_fail() -> None:
+    plan, columns, free = queue(1000, 10)
+    settings = SearchSettings(weights=MEANS)
+    places = Search(plan.fork(), columns, free, 0, settings).run().places
+    plan.drop(1, 0)  # its place is free, nobody has been moved up yet
+    rebased = rebase(plan, [p for p in places if p.slot == 2], columns, free, 0, settings)
+    assert plan.start(2) == 50
+    assert plan.state(2) == at.PLANNED
+    assert rebased.moves.slots.tolist() == [2]

@@ -1,0 +1,196 @@
+"""Every search keeps the plan sound, keeps promises, and never makes the plan worse."""
+
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from schedd.model import FOREVER, Chunk, Node, Request
+from schedd.optimize import Kind, Search, SearchSettings, WhyEnded, latest_starts
+from schedd.optimize.places import place_of
+from schedd.plan.evaluate import Criterion, Evaluation, JobColumns, Weights
+from schedd.plan.plan import Plan
+from tests.optimize.scenes import NOW, Scene, cost_between, scenes, search_settings
+
+
+@given(scenes(), search_settings())
+def test_searches_keep_what_must_be_kept(scene: Scene, settings: SearchSettings) -> None:
+    found = scene.on(scene.plan.fork())
+    latest = latest_starts(scene.plan, scene.promised, scene.columns)
+    before = scene.starts()
+    longest = max((before[slot] - scene.columns.release[slot] for slot in scene.waiting), default=0)
+    improvement = Search(found.plan, scene.columns, latest, NOW, settings).run()
+    report = improvement.report
+
+    assert scene.starts() == before, "the search touched more than its fork"
+    found.check()
+    assert set(found.waiting) == set(scene.waiting)
+    for slot in scene.running:
+        assert place_of(found.plan, slot) == place_of(scene.plan, slot)
+    for slot in scene.waiting:
+        start = found.plan.start(slot)
+        assert start <= max(scene.promised[slot], before[slot])
+        assert start - scene.columns.release[slot] <= longest
+        if before[slot] == NOW:
+            assert place_of(found.plan, slot) == place_of(scene.plan, slot)
+    # Never worse, and better by what the report says.
+    weights = Weights(settings.weights)
+    old, new = cost_between(weights, scene, scene), cost_between(weights, found, scene)
+    assert new <= old + 1e-9
+    assert report.gain == pytest.approx((old - new) / np.abs(weights.array).sum(), rel=1e-9, abs=1e-9)
+    assert (report.accepted > 0) == (new < old) or report.gain < 1e-9
+    # What is told is what differs.
+    assert {place.slot: place for place in improvement.places} == {
+        slot: place_of(found.plan, slot)
+        for slot in scene.waiting
+        if place_of(found.plan, slot) != place_of(scene.plan, slot)
+    }
+    assert report.moved == len(improvement.places)
+    assert report.accepted + report.too_late <= report.tried <= (settings.moves or 0)
+    values = Evaluation(found.plan, scene.columns, NOW, threshold=settings.threshold).values()
+    for change in report.changes:
+        assert change.after == pytest.approx(values[change.criterion], rel=1e-9, abs=1e-9)
+
+
+@given(scenes(), search_settings())
+def test_the_same_seed_gives_the_same_result(scene: Scene, settings: SearchSettings) -> None:
+    latest = latest_starts(scene.plan, scene.promised, scene.columns)
+    first, second = (Search(scene.plan.fork(), scene.columns, latest, NOW, settings).run() for _ in range(2))
+    assert first.places == second.places
+    assert replace(first.report, elapsed_s=0.0) == replace(second.report, elapsed_s=0.0)
+
+
+# ---- examples -----------------------------------------------------------------------------------
+
+
+def long_then_short(shorts: int = 5) -> tuple[Plan, JobColumns]:
+    """A full node; then a long job is planned before short ones."""
+    plan = Plan([Node("a", 1)], 0)
+    one = Request((Chunk(cpus=1),))
+    runs = plan.new(one, 50, 0)
+    plan.place(runs, 0)
+    plan.begin(runs)
+    for duration in [1000] + [10] * shorts:
+        plan.place(plan.new(one, duration, 0), 0)
+    return plan, JobColumns.blank(plan.tables.jobs.shape[1])
+
+
+def never(plan: Plan) -> np.ndarray:
+    return np.full(plan.tables.jobs.shape[1], FOREVER, np.int64)
+
+
+MEANS = {Criterion.WAIT: 1.0, Criterion.BOUNDED_SLOWDOWN: 1.0}
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("whole", [0, 64])
+def test_short_jobs_go_first_where_nothing_is_promised(kind: Kind, whole: int) -> None:
+    plan, columns = long_then_short()
+    settings = SearchSettings(kind=kind, weights=MEANS, moves=500, whole=whole)
+    report = Search(plan, columns, never(plan), 0, settings).run().report
+    assert plan.start(1) == 100
+    assert sorted(plan.start(slot) for slot in range(2, 7)) == [50, 60, 70, 80, 90]
+    assert report.why_ended is WhyEnded.MOVES
+    assert report.gain > 0.5
+
+
+def test_a_promise_holds_a_job_where_it_is() -> None:
+    plan, columns = long_then_short()
+    promised = never(plan)
+    promised[1] = 50 + 25
+    settings = SearchSettings(weights=MEANS, moves=500)
+    report = Search(plan, columns, promised, 0, settings).run().report
+    assert plan.start(1) == 70, "two short jobs fit before it, not three"
+    assert report.too_late > 0
+
+
+def test_the_longest_wait_of_the_plan_bounds_every_other() -> None:
+    plan, columns = long_then_short()
+    columns.release[1] = -1050  # at 50 it has waited 1100 s, the last of the others 1090
+    latest = latest_starts(plan, never(plan), columns)
+    Search(plan, columns, latest, 0, SearchSettings(weights=MEANS, moves=500)).run()
+    assert plan.start(1) == 50
+
+
+def test_room_left_by_a_move_is_taken_at_once() -> None:
+    plan = Plan([Node("a", 2)], 0)
+    for cpus, duration in ((2, 50), (2, 100), (1, 10), (1, 10)):
+        plan.place(plan.new(Request((Chunk(cpus=cpus),)), duration, 0), 0)
+    plan.begin(0)
+    columns = JobColumns.blank(plan.tables.jobs.shape[1])
+    Search(plan, columns, never(plan), 0, SearchSettings(weights=MEANS, moves=100, lifted=2)).run()
+    assert [plan.start(slot) for slot in (1, 2, 3)] == [60, 50, 50]
+
+
+def test_a_search_without_moves_changes_nothing() -> None:
+    plan, columns = long_then_short()
+    improvement = Search(plan, columns, never(plan), 0, SearchSettings(moves=0)).run()
+    assert improvement.places == ()
+    assert improvement.report.why_ended is WhyEnded.MOVES
+
+
+def test_one_waiting_job_is_nothing_to_do() -> None:
+    plan, columns = long_then_short(0)
+    improvement = Search(plan, columns, never(plan), 0, SearchSettings()).run()
+    assert improvement.report.why_ended is WhyEnded.NOTHING_TO_DO
+    assert improvement.report.tried == 0
+
+
+@pytest.mark.parametrize("whole", [0, 64])
+def test_a_search_ends_when_all_but_one_start_now(whole: int) -> None:
+    plan = Plan([Node("a", 2), Node("b", 1)], 0)
+    for cpus, duration in ((1, 50), (1, 50), (2, 100), (1, 10)):
+        plan.place(plan.new(Request((Chunk(cpus=cpus),)), duration, 0), 0)
+    plan.begin(0)
+    plan.begin(1)
+    plan.lift(3, 0)
+    plan.place(3, 100)  # later than it need be: any move pulls it to now
+    settings = SearchSettings(kind=Kind.RANDOM, weights=MEANS, moves=50, whole=whole)
+    report = Search(plan, JobColumns.blank(plan.tables.jobs.shape[1]), never(plan), 0, settings).run().report
+    assert plan.start(3) == 0
+    assert report.why_ended is WhyEnded.NOTHING_TO_DO
+
+
+def test_a_search_ends_when_its_time_is_up() -> None:
+    plan, columns = long_then_short()
+    settings = SearchSettings(moves=None, seconds=0.0)
+    assert Search(plan, columns, never(plan), 0, settings).run().report.why_ended is WhyEnded.SECONDS
+
+
+def test_stop_ends_a_search_at_once() -> None:
+    plan, columns = long_then_short()
+    search = Search(plan, columns, never(plan), 0, SearchSettings())
+    search.stop()
+    improvement = search.run()
+    assert improvement.report.why_ended is WhyEnded.STOPPED
+    assert improvement.report.tried == 0
+
+
+def test_another_thread_can_stop_a_search_without_end() -> None:
+    plan, columns = long_then_short()
+    search = Search(plan, columns, never(plan), 0, SearchSettings(moves=1 << 50))
+    timer = threading.Timer(0.2, search.stop)
+    timer.start()
+    report = search.run().report
+    timer.join()
+    assert report.why_ended is WhyEnded.STOPPED
+    assert report.tried > 0
+
+
+def test_late_jobs_are_saved_where_that_is_what_counts() -> None:
+    plan, columns = long_then_short()
+    columns.due[2:7] = 100
+    settings = SearchSettings(weights={Criterion.LATE_JOBS: 1.0}, moves=200)
+    report = Search(plan, columns, never(plan), 0, settings).run().report
+    late = next(change for change in report.changes if change.criterion is Criterion.LATE_JOBS)
+    assert (late.before, late.after, late.unit) == (5, 0, "jobs")
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"moves": None}, {"moves": -1}, {"seconds": -1.0}, {"seconds": float("nan")}, {"lifted": 1}]
+)
+def test_settings_that_make_no_sense_are_refused(wrong: dict[str, float | None]) -> None:
+    with pytest.raises(ValueError, match=r"must be|needs a bound"):
+        SearchSettings(**wrong)  # type: ignore[arg-type]
