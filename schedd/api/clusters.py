@@ -21,6 +21,7 @@ _log = structlog.get_logger(__name__)
 _PATIENCE: Final = 10.0
 _READ: Final = answers("no-token", "unknown-cluster", "not-ready")
 _ACT: Final = answers("no-token", "not-allowed", "unknown-cluster", "not-ready")
+_BODY: Final = answers("bad-request", "too-large", "invalid")
 _HINT: Final = "it is done as soon as the planner is free; GET the cluster to see whether it was"
 
 
@@ -36,7 +37,7 @@ async def get_cluster(request: Request, cluster: Cluster, _: Reader) -> Response
     return reply(request, _view(cluster))
 
 
-@router.post("/{cluster}/pause", response_model=Dispatch, responses=_ACT)
+@router.post("/{cluster}/pause", response_model=Dispatch, responses={**_ACT, **_BODY})
 async def pause(request: Request, cluster: Cluster, body: Pause, admin: Admin) -> Response:
     """Start no jobs until `resume`; the plan goes on. Needs the role `admin`."""
     generation = await answer_of(cluster.pause(body.reason), _PATIENCE, _HINT)

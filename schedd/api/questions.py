@@ -27,7 +27,7 @@ _HINT: Final = "ask again in a moment"
 @router.post(
     "/what-if",
     response_model=WhatIfAnswer,
-    responses=answers("no-token", "unknown-cluster", "not-ready", "invalid", "bad-request"),
+    responses=answers("no-token", "unknown-cluster", "not-ready", "invalid", "bad-request", "too-large"),
 )
 async def what_if(request: Request, cluster: Cluster, question: WhatIf, _: Reader) -> Response:
     """When and where would a job start if it were submitted now? Nothing is submitted, the plan stays.

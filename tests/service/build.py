@@ -4,11 +4,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 
+import structlog
+
 from schedd.engine import EngineSettings
 from schedd.service.clusters import new_engine
 from schedd.service.loop import PlanLoop
 from schedd.store import Journal, MemoryJournal
 from schedd.wire import JobFacts, JobQueued, NodeChanged, NodeFacts
+
+# What is logged in tests is plain: the default draws pictures of tracebacks, which takes seconds.
+structlog.configure(processors=[structlog.processors.format_exc_info, structlog.processors.JSONRenderer()])
 
 T = 1_700_000_000
 GIB = 1 << 20

@@ -1,0 +1,139 @@
+"""The API's description: fit for a newcomer, served offline, and true."""
+
+import re
+from typing import Any
+
+import pytest
+import schemathesis
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from schedd.engine import EngineSettings
+from schedd.service.clusters import Clusters
+from tests.api.conftest import EVENTS, token
+from tests.service.build import StillClock
+
+CHECKS = (
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+)
+
+
+@pytest.fixture(scope="module")
+def api(the_app: FastAPI) -> Any:
+    clusters = Clusters({"main": EngineSettings()}, StillClock())
+    clusters.start(warm=False)
+    the_app.state.clusters = clusters
+    with TestClient(the_app, headers={"Authorization": f"Bearer {token('admin')}"}) as client:
+        assert client.post("/v1/clusters/main/events", json={"events": EVENTS}).status_code == 200
+    yield schemathesis.openapi.from_asgi("/openapi.json", the_app)
+    clusters.stop()
+
+
+OPERATIONS = [
+    ("/v1/clusters", "get"),
+    *(
+        (f"/v1/clusters/{{cluster}}{path}", "get")
+        for path in ("", "/jobs", "/jobs/{job}", "/nodes", "/plan", "/gaps")
+    ),
+    *((f"/v1/clusters/{{cluster}}/{path}", "post") for path in ("events", "what-if", "pause", "resume")),
+    ("/v1/clusters/{cluster}/decisions", "get"),
+    ("/metrics", "get"),
+]
+SIMPLE = [("/healthz", "get"), ("/readyz", "get")]
+"""Nothing can be wrong with a request for these."""
+
+
+def test_every_operation_is_tried(schema: dict[str, Any]) -> None:
+    described = [(path, method) for path, item in schema["paths"].items() for method in item]
+    assert sorted(described) == sorted(OPERATIONS + SIMPLE)
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["good", "bad"])
+@pytest.mark.parametrize(("path", "method"), OPERATIONS)
+def test_whatever_is_asked_the_answer_is_as_described(
+    api: Any, path: str, method: str, mode: GenerationMode
+) -> None:
+    operation = api[path][method]
+
+    @settings(max_examples=20, suppress_health_check=list(HealthCheck), database=None)
+    @given(operation.as_strategy(generation_mode=mode), st.booleans())
+    def tried(case: Any, here: bool) -> None:
+        if here and "cluster" in (case.path_parameters or {}):
+            case.path_parameters["cluster"] = "main"
+        if isinstance(case.query, dict):
+            case.query.pop("wait", None)
+        # What was wrong may have been the cluster's name, which is right now.
+        checks = CHECKS if here else (*CHECKS, negative_data_rejection)
+        case.call_and_validate(headers={"Authorization": f"Bearer {token('admin')}"}, checks=checks)
+
+    tried()
+
+
+@pytest.fixture(scope="module")
+def schema(the_app: FastAPI) -> dict[str, Any]:
+    return the_app.openapi()
+
+
+def _operations(schema: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    return [
+        (f"{method.upper()} {path}", operation)
+        for path, item in schema["paths"].items()
+        for method, operation in item.items()
+    ]
+
+
+def test_every_request_is_explained_and_its_parameters_too(schema: dict[str, Any]) -> None:
+    for name, operation in _operations(schema):
+        assert len(operation.get("description", "")) > 20, name
+        assert operation["tags"], name
+        for parameter in operation.get("parameters", ()):
+            assert parameter.get("description") or parameter["schema"].get("description"), (name, parameter)
+
+
+def test_every_error_is_described_as_a_problem(schema: dict[str, Any]) -> None:
+    for name, operation in _operations(schema):
+        for status, answer in operation["responses"].items():
+            if int(status) >= 400:
+                assert list(answer["content"]) == ["application/problem+json"], (name, status)
+    assert "HTTPValidationError" not in schema["components"]["schemas"]
+
+
+def test_bodies_come_with_examples_that_are_accepted(client: TestClient, schema: dict[str, Any]) -> None:
+    for name in ("Delivery", "WhatIf", "Pause"):
+        described = schema["components"]["schemas"][name]
+        examples = described.get("examples")
+        if examples is None:
+            examples = [{key: field["examples"][0] for key, field in described["properties"].items()}]
+        path = {"Delivery": "events", "WhatIf": "what-if", "Pause": "pause"}[name]
+        for example in examples:
+            answer = client.post(f"/v1/clusters/main/{path}", json=example)
+            assert answer.status_code == 200, (name, answer.text)
+
+
+def test_fields_whose_names_do_not_speak_for_themselves_are_explained(schema: dict[str, Any]) -> None:
+    job = schema["components"]["schemas"]["JobView"]["properties"]
+    for name in ("state", "planned_start", "promised_start", "weak", "why", "generation", "as_of"):
+        assert len(job[name].get("description", "")) > 10, name
+
+
+def test_the_pages_ask_no_other_host_for_anything(client: TestClient) -> None:
+    for path in ("/docs", "/redoc"):
+        page = client.get(path).text
+        links = re.findall(r"""(?:src|href)=["']([^"']+)""", page)
+        assert links
+        for link in links:
+            assert link.startswith("/"), link
+            assert client.get(link).status_code == 200, link
