@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from server_adapter.emulator.errors import RefusalError, SubmissionCode, bad_value, refusal
 from server_adapter.emulator.jobs import Order, Queue
 from server_adapter.emulator.nodes import Node
+from server_adapter.emulator.render import clock
 from server_adapter.emulator.state import Cluster
 from server_adapter.torque.errors import ServerCode
 from server_adapter.torque.values import kib, seconds, slots
@@ -23,8 +24,9 @@ RESOURCES = frozenset(
 )
 """Resources that the server knows; others are refused with 15037."""
 
+_TIMES = ("walltime", "cput", "pcput")
 _READERS: Mapping[str, Callable[[str], int]] = {
-    **dict.fromkeys(("walltime", "cput", "pcput"), seconds),
+    **dict.fromkeys(_TIMES, seconds),
     **dict.fromkeys(("mem", "vmem", "pmem", "pvmem", "file"), kib),
     **dict.fromkeys(("ncpus", "procs", "nodect", "nice"), int),
 }
@@ -120,21 +122,38 @@ def check_limits(cluster: Cluster, queue: Queue, order: Order, name: str) -> Non
         raise refusal(SubmissionCode.MAXUSERQUED, detail)
 
 
+def check_room(cluster: Cluster, queue: Queue, user: str) -> None:
+    """Raises refusals 15048 and 15076, in few words, when a queue is full for the user."""
+    here = [job.order.user for job in cluster.live_jobs() if job.queue == queue.name]
+    most = queue.attributes.get("max_queuable")
+    if most is not None and len(here) >= int(most):
+        raise RefusalError(ServerCode.MAXQUED)
+    most = queue.attributes.get("max_user_queuable")
+    if most is not None and here.count(user) >= int(most):
+        raise RefusalError(SubmissionCode.MAXUSERQUED)
+
+
 def check_amounts(cluster: Cluster, queue: Queue, resources: Mapping[str, str]) -> None:
     """Raises the refusal 15038 for resources beyond the queue's limits, or the server's where it has none."""
     for name, value in resources.items():
         for whose, attributes in (("queue", queue.attributes), ("server", cluster.attributes)):
             most = attributes.get(f"resources_max.{name}")
             if most is not None:
-                if _amount(value) > _amount(most):
+                if amount(value) > amount(most):
                     raise refusal(ServerCode.EXCQRESC, f"cannot satisfy {whose} max {name} requirement")
                 break
         least = queue.attributes.get(f"resources_min.{name}")
-        if least is not None and _amount(value) < _amount(least):
+        if least is not None and amount(value) < amount(least):
             raise refusal(ServerCode.EXCQRESC, f"Cannot satisfy queue min {name} requirement")
 
 
-def _amount(text: str) -> int:
+def written(name: str, value: str) -> str:
+    """A resource's value as the server shows it: times as `HH:MM:SS`, all others as they came."""
+    return clock(seconds(value)) if name in _TIMES else value
+
+
+def amount(text: str) -> int:
+    """Seconds or KiB, 0 for what is neither."""
     for parse in (seconds, kib):
         try:
             return parse(text)
@@ -144,11 +163,11 @@ def _amount(text: str) -> int:
 
 
 def indices_of(order: Order, cluster: Cluster) -> tuple[int, ...]:
-    """The indices of an array. Raises refusals 15016 and 15083."""
+    """The indices of an array. Raises the refusal 15083."""
     try:
         indices = slots(order.array.partition("%")[0])
     except ValueError:
-        raise bad_value("job_array_request") from None
+        raise RefusalError(SubmissionCode.ARRAY) from None
     most = cluster.attributes.get("max_job_array_size")
     if most is not None and len(indices) > int(most):
         raise refusal(SubmissionCode.ARRAY, f"Requested array size too large, limit is {most}")

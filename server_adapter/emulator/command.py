@@ -39,7 +39,9 @@ async def serve(
             say(how_to_connect(trial))
             listening = asyncio.create_task(_listen(Console(trial.server), source, say))
             try:
-                while not stop.is_set() and not (until_finished and trial.finished):
+                while not (stop.is_set() or trial.server.cluster.stopping) and not (
+                    until_finished and trial.finished
+                ):
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(_LOOK):
                             await stop.wait()

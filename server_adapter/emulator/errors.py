@@ -6,10 +6,11 @@ from server_adapter.torque.errors import ServerCode
 
 
 class SubmissionCode(IntEnum):
-    """Codes that only qsub and qalter meet."""
+    """Codes that only qsub, qalter and qmove meet."""
 
     MAXUSERQUED = 15076
     ARRAY = 15083
+    ALREADY_THERE = 15127
     SYNTAX = 15131
 
 
@@ -17,9 +18,9 @@ class RefusalError(Exception):
     """The request is answered with `code` and `text`; None sends the code alone."""
 
     def __init__(self, code: ServerCode | SubmissionCode, text: str | None = None) -> None:
-        super().__init__(f"{int(code)} {text or ''}")
         self.code = code
         self.text = TEXTS.get(code) if text is None else text
+        super().__init__(f"{int(code)} {self.text or ''}")
 
 
 def refusal(code: ServerCode | SubmissionCode, detail: str) -> RefusalError:
@@ -49,7 +50,7 @@ TEXTS: dict[ServerCode | SubmissionCode, str] = {
     ServerCode.BADUSER: "Bad UID for job execution",
     ServerCode.UNKRESC: "Unknown resource type ",
     ServerCode.EXCQRESC: "Job exceeds queue resource limits",
-    ServerCode.NORERUN: "Job not rerunnable",
+    ServerCode.NORERUN: "job is not rerunnable",
     ServerCode.MOMREJECT: "Execution server rejected request",
     ServerCode.RESCUNAV: "Resource temporarily unavailable",
     ServerCode.MAXQUED: "Maximum number of jobs already in queue",
@@ -58,6 +59,7 @@ TEXTS: dict[ServerCode | SubmissionCode, str] = {
     ServerCode.DISPROTO: "Bad DIS based Request Protocol",
     SubmissionCode.MAXUSERQUED: "Maximum number of jobs already in queue for user",
     SubmissionCode.ARRAY: "Bad Job Array Request",
+    SubmissionCode.ALREADY_THERE: "Job is already in destination queue.",
     SubmissionCode.SYNTAX: "Command syntax invalid",
 }
 """The text of each code, as real servers were seen to send it; a few (15012, 15040, 15056) by the manuals."""

@@ -1,15 +1,16 @@
 """A request and who sent it, to the bytes of the reply: every request type that clients were seen to send."""
 
 from collections.abc import Callable
+from signal import Signals
 from typing import Any
 
-from server_adapter.emulator import lifecycle, modify
+from server_adapter.emulator import admission, lifecycle, modify
 from server_adapter.emulator.dialogue import OK, Dialogue, error_reply
-from server_adapter.emulator.errors import RefusalError
+from server_adapter.emulator.errors import RefusalError, SubmissionCode, refusal
 from server_adapter.emulator.inquiries import Inquiries
-from server_adapter.emulator.jobs import Job
+from server_adapter.emulator.jobs import Job, State
 from server_adapter.emulator.manager import manage
-from server_adapter.emulator.principal import demand_manager, demand_owner
+from server_adapter.emulator.principal import demand_live, demand_manager, demand_owner
 from server_adapter.emulator.state import Cluster
 from server_adapter.emulator.submissions import Submissions
 from server_adapter.torque.codes import RequestCode
@@ -21,10 +22,13 @@ from server_adapter.torque.requests import (
     MoveRequest,
     Request,
     RunRequest,
+    ShutdownRequest,
     SignalRequest,
 )
 
-_SIGNALS = frozenset({"suspend", "resume"})
+_RERUN_RIGHTS = "additional permissions required (ATR_DFLAG_MGWR | ATR_DFLAG_OPWR)"
+_SUSPENSIONS = frozenset({"suspend", "resume"})
+_SIGNALS = frozenset(name for signal in Signals for name in (signal.name, signal.name[3:], str(int(signal))))
 
 
 class Handlers:
@@ -40,6 +44,7 @@ class Handlers:
             RequestCode.STATUS_NODE: inquiries.status_node,
             RequestCode.SELECT_JOBS: inquiries.select,
             RequestCode.SELECT_STATUS: inquiries.select_status,
+            RequestCode.SELECT_STATUS_IN: inquiries.select_status_in,
             RequestCode.LOCATE_JOB: inquiries.locate,
             RequestCode.RUN_JOB: self._run,
             RequestCode.ASYNC_RUN_JOB: self._run,
@@ -48,6 +53,7 @@ class Handlers:
             RequestCode.HOLD_JOB: self._hold,
             RequestCode.RELEASE_JOB: self._release,
             RequestCode.DELETE_JOB: self._delete,
+            RequestCode.CHECKPOINT_JOB: self._checkpoint,
             RequestCode.RERUN: self._rerun,
             RequestCode.SIGNAL_JOB: self._signal,
             RequestCode.ASYNC_SIGNAL_JOB: self._signal,
@@ -55,6 +61,7 @@ class Handlers:
             RequestCode.MOVE_JOB: self._move,
             RequestCode.ORDER_JOB: self._order,
             RequestCode.MANAGER: self._manager,
+            RequestCode.SHUTDOWN: self._shut_down,
             RequestCode.RESOURCE_QUERY: inquiries.resources,
             RequestCode.QUEUE_JOB: submissions.queue_job,
             RequestCode.QUEUE_JOB_2: submissions.queue_job,
@@ -100,29 +107,48 @@ class Handlers:
         return OK
 
     def _delete(self, request: ManageRequest, dialogue: Dialogue) -> bytes:
-        jobs = self._named(request.name)
+        who = dialogue.who
+        if request.name.lower() == "all":  # what the asker may delete of all that lives
+            jobs = [job for job in self._cluster.live_jobs() if who.manager or who.user == job.order.user]
+        else:
+            jobs = self._named(request.name)
         for job in jobs:
-            demand_owner(dialogue.who, job)
-        whole = "[]" in request.name
+            demand_owner(who, job)
+        purging = request.extension is not None and "purge" in request.extension
+        if purging and not who.manager:
+            raise RefusalError(ServerCode.PERM)
+        whole = len(jobs) != 1 or "[]" in request.name
         for job in jobs:
-            if request.extension is not None and "purge" in request.extension:
+            if purging:
                 lifecycle.purge(self._cluster, job)
-            elif not (whole and job.finished):
+            elif not (whole and job.state in (State.EXITING, State.COMPLETE)):
                 lifecycle.delete(self._cluster, job)
         return OK
+
+    def _checkpoint(self, request: ManageRequest, dialogue: Dialogue) -> bytes:
+        job = self._job(request.name)
+        demand_owner(dialogue.who, job)
+        demand_live(job)
+        raise refusal(ServerCode.IVALREQ, "job is not checkpointable")
 
     def _rerun(self, request: JobRequest, dialogue: Dialogue) -> bytes:
         for job in self._named(request.job):
             demand_owner(dialogue.who, job)
-            lifecycle.requeue(self._cluster, job)
+            if lifecycle.can_requeue(self._cluster, job):
+                demand_manager(dialogue.who, _RERUN_RIGHTS)
+                lifecycle.requeue(self._cluster, job)
         return OK
 
     def _signal(self, request: SignalRequest, dialogue: Dialogue) -> bytes:
         job = self._job(request.job)
         demand_owner(dialogue.who, job)
+        demand_live(job)
         if not job.active:
             raise RefusalError(ServerCode.BADSTATE)
-        if not (request.signal.startswith("SIG") or request.signal.isdecimal() or request.signal in _SIGNALS):
+        if request.signal in _SUSPENSIONS:
+            if not dialogue.who.manager:
+                raise RefusalError(ServerCode.PERM)
+        elif request.signal not in _SIGNALS:
             raise RefusalError(ServerCode.UNKSIG)
         if request.signal in ("SIGKILL", "SIGTERM", "9", "15"):
             lifecycle.delete(self._cluster, job)
@@ -138,11 +164,15 @@ class Handlers:
     def _move(self, request: MoveRequest, dialogue: Dialogue) -> bytes:
         job = self._job(request.job)
         demand_owner(dialogue.who, job)
-        if job.active or job.finished:
+        demand_live(job)
+        if job.active:
             raise RefusalError(ServerCode.BADSTATE)
         queue = self._cluster.queue(request.destination.partition("@")[0])
+        if queue.name == job.queue:
+            raise refusal(SubmissionCode.ALREADY_THERE, f"Job {job.id} already in queue {queue.name}")
         if not queue.enabled:
             raise RefusalError(ServerCode.QUNOENB)
+        admission.check_room(self._cluster, queue, job.order.user)
         job.queue, job.queued = queue.name, self._cluster.now
         job.touch(self._cluster.now)
         return OK
@@ -151,9 +181,18 @@ class Handlers:
         first, second = self._job(request.job), self._job(request.destination)
         for job in (first, second):
             demand_owner(dialogue.who, job)
+            demand_live(job)
+            if job.active:
+                raise RefusalError(ServerCode.BADSTATE)
         first.rank, second.rank = second.rank, first.rank
         first.revision += 1
         second.revision += 1
+        return OK
+
+    def _shut_down(self, request: ShutdownRequest, dialogue: Dialogue) -> bytes:
+        del request
+        demand_manager(dialogue.who)
+        self._cluster.stopping = True
         return OK
 
     def _manager(self, request: ManageRequest, dialogue: Dialogue) -> bytes:

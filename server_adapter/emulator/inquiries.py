@@ -23,7 +23,13 @@ from server_adapter.emulator.versions import JOB_NAMES
 from server_adapter.torque.codes import ObjectType
 from server_adapter.torque.errors import ServerCode
 from server_adapter.torque.replies import Choice, Location, Reply, ResourceCounts, Selection, encode_reply
-from server_adapter.torque.requests import JobRequest, ResourceQueryRequest, SelectRequest, StatusRequest
+from server_adapter.torque.requests import (
+    JobRequest,
+    ResourceQueryRequest,
+    SelectInRequest,
+    SelectRequest,
+    StatusRequest,
+)
 
 _SUMMARY = "summarize_arrays"
 _STATUS_HEAD = encode_reply(Reply())[:-2] + encode_integer(Choice.STATUS)
@@ -137,6 +143,14 @@ class Inquiries:
     def select_status(self, request: SelectRequest, dialogue: Dialogue) -> bytes:
         """SelStat."""
         return self._jobs(list(selected(self._cluster, request.conditions, dialogue.who)), (), dialogue.who)
+
+    def select_status_in(self, request: SelectInRequest, dialogue: Dialogue) -> bytes:
+        """SelStat in wanted attributes, which qstat uses for a queue or a state."""
+        jobs = list(selected(self._cluster, request.conditions, dialogue.who))
+        self._check_names(request.attributes, jobs)
+        if request.extension == _SUMMARY:
+            return self._summary(jobs, request.attributes, dialogue.who)
+        return self._jobs(jobs, request.attributes, dialogue.who)
 
     def locate(self, request: JobRequest, dialogue: Dialogue) -> bytes:
         """LocateJob."""

@@ -7,6 +7,7 @@ from server_adapter.emulator.destination import find_slots, parse_destination
 from server_adapter.emulator.errors import RefusalError, refusal
 from server_adapter.emulator.jobs import Job, State
 from server_adapter.emulator.nodes import Node
+from server_adapter.emulator.principal import demand_live
 from server_adapter.emulator.state import Cluster
 from server_adapter.torque.codes import SchedulerCommand
 from server_adapter.torque.errors import ServerCode
@@ -54,10 +55,9 @@ def start(cluster: Cluster, job: Job, destination: str, *, synchronous: bool) ->
 
     Raises refusals 15018 (wrong state), 15004 (stopped queue), 15064, 15046 (nodes), or the faults' own.
     """
+    demand_live(job)
     if job.active:
         raise refusal(ServerCode.BADSTATE, "job already running")
-    if job.finished:
-        raise refusal(ServerCode.BADSTATE, "job is complete")
     queue = cluster.queue(job.queue)
     if not queue.started and not cluster.version.runs_in_stopped_queue:
         raise refusal(ServerCode.IVALREQ, "attempt to start job in non-started queue")
@@ -155,10 +155,16 @@ def complete(cluster: Cluster, job: Job) -> None:
     cluster.on_complete(ran)
     if ran:
         cluster.poke(SchedulerCommand.TERM)
-    cluster.timers.at(cluster.now + cluster.keep_completed, lambda: purge(cluster, job))
+    completed = cluster.now
+    cluster.timers.at(completed + cluster.keep_completed, lambda: _forget(cluster, job, completed))
     release_dependents(cluster)
     if job.array is not None:
         apply_slot_limit(cluster, cluster.array(job.array))
+
+
+def _forget(cluster: Cluster, job: Job, completed: float) -> None:
+    if job.finished and job.completed == completed:  # else it was rerun meanwhile
+        purge(cluster, job)
 
 
 def purge(cluster: Cluster, job: Job) -> None:
@@ -175,8 +181,7 @@ def purge(cluster: Cluster, job: Job) -> None:
 
 def delete(cluster: Cluster, job: Job) -> None:
     """Qdel. A running job keeps its slots until its program is dead. Raises the refusal 15018."""
-    if job.finished:
-        raise refusal(ServerCode.BADSTATE, "job is complete")
+    demand_live(job)
     if not job.active:
         job.delete_requested = True
         complete(cluster, job)
@@ -191,18 +196,26 @@ def delete(cluster: Cluster, job: Job) -> None:
         )
 
 
+def can_requeue(cluster: Cluster, job: Job) -> bool:
+    """Whether there is something to requeue: a job that runs, or one that is complete. Raises 15018."""
+    if job.state is State.QUEUED and cluster.version.reruns_queued:
+        return False
+    if job.state in (State.QUEUED, State.HELD, State.WAITING):
+        raise refusal(ServerCode.BADSTATE, f"job {job.id} is in a bad state")
+    return True
+
+
 def requeue(cluster: Cluster, job: Job) -> None:
-    """Qrerun. Of a job that does not run, nothing happens. Raises refusals 15018 and 15040."""
-    if job.finished or job.state is State.EXITING:
-        raise RefusalError(ServerCode.BADSTATE)
-    if job.state is not State.RUNNING:
-        return
+    """Qrerun, of a job that `can_requeue`. Raises the refusal 15040."""
     if not job.order.rerunnable:
-        raise RefusalError(ServerCode.NORERUN)
+        raise refusal(ServerCode.NORERUN, f"job {job.id} not rerunnable")
     _release(cluster, job)
     job.run += 1
     job.exec_host = job.exec_port = ""
-    job.session = job.started = job.start_time = job.ends = None
+    if not job.finished:  # else it goes on showing what it did
+        job.session = job.start_time = None
+    job.started = job.ends = job.completed = job.runtime = None
+    job.delete_requested = False
     job.state = State.HELD if job.holds else State.QUEUED
     job.touch(cluster.now)
     if job.state is State.QUEUED:

@@ -69,6 +69,8 @@ def _set(attributes: dict[str, str], change: Attribute, *, unset: bool) -> None:
             value = str(int(value))
     except ValueError:
         raise bad_value(change.key) from None
+    if change.name == "queue_type":
+        value = value.capitalize()
     old = [word for word in attributes.get(key, "").split(",") if word]
     if change.operation is Operation.INCR and change.name in TEXTS:
         value = ",".join([*old, value])
@@ -107,7 +109,7 @@ def _set_node(node: Node, change: Attribute, *, unset: bool) -> None:
                 node.offline = "offline" in words
         case "np":
             if not change.value.isdecimal() or int(change.value) < 1:
-                raise bad_value("")
+                raise RefusalError(ServerCode.BADATVAL)
             node.slots = int(change.value)
         case "properties":
             if unset:

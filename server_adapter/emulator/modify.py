@@ -4,11 +4,11 @@ from collections.abc import Iterable
 
 from server_adapter.dis import Attribute, Operation
 from server_adapter.emulator import admission
-from server_adapter.emulator.dependencies import parse_depend, register
-from server_adapter.emulator.errors import RefusalError
+from server_adapter.emulator.dependencies import COUNTED, parse_depend, register
+from server_adapter.emulator.errors import TEXTS, RefusalError
 from server_adapter.emulator.jobs import Job
 from server_adapter.emulator.lifecycle import release_dependents, settle
-from server_adapter.emulator.principal import Principal, demand_manager, demand_owner
+from server_adapter.emulator.principal import Principal, demand_live, demand_owner
 from server_adapter.emulator.state import Cluster
 from server_adapter.emulator.submission import node_count
 from server_adapter.emulator.versions import JOB_RANK
@@ -18,6 +18,7 @@ _MANAGERS_ONLY = frozenset(
     {"comment", "sched_hint", "exec_host", "alt_id", "reservation_id", "login_property"}
 )
 _SERVER_ONLY = frozenset({"start_time", "etime", "session_id", "exit_status", "exec_port"})
+_ALTERABLE_WHILE_RUNNING = frozenset({"walltime", "cput", "mem", "vmem", "pmem", "neednodes"})
 _NEVER = frozenset(
     [
         "job_state",
@@ -49,8 +50,7 @@ def alter(cluster: Cluster, job: Job, changes: Iterable[Attribute], who: Princip
     Raises refusals 15001..15003, 15007, 15016..15018, 15037.
     """
     demand_owner(who, job)
-    if job.finished:
-        raise RefusalError(ServerCode.BADSTATE)
+    demand_live(job)
     changes = list(changes)
     for change in changes:
         _allow(cluster, job, change, who)
@@ -75,8 +75,14 @@ def _allow(cluster: Cluster, job: Job, change: Attribute, who: Principal) -> Non
             raise RefusalError(ServerCode.UNKRESC)
         if change.operation is not Operation.UNSET:
             _check_value(cluster, job, change.resource, change.value, who)
-        if job.active and not who.manager:
-            raise RefusalError(ServerCode.MODATRRUN)
+        if job.active:
+            _allow_while_running(job, change, who)
+    if name == "Hold_Types" and set(change.value) & set("os"):
+        _demand_manager(who)
+    if name == "depend" and change.operation is not Operation.UNSET:
+        waits = parse_depend(change.value)
+        if any(wait.kind not in COUNTED and wait.job not in cluster.jobs for wait in waits):
+            raise RefusalError(ServerCode.UNKJOBID, "")
     if name in ("start_time", "Execution_Time", "Priority") and change.operation is not Operation.UNSET:
         try:
             int(change.value)
@@ -84,11 +90,30 @@ def _allow(cluster: Cluster, job: Job, change: Attribute, who: Principal) -> Non
             raise RefusalError(ServerCode.BADATVAL) from None
 
 
+def _allow_while_running(job: Job, change: Attribute, who: Principal) -> None:
+    """Some limits may be altered while the job runs, but raised by managers alone."""
+    name = change.resource or ""
+    if name not in _ALTERABLE_WHILE_RUNNING:
+        detail = f"{TEXTS[ServerCode.MODATRRUN]} Resource_List.{name}"
+        raise RefusalError(ServerCode.MODATRRUN, detail)
+    old = job.resources.get(name)
+    raised = old is None or change.operation is Operation.UNSET
+    if raised or admission.amount(change.value) > admission.amount(old or ""):
+        _demand_manager(who)
+
+
+def _demand_manager(who: Principal) -> None:
+    if not who.manager:
+        raise RefusalError(ServerCode.PERM)
+
+
 def _check_value(cluster: Cluster, job: Job, name: str, value: str, who: Principal) -> None:
-    """Whether nodes exist is not asked here, unlike at submission; managers may pass the queue's limits."""
+    """Managers may pass the queue's limits, and ask for nodes that there are not."""
     try:
         admission.check_values({name: value})
         if not who.manager:
+            if name == "nodes":
+                admission.check_feasible(value, cluster.nodes)
             admission.check_amounts(cluster, cluster.queue(job.queue), {name: value})
     except RefusalError as error:
         raise RefusalError(error.code) from None  # the code's usual text, without the detail
@@ -101,7 +126,7 @@ def _apply(cluster: Cluster, job: Job, change: Attribute) -> None:
             if gone:
                 job.resources.pop(change.resource, None)
                 return
-            job.resources[change.resource] = change.value
+            job.resources[change.resource] = admission.written(change.resource, change.value)
             if change.resource == "nodes":
                 job.resources["neednodes"] = change.value
                 job.resources["nodect"] = str(node_count(change.value))
@@ -161,7 +186,6 @@ def _demand_for(letters: str, job: Job, who: Principal) -> None:
     if not letters or set(letters) - set("uosn"):
         raise RefusalError(ServerCode.BADATVAL)
     if set(letters) & set("os"):
-        demand_manager(who)
+        _demand_manager(who)
     demand_owner(who, job)
-    if job.finished:
-        raise RefusalError(ServerCode.BADSTATE)
+    demand_live(job)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from server_adapter.emulator.errors import refusal
-from server_adapter.emulator.jobs import Job
+from server_adapter.emulator.jobs import STATE_NAMES, Job, State
 from server_adapter.emulator.state import Cluster
 from server_adapter.torque.errors import ServerCode
 
@@ -35,6 +35,12 @@ def demand_owner(who: Principal, job: Job) -> None:
     """Raises the refusal 15007 unless `who` owns the job or is manager or operator."""
     if not who.manager and who.user != job.order.user:
         raise refusal(ServerCode.PERM, "operation not permitted")
+
+
+def demand_live(job: Job) -> None:
+    """Raises the refusal 15018 when the job is ending or over."""
+    if job.state in (State.EXITING, State.COMPLETE):
+        raise refusal(ServerCode.BADSTATE, f"invalid state for job - {STATE_NAMES[job.state].upper()}")
 
 
 def may_see(cluster: Cluster, who: Principal, job: Job) -> bool:

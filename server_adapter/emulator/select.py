@@ -23,7 +23,13 @@ _COMPARE: dict[Operation, Callable[[Any, Any], bool]] = {
 
 
 def selected(cluster: Cluster, conditions: Sequence[Attribute], who: Principal) -> Iterator[Job]:
-    """The jobs that meet all conditions, in their order; finished ones only where a state asks for them."""
+    """The jobs that meet all conditions, in their order; finished ones only where a state asks for them.
+
+    Raises the refusal 15020 for a queue that there is not.
+    """
+    for entry in conditions:
+        if entry.name == "destination" and (queue := entry.value.partition("@")[0]):
+            cluster.queue(queue)
     finished = any(entry.name == "job_state" and "C" in entry.value for entry in conditions)
     for job in cluster.jobs.values():
         if job.finished and not finished:

@@ -178,7 +178,7 @@ class EmulatedServer:
 
     async def _tick(self) -> None:
         scale = self.clock.scale or 1.0
-        while True:
+        while not self.cluster.stopping:
             self.catch_up()
             command = None if self._server is None else self.cluster.take_command()
             if command is not None:
@@ -187,6 +187,7 @@ class EmulatedServer:
                 self._calls.add(call)
                 call.add_done_callback(self._calls.discard)
             await asyncio.sleep(max(_SHORTEST, _LOOP / scale))
+        await self._hush()
 
     async def _call(self, command: SchedulerCommand) -> None:
         cluster = self.cluster

@@ -14,7 +14,8 @@ from server_adapter.torque.codes import SchedulerCommand
 from server_adapter.torque.errors import ServerCode
 from server_adapter.torque.values import seconds
 
-_SLEEP = re.compile(r"\bsleep\s+(\d+(?:\.\d+)?)")
+_SLEEP = re.compile(r"\bsleep\s+[\"']?(?:(\d+(?:\.\d+)?)|\$\{?(\w+)(?::-(\d+)\})?)")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _EXIT = re.compile(r"\bexit\s+(\d+)")
 
 
@@ -31,8 +32,13 @@ class Timing:
 
 
 def usual_outcome(order: Order) -> Outcome:
-    """What a job does when its submitter did not say: the script's sleeps, else 60 % of its wall time."""
-    sleeps = [float(number) for number in _SLEEP.findall(order.script)]
+    """What a job does when its submitter did not say: the script's sleeps, else 60 % of its wall time.
+
+    `sleep 5`, `sleep $T` and `sleep ${T:-5}` are understood, with what `qsub -v T=60` gave.
+    """
+    given = dict(word.partition("=")[::2] for word in order.variables.split(","))
+    words = (plain or given.get(name) or default for plain, name, default in _SLEEP.findall(order.script))
+    sleeps = [float(word) for word in words if _NUMBER.fullmatch(word)]
     exits = _EXIT.findall(order.script)
     walltime = order.resources.get("walltime")
     guess = 0.6 * seconds(walltime) if walltime else 60.0
@@ -61,6 +67,7 @@ class Cluster:
     timers: Timers = field(default_factory=Timers)
     command: SchedulerCommand | None = None
     contacted: bool = False
+    stopping: bool = False  # qterm was heard
     cycling: bool = False  # a scheduler works on the socket that its command came through
     last_command: float = 0.0
     next_number: int = 0

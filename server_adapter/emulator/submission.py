@@ -12,7 +12,7 @@ from server_adapter.emulator.state import Cluster
 from server_adapter.torque.codes import SchedulerCommand
 from server_adapter.torque.errors import ServerCode
 
-_BOOLEANS = ("Rerunable", "fault_tolerant")
+_BOOLEANS = ("Rerunable", "fault_tolerant", "node_exclusive")
 _DEFAULTS = {
     "Checkpoint": "u",
     "Join_Path": "n",
@@ -159,7 +159,7 @@ def _enqueue(
 
 
 def _with_defaults(cluster: Cluster, order: Order, queue: Queue) -> dict[str, str]:
-    resources = dict(order.resources)
+    resources = {name: admission.written(name, value) for name, value in order.resources.items()}
     _count_nodes(resources)
     anywhere = "ncpus" in resources or "procs" in resources
     for source in (queue.attributes, cluster.attributes):

@@ -60,6 +60,7 @@ _JOB_ORDER = [
     "comp_time",
     "job_radix",
     "total_runtime",
+    "node_exclusive",
     "submit_host",
     "init_work_dir",
     "reservation_id",
@@ -102,6 +103,7 @@ class Version:
     mom_ports: bool  # of nodes; without, the number of gpus is shown
     counts_complete: bool  # in state_count
     runs_in_stopped_queue: bool
+    reruns_queued: bool  # qrerun of a queued job is no error
     plain_destination: bool  # no node twice, and no slot numbers
     keeps_command_socket: bool  # open for the scheduler's requests; then RECYC, and FIRST is not lost
     answers_async_twice: bool  # AsyncModifyJob
@@ -204,6 +206,7 @@ VERSIONS: Mapping[str, Version] = {
         mom_ports=False,
         counts_complete=False,
         runs_in_stopped_queue=True,
+        reruns_queued=False,
         plain_destination=True,
         keeps_command_socket=True,
         answers_async_twice=True,
@@ -225,6 +228,7 @@ VERSIONS: Mapping[str, Version] = {
         mom_ports=True,
         counts_complete=True,
         runs_in_stopped_queue=False,
+        reruns_queued=False,
         plain_destination=False,
         keeps_command_socket=False,
         answers_async_twice=False,
@@ -250,6 +254,7 @@ VERSIONS: Mapping[str, Version] = {
         mom_ports=True,
         counts_complete=True,
         runs_in_stopped_queue=False,
+        reruns_queued=True,
         plain_destination=False,
         keeps_command_socket=False,
         answers_async_twice=False,

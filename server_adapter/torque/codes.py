@@ -30,6 +30,7 @@ class RequestCode(IntEnum):
     STATUS_SERVER = 21
     ASYNC_RUN_JOB = 23
     RESOURCE_QUERY = 24
+    CHECKPOINT_JOB = 27
     ASYNC_MODIFY_JOB = 28
     QUEUE_JOB_2 = 29
     COMMIT_2 = 30
@@ -41,6 +42,7 @@ class RequestCode(IntEnum):
     DISCONNECT = 59
     ASYNC_SIGNAL_JOB = 60
     ALTERNATE_AUTHENTICATE = 61
+    SELECT_STATUS_IN = 64
 
 
 READ_ONLY = frozenset(
@@ -51,6 +53,7 @@ READ_ONLY = frozenset(
         RequestCode.STATUS_NODE,
         RequestCode.SELECT_JOBS,
         RequestCode.SELECT_STATUS,
+        RequestCode.SELECT_STATUS_IN,
         RequestCode.DISCONNECT,
     }
 )

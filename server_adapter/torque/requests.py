@@ -84,6 +84,16 @@ class SelectRequest(Request):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SelectInRequest(Request):
+    """The status of the jobs that meet all conditions, in these attributes alone: since 4.x."""
+
+    code: RequestCode = RequestCode.SELECT_STATUS_IN
+    conditions: tuple[Attribute, ...] = ()
+    attributes: tuple[Attribute, ...] = ()
+    layout: ClassVar[Layout] = (("conditions", Kind.ATTRIBUTES), ("attributes", Kind.ATTRIBUTES))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest(Request):
     """Requests that name a job and nothing else: locate, rerun, ready to commit, commit."""
 
@@ -229,6 +239,7 @@ SHAPES: dict[RequestCode, type[Request]] = {
     RequestCode.LOCATE_JOB: JobRequest,
     RequestCode.RERUN: JobRequest,
     RequestCode.DELETE_JOB: ManageRequest,
+    RequestCode.CHECKPOINT_JOB: ManageRequest,
     RequestCode.HOLD_JOB: ManageRequest,
     RequestCode.MANAGER: ManageRequest,
     RequestCode.MODIFY_JOB: ManageRequest,
@@ -241,6 +252,7 @@ SHAPES: dict[RequestCode, type[Request]] = {
     RequestCode.ASYNC_RUN_JOB: RunRequest,
     RequestCode.SELECT_JOBS: SelectRequest,
     RequestCode.SELECT_STATUS: SelectRequest,
+    RequestCode.SELECT_STATUS_IN: SelectInRequest,
     RequestCode.SHUTDOWN: ShutdownRequest,
     RequestCode.SIGNAL_JOB: SignalRequest,
     RequestCode.ASYNC_SIGNAL_JOB: SignalRequest,
