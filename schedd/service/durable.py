@@ -19,7 +19,7 @@ from schedd.wire import Decision
 __all__ = ["Durable", "Led", "Reign", "Succession"]
 
 _log = structlog.get_logger(__name__)
-_TRY_S = 1.0
+_TRY_S = 0.5
 """Between two tries to lead, or to reach the database."""
 
 
@@ -33,6 +33,10 @@ class Led(Protocol):
 
     def step_down(self) -> None:
         """Stop leading: another daemon does."""
+        ...
+
+    def step_up(self) -> None:
+        """See at once that this daemon leads."""
         ...
 
 
@@ -90,9 +94,9 @@ class Succession:
         self._follower = None
 
     @property
-    def lost(self) -> str:
-        """Why another daemon leads; empty while none does."""
-        return self._durable.lead.lost
+    def leads(self) -> bool:
+        """Whether this daemon may decide at this moment."""
+        return self._durable.lead.leads
 
 
 class Durable:
@@ -142,7 +146,9 @@ class Durable:
         while not self._stopping.is_set():
             lead = self.lead
             if lead.lost:
-                _log.warning("another daemon leads", why=lead.lost)
+                if said != lead.lost:
+                    said = lead.lost
+                    _log.warning("another daemon leads", why=said)
                 for planner in planners:
                     planner.step_down()
                 if all(planner.standing_by for planner in planners):
@@ -151,6 +157,8 @@ class Durable:
                 try:
                     if lead.take():
                         _log.info("leading", term=lead.term)
+                        for planner in planners:
+                            planner.step_up()
                         said = ""
                     else:
                         who = self.leader

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 import structlog
 
 from schedd.engine import Engine, EngineSettings
+from schedd.engine.records import Phase
 from schedd.service.promised import Promised
 from schedd.store import Batch, Breach, Journal, Promise, Recovered, Store, Tail
 from schedd.store.errors import BadCheckpoint
-from schedd.wire import Decision
+from schedd.wire import Alert, Decision, Run
 
 __all__ = ["Follower"]
 
@@ -76,7 +77,7 @@ class Follower:
     def take_over(self, journal: Journal) -> tuple[Sequence[Decision], str]:
         """The last step, when the daemon leads: what followed from the last batch is kept if it was not yet.
 
-        Returns the last decisions, without runs whose outcome is known, and the highest id of all.
+        Returns the last decisions that may still matter, and the highest id of all.
         """
         self.catch_up()
         kept = self._store.last_decision(self._number)
@@ -95,4 +96,16 @@ class Follower:
                 found=self.engine.state.decision_number,
             )
             self.engine.state.decision_number = number
-        return self._store.recent(self._number), self._store.last_decision(self._number)
+        recent = [decision for decision in self._store.recent(self._number) if self._counts(decision)]
+        return recent, self._store.last_decision(self._number)
+
+    def _counts(self, decision: Decision) -> bool:
+        """Whether a decision may still matter: a run that is out, a start told of a job that waits."""
+        if isinstance(decision, Alert):
+            return True
+        record = self.engine.state.records.get(decision.job_id)
+        if record is None:
+            return False
+        if isinstance(decision, Run):
+            return record.decision == decision.id
+        return record.phase in (Phase.WAITING, Phase.BLOCKED)

@@ -186,11 +186,18 @@ class PlanLoop:
                 self._stepping_down = True
                 self._turn.notify()
 
+    def step_up(self) -> None:
+        """See at once that this daemon leads."""
+        with self._turn:
+            self._turn.notify()
+
     def check_leads(self) -> None:
         """Raise StandingBy when another daemon leads, PlannerStopped when there is no planner."""
         self._check_open()
         if self.standing_by:
             raise StandingBy("this daemon stands by; ask the one that leads")
+        if self._succession is not None and not self._succession.leads:
+            raise StandingBy("this daemon's lease is over, and the database cannot be had to renew it")
 
     def pause(self, why: str) -> "Future[int]":
         """Start no jobs until ``resume``; answers with the generation from then on. Raises PlannerStopped."""

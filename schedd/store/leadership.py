@@ -82,7 +82,7 @@ class Leadership:
         if self.term and not self._lost:
             with suppress(StoreError), self._database.renewing() as connection:
                 lease.release(connection, self._holder, self.term)
-        self.term = 0
+        self.term, self._lost = 0, ""
         if self._lock_file is not None:
             os.close(self._lock_file)
             self._lock_file = None

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from schedd.store import Store
+from tests.store.daemons import Nursery
 from tests.store.postgres import PostgresServer
 
 _NUMBER = count(1)
@@ -21,6 +22,14 @@ def postgres() -> Iterator[PostgresServer]:
         yield server
     finally:
         server.close()
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    """Where daemons come from."""
+    opened = Nursery()
+    yield opened
+    opened.close()
 
 
 NewDatabase = Callable[[], str]

@@ -5,7 +5,6 @@ import signal
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -23,17 +22,11 @@ from tests.store.daemons import AwayError, Daemon, Nursery
 from tests.store.world import World
 from tests.store.world import promises as promised_by
 
+pytestmark = pytest.mark.timeout(600)  # the first may have to compile the kernels
+
 _SEED = int(os.environ.get("SCHEDD_CRASH_SEED", "20261121"))
 _CHECKPOINT = float(os.environ.get("SCHEDD_CRASH_CHECKPOINT", "0.2"))
 _SHORT = int(os.environ.get("SCHEDD_CRASH_KILLS", "6"))
-
-
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    """Where daemons come from."""
-    opened = Nursery()
-    yield opened
-    opened.close()
 
 
 def crash(daemon: Daemon, world: World, kills: int) -> None:

@@ -180,3 +180,9 @@ def test_renewal_keeps_it_and_tells_when_it_is_lost(on_postgres: Daemons) -> Non
         pause.wait(0.01)
     assert not lead.leads
     assert lead.lost == "b leads in term 2"
+    lead.give_up()
+    assert not lead.take()
+    with store.database.write() as connection:
+        leases.release(connection, "b", 2)
+    assert lead.take()
+    assert (lead.leads, lead.lost, lead.term) == (True, "", 3)

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from schedd.wire import Decision, Event, JobFacts, NodeFacts, Run, RunAccepted
 from tests.engine.server import Server
-from tests.store.daemons import AwayError, Daemon
+from tests.store.daemons import Asked, AwayError, Daemon
 
 _DECISION: TypeAdapter[Any] = TypeAdapter(Decision)
 _BASE = "/v1/clusters/main"
@@ -98,7 +98,7 @@ class World:
 
     # ---- the adapter ----------------------------------------------------------------------------
 
-    def deliver(self, daemon: Daemon) -> None:
+    def deliver(self, daemon: Asked) -> None:
         """Send some of what waits, perhaps with something that was sent before. Raises AwayError."""
         batch = [self.outbox[at] for at in range(min(len(self.outbox), self.random.randint(1, 30)))]
         again: list[Event] = []
@@ -118,7 +118,7 @@ class World:
             self.outbox.popleft()
             self.acknowledged[event.id] = event
 
-    def tear(self, daemon: Daemon) -> None:
+    def tear(self, daemon: Asked) -> None:
         """Send a snapshot that was cut short: by the server, or on its way to us. Raises AwayError."""
         self.counts["torn snapshots"] += 1
         if self.random.random() < 0.5:
@@ -132,7 +132,7 @@ class World:
         else:
             raise AssertionError("half a snapshot was taken")
 
-    def fetch(self, daemon: Daemon) -> None:
+    def fetch(self, daemon: Asked) -> None:
         """Read decisions and carry them out. Raises AwayError."""
         place = self.place if self.random.random() > 0.1 else ""  # now and then all that are left, again
         answer = daemon.get(_BASE + "/decisions", after=place)
@@ -160,7 +160,7 @@ class World:
             self.accepted[decision.job_id] += sum(isinstance(event, RunAccepted) for event in events)
             self.outbox += events
 
-    def turn(self, daemon: Daemon) -> None:
+    def turn(self, daemon: Asked) -> None:
         """One round of all that. Raises AwayError."""
         self.live()
         if self.random.random() < 0.03:
@@ -171,7 +171,7 @@ class World:
         self.deliver(daemon)
         self.fetch(daemon)
 
-    def settle(self, daemon: Daemon) -> None:
+    def settle(self, daemon: Asked) -> None:
         """Deliver everything and let the daemon see the server as it is. Raises AwayError."""
         while self.outbox:
             self.deliver(daemon)

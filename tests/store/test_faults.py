@@ -1,0 +1,224 @@
+"""The real daemon while its database, its disk or its clock fails: it loses nothing, and goes on."""
+
+import os
+import resource
+import signal
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+import psycopg
+import pytest
+from sqlalchemy import event, text
+
+from schedd.store import DurableJournal, Store
+from schedd.store.errors import DiskFull
+from tests.store.build import queued
+from tests.store.conftest import NewDatabase
+from tests.store.daemons import AwayError, Daemon, Nursery
+from tests.store.postgres import PostgresServer
+from tests.store.test_crash import check, same_decisions_from_the_log_alone
+from tests.store.world import World
+
+pytestmark = pytest.mark.timeout(600)  # the first may have to compile the kernels
+
+_SEED = int(os.environ.get("SCHEDD_CRASH_SEED", "20261121"))
+
+
+@contextmanager
+def trouble(daemon: Daemon) -> Iterator[None]:
+    """Within it the daemon cannot write; before it ends the daemon has said so."""
+    yield
+    until = time.monotonic() + 60
+    while True:
+        try:
+            daemon.get("/readyz")
+        except AwayError as error:
+            if "main:" in str(error):
+                return
+        assert time.monotonic() < until, "the daemon did not notice"
+        time.sleep(0.05)
+
+
+def survive(
+    nursery: Nursery, folder: Path, url: str, fault: Callable[[Daemon], None], *, skew: str = ""
+) -> None:
+    """Run a workload with a fault in its middle, which must not end the daemon."""
+    daemon = Daemon(nursery, folder, url, checkpoint=0.3, lease=2.0)
+    daemon.patience = 5.0
+    daemon.skew = skew
+    world = World(Random(_SEED))
+    daemon.start().await_ready()
+    try:
+        turn(world, daemon, 15)
+        pid = daemon.pid
+        faulty = threading.Thread(target=fault, args=(Daemon.beside(daemon),))
+        faulty.start()
+        while faulty.is_alive():
+            try:
+                world.turn(daemon)
+            except AwayError:
+                time.sleep(0.05)
+        faulty.join()
+        turn(world, daemon, 15)
+        settle(world, daemon)
+        assert (daemon.pid, daemon.alive) == (pid, True)
+        daemon.kill()
+        check(url, world)
+        same_decisions_from_the_log_alone(url, daemon.config)
+    finally:
+        daemon.kill()
+
+
+def turn(world: World, daemon: Daemon, times: int) -> None:
+    until = time.monotonic() + 120
+    while times:
+        assert time.monotonic() < until
+        try:
+            world.turn(daemon)
+            times -= 1
+        except AwayError:
+            time.sleep(0.05)
+
+
+def settle(world: World, daemon: Daemon) -> None:
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
+        try:
+            world.settle(daemon)
+        except AwayError:
+            time.sleep(0.05)
+        else:
+            return
+    raise AssertionError("the daemon did not come back")
+
+
+def test_a_disk_that_takes_nothing_more(nursery: Nursery, tmp_path: Path) -> None:
+    def fill(daemon: Daemon) -> None:
+        before = resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE)
+        with trouble(daemon):
+            resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (4096, before[1]))
+        resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, before)
+
+    survive(nursery, tmp_path, f"sqlite:///{tmp_path}/a.sqlite", fill)
+
+
+def test_a_file_that_somebody_else_locks(nursery: Nursery, tmp_path: Path) -> None:
+    def lock(daemon: Daemon) -> None:
+        other = sqlite3.connect(tmp_path / "a.sqlite", isolation_level=None, timeout=60)
+        try:
+            other.execute("BEGIN IMMEDIATE")
+            with trouble(daemon):
+                pass
+        finally:
+            other.close()
+
+    survive(nursery, tmp_path, f"sqlite:///{tmp_path}/a.sqlite", lock)
+
+
+def test_a_server_that_crashes_and_comes_back(nursery: Nursery, tmp_path: Path) -> None:
+    server = PostgresServer()
+    server.start()
+    try:
+
+        def crash(daemon: Daemon) -> None:
+            with trouble(daemon):
+                server.stop(signal.SIGQUIT)
+            server.start()
+
+        survive(nursery, tmp_path, server.create("faults"), crash)
+    finally:
+        server.close()
+
+
+def test_a_clock_that_is_set_back(nursery: Nursery, new_database: NewDatabase, tmp_path: Path) -> None:
+    skew = tmp_path / "skew"
+    skew.write_text("0")
+
+    def set_back(daemon: Daemon) -> None:
+        skew.write_text("-100")
+        time.sleep(1)
+        skew.write_text("-40")
+
+    survive(nursery, tmp_path, new_database(), set_back, skew=str(skew))
+
+
+def test_a_restart_after_the_clock_was_set_back(
+    nursery: Nursery, new_database: NewDatabase, tmp_path: Path
+) -> None:
+    url = new_database()
+    skew = tmp_path / "skew"
+    skew.write_text("0")
+    daemon = Daemon(nursery, tmp_path, url, checkpoint=0.3)
+    daemon.skew = str(skew)
+    world = World(Random(_SEED))
+    daemon.start().await_ready()
+    try:
+        turn(world, daemon, 15)
+        daemon.kill()
+        skew.write_text("-3600")
+        daemon.start().await_ready()
+        turn(world, daemon, 15)
+        settle(world, daemon)
+        daemon.kill()
+        check(url, world)
+        same_decisions_from_the_log_alone(url, daemon.config)
+    finally:
+        daemon.kill()
+
+
+def test_a_full_database_keeps_nothing_of_a_batch_and_takes_it_later(tmp_path: Path) -> None:
+    store = Store.open(f"sqlite:///{tmp_path}/a.sqlite")
+    journal = DurableJournal(store, "c", 1000)
+    pages = [10]
+
+    @event.listens_for(store.database._writer, "connect")
+    def _limit(connection: sqlite3.Connection, _record: object) -> None:
+        connection.execute(f"PRAGMA max_page_count={pages[0]}").close()
+
+    store.database._writer.dispose()
+    many = [queued(number) for number in range(2_000)]
+    with pytest.raises(DiskFull, match="make room") as caught:
+        journal.commit_events(many, 1000)
+    assert caught.value.retryable
+    assert store.tail(journal.cluster).event == 0
+    pages[0] = 100_000
+    store.database._writer.dispose()
+    batch = journal.commit_events(many, 1000)
+    assert batch is not None
+    assert len(batch.events) == 2_000
+    journal.close()
+    store.close()
+
+
+def test_what_postgresql_says_of_a_full_disk_is_understood(postgres: PostgresServer) -> None:
+    store = Store.open(postgres.create("full"))
+    statement = "DO $$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$"
+    with pytest.raises(DiskFull, match="could not extend file"), store.database.write() as connection:
+        connection.execute(text(statement))
+    store.close()
+    postgres.drop("full")
+
+
+def test_a_commit_whose_answer_was_lost_is_not_made_twice(postgres: PostgresServer) -> None:
+    url = postgres.create("lost")
+    store = Store.open(url)
+    journal = DurableJournal(store, "c", 1000)
+    assert journal.commit_events([queued(1)], 1000) is not None
+    journal.woke(1001)
+    # As after a commit whose answer did not come through: the journal does not know of it.
+    known, waiting = journal._tail, list(journal._pending)
+    first = journal.commit_events([queued(2), queued(1)], 1002)
+    journal._tail, journal._pending = known, waiting
+    second = journal.commit_events([queued(2), queued(1)], 1003)
+    assert second == first
+    assert [batch.number for batch in store.events_after(journal.cluster, known)] == [3]
+    with psycopg.connect(postgres.address("lost")) as connection:
+        assert connection.execute("SELECT count(*) FROM events").fetchone() == (2,)
+    journal.close()
+    store.close()
+    postgres.drop("lost")

@@ -1,0 +1,214 @@
+"""Two real daemons on a real PostgreSQL: one leads, the other follows, and takes over when it must."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from schedd.store import Store
+from schedd.store.lease import read
+from tests.store.daemons import AwayError, Daemon, Nursery
+from tests.store.line import Line
+from tests.store.postgres import PostgresServer
+from tests.store.test_crash import check, same_decisions_from_the_log_alone
+from tests.store.world import World
+from tests.store.world import promises as promised_by
+
+pytestmark = pytest.mark.timeout(600)  # the first may have to compile the kernels
+
+_SEED = int(os.environ.get("SCHEDD_CRASH_SEED", "20261121"))
+_NUMBER = count(1)
+_LEASE = 4.0
+
+
+@pytest.fixture
+def url(postgres: PostgresServer) -> Iterator[str]:
+    name = f"standby{next(_NUMBER)}"
+    yield postgres.create(name)
+    postgres.drop(name)
+
+
+class Pair:
+    """Two daemons on one database, asked like one: who asks goes to the other when one cannot answer."""
+
+    def __init__(self, nursery: Nursery, folder: Path, url: str, lease: float = _LEASE, **other: str) -> None:
+        chosen = {"a": url, "b": url, **other}
+        self.daemons = [
+            Daemon(nursery, folder, chosen[name], name, lease=lease, checkpoint=0.5) for name in ("a", "b")
+        ]
+        for each in self.daemons:
+            each.patience = 3.0  # a frozen daemon takes connections and never answers
+        self.asked = self.daemons[0]
+        self.config = self.daemons[0].config
+
+    def ask(self, method: str, path: str, body: bytes | None = None) -> Any:
+        try:
+            return self.asked.ask(method, path, body)
+        except AwayError:
+            self.asked = next(each for each in self.daemons if each is not self.asked)
+            raise
+
+    def get(self, path: str, **query: object) -> Any:
+        try:
+            return self.asked.get(path, **query)
+        except AwayError:
+            self.asked = next(each for each in self.daemons if each is not self.asked)
+            raise
+
+    def post(self, path: str, body: object) -> Any:
+        try:
+            return self.asked.post(path, body)
+        except AwayError:
+            self.asked = next(each for each in self.daemons if each is not self.asked)
+            raise
+
+    def await_leader(self) -> float:
+        """Wait until one of them leads; the seconds that took."""
+        begun = time.monotonic()
+        last: dict[str, str] = {}
+        while time.monotonic() < begun + 60:
+            asked = self.asked
+            try:
+                self.get("/v1/clusters/main/decisions?after=~")
+            except AwayError as error:
+                last[asked.name] = str(error)
+                time.sleep(0.02)
+            else:
+                return time.monotonic() - begun
+        raise AssertionError(f"nobody leads: {last}")
+
+    def turn(self, world: World, times: int) -> None:
+        """Let the world turn; who asks finds the leader by itself."""
+        done = 0
+        until = time.monotonic() + 90
+        while done < times:
+            assert time.monotonic() < until
+            try:
+                world.turn(self)
+                done += 1
+            except AwayError:
+                time.sleep(0.02)
+
+    def close(self) -> None:
+        for each in self.daemons:
+            if each.alive:
+                each.signal(signal.SIGCONT)
+                each.kill()
+
+
+@pytest.fixture
+def pair(nursery: Nursery, url: str, tmp_path: Path) -> Iterator[Pair]:
+    made = Pair(nursery, tmp_path, url)
+    first, second = made.daemons
+    first.start().await_ready()
+    second.start().await_ready(leads=False)
+    yield made
+    made.close()
+
+
+def leader(url: str) -> tuple[str, int]:
+    store = Store.open(url)
+    with store.database.read() as connection:
+        found = read(connection)
+    store.close()
+    assert found is not None
+    return found.holder, found.term
+
+
+def test_the_standby_answers_what_can_be_read_and_takes_no_events(pair: Pair) -> None:
+    world = World(Random(_SEED))
+    pair.turn(world, 15)
+    world.settle(pair)
+    first, second = pair.daemons
+    jobs = set(world.server.jobs)
+    until = time.monotonic() + 30
+    while {job["id"] for job in second.get("/v1/clusters/main/jobs", limit=1000)["jobs"]} != jobs:
+        assert time.monotonic() < until
+    with pytest.raises(AwayError, match="stands by"):
+        second.post("/v1/clusters/main/events", {"events": [asdict(world.server.snapshot())]})
+    with pytest.raises(AwayError, match="stands by"):
+        second.get("/v1/clusters/main/decisions")
+    promised = promised_by(first)
+    assert all(promised_by(second).get(job, found) == found for job, found in promised.items())
+
+
+def test_when_leaders_are_killed_or_frozen_the_other_goes_on(
+    pair: Pair, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world = World(Random(_SEED + 1))
+    times: list[float] = []
+    for number, how in enumerate((signal.SIGKILL, signal.SIGSTOP, signal.SIGKILL)):
+        pair.turn(world, 12)
+        old = pair.asked
+        old.signal(how)
+        old.hang_up()
+        pair.asked = next(each for each in pair.daemons if each is not old)
+        times.append(pair.await_leader())
+        assert pair.asked is not old
+        assert leader(url) == (pair.asked.name, number + 2)
+        pair.turn(world, 12)
+        if how == signal.SIGSTOP:
+            old.signal(signal.SIGCONT)
+            with pytest.raises(AwayError):  # its lease is over, it knows that by itself
+                old.get("/v1/clusters/main/decisions")
+        else:
+            old.kill()
+            old.start()
+        old.await_ready(leads=False)
+    world.settle(pair)
+    assert world.term == 4
+    pair.close()
+    check(url, world)
+    same_decisions_from_the_log_alone(url, pair.config)
+    with capsys.disabled():
+        sys.stdout.write(f"\nlease {_LEASE} s, taken over after {', '.join(f'{t:.1f}' for t in times)} s\n")
+
+
+def test_a_leader_that_is_cut_off_from_the_database_stops_and_the_other_goes_on(
+    nursery: Nursery, postgres: PostgresServer, url: str, tmp_path: Path
+) -> None:
+    line = Line(postgres.folder)
+    pair = Pair(nursery, tmp_path, url, a=url.replace(str(postgres.folder), str(line.folder)))
+    first, second = pair.daemons
+    try:
+        first.start().await_ready()
+        second.start().await_ready(leads=False)
+        world = World(Random(_SEED + 2))
+        pair.turn(world, 12)
+        line.cut()
+        pair.asked = second
+        pair.await_leader()
+        assert leader(url) == ("b", 2)
+        with pytest.raises(AwayError, match="lease is over"):
+            first.get("/v1/clusters/main/decisions")
+        pair.turn(world, 12)
+        line.mend()
+        until = time.monotonic() + 60
+        while True:  # it learns that another leads, and follows
+            try:
+                first.get("/v1/clusters/main/decisions")
+            except AwayError as error:
+                if "stands by" in str(error):
+                    break
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        second.kill()
+        pair.asked = first
+        pair.await_leader()
+        assert leader(url) == ("a", 3)
+        pair.turn(world, 12)
+        world.settle(pair)
+        pair.close()
+        check(url, world)
+        same_decisions_from_the_log_alone(url, pair.config)
+    finally:
+        pair.close()
+        line.close()
