@@ -53,7 +53,6 @@ READ_ONLY = frozenset(
         RequestCode.STATUS_NODE,
         RequestCode.SELECT_JOBS,
         RequestCode.SELECT_STATUS,
-        RequestCode.SELECT_STATUS_IN,
         RequestCode.DISCONNECT,
     }
 )
