@@ -58,9 +58,14 @@ class Slabs:
         self.tb = self.tb._replace(**arrays)
 
     def add_resource(self) -> int:
-        """Count one resource more (no row has any of it yet); returns its column."""
+        """Count one resource more (no row has any of it yet); returns its column.
+
+        Raises ValueError for more than ``layout.MOST_RESOURCES``.
+        """
         tb = self.tb
         column = self.resources
+        if column == at.MOST_RESOURCES:
+            raise ValueError(f"nodes have more than {column} resources, memory and cpus among them")
         self._swap(
             F=_grown(tb.F, column + 1, 0),
             cap=_grown(tb.cap, column + 1, 1),

@@ -8,7 +8,7 @@ where they looked in vain, so every segment is passed over once per level and st
 
 import numpy as np
 
-from schedd.plan.kernels.jit import inlined, kernel
+from schedd.plan.kernels.jit import inlined, lean
 from schedd.plan.kernels.layout import (
     CPUS,
     DURATIONS,
@@ -42,7 +42,7 @@ def levels_for(cpus: int) -> int:
     return int(level_of(cpus, 0)) + 1
 
 
-@kernel
+@lean
 def level_of(cpus: int, exclusive: int) -> int:
     """The level of a need: 0 for a whole node, 1 for no cpus, else the largest whose cpus it has.
 
@@ -62,7 +62,7 @@ def level_of(cpus: int, exclusive: int) -> int:
     return level
 
 
-@kernel
+@lean
 def level_cpus(level: int) -> int:
     """The cpus of a level (from 1 on)."""
     if level < 4:
@@ -71,7 +71,7 @@ def level_cpus(level: int) -> int:
     return low if level % 2 else low + low // 2
 
 
-@kernel
+@lean
 def step_of(dur: int) -> int:
     """The last step that is no longer than ``dur``."""
     step = 0
@@ -80,7 +80,7 @@ def step_of(dur: int) -> int:
     return step
 
 
-@kernel
+@lean
 def lower(tb: Tables, row: int, start: int) -> None:
     """Something was given back on ``row`` from ``start`` on."""
     n = tb.bounds.shape[0]
@@ -136,7 +136,7 @@ def raised(tb: Tables, row: int, level: int, step: int, latest: int) -> int:
 
 @inlined
 def fit_bounded(
-    tb: Tables, row: int, need: Ints, cols: Ints, ready: int, dur: int, latest: int, level: int, step: int
+    tb: Tables, row: int, need: Ints, cols: int, ready: int, dur: int, latest: int, level: int, step: int
 ) -> tuple[int, int]:
     """The same as ``fit``, from the bound of this level and step on."""
     bound = raised(tb, row, level, step, latest)

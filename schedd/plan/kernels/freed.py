@@ -10,7 +10,7 @@ not seen all of it is searched as a whole.
 from typing import NamedTuple
 
 from schedd.plan.kernels.bounds import level_cpus
-from schedd.plan.kernels.jit import inlined, kernel
+from schedd.plan.kernels.jit import inlined, lean
 from schedd.plan.kernels.layout import (
     A_ROW,
     CPUS,
@@ -53,7 +53,7 @@ class Freed(NamedTuple):
     """(levels, capacity) end of the last such run."""
 
 
-@kernel
+@lean
 def measure(tb: Tables, fr: Freed, i: int) -> None:
     """Find the runs of entry ``i`` anew."""
     row = fr.entries[T_ROW, i]
@@ -106,7 +106,7 @@ def measure(tb: Tables, fr: Freed, i: int) -> None:
         fr.until[level, i] = until
 
 
-@kernel
+@lean
 def _note(tb: Tables, fr: Freed, row: int, lo: int, hi: int) -> None:
     i = tb.ctl[FREED]
     if i >= fr.entries.shape[1]:
@@ -121,7 +121,7 @@ def _note(tb: Tables, fr: Freed, row: int, lo: int, hi: int) -> None:
     measure(tb, fr, i)
 
 
-@kernel
+@lean
 def forget_freed(tb: Tables) -> None:
     """Empty the log; every planned job must then be searched as a whole."""
     tb.ctl[FREED_BASE] += tb.ctl[FREED] + 1
@@ -129,7 +129,7 @@ def forget_freed(tb: Tables) -> None:
     tb.ctl[LOOK] = 1
 
 
-@kernel
+@lean
 def tell_now(tb: Tables, now: int) -> None:
     """No search begins before ``now``. Bounds and holes rely on that; if it goes back they are given up."""
     if now < tb.ctl[NOW]:
@@ -139,7 +139,7 @@ def tell_now(tb: Tables, now: int) -> None:
     tb.ctl[NOW] = now
 
 
-@kernel
+@lean
 def note(tb: Tables, fr: Freed, row: int, lo: int, hi: int) -> None:
     """Something was given back on ``row`` over ``[lo, hi)``: call this when all is done."""
     last = tb.T[tb.rows[row, OFF] + tb.rows[row, LEN] - 1]
@@ -151,14 +151,14 @@ def note(tb: Tables, fr: Freed, row: int, lo: int, hi: int) -> None:
         _note(tb, fr, row, lo, hi)
 
 
-@kernel
+@lean
 def note_entries(tb: Tables, fr: Freed, at: int, n: int, lo: int, hi: int) -> None:
     """What the entries ``[at, at + n)`` of the allocations held was given back over ``[lo, hi)``."""
     for i in range(at, at + n):
         note(tb, fr, tb.alloc[i, A_ROW], lo, hi)
 
 
-@kernel
+@lean
 def drop_seen(tb: Tables, fr: Freed, number: int) -> None:
     """Drop the entries below ``number``, which all planned jobs have seen."""
     gone = min(max(number - tb.ctl[FREED_BASE], 0), tb.ctl[FREED])
@@ -198,7 +198,7 @@ def reaching(length: Ints, since: Ints, begin: int, end: int, dur: int, latest: 
     return found
 
 
-@kernel
+@lean
 def member(sets: Ints, at: int, n: int, row: int) -> bool:
     """Whether ``row`` is in the sorted row set ``sets[at:at + n]``."""
     lo = at

@@ -105,7 +105,11 @@ NEXT: Final = 2
 FRESH: Final = 3
 KEY: Final = 4
 SORT: Final = 5
-SCRATCH_ROWS: Final = 6
+POOL_NEED: Final = 6
+SCRATCH_ROWS: Final = 7
+
+MOST_RESOURCES: Final = 62
+"""Kernels keep a bit for each."""
 
 # Return codes instead of a start.
 NONE: Final = -1  # no start before the bound

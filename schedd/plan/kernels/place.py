@@ -4,7 +4,7 @@ import numpy as np
 
 from schedd.plan.kernels.bounds import lower
 from schedd.plan.kernels.freed import Freed, member, note_entries, tell_now
-from schedd.plan.kernels.jit import kernel
+from schedd.plan.kernels.jit import kernel, lean
 from schedd.plan.kernels.layout import (
     A_CHUNK,
     A_ROW,
@@ -41,7 +41,7 @@ from schedd.plan.kernels.rows import change, floor, make_room
 from schedd.plan.kernels.search import find
 
 
-@kernel
+@lean
 def room_to_put(tb: Tables, slot: int, found: int) -> bool:
     """See to it that ``slot`` can be lifted, where it is placed, and put on the entries of ``out``."""
     first = tb.jobs[ALLOC, slot]
@@ -76,7 +76,7 @@ def room_to_put(tb: Tables, slot: int, found: int) -> bool:
     return True
 
 
-@kernel
+@lean
 def put(tb: Tables, slot: int, start: int, found: int) -> bool:
     """Place ``slot`` at ``start`` on the ``found`` entries of ``out``; False (no change): slab full."""
     shape = tb.jobs[SHAPE, slot]
@@ -123,7 +123,7 @@ def put(tb: Tables, slot: int, start: int, found: int) -> bool:
     return True
 
 
-@kernel
+@lean
 def occupy(tb: Tables, slot: int, start: int, end: int, sign: int) -> bool:
     """Take (-1) or give back (+1) over ``[start, end)`` what ``slot`` holds; False (no change): slab full."""
     at = tb.jobs[ALLOC, slot]
@@ -145,7 +145,7 @@ def occupy(tb: Tables, slot: int, start: int, end: int, sign: int) -> bool:
     return True
 
 
-@kernel
+@lean
 def lift(tb: Tables, slot: int) -> bool:
     """Give back all that ``slot`` holds and leave it unplaced; False (and no change) when a slab is full."""
     start = tb.jobs[START, slot]
@@ -158,7 +158,7 @@ def lift(tb: Tables, slot: int) -> bool:
     return True
 
 
-@kernel
+@lean
 def probe(tb: Tables, slot: int, now: int, bound: int) -> int:
     """Earliest start before ``bound`` of an unplaced job, or NONE; changes nothing."""
     tell_now(tb, now)
@@ -174,7 +174,7 @@ def probe(tb: Tables, slot: int, now: int, bound: int) -> int:
     return start
 
 
-@kernel
+@lean
 def place(tb: Tables, slot: int, now: int, bound: int) -> int:
     """Put an unplaced job into its earliest gap in ``[now, bound)``; returns its start, NONE or GROW."""
     tell_now(tb, now)
@@ -194,7 +194,7 @@ def place(tb: Tables, slot: int, now: int, bound: int) -> int:
     return start
 
 
-@kernel
+@lean
 def first_startable(tb: Tables, slots: Ints, begin: int, now: int) -> int:
     """Index in ``slots`` from ``begin`` on of the first unplaced job that could start at ``now``, or length.
 
@@ -206,7 +206,7 @@ def first_startable(tb: Tables, slots: Ints, begin: int, now: int) -> int:
     return int(slots.shape[0])
 
 
-@kernel
+@lean
 def evict(tb: Tables, fr: Freed, slots: Ints, begin: int, gone: Ints) -> tuple[int, int]:
     """Lift those planned ``slots`` that lie where a row is over-committed, one by one, until none does.
 

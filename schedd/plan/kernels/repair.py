@@ -18,7 +18,7 @@ from schedd.plan.kernels.freed import (
     reaching,
     tell_now,
 )
-from schedd.plan.kernels.jit import kernel
+from schedd.plan.kernels.jit import kernel, lean
 from schedd.plan.kernels.layout import (
     A_CHUNK,
     A_ROW,
@@ -68,7 +68,7 @@ DONE, PAUSED, FULL = 0, 1, 2
 """How a slice of repair ended: all jobs seen; budget spent or stopped; a slab must grow first."""
 
 
-@kernel
+@lean
 def _gain_own(tb: Tables, fr: Freed, slot: int, ready: int) -> tuple[int, int]:
     """The first and the last moment from which a row that ``slot`` holds may let it grow; or (FAR, -1).
 
@@ -93,7 +93,7 @@ def _gain_own(tb: Tables, fr: Freed, slot: int, ready: int) -> tuple[int, int]:
             cols = needed(need, exclusive)
         else:
             need = tb.alloc[i, A_TAKE:]
-            cols = np.zeros(1, np.int64)
+            cols = 1
         since = free_before(tb, row, need, cols, ready, start)
         if since < start:
             number = tb.rows[row, FREED_AT]
@@ -113,7 +113,7 @@ def _gain_own(tb: Tables, fr: Freed, slot: int, ready: int) -> tuple[int, int]:
     return first, last
 
 
-@kernel
+@lean
 def gain(tb: Tables, fr: Freed, slot: int, ready: int, latest: int, one: bool) -> tuple[int, int]:
     """The moments in ``[ready, latest]`` at which a unit of ``slot`` may fit where something was freed.
 
@@ -229,7 +229,7 @@ def _try(tb: Tables, slot: int, ready: int, bound: int) -> int:
     return best
 
 
-@kernel
+@lean
 def repair(
     tb: Tables,
     fr: Freed,

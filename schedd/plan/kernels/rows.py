@@ -1,6 +1,6 @@
 """Kernels on one row: find a moment, take and give back what is free over an interval."""
 
-from schedd.plan.kernels.jit import inlined, kernel
+from schedd.plan.kernels.jit import inlined, lean
 from schedd.plan.kernels.layout import FAR, GARBAGE, LEN, OFF, ROOM, SLAB_TOP, VERSION, WORK, Ints, Tables
 
 
@@ -16,7 +16,7 @@ def locate(T: Ints, lo: int, hi: int, t: int) -> int:
     return lo
 
 
-@kernel
+@lean
 def make_room(tb: Tables, row: int, extra: int) -> bool:
     """See to it that ``row`` can gain ``extra`` segments, moving it to the slab's end if need be.
 
@@ -30,9 +30,11 @@ def make_room(tb: Tables, row: int, extra: int) -> bool:
     if top + room > tb.T.shape[0]:
         return False
     off = tb.rows[row, OFF]
-    tb.T[top : top + length] = tb.T[off : off + length]
+    for i in range(length):
+        tb.T[top + i] = tb.T[off + i]
     for r in range(tb.F.shape[0]):
-        tb.F[r, top : top + length] = tb.F[r, off : off + length]
+        for i in range(length):
+            tb.F[r, top + i] = tb.F[r, off + i]
     tb.ctl[GARBAGE] += tb.rows[row, ROOM]
     tb.rows[row, OFF] = top
     tb.rows[row, ROOM] = room
@@ -40,7 +42,7 @@ def make_room(tb: Tables, row: int, extra: int) -> bool:
     return True
 
 
-@kernel
+@lean
 def _split(tb: Tables, row: int, t: int) -> int:
     """Make a segment of ``row`` begin at ``t`` and return it; the row must have room for one more."""
     off = tb.rows[row, OFF]
@@ -58,7 +60,7 @@ def _split(tb: Tables, row: int, t: int) -> int:
     return k + 1
 
 
-@kernel
+@lean
 def _merge(tb: Tables, row: int, k: int) -> None:
     """Join segment ``k`` with the one before it where the same is free on both."""
     off = tb.rows[row, OFF]
@@ -76,7 +78,7 @@ def _merge(tb: Tables, row: int, k: int) -> None:
     tb.rows[row, LEN] -= 1
 
 
-@kernel
+@lean
 def change(tb: Tables, row: int, start: int, end: int, amount: Ints, sign: int) -> None:
     """Add ``sign * amount`` (one per resource) to what is free on ``row`` over ``[start, end)``.
 
@@ -97,7 +99,7 @@ def change(tb: Tables, row: int, start: int, end: int, amount: Ints, sign: int) 
     _merge(tb, row, first)
 
 
-@kernel
+@lean
 def forget(tb: Tables, now: int) -> None:
     """Drop the segments that ended at or before ``now`` from every row."""
     for row in range(tb.rows.shape[0]):
@@ -115,11 +117,11 @@ def forget(tb: Tables, now: int) -> None:
 
 
 @inlined
-def fit(tb: Tables, row: int, need: Ints, cols: Ints, ready: int, dur: int, latest: int) -> tuple[int, int]:
+def fit(tb: Tables, row: int, need: Ints, cols: int, ready: int, dur: int, latest: int) -> tuple[int, int]:
     """Earliest start in ``[ready, latest]`` from which ``need`` is free on ``row`` for ``dur`` seconds.
 
-    ``cols`` are the resources of which something is needed. Returns (start, fewest cpus free over the
-    interval), or (-1, 0) when there is none.
+    ``cols`` has a bit for each resource of which something is needed. Returns (start, fewest cpus free over
+    the interval), or (-1, 0) when there is none.
     """
     T = tb.T
     F = tb.F
@@ -127,16 +129,19 @@ def fit(tb: Tables, row: int, need: Ints, cols: Ints, ready: int, dur: int, late
     end = off + tb.rows[row, LEN]
     k = locate(T, off, end, ready)
     first = k
-    need0 = need[cols[0]] if cols.shape[0] > 0 else 0
-    c0 = cols[0] if cols.shape[0] > 0 else 0
+    resources = need.shape[0]
+    c0 = 0
+    while c0 + 1 < resources and (cols >> c0) & 1 == 0:
+        c0 += 1
+    need0 = need[c0]
     run = -1
     left = 0
     found = -1
     while k < end:
         ok = F[c0, k] >= need0
         if ok:
-            for c in range(1, cols.shape[0]):
-                if F[cols[c], k] < need[cols[c]]:
+            for c in range(c0 + 1, resources):
+                if (cols >> c) & 1 and F[c, k] < need[c]:
                     ok = False
                     break
         nxt = T[k + 1] if k + 1 < end else FAR
@@ -162,7 +167,7 @@ def fit(tb: Tables, row: int, need: Ints, cols: Ints, ready: int, dur: int, late
     return found, left
 
 
-@kernel
+@lean
 def floor(tb: Tables, row: int, column: int, start: int, end: int) -> int:
     """The least that is free of one resource on ``row`` over ``[start, end)``."""
     off = tb.rows[row, OFF]
@@ -177,15 +182,15 @@ def floor(tb: Tables, row: int, column: int, start: int, end: int) -> int:
     return least
 
 
-@kernel
-def free_before(tb: Tables, row: int, need: Ints, cols: Ints, ready: int, start: int) -> int:
+@lean
+def free_before(tb: Tables, row: int, need: Ints, cols: int, ready: int, start: int) -> int:
     """Since when (at least ``ready``) ``need`` is free on ``row`` without a break up to ``start``."""
     off = tb.rows[row, OFF]
     k = locate(tb.T, off, off + tb.rows[row, LEN], start - 1)
     since = start
     while since > ready:
-        for c in range(cols.shape[0]):
-            if tb.F[cols[c], k] < need[cols[c]]:
+        for c in range(need.shape[0]):
+            if (cols >> c) & 1 and tb.F[c, k] < need[c]:
                 return since
         tb.ctl[WORK] += 1
         if k == off:

@@ -8,7 +8,7 @@ kinds of chunks. Each returns the start, or NONE, and leaves the rows found in `
 import numpy as np
 
 from schedd.plan.kernels.bounds import fit_bounded, level_of, raised, step_of
-from schedd.plan.kernels.jit import kernel
+from schedd.plan.kernels.jit import kernel, lean
 from schedd.plan.kernels.layout import (
     CHUNK,
     CHUNKS,
@@ -25,6 +25,7 @@ from schedd.plan.kernels.layout import (
     NONE,
     OFF,
     PER_NODE,
+    POOL_NEED,
     SET,
     SET_LEN,
     SHARE,
@@ -40,23 +41,19 @@ from schedd.plan.kernels.layout import (
 from schedd.plan.kernels.rows import fit, floor, locate
 
 
-@kernel
-def needed(need: Ints, exclusive: int) -> Ints:
-    """The resources that must be looked at to know whether ``need`` is free."""
-    cols = np.empty(need.shape[0], np.int64)
-    n = 0
+@lean
+def needed(need: Ints, exclusive: int) -> int:
+    """The resources that must be looked at to know whether ``need`` is free, a bit for each."""
     if exclusive:
-        cols[0] = SHARE
-        n = 1
-    else:
-        for c in range(need.shape[0]):
-            if need[c] > 0 and (c != SHARE or need[CPUS] == 0):
-                cols[n] = c
-                n += 1
-    return cols[:n]
+        return 1 << SHARE
+    cols = 0
+    for c in range(need.shape[0]):
+        if need[c] > 0 and (c != SHARE or need[CPUS] == 0):
+            cols |= 1 << c
+    return cols
 
 
-@kernel
+@lean
 def select(a: Ints, n: int, k: int) -> int:
     """The ``k``-th smallest (from 1) of ``a[:n]``, which is reordered (quickselect)."""
     lo = 0
@@ -84,7 +81,7 @@ def select(a: Ints, n: int, k: int) -> int:
     return int(a[k])
 
 
-@kernel
+@lean
 def sift(heap: Ints, n: int, key: Ints, at: int) -> None:
     """Let what stands at ``at`` sink to its place in ``heap[:n]``, a heap of indices by (key, index)."""
     i = heap[at] if at < n else 0
@@ -104,13 +101,13 @@ def sift(heap: Ints, n: int, key: Ints, at: int) -> None:
         heap[at] = i
 
 
-@kernel
+@lean
 def find_one(
     tb: Tables,
     sets_at: int,
     sets_len: int,
     need: Ints,
-    cols: Ints,
+    cols: int,
     exclusive: int,
     ready: int,
     dur: int,
@@ -164,12 +161,12 @@ def find_one(
     return best
 
 
-@kernel
+@lean
 def units(
     tb: Tables,
     row: int,
     need: Ints,
-    cols: Ints,
+    cols: int,
     exclusive: int,
     most: int,
     t: int,
@@ -211,12 +208,14 @@ def units(
             if F[SHARE, k] < WHOLE:
                 v = 0
         else:
-            for c in range(cols.shape[0]):
-                f = F[cols[c], k]
-                if f < need[cols[c]]:
+            for c in range(need.shape[0]):
+                if (cols >> c) & 1 == 0:
+                    continue
+                f = F[c, k]
+                if f < need[c]:
                     v = 0
                     break
-                w = f // need[cols[c]]
+                w = f // need[c]
                 if w < v:
                     v = w
         if v < most and v <= m:
@@ -232,13 +231,13 @@ def units(
     return m, again
 
 
-@kernel
+@lean
 def find_spread(
     tb: Tables,
     sets_at: int,
     sets_len: int,
     need: Ints,
-    cols: Ints,
+    cols: int,
     exclusive: int,
     count: int,
     per_node: int,
@@ -352,7 +351,7 @@ def choose_spread(
     return found
 
 
-@kernel
+@lean
 def _next_edge(tb: Tables, chunk0: int, chunks: int, t: int) -> int:
     """The first moment after ``t`` at which anything changes on a row of these chunks."""
     edge = FAR
@@ -477,7 +476,7 @@ def _assign_shared(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int,
     return found
 
 
-@kernel
+@lean
 def _find_mixed(tb: Tables, shape: int, ready: int, dur: int, bound: int) -> tuple[int, int]:
     """Earliest start of several kinds of chunks: each must fit by itself, then all together."""
     chunk0 = tb.shapes[shape, CHUNK]
@@ -521,12 +520,11 @@ def _find_mixed(tb: Tables, shape: int, ready: int, dur: int, bound: int) -> tup
             return NONE, 0
 
 
-@kernel
+@lean
 def _through_pools(tb: Tables, pool: int, pools: int, ready: int, dur: int, bound: int) -> int:
     """Earliest start before ``bound`` that every pool has room for, or NONE."""
     t = ready
-    need = np.zeros(1, np.int64)
-    cols = np.zeros(1, np.int64)
+    need = tb.scratch[POOL_NEED, :1]
     agreed = 0
     i = 0
     while agreed < pools:
@@ -535,7 +533,7 @@ def _through_pools(tb: Tables, pool: int, pools: int, ready: int, dur: int, boun
             i = i + 1 if i + 1 < pools else 0
             continue
         need[0] = tb.pools[pool + i, 1]
-        s, _ = fit(tb, tb.pools[pool + i, 0], need, cols, t, dur, bound - 1)
+        s, _ = fit(tb, tb.pools[pool + i, 0], need, 1, t, dur, bound - 1)
         if s < 0:
             return NONE
         if s > t:
@@ -546,7 +544,7 @@ def _through_pools(tb: Tables, pool: int, pools: int, ready: int, dur: int, boun
     return t
 
 
-@kernel
+@lean
 def find(
     tb: Tables,
     shape: int,
