@@ -8,7 +8,7 @@ import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
 
@@ -40,7 +40,7 @@ numba.config.CACHE_DIR = str(cache_dir())  # type: ignore[attr-defined]
 
 def kernel(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Compile ``function`` to machine code on its first call; its types stay those it was written with."""
-    return cast("Callable[_P, _R]", numba.njit(cache=True, nogil=True, _nrt=True)(function))
+    return _compiled(function, counting=True)
 
 
 def lean(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -48,7 +48,13 @@ def lean(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     With some fifteen arrays handed from call to call, counting took half of the time of a repair.
     """
-    return cast("Callable[_P, _R]", numba.njit(cache=True, nogil=True, _nrt=False)(function))
+    return _compiled(function, counting=False)
+
+
+def _compiled(function: Callable[_P, _R], counting: bool) -> Callable[_P, _R]:
+    # numba's stubs leave out the option that its own library uses for this.
+    options: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": counting}
+    return cast("Callable[_P, _R]", numba.njit(**options)(function))
 
 
 def inlined(function: Callable[_P, _R]) -> Callable[_P, _R]:
