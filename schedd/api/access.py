@@ -5,13 +5,13 @@ from typing import Annotated, Final, NoReturn
 from fastapi import Depends, Path, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from schedd.api.problems import ProblemError
+from schedd.api.problems import Fault, ProblemError
 from schedd.service.clusters import Clusters
 from schedd.service.loop import PlanLoop
 from schedd.service.settings import TokenRole
 from schedd.service.tokens import Bearer, Tokens
 
-__all__ = ["Adapter", "Admin", "Cluster", "Daemon", "Reader", "daemon_of"]
+__all__ = ["Adapter", "Admin", "Cluster", "Daemon", "Reader", "daemon_of", "known_parameters"]
 
 _RANK: Final[dict[TokenRole, int]] = {"reader": 0, "adapter": 1, "admin": 2}
 
@@ -80,6 +80,22 @@ Reader = Annotated[Bearer, Depends(_reader)]
 Adapter = Annotated[Bearer, Depends(_adapter)]
 Admin = Annotated[Bearer, Depends(_admin)]
 Daemon = Annotated[Clusters, Depends(daemon_of)]
+
+
+def known_parameters(request: Request) -> None:
+    """Refuse query parameters that the path does not have: a mistyped filter would show too much.
+
+    Raises ProblemError.
+    """
+    allowed = [field.alias for field in request.scope["route"].dependant.query_params]
+    unknown = [name for name in request.query_params if name not in allowed]
+    if unknown:
+        words = f"there is {', '.join(allowed)}" if allowed else "there are none here"
+        faults = [
+            Fault(where=f"query.{name[:80]}", what="no such parameter", allowed=words)
+            for name in unknown[:10]
+        ]
+        raise ProblemError("invalid", f"{faults[0].where}: no such parameter; {words}", errors=faults)
 
 
 def _cluster(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi_offline import FastAPIOffline
 from starlette.middleware.gzip import GZipMiddleware
@@ -13,6 +13,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from schedd import __version__
 from schedd.api import clusters as clusters_router
 from schedd.api import exchange, health, jobs, plan, problems, questions
+from schedd.api.access import known_parameters
 from schedd.api.limits import BodyLimit
 from schedd.service.clusters import Clusters
 from schedd.service.tokens import Tokens
@@ -74,7 +75,11 @@ def create_app(
     app.state.life = secrets.token_hex(4)
     problems.install(app)
     for module in (clusters_router, jobs, plan, questions, exchange, health):
-        app.include_router(module.router)
+        app.include_router(
+            module.router,
+            dependencies=[Depends(known_parameters)],
+            responses=problems.answers("invalid"),
+        )
     app.add_middleware(GZipMiddleware, minimum_size=2_000, compresslevel=4)
     app.add_middleware(BodyLimit, most=max_body)
     app.openapi = lambda: _described(app)  # type: ignore[method-assign]

@@ -39,6 +39,14 @@ async def readyz(request: Request) -> Response:
     return reply(request, Ready("ready"))
 
 
+@router.get("/leadz", response_model=Ready, responses=answers("not-ready"))
+async def leadz(request: Request) -> Response:
+    """Whether this daemon decides, for what stands before two on one database. Needs no token."""
+    for loop in daemon_of(request):
+        loop.check_leads()
+    return reply(request, Ready("ready"))
+
+
 @router.get(
     "/metrics",
     response_class=Response,

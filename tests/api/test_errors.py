@@ -102,7 +102,7 @@ def test_strangers_may_read_where_the_site_lets_them(clusters: Clusters) -> None
 
 
 def test_health_checks_and_the_description_need_no_token(stranger: TestClient) -> None:
-    for path in ("/healthz", "/readyz", "/openapi.json", "/docs", "/redoc"):
+    for path in ("/healthz", "/readyz", "/leadz", "/openapi.json", "/docs", "/redoc"):
         assert stranger.get(path).status_code == 200
 
 
@@ -211,6 +211,8 @@ def test_a_question_that_cannot_be_read_says_where(
         ("/decisions", "wait=-1", "query.wait"),
         ("/decisions", "wait=nan", "query.wait"),
         ("/nodes", "state=gone", "query.state"),
+        ("/jobs", "stat=planned", "query.stat"),
+        ("", "verbose=1", "query.verbose"),
     ],
 )
 def test_a_query_that_is_not_allowed_says_what_is(
