@@ -134,8 +134,10 @@ def test_the_standby_answers_what_can_be_read_and_takes_no_events(pair: Pair) ->
         assert time.monotonic() < until
     with pytest.raises(AwayError, match="stands by"):
         second.post("/v1/clusters/main/events", {"events": [asdict(world.server.snapshot())]})
-    with pytest.raises(AwayError, match="stands by"):
-        second.get("/v1/clusters/main/decisions")
+    for path in ("/v1/clusters/main/decisions", "/leadz"):
+        assert first.get(path)
+        with pytest.raises(AwayError, match="stands by"):
+            second.get(path)
     promised = promised_by(first)
     assert all(promised_by(second).get(job, found) == found for job, found in promised.items())
 
