@@ -56,6 +56,7 @@ SIMPLE = [
     ("/healthz", "get"),
     ("/readyz", "get"),
     ("/leadz", "get"),
+    ("/leadz", "get"),
     ("/metrics", "get"),
     ("/v1/clusters", "get"),
     (_ONE, "get"),
