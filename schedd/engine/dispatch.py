@@ -33,11 +33,12 @@ def dispatch_due(state: EngineState, event: str) -> None:
     if not state.may_dispatch:
         return
     for _ in range(_ROUNDS):
+        if state.soonest() > state.now:
+            return
+        state.due = None
         jobs = state.plan.tables.jobs
         due = np.flatnonzero((jobs[STATE] == PLANNED) & (jobs[START] <= state.now))
         due = due[jobs[READY, due] <= state.now]
-        if not due.shape[0]:
-            return
         for slot in due[np.argsort(jobs[START, due], kind="stable")].tolist():
             if _too_many(state):
                 return
@@ -122,11 +123,12 @@ def catch_up(state: EngineState, event: str) -> None:
     stays is in the way, are planned anew afterwards, in the order of their old starts.
     """
     plan, now = state.plan, state.now
+    if state.soonest() >= now - state.patience:
+        return
+    state.due = None
     jobs = plan.tables.jobs
     late = np.flatnonzero((jobs[STATE] == PLANNED) & (jobs[START] < now - state.patience))
     late = late[jobs[READY, late] < now - state.patience]
-    if not late.shape[0]:
-        return
     late = late[np.argsort(jobs[START, late], kind="stable")]
     old = jobs[START].copy()
     kept: list[int] = []

@@ -42,6 +42,7 @@ class Engine:
         state.now = max(now, state.now)
         state.generation += 1
         state.decisions = []
+        state.due = None
         self.log.append(LoggedBatch(state.now, events, None, state.decision_number))
         if state.now >= self.forgotten + _FORGET_EVERY:
             self.forgotten = state.now

@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 
 from schedd.engine.settings import EngineSettings
 from schedd.model import Node, NodeState, Request
-from schedd.model.parse import RequestError, parse_openpbs, parse_torque
+from schedd.model.parse import RequestError, parse_openpbs, parse_torque, parse_walltime
 from schedd.wire import JobFacts, NodeFacts, QueueFacts
 
 __all__ = ["Intake", "Understood", "holds_resources", "is_eligible", "node_of", "waits_for"]
 
 _HOLDS = {"u": "a user hold", "o": "an operator hold", "s": "a system hold", "l": "the array's slot limit"}
 _CACHE = 50_000
+_ANY_WALLTIME = "1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +67,28 @@ class Intake:
             if len(self._known) >= _CACHE:
                 self._known.clear()
                 self._requests.clear()
-            found = self._read(facts, {**server_defaults, **queue_defaults})
+            found = self._like_another(facts, queue, server_defaults)
+            if found is None:
+                found = self._read(facts, {**server_defaults, **queue_defaults})
             self._known[key] = found
         return found
+
+    def _like_another(
+        self, facts: JobFacts, queue: QueueFacts | None, server_defaults: Mapping[str, str]
+    ) -> Understood | None:
+        """A request that differs from others in nothing but its walltime is read once for all of them."""
+        text = facts.resources.get("walltime", _ANY_WALLTIME)
+        if text == _ANY_WALLTIME:
+            return None
+        try:
+            walltime = parse_walltime(text)
+        except RequestError:
+            return None
+        alike = replace(facts, resources={**facts.resources, "walltime": _ANY_WALLTIME})
+        found = self.read(alike, queue, server_defaults)
+        if found.request is None or walltime < 1:
+            return None
+        return Understood(found.request, walltime, False)
 
     def _read(self, facts: JobFacts, defaults: Mapping[str, str]) -> Understood:
         settings = self._settings

@@ -10,7 +10,8 @@ from schedd.engine.records import Cause
 from schedd.engine.running import overruns
 from schedd.engine.state import EngineState
 from schedd.engine.tells import tell
-from schedd.plan.kernels.layout import PLANNED, READY, START, STATE
+from schedd.model import FOREVER
+from schedd.plan.kernels.layout import READY
 
 __all__ = ["next_wake", "settle"]
 
@@ -35,10 +36,12 @@ def settle(state: EngineState, event: str) -> None:
     if state.plan.freed:
         trigger, words = state.freed_by if state.freed_by[0] else (event, "room was freed")
         note_moves(state, trigger, Cause.FREED, words, state.plan.repair_now(state.now))
+        state.due = None
         dispatch_due(state, event)
         # 4. One slice of the repair.
         moves, done = state.plan.repair(state.now, state.settings.repair_slice)
         note_moves(state, trigger, Cause.FREED, words, moves)
+        state.due = None
         if done:
             state.freed_by = ("", "")
     else:
@@ -55,16 +58,14 @@ def next_wake(state: EngineState) -> int | None:
     if state.policy is None and state.plan.freed:
         return now
     moments: list[int] = []
-    jobs = state.plan.tables.jobs
     if state.policy is None:
-        planned = np.flatnonzero(jobs[STATE] == PLANNED)
-        if planned.shape[0]:
-            due = int(np.maximum(jobs[START, planned], jobs[READY, planned]).min())
+        due = state.soonest()
+        if due < FOREVER:
             moments.append(due if state.may_dispatch else due + state.patience + 1)
         if state.tells and state.tell_due.any():
             moments.append(now + 1)
     elif state.queue:
-        ready = jobs[READY, np.fromiter(state.queue, np.int64, len(state.queue))]
+        ready = state.plan.tables.jobs[READY, np.fromiter(state.queue, np.int64, len(state.queue))]
         ready = ready[ready > now]
         if ready.shape[0]:
             moments.append(int(ready.min()))

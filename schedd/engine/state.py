@@ -15,7 +15,7 @@ from schedd.engine.records import ChangeSet, JobRecord, Reservation
 from schedd.engine.settings import EngineSettings
 from schedd.engine.words import why
 from schedd.model import FOREVER, Node, Request
-from schedd.plan.kernels.layout import Ints
+from schedd.plan.kernels.layout import PLANNED, READY, START, STATE, Ints
 from schedd.plan.plan import Plan
 from schedd.policy.queue import QUEUE_POLICIES, QueuePolicy
 from schedd.wire import Alert, Decision, NodeFacts, QueueFacts, ServerFacts
@@ -94,6 +94,8 @@ class EngineState:
     changes_kept: int = 0
     change_number: int = 0
     breaches: int = 0
+    due: int | None = None
+    """When the first planned job is due; None: to be found again."""
     told_at: int = 0
     told_then: int = 0
     started_at: int = 0
@@ -194,6 +196,15 @@ class EngineState:
     def tells(self) -> bool:
         """Whether planned starts are told to the server."""
         return self.settings.tell and self.settings.mode != "shadow"
+
+    def soonest(self) -> int:
+        """When the first planned job is due, its wait included; FOREVER when none is planned."""
+        if self.due is None:
+            jobs = self.plan.tables.jobs
+            due = np.maximum(jobs[START], jobs[READY])
+            due[jobs[STATE] != PLANNED] = FOREVER
+            self.due = int(due.min())
+        return self.due
 
     @property
     def patience(self) -> int:

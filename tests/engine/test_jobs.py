@@ -1,6 +1,7 @@
 """Arrivals, alterations, holds, deletions: what they do to a job's place and to its promise."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -94,7 +95,7 @@ def test_a_held_job_has_neither_start_nor_promise_until_it_is_released() -> None
         ({"queue": "off"}, "queue", "queue off, which is stopped"),
     ],
 )
-def test_what_a_job_waits_for_is_named(changes: dict[str, str], kind: str, words: str) -> None:
+def test_what_a_job_waits_for_is_named(changes: dict[str, Any], kind: str, words: str) -> None:
     cluster = Cluster()
     cluster.tell(*cluster.server.change_queue(QueueFacts(name="off", started=False)))
     cluster.submit("1", **changes)

@@ -111,21 +111,24 @@ class Chaos(RuleBasedStateMachine):
         raise AssertionError(f"no rest at {now}: it wants to be called again and again")
 
     def _take(self, decisions: tuple[Decision, ...]) -> None:
-        now = self.engine.state.now
         for decision in decisions:
             if not isinstance(decision, Run):
                 continue
-            waiting = [
-                run
-                for run in self.open.values()
-                if run.job_id == decision.job_id
-                and now <= run.expires
-                and self.engine.state.records[run.job_id].decided > run.time
-            ]
+            waiting = [run for run in self.open.values() if self._may_yet_run(run, decision.job_id)]
             assert not waiting, f"{decision} while {waiting} may still be carried out"
             assert not self.engine.state.paused
             self.open[decision.id] = decision
             self.offered.append(decision)
+
+    def _may_yet_run(self, run: Run, job_id: str) -> bool:
+        """Whether the adapter may yet carry out this decision: for the job as it is, before it expires."""
+        job = self.server.jobs.get(job_id)
+        return (
+            run.job_id == job_id
+            and self.engine.state.now <= run.expires
+            and job is not None
+            and (job.state, job.version) == ("Q", run.version)
+        )
 
     # ---- what happens on the server --------------------------------------------------------------
 
@@ -133,6 +136,8 @@ class Chaos(RuleBasedStateMachine):
     def submit(self, job: str, asked: dict[str, str], walltime: str, queue: str, runtime: int) -> None:
         if job in self.server.jobs:
             return
+        # A server never gives an id again; here that is another job, of which no decision is out.
+        self.open = {number: run for number, run in self.open.items() if run.job_id != job}
         resources = {**asked, "walltime": walltime} if walltime else asked
         facts = JobFacts(id=job, owner="ann", queue=queue, submitted=self.server.now, resources=resources)
         self.line += self.server.submit(facts, runtime)
@@ -288,6 +293,8 @@ class Chaos(RuleBasedStateMachine):
     def _work_off(self) -> None:
         offered, self.offered = self.offered, []
         for decision in offered:
+            if self.adapter != "silent":
+                self.open.pop(decision.id, None)
             if self.adapter == "run":
                 self.line += self.server.run(decision)
             elif self.adapter == "asynchronous":

@@ -227,7 +227,8 @@ def test_a_start_by_hand_that_the_server_recorded_is_no_other_scheduler() -> Non
     cluster = Cluster(nodes=2)
     cluster.submit("1", "n1:ppn=4")
     cluster.submit("2", "n1:ppn=4")
-    cluster.tell(*(replace(e, by="root@server") for e in cluster.server.start("2", (ShareFacts("n2", 4),))))
+    cluster.server.start("2", (ShareFacts("n2", 4),))
+    cluster.tell(JobStarted(id="x", time=T, job_id="2", shares=(ShareFacts("n2", 4),), by="root@server"))
     assert cluster.alerts("foreign") == []
     assert cluster.where("2") == ["n2"]
 
