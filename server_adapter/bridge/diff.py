@@ -40,6 +40,13 @@ def diff(old: State, new: State, *, ids: Ids, now: int) -> Iterator[Event]:
         yield snapshot(new, id=next(ids), now=now)
 
 
+def endings(state: State, *, ids: Ids, now: int) -> Iterator[JobEnded]:
+    """The ends of all jobs that are complete but still listed, for one who may not have heard of them."""
+    for name, end in state.ended.items():
+        moment = now if end.completed is None else end.completed
+        yield JobEnded(id=next(ids), time=moment, job_id=name, exit_status=end.exit_status or 0)
+
+
 def snapshot(state: State, *, id: str, now: int, server_age: int | None = None) -> Snapshot:  # noqa: A002
     """The whole state as one event."""
     return Snapshot(

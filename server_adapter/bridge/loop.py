@@ -25,7 +25,7 @@ from schedd.wire import (
 from server_adapter.bridge.commands import Offers, destination
 from server_adapter.bridge.daemon_client import DaemonClient
 from server_adapter.bridge.delivery import Delivery, Waits
-from server_adapter.bridge.diff import diff, snapshot
+from server_adapter.bridge.diff import diff, endings, snapshot
 from server_adapter.bridge.dispatch import Dispatcher, Outcome, RunRules
 from server_adapter.bridge.facts import ACTIVE
 from server_adapter.bridge.interlock import Interlock, foreign_starts, is_among
@@ -51,6 +51,7 @@ _SLICE = 50  # events built and written before others may run
 _RETURNED = 5.0  # seconds after which an accepted job that is still queued has come back
 _RECENT = 120.0  # seconds for which a run asked for before a restart is watched for that
 _GRACE = 180.0  # seconds for which a server that was away may still be starting up
+_INSISTING = 15.0  # seconds between snapshots while the daemon may doubt them
 _TROUBLE = (ServerUnreachableError, ProtocolError, RightsError, ServerRefusedError)
 
 
@@ -105,6 +106,7 @@ class Adapter:
         self._reader = StateReader(self.link, question)
         self._look = asyncio.Event()
         self._snapshot_at = 0.0
+        self._insist_until = 0.0
         self._accepted: dict[str, float] = {}
         self._runs: set[asyncio.Task[None]] = set()
 
@@ -183,6 +185,8 @@ class Adapter:
                     self.writer.want(decision)
             case Alert():
                 _log.warning("the daemon alerts: %s: %s", decision.kind, decision.text)
+                if decision.kind == "snapshot":
+                    self._insist()
 
     # -- the server's commands ------------------------------------------------------------------------
 
@@ -270,16 +274,28 @@ class Adapter:
         self._log_cycle(before or EMPTY, state, events)
 
     async def _put_snapshot(self, state: State, now: int) -> None:
+        # What ended while we or the daemon were away does not look like a loss then.
+        for count, end in enumerate(endings(state, ids=self.delivery.ids, now=now), start=1):
+            await self.delivery.put(end)
+            if count % _SLICE == 0:
+                await asyncio.sleep(0)
         up_since = self.link.up_since
         age = None if up_since is None else int(self._clock() - up_since)
         await self.delivery.put(snapshot(state, id=next(self.delivery.ids), now=now, server_age=age))
-        self._snapshot_at = self._clock() + self.settings.poll.snapshot
+        insists = self._clock() < self._insist_until
+        interval = self.settings.poll.snapshot
+        self._snapshot_at = self._clock() + (min(_INSISTING, interval) if insists else interval)
         if age is not None and age < _GRACE:
             # This one may not be believed: another one as soon as the grace is over.
             self._snapshot_at = min(self._snapshot_at, self._clock() + _GRACE - age + 1)
 
     def _daemon_away(self) -> bool:
         return self.state is not None and self.cycles > 1 and self.delivery.away
+
+    def _insist(self) -> None:
+        """The daemon was surprised by a snapshot; one that it doubts is believed when others insist."""
+        self._insist_until = self._clock() + _GRACE + 2 * _INSISTING
+        self._snapshot_at = min(self._snapshot_at, self._clock() + _INSISTING)
 
     def _want_snapshot(self) -> None:
         self._snapshot_at = 0.0

@@ -21,8 +21,10 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from schedd.wire import (
+    Alert,
     Decision,
     Event,
+    JobEnded,
     JobFacts,
     JobQueued,
     JobStarted,
@@ -103,7 +105,9 @@ class FakeDaemon:
                 break
             self._fresh.clear()
             try:
-                await asyncio.wait_for(self._fresh.wait(), min(left, 0.5))
+                # not wait_for, which in 3.11 may lose a cancellation
+                async with asyncio.timeout(min(left, 0.5)):
+                    await self._fresh.wait()
             except TimeoutError:
                 self.think()
         last = self.decisions[-1].id if self.decisions else ""
@@ -144,6 +148,8 @@ class FakeDaemon:
             case JobStarted():
                 self.outstanding.pop(event.job_id, None)
                 self.state = apply(self.state, [event])
+            case JobEnded() if event.job_id not in self.state.jobs:
+                pass  # it ended before we heard of it
             case JobQueued():
                 self.outstanding.pop(event.job.id, None)
                 self.state = apply(self.state, [event])
@@ -190,6 +196,12 @@ class FakeDaemon:
         self.decisions.append(tell)
         self._fresh.set()
         return tell
+
+    def alert(self, kind: str, text: str) -> None:
+        """Tells the admin."""
+        name = f"{self._prefix}-{next(self._numbers)}"
+        self.decisions.append(Alert(id=name, cause="", time=int(self.clock()), kind=kind, text=text))
+        self._fresh.set()
 
     def think(self) -> None:
         """Starts what fits, in the order of arrival; tells the others a guess."""

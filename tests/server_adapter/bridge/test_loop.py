@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from schedd.wire import JobQueued, JobStarted, ShareFacts, Snapshot
+from schedd.wire import JobEnded, JobQueued, JobStarted, ShareFacts, Snapshot
 from server_adapter.bridge.link import PERMITTED
 from server_adapter.bridge.loop import Adapter
 from server_adapter.bridge.settings import Settings, load_settings
@@ -223,6 +223,40 @@ async def test_a_daemon_that_was_away_gets_all_events_and_a_snapshot(build: Buil
     await house.until(lambda: sum(isinstance(e, Snapshot) for e in house.daemon.events) >= 2)
     house.no_job_started_twice()
     house.each_ran_where_told()
+
+
+async def test_what_ended_while_the_adapter_was_away_is_told_before_the_snapshot(build: Build) -> None:
+    house = await build(plan=False)
+    jobs = [house.server.submit(resources={"nodes": "1"}, runtime=0.2, exit_status=3) for _ in range(3)]
+    await house.start()
+    await house.until(lambda: len(house.daemon.state.jobs) == 3)
+    for job in jobs:
+        house.daemon.decide(job, [ShareFacts("node1", 1)])
+    await house.until(lambda: len(house.daemon.accepted) == 3)
+    await house.stop()
+    await house.until(house.all_done)
+    count = len(house.daemon.events)
+    await house.start()
+    await house.until(lambda: house.daemon.state.jobs == {})
+    since = house.daemon.events[count:]
+    ends = [event for event in since if isinstance(event, JobEnded)]
+    assert {(end.job_id, end.exit_status) for end in ends} == {(job, 3) for job in jobs}
+    await house.until(lambda: house.daemon.events[-1].type == "snapshot")
+
+
+async def test_a_daemon_that_doubts_a_snapshot_gets_more_of_them(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server_adapter.bridge.loop._INSISTING", 0.2)
+    house = await build(plan=False)
+
+    def snapshots() -> int:
+        return sum(isinstance(event, Snapshot) for event in house.daemon.events)
+
+    await house.start()
+    await house.until(lambda: snapshots() == 1)
+    house.daemon.alert("snapshot", "a snapshot was not believed")
+    await house.until(lambda: snapshots() >= 3)
 
 
 async def test_an_end_is_answered_by_the_next_start_at_once(build: Build) -> None:
