@@ -50,9 +50,9 @@ _STARTUP = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One reading: seconds from the first request to the last event, without `server_s`, which is what the
-    emulated server took to answer the same job request itself; the reader's processor time; the longest
-    hold of the loop, by the clock and by processor time; events.
+    """One reading: seconds from the first request to the last event, of which about `server_s` are the
+    emulated server's, answering; the reader's processor time; the longest hold of the loop, by the clock and
+    by processor time; events.
     """
 
     spent_s: float
@@ -184,7 +184,7 @@ async def _reading(
             await asyncio.sleep(0)
     spent, cpu = time.perf_counter() - begin, time.thread_time() - cpu
     await asyncio.sleep(0)  # the last hold ends here
-    return Reading(spent - server_s, cpu, server_s, selector.longest, selector.longest_cpu, events), state
+    return Reading(spent, cpu, server_s, selector.longest, selector.longest_cpu, events), state
 
 
 def _ids() -> Iterator[str]:
