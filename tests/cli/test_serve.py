@@ -1,0 +1,248 @@
+"""``schedd serve`` as a process: real sockets, real signals."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+TOKEN = "a-token-for-the-tests-0123456789"
+WAIT = 250
+"""Real seconds: kernels may have to be compiled."""
+MAIN = "/v1/clusters/main"
+
+
+@dataclass
+class Served:
+    """A daemon, and a client with the token of an admin."""
+
+    process: subprocess.Popen[str]
+    url: str
+    client: httpx2.Client
+    log: Path
+
+    def events(self, *events: dict[str, Any]) -> dict[str, Any]:
+        answer = self.client.post(f"{MAIN}/events", json={"events": list(events)})
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def get(self, path: str, **query: Any) -> dict[str, Any]:
+        answer = self.client.get(f"{MAIN}{path}", params=query)
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(WAIT)
+
+
+def configuration(folder: Path, more: str = "") -> Path:
+    tokens = folder / "tokens"
+    tokens.write_text(f"admin tester {TOKEN}\n")
+    tokens.chmod(0o600)
+    path = folder / "schedd.toml"
+    path.write_text(
+        f'[server]\nport = 0\n[store]\nurl = "memory"\n[auth]\ntoken_file = "{tokens}"\n'
+        f"[clusters.main]\n{more}"
+    )
+    return path
+
+
+def start(folder: Path, **environment: str) -> Served:
+    log = folder / "log"
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "schedd.cli.main", "serve", "--config", str(configuration(folder))],
+            stderr=file,
+            text=True,
+            env={**os.environ, **environment},
+        )
+    url = _until(process, lambda: _listening(log))
+    client = httpx2.Client(
+        base_url=url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=WAIT, trust_env=False
+    )
+    return Served(process, url, client, log)
+
+
+def _listening(log: Path) -> str:
+    found = re.search(r'"url": "(http://[^"]+)"', log.read_text())
+    return found[1] if found else ""
+
+
+def _until(process: subprocess.Popen[str], ready: Any) -> Any:
+    end = time.monotonic() + WAIT
+    while time.monotonic() < end:
+        found = ready()
+        if found:
+            return found
+        assert process.poll() is None, "the daemon ended"
+        time.sleep(0.05)
+    raise AssertionError("it took too long")
+
+
+def is_ready(served: Served) -> bool:
+    return served.client.get("/readyz").status_code == 200
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    found = start(tmp_path)
+    try:
+        _until(found.process, lambda: is_ready(found))
+        yield found
+    finally:
+        found.client.close()
+        found.process.kill()
+        found.process.wait()
+
+
+def node(number: int, now: int) -> dict[str, Any]:
+    facts = {"name": f"n{number}", "cpus": 4, "mem": 8 << 20}
+    return {"type": "node_changed", "id": f"n:{number}", "time": now, "node": facts}
+
+
+def job(number: int, now: int) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "id": f"{number}.s",
+        "owner": "ann@x",
+        "queue": "batch",
+        "submitted": now,
+        "version": "1",
+    }
+    facts["resources"] = {"nodes": "1:ppn=4", "walltime": "600"}
+    return {"type": "job_queued", "id": f"j:{number}", "time": now, "job": facts}
+
+
+def test_from_events_to_decisions_answers_and_a_clean_end(served: Served) -> None:
+    now = int(time.time())
+    taken = served.events(node(1, now), job(1, now), job(2, now))
+    assert taken["accepted"] == 3
+    assert served.events(job(1, now))["duplicates"] == ["j:1"]
+
+    decisions = served.get("/decisions", wait=10)["decisions"]
+    run = next(item for item in decisions if item["type"] == "run")
+    assert (run["job_id"], run["shares"][0]["node"]) == ("1.s", "n1")
+    served.events(
+        {"type": "run_accepted", "id": "o:1", "time": now, "decision_id": run["id"], "job_id": "1.s"},
+        {"type": "job_started", "id": "o:2", "time": now, "job_id": "1.s", "shares": run["shares"]},
+    )
+    assert served.get("/jobs/1.s")["state"] == "running"
+    second = served.get("/jobs/2.s")
+    assert second["planned_start"] >= now + 600
+    asked = served.client.post(f"{MAIN}/what-if", json={"request": "nodes=1:ppn=4,walltime=60"})
+    assert asked.json()["planned_start"] >= second["planned_end"]
+
+    served.events({"type": "job_ended", "id": "o:3", "time": now, "job_id": "1.s"})
+    after = [
+        item["job_id"] for item in served.get("/decisions", wait=10)["decisions"] if item["type"] == "run"
+    ]
+    assert after == ["2.s"]
+
+    assert served.stop() == 0
+    lines = [json.loads(line) for line in served.log.read_text().splitlines()]
+    assert [line["event"] for line in lines] == ["listening", "ready", "stopping", "stopped"]
+    assert TOKEN not in served.log.read_text()
+
+
+def test_a_long_poll_is_woken_by_a_decision_and_ended_by_the_end(served: Served) -> None:
+    now = int(time.time())
+    found: list[dict[str, Any]] = []
+
+    def poll(after: str) -> None:
+        with httpx2.Client(
+            base_url=served.url, headers=dict(served.client.headers), timeout=WAIT, trust_env=False
+        ) as client:
+            found.append(client.get(f"{MAIN}/decisions", params={"wait": 60, "after": after}).json())
+
+    waiting = threading.Thread(target=poll, args=("",))
+    waiting.start()
+    served.events(node(1, now), job(1, now))
+    waiting.join(WAIT)
+    assert found[0]["decisions"][0]["type"] == "run"
+
+    waiting = threading.Thread(target=poll, args=(found[0]["last"],))
+    waiting.start()
+    # The poll is under way when its connection is; then the end does not wait for it.
+    _until(served.process, lambda: _connections(served) >= 2)
+    assert served.stop(signal.SIGINT) == 0
+    waiting.join(WAIT)
+    assert found[1]["decisions"] == []
+
+
+def _connections(served: Served) -> int:
+    """Established connections to the daemon's port, from the kernel's table."""
+    port = int(served.url.rpartition(":")[2])
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    return sum(f":{port:04X}" in line.split()[1] and line.split()[3] == "01" for line in lines)
+
+
+def test_it_tells_the_service_manager_when_it_is_ready_alive_and_stopping(tmp_path: Path) -> None:
+    path = tmp_path / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(path))
+        manager.settimeout(WAIT)
+        served = start(tmp_path, NOTIFY_SOCKET=str(path), WATCHDOG_USEC="300000")
+        try:
+            assert manager.recv(4096).decode().splitlines()[0] == "READY=1"
+            assert is_ready(served)
+            assert manager.recv(4096) == b"WATCHDOG=1"
+            assert manager.recv(4096) == b"WATCHDOG=1"
+            assert served.stop() == 0
+            told = b"WATCHDOG=1"
+            while told == b"WATCHDOG=1":
+                told = manager.recv(4096)
+            assert told == b"STOPPING=1"
+        finally:
+            served.client.close()
+            served.process.kill()
+            served.process.wait()
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "schedd.cli.main", "serve", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=WAIT,
+        check=False,
+    )
+
+
+def test_bad_settings_are_told_line_by_line_and_nothing_is_served(tmp_path: Path) -> None:
+    path = configuration(tmp_path, "slak = 1\npolicy = 'best'\n")
+    done = run("--config", str(path))
+    assert done.returncode == 2
+    lines = done.stderr.splitlines()
+    assert len(lines) == 2
+    assert all(line.startswith("schedd serve: ") for line in lines)
+    assert "did you mean slack?" in done.stderr
+    assert "'conservative', 'fcfs'" in done.stderr
+
+
+def test_without_tokens_it_does_not_start_and_says_how(tmp_path: Path) -> None:
+    path = tmp_path / "empty.toml"
+    path.write_text("")
+    done = run("--config", str(path))
+    assert done.returncode == 2
+    assert "token_file" in done.stderr
+
+
+def test_a_taken_port_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        done = run("--config", str(configuration(tmp_path)), "--port", str(port))
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"schedd serve: cannot listen on 127.0.0.1 port {port}: ")
