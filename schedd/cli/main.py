@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "emulate": ("schedd.cli.emulate", "Run an emulated pbs_server over a simulated cluster."),
     "migrate": ("schedd.cli.migrate", "Bring the database to this program's version, or back."),
     "replay": ("schedd.cli.replay", "Replay logs under one policy or several and compare."),
+    "rerun": ("schedd.cli.rerun", "Run an incident again and print what was decided."),
     "serve": ("schedd.cli.serve", "Run the daemon."),
 }
 """Module and summary of every command, in the order in which the help names them."""

@@ -42,7 +42,7 @@ _CHANGES: Final = 100_000
 """Of the log of moves, the latest are kept, counted as the engine counts them."""
 _SET_WEIGHT: Final = 20
 
-_COLUMNS: Final = ("promise", "told", "tell_due", "changed", "last_move")
+_COLUMNS: Final = ("promise", "told", "tell_due", "changed", "last_move", "born")
 _PLAIN: Final = (
     *("now", "paused", "foreign", "stale", "generation", "decision_number", "change_number", "breaches"),
     *("told_at", "told_then", "down_since", "started_at", "started_then", "started_on", "since", "holes"),

@@ -6,14 +6,14 @@ from typing import Literal
 
 import numpy as np
 
-from schedd.engine.records import Breach, JobRecord, Phase
+from schedd.engine.records import Breach, ChangeSet, JobRecord, Phase
 from schedd.engine.view import Published
 from schedd.engine.words import why
 from schedd.model import FOREVER, Never, Place, WaitingFor
 from schedd.plan.kernels import layout as at
 from schedd.wire import ShareFacts
 
-__all__ = ["Change", "JobView", "Standing", "job_view", "shares_of", "standing_of", "view_of"]
+__all__ = ["Change", "JobView", "Standing", "job_history", "job_view", "shares_of", "standing_of", "view_of"]
 
 Standing = Literal["running", "starting", "planned", "waiting", "never"]
 
@@ -198,6 +198,11 @@ def _last_change(published: Published, slot: int) -> Change | None:
             break
     else:
         return None
+    return _change(found, slot)
+
+
+def _change(found: ChangeSet, slot: int) -> Change:
+    """The slot's part in a set of moves."""
     i = int(np.flatnonzero(found.slots == slot)[-1])
     before, after = int(found.old[i]), int(found.new[i])
     return Change(
@@ -209,3 +214,26 @@ def _last_change(published: Published, slot: int) -> Change | None:
         before if before >= 0 else None,
         after if after >= 0 else None,
     )
+
+
+def job_history(published: Published, job_id: str, most: int = 100) -> tuple[Change, ...]:
+    """The latest moves of a job's planned start, the newest first; none for a job that is not known.
+
+    A job that was altered so that it asks for other nodes begins a new history. The log is bounded: the
+    oldest moves of a busy cluster are forgotten.
+    """
+    record = published.ids.get(job_id)
+    if record is None or not 0 <= record.slot < len(published.records):
+        return ()
+    kept = published.records[record.slot]
+    if kept is None or kept.id != job_id:
+        return ()
+    slot = record.slot
+    found: list[Change] = []
+    # The engine appends meanwhile; a copy of a deque is taken at once.
+    for change in reversed(published.changes.copy()):
+        if len(found) == most or change.number < published.born[slot]:
+            break
+        if change.generation <= published.generation and (change.slots == slot).any():
+            found.append(_change(change, slot))
+    return tuple(found)

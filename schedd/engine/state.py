@@ -51,6 +51,8 @@ class EngineState:
     changed: Ints = field(default_factory=lambda: _column(0, 0))
     last_move: Ints = field(default_factory=lambda: _column(0, -1))
     """The number of the change set that last moved the slot's job; -1: none did."""
+    born: Ints = field(default_factory=lambda: _column(0, 0))
+    """The number of the next change set when the slot was given to its job: what is older is not its own."""
     homeless: dict[str, None] = field(default_factory=dict)
     """Jobs that may be planned but have no start, in the order in which they lost it."""
     queue: dict[int, None] = field(default_factory=dict)
@@ -142,6 +144,7 @@ class EngineState:
             self.tell_due = np.concatenate([self.tell_due, _column(grow, 0)])
             self.changed = np.concatenate([self.changed, _column(grow, 0)])
             self.last_move = np.concatenate([self.last_move, _column(grow, -1)])
+            self.born = np.concatenate([self.born, _column(grow, 0)])
             self.by_slot = [*self.by_slot, *[None] * grow]
 
     def _reset(self, slot: int) -> None:
@@ -150,6 +153,7 @@ class EngineState:
         self.tell_due[slot] = 0
         self.changed[slot] = self.generation
         self.last_move[slot] = -1
+        self.born[slot] = self.change_number
 
     def drop_slot(self, slot: int) -> None:
         """Give a job's slot back and free what it holds."""

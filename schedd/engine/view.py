@@ -42,6 +42,7 @@ class Published:
     promise: Ints
     changed: Ints
     last_move: Ints
+    born: Ints
     alloc: Ints
     records: tuple[JobRecord | None, ...]
     slotless: Mapping[str, JobRecord]
@@ -109,6 +110,7 @@ def publish(state: EngineState) -> Published:
         promise=_frozen(state.promise),
         changed=_frozen(state.changed),
         last_move=_frozen(state.last_move),
+        born=_frozen(state.born),
         alloc=tables.alloc,
         records=tuple(state.by_slot),
         slotless=dict(state.slotless),
