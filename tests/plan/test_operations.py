@@ -129,6 +129,24 @@ class Operations(RuleBasedStateMachine):
         if again:
             self.add(slot, self.now)
 
+    @precondition(lambda self: self.has(at.PLANNED))
+    @rule(data=st.data(), later=st.integers(0, 50))
+    def put_back(self, data: st.DataObject, later: int) -> None:
+        """A planned job is lifted and put, later, on what it held; repair may then move it forward again."""
+        slot = self.any_slot(data, at.PLANNED)
+        start, takes = self.plan.start(slot) + later, self.plan.takes(slot)
+        self.plan.lift(slot, self.now)
+        self.plan.put(slot, start, takes)
+        assert (self.plan.state(slot), self.plan.start(slot)) == (at.PLANNED, start)
+        assert self.plan.takes(slot) == takes
+        assert self.plan.freed
+        self.settle_over_commitment()
+
+    @rule()
+    def look_at_all(self) -> None:
+        self.plan.look_at_all()
+        assert self.plan.freed
+
     @precondition(lambda self: self.has(at.PLANNED, at.FIXED))
     @rule(data=st.data(), duration=DURATIONS)
     def alter_duration(self, data: st.DataObject, duration: int) -> None:
@@ -276,6 +294,19 @@ def _state(plan: Plan) -> dict[str, np.ndarray]:
 
 def _same(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:
     return all(np.array_equal(a[name], b[name]) for name in b)
+
+
+def test_a_plan_that_nobody_repairs_forgets_what_was_freed() -> None:
+    plan = Plan([Node("a", 4)], 0)
+    first, second = (plan.new(Request((_unit(4),)), 100, 0) for _ in range(2))
+    assert (plan.place(first, 0), plan.place(second, 0)) == (0, 100)
+    plan.drop(first, 0)
+    assert plan.freed
+    plan.forget_freed()
+    assert not plan.freed
+    assert len(plan.repair(0)[0]) == 0
+    plan.look_at_all()
+    assert plan.repair(0)[0].new.tolist() == [0]
 
 
 def test_the_plan_keeps_its_invariants() -> None:
