@@ -29,6 +29,9 @@ _SEEDS = (1 << 64) - 1
 _CALL_S = 0.005
 """How long one call of the kernel should take when time is what bounds the search."""
 
+_PULL = 300_000
+"""Visited segments that pulling left may cost after one accepted move; the next goes on from there."""
+
 
 @dataclass(frozen=True, slots=True)
 class Improvement:
@@ -220,7 +223,7 @@ class Search:
     # ---- accepting ------------------------------------------------------------------------------
 
     def _accept(self, slots: Ints) -> None:
-        """Make a move that was found better; then let jobs start earlier where it left room."""
+        """Make a move that was found better; then let jobs start earlier where room was left."""
         plan, now = self._plan, self._now
         for slot in slots.tolist():
             plan.lift(slot, now)
@@ -235,7 +238,7 @@ class Search:
         self._cost = self._weights.cost(self._evaluation.values(), self._before)
 
     def _pull_left(self) -> None:
-        moves, _ = self._plan.repair(self._now)
+        moves, _ = self._plan.repair(self._now, _PULL)
         self._touched.update(moves.slots.tolist())
         self._evaluation.update(moves.slots)
         self._pulled_left += len(moves)
