@@ -108,8 +108,10 @@ def same_decisions_from_the_log_alone(url: str, config: Path) -> int:
     engine = Engine(load(config).clusters["main"].engine, batches[0].now)
     made: list[Decision] = []
     for batch in batches:
-        if engine.state.paused != batch.paused:
-            engine.pause(batch.paused) if batch.paused else engine.resume()
+        if batch.resumed:
+            engine.resume()
+        elif engine.state.paused != batch.paused:
+            engine.pause(batch.paused)
         for call in range(batch.calls):
             made += engine.handle(batch.events if call == 0 else (), batch.now)
     kept = store.decisions_after(cluster, "", 10**9)

@@ -56,7 +56,8 @@ def survive(
     try:
         turn(world, daemon, 15)
         pid = daemon.pid
-        faulty = threading.Thread(target=fault, args=(Daemon.beside(daemon),))
+        beside = Daemon.beside(daemon)
+        faulty = threading.Thread(target=fault, args=(beside,))
         faulty.start()
         while faulty.is_alive():
             try:
@@ -64,6 +65,7 @@ def survive(
             except AwayError:
                 time.sleep(0.05)
         faulty.join()
+        beside.hang_up()
         turn(world, daemon, 15)
         settle(world, daemon)
         assert (daemon.pid, daemon.alive) == (pid, True)
@@ -163,6 +165,36 @@ def test_a_restart_after_the_clock_was_set_back(
         skew.write_text("-3600")
         daemon.start().await_ready()
         turn(world, daemon, 15)
+        settle(world, daemon)
+        daemon.kill()
+        check(url, world)
+        same_decisions_from_the_log_alone(url, daemon.config)
+    finally:
+        daemon.kill()
+
+
+def test_a_pause_holds_over_a_kill_and_so_does_its_end(
+    nursery: Nursery, new_database: NewDatabase, tmp_path: Path
+) -> None:
+    url = new_database()
+    daemon = Daemon(nursery, tmp_path, url, checkpoint=3600)
+    world = World(Random(_SEED))
+    daemon.start().await_ready()
+    try:
+        turn(world, daemon, 10)
+        daemon.post("/v1/clusters/main/pause", {"reason": "lunch"})
+        daemon.kill()
+        daemon.start().await_ready()
+        assert daemon.get("/v1/clusters/main")["paused"] == "lunch"
+        settle(world, daemon)
+        started = world.accepted.total()
+        turn(world, daemon, 10)
+        assert world.accepted.total() == started
+        daemon.post("/v1/clusters/main/resume", {})
+        daemon.kill()
+        daemon.start().await_ready()
+        assert daemon.get("/v1/clusters/main")["paused"] == ""
+        turn(world, daemon, 10)
         settle(world, daemon)
         daemon.kill()
         check(url, world)

@@ -186,8 +186,8 @@ def test_a_leader_that_is_cut_off_from_the_database_stops_and_the_other_goes_on(
         world = World(Random(_SEED + 2))
         pair.turn(world, 12)
         line.cut()
+        second.await_ready()
         pair.asked = second
-        pair.await_leader()
         assert leader(url) == ("b", 2)
         with pytest.raises(AwayError, match="lease is over"):
             first.get("/v1/clusters/main/decisions")
