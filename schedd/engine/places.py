@@ -135,7 +135,7 @@ def _must_wait(state: EngineState, record: JobRecord) -> WaitingFor | Never | No
     if record.returns >= state.settings.returns_most:
         last = record.refusal or "a start that failed"
         return WaitingFor("returned", f"an admin: it came back to its queue {record.returns} times ({last})")
-    never = state.plan.shapes.why_never(record.understood.request)
+    never = state.why_never(record.understood.request)
     if never is not None:
         return never
     wait = waits_for(record.facts, state.stopped_queues)

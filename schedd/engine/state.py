@@ -14,7 +14,7 @@ from schedd.engine.intake import Intake
 from schedd.engine.records import ChangeSet, JobRecord, Reservation
 from schedd.engine.settings import EngineSettings
 from schedd.engine.words import why
-from schedd.model import FOREVER, Node, Request
+from schedd.model import FOREVER, Never, Node, Request
 from schedd.plan.kernels.layout import PLANNED, READY, START, STATE, Ints
 from schedd.plan.plan import Plan
 from schedd.policy.queue import QUEUE_POLICIES, QueuePolicy
@@ -24,6 +24,9 @@ __all__ = ["HORIZON", "EngineState", "Reservation"]
 
 HORIZON = 1 << 35
 """Seconds ahead beyond which nothing is planned: a start after an open-ended reservation is no start."""
+
+
+_NEVERS = 20_000
 
 
 def _column(size: int, value: int) -> Ints:
@@ -106,6 +109,8 @@ class EngineState:
     """Run decisions of the second ``started_at``: how many, and how many on each node."""
     freed_by: tuple[str, str] = ("", "")
     """The event that first freed something since the last repair ended, and its words."""
+    nevers: dict[Request, Never | None] = field(default_factory=dict)
+    """Which requests the nodes as they are now can never meet, and why; as far as it was asked."""
     bare: Plan | None = None
     """An empty plan of all nodes as if they were up: what does not fit there never can. Made when needed."""
 
@@ -225,7 +230,16 @@ class EngineState:
     def set_nodes(self, nodes: Iterable[Node]) -> bool:
         """Take over nodes as the plan is to see them; returns whether requests may now read differently."""
         self.plan.set_nodes(nodes, self.now)
+        self.nevers.clear()
         return self.intake.set_nodes(self.plan.nodes)
+
+    def why_never(self, request: Request) -> Never | None:
+        """The first requirement that no configured node can meet; None when all can be met."""
+        if request not in self.nevers:
+            if len(self.nevers) >= _NEVERS:
+                self.nevers.clear()
+            self.nevers[request] = self.plan.shapes.why_never(request)
+        return self.nevers[request]
 
     def why_text(self, record: JobRecord) -> str:
         """One line for the job's comment: when and where, or what it waits for."""
