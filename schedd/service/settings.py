@@ -145,6 +145,14 @@ class ClusterSettings(_Section):
     policy: Literal["conservative", "fcfs", "sjf", "easy", "aggressive"] = "conservative"
     """`conservative` plans every job, fills gaps and repairs; the others are queue policies for comparison,
     which plan no starts."""
+    mode: Literal["scheduler", "adviser", "shadow"] = _DEFAULTS.mode
+    """`scheduler` starts jobs; `adviser` only tells planned starts to the server; `shadow` does neither."""
+    alone: bool = _DEFAULTS.alone
+    """As scheduler, stop starting jobs when one starts that nobody here started: another scheduler lives."""
+    start_rate: int = Field(default=_DEFAULTS.start_rate, ge=0, le=100_000)
+    """Jobs started a second at most; 0: no limit."""
+    start_rate_node: int = Field(default=_DEFAULTS.start_rate_node, ge=0, le=100_000)
+    """Jobs started a second on one node at most; 0: no limit."""
     slack: Seconds = _DEFAULTS.slack
     """Added to the planned start to make the promised one."""
     end_allowance: Seconds = _DEFAULTS.end_allowance
@@ -159,14 +167,32 @@ class ClusterSettings(_Section):
     """For jobs without walltime where neither queue nor server has a default; said in every answer."""
     node_grace: Seconds = _DEFAULTS.node_grace
     """Planned jobs leave a node that is down only after this."""
+    hole_failures: int = Field(default=_DEFAULTS.hole_failures, ge=0, le=100_000)
+    """A node on which so many jobs in a row fail soon gets no new jobs; 0: never."""
+    hole_users: int = Field(default=_DEFAULTS.hole_users, ge=1, le=100_000)
+    """If they are of so many users."""
+    hole_within: Seconds = _DEFAULTS.hole_within
+    """And each failed within this of its start."""
     decision_expiry: Step = _DEFAULTS.decision_expiry
     """A run decision that nobody answered is void after this."""
+    answer_grace: Seconds = _DEFAULTS.answer_grace
+    """A run decision whose outcome is not known so long after its expiry is taken as never carried out."""
+    start_wait: Step = _DEFAULTS.start_wait
+    """An accepted run that is not seen to start is given up after this."""
+    busy_wait: Step = _DEFAULTS.busy_wait
+    """A start refused as "busy for now" is tried again on the same nodes after this."""
+    busy_retries: int = Field(default=_DEFAULTS.busy_retries, ge=0, le=1000)
+    """So many times; then it is a refusal like any other."""
+    check_wait: Step = _DEFAULTS.check_wait
+    """The first wait after a refusal by the adapter's own check, doubling each time."""
     refusal_wait: Step = _DEFAULTS.refusal_wait
-    """The first wait after a refused run, doubling each time."""
+    """The first wait after a run that the server refused, doubling each time."""
     refusal_most: Step = _DEFAULTS.refusal_most
     """The longest such wait."""
     returns_most: int = Field(default=_DEFAULTS.returns_most, ge=1, le=1000)
     """A job that came back to its queue this often after its run was accepted is set aside."""
+    returns_within: Seconds = _DEFAULTS.returns_within
+    """A run of less than this that ends in the queue again counts as a return, a longer one as a requeue."""
     server_grace: Seconds = _DEFAULTS.server_grace
     """A snapshot of a server that is up for less is not believed."""
     snapshot_loss: float = Field(default=_DEFAULTS.snapshot_loss, ge=0, le=1)
@@ -184,7 +210,9 @@ class ClusterSettings(_Section):
     repair_slice: int = Field(default=_DEFAULTS.repair_slice, ge=1_000, le=10**9)
     """Work between two looks for new events; the default is about a millisecond."""
     log_batches: int = Field(default=_DEFAULTS.log_batches, ge=1, le=10**7)
-    """Batches of events kept for replaying an incident."""
+    """Batches of events kept in memory for running an incident again."""
+    log_weight: int = Field(default=_DEFAULTS.log_weight, ge=1, le=10**9)
+    """Events, and jobs and nodes of snapshots, kept there at most."""
     validate_: bool = Field(default=_DEFAULTS.validate, alias="validate")
     """Check every invariant after every batch: for tests, much too slow for production."""
 

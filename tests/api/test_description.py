@@ -56,7 +56,6 @@ SIMPLE = [
     ("/healthz", "get"),
     ("/readyz", "get"),
     ("/leadz", "get"),
-    ("/leadz", "get"),
     ("/metrics", "get"),
     ("/v1/clusters", "get"),
     (_ONE, "get"),

@@ -1,0 +1,81 @@
+"""The settings as Markdown tables, from their own types and words: ``python -m schedd.service.reference``."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from schedd.service.settings import (
+    AuthSettings,
+    ClusterSettings,
+    LogSettings,
+    ServerSettings,
+    StoreSettings,
+    TokenSettings,
+)
+
+__all__ = ["SECTIONS", "table"]
+
+SECTIONS: dict[str, type[BaseModel]] = {
+    "[server]": ServerSettings,
+    "[auth]": AuthSettings,
+    "[[auth.tokens]]": TokenSettings,
+    "[store]": StoreSettings,
+    "[log]": LogSettings,
+    "[clusters.NAME]": ClusterSettings,
+}
+"""Every section of the file, and what may stand in it."""
+
+
+def table(section: type[BaseModel]) -> str:
+    """One row for each setting: its name, what it may be, its default, what it does."""
+    rows = [_row(field.alias or name, field) for name, field in section.model_fields.items()]
+    return "\n".join(["| setting | may be | default | |", "|---|---|---|---|", *rows])
+
+
+def _row(name: str, field: FieldInfo) -> str:
+    what = " ".join((field.description or "").split()).replace("|", "\\|")
+    return f"| `{name}` | {_may_be(field)} | {_default(field)} | {what} |"
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "must be set"
+    value = field.get_default(call_default_factory=True)
+    if value is None:
+        return "none"
+    return f"`{json.dumps(list(value) if isinstance(value, tuple) else value)}`"
+
+
+def _may_be(field: FieldInfo) -> str:
+    kind = field.annotation
+    if get_origin(kind) is Literal:
+        return ", ".join(f"`{word}`" for word in get_args(kind))
+    if kind is bool:
+        return "`true`, `false`"
+    bounds = dict(_bounds(field))
+    if kind in (int, float):
+        whole = "whole number" if kind is int else "number"
+        return f"{whole} from {bounds['ge']} to {bounds['le']}" if bounds else whole
+    return "tables" if get_origin(kind) is tuple else "path" if Path in (kind, *get_args(kind)) else "text"
+
+
+def _bounds(field: FieldInfo) -> Iterator[tuple[str, Any]]:
+    for mark in field.metadata:
+        for name in ("ge", "le"):
+            value = getattr(mark, name, None)
+            if value is not None:
+                yield name, value
+
+
+def main() -> None:
+    """Print all tables with their sections."""
+    for name, section in SECTIONS.items():
+        print(f"## `{name}`\n\n{section.__doc__}\n\n{table(section)}\n")  # noqa: T201  (it is a command)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""docs/api.md names what the API has, and nothing else."""
+
+import re
+
+from fastapi import FastAPI
+
+from schedd.api.problems import KINDS
+from tests.conftest import ROOT
+
+PAGE = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+
+
+def test_every_path_and_every_query_parameter_is_on_the_page(the_app: FastAPI) -> None:
+    summary = PAGE.partition("## In short")[2].partition("\n## ")[0]
+    found = {
+        (method, path.replace("{c}", "{cluster}").replace("{id}", "{job}")): set(re.findall(r"(\w+)=", query))
+        for method, path, query in re.findall(r"`(GET|POST) (/[^`?]*)(\?[^`]*)?`", summary)
+    }
+    expected = {
+        (method.upper(), path): {p["name"] for p in operation.get("parameters", ()) if p["in"] == "query"}
+        for path, item in the_app.openapi()["paths"].items()
+        for method, operation in item.items()
+    }
+    assert found == expected
+
+
+def test_every_event_and_decision_is_on_the_page(the_app: FastAPI) -> None:
+    schemas = the_app.openapi()["components"]["schemas"]
+    kinds = {
+        schema["properties"]["type"]["const"]
+        for schema in schemas.values()
+        if "const" in schema.get("properties", {}).get("type", {})
+    }
+    assert len(kinds) == 18
+    assert {kind for kind in kinds if f"`{kind}`" in PAGE} == kinds
+
+
+def test_every_kind_of_error_is_on_the_page() -> None:
+    rows = [f"| `{kind}` | {status} | {title} |" for kind, (status, title) in KINDS.items()]
+    assert "\n".join(rows) in PAGE

@@ -1,0 +1,33 @@
+"""Every setting is documented, with its default; the engine has none that a site cannot set."""
+
+from dataclasses import asdict
+
+import pytest
+
+from schedd.engine import EngineSettings
+from schedd.service.reference import SECTIONS, table
+from schedd.service.settings import ClusterSettings, Settings
+from tests.conftest import ROOT
+
+PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_the_page_has_the_table_of_every_section(name: str) -> None:
+    assert f"## `{name}`\n\n{SECTIONS[name].__doc__}\n\n{table(SECTIONS[name])}\n" in PAGE
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_every_setting_is_explained(name: str) -> None:
+    for setting, field in SECTIONS[name].model_fields.items():
+        assert len(field.description or "") > 10, setting
+
+
+def test_no_section_is_left_out() -> None:
+    sections = {name.strip("[]").partition(".")[0] for name in SECTIONS}
+    assert sections == set(Settings.model_fields)
+
+
+def test_a_cluster_sets_exactly_what_the_engine_has_with_the_same_defaults() -> None:
+    assert asdict(ClusterSettings().engine) == asdict(EngineSettings())
+    assert set(ClusterSettings().model_dump(by_alias=True)) == set(asdict(EngineSettings()))
