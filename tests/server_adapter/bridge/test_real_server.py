@@ -1,0 +1,108 @@
+"""Against a real pbs_server, where there is one: $PBS_SERVER_HOME and the client commands say so.
+
+Nothing is started. With $PBS_TEST_USER (who may submit; root may not) a held job is submitted, written on,
+and deleted again.
+"""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import time
+
+import pytest
+
+from schedd.wire import Tell
+from server_adapter.bridge.commands import Offers, tell_request
+from server_adapter.bridge.facts import JOB_ATTRIBUTES
+from server_adapter.bridge.link import PERMITTED, ServerLink
+from server_adapter.bridge.main import credential_for
+from server_adapter.bridge.question import Question
+from server_adapter.bridge.reader import StateReader
+from server_adapter.bridge.settings import ServerSettings
+from server_adapter.torque.codes import RequestCode
+from server_adapter.torque.credentials import Address
+from server_adapter.torque.errors import RequestForbiddenError
+from server_adapter.torque.requests import RunRequest
+
+COMMANDS = ("qstat", "pbsnodes", "qsub", "qdel")
+HERE = "PBS_SERVER_HOME" in os.environ and all(shutil.which(command) for command in COMMANDS)
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(not HERE, reason="no TORQUE here: $PBS_SERVER_HOME and its client commands"),
+]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def link(mode: str) -> ServerLink:
+    return ServerLink(Address(), credential_for(ServerSettings()), permitted=PERMITTED[mode])
+
+
+def ask(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+
+
+async def test_the_state_is_what_the_clients_show() -> None:
+    server = link("shadow")
+    state = await StateReader(server).read()
+    await server.close()
+    nodes = {line for line in ask("pbsnodes", "-a").splitlines() if line and not line[0].isspace()}
+    assert state.nodes.keys() == nodes
+    assert all(node.cpus > 0 for node in state.nodes.values())
+    jobs = {line.split(": ")[1] for line in ask("qstat", "-f").splitlines() if line.startswith("Job Id: ")}
+    assert state.jobs.keys() <= jobs
+    assert state.server.version
+    assert state.queues
+
+
+async def test_a_shadow_cannot_start_a_job() -> None:
+    server = link("shadow")
+    async with server.talk() as connection:
+        with pytest.raises(RequestForbiddenError):
+            await connection.request(
+                RunRequest(code=RequestCode.RUN_JOB, job="0.nowhere", destination="node1:ppn=1")
+            )
+    await server.close()
+
+
+@pytest.mark.skipif("PBS_TEST_USER" not in os.environ, reason="$PBS_TEST_USER names who may submit")
+async def test_a_planned_start_is_shown_by_qstat() -> None:
+    user = os.environ["PBS_TEST_USER"]
+    submitted = subprocess.run(
+        ["runuser", "-u", user, "--", "qsub", "-h", "-l", "nodes=1,walltime=60", "-"],
+        input="sleep 1\n",
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+        cwd="/",
+    )
+    job = submitted.stdout.strip()
+    server = link("adviser")
+    try:
+        start = int(time.time()) + 3600
+        tell = Tell(
+            id="d1",
+            cause="",
+            time=0,
+            job_id=job,
+            planned_start=start,
+            planned_end=start + 60,
+            planned_nodes=("node1",),
+            text="",
+        )
+        request = tell_request(tell, Offers(start_time=os.geteuid() == 0))
+        assert request is not None
+        async with server.talk() as connection:
+            await connection.request(request)
+            [found] = await Question(RequestCode.STATUS_JOB, JOB_ATTRIBUTES).ask(connection, job)
+        assert found.values["comment"].startswith("schedd: planned start ")
+        shown = await asyncio.to_thread(ask, "qstat", "-f", job)
+        assert "schedd: planned start" in shown.replace("\n\t", "")
+    finally:
+        await server.close()
+        ask("qdel", job)
