@@ -203,6 +203,28 @@ def test_a_pause_holds_over_a_kill_and_so_does_its_end(
         daemon.kill()
 
 
+def test_a_clean_end_leaves_nothing_to_follow_and_gives_the_lead_up(
+    nursery: Nursery, new_database: NewDatabase, tmp_path: Path
+) -> None:
+    url = new_database()
+    daemon = Daemon(nursery, tmp_path, url, checkpoint=3600)
+    world = World(Random(_SEED))
+    daemon.start().await_ready()
+    turn(world, daemon, 10)
+    daemon.kill(signal.SIGTERM)
+    store = Store.open(url)
+    cluster = store.cluster("main", 0)
+    found = store.recover(cluster)
+    assert found.checkpoint is not None
+    assert (found.after, found.batches) == (store.tail(cluster), ())
+    lead = store.leader()
+    assert lead is not None
+    if url.startswith("postgresql"):
+        assert lead.left == 0
+    store.close()
+    assert '"level": "error"' not in daemon.log.read_text()
+
+
 def test_a_full_database_keeps_nothing_of_a_batch_and_takes_it_later(tmp_path: Path) -> None:
     store = Store.open(f"sqlite:///{tmp_path}/a.sqlite")
     journal = DurableJournal(store, "c", 1000)

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(600)  # the first may have to compile the kerne
 
 _SEED = int(os.environ.get("SCHEDD_CRASH_SEED", "20261121"))
 _NUMBER = count(1)
-_LEASE = 4.0
+_LEASE = float(os.environ.get("SCHEDD_STANDBY_LEASE", "4"))
 
 
 @pytest.fixture
