@@ -3,6 +3,7 @@
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Adapter, Cluster
 from schedd.api.bodies import Batch, Taken
@@ -15,6 +16,8 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["exchange with the adapter"])
 _PATIENCE: Final = 25.0
+_LARGE: Final = 100_000
+"""Bytes of a body."""
 _HINT: Final = "send the same events again: those that were taken are known by their ids"
 _COMMON: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid")
 
@@ -29,7 +32,10 @@ async def post_events(request: Request, cluster: Cluster, delivery: Delivery, _:
     handled before are listed as duplicates and change nothing. A `snapshot` is an event too; where it is
     credible it wins over what was believed. Of a body with anything wrong in it nothing is taken.
     """
-    faults = out_of_bounds(delivery.events)
+    if int(request.headers.get("content-length", _LARGE)) < _LARGE:
+        faults = out_of_bounds(delivery.events)
+    else:  # others are not to wait for a look at a whole cluster
+        faults = await run_in_threadpool(out_of_bounds, delivery.events)
     if faults:
         raise ProblemError("invalid", f"{faults[0].where}: {faults[0].what}", errors=faults)
     if not delivery.events:
