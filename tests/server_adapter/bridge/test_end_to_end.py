@@ -91,6 +91,7 @@ class House:
             token_file = "{directory}/token"
             [poll]
             interval = 1.0
+            snapshot = 3.0
             [tell]
             start_time = true
             threshold = 5
