@@ -142,9 +142,12 @@ class PlanLoop:
 
     @property
     def busy_for(self) -> float:
-        """For how many real seconds the planner has been at its present piece of work; 0 when it rests."""
+        """For how many real seconds the planner has been at its present piece of work.
+
+        0 when it rests, and while it waits for its journal: nothing is gained by killing it then.
+        """
         since = self._busy_since
-        return time.monotonic() - since if since else 0.0
+        return time.monotonic() - since if since and not self.trouble else 0.0
 
     @property
     def pending(self) -> int:

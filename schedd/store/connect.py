@@ -76,7 +76,7 @@ def readers(url: URL) -> Engine:
         pool_pre_ping=True,
         connect_args={"connect_timeout": 5, "application_name": "schedd reader"},
     )
-    return engine.execution_options(postgresql_readonly=True)
+    return engine.execution_options(postgresql_readonly=True, isolation_level="REPEATABLE READ")
 
 
 def _sqlite(url: URL, begin: str, **pool: int) -> Engine:
