@@ -27,7 +27,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--log", type=Path, help="jobs of an SWF or accounting log instead of Lublin and Feitelson's model")
     add("--speed", type=float, default=900.0, help="cluster seconds in a real one (900)")
     add("--exit-after", type=float, metavar="SECONDS", help="end by itself after so many real seconds")
-    add("--port", type=int, default=8080, help="port on loopback, 0 for any free one (8080)")
+    add("--port", type=int, help="port on loopback, 0 for any free one (8080, or any where that is taken)")
     add("--seed", type=int, default=1, help="of the model (1)")
     return parser
 

@@ -6,13 +6,14 @@ Its first line of input says how; it ends when its input does. It prints its por
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 
 from schedd.api.serving import ListenError, listen, serve
 from schedd.service.clock import ScaledClock
 from schedd.service.logs import set_up
-from schedd.service.settings import Settings
+from schedd.service.settings import ServerSettings, Settings
 from schedd.service.tokens import Tokens
 
 __all__ = ["main"]
@@ -25,7 +26,7 @@ def main() -> int:
     set_up(settings.log)
     clock = ScaledClock(told["start"], told["speed"], told["began"])
     try:
-        server = listen(settings.server.host, settings.server.port)
+        server = _listen(settings.server, told["any_port"])
     except ListenError as error:
         print(f"schedd demo: {error}", file=sys.stderr)
         return 1
@@ -35,6 +36,15 @@ def main() -> int:
         return 0
     threading.Thread(target=_end_with_input, daemon=True).start()
     return 0 if serve(settings, Tokens.of(settings.auth), clock, server) else 1
+
+
+def _listen(chosen: ServerSettings, any_port: bool) -> socket.socket:
+    try:
+        return listen(chosen.host, chosen.port)
+    except ListenError:
+        if not any_port:
+            raise
+        return listen(chosen.host, 0)
 
 
 def _end_with_input() -> None:

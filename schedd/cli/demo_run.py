@@ -21,6 +21,7 @@ from schedd.wire import Delivery, Event, JobEnded, JobQueued, JobStarted, Run
 __all__ = ["CLUSTER", "Daemon", "DemoError", "play"]
 
 CLUSTER = "demo"
+_PORT = 8080
 _DELIVERY: TypeAdapter[Delivery] = TypeAdapter(Delivery)
 _RUN: TypeAdapter[Run] = TypeAdapter(Run)
 _LONGEST_S = 0.2
@@ -40,12 +41,13 @@ class DemoError(Exception):
 class Daemon:
     """The daemon in a process of its own, which ends when this one does."""
 
-    def __init__(self, clock: ScaledClock, port: int) -> None:
+    def __init__(self, clock: ScaledClock, port: int | None) -> None:
+        """On this port of loopback; None: the usual one, or any where that is taken. Raises DemoError."""
         self.token = secrets.token_urlsafe(32)
         digest = hashlib.sha256(self.token.encode()).hexdigest()
         speed = clock.speed
         settings = {
-            "server": {"port": port},
+            "server": {"port": _PORT if port is None else port},
             "store": {"url": "memory"},
             "log": {"level": "warning", "format": "text"},
             "auth": {
@@ -61,7 +63,13 @@ class Daemon:
                 }
             },
         }
-        told = {"settings": settings, "start": clock.start, "speed": speed, "began": clock.began}
+        told = {
+            "settings": settings,
+            "any_port": port is None,
+            "start": clock.start,
+            "speed": speed,
+            "began": clock.began,
+        }
         self._process = subprocess.Popen(
             [sys.executable, "-m", "schedd.cli.demo_daemon"],
             stdin=subprocess.PIPE,

@@ -2,6 +2,7 @@
 
 import re
 import signal
+import socket
 import subprocess
 import sys
 from itertools import pairwise
@@ -95,6 +96,15 @@ def test_bad_arguments_are_explained(arguments: list[str], said: str) -> None:
     assert process.returncode == 2
     assert err.startswith("schedd demo: ")
     assert said in err
+
+
+def test_a_taken_port_is_named_when_it_was_asked_for() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        process = demo("--port", port)
+        _, err = process.communicate(timeout=WAIT)
+    assert process.returncode == 1
+    assert f"cannot listen on 127.0.0.1 port {port}" in err
 
 
 # ---- the simulated cluster --------------------------------------------------------------------------
