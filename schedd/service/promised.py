@@ -21,6 +21,9 @@ class Promised:
     """Looks at one engine after each batch; what it held at the first look is not news."""
 
     _promise: npt.NDArray[np.int64] = field(default_factory=_none)
+    _generation: int = 0
+    _owner: dict[int, str] = field(default_factory=dict)
+    """Whom each slot has promised something to."""
     _breaches: int = 0
     _last: dict[str, records.Breach] = field(default_factory=dict)
 
@@ -28,6 +31,8 @@ class Promised:
         """Take the engine's present promises as known."""
         state = engine.state
         self._promise = state.promise.copy()
+        self._generation = state.generation
+        self._owner = {slot: r.id for slot, r in enumerate(state.by_slot) if r is not None}
         self._breaches = state.breaches
         self._last = {job: record.breaches[-1] for job, record in state.records.items() if record.breaches}
 
@@ -40,15 +45,20 @@ class Promised:
         now = state.promise
         before = np.full(now.shape[0], FOREVER, np.int64)
         before[: self._promise.shape[0]] = self._promise
-        slots = np.flatnonzero((now != before) & (now < FOREVER))
-        # Nearly always nothing changed, so that the copy is worth its test.
-        if slots.shape[0] or now.shape[0] != self._promise.shape[0] or (now != before).any():
-            self._promise = now.copy()
+        # A slot that changed hands may promise the same second to its new job.
+        looked = (now != before) | (state.changed > self._generation)
+        self._generation = state.generation
         made: list[Promise] = []
-        for slot in slots.tolist():
+        for slot in np.flatnonzero(looked & (now < FOREVER)).tolist():
             record = state.by_slot[slot]
-            if record is not None:
+            if record is None:
+                continue
+            if now[slot] != before[slot] or self._owner.get(slot) != record.id:
                 made.append(Promise(record.id, state.now, int(now[slot]), record.weak))
+                self._owner[slot] = record.id
+        # Nearly always nothing changed, so that the copy is worth its test.
+        if now.shape[0] != self._promise.shape[0] or (now != before).any():
+            self._promise = now.copy()
         return made
 
     def _broken(self, engine: Engine) -> list[Breach]:

@@ -1,0 +1,70 @@
+"""What the journal hears of promises: each made once, each broken once."""
+
+from schedd.engine import Engine, EngineSettings
+from schedd.service.promised import Promised
+from schedd.wire import Event, JobDeleted, JobFacts, JobQueued, NodeChanged, NodeFacts
+
+T = 1_700_000_000
+
+
+def node(name: str, state: str = "up") -> NodeChanged:
+    facts = NodeFacts(name=name, cpus=4, state=state)  # type: ignore[arg-type]
+    return NodeChanged(id=f"{name}:{state}", time=T, node=facts)
+
+
+def job(number: int) -> JobQueued:
+    resources = {"nodes": "1:ppn=4", "walltime": "600"}
+    facts = JobFacts(id=f"{number}.s", owner="ann", queue="q", submitted=T, resources=resources, version="v")
+    return JobQueued(id=f"j{number}", time=T, job=facts)
+
+
+def looked(engine: Engine, promised: Promised, events: list[Event], now: int) -> tuple[list[str], list[str]]:
+    engine.handle(events, now)
+    made, broken = promised.news(engine)
+    return [promise.job for promise in made], [breach.job for breach in broken]
+
+
+def test_a_promise_is_news_once_and_a_breach_is_news_once() -> None:
+    engine = Engine(EngineSettings(node_grace=10), T)
+    promised = Promised()
+    promised.begin(engine)
+    assert looked(engine, promised, [node("a"), node("b")], T) == ([], [])
+    made, broken = looked(engine, promised, [job(n) for n in range(6)], T)
+    assert (sorted(made), broken) == ([f"{n}.s" for n in range(6)], [])
+    assert looked(engine, promised, [], T + 1) == ([], [])
+    engine.handle([node("b", "down")], T + 2)
+    assert promised.news(engine) == ([], [])
+    made, broken = looked(engine, promised, [], T + 13)
+    assert broken
+    assert set(broken) <= set(made), "a broken promise is made anew"
+    assert looked(engine, promised, [], T + 14) == ([], [])
+
+
+def test_what_was_promised_before_the_first_look_is_no_news() -> None:
+    engine = Engine(EngineSettings(), T)
+    engine.handle([node("a"), job(1), job(2)], T)
+    promised = Promised()
+    promised.begin(engine)
+    assert promised.news(engine) == ([], [])
+
+
+def test_a_slot_that_is_used_again_tells_of_its_new_job() -> None:
+    engine = Engine(EngineSettings(), T)
+    promised = Promised()
+    promised.begin(engine)
+    looked(engine, promised, [node("a"), job(1), job(2)], T)
+    looked(engine, promised, [JobDeleted(id="d", time=T, job_id="2.s")], T + 1)
+    made, _ = looked(engine, promised, [job(3)], T + 2)
+    assert made == ["3.s"]
+
+
+def test_the_same_second_promised_to_another_job_in_the_same_slot_is_news() -> None:
+    engine = Engine(EngineSettings(), T)
+    promised = Promised()
+    promised.begin(engine)
+    looked(engine, promised, [node("a"), job(1), job(2)], T)
+    slot = engine.state.records["2.s"].slot
+    before = int(engine.state.promise[slot])
+    made, _ = looked(engine, promised, [JobDeleted(id="d", time=T, job_id="2.s"), job(3)], T)
+    assert (engine.state.records["3.s"].slot, int(engine.state.promise[slot])) == (slot, before)
+    assert made == ["3.s"]
