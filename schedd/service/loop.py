@@ -3,9 +3,9 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import structlog
@@ -14,20 +14,19 @@ from schedd.engine import Engine
 from schedd.engine.view import Published, publish
 from schedd.service.clock import Clock
 from schedd.service.decisions import DecisionLog
+from schedd.service.deliveries import Delivery, Handled, Part, batches
 from schedd.service.durable import Succession
 from schedd.service.errors import Overloaded, PlannerStopped, StandingBy
 from schedd.service.forks import Fork, fork
 from schedd.service.promised import Promised
 from schedd.store import Batch, Journal, NotLeader, StoreError
-from schedd.wire import Event, Snapshot
+from schedd.wire import Event
 
-__all__ = ["Handled", "PlanLoop"]
+__all__ = ["PlanLoop"]
 
 _T = TypeVar("_T")
 _log = structlog.get_logger(__name__)
 
-_BATCH = 200
-"""Events at most in one batch: about 50 ms of work."""
 _PUBLISH_S = 0.02
 """Between slices of a repair, publish no more often than this."""
 _FORK_S = 0.2
@@ -38,32 +37,6 @@ _STORE_WAITS = (0.1, 0.2, 0.5, 1.0, 2.0)
 """Seconds between tries while the store fails; the last one for as long as it does."""
 _FOLLOW_S = 0.5
 """Between two looks at what the leader wrote."""
-
-
-@dataclass(frozen=True, slots=True)
-class Handled:
-    """The answer to a delivery: how many events were new, which were known, the generation that holds all."""
-
-    accepted: int
-    duplicates: tuple[str, ...]
-    generation: int
-
-
-@dataclass(slots=True)
-class _Delivery:
-    events: Sequence[Event]
-    answer: "Future[Handled]"
-    accepted: int = 0
-    duplicates: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Some events of a delivery, perhaps its last."""
-
-    delivery: _Delivery
-    events: Sequence[Event]
-    last: bool
 
 
 class PlanLoop:
@@ -101,7 +74,7 @@ class PlanLoop:
         self.recovered = threading.Event()
         self._most_pending = most_pending
         self._turn = threading.Condition()
-        self._inbox: deque[_Delivery] = deque()
+        self._inbox: deque[Delivery] = deque()
         self._calls: deque[tuple[Callable[[Engine], Any], Future[Any]]] = deque()
         self._pending = 0
         self._stopping = False
@@ -169,7 +142,7 @@ class PlanLoop:
             if self._pending and self._pending + len(events) > self._most_pending:
                 raise Overloaded(f"{self._pending} events wait to be handled; send them again later")
             self._pending += len(events)
-            self._inbox.append(_Delivery(events, answer))
+            self._inbox.append(Delivery(events, answer))
             self._turn.notify()
         return answer
 
@@ -327,23 +300,23 @@ class PlanLoop:
         wake = self._engine.next_wake
         return wake is not None and self._clock.wait_for(wake) <= 0
 
-    def _take_inbox(self) -> list[_Delivery]:
+    def _take_inbox(self) -> list[Delivery]:
         with self._turn:
             deliveries = list(self._inbox)
             self._inbox.clear()
         return deliveries
 
-    def _take_in(self, deliveries: list[_Delivery]) -> None:
+    def _take_in(self, deliveries: list[Delivery]) -> None:
         """Handle deliveries in batches; each is answered after the batch with its last event."""
         try:
-            for parts in _batches(deliveries):
+            for parts in batches(deliveries):
                 self._batch([event for part in parts for event in part.events], parts)
         finally:
             for delivery in deliveries:
                 if not delivery.answer.done():
                     delivery.answer.set_exception(PlannerStopped("the planner stopped over these events"))
 
-    def _batch(self, events: Sequence[Event], parts: Sequence[_Part], *, resumed: bool = False) -> None:
+    def _batch(self, events: Sequence[Event], parts: Sequence[Part], *, resumed: bool = False) -> None:
         """Kept, handled, kept what follows, shown: in this order."""
         now, paused = self.now(), self._engine.state.paused
         batch: Batch | None
@@ -410,7 +383,7 @@ class PlanLoop:
         self._published_at = time.monotonic()
         self._unpublished = False
 
-    def _answer(self, parts: Sequence[_Part], batch: Batch | None) -> None:
+    def _answer(self, parts: Sequence[Part], batch: Batch | None) -> None:
         fresh = {event.id for event in batch.events} if batch is not None else set()
         for part in parts:
             delivery = part.delivery
@@ -476,41 +449,3 @@ class PlanLoop:
             _, answer = self._calls.popleft()
             if answer.set_running_or_notify_cancel():
                 answer.set_exception(PlannerStopped(why))
-
-
-def _batches(deliveries: Sequence[_Delivery]) -> Iterator[Sequence[_Part]]:
-    """In order, in batches of bounded size. A snapshot stands alone: what it says must not be reordered."""
-    batch: list[_Part] = []
-    size = 0
-    for delivery in deliveries:
-        begin = 0
-        for end in _cuts(delivery.events):
-            events = delivery.events[begin:end]
-            alone = any(isinstance(event, Snapshot) for event in events)
-            if batch and (alone or size + len(events) > _BATCH):
-                yield batch
-                batch, size = [], 0
-            batch.append(_Part(delivery, events, end == len(delivery.events)))
-            size += len(events)
-            begin = end
-            if alone:
-                yield batch
-                batch, size = [], 0
-    if batch:
-        yield batch
-
-
-def _cuts(events: Sequence[Event]) -> Iterator[int]:
-    """Where to cut a delivery: around its snapshots, and so that no piece is too large. Ends with its end."""
-    begin = 0
-    for i, event in enumerate(events):
-        if isinstance(event, Snapshot):
-            if i > begin:
-                yield i
-            if i + 1 < len(events):
-                yield i + 1
-            begin = i + 1
-        elif i - begin == _BATCH:
-            yield i
-            begin = i
-    yield len(events)

@@ -10,9 +10,10 @@ import pytest
 
 from schedd.engine import Engine
 from schedd.engine.job_view import job_view
+from schedd.service.deliveries import Delivery, Handled, batches
 from schedd.service.errors import Overloaded, PlannerStopped
 from schedd.service.gaps import gaps
-from schedd.service.loop import Handled, PlanLoop
+from schedd.service.loop import PlanLoop
 from schedd.service.reading import counts, jobs, nodes, window
 from schedd.store import Batch, MemoryJournal
 from schedd.store.errors import DatabaseGone, StoreRefused
@@ -233,3 +234,24 @@ def test_a_job_as_it_is_shown_is_what_was_sent() -> None:
         assert view is not None
         assert (view.name, view.group, view.priority) == ("relax", "chem", 7)
         assert view.resources == sent.job.resources
+
+
+def _sizes(*deliveries: Sequence[Event]) -> list[list[int]]:
+    waiting = [Delivery(events, Future()) for events in deliveries]
+    found = [list(parts) for parts in batches(waiting)]
+    # Nothing is lost or reordered, and each delivery has exactly one last part.
+    sent = [event for events in deliveries for event in events]
+    assert [event for parts in found for part in parts for event in part.events] == sent
+    lasts = [part.delivery for parts in found for part in parts if part.last]
+    assert [id(delivery) for delivery in lasts] == [id(delivery) for delivery in waiting]
+    return [[len(part.events) for part in parts] for parts in found]
+
+
+def test_deliveries_are_cut_into_batches_of_bounded_size() -> None:
+    many = [node(f"n{i}") for i in range(450)]
+    whole = Snapshot(id=event_id(), time=T, jobs=(), nodes=())
+    assert _sizes(many) == [[200], [200], [50]]
+    assert _sizes(many[:3], many[3:5], []) == [[3, 2, 0]]
+    assert _sizes(many[:150], many[150:250]) == [[150], [100]]
+    assert _sizes([whole]) == [[1]]
+    assert _sizes([*many[:2], whole, whole, *many[2:5]], many[5:6]) == [[2], [1], [1], [3, 1]]
