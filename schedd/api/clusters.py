@@ -1,5 +1,6 @@
 """Clusters, and whether their jobs are started."""
 
+import asyncio
 from typing import Final
 
 import structlog
@@ -41,6 +42,7 @@ async def get_cluster(request: Request, cluster: Cluster, _: Reader) -> Response
 async def pause(request: Request, cluster: Cluster, body: Pause, admin: Admin) -> Response:
     """Start no jobs until `resume`; the plan goes on. Needs the role `admin`."""
     generation = await answer_of(cluster.pause(body.reason), _PATIENCE, _HINT)
+    await asyncio.to_thread(cluster.audit, admin.name, "pause", body.reason)
     _log.warning("starting jobs was paused", cluster=cluster.name, by=admin.name, reason=body.reason)
     return reply(request, Dispatch(body.reason, generation))
 
@@ -49,6 +51,7 @@ async def pause(request: Request, cluster: Cluster, body: Pause, admin: Admin) -
 async def resume(request: Request, cluster: Cluster, admin: Admin) -> Response:
     """Start jobs again, those that are due at once. Needs the role `admin`."""
     generation = await answer_of(cluster.resume(), _PATIENCE, _HINT)
+    await asyncio.to_thread(cluster.audit, admin.name, "resume", "")
     _log.warning("starting jobs was resumed", cluster=cluster.name, by=admin.name)
     return reply(request, Dispatch("", generation))
 

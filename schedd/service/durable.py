@@ -12,7 +12,7 @@ from schedd.engine import Engine, EngineSettings
 from schedd.service.follow import Follower
 from schedd.service.promised import Promised
 from schedd.service.settings import StoreSettings
-from schedd.store import DurableJournal, Journal, Leadership, Store, StoreError
+from schedd.store import AuditEntry, DurableJournal, Journal, Leadership, Store, StoreError
 from schedd.store.place import default_url
 from schedd.wire import Decision
 
@@ -92,6 +92,10 @@ class Succession:
     def forget(self) -> None:
         """Begin anew from the store: the engine may know more than was kept."""
         self._follower = None
+
+    def audit(self, entry: AuditEntry) -> None:
+        """Keep who did what. Raises StoreError."""
+        self._durable.store.audit(entry)
 
     @property
     def leads(self) -> bool:

@@ -19,7 +19,7 @@ from schedd.service.durable import Succession
 from schedd.service.errors import Overloaded, PlannerStopped, StandingBy
 from schedd.service.forks import Fork, fork
 from schedd.service.promised import Promised
-from schedd.store import Batch, Journal, NotLeader, StoreError
+from schedd.store import AuditEntry, Batch, Journal, NotLeader, StoreError
 from schedd.wire import Event
 
 __all__ = ["PlanLoop"]
@@ -182,6 +182,15 @@ class PlanLoop:
     def resume(self) -> "Future[int]":
         """Start jobs again; answers with the generation from then on. Raises PlannerStopped."""
         return self.at_rest(lambda engine: self._switch(engine, ""))
+
+    def audit(self, who: str, act: str, detail: str) -> None:
+        """Keep who did what, where anything is kept. Raises PlannerStopped when the database fails."""
+        if self._succession is None:
+            return
+        try:
+            self._succession.audit(AuditEntry(self.now(), who, act, detail, self.name))
+        except StoreError as error:
+            raise PlannerStopped(f"it was done, but could not be noted who did it: {error}") from error
 
     @property
     def last_fork(self) -> Fork | None:

@@ -3,10 +3,11 @@
 from schedd.store.errors import NotLeader, StoreError
 from schedd.store.journal import DurableJournal, Journal, MemoryJournal
 from schedd.store.leadership import Leadership
-from schedd.store.records import Batch, Breach, Limits, Promise, Recovered, Tail
+from schedd.store.records import AuditEntry, Batch, Breach, Limits, Promise, Recovered, Tail
 from schedd.store.store import Store
 
 __all__ = [
+    "AuditEntry",
     "Batch",
     "Breach",
     "DurableJournal",

@@ -169,10 +169,12 @@ class Daemon:
 
 
 def _alive(pid: int) -> bool:
+    """Also of a process whose threads are still ending: until then it holds its port and its locks."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (OSError, IndexError):
+        os.kill(pid, 0)
+    except ProcessLookupError:
         return False
+    return True
 
 
 def _free_port() -> int:

@@ -199,6 +199,10 @@ def test_a_pause_holds_over_a_kill_and_so_does_its_end(
         daemon.kill()
         check(url, world)
         same_decisions_from_the_log_alone(url, daemon.config)
+        store = Store.open(url)
+        acts = [(entry.who, entry.act, entry.detail, entry.cluster) for entry in store.audited()]
+        store.close()
+        assert acts == [("tests", "resume", "", "main"), ("tests", "pause", "lunch", "main")]
     finally:
         daemon.kill()
 
