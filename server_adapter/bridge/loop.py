@@ -247,6 +247,7 @@ class Adapter:
         state = await self._reader.read()
         now = int(self._clock())
         # 2. Compare with the last reading, and tell the daemon.
+        await asyncio.sleep(0)
         events: list[Event] = []
         before = self.state
         if before is not None:
@@ -270,7 +271,8 @@ class Adapter:
         if (before is None or self._clock() >= self._snapshot_at) and not self._daemon_away():
             await self._put_snapshot(state, now)
         # 5. What is written on jobs.
-        self.writer.see(state, started)
+        await asyncio.sleep(0)
+        await self.writer.see(state, started)
         self._log_cycle(before or EMPTY, state, events)
 
     async def _put_snapshot(self, state: State, now: int) -> None:

@@ -1,5 +1,6 @@
 """Which plan to write on which job next: only moves beyond a threshold, the soonest start first."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
@@ -10,6 +11,7 @@ from server_adapter.bridge.facts import ACTIVE
 from server_adapter.bridge.state import State, Writing
 
 _NEVER = 1 << 62
+_SLICE = 200  # jobs
 _BLANK = Writing()
 
 
@@ -62,15 +64,23 @@ class Tells:
         self._wanted.pop(job, None)
         self._written.pop(job, None)
 
-    def learn(self, state: State) -> None:
-        """Forgets jobs that do not wait, and reads from comments what an earlier run of ours wrote."""
-        for name in [name for name in (*self._wanted, *self._written) if not _waits(state.jobs.get(name))]:
-            self.drop(name)
+    def learn(self, state: State) -> Iterator[None]:
+        """Forgets jobs that do not wait, and reads from comments what an earlier run of ours wrote.
+
+        Yields after every few jobs, for others to run.
+        """
+        for number, name in enumerate([*self._wanted, *self._written]):
+            if not _waits(state.jobs.get(name)):
+                self.drop(name)
+            if number % _SLICE == _SLICE - 1:
+                yield
         early, self._early = self._early, []
         for tell in early:
             if self._wanted.get(tell.job_id) is tell:
                 self.want(tell)
-        for name, writing in state.writings.items():
+        for number, (name, writing) in enumerate(state.writings.items()):
+            if number % _SLICE == _SLICE - 1:
+                yield
             if name not in self._written and _waits(state.jobs.get(name)):
                 told = read_comment(writing.comment)
                 if told is not None:

@@ -57,14 +57,15 @@ class Writer:
         self._tells.want(tell)
         self._awake.set()
 
-    def see(self, state: State, started: list[JobStarted]) -> None:
+    async def see(self, state: State, started: list[JobStarted]) -> None:
         """Takes a new reading, and the starts since the last one: our comments on those are replaced."""
         for event in started:
             writing = state.writings.get(event.job_id)
             if writing is not None and is_ours(writing.comment) and self._offers.comment:
                 planned = self._tells.planned_start(event.job_id)
                 self._started.append((event.job_id, started_comment(event.time, event.shares, planned)))
-        self._tells.learn(state)
+        for _ in self._tells.learn(state):
+            await asyncio.sleep(0)
         self._awake.set()
 
     async def work(self, state: Callable[[], State | None]) -> None:
