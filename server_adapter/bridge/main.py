@@ -64,8 +64,8 @@ async def _serve(settings: Settings, token: str, options: argparse.Namespace) ->
         settings.server.port,
         settings.cluster,
     )
-    # A walk through all that lives holds the loop for 20 ms and more. What was imported stays, so the collector
-    # leaves it alone; what we keep of jobs is free of cycles, so it walks through that but seldom.
+    # A walk through all that lives holds the loop for 20 ms and more. What was imported stays, so the
+    # collector leaves it alone; what we keep of jobs is free of cycles, so it walks through that but seldom.
     gc.collect()
     gc.freeze()
     gc.set_threshold(700, 10, 1000)
