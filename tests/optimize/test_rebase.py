@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from schedd.model import FOREVER, Chunk, Node, Request
 from schedd.optimize import Search, SearchSettings, latest_starts, rebase
-from schedd.optimize.places import place_of
+from schedd.optimize.places import Place, place_of
 from schedd.plan.evaluate import Criterion, JobColumns, Weights
 from schedd.plan.kernels import layout as at
 from schedd.plan.plan import Plan
@@ -135,6 +135,18 @@ def test_a_promise_made_in_the_meantime_counts() -> None:
     assert len(rebased.moves) == 0
     assert not rebased.whole
     assert [plan.start(slot) for slot in (1, 2)] == [50, 1050]
+
+
+def test_what_is_given_up_takes_no_chance_from_a_later_repair() -> None:
+    plan, columns, free = queue(1000, 10, 10)
+    plan.drop(1, 0)  # its place is free, nobody has been moved up yet
+    taken = Place(2, 10, plan.takes(2))  # another runs there: it would go to its earliest gap, at 50
+    bad = Place(3, 5000, plan.takes(3))
+    rebased = rebase(plan, [taken, bad], columns, free, 0, SearchSettings(weights=MEANS))
+    assert len(rebased.moves) == 0
+    assert [plan.start(slot) for slot in (2, 3)] == [1050, 1060]
+    plan.repair(0)
+    assert [plan.start(slot) for slot in (2, 3)] == [50, 60]
 
 
 def test_single_places_are_taken_where_all_together_fail() -> None:

@@ -120,8 +120,11 @@ def test_room_left_by_a_move_is_taken_at_once() -> None:
         plan.place(plan.new(Request((Chunk(cpus=cpus),)), duration, 0), 0)
     plan.begin(0)
     columns = JobColumns.blank(plan.tables.jobs.shape[1])
-    Search(plan, columns, never(plan), 0, SearchSettings(weights=MEANS, moves=100, lifted=2)).run()
+    settings = SearchSettings(weights=MEANS, moves=100, lifted=2, whole=0)
+    improvement = Search(plan, columns, never(plan), 0, settings).run()
     assert [plan.start(slot) for slot in (1, 2, 3)] == [60, 50, 50]
+    assert improvement.report.pulled_left == 2  # the last job beside the one before it, then the wide one
+    assert [place.slot for place in improvement.places] == [2, 3, 1]
 
 
 def test_a_search_without_moves_changes_nothing() -> None:
