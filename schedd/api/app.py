@@ -14,6 +14,7 @@ from schedd import __version__
 from schedd.api import clusters as clusters_router
 from schedd.api import exchange, health, jobs, plan, problems, questions
 from schedd.api.access import known_parameters
+from schedd.api.examples import EXAMPLES
 from schedd.api.limits import BodyLimit
 from schedd.service.clusters import Clusters
 from schedd.service.tokens import Tokens
@@ -108,5 +109,9 @@ def _described(app: FastAPI) -> dict[str, Any]:
                 refused = operation["responses"].get("422", {})
                 if "application/json" in refused.get("content", {}):
                     operation["responses"]["422"] = problems.answers("invalid")[422]
+        # Given to the routes they would lose their nulls.
+        for (where, method), example in EXAMPLES.items():
+            answer = schema["paths"][where][method]["responses"]["200"]
+            answer["content"]["application/json"]["example"] = example
         app.openapi_schema = schema
     return app.openapi_schema

@@ -50,7 +50,14 @@ def list_jobs(
     return reply(request, found, etag_of(request, cluster.name, published))
 
 
-@router.get("/{job}", response_model=JobView, responses={**_READ, **answers("unknown-job"), **_NOT_MODIFIED})
+@router.get(
+    "/{job}",
+    response_model=JobView,
+    responses={
+        **answers("no-token", "unknown-cluster", "unknown-job", "not-ready", "invalid"),
+        **_NOT_MODIFIED,
+    },
+)
 async def get_job(
     request: Request,
     cluster: Cluster,

@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
@@ -20,7 +21,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from schedd.api.bodies import Batch, WhatIfAnswer
 from schedd.engine import EngineSettings
+from schedd.engine.job_view import JobView
 from schedd.service.clusters import Clusters
 from tests.api.conftest import EVENTS, token
 from tests.service.build import StillClock
@@ -139,6 +142,18 @@ def test_bodies_come_with_examples_that_are_accepted(client: TestClient, schema:
         for example in examples:
             answer = client.post(f"/v1/clusters/main/{path}", json=example)
             assert answer.status_code == 200, (name, answer.text)
+
+
+def test_answers_come_with_examples_that_are_as_described(schema: dict[str, Any]) -> None:
+    for path, method, kind in (
+        (f"{_ONE}/jobs/{{job}}", "get", JobView),
+        (f"{_ONE}/what-if", "post", WhatIfAnswer),
+        (f"{_ONE}/decisions", "get", Batch),
+    ):
+        answer = schema["paths"][path][method]["responses"]["200"]["content"]["application/json"]
+        assert answer["schema"]["$ref"].endswith(f"/{kind.__name__}")
+        value = TypeAdapter(kind).validate_python(answer["example"])
+        assert json.loads(TypeAdapter(kind).dump_json(value)) == answer["example"]
 
 
 def test_fields_whose_names_do_not_speak_for_themselves_are_explained(schema: dict[str, Any]) -> None:

@@ -1,0 +1,90 @@
+"""Answers as they may look, for the API's description."""
+
+from typing import Any, Final
+
+__all__ = ["EXAMPLES"]
+
+_SHARE: Final = {"node": "n1", "cpus": 12, "mem": 8_388_608, "gpus": 0}
+
+JOB: Final[dict[str, Any]] = {
+    "id": "124.server",
+    "name": "relax",
+    "owner": "ann@login1",
+    "group": "chem",
+    "account": "",
+    "queue": "batch",
+    "job_state": "Q",
+    "state": "planned",
+    "priority": 0,
+    "submitted": 1_700_000_000,
+    "eligible_since": 1_700_000_000,
+    "not_before": None,
+    "holds": "",
+    "depend": "",
+    "resources": {"nodes": "1:ppn=12", "mem": "8gb", "walltime": "01:00:00"},
+    "walltime": 3600,
+    "walltime_assumed": False,
+    "started": None,
+    "planned_start": 1_700_003_720,
+    "planned_end": 1_700_007_320,
+    "planned_nodes": [_SHARE],
+    "promised_start": 1_700_004_620,
+    "weak": False,
+    "answer": "start_known",
+    "waiting_for": "",
+    "why": "planned start 2023-11-14 23:15:20 UTC",
+    "breaches": [],
+    "last_change": {
+        "time": 1_700_000_000,
+        "generation": 1,
+        "event": "e1:3",
+        "cause": "arrived",
+        "words": "it arrived",
+        "before": None,
+        "after": 1_700_003_720,
+    },
+    "changed": 1,
+    "as_of": 1_700_000_000,
+    "generation": 1,
+    "stale": "",
+}
+
+WHAT_IF: Final[dict[str, Any]] = {
+    "answer": "start_known",
+    "planned_start": 1_700_007_320,
+    "planned_end": 1_700_010_920,
+    "planned_nodes": [_SHARE],
+    "waiting_for": "",
+    "why": "the plan has room for it then",
+    "walltime": 3600,
+    "walltime_assumed": False,
+    "notes": [],
+    "as_of": 1_700_000_000,
+    "generation": 1,
+}
+
+DECISIONS: Final[dict[str, Any]] = {
+    "decisions": [
+        {
+            "id": "d000000000017",
+            "cause": "e1:2",
+            "time": 1_700_000_000,
+            "job_id": "123.server",
+            "shares": [_SHARE],
+            "version": "1",
+            "expires": 1_700_000_060,
+            "term": 1,
+            "type": "run",
+        }
+    ],
+    "last": "d000000000017",
+    "missed": False,
+}
+
+
+EXAMPLES: Final = {
+    ("/v1/clusters/{cluster}/jobs/{job}", "get"): JOB,
+    ("/v1/clusters/{cluster}/what-if", "post"): WHAT_IF,
+    ("/v1/clusters/{cluster}/decisions", "get"): DECISIONS,
+}
+"""By path and method."""
