@@ -14,13 +14,24 @@ __all__ = ["tell"]
 
 def tell(state: EngineState, event: str) -> None:
     """Tell what is due to be told, the soonest start first, within the rate."""
+    if state.now > state.told_at:
+        state.told_at, state.told_then = state.now, 0
+    if state.told_then >= state.settings.tell_rate:
+        return
     due = np.flatnonzero(state.tell_due)
     if not due.shape[0]:
         return
-    if state.now > state.told_at:
-        state.told_at, state.told_then = state.now, 0
     starts = state.plan.tables.jobs[START, due]
-    order = np.argsort(np.where(starts < 0, FOREVER, starts), kind="stable")
+    starts = np.where(starts < 0, FOREVER, starts)
+    # Few of many are told at a time, so only they are put in order; should some of them have begun to run
+    # since, those told are fewer this second, and others follow in the next.
+    few = max(1, 2 * state.settings.tell_rate)
+    if due.shape[0] > few:
+        # Ties by slot, whatever the cut does with them.
+        latest = np.partition(starts, few - 1)[few - 1]
+        near = starts <= latest
+        due, starts = due[near], starts[near]
+    order = np.argsort(starts, kind="stable")
     for slot in due[order].tolist():
         record = state.by_slot[slot]
         if record is None or record.phase not in (Phase.WAITING, Phase.BLOCKED):

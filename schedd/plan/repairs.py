@@ -43,6 +43,7 @@ class Repairs:
         self._cursor = 0
         self._under_way = False
         self._began_at = 0
+        self._looked = 0
 
     def fork(self, slabs: Slabs) -> "Repairs":
         """The same log of what was freed, for a copy of the plan."""
@@ -90,6 +91,7 @@ class Repairs:
     def look_at_all(self) -> None:
         """Everybody may gain."""
         forget_freed(self._slabs.tb)
+        self._looked = 0
         self._under_way = False
 
     @property
@@ -99,12 +101,25 @@ class Repairs:
         return bool(self._under_way or ctl[at.FREED] or ctl[at.LOOK])
 
     def now(self, now: int) -> Moves:
-        """Move to ``now`` every planned job that can start there, earliest planned first."""
-        if not self.pending:
+        """Move to ``now`` planned jobs that can start there, earliest planned first.
+
+        Looks where something was freed since the last call or slice: what a slice leaves behind is looked at
+        by the slices that follow, and a job need not be looked at twice for the same hole.
+        """
+        ctl = self._slabs.tb.ctl
+        since = 0 if ctl[at.LOOK] else self._looked
+        if not self.pending or since == self._top:
             return no_moves()
         moves: list[Ints] = []
-        self._slice(planned(self._slabs.tb.jobs), 0, now, True, WHOLE_PASS, moves)
+        self._slice(planned(self._slabs.tb.jobs), 0, now, True, since, WHOLE_PASS, moves)
+        self._looked = self._top
         return moves_of(moves)
+
+    @property
+    def _top(self) -> int:
+        """The number that the next hole will have."""
+        ctl = self._slabs.tb.ctl
+        return int(ctl[at.FREED_BASE] + ctl[at.FREED])
 
     def run(self, now: int, budget: int) -> tuple[Moves, bool]:
         """Go on for ``budget`` visited segments; returns who moved and whether the repair came to its end."""
@@ -116,11 +131,12 @@ class Repairs:
                     return moves_of(moves), True
                 self._order = planned(self._slabs.tb.jobs)
                 self._cursor = 0
-                self._began_at = int(ctl[at.FREED_BASE] + ctl[at.FREED])
+                self._began_at = self._top
                 ctl[at.LOOK] = 0
                 self._under_way = True
             before = int(ctl[at.WORK])
-            self._cursor, how = self._slice(self._order, self._cursor, now, False, budget, moves)
+            self._cursor, how = self._slice(self._order, self._cursor, now, False, 0, budget, moves)
+            self._looked = self._top
             if how == PAUSED:
                 return moves_of(moves), False
             budget -= int(ctl[at.WORK]) - before
@@ -128,12 +144,14 @@ class Repairs:
             drop_seen(self._slabs.tb, self.freed, self._began_at)
 
     def _slice(
-        self, order: Ints, cursor: int, now: int, only_now: bool, budget: int, moves: list[Ints]
+        self, order: Ints, cursor: int, now: int, only_now: bool, since: int, budget: int, moves: list[Ints]
     ) -> tuple[int, int]:
         out = np.empty((order.shape[0] - cursor, 3), np.int64)
         while True:
             self.fit()
-            cursor, n, how = repair(self._slabs.tb, self.freed, order, cursor, now, only_now, budget, out)
+            cursor, n, how = repair(
+                self._slabs.tb, self.freed, order, cursor, now, only_now, since, budget, out
+            )
             if n:
                 moves.append(out[:n].copy())
             if how != FULL:

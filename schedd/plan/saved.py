@@ -68,7 +68,7 @@ def save_plan(plan: Plan) -> tuple[dict[str, Any], dict[str, Ints]]:
         "sizes": {name: getattr(tb, name).shape for name in tb._fields},
         "freed": [array.shape for array in repairs.freed],
         "counts": [slabs.n_shapes, slabs.most_chunks, slabs.n_chunks, slabs.n_sets, slabs.n_pools],
-        "repair": [repairs._cursor, repairs._under_way, repairs._began_at],
+        "repair": [repairs._cursor, repairs._under_way, repairs._began_at, repairs._looked],
         "columns": list(shapes.columns),
         "requests": [save_request(request) for request in shapes.requests],
         "idle": list(shapes._idle),
@@ -125,7 +125,7 @@ def load_plan(plain: dict[str, Any], arrays: dict[str, Ints]) -> Plan:
         )
     )
     repairs._order = arrays["order"].copy()
-    repairs._cursor, repairs._under_way, repairs._began_at = plain["repair"]
+    repairs._cursor, repairs._under_way, repairs._began_at, repairs._looked = plain["repair"]
     plan._vacant = arrays["vacant"].tolist()
     for name, cpus, mem, vmem, gpus, resources, features, state, speed, row in plain["nodes"]:
         generic = tuple((resource, amount) for resource, amount in resources)

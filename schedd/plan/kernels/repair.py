@@ -69,7 +69,7 @@ DONE, PAUSED, FULL = 0, 1, 2
 
 
 @lean
-def _gain_own(tb: Tables, fr: Freed, slot: int, ready: int) -> tuple[int, int]:
+def _gain_own(tb: Tables, fr: Freed, slot: int, seen: int, ready: int) -> tuple[int, int]:
     """The first and the last moment from which a row that ``slot`` holds may let it grow; or (FAR, -1).
 
     A job that starts a little earlier overlaps itself; so what counts is what is free right before it.
@@ -79,7 +79,6 @@ def _gain_own(tb: Tables, fr: Freed, slot: int, ready: int) -> tuple[int, int]:
     shape = tb.jobs[SHAPE, slot]
     exclusive = tb.shapes[shape, EXCLUSIVE]
     chunk0 = tb.shapes[shape, CHUNK]
-    seen = tb.jobs[SEEN, slot]
     at = tb.jobs[ALLOC, slot]
     first = FAR
     last = -1
@@ -114,8 +113,8 @@ def _gain_own(tb: Tables, fr: Freed, slot: int, ready: int) -> tuple[int, int]:
 
 
 @lean
-def gain(tb: Tables, fr: Freed, slot: int, ready: int, latest: int, one: bool) -> tuple[int, int]:
-    """The moments in ``[ready, latest]`` at which a unit of ``slot`` may fit where something was freed.
+def gain(tb: Tables, fr: Freed, slot: int, seen: int, ready: int, latest: int, one: bool) -> tuple[int, int]:
+    """The moments in ``[ready, latest]`` at which a unit of ``slot`` may fit in a hole from ``seen`` on.
 
     Returns the first and the last, or (-1, -1): then nothing changed for this job. For a job of ``one`` unit
     the first is its new start, the row is in ``out[0]``: of rows alike the one with fewest cpus left.
@@ -123,11 +122,11 @@ def gain(tb: Tables, fr: Freed, slot: int, ready: int, latest: int, one: bool) -
     dur = tb.jobs[DUR, slot]
     shape = tb.jobs[SHAPE, slot]
     exclusive = tb.shapes[shape, EXCLUSIVE]
-    begin = tb.jobs[SEEN, slot] - tb.ctl[FREED_BASE]
+    begin = seen - tb.ctl[FREED_BASE]
     end = tb.ctl[FREED]
     chunk0 = tb.shapes[shape, CHUNK]
     best_left = 0
-    best, bound = _gain_own(tb, fr, slot, ready)
+    best, bound = _gain_own(tb, fr, slot, seen, ready)
     if best > latest:
         best, bound = -1, -1
     elif one:
@@ -237,13 +236,15 @@ def repair(
     cursor: int,
     now: int,
     only_now: bool,
+    since: int,
     budget: int,
     moves: Ints,
 ) -> tuple[int, int, int]:
     """One slice of repair over the planned jobs of ``order``, from ``cursor`` on.
 
-    ``only_now``: move only jobs that can start at ``now``. ``budget`` is in segments visited. ``moves`` (at
-    least as long as the rest of ``order``, 3) gets slot, old start, new start.
+    ``only_now``: move only jobs that can start at ``now``. Holes numbered below ``since`` are passed over.
+    ``budget`` is in segments visited. ``moves`` (at least as long as the rest of ``order``, 3) gets slot, old
+    start, new start.
     Returns (cursor to go on with, number of moves, DONE | PAUSED | FULL).
     """
     tell_now(tb, now)
@@ -256,7 +257,7 @@ def repair(
         tb.ctl[WORK] += 1
         start = tb.jobs[START, slot]
         ready = max(now, tb.jobs[READY, slot])
-        seen = tb.jobs[SEEN, slot]
+        seen = max(since, tb.jobs[SEEN, slot])
         top = tb.ctl[FREED_BASE] + tb.ctl[FREED]
         if tb.jobs[STATE, slot] != PLANNED or start <= ready or (only_now and ready > now) or seen == top:
             cursor += 1
@@ -290,7 +291,7 @@ def repair(
                     tb.jobs[SEEN, slot] = top
                 cursor += 1
                 continue
-            best, last = gain(tb, fr, slot, ready, latest, one)
+            best, last = gain(tb, fr, slot, seen, ready, latest, one)
         if best >= 0:
             end = start + tb.jobs[DUR, slot]
             at = tb.jobs[ALLOC, slot]
