@@ -1,12 +1,10 @@
 """Why a job that may be planned has no start: which nodes it waits for, or that it never can have one."""
 
-from dataclasses import replace
-
 from schedd.engine.records import JobRecord
 from schedd.engine.state import EngineState
-from schedd.model import Never, NodeState, Request, WaitingFor
+from schedd.model import Never, WaitingFor
 from schedd.plan.kernels.layout import CHUNK, CHUNKS, SET, SET_LEN, SHAPE, USABLE
-from schedd.plan.plan import Plan
+from schedd.plan.views import bare, why_never
 
 __all__ = ["no_node"]
 
@@ -16,19 +14,10 @@ _NAMED = 3
 def no_node(state: EngineState, record: JobRecord) -> WaitingFor | Never:
     """The answer for a job that finds no start though each part of its request fits some node."""
     request = record.understood.request
-    if request is not None and not _fits_empty(state, request):
-        return Never("all of it at once: the nodes that could take its parts cannot take them together")
-    return WaitingFor("node", _nodes_in_the_way(state, record.slot))
-
-
-def _fits_empty(state: EngineState, request: Request) -> bool:
-    """Whether the cluster could hold the request if all its nodes were up and nobody was there."""
     if state.bare is None:
-        state.bare = Plan([replace(node, state=NodeState.UP) for node in state.plan.nodes.values()], 0)
-    slot = state.bare.new(request, 1, 0)
-    fits = state.bare.probe(slot, 0, 1) == 0
-    state.bare.drop(slot, 0)
-    return fits
+        state.bare = bare(state.plan)
+    never = why_never(state.bare, request) if request is not None else None
+    return never or WaitingFor("node", _nodes_in_the_way(state, record.slot))
 
 
 def _nodes_in_the_way(state: EngineState, slot: int) -> str:

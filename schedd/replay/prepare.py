@@ -8,6 +8,7 @@ from schedd.engine.intake import Intake, node_of
 from schedd.engine.settings import EngineSettings
 from schedd.model import Request
 from schedd.plan.plan import Plan
+from schedd.plan.views import why_never
 from schedd.replay.site import Ask, Site
 from schedd.replay.workload import Estimates, Selection, TraceError, TraceJob
 from schedd.wire import JobFacts
@@ -113,7 +114,7 @@ class _Judge:
             ask = Ask("torque", {"procs": str(job.procs)})
             request = self._understood(ask)
         assert request is not None
-        never = self._plan.shapes.why_never(request)
+        never = why_never(self._plan, request)
         return ask, never.requirement if never is not None else "", unread
 
     def _understood(self, ask: Ask) -> Request | None:

@@ -10,6 +10,7 @@ from schedd.engine.shares import shares_of
 from schedd.engine.state import HORIZON, EngineState
 from schedd.model import Answer, Placement, Request, Share, StartKnown, WaitingFor
 from schedd.plan.plan import Plan
+from schedd.plan.views import bare, why_never
 from schedd.wire import JobFacts, QueueFacts, ServerFacts
 
 __all__ = ["Asked", "Fork", "NotUnderstood", "fork"]
@@ -46,6 +47,7 @@ class Fork:
         self.generation = generation
         self.as_of = as_of
         self._plan = plan
+        self._bare: Plan | None = None
         self._settings = settings
         self._queues = queues
         self._server = server
@@ -84,7 +86,12 @@ class Fork:
         try:
             start = plan.place(slot, now, now + HORIZON)
             if start < 0:
-                return WaitingFor("node", "nodes that can take it: all are down, offline or reserved")
+                if self._bare is None:
+                    self._bare = bare(plan)
+                never = why_never(self._bare, request)
+                return never or WaitingFor(
+                    "node", "nodes that can take it: all are down, offline or reserved"
+                )
             shares = tuple(Share(s.node, s.cpus, s.mem, s.gpus) for s in shares_of(plan, slot))
             return StartKnown(Placement(start, start + understood.walltime, shares))
         finally:

@@ -13,7 +13,7 @@ from schedd.replay.driver import Defect, Progress, Schedule, _check_room, _Floor
 from schedd.replay.prepare import Prepared, prepare
 from schedd.replay.report import to_json
 from schedd.replay.result import TIMINGS
-from schedd.replay.site import equal_nodes, one_node
+from schedd.replay.site import Site, equal_nodes, one_node
 from schedd.replay.workload import Trace, TraceJob, select
 from schedd.wire import NodeFacts, ShareFacts
 from tests.replay.oracle import Job, simulate
@@ -37,6 +37,18 @@ def prepared(jobs: Sequence[Job], procs: int, **how: bool) -> Prepared:
 def starts(jobs: Sequence[Job], procs: int, policy: str) -> list[int]:
     found: list[int] = run(prepared(jobs, procs), policy, validate=True).start.tolist()
     return found
+
+
+def test_a_job_whose_parts_never_fit_together_is_left_out() -> None:
+    # Each part fits the one large node, but not both; the other job runs.
+    site = Site((NodeFacts(name="a", cpus=8, properties=("big",)), NodeFacts(name="b", cpus=2)), shaped=True)
+    jobs = tuple(
+        TraceJob(id=i, submit=i, run=10, procs=10, estimate=10, nodes_spec=spec)
+        for i, spec in enumerate(["1:ppn=5:big+1:ppn=4:big", "1:ppn=8+1:ppn=2"], 1)
+    )
+    ready = prepare(select(Trace("t", jobs), procs=10), site)
+    assert (len(ready.jobs), ready.skipped) == (1, 1)
+    assert run(ready, "conservative", validate=True).start.tolist() == [2]
 
 
 # Four processors. A holds three of them; B needs all; C fits beside A but ends after it; D is short and
