@@ -27,7 +27,7 @@ def tell(state: EngineState, event: str) -> None:
     # since, those told are fewer this second, and others follow in the next.
     few = max(1, 2 * state.settings.tell_rate)
     if due.shape[0] > few:
-        # Ties by slot, whatever the cut does with them.
+        # All that start at the last of these moments are kept, so ties still go by slot.
         latest = np.partition(starts, few - 1)[few - 1]
         near = starts <= latest
         due, starts = due[near], starts[near]
