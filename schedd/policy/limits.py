@@ -12,9 +12,9 @@ Who = Literal["all", "user", "group", "account", "project"]
 class Limit:
     """At most ``amount`` of ``what`` in use at once by the jobs of one ``who``.
 
-    ``what`` is ``jobs``, ``cpus``, ``nodes``, ``gpus``, ``mem`` (KiB), or a generic resource. ``queue`` is where it
-    counts, empty: on the whole cluster. ``name`` is of which user, group and so on; empty: of each by itself,
-    save those that a limit of the same sort names.
+    ``what`` is ``jobs``, ``cpus``, ``nodes``, ``gpus``, ``mem`` (KiB), or a generic resource. ``queue`` is
+    where it counts, empty: on the whole cluster. ``name`` is of which user, group and so on; empty: of each
+    by itself, save those that a limit of the same sort names.
     """
 
     amount: int

@@ -74,4 +74,6 @@ class Weights(Protocol):
 class Priority(Protocol):
     """Pure: the same job, moment, shares and weights give the same breakdown."""
 
-    def __call__(self, job: Applicant, now: int, shares: Shares, weights: Weights) -> Breakdown: ...
+    def __call__(self, job: Applicant, now: int, shares: Shares, weights: Weights) -> Breakdown:
+        """The priority of ``job`` at ``now``."""
+        ...
