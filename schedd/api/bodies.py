@@ -1,10 +1,14 @@
 """What the API answers with, beside the views of engine and service: documented dataclasses."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal, TypedDict
+
+from pydantic import Field
 
 from schedd.api.replies import documented
 from schedd.engine.job_view import Change, JobView
+from schedd.engine.records import Breach, Ended
+from schedd.engine.view import Published
 from schedd.service.gaps import Gap, Step
 from schedd.service.reading import Bar, Counts, NodeView
 from schedd.wire import Decision, ShareFacts
@@ -17,16 +21,48 @@ __all__ = [
     "Dispatch",
     "GapsView",
     "Health",
+    "History",
     "JobPage",
     "NodePage",
     "Ready",
     "ReservationView",
     "Taken",
     "WhatIfAnswer",
+    "dated",
 ]
 
-for _kind in (JobView, Change, Bar, Counts, NodeView, Step, Gap):
+for _kind in (JobView, Change, Breach, Ended, Bar, Counts, NodeView, Step, Gap):
     documented(_kind)
+
+
+class _Dates(TypedDict):
+    as_of: int
+    generation: int
+    stale: str
+
+
+def dated(published: Published) -> _Dates:
+    """Of which plan an answer tells."""
+    return {"as_of": published.as_of, "generation": published.generation, "stale": published.stale}
+
+
+# The docstrings of inherited fields would be lost.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dated:
+    """An answer that is read from one plan."""
+
+    as_of: Annotated[int, Field(description="When the plan was brought up to date.")]
+    generation: Annotated[int, Field(description="Counts the batches of events that the plan has taken in.")]
+    stale: Annotated[
+        str, Field(description="Why the plan may not show the server's present state; empty when it does.")
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paged(Dated):
+    """One page of a list."""
+
+    next: Annotated[str | None, Field(description="The cursor of the next page; null on the last.")]
 
 
 @documented
@@ -92,29 +128,35 @@ class Batch:
 
 
 @documented
-@dataclass(frozen=True, slots=True)
-class JobPage:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPage(Paged):
     """Some jobs by (planned) start; those without one come last."""
 
     jobs: tuple[JobView, ...]
-    next: str | None
-    """The cursor of the next page; null on the last."""
-    as_of: int
-    generation: int
-    stale: str
 
 
 @documented
-@dataclass(frozen=True, slots=True)
-class NodePage:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History(Dated):
+    """How a job's planned start moved, and what was promised on the way."""
+
+    job: str
+    changes: tuple[Change, ...]
+    """The newest first. The oldest moves of a busy cluster are forgotten; a job that was altered so that it
+    asks for other nodes begins anew."""
+    promised_start: int | None
+    breaches: tuple[Breach, ...]
+    """Promises that were not kept, each with its cause: the first and the latest."""
+    promise_ended: Ended | None
+    """The last promise that ended without being broken: the job was held, enlarged, moved or requeued."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePage(Paged):
     """Some nodes by name."""
 
     nodes: tuple[NodeView, ...]
-    next: str | None
-    """The cursor of the next page; null on the last."""
-    as_of: int
-    generation: int
-    stale: str
 
 
 @documented
@@ -130,8 +172,8 @@ class ReservationView:
 
 
 @documented
-@dataclass(frozen=True, slots=True)
-class Bars:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bars(Paged):
     """What is placed in a window of time, by start."""
 
     begin: int
@@ -139,16 +181,11 @@ class Bars:
     jobs: tuple[Bar, ...]
     reservations: tuple[ReservationView, ...]
     """All that touch the window, on every page."""
-    next: str | None
-    """The cursor of the next page; null on the last."""
-    as_of: int
-    generation: int
-    stale: str
 
 
 @documented
-@dataclass(frozen=True, slots=True)
-class GapsView:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GapsView(Paged):
     """What is free in a window of time on nodes that are up."""
 
     begin: int
@@ -157,11 +194,6 @@ class GapsView:
     """All nodes together, on every page."""
     gaps: tuple[Gap, ...]
     """Node by node."""
-    next: str | None
-    """The cursor of the next page; null on the last."""
-    as_of: int
-    generation: int
-    stale: str
 
 
 @documented

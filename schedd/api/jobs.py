@@ -1,18 +1,19 @@
 """Jobs: where each stands, when and where it starts, and why."""
 
-from collections.abc import Iterator
 from itertools import islice
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from schedd.api.access import Cluster, Reader
-from schedd.api.bodies import JobPage
+from schedd.api.bodies import History, JobPage, dated
 from schedd.api.problems import ProblemError, answers
 from schedd.api.replies import etag_of, reply
-from schedd.engine.job_view import JobView, Standing, job_view
+from schedd.engine.job_view import JobView, Standing, job_history, view_of
+from schedd.engine.records import JobRecord
 from schedd.engine.view import Published
-from schedd.service.reading import jobs
+from schedd.service.loop import PlanLoop
+from schedd.service.reading import alike, find, jobs
 
 __all__ = ["router"]
 
@@ -21,7 +22,18 @@ _READ: Final = answers("no-token", "unknown-cluster", "not-ready", "invalid")
 _NOT_MODIFIED: Final[dict[int | str, dict[str, Any]]] = {
     304: {"description": "Nothing changed since the `ETag` in `If-None-Match`"}
 }
+_ONE: Final = {
+    **answers("no-token", "unknown-cluster", "unknown-job", "not-ready", "invalid"),
+    **_NOT_MODIFIED,
+}
 _HINTS: Final = 3
+_Job = Annotated[
+    str,
+    Path(
+        description="The server's id of the job; `123` is enough where no other job has this number.",
+        examples=["123.server"],
+    ),
+]
 
 
 @router.get("", response_model=JobPage, responses={**_READ, **_NOT_MODIFIED})
@@ -46,24 +58,12 @@ def list_jobs(
     """
     published = cluster.published
     page = jobs(published, state=state, owner=user, queue=queue, cursor=cursor, limit=limit)
-    found = JobPage(page.rows, page.next, published.as_of, published.generation, published.stale)
+    found = JobPage(jobs=page.rows, next=page.next, **dated(published))
     return reply(request, found, etag_of(request, cluster.name, published))
 
 
-@router.get(
-    "/{job}",
-    response_model=JobView,
-    responses={
-        **answers("no-token", "unknown-cluster", "unknown-job", "not-ready", "invalid"),
-        **_NOT_MODIFIED,
-    },
-)
-async def get_job(
-    request: Request,
-    cluster: Cluster,
-    _: Reader,
-    job: Annotated[str, Path(description="The server's id of the job.", examples=["123.server"])],
-) -> Response:
+@router.get("/{job}", response_model=JobView, responses=_ONE)
+async def get_job(request: Request, cluster: Cluster, _: Reader, job: _Job) -> Response:
     """One job: what it asked for, when and where it starts or runs, what was promised, and why.
 
     `planned_start` is where the plan has it now; it may move. `promised_start` is an upper bound that only
@@ -71,16 +71,38 @@ async def get_job(
     waits for, or that it can never run here.
     """
     published = cluster.published
-    view = job_view(published, job)
-    if view is None:
-        near = list(islice(_alike(published, job), _HINTS))
-        hint = f"did you mean {' or '.join(near)}?" if near else "jobs that ended are not kept"
-        raise ProblemError("unknown-job", f"cluster {cluster.name} has no job {job[:80]}", hint=hint)
+    view = view_of(published, _found(cluster, published, job))
     return reply(request, view, etag_of(request, cluster.name, published))
 
 
-def _alike(published: Published, wanted: str) -> Iterator[str]:
-    """Ids with the same number: `123` for `123.server`, and the other way round."""
-    number = wanted.partition(".")[0]
-    records = (*published.records, *published.slotless.values())
-    return (r.id for r in records if r is not None and r.id.partition(".")[0] == number)
+@router.get("/{job}/history", response_model=History, responses=_ONE)
+def get_history(
+    request: Request,
+    cluster: Cluster,
+    _: Reader,
+    job: _Job,
+    limit: Annotated[int, Query(description="At most so many changes.", ge=1, le=10_000)] = 100,
+) -> Response:
+    """How a job's planned start moved: from when to when, by which event, and why in words."""
+    published = cluster.published
+    record = _found(cluster, published, job)
+    view = view_of(published, record)
+    found = History(
+        job=record.id,
+        changes=job_history(published, record, limit),
+        promised_start=view.promised_start,
+        breaches=record.breaches,
+        promise_ended=record.ended,
+        **dated(published),
+    )
+    return reply(request, found, etag_of(request, cluster.name, published))
+
+
+def _found(cluster: PlanLoop, published: Published, job: str) -> JobRecord:
+    """The job of this id, which may be abbreviated. Raises ProblemError."""
+    record = find(published, job)
+    if record is None:
+        near = [one.id for one in islice(alike(published, job.partition(".")[0]), _HINTS)]
+        hint = f"did you mean {' or '.join(near)}?" if near else "jobs that ended are not kept"
+        raise ProblemError("unknown-job", f"cluster {cluster.name} has no job {job[:80]}", hint=hint)
+    return record

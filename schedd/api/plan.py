@@ -5,7 +5,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query, Request, Response
 
 from schedd.api.access import Cluster, Reader
-from schedd.api.bodies import Bars, GapsView, NodePage, ReservationView
+from schedd.api.bodies import Bars, GapsView, NodePage, ReservationView, dated
 from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.replies import etag_of, reply
 from schedd.engine.view import Published
@@ -55,7 +55,7 @@ def list_nodes(
     page = frozenset(names[:limit])
     following = names[limit - 1] if len(names) > limit else None
     rows = nodes(published, page.__contains__)
-    found = NodePage(rows, following, published.as_of, published.generation, published.stale)
+    found = NodePage(nodes=rows, next=following, **dated(published))
     return reply(request, found, etag_of(request, cluster.name, published))
 
 
@@ -83,9 +83,7 @@ def get_plan(
             if r.start < last and (r.end is None or r.end > first)
         ),
         next=page.next,
-        as_of=published.as_of,
-        generation=published.generation,
-        stale=published.stale,
+        **dated(published),
     )
     return reply(request, found, etag_of(request, cluster.name, published))
 
@@ -116,9 +114,7 @@ def get_gaps(
         totals=found.totals,
         gaps=found.gaps,
         next=found.next,
-        as_of=published.as_of,
-        generation=published.generation,
-        stale=published.stale,
+        **dated(published),
     )
     return reply(request, view, etag_of(request, cluster.name, published))
 

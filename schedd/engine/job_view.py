@@ -13,7 +13,17 @@ from schedd.model import FOREVER, Never, Place, WaitingFor
 from schedd.plan.kernels import layout as at
 from schedd.wire import ShareFacts
 
-__all__ = ["Change", "JobView", "Standing", "job_history", "job_view", "shares_of", "standing_of", "view_of"]
+__all__ = [
+    "Change",
+    "JobView",
+    "Standing",
+    "job_history",
+    "job_view",
+    "record_of",
+    "shares_of",
+    "standing_of",
+    "view_of",
+]
 
 Standing = Literal["running", "starting", "planned", "waiting", "never"]
 
@@ -92,23 +102,26 @@ class JobView:
     """Why the plan may not show the server's present state; empty when it does."""
 
 
-def job_view(published: Published, job_id: str) -> JobView | None:
-    """The job as it stood after the published batch; None when it is not known."""
+def record_of(published: Published, job_id: str) -> JobRecord | None:
+    """The published record of a job; None when it is not known."""
     record = published.slotless.get(job_id)
     if record is not None:
-        return view_of(published, record)
+        return record
     ahead = published.ids.get(job_id)
     if ahead is None:
         return None
     if 0 <= ahead.slot < len(published.records):
         record = published.records[ahead.slot]
         if record is not None and record.id == job_id:
-            return view_of(published, record)
+            return record
     # It was altered a moment ago, and has another slot already.
-    for record in published.records:
-        if record is not None and record.id == job_id:
-            return view_of(published, record)
-    return None
+    return next((r for r in published.records if r is not None and r.id == job_id), None)
+
+
+def job_view(published: Published, job_id: str) -> JobView | None:
+    """The job as it stood after the published batch; None when it is not known."""
+    record = record_of(published, job_id)
+    return view_of(published, record) if record is not None else None
 
 
 def view_of(published: Published, record: JobRecord) -> JobView:
@@ -216,19 +229,15 @@ def _change(found: ChangeSet, slot: int) -> Change:
     )
 
 
-def job_history(published: Published, job_id: str, most: int = 100) -> tuple[Change, ...]:
-    """The latest moves of a job's planned start, the newest first; none for a job that is not known.
+def job_history(published: Published, record: JobRecord, most: int = 100) -> tuple[Change, ...]:
+    """The latest moves of a job's planned start, the newest first; ``record`` must be the published one.
 
     A job that was altered so that it asks for other nodes begins a new history. The log is bounded: the
     oldest moves of a busy cluster are forgotten.
     """
-    record = published.ids.get(job_id)
-    if record is None or not 0 <= record.slot < len(published.records):
-        return ()
-    kept = published.records[record.slot]
-    if kept is None or kept.id != job_id:
-        return ()
     slot = record.slot
+    if slot < 0:
+        return ()
     found: list[Change] = []
     # The engine appends meanwhile; a copy of a deque is taken at once.
     for change in reversed(published.changes.copy()):

@@ -2,18 +2,31 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Generic, TypeVar
 
 import numpy as np
 
-from schedd.engine.job_view import JobView, Standing, shares_of, standing_of, view_of
+from schedd.engine.job_view import JobView, Standing, record_of, shares_of, standing_of, view_of
 from schedd.engine.records import JobRecord, Phase
 from schedd.engine.view import Published
 from schedd.model import FOREVER
 from schedd.plan.kernels.layout import A_CHUNK, A_ROW, A_TAKE, CPUS, FIXED, GPUS, MEM, PLANNED, UNPLACED
 from schedd.wire import ShareFacts
 
-__all__ = ["Bar", "Counts", "CursorError", "NodeView", "Page", "counts", "jobs", "nodes", "window"]
+__all__ = [
+    "Bar",
+    "Counts",
+    "CursorError",
+    "NodeView",
+    "Page",
+    "alike",
+    "counts",
+    "find",
+    "jobs",
+    "nodes",
+    "window",
+]
 
 _T = TypeVar("_T")
 
@@ -71,6 +84,32 @@ class NodeView:
     properties: tuple[str, ...]
     jobs: tuple[str, ...]
     """Jobs that run here or are being started."""
+
+
+def find(published: Published, wanted: str) -> JobRecord | None:
+    """The job of this id, or the only one that an abbreviated id can mean: see ``alike``."""
+    record = record_of(published, wanted)
+    if record is None:
+        near = list(islice(alike(published, wanted), 2))
+        record = near[0] if len(near) == 1 else None
+    return record
+
+
+def alike(published: Published, wanted: str) -> Iterator[JobRecord]:
+    """The jobs that an id may mean which lacks the server's name or a part of it.
+
+    `123` and `123.server` may both mean `123.server.site`; the job array `123[].server` is `123[]` or `123`.
+    """
+    number, _, server = wanted.partition(".")
+
+    def means(job_id: str) -> bool:
+        its, _, where = job_id.partition(".")
+        return (its == number or its == number + "[]") and (
+            not server or where == server or where.startswith(server + ".")
+        )
+
+    records = (*published.records, *published.slotless.values())
+    return (record for record in records if record is not None and means(record.id))
 
 
 def counts(published: Published) -> Counts:

@@ -68,6 +68,7 @@ SIMPLE = [
 """They have neither query nor body: nothing can be wrong with them."""
 OPERATIONS = [
     *((f"{_ONE}/{path}", "get") for path in ("jobs", "nodes", "plan", "gaps", "decisions")),
+    (f"{_ONE}/jobs/{{job}}/history", "get"),
     *((f"{_ONE}/{path}", "post") for path in ("events", "what-if", "pause")),
 ]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.job_view import JobView, job_history, job_view
+from schedd.engine.job_view import Change, JobView, job_history, job_view, record_of
 from schedd.engine.view import Published, publish
 from schedd.wire import (
     Event,
@@ -156,21 +156,27 @@ def test_entries_find_what_each_slot_holds() -> None:
     assert published.alloc[rows].tolist() == published.held(int(slots[0])) + published.held(int(slots[1]))
 
 
+def moves_of(published: Published, job: str, most: int = 100) -> tuple[Change, ...]:
+    record = record_of(published, job)
+    assert record is not None
+    return job_history(published, record, most)
+
+
 def test_the_history_of_a_job_names_every_move_with_its_cause_newest_first() -> None:
     cluster = Cluster(node("n1"))
     cluster.queue("1", "2", "3")
     cluster.tell(JobStarted(id="", time=T, job_id="1", shares=(ShareFacts("n1", 4),)))
     before = cluster.tell(JobEnded(id="", time=T + 60, job_id="1"), now=T + 60)
     after = cluster.tell(JobDeleted(id="", time=T + 70, job_id="2"), now=T + 70)
-    moves = [(m.cause, m.words, m.before, m.after) for m in job_history(after, "3")]
+    moves = [(m.cause, m.words, m.before, m.after) for m in moves_of(after, "3")]
     assert moves == [
         ("freed", "job 2 was deleted", T + 3660, T + 70),
         ("freed", "job 1 ended", T + 7200, T + 3660),
         ("arrived", "it arrived", None, T + 7200),
     ]
-    assert len(job_history(before, "3")) == 2
-    assert len(job_history(after, "3", most=1)) == 1
-    assert job_history(after, "2") == job_history(after, "nobody") == ()
+    assert len(moves_of(before, "3")) == 2
+    assert len(moves_of(after, "3", most=1)) == 1
+    assert moves_of(after, "2") == ()
 
 
 def test_a_history_does_not_tell_of_the_job_that_had_the_slot_before() -> None:
@@ -178,4 +184,4 @@ def test_a_history_does_not_tell_of_the_job_that_had_the_slot_before() -> None:
     cluster.queue("1", "2")
     cluster.tell(JobDeleted(id="", time=T, job_id="2"))
     view = cluster.queue("3")
-    assert [(m.before, m.after) for m in job_history(view, "3")] == [(None, T + 3600)]
+    assert [(m.before, m.after) for m in moves_of(view, "3")] == [(None, T + 3600)]
