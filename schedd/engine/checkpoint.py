@@ -11,9 +11,11 @@ import json
 import struct
 import zlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from copy import copy
+from dataclasses import asdict, fields, replace
+from functools import reduce
 from typing import Any, Final
 
 import numpy as np
@@ -30,10 +32,12 @@ from schedd.engine.saved import (
 from schedd.engine.settings import EngineSettings
 from schedd.engine.state import EngineState
 from schedd.plan.kernels.layout import Ints
-from schedd.plan.saved import load_plan, save_plan
+from schedd.plan.saved import FrozenPlan, freeze_plan, load_plan, save_plan
 from schedd.wire import NodeFacts, QueueFacts, ServerFacts
 
-__all__ = ["FORMAT", "CheckpointError", "load", "save", "settings_of"]
+__all__ = ["FORMAT", "CheckpointError", "Frozen", "load", "save", "settings_of"]
+
+Buffer = bytes | memoryview
 
 FORMAT: Final = 1
 _MAGIC: Final = b"schedd-engine "
@@ -41,6 +45,12 @@ _SIZES: Final = struct.Struct("<QII")
 _CHANGES: Final = 100_000
 """Of the log of moves, the latest are kept, counted as the engine counts them."""
 _SET_WEIGHT: Final = 20
+_PIECE: Final = 500
+"""Elements of a long list that are made JSON at once."""
+_APART: Final = frozenset({"settings", "plan", "intake", "policy", "by_slot", "nevers", "bare"})
+"""Fields of the state that are not saved as they are."""
+_CHANGING: Final = (np.ndarray, dict, list, set, deque, Reservation)
+"""Kinds of values that the engine changes in place."""
 
 _COLUMNS: Final = ("promise", "told", "tell_due", "changed", "last_move", "born")
 _PLAIN: Final = (
@@ -54,10 +64,83 @@ class CheckpointError(ValueError):
     """Bytes that are no checkpoint, or one that this program cannot read; the message says why."""
 
 
+class Frozen:
+    """A state as it was between two batches, to be written as bytes later, and by any thread."""
+
+    def __init__(self, state: EngineState, extra: dict[str, Any]) -> None:
+        """``extra`` is JSON-able and goes with it. Little more than copies of columns is made here."""
+        self._plan = freeze_plan(state.plan)
+        self._state = _detached(state)
+        self._extra = extra
+
+    def parts(self) -> Iterator[Buffer]:
+        """The bytes, piece by piece: none holds up the other threads for long."""
+        with _no_collections():
+            header, arrays = _header(self._state, self._plan, self._extra)
+            text = list(_text(header))
+        body = [np.ascontiguousarray(array, "<i8").data.cast("B") for array in arrays.values() if array.size]
+        sizes = _SIZES.pack(sum(map(len, text)), _crc(text), _crc(body))
+        yield b"".join((_MAGIC, str(FORMAT).encode(), b"\n", sizes))
+        yield from text
+        yield from body
+
+    def encode(self) -> bytes:
+        """All of the bytes."""
+        return b"".join(self.parts())
+
+
 def save(state: EngineState, extra: dict[str, Any]) -> bytes:
     """The state between two batches; ``extra`` is JSON-able and goes with it."""
-    with _no_collections():
-        return _save(state, extra)
+    return Frozen(state, extra).encode()
+
+
+def _detached(state: EngineState) -> EngineState:
+    """The state without its plan, in containers of its own; what stands in them never changes."""
+    names = (field.name for field in fields(state) if field.name not in _APART)
+    return replace(state, **{name: _copied(getattr(state, name)) for name in names}, by_slot=[], nevers={})
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if isinstance(value, dict):
+        first = next(iter(value.values()), None)
+        if isinstance(first, _CHANGING):
+            return {key: _copied(one) for key, one in value.items()}
+        return dict(value)
+    if isinstance(value, list | set | deque):
+        return copy(value)
+    if isinstance(value, Reservation):
+        return replace(value)
+    return value
+
+
+def _crc(parts: Iterable[Buffer]) -> int:
+    return reduce(lambda crc, part: zlib.crc32(part, crc), parts, 0)
+
+
+def _text(value: Any) -> Iterator[bytes]:
+    """JSON in pieces: the encoder lets no other thread run before it is done."""
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        opening = "{"
+        for key, one in value.items():
+            yield (opening + _dumps(key) + ":").encode("utf-8", "surrogatepass")
+            yield from _text(one)
+            opening = ","
+        yield b"}" if value else b"{}"
+    elif isinstance(value, list) and len(value) > _PIECE:
+        opening = "["
+        for at in range(0, len(value), _PIECE):
+            inner = _dumps(value[at : at + _PIECE])[1:-1]
+            yield (opening + inner).encode("utf-8", "surrogatepass")
+            opening = ","
+        yield b"]"
+    else:
+        yield _dumps(value).encode("utf-8", "surrogatepass")
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 @contextmanager
@@ -72,9 +155,10 @@ def _no_collections() -> Iterator[None]:
             gc.enable()
 
 
-def _save(state: EngineState, extra: dict[str, Any]) -> bytes:
-    plan, arrays = save_plan(state.plan)
-    arrays = {f"plan.{name}": array for name, array in arrays.items()}
+def _header(
+    state: EngineState, plan: FrozenPlan, extra: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Ints]]:
+    arrays = {f"plan.{name}": array for name, array in plan.arrays.items()}
     arrays |= {name: getattr(state, name) for name in _COLUMNS}
     changes = _latest(state.changes)
     for name in ("slots", "old", "new"):
@@ -105,13 +189,10 @@ def _save(state: EngineState, extra: dict[str, Any]) -> bytes:
             [c.number, c.generation, c.time, c.event, c.cause.value, c.words, c.slots.shape[0]]
             for c in changes
         ],
-        "plan": plan,
+        "plan": save_plan(plan),
         "arrays": [[name, array.shape] for name, array in arrays.items()],
     }
-    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
-    body = b"".join(np.ascontiguousarray(array, "<i8").data for array in arrays.values())
-    sizes = _SIZES.pack(len(text), zlib.crc32(text), zlib.crc32(body))
-    return b"".join((_MAGIC, str(FORMAT).encode(), b"\n", sizes, text, body))
+    return header, arrays
 
 
 def _latest(changes: deque[ChangeSet]) -> list[ChangeSet]:

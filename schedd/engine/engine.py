@@ -8,6 +8,7 @@ shadow mode, what-if and production run this same class.
 from collections.abc import Iterable
 
 from schedd.engine import checkpoint
+from schedd.engine.checkpoint import Frozen
 from schedd.engine.handlers import apply_all
 from schedd.engine.log import BatchLog, Incident, LoggedBatch
 from schedd.engine.order import in_order
@@ -29,7 +30,7 @@ class Engine:
         self.state = EngineState.empty(settings, now)
         self.log = BatchLog(settings.log_batches, settings.log_weight)
         self.forgotten = now
-        self.base = checkpoint.save(self.state, {"forgotten": now})
+        self.base: Frozen | bytes = Frozen(self.state, {"forgotten": now})
 
     def handle(self, batch: Iterable[Event], now: int) -> tuple[Decision, ...]:
         """Take over a batch of events at ``now`` (seconds; a clock that went back stands still) and bring
@@ -58,14 +59,19 @@ class Engine:
         """When ``handle`` must be called again though nothing happened; None: not before the next event."""
         return next_wake(self.state)
 
-    def checkpoint(self) -> bytes:
+    def freeze(self) -> Frozen:
         """The whole state, from which ``restore`` goes on exactly; the log of batches begins anew.
 
-        To be called between two batches. Format and version stand in the first line: see ``checkpoint.py``.
+        To be called between two batches; any thread may make bytes of it while the engine goes on. Format
+        and version stand in the first line: see ``checkpoint.py``.
         """
-        self.base = checkpoint.save(self.state, {"forgotten": self.forgotten})
+        self.base = frozen = Frozen(self.state, {"forgotten": self.forgotten})
         self.log.clear()
-        return self.base
+        return frozen
+
+    def checkpoint(self) -> bytes:
+        """The same as bytes at once."""
+        return self.freeze().encode()
 
     @classmethod
     def restore(cls, data: bytes, settings: EngineSettings | None = None) -> "Engine":
@@ -84,7 +90,8 @@ class Engine:
 
     def incident(self) -> Incident:
         """All that is needed to run again what happened since the last checkpoint."""
-        return Incident(self.base, tuple(self.log), self.state.decision_number, self.log.lost)
+        base = self.base if isinstance(self.base, bytes) else self.base.encode()
+        return Incident(base, tuple(self.log), self.state.decision_number, self.log.lost)
 
     def pause(self, why: str) -> None:
         """Stop starting jobs until ``resume``; it holds over a checkpoint."""

@@ -7,6 +7,7 @@ is beyond their used part only the size is told.
 # What a saved plan holds is said in one place, beside the classes whose insides it is.
 # ruff: noqa: SLF001
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,17 @@ from schedd.plan.kernels.layout import Ints, Tables
 from schedd.plan.plan import Plan
 from schedd.plan.shapes import _Kind, capacity_of
 
-__all__ = ["load_plan", "load_request", "save_plan", "save_request"]
+__all__ = ["FrozenPlan", "freeze_plan", "load_plan", "load_request", "save_plan", "save_request"]
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenPlan:
+    """What a plan was in one moment: values of its own, or such as never change."""
+
+    plain: dict[str, Any]
+    requests: list[Request]
+    nodes: list[tuple[Node, int]]
+    arrays: dict[str, Ints]
 
 
 def save_request(request: Request) -> list[Any]:
@@ -53,15 +64,15 @@ def load_request(saved: list[Any]) -> Request:
     )
 
 
-def save_plan(plan: Plan) -> tuple[dict[str, Any], dict[str, Ints]]:
-    """What cannot stand in an array, JSON-able; and the arrays by name. The arrays are the plan's own."""
+def freeze_plan(plan: Plan) -> FrozenPlan:
+    """The plan as it is now, for ``save_plan`` to save later: little more than copies of its arrays."""
     slabs, shapes, repairs, machine = plan.slabs, plan.shapes, plan._repairs, plan._machine
     tb = slabs.tb
     used = _used(plan)
-    arrays = {name: getattr(tb, name)[used[name]] for name in used}
+    arrays = {name: getattr(tb, name)[used[name]].copy() for name in used}
     n = int(tb.ctl[at.FREED])
-    arrays |= {f"freed.{name}": array[:, :n] for name, array in repairs.freed._asdict().items()}
-    arrays["order"] = repairs._order
+    arrays |= {f"freed.{name}": array[:, :n].copy() for name, array in repairs.freed._asdict().items()}
+    arrays["order"] = repairs._order.copy()
     arrays["vacant"] = np.array(plan._vacant, np.int64)
     arrays["uses"] = np.array(shapes._uses, np.int64)
     plain = {
@@ -70,23 +81,31 @@ def save_plan(plan: Plan) -> tuple[dict[str, Any], dict[str, Ints]]:
         "counts": [slabs.n_shapes, slabs.most_chunks, slabs.n_chunks, slabs.n_sets, slabs.n_pools],
         "repair": [repairs._cursor, repairs._under_way, repairs._began_at, repairs._looked],
         "columns": list(shapes.columns),
-        "requests": [save_request(request) for request in shapes.requests],
         "idle": list(shapes._idle),
-        "spare": list(shapes._spare.items()),
+        "spare": [[chunks, list(spare)] for chunks, spare in shapes._spare.items()],
         "sets": [
             [kinds, [sorted(names) for names in features], first, n]
             for (kinds, features), (first, n) in shapes._sets.items()
         ],
+        "pools": [[name, row, machine._demand[row]] for name, row in machine.pools.items()],
+    }
+    nodes = [(node, machine.row_of[node.name]) for node in machine.nodes.values()]
+    return FrozenPlan(plain, list(shapes.requests), nodes, arrays)
+
+
+def save_plan(frozen: FrozenPlan) -> dict[str, Any]:
+    """What cannot stand in an array, JSON-able; the rest are the frozen plan's arrays."""
+    return {
+        **frozen.plain,
+        "requests": [save_request(request) for request in frozen.requests],
         "nodes": [
             [
                 *(node.name, node.cpus, node.mem, node.vmem, node.gpus, node.resources),
-                *(sorted(node.features), node.state.value, node.speed, machine.row_of[node.name]),
+                *(sorted(node.features), node.state.value, node.speed, row),
             ]
-            for node in machine.nodes.values()
+            for node, row in frozen.nodes
         ],
-        "pools": [[name, row, machine._demand[row]] for name, row in machine.pools.items()],
     }
-    return plain, arrays
 
 
 def _used(plan: Plan) -> dict[str, tuple[slice, ...]]:

@@ -356,7 +356,7 @@ class PlanLoop:
     def _checkpoint(self, *, must: bool = False) -> None:
         """Keep the engine's state when it is time for that; without it the log to follow is only longer."""
         try:
-            self._journal.maybe_checkpoint(self._engine.checkpoint, self.now(), must=must)
+            self._journal.maybe_checkpoint(lambda: self._engine.freeze().parts(), self.now(), must=must)
         except StoreError as error:
             if not error.retryable:
                 raise

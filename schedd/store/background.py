@@ -1,22 +1,21 @@
-"""Compressing a checkpoint beside the engine's thread."""
+"""Encoding, compressing and keeping a checkpoint beside the engine's thread."""
 
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Generic, TypeVar
 
-__all__ = ["Encoder"]
+__all__ = ["Background", "Parts"]
 
-T = TypeVar("T")
+Parts = Iterable[bytes | memoryview]
+"""A checkpoint piece by piece, made while it is gone through: so that no other thread waits for long."""
 _SHARE = 20
 
 
-class Encoder(Generic[T]):
-    """Compresses one checkpoint at a time, at most every ``every`` seconds.
+class Background:
+    """Makes one checkpoint at a time, at most every ``every`` seconds.
 
-    Where building one takes the engine's thread long, they are made less often: building takes at most a
-    twentieth of the time.
+    Where it takes long they are made less often: at most a twentieth of the time goes into them.
     """
 
     def __init__(self, every: float) -> None:
@@ -24,32 +23,38 @@ class Encoder(Generic[T]):
         self._wait = every
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._started = time.monotonic()
-        self._work: Future[bytes] | None = None
-        self._with: T | None = None
+        self._work: Future[float] | None = None
 
     @property
     def due(self) -> bool:
         """Whether it is time for the next, none being in the making."""
         return self._work is None and time.monotonic() - self._started >= self._wait
 
-    def start(self, build: Callable[[], bytes], remember: T) -> None:
-        """Build a checkpoint here and compress it in the thread."""
+    def start(self, parts: Parts, keep: Callable[[bytes], None]) -> None:
+        """Let the thread encode and compress a checkpoint, and ``keep`` it."""
         self._started = time.monotonic()
-        checkpoint = build()
-        self._wait = max(self._every, _SHARE * (time.monotonic() - self._started))
-        self._with = remember
-        self._work = self._thread.submit(zlib.compress, checkpoint, 1)
+        self._work = self._thread.submit(_make, parts, keep)
 
-    def ready(self, *, wait: bool = False) -> tuple[bytes, T] | None:
-        """The compressed checkpoint and what was to be remembered with it; None when there is none yet."""
-        if self._work is None or self._with is None or not (wait or self._work.done()):
-            return None
-        return self._work.result(), self._with
-
-    def drop(self) -> None:
-        """Forget the one that is made or ready."""
-        self._work = self._with = None
+    def ended(self, *, wait: bool = False) -> bool:
+        """Whether the one in the making is kept now; told once. Raises what ``keep`` raised."""
+        work = self._work
+        if work is None or not (wait or work.done()):
+            return False
+        try:
+            self._wait = max(self._every, _SHARE * work.result())
+        finally:
+            self._work = None
+        return True
 
     def close(self) -> None:
-        """End the thread, which may compress yet."""
+        """End the thread, after what it is at."""
         self._thread.shutdown(wait=True, cancel_futures=True)
+
+
+def _make(parts: Parts, keep: Callable[[bytes], None]) -> float:
+    """Returns the seconds of processor time that it took."""
+    begun = time.thread_time()
+    packer = zlib.compressobj(1)
+    packed = [packer.compress(part) for part in parts]
+    keep(b"".join((*packed, packer.flush())))
+    return time.thread_time() - begun

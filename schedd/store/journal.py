@@ -7,11 +7,12 @@ may be acknowledged when ``commit_events`` has returned.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
-from schedd.store.background import Encoder
-from schedd.store.errors import LeaseExpired
+from schedd.store.background import Background, Parts
+from schedd.store.errors import LeaseExpired, StoreError
 from schedd.store.leadership import Leadership
 from schedd.store.records import Batch, Breach, Limits, Promise, Tail
 from schedd.store.store import Store
@@ -47,10 +48,11 @@ class Journal(Protocol):
         """Keep what followed from ``batch``; returns the decisions as they may be heard of, with the term."""
         ...
 
-    def maybe_checkpoint(self, build: Callable[[], bytes], now: int, *, must: bool = False) -> bool:
-        """Keep the engine's present state, if it is time for that or it ``must`` be; whether one was kept.
+    def maybe_checkpoint(self, freeze: Callable[[], Parts], now: int, *, must: bool = False) -> bool:
+        """Begin to keep the engine's present state, if it is time for that; whether one was kept since.
 
-        ``build`` makes the checkpoint.
+        ``freeze`` takes the state; another thread goes through its parts. If it ``must`` be, it is kept
+        when this returns.
         """
         ...
 
@@ -97,7 +99,7 @@ class MemoryJournal:
         """Nothing to do."""
         return tuple(decisions)
 
-    def maybe_checkpoint(self, build: Callable[[], bytes], now: int, *, must: bool = False) -> bool:  # noqa: ARG002
+    def maybe_checkpoint(self, freeze: Callable[[], Parts], now: int, *, must: bool = False) -> bool:  # noqa: ARG002
         """Never."""
         return False
 
@@ -109,8 +111,8 @@ class DurableJournal:
     """One cluster's journal in a store.
 
     Checkpoints are made at most every ``every`` seconds, and so seldom that making them takes at most a
-    twentieth of the engine's time; they are encoded in a thread of their own and written by the next call.
-    With each goes a slice of what is past its time.
+    twentieth of the time; a thread of their own encodes and writes them. With each goes a slice of what is
+    past its time.
     """
 
     def __init__(
@@ -130,7 +132,7 @@ class DurableJournal:
         self._tail = store.tail(self.cluster)
         self._pending: list[Batch] = []
         self._paused = ""
-        self._encoder: Encoder[tuple[Tail, int]] = Encoder(every)
+        self._background = Background(every)
 
     def commit_events(self, events: Sequence[Event], now: int, paused: str = "") -> Batch | None:
         """Durable when it returns. Raises StoreError; then it may be called again with other events, too."""
@@ -188,23 +190,24 @@ class DurableJournal:
     def _term(self) -> int:
         return self._lead.term if self._lead is not None else 0
 
-    def maybe_checkpoint(self, build: Callable[[], bytes], now: int, *, must: bool = False) -> bool:
-        """Start making one when it is time, write one that is ready. Raises StoreError; it is tried again."""
+    def maybe_checkpoint(self, freeze: Callable[[], Parts], now: int, *, must: bool = False) -> bool:
+        """Raises StoreError of a checkpoint that was not kept; the next one is made in its time."""
         if must:
-            self._encoder.drop()
-            self._encoder.start(build, (self._tail, now))
-        elif self._encoder.due:
-            self._encoder.start(build, (self._tail, now))
-        ready = self._encoder.ready(wait=must)
-        if ready is None:
-            return False
-        body, (at, time) = ready
-        self._store.save_checkpoint(self.cluster, at, time, body, pending=self._pending)
-        self._pending.clear()
-        self._encoder.drop()
-        self._store.purge(self._limits, now)
-        return True
+            with suppress(StoreError):  # of an older state
+                self._background.ended(wait=True)
+        kept = self._background.ended()
+        if must or self._background.due:
+            self._store.put_batches(self.cluster, self._pending)
+            self._pending.clear()
+            at = self._tail
+
+            def keep(body: bytes) -> None:
+                self._store.save_checkpoint(self.cluster, at, now, body)
+                self._store.purge(self._limits, now)
+
+            self._background.start(freeze(), keep)
+        return (self._background.ended(wait=True) if must else False) or kept
 
     def close(self) -> None:
-        """End the encoding thread; the store stays open."""
-        self._encoder.close()
+        """End the thread that makes checkpoints; the store stays open."""
+        self._background.close()

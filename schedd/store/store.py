@@ -121,12 +121,17 @@ class Store:
         """Write what followed from a batch, what was told by it included. Made again it changes nothing."""
         waiting = tuple(pending)
         with self.database.write(guarded=True) as connection:
-            if waiting:
-                log.forget_after(connection, cluster, Tail(waiting[0].number - 1, waiting[0].last_event))
-                log.put_batches(connection, cluster, waiting)
+            _put_waiting(connection, cluster, waiting)
             decided.put_decisions(connection, cluster, batch.number, decisions)
             decided.put_promises(connection, cluster, batch.number, promises)
             decided.put_breaches(connection, cluster, batch.number, breaches)
+
+    def put_batches(self, cluster: int, pending: Iterable[Batch]) -> None:
+        """Write batches without events that wait to be written. Made again it changes nothing."""
+        waiting = tuple(pending)
+        if waiting:
+            with self.database.write(guarded=True) as connection:
+                _put_waiting(connection, cluster, waiting)
 
     def decisions_after(self, cluster: int, decision: str, limit: int = 1_000) -> Sequence[Decision]:
         """Up to ``limit`` decisions after the id ``decision`` (empty: from the first kept), in order."""
@@ -150,15 +155,9 @@ class Store:
 
     # ---- checkpoints and recovery ---------------------------------------------------------------
 
-    def save_checkpoint(
-        self, cluster: int, at: Tail, time: int, checkpoint: bytes, *, pending: Iterable[Batch] = ()
-    ) -> None:
-        """Keep the engine's state after ``at``: a checkpoint compressed with zlib."""
-        waiting = tuple(pending)
+    def save_checkpoint(self, cluster: int, at: Tail, time: int, checkpoint: bytes) -> None:
+        """Keep the engine's state after ``at``, all batches up to which are kept: compressed with zlib."""
         with self.database.write(guarded=True) as connection:
-            if waiting:
-                log.forget_after(connection, cluster, Tail(waiting[0].number - 1, waiting[0].last_event))
-                log.put_batches(connection, cluster, waiting)
             checkpoints.save(connection, cluster, at, time, checkpoint)
 
     def latest_checkpoint(self, cluster: int, before: int | None = None) -> tuple[bytes, Tail] | None:
@@ -224,6 +223,12 @@ class Store:
         """What was done at ``since`` or later, newest first."""
         with self.database.read() as connection:
             return rights.audited(connection, since, limit)
+
+
+def _put_waiting(connection: Connection, cluster: int, waiting: tuple[Batch, ...]) -> None:
+    if waiting:
+        log.forget_after(connection, cluster, Tail(waiting[0].number - 1, waiting[0].last_event))
+        log.put_batches(connection, cluster, waiting)
 
 
 def _kept(there: Iterable[Batch], waiting: tuple[Batch, ...], new: Sequence[Event]) -> Batch | None:

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from schedd.engine import CheckpointError, Engine, EngineSettings, Incident
+from schedd.engine.checkpoint import Frozen
 from schedd.engine.incident import IncidentError, dump, read, rerun
 from schedd.wire import Decision, Event
 from tests.engine.test_random import Chaos, play
@@ -59,6 +60,27 @@ def test_saving_what_was_restored_gives_the_same_bytes(seed: int, steps: int) ->
     assert restored.checkpoint() == saved
     assert restored.next_wake == world.engine.next_wake
     assert restored.state.records == world.engine.state.records
+
+
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 1 << 32))
+def test_what_was_frozen_stays_as_it_was_while_the_engine_goes_on(seed: int) -> None:
+    world = Chaos()
+    frozen: list[tuple[Frozen, bytes]] = []
+    handle = world.engine.handle
+
+    def watched(batch: list[Event], now: int) -> tuple[Decision, ...]:
+        decisions = handle(batch, now)
+        if len(frozen) < 100:
+            state = world.engine.freeze()
+            frozen.append((state, state.encode()))
+        return decisions
+
+    world.engine.handle = watched  # type: ignore[assignment, method-assign]
+    play(world, Random(seed), 80)
+    assert len(frozen) > 50
+    for state, then in frozen:
+        assert state.encode() == then
 
 
 def _some_engine() -> Engine:

@@ -89,7 +89,7 @@ def test_who_was_replaced_writes_nothing_more(on_postgres: Daemons) -> None:
     for call in (
         lambda: journal.commit_events([queued(2)], 1000),
         lambda: journal.commit_decisions(batch, [run(1, "1.srv")]),
-        lambda: journal.maybe_checkpoint(bytes, 1000, must=True),
+        lambda: journal.maybe_checkpoint(list, 1000, must=True),
         lambda: store.purge(journal._limits, 10**10),
     ):
         with pytest.raises(NotLeader, match="b leads in term 2"):

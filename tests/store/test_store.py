@@ -1,13 +1,15 @@
 """The store keeps what it is given, once, on both databases."""
 
 import threading
+import time
+from collections.abc import Iterator
 from dataclasses import replace
 from zlib import compress
 
 import pytest
 from sqlalchemy import func, select
 
-from schedd.store import Batch, Breach, Limits, Promise, Store, StoreError
+from schedd.store import Batch, Breach, DurableJournal, Limits, Promise, Store, StoreError
 from schedd.store.errors import BadCheckpoint, DatabaseGone, SchemaOlder
 from schedd.store.records import AuditEntry, Tail
 from schedd.store.tables import breaches, decisions, metadata, promises, told
@@ -196,12 +198,55 @@ def test_old_rows_go_in_slices_but_nothing_a_recovery_needs(store: Store) -> Non
     assert [b.number for b in store.recover(cluster, before=5).batches] == [4, 5, 6, 7]
 
 
+def test_a_checkpoint_is_made_and_kept_while_the_engine_goes_on(store: Store) -> None:
+    journal = DurableJournal(store, "c", 1000, every=0)
+    asked, go_on = threading.Event(), threading.Event()
+
+    def parts() -> Iterator[bytes]:
+        asked.set()
+        assert go_on.wait(60)
+        yield b"a "
+        yield b"state"
+
+    journal.woke(1000)
+    assert not journal.maybe_checkpoint(parts, 1000)
+    assert asked.wait(60)
+    batch = journal.commit_events([queued(1)], 1001)
+    assert batch is not None
+    assert not journal.maybe_checkpoint(list, 1001)  # one at a time
+    assert store.latest_checkpoint(journal.cluster) is None
+    go_on.set()
+    until = time.monotonic() + 60
+    while not journal.maybe_checkpoint(list, 1002):
+        assert time.monotonic() < until
+    assert store.latest_checkpoint(journal.cluster, before=2) == (b"a state", Tail(1, 0))
+    assert store.recover(journal.cluster, before=2).batches == (batch,)
+    journal.close()
+
+
+def test_a_checkpoint_that_was_not_kept_is_told_of_and_the_next_one_is_made(store: Store) -> None:
+    journal = DurableJournal(store, "c", 1000, every=0)
+
+    def wrong() -> Iterator[bytes]:
+        yield b""
+        raise DatabaseGone("no room")
+
+    journal.maybe_checkpoint(wrong, 1000)
+    with pytest.raises(DatabaseGone, match="no room"):  # noqa: PT012
+        while True:
+            journal.maybe_checkpoint(list, 1000)
+    assert journal.maybe_checkpoint(lambda: [b"state"], 1000, must=True)
+    assert store.latest_checkpoint(journal.cluster) == (b"state", Tail())
+    journal.close()
+
+
 def test_a_quiet_cluster_goes_on_counting_when_all_its_events_are_gone(store: Store) -> None:
     cluster = store.cluster("c", 1000)
     appended(store, cluster, queued(1), queued(2))
     for n in (3, 4):
         wake = Batch(number=n - 1, now=1000, last_event=2)
-        store.save_checkpoint(cluster, Tail(n - 1, 2), 1000, compress(b""), pending=[wake])
+        store.put_batches(cluster, [wake])
+        store.save_checkpoint(cluster, Tail(n - 1, 2), 1000, compress(b""))
     store.save_checkpoint(cluster, Tail(3, 2), 1000, compress(b""))
     store.purge(Limits(events=1), 1_000_000)
     assert store.tail(cluster) == Tail(3, 2)
