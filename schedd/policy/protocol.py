@@ -17,7 +17,8 @@ class Applicant:
 
     ``eligible`` is since when it may be planned, None when it may not yet. ``cpus`` and ``nodes`` are totals
     of its request (``nodes``: an upper bound where units may share nodes). ``priority`` is its owner's wish
-    (``-p``, -1024 to 1023). ``licences`` are names and amounts.
+    (``-p``, -1024 to 1023), ``queue_priority`` the server's for its queue. ``licences`` are names and
+    amounts.
     """
 
     id: str
@@ -29,6 +30,7 @@ class Applicant:
     project: str = ""
     eligible: int | None = None
     priority: int = 0
+    queue_priority: int = 0
     cpus: int = 1
     nodes: int = 1
     mem: int = 0
@@ -57,6 +59,16 @@ class Breakdown:
 
 class Shares(Protocol):
     """What all jobs together come to at one moment: what terms need to know beside the job itself."""
+
+    @property
+    def shortest(self) -> int:
+        """The least walltime of all waiting jobs, in seconds; 0 when none waits."""
+        ...
+
+    @property
+    def relaxed(self) -> int:
+        """How many licences waiting jobs ask for that are asked for no more than there is of them."""
+        ...
 
     def usage(self, job: Applicant) -> float:
         """What the job's user, group and account have used of their share, in [0, 1]: 0.5 is just so much."""

@@ -1,0 +1,262 @@
+"""Fair share: what accounts, groups and users have used of late, against what is meant for each.
+
+Usage is cpu-seconds held. It is kept by windows of ``interval`` seconds; a window that is k windows old
+counts ``decay**k``, and after ``depth`` windows nothing. That is the form of Maui (FSINTERVAL, FSDEPTH,
+FSDECAY); that of pbs_sched and OpenPBS, where all usage is cut at once, is the same with a depth at which
+little is left. Within windows usage is whole numbers: it does not matter in which order ends are heard of,
+and a log that is read leads to the same usage as the same ends heard one by one.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, Self
+
+__all__ = ["FairShare", "Held", "Level", "Owned", "Path", "Standing", "Usage", "factors", "standings"]
+
+Level = Literal["account", "project", "group", "user", "queue"]
+
+Path = tuple[str, ...]
+"""A place in the tree: one name for each level, from the top; shorter for what is not a leaf."""
+
+_NOBODY = "-"
+"""The name of an account, project, group or queue that a job does not name."""
+
+
+class Owned(Protocol):
+    """A job, as far as it matters whose it is."""
+
+    @property
+    def owner(self) -> str:
+        """The user, perhaps with a host."""
+
+    @property
+    def group(self) -> str:
+        """The user's group."""
+
+    @property
+    def account(self) -> str:
+        """The account it is charged to."""
+
+    @property
+    def project(self) -> str:
+        """The project it belongs to."""
+
+    @property
+    def queue(self) -> str:
+        """The queue it is in."""
+
+
+_NAMES: Mapping[Level, Callable[[Owned], str]] = {
+    "account": lambda job: job.account,
+    "project": lambda job: job.project,
+    "group": lambda job: job.group,
+    "user": lambda job: job.owner.partition("@")[0],
+    "queue": lambda job: job.queue,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a job holds or held: ``cpus`` over ``[start, end)``, having waited ``waited`` seconds for it."""
+
+    path: Path
+    cpus: int
+    start: int
+    end: int
+    waited: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FairShare:
+    """Who is meant to get how much, and how soon usage is forgotten.
+
+    ``levels`` make the tree, from the top. ``shares`` are relative to those of the same parent; what is not
+    listed has ``unlisted``. ``interval`` is in seconds, ``depth`` in intervals. Raises ValueError.
+    """
+
+    levels: tuple[Level, ...] = ("group", "user")
+    shares: Mapping[Path, float] | None = None
+    unlisted: float = 1.0
+    interval: int = 86_400
+    decay: float = 0.9
+    depth: int = 60
+
+    def __post_init__(self) -> None:
+        if not self.levels or len(set(self.levels)) < len(self.levels):
+            raise ValueError("a tree needs a level, and none twice")
+        if self.interval < 1 or self.depth < 1 or not 0 <= self.decay <= 1 or self.unlisted < 0:
+            raise ValueError("interval and depth must be positive, decay from 0 to 1, unlisted at least 0")
+        for path, share in (self.shares or {}).items():
+            if not 1 <= len(path) <= len(self.levels):
+                raise ValueError(
+                    f"share of {'/'.join(path)}: the tree has the levels {', '.join(self.levels)}"
+                )
+            if share < 0:
+                raise ValueError(f"share of {'/'.join(path)}: {share} is negative")
+
+    def path(self, job: "Owned") -> Path:
+        """The leaf to which a job belongs."""
+        return tuple(_NAMES[level](job) or _NOBODY for level in self.levels)
+
+    def share(self, path: Path) -> float:
+        """What is meant for ``path``, relative to its siblings."""
+        return (self.shares or {}).get(path, self.unlisted)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One place of the tree.
+
+    ``target`` and ``usage`` are parts of the whole, ``used`` decayed cpu-seconds. ``factor`` is 1 for who has
+    used nothing, 0.5 for who has used just what is meant for it, and goes to 0. ``waited`` is the normalised
+    wait: seconds waited per cpu-second used (thesis, NUWT), 0 without use.
+    """
+
+    path: Path
+    share: float
+    target: float
+    used: float
+    usage: float
+    factor: float
+    waited: float
+
+
+class Usage:
+    """What ended jobs have used, in whole cpu-seconds by leaf and window. Changed by its owner alone."""
+
+    __slots__ = ("_interval", "_leaves")
+
+    def __init__(self, interval: int) -> None:
+        self._interval = interval
+        self._leaves: dict[Path, dict[int, tuple[int, int]]] = {}
+
+    def book(self, held: Held) -> None:
+        """A job has ended."""
+        windows = self._leaves.setdefault(held.path, {})
+        for window, used in _spread(held, self._interval):
+            before, waited = windows.get(window, (0, 0))
+            windows[window] = (before + used, waited)
+        last = (max(held.start, held.end - 1)) // self._interval
+        before, waited = windows.get(last, (0, 0))
+        windows[last] = (before, waited + held.waited)
+
+    def forget(self, settings: FairShare, now: int) -> None:
+        """Let go of what no longer counts."""
+        oldest = now // self._interval - settings.depth + 1
+        for path, windows in list(self._leaves.items()):
+            for window in [window for window in windows if window < oldest]:
+                del windows[window]
+            if not windows:
+                del self._leaves[path]
+
+    def decayed(
+        self, settings: FairShare, now: int, running: Iterable[Held] = ()
+    ) -> dict[Path, tuple[float, float]]:
+        """By leaf, in order: cpu-seconds used and seconds waited, as much as they still count.
+
+        Of what runs, what it has held up to ``now`` counts too.
+        """
+        so_far: dict[Path, dict[int, int]] = {}
+        for held in running:
+            part = so_far.setdefault(held.path, {})
+            for window, amount in _spread(held, self._interval, until=now):
+                part[window] = part.get(window, 0) + amount
+        newest = now // self._interval
+        weights = [settings.decay**age for age in range(settings.depth)]
+        found: dict[Path, tuple[float, float]] = {}
+        for path in sorted({*self._leaves, *so_far}):
+            ended, part = self._leaves.get(path, {}), so_far.get(path, {})
+            cpus = seconds = 0.0
+            for age, weight in enumerate(weights):
+                used, waited = ended.get(newest - age, (0, 0))
+                cpus += weight * (used + part.get(newest - age, 0))
+                seconds += weight * waited
+            found[path] = (cpus, seconds)
+        return found
+
+    def saved(self) -> dict[str, Any]:
+        """The same as plain values, for a checkpoint; equal usage gives equal values."""
+        leaves = [
+            [list(path), [[window, *windows[window]] for window in sorted(windows)]]
+            for path, windows in sorted(self._leaves.items())
+        ]
+        return {"interval": self._interval, "leaves": leaves}
+
+    @classmethod
+    def load(cls, saved: Mapping[str, Any], settings: FairShare) -> Self:
+        """What was saved; nothing where it was kept by other levels or other windows. Raises KeyError,
+        TypeError, ValueError.
+        """
+        usage = cls(settings.interval)
+        if saved["interval"] == settings.interval:
+            for path, windows in saved["leaves"]:
+                if len(path) == len(settings.levels):
+                    usage._leaves[tuple(path)] = {window: (used, waited) for window, used, waited in windows}
+        return usage
+
+
+def _spread(held: Held, interval: int, until: int | None = None) -> Iterator[tuple[int, int]]:
+    """The windows that a job touches, and the cpu-seconds it holds in each."""
+    end = held.end if until is None else min(held.end, until)
+    for window in range(held.start // interval, -(-end // interval)):
+        seconds = min(end, (window + 1) * interval) - max(held.start, window * interval)
+        yield window, held.cpus * seconds
+
+
+def standings(
+    settings: FairShare, used: Mapping[Path, tuple[float, float]], rated: Iterable[Path] = ()
+) -> list[Standing]:
+    """Every place of the tree, parents before children: all that have a share, use, or are ``rated``.
+
+    Usage is that of ``Usage.decayed``. The factor is ``2**(-e/t)`` with the target t and the effective usage
+    e: at the top the usage itself; below, ``u + (e' - u) * s``, so that who has used nothing inherits its
+    part s of what its parent has used (e'). That is the classic fair share of multifactor priorities.
+    """
+    leaves = {*used, *rated}
+    places = {
+        path[:depth] for path in (*leaves, *(settings.shares or {})) for depth in range(1, len(path) + 1)
+    }
+    children: dict[Path, list[Path]] = {}
+    for place in sorted(places):
+        children.setdefault(place[:-1], []).append(place)
+    total: dict[Path, tuple[float, float]] = {}
+    for leaf in sorted(leaves):
+        for depth in range(len(leaf) + 1):
+            before, mine = total.get(leaf[:depth], (0.0, 0.0)), used.get(leaf, (0.0, 0.0))
+            total[leaf[:depth]] = (before[0] + mine[0], before[1] + mine[1])
+    everything = total.get((), (0.0, 0.0))[0]
+    found: list[Standing] = []
+
+    def visit(parent: Path, target: float, effective: float) -> None:
+        siblings = children.get(parent, [])
+        shares = sum(settings.share(place) for place in siblings)
+        for place in siblings:
+            part = settings.share(place) / shares if shares else 0.0
+            mine, waited = total.get(place, (0.0, 0.0))
+            usage = mine / everything if everything else 0.0
+            counted = usage + (effective - usage) * part if parent else usage
+            meant = target * part
+            factor = 2.0 ** (-counted / meant) if meant else 0.0
+            found.append(
+                Standing(
+                    path=place,
+                    share=settings.share(place),
+                    target=meant,
+                    used=mine,
+                    usage=usage,
+                    factor=factor,
+                    waited=waited / mine if mine else 0.0,
+                )
+            )
+            visit(place, meant, counted)
+
+    visit((), 1.0, 1.0)
+    return found
+
+
+def factors(
+    settings: FairShare, used: Mapping[Path, tuple[float, float]], rated: Iterable[Path]
+) -> dict[Path, float]:
+    """The factor of every leaf in ``rated``."""
+    wanted = set(rated)
+    return {row.path: row.factor for row in standings(settings, used, wanted) if row.path in wanted}

@@ -1,0 +1,206 @@
+"""Priority: a sum of named, weighted terms, each pure and shown beside the sum.
+
+The terms of waiting, deadline, licences and short jobs are those of the local scheduler of Pasquali,
+Baraglia, Capannini, Ricci and Laforenza (multilevel.md §3: Aging, Deadline, Licences, Wait minimisation).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import floor
+from typing import Literal
+
+from schedd.policy.protocol import Applicant, Breakdown, Shares, Term, Weights
+
+__all__ = [
+    "TERMS",
+    "JobClass",
+    "SiteWeights",
+    "deadline_value",
+    "latest_start",
+    "licence_value",
+    "priority",
+    "short_value",
+]
+
+_HOUR = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class JobClass:
+    """Jobs of these users, groups, accounts, projects or queues have ``points``; one match is enough."""
+
+    points: float
+    users: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+    accounts: frozenset[str] = frozenset()
+    projects: frozenset[str] = frozenset()
+    queues: frozenset[str] = frozenset()
+    breaks_promises: bool = False
+
+    def takes(self, job: Applicant) -> bool:
+        """Whether the job is one of this class."""
+        return (
+            job.owner.partition("@")[0] in self.users
+            or job.group in self.groups
+            or job.account in self.accounts
+            or job.project in self.projects
+            or job.queue in self.queues
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteWeights:
+    """What a site sets about priorities; a term whose weight is 0 is left out.
+
+    ``queues`` are priorities of queues that go before the server's. ``waiting_most`` is the longest wait that
+    counts, in hours; 0: any. ``deadline_lead`` (k) says how many times its length before the latest start
+    the pressure of a deadline begins; it rises from ``deadline_least`` to ``deadline_most``. A job that
+    cannot meet its deadline any more falls back to ``deadline_least``, unless ``deadline_lost`` is ``keep``.
+    """
+
+    queue: float = 1.0
+    class_: float = 1.0
+    wish: float = 0.0
+    waiting: float = 0.0
+    size: float = 0.0
+    deadline: float = 0.0
+    fair_share: float = 0.0
+    licences: float = 0.0
+    short: float = 0.0
+    waiting_most: float = 0.0
+    deadline_lead: float = 2.0
+    deadline_least: float = 0.1
+    deadline_most: float = 20.0
+    deadline_lost: Literal["demote", "keep"] = "demote"
+    queues: Mapping[str, float] = field(default_factory=dict)
+    classes: Mapping[str, JobClass] = field(default_factory=dict)
+
+    def breaks_promises(self, job: Applicant) -> bool:
+        """Whether the job may push others past what they were promised."""
+        return any(one.breaks_promises and one.takes(job) for one in self.classes.values())
+
+
+def latest_start(deadline: int, walltime: int) -> int:
+    """When a job must start at the latest to end by ``deadline``; all in seconds."""
+    return deadline - walltime
+
+
+def deadline_value(
+    now: int,
+    deadline: int,
+    walltime: int,
+    *,
+    lead: float = 2.0,
+    least: float = 0.1,
+    most: float = 20.0,
+    keep_lost: bool = False,
+) -> float:
+    """The pressure of a deadline (multilevel.md §3.2): ``least`` while it is far, then rising linearly to
+    ``most`` at the last start that can meet it; past that ``least`` again, so that lost causes push nobody.
+    """
+    laxity = latest_start(deadline, walltime) - now
+    if laxity < 0:
+        return most if keep_lost else least
+    ahead = lead * walltime
+    if laxity >= ahead:
+        return least
+    return most - (most - least) * laxity / ahead
+
+
+def licence_value(licences: tuple[tuple[str, int], ...], shares: Shares) -> float:
+    """The pressure of the licences a job asks for (multilevel.md §3.3).
+
+    A licence asked for beyond what there is counts so much more that it outweighs all others together:
+    jobs that hold it end sooner, and it is no longer short.
+    """
+    pressures = [shares.pressure(name) for name, _ in licences]
+    relaxed = sum(pressure for pressure in pressures if pressure <= 1)
+    critical = sum(pressure for pressure in pressures if pressure > 1)
+    return relaxed + max(1, shares.relaxed) * critical
+
+
+def short_value(walltime: int, shortest: int) -> float:
+    """1 for the shortest waiting job, less for longer ones in proportion (multilevel.md §3.4)."""
+    return shortest / walltime if walltime > 0 else 0.0
+
+
+# ---- the terms ----------------------------------------------------------------------------------
+
+
+def _queue(job: Applicant, _now: int, _shares: Shares, site: SiteWeights) -> float:
+    return site.queues.get(job.queue, job.queue_priority)
+
+
+def _class(job: Applicant, _now: int, _shares: Shares, site: SiteWeights) -> float:
+    return max((one.points for one in site.classes.values() if one.takes(job)), default=0.0)
+
+
+def _wish(job: Applicant, _now: int, _shares: Shares, _site: SiteWeights) -> float:
+    return job.priority
+
+
+def _waiting(job: Applicant, now: int, _shares: Shares, site: SiteWeights) -> float:
+    hours = max(0, now - job.eligible) / _HOUR if job.eligible is not None else 0.0
+    return min(hours, site.waiting_most) if site.waiting_most else hours
+
+
+def _size(job: Applicant, _now: int, _shares: Shares, _site: SiteWeights) -> float:
+    return job.cpus
+
+
+def _deadline(job: Applicant, now: int, _shares: Shares, site: SiteWeights) -> float:
+    if job.deadline is None:
+        return 0.0
+    return deadline_value(
+        now,
+        job.deadline,
+        job.walltime,
+        lead=site.deadline_lead,
+        least=site.deadline_least,
+        most=site.deadline_most,
+        keep_lost=site.deadline_lost == "keep",
+    )
+
+
+def _fair_share(job: Applicant, _now: int, shares: Shares, _site: SiteWeights) -> float:
+    return 1.0 - shares.usage(job)
+
+
+def _licences(job: Applicant, _now: int, shares: Shares, _site: SiteWeights) -> float:
+    return licence_value(job.licences, shares)
+
+
+def _short(job: Applicant, _now: int, shares: Shares, _site: SiteWeights) -> float:
+    return short_value(job.walltime, shares.shortest)
+
+
+TERMS: Mapping[str, Callable[[Applicant, int, Shares, SiteWeights], float]] = {
+    "queue": _queue,
+    "class": _class,
+    "wish": _wish,
+    "waiting": _waiting,
+    "size": _size,
+    "deadline": _deadline,
+    "fair_share": _fair_share,
+    "licences": _licences,
+    "short": _short,
+}
+"""By name: what each term finds; its weight is the field of the same name in ``SiteWeights``."""
+
+
+def priority(job: Applicant, now: int, shares: Shares, weights: Weights) -> Breakdown:
+    """The sum of all terms that have a weight, rounded to whole points (halves up), and the terms.
+
+    Implements ``protocol.Priority``; ``weights`` must be ``SiteWeights``.
+    """
+    assert isinstance(weights, SiteWeights)
+    terms = []
+    total = 0.0
+    for name, find in TERMS.items():
+        weight = weights.class_ if name == "class" else getattr(weights, name)
+        if weight:
+            value = find(job, now, shares, weights)
+            points = weight * value
+            total += points
+            terms.append(Term(name, weight, value, points))
+    return Breakdown(floor(total + 0.5), tuple(terms))

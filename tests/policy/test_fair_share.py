@@ -1,0 +1,159 @@
+"""Fair share: what is booked, how it is forgotten, and what it comes to."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedd.policy.fair_share import FairShare, Held, Usage, factors, standings
+from schedd.policy.protocol import Applicant
+
+HOUR = 3600
+TREE = FairShare(
+    levels=("group", "user"),
+    shares={("physics",): 3.0, ("biology",): 1.0, ("physics", "ann"): 2.0, ("physics", "bob"): 1.0},
+    interval=HOUR,
+    decay=0.5,
+    depth=4,
+)
+ANN, BOB, EVE = ("physics", "ann"), ("physics", "bob"), ("biology", "eve")
+
+
+def used(*held: Held, now: int, running: tuple[Held, ...] = ()) -> dict[tuple[str, ...], float]:
+    usage = Usage(HOUR)
+    for one in held:
+        usage.book(one)
+    return {path: cpus for path, (cpus, _) in usage.decayed(TREE, now, running).items()}
+
+
+def test_a_job_counts_in_the_windows_in_which_it_held_its_cpus() -> None:
+    """Half an hour of the window before last and the whole of the last, of which each is cut to a half."""
+    job = Held(ANN, 4, HOUR // 2, 2 * HOUR)
+    assert used(job, now=2 * HOUR) == {ANN: 4 * HOUR * 0.5 + 4 * (HOUR // 2) * 0.25}
+
+
+def test_usage_is_forgotten_after_the_last_window() -> None:
+    job = Held(ANN, 1, 0, HOUR)
+    assert [used(job, now=hours * HOUR).get(ANN) for hours in range(6)] == [3600, 1800, 900, 450, 0, 0]
+
+
+def test_what_runs_counts_up_to_now() -> None:
+    job = Held(ANN, 2, 0, 10 * HOUR)
+    assert used(now=HOUR + 60, running=(job,)) == {ANN: 2 * HOUR * 0.5 + 2 * 60}
+    # Nothing is counted twice, or lost, when it ends.
+    assert used(Held(ANN, 2, 0, HOUR + 60), now=HOUR + 60) == used(now=HOUR + 60, running=(job,))
+
+
+_JOBS = st.lists(
+    st.builds(
+        lambda path, cpus, start, length, waited: Held(path, cpus, start, start + length, waited),
+        st.sampled_from([ANN, BOB, EVE]),
+        st.integers(1, 64),
+        st.integers(0, 5 * HOUR),
+        st.integers(1, 5 * HOUR),
+        st.integers(0, HOUR),
+    ),
+    max_size=20,
+)
+
+
+@given(_JOBS, st.randoms(use_true_random=False))
+def test_the_order_in_which_ends_are_heard_does_not_matter(jobs: list[Held], random: object) -> None:
+    one, other = Usage(HOUR), Usage(HOUR)
+    for held in jobs:
+        one.book(held)
+    random.shuffle(jobs)  # type: ignore[attr-defined]
+    for held in jobs:
+        other.book(held)
+    assert one.saved() == other.saved()
+    assert list(one.decayed(TREE, 6 * HOUR).items()) == list(other.decayed(TREE, 6 * HOUR).items())
+
+
+@given(_JOBS)
+def test_the_windows_of_a_job_add_up_to_what_it_held(jobs: list[Held]) -> None:
+    forever = FairShare(interval=HOUR, decay=1.0, depth=100)
+    usage = Usage(HOUR)
+    for held in jobs:
+        usage.book(held)
+    total = usage.decayed(forever, 20 * HOUR)
+    for path in (ANN, BOB, EVE):
+        mine = [held for held in jobs if held.path == path]
+        expected = (sum(h.cpus * (h.end - h.start) for h in mine), sum(h.waited for h in mine))
+        assert total.get(path, (0, 0)) == expected
+
+
+@given(_JOBS, st.integers(0, 12 * HOUR))
+def test_forgetting_changes_nothing_that_counts_and_a_saved_usage_goes_on(jobs: list[Held], now: int) -> None:
+    usage = Usage(HOUR)
+    for held in jobs:
+        usage.book(held)
+    before = {path: both for path, both in usage.decayed(TREE, now).items() if any(both)}
+    again = Usage.load(json.loads(json.dumps(usage.saved())), TREE)
+    assert again.saved() == usage.saved()
+    again.forget(TREE, now)
+    assert {path: both for path, both in again.decayed(TREE, now).items() if any(both)} == before
+    assert all(
+        window > now // HOUR - TREE.depth for _, rows in again.saved()["leaves"] for window, *_ in rows
+    )
+
+
+def test_usage_of_other_windows_or_another_tree_is_not_taken_over() -> None:
+    usage = Usage(HOUR)
+    usage.book(Held(ANN, 1, 0, HOUR))
+    saved = usage.saved()
+    assert Usage.load(saved, FairShare(interval=2 * HOUR)).saved() == Usage(2 * HOUR).saved()
+    assert Usage.load(saved, FairShare(levels=("user",), interval=HOUR)).saved() == Usage(HOUR).saved()
+
+
+def test_targets_are_products_of_shares_and_usage_is_part_of_the_whole() -> None:
+    rows = {row.path: row for row in standings(TREE, {ANN: (600.0, 60.0), EVE: (200.0, 0.0)}, [BOB])}
+    assert [rows[p].target for p in (("physics",), ("biology",), ANN, BOB, EVE)] == [
+        pytest.approx(x) for x in (0.75, 0.25, 0.5, 0.25, 0.25)
+    ]
+    assert [rows[p].usage for p in (("physics",), ("biology",), ANN, BOB, EVE)] == [0.75, 0.25, 0.75, 0, 0.25]
+    assert (rows[ANN].waited, rows[BOB].waited) == (0.1, 0.0)
+    assert rows[("physics",)].used == 600
+
+
+def test_who_has_used_nothing_inherits_of_what_its_group_used() -> None:
+    """Worked by hand: physics has used just its 3/4, all by ann. Bob's part of it, 1/3, counts as his."""
+    rows = {row.path: row.factor for row in standings(TREE, {ANN: (600.0, 0.0), EVE: (200.0, 0.0)}, [BOB])}
+    assert rows[("physics",)] == rows[("biology",)] == rows[EVE] == 0.5
+    assert rows[BOB] == 2 ** -(0.75 / 3 / 0.25)
+    assert rows[ANN] == 2 ** -(0.75 / 0.5)
+
+
+def test_without_use_all_are_equal_and_without_a_share_one_comes_last() -> None:
+    assert set(factors(TREE, {}, [ANN, BOB, EVE]).values()) == {1.0}
+    none = FairShare(levels=("user",), shares={("bob",): 0.0}, interval=HOUR)
+    assert factors(none, {("ann",): (1.0, 0.0)}, [("ann",), ("bob",)]) == {("ann",): 0.5, ("bob",): 0.0}
+
+
+def test_the_more_one_has_used_the_less_its_factor() -> None:
+    low, high = (factors(TREE, {ANN: (x, 0.0), EVE: (500.0, 0.0)}, [ANN, BOB, EVE]) for x in (100.0, 900.0))
+    assert low[ANN] > high[ANN]
+    assert low[EVE] < high[EVE]
+
+
+def test_a_job_belongs_to_the_leaf_of_its_names() -> None:
+    job = Applicant(id="1", owner="ann@host", queue="long", submitted=0, group="physics", project="p")
+    assert TREE.path(job) == ANN
+    assert FairShare(levels=("account", "user")).path(job) == ("-", "ann")
+    assert FairShare(levels=("queue", "project")).path(job) == ("long", "p")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"levels": ()}, "needs a level"),
+        ({"levels": ("user", "user")}, "none twice"),
+        ({"interval": 0}, "must be positive"),
+        ({"decay": 1.5}, "decay from 0 to 1"),
+        ({"shares": {("a", "b", "c"): 1.0}}, "share of a/b/c: the tree has the levels group, user"),
+        ({"shares": {("a",): -1.0}}, "share of a: -1.0 is negative"),
+    ],
+)
+def test_a_tree_that_makes_no_sense_is_refused(wrong: dict[str, object], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        FairShare(**wrong)  # type: ignore[arg-type]

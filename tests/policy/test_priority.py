@@ -1,0 +1,164 @@
+"""Priority: each term against values worked out in its source or by hand, and their sum."""
+
+from dataclasses import fields, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedd.policy.demand import Demand, demand
+from schedd.policy.fair_share import FairShare
+from schedd.policy.priority import TERMS, JobClass, SiteWeights, deadline_value, priority
+from schedd.policy.protocol import Applicant, Priority, Shares
+
+NOW = 1_700_000_000
+HOUR = 3600
+NONE = SiteWeights(queue=0.0, class_=0.0)
+RULE: Priority = priority
+NOBODY: Shares = Demand()
+
+
+def job(**what: object) -> Applicant:
+    return Applicant(**{"id": "1", "owner": "ann", "queue": "q", "submitted": NOW - HOUR, **what})  # type: ignore[arg-type]
+
+
+def points(weights: SiteWeights, one: Applicant, shares: Shares = NOBODY, now: int = NOW) -> dict[str, float]:
+    return {term.name: term.points for term in RULE(one, now, shares, weights).terms}
+
+
+# ---- the multilevel scheduler -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("deadline", "value"),
+    [(10800, 0.1), (9000, 5.075), (7200, 10.05), (5400, 15.025), (3600, 20.0), (3599, 0.1)],
+)
+def test_the_pressure_of_a_deadline_is_that_of_the_source(deadline: int, value: float) -> None:
+    """multilevel.md §3.2: estimate 3600, k 2, min 0.1, max 20, now 0."""
+    assert deadline_value(0, deadline, 3600) == pytest.approx(value, abs=1e-12)
+
+
+@given(st.integers(0, 50_000), st.integers(1, 20_000), st.floats(0.1, 10))
+def test_the_pressure_of_a_deadline_never_falls_until_it_is_lost(
+    deadline: int, walltime: int, lead: float
+) -> None:
+    last = deadline - walltime
+    values = [deadline_value(now, deadline, walltime, lead=lead) for now in range(last - 999, last + 1)]
+    assert values == sorted(values)
+    assert values[-1] == 20.0
+    assert deadline_value(last + 1, deadline, walltime, lead=lead) == 0.1
+    assert deadline_value(last + 1, deadline, walltime, lead=lead, keep_lost=True) == 20.0
+
+
+def test_waiting_counts_from_when_a_job_became_eligible() -> None:
+    """W_A of 0.01 a second, as the authors used it, is 36 points an hour."""
+    weights = replace(NONE, waiting=36.0)
+    assert points(weights, job(eligible=NOW - 2000)) == {"waiting": pytest.approx(20.0)}
+    assert points(weights, job(eligible=None)) == {"waiting": 0.0}
+    assert points(weights, job(eligible=NOW + 60)) == {"waiting": 0.0}
+    assert points(replace(weights, waiting_most=0.5), job(eligible=NOW - HOUR)) == {"waiting": 18.0}
+
+
+def test_short_jobs_gain_in_proportion() -> None:
+    waiting = [job(walltime=600), job(walltime=2400)]
+    shares = demand(waiting)
+    weights = replace(NONE, short=2.0)
+    assert [points(weights, one, shares)["short"] for one in waiting] == [2.0, 0.5]
+    assert points(weights, job(walltime=0), shares) == {"short": 0.0}
+
+
+def test_a_licence_that_is_short_outweighs_all_others_together() -> None:
+    """multilevel.md §3.3: rho is copies asked for, held ones included, over the copies there are."""
+    copies = {"a": 4, "b": 2, "c": 2, "d": 10}
+    waiting = [
+        job(licences=(("a", 4),)),
+        job(licences=(("b", 1), ("c", 2), ("d", 1))),
+        job(licences=(("a", 1),)),
+        job(licences=(("b", 1),)),
+    ]
+    shares = demand(waiting, [job(licences=(("a", 1),))], copies=copies)
+    assert shares.pressures == {"a": 1.5, "b": 1.0, "c": 1.0, "d": 0.1}
+    assert shares.relaxed == 3
+    weights = replace(NONE, licences=1.0)
+    found = [points(weights, one, shares)["licences"] for one in waiting]
+    assert found == [pytest.approx(x) for x in (3 * 1.5, 1.0 + 1.0 + 0.1, 3 * 1.5, 1.0)]
+    assert points(weights, job(), shares) == {"licences": 0.0}
+
+
+def test_a_licence_of_which_there_is_none_is_short() -> None:
+    shares = demand([job(licences=(("gone", 2),))])
+    assert shares.pressures == {"gone": 2.0}
+
+
+@given(st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 5), min_size=1), st.integers(6, 30))
+def test_whatever_the_demand_a_short_licence_outweighs_the_rest(asked: dict[str, int], short: int) -> None:
+    relaxed = job(licences=tuple(sorted(asked.items())))
+    critical = job(licences=(("short", short),))
+    shares = demand([relaxed, critical], copies={**dict.fromkeys("abcdef", 5), "short": 5})
+    weights = replace(NONE, licences=1.0)
+    assert points(weights, critical, shares)["licences"] > points(weights, relaxed, shares)["licences"]
+
+
+# ---- the others ---------------------------------------------------------------------------------
+
+
+def test_a_queue_counts_as_the_server_says_unless_the_site_says_otherwise() -> None:
+    weights = SiteWeights(queues={"urgent": 500.0})
+    assert points(weights, job(queue_priority=70))["queue"] == 70
+    assert points(weights, job(queue="urgent", queue_priority=70))["queue"] == 500
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        {"owner": "gold@host"},
+        {"group": "gold"},
+        {"account": "gold"},
+        {"project": "gold"},
+        {"queue": "gold"},
+    ],
+)
+def test_a_job_has_the_points_of_the_best_class_it_belongs_to(one: dict[str, str]) -> None:
+    who = frozenset({"gold"})
+    gold = JobClass(8.0, users=who, groups=who, accounts=who, projects=who, queues=who)
+    weights = SiteWeights(queue=0.0, classes={"gold": gold, "ann": JobClass(4.0, users=frozenset({"ann"}))})
+    assert points(weights, job(**one)) == {"class": 8.0}
+    assert points(weights, job()) == {"class": 4.0}
+    assert points(weights, job(owner="bob")) == {"class": 0.0}
+
+
+def test_only_a_class_that_may_breaks_promises() -> None:
+    urgent = JobClass(1.0, queues=frozenset({"urgent"}), breaks_promises=True)
+    weights = SiteWeights(classes={"urgent": urgent, "ann": JobClass(9.0, users=frozenset({"ann"}))})
+    assert weights.breaks_promises(job(queue="urgent"))
+    assert not weights.breaks_promises(job())
+
+
+def test_wish_size_and_deadline_count_as_they_are_weighted() -> None:
+    weights = replace(NONE, wish=0.5, size=-2.0, deadline=3.0)
+    one = job(priority=-100, cpus=8, walltime=HOUR, deadline=NOW + HOUR)
+    assert points(weights, one) == {"wish": -50.0, "size": -16.0, "deadline": 60.0}
+    assert points(weights, job())["deadline"] == 0.0
+
+
+def test_who_used_less_than_meant_goes_first() -> None:
+    tree = FairShare(levels=("user",))
+    ann, bob = job(), job(owner="bob")
+    shares = demand([ann, bob], tree=tree, used={("ann",): (100.0, 0.0)})
+    weights = replace(NONE, fair_share=100.0)
+    assert points(weights, bob, shares) == {"fair_share": 100.0}
+    assert points(weights, ann, shares) == {"fair_share": pytest.approx(25.0)}
+    assert points(weights, ann) == {"fair_share": 100.0}
+
+
+def test_the_total_is_the_sum_of_the_points_in_whole_points() -> None:
+    weights = replace(NONE, wish=0.5, size=0.25)
+    found = RULE(job(priority=7, cpus=4), NOW, NOBODY, weights)
+    assert (found.total, sum(term.points for term in found.terms)) == (5, 4.5)
+    assert RULE(job(priority=-9, cpus=0), NOW, NOBODY, weights).total == -4
+    assert RULE(job(priority=9), NOW, NOBODY, NONE).terms == ()
+
+
+def test_every_term_has_a_weight() -> None:
+    weights = {field.name.rstrip("_") for field in fields(SiteWeights)}
+    assert set(TERMS) <= weights
