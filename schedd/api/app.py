@@ -12,7 +12,7 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from schedd import __version__
 from schedd.api import clusters as clusters_router
-from schedd.api import exchange, health, jobs, plan, problems, questions
+from schedd.api import exchange, health, jobs, plan, problems, questions, stream
 from schedd.api.access import known_parameters
 from schedd.api.examples import EXAMPLES
 from schedd.api.limits import BodyLimit
@@ -75,7 +75,7 @@ def create_app(
     app.state.tokens = tokens
     app.state.life = secrets.token_hex(4)
     problems.install(app)
-    for module in (clusters_router, jobs, plan, questions, exchange, health):
+    for module in (clusters_router, jobs, plan, stream, questions, exchange, health):
         app.include_router(
             module.router,
             dependencies=[Depends(known_parameters)],

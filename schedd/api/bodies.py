@@ -9,6 +9,7 @@ from schedd.api.replies import documented
 from schedd.engine.job_view import Change, JobView
 from schedd.engine.records import Breach, Ended
 from schedd.engine.view import Published
+from schedd.service.feed import JobLine
 from schedd.service.gaps import Gap, Step
 from schedd.service.reading import Bar, Counts, NodeView
 from schedd.wire import Decision, ShareFacts
@@ -23,6 +24,7 @@ __all__ = [
     "Health",
     "History",
     "JobPage",
+    "News",
     "NodePage",
     "Ready",
     "ReservationView",
@@ -31,7 +33,7 @@ __all__ = [
     "dated",
 ]
 
-for _kind in (JobView, Change, Breach, Ended, Bar, Counts, NodeView, Step, Gap):
+for _kind in (JobView, Change, Breach, Ended, JobLine, Bar, Counts, NodeView, Step, Gap):
     documented(_kind)
 
 
@@ -149,6 +151,20 @@ class History(Dated):
     """Promises that were not kept, each with its cause: the first and the latest."""
     promise_ended: Ended | None
     """The last promise that ended without being broken: the job was held, enlarged, moved or requeued."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class News(Dated):
+    """What became of a plan since the event before."""
+
+    paused: str
+    """Why no jobs are started; empty when they are."""
+    jobs: Counts
+    changed: tuple[JobLine, ...]
+    """Jobs of which anything changed, and new ones."""
+    gone: tuple[str, ...]
+    """Ids of jobs that ended or were deleted."""
 
 
 @documented

@@ -73,10 +73,10 @@ class Clusters:
         return self.durable is None or not any(loop.standing_by for loop in self)
 
     def end_polls(self) -> None:
-        """Let all who wait for decisions go: the daemon is about to stop."""
+        """Let all go who wait for decisions or follow a plan: the daemon is about to stop."""
         self.ready, self.stopping = False, True
         for loop in self._loops.values():
-            loop.decisions.close()
+            loop.end_polls()
 
     def stop(self) -> None:
         """End the planners, each after the batch at hand."""

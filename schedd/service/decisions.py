@@ -1,13 +1,13 @@
 """The log of decisions: written by the engine's thread, read again by adapters, awaited by long polls."""
 
 import asyncio
-import contextlib
 import threading
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from schedd.service.bell import Bell
 from schedd.wire import (
     Alert,
     Decision,
@@ -57,8 +57,7 @@ class DecisionLog:
         self._of_job: dict[tuple[str, str], str] = {}
         self._dropped = ""
         self._last = last
-        self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
-        self._closed = False
+        self._bell = Bell()
 
     # ---- the engine's thread --------------------------------------------------------------------
 
@@ -95,15 +94,12 @@ class DecisionLog:
                 self._live += 1
                 self._last = decision.id
             self._tidy()
-            waiting = set(self._waiting) if self._last != before else set()
-        _wake(waiting)
+        if self._last != before:
+            self._bell.ring()
 
     def close(self) -> None:
         """Let nobody wait any longer."""
-        with self._lock:
-            self._closed = True
-            waiting = set(self._waiting)
-        _wake(waiting)
+        self._bell.close()
 
     # ---- readers --------------------------------------------------------------------------------
 
@@ -132,26 +128,19 @@ class DecisionLog:
 
     async def wait_after(self, place: str, seconds: float, most: int = 1_000) -> Page:
         """The same, as soon as there are any, or after so many real seconds."""
-        loop = asyncio.get_running_loop()
-        changed = asyncio.Event()
-        entry = (loop, changed)
-        deadline = loop.time() + seconds
-        with self._lock:
-            self._waiting.add(entry)
-        try:
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + seconds
+        with self._bell.heard() as rung:
             while True:
-                changed.clear()
+                rung.clear()
                 page = self.after(place, most)
-                left = deadline - loop.time()
-                if page.decisions or page.missed or left <= 0 or self._closed:
+                left = deadline - clock()
+                if page.decisions or page.missed or left <= 0 or self._bell.closed:
                     return page
                 try:
-                    await asyncio.wait_for(changed.wait(), left)
+                    await asyncio.wait_for(rung.wait(), left)
                 except TimeoutError:
                     return self.after(place, most)
-        finally:
-            with self._lock:
-                self._waiting.discard(entry)
 
     def __len__(self) -> int:
         return self._live
@@ -189,9 +178,3 @@ class DecisionLog:
         kept = [item for item in self._items if item is not None]
         self._items = list(kept)
         self._ids = [item.id for item in kept]
-
-
-def _wake(waiting: Iterable[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> None:
-    for loop, changed in waiting:
-        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits there any more
-            loop.call_soon_threadsafe(changed.set)

@@ -17,6 +17,7 @@ from schedd.service.decisions import DecisionLog
 from schedd.service.deliveries import Delivery, Handled, Part, batches
 from schedd.service.durable import Succession
 from schedd.service.errors import Overloaded, PlannerStopped, StandingBy
+from schedd.service.feed import Feed
 from schedd.service.forks import Fork, fork
 from schedd.service.promised import Promised
 from schedd.store import AuditEntry, Batch, Journal, NotLeader, StoreError
@@ -42,9 +43,9 @@ _FOLLOW_S = 0.5
 class PlanLoop:
     """One cluster's engine in a thread of its own. All public methods may be called from any thread.
 
-    ``published`` is the latest publication; reading it never waits. ``blocked`` are nodes that count as
-    blocked in it. ``failure`` says why the planner stopped for an error, ``trouble`` why it waits for its
-    journal; both are empty while it works.
+    ``published`` is the latest publication; reading it never waits. ``feed`` knows what changed up to it,
+    ``blocked`` are nodes that count as blocked in it. ``failure`` says why the planner stopped for an error,
+    ``trouble`` why it waits for its journal; both are empty while it works.
 
     With a ``succession`` it begins ``standing_by``: its engine follows what the store has, until this daemon
     leads; then it goes on with the journal that it gets. When another daemon leads it stands by again.
@@ -86,6 +87,7 @@ class PlanLoop:
         self._batches = 0
         self._fork: tuple[int, float, Fork] | None = None
         self.published: Published = publish(engine.state)
+        self.feed = Feed(self.published)
         self.blocked: frozenset[str] = frozenset()
 
     # ---- any thread -----------------------------------------------------------------------------
@@ -103,10 +105,15 @@ class PlanLoop:
         if self._thread.ident is not None:
             self._thread.join(timeout)
         self.recovered.set()
-        self.decisions.close()
+        self.end_polls()
         self._refuse("the daemon is shutting down")
         if not self._thread.is_alive():
             self._journal.close()
+
+    def end_polls(self) -> None:
+        """Let all go who wait for decisions or follow the plan."""
+        self.decisions.close()
+        self.feed.bell.close()
 
     @property
     def alive(self) -> bool:
@@ -223,6 +230,7 @@ class PlanLoop:
             _log.exception("the planner stopped", cluster=self.name)
             self.failure = f"the planner stopped: {error!r}"
             self.published = replace(self.published, stale=self.failure)
+            self.feed.bell.ring()
             self.decisions.close()
             self._refuse(self.failure)
         finally:
@@ -388,7 +396,10 @@ class PlanLoop:
 
     def _publish(self) -> None:
         self.blocked = frozenset(self._engine.state.blocked)
-        self.published = publish(self._engine.state)
+        published = publish(self._engine.state)
+        self.feed.note(self.published, published)
+        self.published = published
+        self.feed.bell.ring()
         self._published_at = time.monotonic()
         self._unpublished = False
 

@@ -25,6 +25,7 @@ __all__ = [
     "find",
     "jobs",
     "nodes",
+    "of_owner",
     "window",
 ]
 
@@ -148,7 +149,7 @@ def jobs(
         facts = record.facts
         return (
             (state is None or standing_of(record, start) == state)
-            and (owner is None or facts.owner == owner or facts.owner.partition("@")[0] == owner)
+            and (owner is None or of_owner(facts.owner, owner))
             and (queue is None or facts.queue == queue)
         )
 
@@ -162,6 +163,11 @@ def jobs(
         found.append(view_of(published, record))
         last = key
     return Page(tuple(found), None)
+
+
+def of_owner(owner: str, wanted: str) -> bool:
+    """Whether ``ann@host`` is ``wanted``: `ann`, or `ann@host`."""
+    return wanted in (owner, owner.partition("@")[0])
 
 
 def _in_order(published: Published, cursor: str | None) -> Iterator[tuple[tuple[int, int], JobRecord, int]]:

@@ -1,0 +1,107 @@
+"""Server-sent events: the plan as it changes, one user's jobs, or one job."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Header, Query, Request
+from pydantic import TypeAdapter
+from sse_starlette import EventSourceResponse, ServerSentEvent
+
+from schedd.api.access import Cluster, Reader
+from schedd.api.bodies import News, dated
+from schedd.api.problems import answers
+from schedd.engine.view import Published
+from schedd.service.feed import Wanted, line_of
+from schedd.service.loop import PlanLoop
+from schedd.service.reading import counts, of_owner
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["plan"])
+_NEWS: Final = TypeAdapter(News)
+_PAUSE_S: Final = 0.25
+"""Between two events: what changes in quick succession is told together."""
+_MOST: Final = 2_000
+"""Jobs in an event; whose list would be longer reads everything anew."""
+_RETRY_MS: Final = 2_000
+
+
+@router.get(
+    "/stream",
+    response_class=EventSourceResponse,
+    responses={
+        200: {
+            "content": {"text/event-stream": {"schema": {"type": "string"}}},
+            "description": "Events `reset` and `changes`, whose data is a `News`",
+        },
+        **answers("no-token", "unknown-cluster", "not-ready", "invalid"),
+    },
+)
+async def stream(
+    request: Request,
+    cluster: Cluster,
+    _: Reader,
+    user: Annotated[
+        str | None, Query(description="Only this owner's jobs: `ann`, or `ann@host`.", max_length=512)
+    ] = None,
+    job: Annotated[str | None, Query(description="Only this job, by its whole id.", max_length=512)] = None,
+    last_event_id: Annotated[
+        str | None, Header(description="The id of the last event that the asker has.", max_length=64)
+    ] = None,
+) -> EventSourceResponse:
+    """Follow the plan by server-sent events, which browsers know as `EventSource`.
+
+    The first event is `reset`: read what you want to show, then keep it up to date by the `changes` that
+    follow; whatever is read after the `reset` is at least as new as it. Each event has an id. Who sends the
+    last one as `Last-Event-ID`, as a browser does by itself when the connection was lost, gets the changes
+    since; a `reset` again where these are too many, or not known any more. Changes in quick succession are
+    told together. A comment is sent every 15 s while nothing changes.
+    """
+    life: str = request.app.state.life
+    known, _, place = (last_event_id or "").rpartition("-")
+    since = int(place) if known == life and place.isdecimal() and len(place) < 20 else None
+
+    def wanted(its_id: str, owner: str) -> bool:
+        return (job is None or its_id == job) and (user is None or of_owner(owner, user))
+
+    events = _events(cluster, life, since, wanted)
+    return EventSourceResponse(events, ping=15, sep="\n", headers={"Cache-Control": "no-store"})
+
+
+async def _events(
+    cluster: PlanLoop, life: str, since: int | None, wanted: Wanted
+) -> AsyncIterator[ServerSentEvent]:
+    state: tuple[str, str] | None = None
+    with cluster.feed.bell.heard() as rung:
+        while not cluster.feed.bell.closed:
+            rung.clear()
+            published = cluster.published
+            now = (published.stale, published.paused)
+            # Thousands of jobs may have changed: others are not to wait while these are gone through.
+            event = await asyncio.to_thread(_event, cluster, published, since, wanted, state != now)
+            if event is not None:
+                event.id = f"{life}-{published.generation}"
+                event.retry = _RETRY_MS if since is None else None
+                yield event
+            since, state = published.generation, now
+            await asyncio.sleep(_PAUSE_S)
+            await rung.wait()
+
+
+def _event(
+    cluster: PlanLoop, published: Published, since: int | None, wanted: Wanted, always: bool
+) -> ServerSentEvent | None:
+    found = cluster.feed.since(published, since, wanted) if since is not None else None
+    reset = found is None or len(found[0]) > _MOST
+    changed, gone = found if found is not None and not reset else ([], [])
+    if not (reset or always or changed or gone):
+        return None
+    news = News(
+        paused=published.paused,
+        jobs=counts(published),
+        changed=tuple(line_of(published, record) for record in changed),
+        gone=tuple(gone),
+        **dated(published),
+    )
+    return ServerSentEvent(_NEWS.dump_json(news).decode(), event="reset" if reset else "changes")

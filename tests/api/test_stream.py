@@ -1,0 +1,136 @@
+"""Server-sent events over a real socket."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx2
+import pytest
+import uvicorn
+from fastapi import FastAPI
+
+from schedd.api.serving import listen
+from schedd.service.clusters import Clusters
+from schedd.service.loop import PlanLoop
+from schedd.wire import JobDeleted, JobHeld
+from tests.api.conftest import token
+from tests.service.build import T, event_id, job, node
+
+WAIT = 30
+
+
+@pytest.fixture
+def url(app: FastAPI, clusters: Clusters) -> Iterator[str]:
+    """The same application, served on a socket."""
+    listening = listen("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=5))
+    thread = threading.Thread(target=server.run, args=([listening],))
+    thread.start()
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}/v1/clusters/main/stream"
+    clusters.end_polls()
+    server.should_exit = True
+    thread.join(WAIT)
+    assert not thread.is_alive()
+
+
+class Followed:
+    """The events of one connection."""
+
+    def __init__(self, answer: httpx2.Response) -> None:
+        self.answer = answer
+        self._lines = answer.iter_lines()
+        self.id = ""
+
+    def next(self) -> tuple[str, dict[str, Any]]:
+        """The next event's kind and data."""
+        fields: dict[str, str] = {}
+        for line in self._lines:
+            if not line and "data" in fields:
+                self.id = fields["id"]
+                return fields["event"], json.loads(fields["data"])
+            name, _, value = line.partition(": ")
+            fields[name] = value
+        raise EOFError
+
+
+@contextmanager
+def follow(url: str, last: str = "", **query: str) -> Iterator[Followed]:
+    headers = {"Authorization": f"Bearer {token('reader')}", **({"Last-Event-ID": last} if last else {})}
+    with httpx2.stream("GET", url, params=query, headers=headers, timeout=WAIT, trust_env=False) as answer:
+        assert answer.status_code == 200, answer.read()
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        yield Followed(answer)
+
+
+def ids(event: dict[str, Any]) -> list[str]:
+    return [line["id"] for line in event["changed"]]
+
+
+def test_a_change_appears_after_the_reset_that_begins(url: str, loop: PlanLoop) -> None:
+    loop.submit([node("n1"), job("1")]).result(WAIT)
+    with follow(url) as events:
+        kind, first = events.next()
+        assert (kind, first["changed"], first["gone"]) == ("reset", [], [])
+        assert first["generation"] == loop.published.generation
+        loop.submit([job("2")]).result(WAIT)
+        kind, second = events.next()
+        assert (kind, ids(second), second["gone"]) == ("changes", ["2"], [])
+        line = second["changed"][0]
+        assert (line["state"], line["nodes"], line["owner"]) == ("planned", ["n1"], "ann@login")
+        assert line["planned_end"] - line["planned_start"] == 3600
+        loop.submit([JobDeleted(id=event_id(), time=T, job_id="2")]).result(WAIT)
+        kind, third = events.next()
+        assert (kind, ids(third), third["gone"]) == ("changes", [], ["2"])
+        assert third["jobs"]["planned"] == 0
+
+
+def test_one_user_and_one_job_can_be_followed(url: str, loop: PlanLoop) -> None:
+    loop.submit([node("n1")]).result(WAIT)
+    with follow(url, user="bob") as bobs, follow(url, job="3") as third:
+        assert bobs.next()[0] == third.next()[0] == "reset"
+        loop.submit([job("1"), job("2", user="bob"), job("3")]).result(WAIT)
+        assert ids(bobs.next()[1]) == ["2"]
+        assert ids(third.next()[1]) == ["3"]
+        loop.submit([JobDeleted(id=event_id(), time=T, job_id="1")]).result(WAIT)
+        moved = third.next()[1]["changed"][0]
+        assert moved["planned_start"] == T + 3720
+
+
+def test_who_was_cut_off_gets_what_was_missed(url: str, loop: PlanLoop) -> None:
+    loop.submit([node("n1"), job("1")]).result(WAIT)
+    with follow(url) as events:
+        events.next()
+        last = events.id
+    loop.submit([job("2"), JobDeleted(id=event_id(), time=T, job_id="1")]).result(WAIT)
+    with follow(url, last) as events:
+        kind, missed = events.next()
+        assert (kind, ids(missed), missed["gone"]) == ("changes", ["2"], ["1"])
+    with follow(url, "another-1") as events:
+        assert events.next()[0] == "reset"
+
+
+def test_a_pause_is_told_though_no_job_moved(url: str, loop: PlanLoop) -> None:
+    loop.submit([node("n1"), job("1")]).result(WAIT)
+    held = JobHeld(id=event_id(), time=T, job_id="1", holds="u")
+    loop.submit([held]).result(WAIT)
+    with follow(url) as events:
+        assert events.next()[1]["paused"] == ""
+        loop.pause("storage").result(WAIT)
+        kind, told = events.next()
+        assert (kind, told["paused"], told["changed"]) == ("changes", "storage", [])
+
+
+def test_streams_end_when_the_daemon_stops(url: str, loop: PlanLoop) -> None:
+    with follow(url) as events:
+        events.next()
+        loop.end_polls()
+        with pytest.raises(EOFError):
+            events.next()
+
+
+def test_a_mistyped_filter_and_a_stranger_are_refused(url: str) -> None:
+    answer = httpx2.get(url, params={"usr": "x"}, headers={"Authorization": f"Bearer {token('reader')}"})
+    assert answer.status_code == 422
+    assert httpx2.get(url).status_code == 401

@@ -1,0 +1,104 @@
+"""Who follows a plan by its changes alone knows what who reads it anew knows."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schedd.engine.view import Published
+from schedd.service.feed import Feed, JobLine, line_of
+from schedd.service.loop import PlanLoop
+from schedd.wire import Event, JobDeleted, JobHeld, JobReleased
+from tests.service.build import T, event_id, job, node, planner
+
+WAIT = 30
+ALL = lambda _id, _owner: True  # noqa: E731
+
+
+def lines(published: Published) -> dict[str, JobLine]:
+    records = (*published.records, *published.slotless.values())
+    return {record.id: line_of(published, record) for record in records if record is not None}
+
+
+def apply(loop: PlanLoop, known: dict[str, JobLine], generation: int) -> int:
+    """Take over what the feed says of the time after ``generation``."""
+    published = loop.published
+    found = loop.feed.since(published, generation, ALL)
+    assert found is not None
+    changed, gone = found
+    for job_id in gone:
+        known.pop(job_id, None)  # it may have come and gone since
+    known.update((record.id, line_of(published, record)) for record in changed)
+    return published.generation
+
+
+def event(kind: str, name: str) -> Event:
+    match kind:
+        case "queue":
+            return job(name)
+        case "short":
+            return job(name, walltime="60")
+        case "unread":
+            return job(name, nodes="1:ppn=x")
+        case "hold":
+            return JobHeld(id=event_id(), time=T, job_id=name, holds="u")
+        case "release":
+            return JobReleased(id=event_id(), time=T, job_id=name)
+        case _:
+            return JobDeleted(id=event_id(), time=T, job_id=name)
+
+
+STEPS = st.lists(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["queue", "queue", "short", "unread", "hold", "release", "delete", "delete"]),
+            st.sampled_from("abcdef"),
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(STEPS, st.integers(1, 4))
+def test_changes_lead_to_the_same_jobs_as_reading_anew(
+    steps: list[list[tuple[str, str]]], every: int
+) -> None:
+    with planner(tell=False) as loop:
+        loop.submit([node("n1"), node("n2")]).result(WAIT)
+        known: dict[str, JobLine] = {}
+        generation = loop.published.generation
+        for i, step in enumerate(steps):
+            loop.submit([event(*one) for one in step]).result(WAIT)
+            if i % every == 0:
+                generation = apply(loop, known, generation)
+        apply(loop, known, generation)
+        assert known == lines(loop.published)
+
+
+def test_who_stayed_away_too_long_must_read_anew() -> None:
+    with planner(tell=False) as loop:
+        loop.feed = Feed(loop.published, most=3)
+        loop.submit([node("n1")]).result(WAIT)
+        first = loop.published.generation
+        for name in "abcd":
+            loop.submit([job(name)]).result(WAIT)
+            loop.submit([JobDeleted(id=event_id(), time=T, job_id=name)]).result(WAIT)
+        assert loop.feed.since(loop.published, first, ALL) is None
+        found = loop.feed.since(loop.published, loop.published.generation - 1, ALL)
+        assert found is not None
+        assert found[1] == ["d"]
+
+
+def test_only_wanted_jobs_are_told() -> None:
+    with planner(tell=False) as loop:
+        loop.submit([node("n1")]).result(WAIT)
+        first = loop.published.generation
+        loop.submit([job("1"), job("2", user="bob"), job("3", user="bob", nodes="1:ppn=x")]).result(WAIT)
+        second = loop.published.generation
+        deleted = [JobDeleted(id=event_id(), time=T, job_id=name) for name in "123"]
+        loop.submit(deleted).result(WAIT)
+        found = loop.feed.since(loop.published, second, lambda _, owner: owner.startswith("bob"))
+        assert found == ([], ["2", "3"])
+        # What came and went again is told as gone, for it may have been seen meanwhile.
+        assert loop.feed.since(loop.published, first, lambda name, _: name == "1") == ([], ["1"])
