@@ -59,7 +59,7 @@ async def stream(
     told together. A comment is sent every 15 s while nothing changes.
     """
     life: str = request.app.state.life
-    known, _, place = (last_event_id or "").rpartition("-")
+    known, _dash, place = (last_event_id or "").rpartition("-")
     since = int(place) if known == life and place.isdecimal() and len(place) < 20 else None
 
     def wanted(its_id: str, owner: str) -> bool:
