@@ -82,7 +82,9 @@ class ClusterView:
     generation: int
     """Counts the batches of events that the plan has taken in."""
     paused: str
-    """Why no jobs are started; empty when they are."""
+    """Why an admin stopped starting jobs; empty when none did."""
+    halted: str
+    """Why no jobs are started, for whatever reason; empty when they are."""
     stale: str
     """Why the plan may not show the server's present state; empty when it does."""
     trouble: str

@@ -65,6 +65,7 @@ def _view(loop: PlanLoop) -> ClusterView:
         as_of=published.as_of,
         generation=published.generation,
         paused=published.paused,
+        halted=published.halted,
         stale=published.stale,
         trouble=loop.failure or loop.trouble,
         jobs=counts(published),

@@ -56,6 +56,7 @@ _COLUMNS: Final = ("promise", "told", "tell_due", "changed", "last_move", "born"
 _PLAIN: Final = (
     *("now", "paused", "foreign", "stale", "generation", "decision_number", "change_number", "breaches"),
     *("told_at", "told_then", "down_since", "started_at", "started_then", "started_on", "since", "holes"),
+    "adapter_mode",
 )
 """Fields of the state that are JSON-able as they are."""
 
@@ -261,7 +262,8 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
     state.plan = load_plan(header["plan"], _of("plan.", arrays))
     state.intake.set_nodes(state.plan.nodes)
     for name in _PLAIN:
-        setattr(state, name, header["state"][name])
+        if name in header["state"]:  # else it is younger than the checkpoint
+            setattr(state, name, header["state"][name])
     for name in _COLUMNS:
         setattr(state, name, arrays[name])
     state.by_slot = [None] * state.promise.shape[0]

@@ -23,14 +23,14 @@ _ROUNDS = 4
 
 def due_by_policy(state: EngineState, event: str) -> None:
     """Under a queue policy: start whom the policy lets start now."""
-    if state.may_dispatch:
+    if not state.halted:
         for slot in start_by_policy(state):
             _dispatch(state, slot, event)
 
 
 def dispatch_due(state: EngineState, event: str) -> None:
     """Start every job whose planned moment has come, earliest planned first."""
-    if not state.may_dispatch:
+    if state.halted:
         return
     for _ in range(_ROUNDS):
         if state.soonest() > state.now:
@@ -144,21 +144,7 @@ def catch_up(state: EngineState, event: str) -> None:
         if plan.state(slot) != PLANNED:
             kept.pop()
     slots = np.array(kept, np.int64)
-    words = "it was not started in time: " + _why_late(state)
+    words = f"it was not started in time: {state.halted or 'the scheduler was not there'}"
     note(state, event, Cause.OUTAGE, words, slots, old[slots], np.full(slots.shape[0], now))
     lost = np.concatenate(gone)
     displace(state, lost, old[lost], event, Cause.OUTAGE, words)
-
-
-def _why_late(state: EngineState) -> str:
-    if state.paused:
-        return f"starting jobs is paused ({state.paused})"
-    if state.foreign:
-        return f"starting jobs is stopped ({state.foreign})"
-    if state.settings.mode != "scheduler":
-        return "another scheduler starts the jobs"
-    if state.stale:
-        return f"the server's state is not known ({state.stale})"
-    if not state.server.scheduling:
-        return "the server's scheduling is off"
-    return "the scheduler was not there"

@@ -97,6 +97,7 @@ def _server(state: EngineState, event: ServerChanged) -> None:
 
 
 def _snapshot(state: EngineState, event: Snapshot) -> None:
+    _heed(state, event)
     doubt = reconcile.doubt(state, event)
     if doubt:
         if doubt != state.stale:
@@ -112,6 +113,16 @@ def _snapshot(state: EngineState, event: Snapshot) -> None:
     words = "" if first else reconcile.in_words(found)
     if words:
         state.alert(event.id, "snapshot", words)
+
+
+def _heed(state: EngineState, event: Snapshot) -> None:
+    """Take over what the adapter does with decisions; of the two modes the more careful one counts."""
+    if event.mode == state.adapter_mode:
+        return
+    state.adapter_mode = event.mode
+    if event.mode == "scheduler" != state.settings.mode:
+        words = f'the adapter is to start jobs, but this cluster is set to mode = "{state.settings.mode}"'
+        state.alert(event.id, "mode", f"{words}: none are started")
 
 
 _HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {

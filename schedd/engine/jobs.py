@@ -68,7 +68,7 @@ def _enter(state: EngineState, event: str, facts: JobFacts) -> None:
     if holds_resources(facts):
         started = facts.started if facts.started is not None else state.now
         if started > state.since >= 0:
-            suspect(state, event, record, started)
+            suspect(state, event, record, started, facts.by)
         run(state, event, record, started, facts.shares)
     else:
         plan_job(state, record, event, Cause.ARRIVED, "it arrived")
@@ -124,7 +124,7 @@ def alter(
     """Take over what the server says of a known job now."""
     if holds_resources(facts) and known.phase is not Phase.RUNNING:
         started = facts.started if facts.started is not None else state.now
-        suspect(state, event, known, started)
+        suspect(state, event, known, started, facts.by)
         known = state.put(replace(known, facts=facts))
         run(state, event, known, started, facts.shares)
     elif known.phase is Phase.RUNNING:
@@ -295,8 +295,8 @@ def started(state: EngineState, event: JobStarted) -> None:
     if record is None:
         state.alert(event.id, "unknown_job", f"job {event.job_id} started, but nobody said that it exists")
     else:
-        if not event.by:
-            suspect(state, event.id, record, event.time)
+        suspect(state, event.id, record, event.time, event.by)
+        record = replace(record, facts=replace(record.facts, by=event.by))
         run(state, event.id, record, event.time, event.shares)
 
 

@@ -117,7 +117,8 @@ def _job_changes(state: EngineState, snapshot: Snapshot, record: JobRecord, job:
         if record.phase is Phase.RUNNING and _same_run(record, job):
             # The version is the server's affair while the job runs.
             return [altered] if replace(job, version=record.facts.version) != record.facts else []
-        begun = JobStarted(id=event, time=job.started or at, job_id=job.id, shares=job.shares)
+        moment = job.started or at
+        begun = JobStarted(id=event, time=moment, job_id=job.id, shares=job.shares, by=job.by)
         return [begun, altered]
     back = JobQueued(id=event, time=at, job=job)
     if record.phase is Phase.RUNNING:

@@ -64,13 +64,14 @@ def run(
     make_way(state, record.slot, event, cause, f"job {record.id} was started there")
 
 
-def suspect(state: EngineState, event: str, record: JobRecord, started: int) -> None:
-    """A job starts. If nobody here started it, another scheduler is alive: then no more jobs are started.
+def suspect(state: EngineState, event: str, record: JobRecord, started: int, by: str) -> None:
+    """A job starts, ``by`` a person or by whom nobody knows. If nobody here started it, another scheduler is
+    alive: then no more jobs are started.
 
     A run decision that came to nothing may have been carried out all the same, while it was valid.
     """
     settings = state.settings
-    if not settings.alone or settings.mode != "scheduler" or state.foreign:
+    if by or not settings.alone or state.mode != "scheduler" or state.foreign:
         return
     if record.phase in (Phase.DISPATCHED, Phase.RUNNING) or record.facts.state == "S":
         return

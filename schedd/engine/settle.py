@@ -61,7 +61,7 @@ def next_wake(state: EngineState) -> int | None:
     if state.policy is None:
         due = state.soonest()
         if due < FOREVER:
-            moments.append(due if state.may_dispatch else due + state.patience + 1)
+            moments.append(due + state.patience + 1 if state.halted else due)
         if state.tells and state.tell_due.any():
             moments.append(now + 1)
     elif state.queue:

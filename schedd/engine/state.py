@@ -7,6 +7,7 @@ stand in columns by slot; what is particular to a job stands in its record.
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
@@ -18,10 +19,11 @@ from schedd.model import FOREVER, Never, Node, Request
 from schedd.plan.kernels.layout import PLANNED, READY, START, STATE, Ints
 from schedd.plan.plan import Plan
 from schedd.policy.queue import QUEUE_POLICIES, QueuePolicy
-from schedd.wire import Alert, Decision, NodeFacts, QueueFacts, ServerFacts
+from schedd.wire import Alert, Decision, Mode, NodeFacts, QueueFacts, ServerFacts
 
 __all__ = ["HORIZON", "EngineState", "Reservation"]
 
+_MODES: Final[tuple[Mode, ...]] = ("shadow", "adviser", "scheduler")
 HORIZON = 1 << 35
 """Seconds ahead beyond which nothing is planned: a start after an open-ended reservation is no start."""
 
@@ -80,6 +82,8 @@ class EngineState:
     """Why dispatch is paused; empty when it is not."""
     foreign: str = ""
     """Who else seems to start jobs, by the first sign of it; empty when nobody does."""
+    adapter_mode: Mode | None = None
+    """What the adapter last said that it does with decisions; None before it said anything."""
     since: int = -1
     """When the first snapshot was taken: what ran then is nobody's secret."""
     failures: dict[str, deque[tuple[str, str]]] = field(default_factory=dict)
@@ -194,12 +198,23 @@ class EngineState:
         )
 
     @property
-    def may_dispatch(self) -> bool:
-        """Whether jobs may be started: as scheduler, not while paused, stale or not alone, and while the
-        server wants it.
-        """
-        halted = self.paused or self.foreign or self.stale
-        return not halted and self.server.scheduling and self.settings.mode == "scheduler"
+    def mode(self) -> Mode:
+        """The more careful of what the site set here and what the adapter does."""
+        return min(self.settings.mode, self.adapter_mode or "scheduler", key=_MODES.index)
+
+    @property
+    def halted(self) -> str:
+        """Why no jobs are started; empty when they are."""
+        if self.paused:
+            return f"starting jobs is paused ({self.paused})"
+        if self.foreign:
+            return f"starting jobs is stopped ({self.foreign})"
+        if self.mode != "scheduler":
+            whose = "this cluster's mode" if self.settings.mode == self.mode else "the adapter's mode"
+            return f"{whose} is {self.mode}"
+        if self.stale:
+            return f"the server's state is not known ({self.stale})"
+        return "" if self.server.scheduling else "the server's scheduling is off"
 
     @property
     def tells(self) -> bool:

@@ -36,6 +36,7 @@ class Published:
     generation: int
     as_of: int
     paused: str
+    halted: str
     stale: str
     server: ServerFacts
     jobs: Ints
@@ -104,6 +105,7 @@ def publish(state: EngineState) -> Published:
         generation=state.generation,
         as_of=state.now,
         paused=state.paused,
+        halted=state.halted,
         stale=state.stale,
         server=state.server,
         jobs=jobs,

@@ -146,7 +146,8 @@ class ClusterSettings(_Section):
     """`conservative` plans every job, fills gaps and repairs; the others are queue policies for comparison,
     which plan no starts."""
     mode: Literal["scheduler", "adviser", "shadow"] = _DEFAULTS.mode
-    """`scheduler` starts jobs; `adviser` only tells planned starts to the server; `shadow` does neither."""
+    """`scheduler` starts jobs; `adviser` only tells planned starts to the server; `shadow` does neither. The
+    adapter says its own mode, and the more careful of the two counts: mostly it is enough to set it there."""
     alone: bool = _DEFAULTS.alone
     """As scheduler, stop starting jobs when one starts that nobody here started: another scheduler lives."""
     start_rate: int = Field(default=_DEFAULTS.start_rate, ge=0, le=100_000)

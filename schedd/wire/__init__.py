@@ -20,7 +20,7 @@ from schedd.wire.events import (
     Snapshot,
     Unreserve,
 )
-from schedd.wire.facts import JobFacts, NodeFacts, QueueFacts, ServerFacts, ShareFacts
+from schedd.wire.facts import JobFacts, Mode, NodeFacts, QueueFacts, ServerFacts, ShareFacts
 
 __all__ = [
     "Alert",
@@ -35,6 +35,7 @@ __all__ = [
     "JobQueued",
     "JobReleased",
     "JobStarted",
+    "Mode",
     "NodeChanged",
     "NodeFacts",
     "QueueChanged",

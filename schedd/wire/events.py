@@ -7,7 +7,7 @@ Every event carries ``id``, which the sender chose and which is kept over re-del
 from dataclasses import dataclass
 from typing import Literal
 
-from schedd.wire.facts import JobFacts, NodeFacts, QueueFacts, ServerFacts, ShareFacts
+from schedd.wire.facts import JobFacts, Mode, NodeFacts, QueueFacts, ServerFacts, ShareFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class JobDeleted:
 class JobStarted:
     """A job runs on these shares since ``time``.
 
-    ``by`` is who had it run by hand (``qrun``), where the server records that.
+    ``by`` is who had it run by hand (``qrun``), where that is known.
     """
 
     id: str
@@ -170,7 +170,7 @@ class Snapshot:
     """The whole state of the server at ``time``; where credible it wins over what was believed.
 
     ``complete`` is False when a reply was cut short; ``server_age`` is for how many seconds the server
-    has been up, where known (its start-up grace).
+    has been up, where known (its start-up grace). ``mode`` is what the sender does with decisions.
     """
 
     id: str
@@ -181,6 +181,7 @@ class Snapshot:
     server: ServerFacts = ServerFacts()
     complete: bool = True
     server_age: int | None = None
+    mode: Mode = "scheduler"
     type: Literal["snapshot"] = "snapshot"
 
 

@@ -12,6 +12,7 @@ __all__ = [
     "Family",
     "JobFacts",
     "JobLetter",
+    "Mode",
     "NodeFacts",
     "NodeStateName",
     "QueueFacts",
@@ -20,6 +21,8 @@ __all__ = [
 ]
 
 Family = Literal["torque", "openpbs"]
+Mode = Literal["shadow", "adviser", "scheduler"]
+"""What is done with decisions: nothing, they are told, they are carried out."""
 JobLetter = Literal["Q", "H", "W", "T", "R", "E", "S", "C"]
 NodeStateName = Literal["up", "drain", "down"]
 
@@ -42,6 +45,7 @@ class JobFacts:
     letters of Hold_Types (``u o s l``). ``depend`` is the attribute as printed. ``started`` is the start
     of the present run; ``shares`` its nodes, empty unless the job holds resources. ``starts`` is the
     server's own count of starts. ``version`` changes whenever anything that a run decision relies on does.
+    ``by`` is who had the present run started by hand (``qrun``), where that is known.
     """
 
     id: str
@@ -65,6 +69,7 @@ class JobFacts:
     shares: tuple[ShareFacts, ...] = ()
     starts: int = 0
     version: str = ""
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,9 @@ def release(job: JobFacts, time: int) -> JobFacts:
 
 def start(job: JobFacts, event: JobStarted) -> JobFacts:
     """The job after JobStarted: one more start, on these shares."""
-    started = replace(job, state="R", started=event.time, shares=event.shares, starts=job.starts + 1)
+    started = replace(
+        job, state="R", started=event.time, shares=event.shares, starts=job.starts + 1, by=event.by
+    )
     return replace(started, version=version_of(started))
 
 

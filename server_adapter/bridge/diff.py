@@ -13,6 +13,7 @@ from schedd.wire import (
     JobQueued,
     JobReleased,
     JobStarted,
+    Mode,
     NodeChanged,
     QueueChanged,
     ServerChanged,
@@ -47,7 +48,14 @@ def endings(state: State, *, ids: Ids, now: int) -> Iterator[JobEnded]:
         yield JobEnded(id=next(ids), time=moment, job_id=name, exit_status=end.exit_status or 0)
 
 
-def snapshot(state: State, *, id: str, now: int, server_age: int | None = None) -> Snapshot:  # noqa: A002
+def snapshot(
+    state: State,
+    *,
+    id: str,  # noqa: A002
+    now: int,
+    server_age: int | None = None,
+    mode: Mode = "scheduler",
+) -> Snapshot:
     """The whole state as one event."""
     return Snapshot(
         id=id,
@@ -57,6 +65,7 @@ def snapshot(state: State, *, id: str, now: int, server_age: int | None = None) 
         queues=tuple(state.queues.values()),
         server=state.server,
         server_age=server_age,
+        mode=mode,
     )
 
 
@@ -89,7 +98,7 @@ class _Step:
                 moment = self._now if end is None or end.completed is None else end.completed
                 yield JobDeleted(id=next(self._ids), time=moment, job_id=job.id)
         for moment, job, end in sorted(unseen, key=lambda entry: entry[0]):
-            yield JobStarted(id=next(self._ids), time=moment, job_id=job.id, shares=end.shares)
+            yield JobStarted(id=next(self._ids), time=moment, job_id=job.id, shares=end.shares, by=end.by)
             yield self._ended(job, end)
         for before, after in self._changed:
             if _came_back(before, after):
@@ -144,7 +153,8 @@ class _Step:
         pairs.sort(key=lambda pair: pair[1].started or self._now)
         for before, after in pairs:
             moment = self._now if after.started is None else after.started
-            event = JobStarted(id=next(self._ids), time=moment, job_id=after.id, shares=after.shares)
+            name = next(self._ids)
+            event = JobStarted(id=name, time=moment, job_id=after.id, shares=after.shares, by=after.by)
             yield event
             yield from self._remainder(start(before, event), after)
 
@@ -179,5 +189,5 @@ def _as_queued(job: JobFacts) -> JobFacts:
     """The job as it was before the run it is in now."""
     if job.state not in ACTIVE:
         return job
-    queued = replace(job, state="Q", started=None, shares=(), starts=max(0, job.starts - 1))
+    queued = replace(job, state="Q", started=None, shares=(), starts=max(0, job.starts - 1), by="")
     return replace(queued, version=version_of(queued))

@@ -137,13 +137,16 @@ def _version(
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """A job that is complete: how and when it ended, and its last run, where it ran at all."""
+    """A job that is complete: how and when it ended, and its last run, where it ran at all; `by` is who had
+    that started by hand.
+    """
 
     exit_status: int | None
     completed: int | None
     started: int | None
     starts: int
     shares: tuple[ShareFacts, ...]
+    by: str = ""
 
 
 def ending(values: Values) -> Ending:

@@ -4,8 +4,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 
 import httpx2
 
@@ -22,18 +21,19 @@ from schedd.wire import (
     RunRefused,
     Tell,
 )
+from server_adapter.bridge.accepted import AcceptedRuns
+from server_adapter.bridge.by_hand import ByHand, Recorded, ServerLog
 from server_adapter.bridge.commands import Offers, destination
 from server_adapter.bridge.daemon_client import DaemonClient
 from server_adapter.bridge.delivery import Delivery, Waits
 from server_adapter.bridge.diff import diff, endings, snapshot
 from server_adapter.bridge.dispatch import Dispatcher, Outcome, RunRules
-from server_adapter.bridge.facts import ACTIVE
-from server_adapter.bridge.interlock import Interlock, foreign_starts, is_among
 from server_adapter.bridge.journal import Journal
 from server_adapter.bridge.link import PERMITTED, ServerLink
 from server_adapter.bridge.reader import StateReader, job_question
 from server_adapter.bridge.settings import Settings
 from server_adapter.bridge.shadow import Shadow
+from server_adapter.bridge.snapshots import SnapshotTimes
 from server_adapter.bridge.state import EMPTY, State
 from server_adapter.bridge.writer import Writer
 from server_adapter.torque.credentials import Address, Credential
@@ -48,10 +48,6 @@ from server_adapter.torque.listener import CommandListener, CommandReceived
 _log = logging.getLogger(__name__)
 
 _SLICE = 50  # events built and written before others may run
-_RETURNED = 5.0  # seconds after which an accepted job that is still queued has come back
-_RECENT = 120.0  # seconds for which a run asked for before a restart is watched for that
-_GRACE = 180.0  # seconds for which a server that was away may still be starting up
-_INSISTING = 15.0  # seconds between snapshots while the daemon may doubt them
 _TROUBLE = (ServerUnreachableError, ProtocolError, RightsError, ServerRefusedError)
 
 
@@ -76,7 +72,6 @@ class Adapter:
         self._clock = clock
         self._ready = ready
         self.journal = Journal(settings.state_dir, clock)
-        self.interlock = Interlock(settings.state_dir)
         self.link = ServerLink(
             Address(settings.server.host, settings.server.port),
             credential,
@@ -103,11 +98,11 @@ class Adapter:
         self.shadow = Shadow()
         self.state: State | None = None
         self.cycles = 0
-        self._reader = StateReader(self.link, question)
+        self._reader = StateReader(self.link, question, _by_hand(settings))
         self._look = asyncio.Event()
-        self._snapshot_at = 0.0
-        self._insist_until = 0.0
-        self._accepted: dict[str, float] = {}
+        self._snapshots = SnapshotTimes(settings.poll.snapshot, clock)
+        self._accepted = AcceptedRuns()
+        self._accepted.recall(self.journal.asked, clock())
         self._runs: set[asyncio.Task[None]] = set()
 
     # -- from outside -------------------------------------------------------------------------------
@@ -186,7 +181,7 @@ class Adapter:
             case Alert():
                 _log.warning("the daemon alerts: %s: %s", decision.kind, decision.text)
                 if decision.kind == "snapshot":
-                    self._insist()
+                    self._snapshots.insist()
 
     # -- the server's commands ------------------------------------------------------------------------
 
@@ -243,7 +238,7 @@ class Adapter:
 
     async def _cycle(self) -> None:
         # 1. Read.
-        began = self._clock()
+        began = time.monotonic()
         state = await self._reader.read()
         now = int(self._clock())
         # 2. Compare with the last reading, and tell the daemon.
@@ -251,24 +246,24 @@ class Adapter:
         events: list[Event] = []
         before = self.state
         if before is not None:
-            by_hand = self.interlock.qruns()
             for count, event in enumerate(diff(before, state, ids=self.delivery.ids, now=now), start=1):
-                if isinstance(event, JobStarted) and is_among(event.job_id, by_hand):
-                    event = replace(event, by="an admin")
                 events.append(event)
                 await self.delivery.put(event)
                 if count % _SLICE == 0:
                     await asyncio.sleep(0)
         self.state = state
         self.cycles += 1
-        # 3. Starts: ours, the incumbent's, or another scheduler's.
+        # 3. What became of accepted runs, and how well we agree with an incumbent.
         started = [event for event in events if isinstance(event, JobStarted)]
-        self._judge(started, now)
-        self._forget(events)
-        for returned in self._returned(state, events, began):
+        self._accepted.forget(events)
+        for name in self._accepted.returned(state, began):
+            _log.warning("%s was accepted and is queued again", name)
+            returned = JobQueued(id=next(self.delivery.ids), time=now, job=state.jobs[name])
             await self.delivery.put(returned)
+        if self.settings.mode != "scheduler":
+            self._compare(started, events)
         # 4. The whole state, from time to time.
-        if (before is None or self._clock() >= self._snapshot_at) and not self._daemon_away():
+        if (before is None or self._snapshots.due) and not self._daemon_away():
             await self._put_snapshot(state, now)
         # 5. What is written on jobs.
         await asyncio.sleep(0)
@@ -283,70 +278,23 @@ class Adapter:
                 await asyncio.sleep(0)
         up_since = self.link.up_since
         age = None if up_since is None else int(self._clock() - up_since)
-        await self.delivery.put(snapshot(state, id=next(self.delivery.ids), now=now, server_age=age))
-        insists = self._clock() < self._insist_until
-        interval = self.settings.poll.snapshot
-        self._snapshot_at = self._clock() + (min(_INSISTING, interval) if insists else interval)
-        if age is not None and age < _GRACE:
-            # This one may not be believed: another one as soon as the grace is over.
-            self._snapshot_at = min(self._snapshot_at, self._clock() + _GRACE - age + 1)
+        name, mode = next(self.delivery.ids), self.settings.mode
+        await self.delivery.put(snapshot(state, id=name, now=now, server_age=age, mode=mode))
+        self._snapshots.sent(age)
 
     def _daemon_away(self) -> bool:
         return self.state is not None and self.cycles > 1 and self.delivery.away
 
-    def _insist(self) -> None:
-        """The daemon was surprised by a snapshot; one that it doubts is believed when others insist."""
-        self._insist_until = self._clock() + _GRACE + 2 * _INSISTING
-        self._snapshot_at = min(self._snapshot_at, self._clock() + _INSISTING)
-
     def _want_snapshot(self) -> None:
-        self._snapshot_at = 0.0
+        self._snapshots.want()
         self._look.set()
 
-    def _judge(self, started: list[JobStarted], now: int) -> None:
-        if not started:
-            return
-        if self.settings.mode != "scheduler":
+    def _compare(self, started: list[JobStarted], events: list[Event]) -> None:
+        if started:
             _log.info("cycle: %s", self.shadow.compare(started))
-            return
-        foreign = foreign_starts(started, self.journal.asked, self.interlock.qruns(), now)
-        if foreign and not self.interlock.reason:
-            reason = f"another scheduler is alive: it started {', '.join(foreign[:5])}"
-            self.interlock.stop(reason)
-            _log.critical("%s. Nothing is started any more; stop it, then pbs-adapter --resume", reason)
-
-    def _forget(self, events: list[Event]) -> None:
         for event in events:
-            match event:
-                case JobStarted():
-                    self._accepted.pop(event.job_id, None)
-                case JobQueued():
-                    self._accepted.pop(event.job.id, None)
-                case JobEnded() | JobDeleted():
-                    self._accepted.pop(event.job_id, None)
-                    self.shadow.forget(event.job_id)
-                case _:
-                    pass
-
-    def _returned(self, state: State, events: list[Event], began: float) -> Iterator[JobQueued]:
-        """Jobs whose run was accepted some time before this reading and that are still queued.
-
-        Mostly the server's count of starts tells; this is for servers without one, and for a restart of ours.
-        """
-        if self.cycles == 1:
-            recent = {job: moment for job, moment in self.journal.asked.items() if began - moment < _RECENT}
-            self._accepted = recent | self._accepted
-        told = {event.job.id for event in events if isinstance(event, JobQueued)}
-        for name, moment in list(self._accepted.items()):
-            job = state.jobs.get(name)
-            if job is None or job.state in ACTIVE:
-                if began > moment:
-                    del self._accepted[name]
-            elif began - moment > _RETURNED:
-                del self._accepted[name]
-                if name not in told:
-                    _log.warning("%s was accepted and is queued again", name)
-                    yield JobQueued(id=next(self.delivery.ids), time=int(self._clock()), job=job)
+            if isinstance(event, JobEnded | JobDeleted):
+                self.shadow.forget(event.job_id)
 
     def _log_cycle(self, before: State, state: State, events: list[Event]) -> None:
         if state.server.scheduling != before.server.scheduling or self.cycles == 1:
@@ -360,9 +308,8 @@ class Adapter:
     # -- decisions ----------------------------------------------------------------------------------------
 
     def _barred(self) -> str:
-        if self.settings.mode != "scheduler":
-            return f"the adapter is in {self.settings.mode} mode"
-        return self.interlock.reason
+        mode = self.settings.mode
+        return "" if mode == "scheduler" else f"the adapter is in {mode} mode"
 
     async def _carry_out(self, run: Run) -> None:
         outcome = await self._attempt(run)
@@ -370,7 +317,7 @@ class Adapter:
         name = next(self.delivery.ids)
         event: Event
         if outcome.accepted:
-            self._accepted[run.job_id] = self._clock()
+            self._accepted.note(run.job_id)
             _log.info("%s runs on %s", run.job_id, destination(run.shares))
             event = RunAccepted(id=name, time=now, decision_id=run.id, job_id=run.job_id)
         else:
@@ -402,6 +349,14 @@ class Adapter:
             except _TROUBLE as error:
                 _log.debug("nothing is written for now: %s", error)
                 await waits.sleep()
+
+
+def _by_hand(settings: Settings) -> ByHand:
+    server = settings.server
+    log = None
+    if server.logs is not None:
+        log = ServerLog(server.logs, {*server.schedulers, server.user})
+    return ByHand(Recorded(settings.state_dir), log)
 
 
 def _counts(events: list[Event]) -> Mapping[str, int]:

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from server_adapter.bridge.by_hand import Recorded
 from server_adapter.bridge.daemon_client import DaemonAwayError, DaemonRefusedError
-from server_adapter.bridge.interlock import Interlock
 from server_adapter.bridge.journal import JournalError
 from server_adapter.bridge.loop import Adapter
 from server_adapter.bridge.settings import ServerSettings, Settings, SettingsError, load_settings, read_token
@@ -32,8 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         settings = load_settings(options.config, _overrides(options))
-        if options.resume or options.record_qrun:
-            return _by_the_way(settings, options)
+        if options.record_qrun:
+            for job in options.record_qrun:
+                Recorded(settings.state_dir).add(job)
+            return 0
         token = read_token(settings.daemon.token_file)
     except (SettingsError, OSError) as error:
         print(f"pbs-adapter: {error}", file=sys.stderr)  # noqa: T201
@@ -100,15 +102,6 @@ def notify(message: str) -> None:
         channel.sendall(message.encode())
 
 
-def _by_the_way(settings: Settings, options: argparse.Namespace) -> int:
-    interlock = Interlock(settings.state_dir)
-    if options.resume:
-        print("resumed" if interlock.resume() else "nothing was stopped")  # noqa: T201
-    for job in options.record_qrun or ():
-        interlock.record_qrun(job)
-    return 0
-
-
 def _set_up_logging(level: str) -> None:
     # The journal has its own time stamps; a terminal does not.
     stamp = "" if "JOURNAL_STREAM" in os.environ else "%(asctime)s "
@@ -161,7 +154,6 @@ def _parser() -> argparse.ArgumentParser:
         help="where the adapter remembers (/var/lib/pbs-adapter)",
     )
     add("--once", action="store_true", help="one cycle, then end")
-    add("--resume", action="store_true", help="start jobs again after another scheduler was met, then end")
     add("--record-qrun", action="append", metavar="JOB", help="an admin starts this job by hand; then end")
     add("--remove-writings", action="store_true", help="take our comments off all jobs, then end")
     add("--log-level", choices=["debug", "info", "warning", "error"], default="info", help="(info)")

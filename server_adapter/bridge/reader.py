@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Collection
 
+from server_adapter.bridge.by_hand import ByHand
 from server_adapter.bridge.facts import JOB_ATTRIBUTES
 from server_adapter.bridge.link import ServerLink
 from server_adapter.bridge.question import Question
@@ -34,10 +35,11 @@ JOBS = job_question().request()
 class StateReader:
     """Reads states one after the other. Others may use the connection between the requests."""
 
-    def __init__(self, link: ServerLink, jobs: Question | None = None) -> None:
+    def __init__(self, link: ServerLink, jobs: Question | None = None, by_hand: ByHand | None = None) -> None:
         self._link = link
         self._jobs = jobs or job_question()
-        self._builder = StateBuilder()
+        self._by_hand = by_hand
+        self._builder = StateBuilder(by_hand.who) if by_hand else StateBuilder()
         self._nodes = Question(RequestCode.STATUS_NODE, _NODE_ATTRIBUTES)
 
     async def read(self) -> State:
@@ -49,6 +51,8 @@ class StateReader:
         async with self._link.talk() as connection:
             jobs = await self._jobs.ask(connection)
             jobs += await self._left_out(connection, {job.name for job in jobs})
+        if self._by_hand is not None:
+            self._by_hand.refresh()  # after the jobs: the server notes a run before it shows it
         values = server[0].values if server else {}
         state: State | None = None
         for built in self._builder.build(server=values, queues=queues, nodes=nodes, jobs=jobs):

@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, ValidationError, model_validator
 
-Mode = Literal["shadow", "adviser", "scheduler"]
+from schedd.wire import Mode
 
 
 class SettingsError(Exception):
@@ -21,7 +21,8 @@ class ServerSettings(_Section):
     """How pbs_server is reached.
 
     `auth`: `privileged` (a source port below 1024: root or CAP_NET_BIND_SERVICE), `trqauthd`, `none` (an
-    emulated server), or `auto`: privileged for root, else trqauthd.
+    emulated server), or `auto`: privileged for root, else trqauthd. `logs` is the server's directory
+    `server_logs`: a start that it logs at the request of anybody but `schedulers` was a `qrun`.
     """
 
     host: str = "127.0.0.1"
@@ -31,6 +32,8 @@ class ServerSettings(_Section):
     trqauthd: Path = Path("/tmp/trqauthd-unix")
     name: str = ""
     timeout: PositiveFloat = 30.0
+    logs: Path | None = None
+    schedulers: tuple[str, ...] = ("root", "Scheduler", "maui", "moab")
 
 
 class ListenSettings(_Section):

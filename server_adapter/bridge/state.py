@@ -1,7 +1,7 @@
 """The server's state as one immutable value, built from status replies in slices."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from schedd.wire import JobFacts, NodeFacts, QueueFacts, ServerFacts
 from server_adapter.bridge.facts import (
@@ -52,10 +52,12 @@ class StateBuilder:
     """Builds one state after the other. What was built from the same values before is taken over.
 
     So in a cycle where little changed, the cost of a job is one comparison of dictionaries, and the state's
-    unchanged facts are the very same objects as in the state before.
+    unchanged facts are the very same objects as in the state before. `by_hand` tells who had a job's run
+    started by hand, if anybody; it is asked when a job is first seen to hold nodes, or has changed since.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, by_hand: Callable[[str], str] = lambda _: "") -> None:
+        self._by_hand = by_hand
         self._jobs: dict[str, tuple[Values, JobFacts, Writing]] = {}
         self._endings: dict[str, tuple[Values, Ending]] = {}
         self._nodes: Mapping[str, NodeFacts] = {}
@@ -89,12 +91,12 @@ class StateBuilder:
             name, values = job.name, job.values
             if values.get("job_state") == "C":
                 seen = self._endings.get(name)
-                fresh = seen if seen is not None and seen[0] == values else (values, ending(values))
+                fresh = seen if seen is not None and seen[0] == values else (values, self._ending(job))
                 endings[name] = fresh
             else:
                 entry = self._jobs.get(name)
                 if entry is None or entry[0] != values:
-                    entry = (values, _reuse(entry, job_facts(name, values)), writing(values))
+                    entry = (values, _reuse(entry, self._facts(job)), writing(values))
                 living[name] = entry
                 facts[name] = entry[1]
                 if entry[2] is not _NOTHING:
@@ -110,6 +112,16 @@ class StateBuilder:
             server=server_facts(server),
             writings=writings,
         )
+
+    def _facts(self, job: Described) -> JobFacts:
+        facts = job_facts(job.name, job.values)
+        by = self._by_hand(job.name) if facts.state in ACTIVE else ""
+        return replace(facts, by=by) if by else facts
+
+    def _ending(self, job: Described) -> Ending:
+        end = ending(job.values)
+        by = self._by_hand(job.name) if end.shares else ""
+        return replace(end, by=by) if by else end
 
 
 def writing(values: Values) -> Writing:

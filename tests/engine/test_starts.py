@@ -1,10 +1,12 @@
 """Run decisions: when they are made, what they carry, and what becomes of them."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from schedd.wire import JobQueued, JobStarted, Run, RunAccepted, RunRefused, ServerFacts, ShareFacts
+from schedd.engine import Engine
+from schedd.wire import JobFacts, JobQueued, JobStarted, Run, RunAccepted, RunRefused, ServerFacts, ShareFacts
 from tests.engine.cluster import Cluster, T
 
 
@@ -246,6 +248,64 @@ def test_what_ran_when_the_first_snapshot_was_taken_is_no_other_scheduler() -> N
     other.server.now = T + 30
     cluster.engine.handle([other.server.snapshot()], T + 30)
     assert "job 2" in cluster.engine.state.foreign
+
+
+def test_a_start_by_hand_in_a_snapshot_is_no_other_scheduler() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.submit("1", "n1:ppn=4")
+    cluster.submit("2", "n1:ppn=4")
+    cluster.server.start("2", (ShareFacts("n2", 4),))
+    cluster.server.jobs["2"] = replace(cluster.server.jobs["2"], by="carol@login1")
+    cluster.tell(cluster.server.snapshot())
+    assert (cluster.alerts("foreign"), cluster.where("2")) == ([], ["n2"])
+    cluster.server.submit(JobFacts(id="3", owner="ann", queue="batch", submitted=T), 100)
+    cluster.server.start("3", (ShareFacts("n2", 1),))
+    cluster.server.jobs["3"] = replace(cluster.server.jobs["3"], by="carol@login1")
+    cluster.tell(cluster.server.snapshot())
+    assert cluster.alerts("foreign") == []
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "effect", "tells"),
+    [
+        ("scheduler", "adviser", "adviser", 1),
+        ("scheduler", "shadow", "shadow", 1),  # for comparison: the adapter writes none of them
+        ("adviser", "scheduler", "adviser", 1),
+        ("shadow", "adviser", "shadow", 0),
+    ],
+)
+def test_the_more_careful_of_our_mode_and_the_adapters_counts(
+    here: str, there: Any, effect: str, tells: int
+) -> None:
+    cluster = Cluster(nodes=2, mode=here, tell=True)
+    cluster.tell(replace(cluster.server.snapshot(), mode=there))
+    cluster.submit("1")
+    cluster.at(10)
+    assert (cluster.runs("1"), cluster.engine.state.mode) == ([], effect)
+    assert cluster.engine.state.halted.endswith(f"mode is {effect}")
+    assert len(cluster.tells("1")) == tells
+    cluster.tell(*cluster.server.start("1", (ShareFacts("n1", 4),)))
+    assert cluster.alerts("foreign") == []
+
+
+def test_an_adapter_that_becomes_scheduler_lets_jobs_start() -> None:
+    cluster = Cluster()
+    cluster.tell(replace(cluster.server.snapshot(), mode="shadow"))
+    cluster.submit("1")
+    cluster.at(10)
+    cluster.tell(replace(cluster.server.snapshot(), mode="scheduler"))
+    assert cluster.runs("1") == [10]
+    assert cluster.alerts("mode") == []
+
+
+def test_a_contradiction_between_the_modes_is_said_once_and_kept_over_a_checkpoint() -> None:
+    cluster = Cluster(mode="adviser")
+    cluster.tell(cluster.server.snapshot())
+    cluster.engine = Engine.restore(cluster.engine.checkpoint())
+    cluster.tell(cluster.server.snapshot())
+    (alert,) = cluster.alerts("mode")
+    assert 'set to mode = "adviser": none are started' in alert
+    assert cluster.engine.state.adapter_mode == "scheduler"
 
 
 def test_starts_are_limited_by_second_and_by_node() -> None:

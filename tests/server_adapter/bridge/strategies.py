@@ -1,5 +1,7 @@
 """Hypothesis strategies: a server's words, and states made of them."""
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from schedd.wire import NodeFacts, QueueFacts, ServerFacts
@@ -11,6 +13,7 @@ NAMES = [f"{number}.srv" for number in range(5)] + ["7[1].srv", "7[2].srv"]
 HOSTS = ["n1/0+n1/1", "n1/0-1+n2/0", "n2/3"]
 NODE_STATES: list[NodeStateName] = ["up", "down", "drain"]
 ACTIVE = ("R", "E", "S")
+BY = st.sampled_from(["", "carol@login1"])
 
 
 @st.composite
@@ -61,8 +64,13 @@ def states(draw: st.DrawFn) -> State:
     nodes = draw(st.dictionaries(st.sampled_from(["n1", "n2"]), st.sampled_from(NODE_STATES)))
     queues = draw(st.dictionaries(st.sampled_from(["batch", "long"]), st.booleans()))
     return State(
-        jobs={name: job_facts(name, values) for name, values in alive.items()},
-        ended={name: ending(values) for name, values in done.items() if name not in alive},
+        jobs={
+            name: replace(facts, by=draw(BY)) if facts.state in ACTIVE else facts
+            for name, facts in ((name, job_facts(name, values)) for name, values in alive.items())
+        },
+        ended={
+            name: replace(ending(values), by=draw(BY)) for name, values in done.items() if name not in alive
+        },
         nodes={name: NodeFacts(name=name, cpus=4, state=state) for name, state in nodes.items()},
         queues={name: QueueFacts(name=name, started=started) for name, started in queues.items()},
         server=ServerFacts(scheduling=draw(st.booleans())),

@@ -1,0 +1,41 @@
+"""When the whole state goes to the daemon again."""
+
+from collections.abc import Callable
+from typing import Final
+
+_GRACE: Final = 180.0  # seconds for which a server that was away may still be starting up
+_INSISTING: Final = 15.0  # seconds between snapshots while the daemon may doubt them
+
+
+class SnapshotTimes:
+    """Every `interval` seconds by `clock`, at once when `want`ed, and often while the daemon doubts."""
+
+    def __init__(self, interval: float, clock: Callable[[], float]) -> None:
+        self._interval = interval
+        self._clock = clock
+        self._next = 0.0
+        self._insist_until = 0.0
+
+    @property
+    def due(self) -> bool:
+        """Whether one should go now."""
+        return self._clock() >= self._next
+
+    def want(self) -> None:
+        """With the next reading."""
+        self._next = 0.0
+
+    def insist(self) -> None:
+        """The daemon was surprised by one; one that it doubts is believed when others insist."""
+        self._insist_until = self._clock() + _GRACE + 2 * _INSISTING
+        self._next = min(self._next, self._clock() + _INSISTING)
+
+    def sent(self, server_age: int | None) -> None:
+        """One goes; the server was reached `server_age` seconds ago, where that is known."""
+        now = self._clock()
+        self._next = now + self._interval
+        if now < self._insist_until:
+            self._next = min(self._next, now + _INSISTING)
+        if server_age is not None and server_age < _GRACE:
+            # This one may not be believed: another one as soon as the grace is over.
+            self._next = min(self._next, now + _GRACE - server_age + 1)

@@ -1,0 +1,39 @@
+"""A house for every test that asks to `build` one."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from server_adapter.emulator import EmulatedServer, NodeSpec
+from tests.server_adapter.bridge.fake_daemon import FakeDaemon
+from tests.server_adapter.bridge.house import TIMING, Build, House
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def build(tmp_path: Path) -> AsyncIterator[Build]:
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def make(
+            version: str = "4.2", *, plan: bool = True, scale: float = 1.0, **options: Any
+        ) -> House:
+            nodes = [
+                NodeSpec(name=f"node{number}", slots=4, properties=("odd",) if number % 2 else ("even",))
+                for number in range(1, 5)
+            ]
+            server = EmulatedServer(nodes, version=version, timing=TIMING, time_scale=scale)
+            await stack.enter_async_context(server)
+            server.cluster.attributes["scheduling"] = "True"
+            server.cluster.attributes["keep_completed"] = "300"
+            house = House(tmp_path / "state", server, FakeDaemon(plan=plan), options)
+            stack.push_async_callback(house.stop)
+            return house
+
+        yield make

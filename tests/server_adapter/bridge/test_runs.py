@@ -1,0 +1,135 @@
+"""Run decisions: what is looked at before a run, and what is made of the server's answer."""
+
+from typing import Any
+
+import pytest
+
+from schedd.wire import JobQueued, ShareFacts
+from server_adapter.torque.codes import RequestCode
+from server_adapter.torque.errors import ServerCode
+from tests.server_adapter.bridge.house import Build
+
+pytestmark = pytest.mark.anyio
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"expires": 5}, "expired"),
+    ({"term": 2}, "term 2"),
+    ({"version": "other"}, "altered"),
+    ({"shares": (ShareFacts("node9", 1),)}, "no node node9"),
+    ({"shares": (ShareFacts("node1", 5),)}, "has 4 cores"),
+    ({"shares": ()}, "names no nodes"),
+    ({"job_id": "999.localhost"}, "gone"),
+]
+
+
+@pytest.mark.parametrize(("changes", "words"), WRONG, ids=[words for _, words in WRONG])
+async def test_a_wrong_decision_is_refused_here(build: Build, changes: dict[str, Any], words: str) -> None:
+    house = await build(plan=False)
+    job = house.server.submit(resources={"nodes": "1"}, runtime=1.0)
+    adapter = await house.start()
+    await house.until(lambda: job in house.daemon.state.jobs)
+    adapter.journal.see_term(3)
+    house.daemon.term = 3
+    house.daemon.decide(job, [ShareFacts("node1", 1)], **changes)
+    await house.until(lambda: bool(house.daemon.refused))
+    assert house.daemon.refused[0].code == 0
+    assert words in house.daemon.refused[0].text
+    assert house.server.cluster.runs == {}
+
+
+@pytest.mark.parametrize("what", ["hold", "offline", "down", "alter", "delete", "scheduling"])
+async def test_what_nobody_told_is_seen_right_before_the_run(build: Build, what: str) -> None:
+    house = await build(plan=False, **{"poll.interval": 600.0})
+    server = house.server
+    job = server.submit(resources={"nodes": "1"}, runtime=1.0)
+    await house.start()
+    await house.until(lambda: job in house.daemon.state.jobs)
+    match what:
+        case "hold":
+            server.job(job).holds.add("u")
+            from server_adapter.emulator.lifecycle import settle  # noqa: PLC0415
+
+            settle(server.cluster, server.job(job))
+        case "offline":
+            server.node("node1").offline = True
+        case "down":
+            server.node("node1").down = True
+        case "alter":
+            server.job(job).resources["walltime"] = "02:00:00"
+            server.job(job).touch(server.now)
+        case "delete":
+            del server.cluster.jobs[job]
+        case _:
+            server.cluster.attributes["scheduling"] = "False"
+    house.daemon.decide(job, [ShareFacts("node1", 1)])
+    await house.until(lambda: bool(house.daemon.refused))
+    assert house.daemon.refused[0].code == 0
+    assert server.cluster.runs == {}
+
+
+async def test_a_busy_node_is_tried_again_and_then_used(build: Build) -> None:
+    house = await build(plan=False)
+    first = house.server.submit(resources={"nodes": "1:ppn=4"}, runtime=0.4)
+    second = house.server.submit(resources={"nodes": "1:ppn=4"}, runtime=0.1)
+    await house.start(**{"run.busy_retries": 20})
+    await house.until(lambda: second in house.daemon.state.jobs)
+    house.daemon.decide(first, [ShareFacts("node1", 4)])
+    await house.until(lambda: str(house.server.job(first).state) == "R")
+    house.daemon.decide(second, [ShareFacts("node1", 4)])
+    await house.until(house.all_done)
+    assert house.daemon.refused == []
+
+
+@pytest.mark.parametrize(
+    ("code", "least"), [(ServerCode.RESCUNAV, 4), (ServerCode.UNKNODE, 1), (ServerCode.MOMREJECT, 1)]
+)
+async def test_the_servers_refusals_are_reported_with_their_code(
+    build: Build, code: ServerCode, least: int
+) -> None:
+    house = await build(plan=False)
+    job = house.server.submit(resources={"nodes": "1"}, runtime=1.0)
+    await house.start()
+    await house.until(lambda: job in house.daemon.state.jobs)
+    house.server.faults.refuse_runs(code=code)
+    before = house.server.faults.refusals.left
+    house.daemon.decide(job, [ShareFacts("node1", 1)])
+    await house.until(lambda: bool(house.daemon.refused))
+    assert house.daemon.refused[0].code == code
+    assert before - house.server.faults.refusals.left == least
+
+
+async def test_a_job_that_comes_back_is_told_as_queued_again(build: Build) -> None:
+    house = await build(plan=False)
+    job = house.server.submit(resources={"nodes": "1"}, runtime=1.0)
+    await house.start()
+    await house.until(lambda: job in house.daemon.state.jobs)
+    house.server.faults.return_runs(1)
+    house.daemon.decide(job, [ShareFacts("node1", 1)])
+    await house.until(lambda: bool(house.daemon.accepted))
+
+    def told() -> int:
+        return sum(isinstance(event, JobQueued) and event.job.id == job for event in house.daemon.events)
+
+    await house.until(lambda: told() >= 1)
+
+
+async def test_a_lost_answer_to_a_run_is_cleared_up(build: Build) -> None:
+    house = await build(plan=False)
+    job = house.server.submit(resources={"nodes": "1"}, runtime=30.0)
+    await house.start()
+    await house.until(lambda: job in house.daemon.state.jobs)
+    house.server.faults.slow_down(0.05, [RequestCode.ASYNC_RUN_JOB])
+    real = house.server.handlers.answer
+
+    def answer(request: Any, dialogue: Any) -> bytes:
+        found = real(request, dialogue)
+        if request.code is RequestCode.ASYNC_RUN_JOB:
+            house.server.faults.cut_replies(1, after=3)
+        return found
+
+    house.server.handlers.answer = answer  # type: ignore[method-assign]
+    house.daemon.decide(job, [ShareFacts("node1", 1)])
+    await house.until(lambda: bool(house.daemon.accepted))
+    assert house.server.cluster.runs == {job: 1}
+    assert house.daemon.refused == []

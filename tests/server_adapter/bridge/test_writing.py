@@ -1,0 +1,53 @@
+"""What is written on jobs, and taken away again."""
+
+import asyncio
+
+import pytest
+
+from schedd.wire import ShareFacts
+from tests.server_adapter.bridge.house import Build
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_comments_are_ours_to_change_and_foreign_ones_are_kept(build: Build) -> None:
+    house = await build(plan=False)
+    server = house.server
+    ours, foreign = (server.submit(resources={"nodes": "1"}, runtime=60.0) for _ in range(2))
+    server.job(foreign).attributes["comment"] = "please ask bob"
+    await house.start(**{"tell.start_time": True})
+    await house.until(lambda: ours in house.daemon.state.jobs)
+    now = int(house.daemon.clock())
+    house.daemon.tell(foreign, now + 500, ("node1",))
+    house.daemon.tell(ours, now + 1000, ("node1", "node2"))
+    await house.until(lambda: server.job(ours).start_time == now + 1000)
+    comment = server.job(ours).attributes["comment"]
+    assert comment.startswith("schedd: planned start ")
+    assert comment.endswith(" on node1,node2")
+    assert server.job(foreign).attributes["comment"] == "please ask bob"
+    # moved by less than the threshold: not written
+    house.daemon.tell(ours, now + 1030, ("node1", "node2"))
+    house.daemon.tell(foreign, now + 900, ("node1",))
+    await house.until(lambda: server.job(foreign).start_time == now + 900)
+    assert server.job(ours).start_time == now + 1000
+    # no start: says why
+    house.daemon.tell(ours, None, text="waits for node9, which is down")
+    await house.until(lambda: server.job(ours).start_time is None)
+    assert server.job(ours).attributes["comment"] == "schedd: waits for node9, which is down"
+
+
+async def test_our_comment_is_replaced_at_the_start_and_taken_away_on_uninstall(build: Build) -> None:
+    house = await build(plan=False)
+    server = house.server
+    job = server.submit(resources={"nodes": "1"}, runtime=60.0)
+    await house.start()
+    await house.until(lambda: job in house.daemon.state.jobs)
+    house.daemon.tell(job, int(house.daemon.clock()) + 1000, ("node1",))
+    await house.until(lambda: "comment" in server.job(job).attributes)
+    await asyncio.sleep(0.3)  # a reading that shows it
+    house.daemon.decide(job, [ShareFacts("node1", 1)])
+    await house.until(lambda: "schedd: started " in server.job(job).attributes["comment"])
+    assert "on node1, last planned for " in server.job(job).attributes["comment"]
+    await house.stop()
+    assert await house.make().clean() == 1
+    assert "comment" not in server.job(job).attributes
