@@ -1,26 +1,41 @@
-"""Who asks, what that one may do, and which cluster it is about."""
+"""Who asks, what that one may do and see, and which cluster it is about."""
 
-from typing import Annotated, Final, NoReturn
+import math
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any, Final, NoReturn
 
 from fastapi import Depends, Path, Request
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi.security import HTTPBearer
+from starlette.concurrency import run_in_threadpool
 
 from schedd.api.problems import Fault, ProblemError
+from schedd.service.askers import Askers, UnknownUser
 from schedd.service.clusters import Clusters
 from schedd.service.loop import PlanLoop
-from schedd.service.settings import TokenRole
-from schedd.service.tokens import Bearer, Tokens
+from schedd.service.munge import MungeError
+from schedd.service.roles import RIGHTS, Bearer, Right
+from schedd.service.sight import Sight, sight
 
-__all__ = ["Adapter", "Admin", "Cluster", "Daemon", "Reader", "daemon_of", "known_parameters"]
-
-_RANK: Final[dict[TokenRole, int]] = {"reader": 0, "adapter": 1, "admin": 2}
+__all__ = [
+    "Adapter",
+    "Admin",
+    "Cluster",
+    "Daemon",
+    "Operator",
+    "Reader",
+    "Seen",
+    "User",
+    "daemon_of",
+    "known_parameters",
+]
 
 _bearer = HTTPBearer(
     auto_error=False,
     scheme_name="token",
-    description="A token of the daemon's configuration, with the role `reader`, `adapter` or `admin`.",
+    description="A token of the daemon. On its UNIX socket the peer's user is known without.",
 )
-_Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+PEER: Final = "peer_uid"
+"""Under this name the connection keeps the uid at the other end of the UNIX socket."""
 
 
 def daemon_of(request: Request) -> Clusters:
@@ -34,25 +49,70 @@ def daemon_of(request: Request) -> Clusters:
     return clusters
 
 
-def _asker(request: Request, credentials: HTTPAuthorizationCredentials | None, least: TokenRole) -> Bearer:
-    tokens: Tokens = request.app.state.tokens
-    if credentials is None:
-        if "authorization" in request.headers:
-            _unknown("the Authorization header is not of the form: Bearer TOKEN")
-        asker = tokens.anonymous
-        if asker is None:
-            _unknown("no token was sent")
-    else:
-        asker = tokens.bearer(credentials.credentials)
-        if asker is None:
-            _unknown("this token is not known here")
-    if _RANK[asker.role] < _RANK[least]:
-        if credentials is None:
-            _unknown(f"this needs a token of role {least}, and none was sent")
-        raise ProblemError(
-            "not-allowed", f"{asker.name} has the role {asker.role}; this needs the role {least}"
-        )
+async def _asker(request: Request, _: Annotated[object, Depends(_bearer)]) -> Bearer:
+    """Who asks. Raises ProblemError for what does not count, and when it is asked too often."""
+    askers: Askers = request.app.state.askers
+    address = request.client.host if request.client is not None else "the UNIX socket"
+    try:
+        asker = await _shown(request, askers)
+    except ProblemError as error:
+        if error.kind == "no-token":
+            _not_too_often(askers.wait_refused(address), f"requests of {address} without a valid token")
+        raise
+    _not_too_often(askers.wait(asker, address), f"requests of {asker.name}")
     return asker
+
+
+async def _shown(request: Request, askers: Askers) -> Bearer:
+    scheme, _, shown = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and shown:
+        return _of_token(request, askers, shown.strip())
+    if scheme.lower() == "munge" and shown and askers.auth.munge:
+        return await _of_munge(askers, shown.strip())
+    if "authorization" in request.headers:
+        _unknown("the Authorization header is not of the form: Bearer TOKEN")
+    uid: int | None = getattr(request.state, PEER, None)
+    if uid is not None:
+        try:
+            return await run_in_threadpool(askers.local, uid)
+        except UnknownUser as error:
+            _unknown(str(error))
+    if askers.tokens.anonymous is None:
+        _unknown("no token was sent")
+    return askers.tokens.anonymous
+
+
+def _of_token(request: Request, askers: Askers, token: str) -> Bearer:
+    asker = askers.tokens.bearer(token)
+    if asker is None:
+        if not askers.tokens.complete:
+            raise ProblemError(
+                "not-ready", "the daemon's tokens are not read yet", headers={"Retry-After": "2"}
+            )
+        _unknown("this token is not known here")
+    if asker.role != "proxy":
+        return asker
+    header = askers.auth.proxy_header
+    users = request.headers.getlist(header)
+    if len(users) != 1:
+        _unknown(f"a proxy must name the user for whom it asks in one header {header}")
+    try:
+        return askers.user(users[0])
+    except UnknownUser as error:
+        _unknown(f"{header}: {error}")
+
+
+async def _of_munge(askers: Askers, credential: str) -> Bearer:
+    try:
+        return await run_in_threadpool(askers.munge, credential)
+    except UnknownUser as error:
+        _unknown(str(error))
+    except MungeError as error:
+        if error.ours:
+            raise ProblemError(
+                "not-ready", f"MUNGE: {error}", hint="use a token", headers={"Retry-After": "10"}
+            ) from None
+        _unknown(f"MUNGE: {error}")
 
 
 def _unknown(detail: str) -> NoReturn:
@@ -64,25 +124,39 @@ def _unknown(detail: str) -> NoReturn:
     )
 
 
-def _reader(request: Request, credentials: _Credentials) -> Bearer:
-    return _asker(request, credentials, "reader")
+def _not_too_often(wait: float, what: str) -> None:
+    if wait:
+        seconds = str(math.ceil(wait))
+        raise ProblemError(
+            "too-often", f"too many {what}", hint="ask less often", headers={"Retry-After": seconds}
+        )
 
 
-def _adapter(request: Request, credentials: _Credentials) -> Bearer:
-    return _asker(request, credentials, "adapter")
+def _allowed(right: Right) -> Callable[[Request, Bearer], Coroutine[Any, Any, Bearer]]:
+    roles = [role for role, rights in RIGHTS.items() if right in rights]
+    words = f"the role {roles[0]}" if len(roles) == 1 else f"one of the roles {', '.join(roles)}"
+
+    async def allowed(request: Request, asker: Annotated[Bearer, Depends(_asker)]) -> Bearer:
+        if asker.may(right):
+            return asker
+        if asker is request.app.state.askers.tokens.anonymous:
+            _unknown(f"this needs a token with {words}, and none was sent")
+        raise ProblemError("not-allowed", f"{asker.name} has the role {asker.role}; this needs {words}")
+
+    return allowed
 
 
-def _admin(request: Request, credentials: _Credentials) -> Bearer:
-    return _asker(request, credentials, "admin")
-
-
-Reader = Annotated[Bearer, Depends(_reader)]
-Adapter = Annotated[Bearer, Depends(_adapter)]
-Admin = Annotated[Bearer, Depends(_admin)]
+User = Annotated[Bearer, Depends(_allowed("ask"))]
+"""Everybody who is known. What of other people's jobs may be shown, ``Seen`` says."""
+Reader = Annotated[Bearer, Depends(_allowed("see all"))]
+"""Who may see every job in full."""
+Operator = Annotated[Bearer, Depends(_allowed("steer"))]
+Adapter = Annotated[Bearer, Depends(_allowed("exchange"))]
+Admin = Annotated[Bearer, Depends(_allowed("administer"))]
 Daemon = Annotated[Clusters, Depends(daemon_of)]
 
 
-def known_parameters(request: Request) -> None:
+async def known_parameters(request: Request) -> None:
     """Refuse query parameters that the path does not have: a mistyped filter would show too much.
 
     Raises ProblemError.
@@ -98,11 +172,21 @@ def known_parameters(request: Request) -> None:
         raise ProblemError("invalid", f"{faults[0].where}: no such parameter; {words}", errors=faults)
 
 
-def _cluster(
-    daemon: Daemon,
+async def _cluster(
+    request: Request,
+    _: Annotated[Bearer, Depends(_asker)],  # strangers are told no names
     cluster: Annotated[str, Path(description="The cluster's name in the configuration.", examples=["main"])],
 ) -> PlanLoop:
-    return daemon[cluster]
+    return daemon_of(request)[cluster]
 
 
 Cluster = Annotated[PlanLoop, Depends(_cluster)]
+
+
+async def _seen(request: Request, cluster: Cluster, asker: User) -> Sight:
+    askers: Askers = request.app.state.askers
+    return sight(asker, askers.auth, cluster.published)
+
+
+Seen = Annotated[Sight, Depends(_seen)]
+"""Who asks is known, and this is what that one may see of the cluster's jobs."""

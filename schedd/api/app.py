@@ -16,6 +16,7 @@ from schedd.api import exchange, health, jobs, plan, problems, questions, stream
 from schedd.api.access import known_parameters
 from schedd.api.examples import EXAMPLES
 from schedd.api.limits import BodyLimit
+from schedd.service.askers import Askers
 from schedd.service.clusters import Clusters
 from schedd.service.tokens import Tokens
 
@@ -38,8 +39,9 @@ was never submitted.
 
 **Errors** are problem documents (RFC 9457) that say what is wrong, where, and what is allowed.
 
-**Tokens** go into the header `Authorization: Bearer TOKEN`. A `reader` reads and asks; an `adapter` also
-exchanges events and decisions; an `admin` may do everything.
+**Tokens** go into the header `Authorization: Bearer TOKEN`. A `user` reads and asks, and sees other people's
+jobs where the site or the server lets users see them; a `reader` sees all; an `operator` may also pause and
+resume; an `adapter` exchanges events and decisions; an `admin` may do everything.
 """
 
 _TAGS: Final = [
@@ -54,7 +56,7 @@ _TAGS: Final = [
 
 def create_app(
     clusters: Clusters,
-    tokens: Tokens,
+    askers: Askers | Tokens,
     *,
     max_body: int = 64 << 20,
     root: str = "",
@@ -72,7 +74,7 @@ def create_app(
         redirect_slashes=False,
     )
     app.state.clusters = clusters
-    app.state.tokens = tokens
+    app.state.askers = Askers(askers) if isinstance(askers, Tokens) else askers
     app.state.life = secrets.token_hex(4)
     problems.install(app)
     for module in (clusters_router, jobs, plan, stream, questions, exchange, health):

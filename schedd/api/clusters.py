@@ -6,7 +6,7 @@ from typing import Final
 import structlog
 from fastapi import APIRouter, Request, Response
 
-from schedd.api.access import Admin, Cluster, Daemon, Reader
+from schedd.api.access import Cluster, Daemon, Operator, User
 from schedd.api.bodies import ClustersView, ClusterView, Dispatch
 from schedd.api.messages import Pause
 from schedd.api.problems import answers
@@ -27,32 +27,32 @@ _HINT: Final = "it is done as soon as the planner is free; GET the cluster to se
 
 
 @router.get("", response_model=ClustersView, responses=answers("no-token", "not-ready"))
-async def list_clusters(request: Request, daemon: Daemon, _: Reader) -> Response:
+async def list_clusters(request: Request, daemon: Daemon, _: User) -> Response:
     """All clusters of this daemon, and how each is doing."""
     return reply(request, ClustersView(tuple(_view(loop) for loop in daemon)))
 
 
 @router.get("/{cluster}", response_model=ClusterView, responses=_READ)
-async def get_cluster(request: Request, cluster: Cluster, _: Reader) -> Response:
+async def get_cluster(request: Request, cluster: Cluster, _: User) -> Response:
     """One cluster, and how it is doing."""
     return reply(request, _view(cluster))
 
 
 @router.post("/{cluster}/pause", response_model=Dispatch, responses={**_ACT, **_BODY})
-async def pause(request: Request, cluster: Cluster, body: Pause, admin: Admin) -> Response:
-    """Start no jobs until `resume`; the plan goes on. Needs the role `admin`."""
+async def pause(request: Request, cluster: Cluster, body: Pause, asker: Operator) -> Response:
+    """Start no jobs until `resume`; the plan goes on. Needs the role `operator` or `admin`."""
     generation = await answer_of(cluster.pause(body.reason), _PATIENCE, _HINT)
-    await asyncio.to_thread(cluster.audit, admin.name, "pause", body.reason)
-    _log.warning("starting jobs was paused", cluster=cluster.name, by=admin.name, reason=body.reason)
+    await asyncio.to_thread(cluster.audit, asker.name, "pause", body.reason)
+    _log.warning("starting jobs was paused", cluster=cluster.name, by=asker.name, reason=body.reason)
     return reply(request, Dispatch(body.reason, generation))
 
 
 @router.post("/{cluster}/resume", response_model=Dispatch, responses=_ACT)
-async def resume(request: Request, cluster: Cluster, admin: Admin) -> Response:
-    """Start jobs again, those that are due at once. Needs the role `admin`."""
+async def resume(request: Request, cluster: Cluster, asker: Operator) -> Response:
+    """Start jobs again, those that are due at once. Needs the role `operator` or `admin`."""
     generation = await answer_of(cluster.resume(), _PATIENCE, _HINT)
-    await asyncio.to_thread(cluster.audit, admin.name, "resume", "")
-    _log.warning("starting jobs was resumed", cluster=cluster.name, by=admin.name)
+    await asyncio.to_thread(cluster.audit, asker.name, "resume", "")
+    _log.warning("starting jobs was resumed", cluster=cluster.name, by=asker.name)
     return reply(request, Dispatch("", generation))
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from schedd.api.access import Cluster, Reader
+from schedd.api.access import Cluster, Seen
 from schedd.api.bodies import History, JobPage, dated
 from schedd.api.problems import ProblemError, answers
 from schedd.api.replies import etag_of, reply
@@ -14,6 +14,7 @@ from schedd.engine.records import JobRecord
 from schedd.engine.view import Published
 from schedd.service.loop import PlanLoop
 from schedd.service.reading import alike, find, jobs
+from schedd.service.sight import Sight
 
 __all__ = ["router"]
 
@@ -40,7 +41,7 @@ _Job = Annotated[
 def list_jobs(
     request: Request,
     cluster: Cluster,
-    _: Reader,
+    seen: Seen,
     state: Annotated[Standing | None, Query(description="Only those that stand here.")] = None,
     user: Annotated[
         str | None, Query(description="Only this owner's: `ann`, or `ann@host`.", max_length=512)
@@ -57,13 +58,14 @@ def list_jobs(
     between may be missed or listed twice.
     """
     published = cluster.published
-    page = jobs(published, state=state, owner=user, queue=queue, cursor=cursor, limit=limit)
-    found = JobPage(jobs=page.rows, next=page.next, **dated(published))
-    return reply(request, found, etag_of(request, cluster.name, published))
+    page = jobs(published, state=state, owner=user, queue=queue, sees=seen.sees, cursor=cursor, limit=limit)
+    rows = tuple(seen.view(row, published) for row in page.rows)
+    found = JobPage(jobs=rows, next=page.next, **dated(published))
+    return reply(request, found, etag_of(request, cluster.name, published, seen))
 
 
 @router.get("/{job}", response_model=JobView, responses=_ONE)
-async def get_job(request: Request, cluster: Cluster, _: Reader, job: _Job) -> Response:
+async def get_job(request: Request, cluster: Cluster, seen: Seen, job: _Job) -> Response:
     """One job: what it asked for, when and where it starts or runs, what was promised, and why.
 
     `planned_start` is where the plan has it now; it may move. `promised_start` is an upper bound that only
@@ -71,38 +73,39 @@ async def get_job(request: Request, cluster: Cluster, _: Reader, job: _Job) -> R
     waits for, or that it can never run here.
     """
     published = cluster.published
-    view = view_of(published, _found(cluster, published, job))
-    return reply(request, view, etag_of(request, cluster.name, published))
+    view = seen.view(view_of(published, _found(cluster, published, seen, job)), published)
+    return reply(request, view, etag_of(request, cluster.name, published, seen))
 
 
 @router.get("/{job}/history", response_model=History, responses=_ONE)
 def get_history(
     request: Request,
     cluster: Cluster,
-    _: Reader,
+    seen: Seen,
     job: _Job,
     limit: Annotated[int, Query(description="At most so many changes.", ge=1, le=10_000)] = 100,
 ) -> Response:
     """How a job's planned start moved: from when to when, by which event, and why in words."""
     published = cluster.published
-    record = _found(cluster, published, job)
+    record = _found(cluster, published, seen, job)
     view = view_of(published, record)
     found = History(
         job=record.id,
-        changes=job_history(published, record, limit),
+        changes=tuple(seen.change(one, published) for one in job_history(published, record, limit)),
         promised_start=view.promised_start,
         breaches=record.breaches,
         promise_ended=record.ended,
         **dated(published),
     )
-    return reply(request, found, etag_of(request, cluster.name, published))
+    return reply(request, found, etag_of(request, cluster.name, published, seen))
 
 
-def _found(cluster: PlanLoop, published: Published, job: str) -> JobRecord:
+def _found(cluster: PlanLoop, published: Published, seen: Sight, job: str) -> JobRecord:
     """The job of this id, which may be abbreviated. Raises ProblemError."""
     record = find(published, job)
-    if record is None:
-        near = [one.id for one in islice(alike(published, job.partition(".")[0]), _HINTS)]
+    if record is None or not seen.sees(record):
+        alikes = filter(seen.sees, alike(published, job.partition(".")[0]))
+        near = [one.id for one in islice(alikes, _HINTS)]
         hint = f"did you mean {' or '.join(near)}?" if near else "jobs that ended are not kept"
         raise ProblemError("unknown-job", f"cluster {cluster.name} has no job {job[:80]}", hint=hint)
     return record

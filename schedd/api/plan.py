@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Request, Response
 
-from schedd.api.access import Cluster, Reader
+from schedd.api.access import Cluster, Seen
 from schedd.api.bodies import Bars, GapsView, NodePage, ReservationView, dated
 from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.replies import etag_of, reply
@@ -39,7 +39,7 @@ _Cursor = Annotated[
 def list_nodes(
     request: Request,
     cluster: Cluster,
-    _: Reader,
+    seen: Seen,
     state: Annotated[NodeStateName | None, Query(description="Only nodes in this state.")] = None,
     cursor: _Cursor = None,
     limit: Annotated[int, Query(description="At most so many on a page.", ge=1, le=10_000)] = 1_000,
@@ -54,25 +54,28 @@ def list_nodes(
     )
     page = frozenset(names[:limit])
     following = names[limit - 1] if len(names) > limit else None
-    rows = nodes(published, page.__contains__)
+    rows = nodes(published, page.__contains__, seen.sees)
     found = NodePage(nodes=rows, next=following, **dated(published))
-    return reply(request, found, etag_of(request, cluster.name, published))
+    return reply(request, found, etag_of(request, cluster.name, published, seen))
 
 
 @router.get("/plan", response_model=Bars, responses=_READ)
 def get_plan(
     request: Request,
     cluster: Cluster,
-    _: Reader,
+    seen: Seen,
     begin: _Begin = None,
     end: _End = None,
     cursor: _Cursor = None,
     limit: Annotated[int, Query(description="At most so many jobs on a page.", ge=1, le=10_000)] = 1_000,
 ) -> Response:
-    """What runs or is planned at any time in `[begin, end)`, by start: the data of a Gantt chart."""
+    """What runs or is planned at any time in `[begin, end)`, by start: the data of a Gantt chart.
+
+    Jobs that the asker may not see are there without id, owner and queue.
+    """
     published = cluster.published
     first, last = _window(published, begin, end)
-    page = window(published, first, last, cursor=cursor, limit=limit)
+    page = window(published, first, last, sees=seen.sees, cursor=cursor, limit=limit)
     found = Bars(
         begin=first,
         end=last,
@@ -85,14 +88,14 @@ def get_plan(
         next=page.next,
         **dated(published),
     )
-    return reply(request, found, etag_of(request, cluster.name, published))
+    return reply(request, found, etag_of(request, cluster.name, published, seen))
 
 
 @router.get("/gaps", response_model=GapsView, responses=_READ)
 def get_gaps(
     request: Request,
     cluster: Cluster,
-    _: Reader,
+    seen: Seen,
     begin: _Begin = None,
     end: _End = None,
     cpus: Annotated[int, Query(description="Leave out pieces with fewer free cpus.", ge=1, le=1 << 24)] = 1,
@@ -116,7 +119,7 @@ def get_gaps(
         next=found.next,
         **dated(published),
     )
-    return reply(request, view, etag_of(request, cluster.name, published))
+    return reply(request, view, etag_of(request, cluster.name, published, seen))
 
 
 def _window(published: Published, begin: int | None, end: int | None) -> tuple[int, int]:

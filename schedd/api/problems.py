@@ -31,6 +31,7 @@ KINDS: Final[Mapping[str, tuple[int, str]]] = {
     "too-large": (413, "The body is too large"),
     "invalid": (422, "Something in the request is not allowed"),
     "too-much": (429, "Too many events wait"),
+    "too-often": (429, "Too many requests"),
     "defect": (500, "A defect of the daemon"),
     "not-ready": (503, "The daemon cannot answer now"),
 }
@@ -114,9 +115,12 @@ def problem_response(path: str, error: ProblemError) -> Response:
 
 
 def answers(*kinds: str) -> dict[int | str, dict[str, Any]]:
-    """For a route's ``responses``: the problems of these kinds, by status."""
+    """For a route's ``responses``: the problems of these kinds, by status.
+
+    Who must be known must not come too often either.
+    """
     found: dict[int | str, dict[str, Any]] = {}
-    for kind in kinds:
+    for kind in (*kinds, "too-often") if "no-token" in kinds else kinds:
         status, title = KINDS[kind]
         known = found.get(status)
         words = f"{known['description']}, or: {title}" if known else title

@@ -6,7 +6,7 @@ from typing import Final, Literal
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from schedd.api.access import Cluster, Reader
+from schedd.api.access import Cluster, User
 from schedd.api.bodies import WhatIfAnswer
 from schedd.api.messages import WhatIf
 from schedd.api.problems import Fault, ProblemError, answers
@@ -29,7 +29,7 @@ _HINT: Final = "ask again in a moment"
     response_model=WhatIfAnswer,
     responses=answers("no-token", "unknown-cluster", "not-ready", "invalid", "bad-request", "too-large"),
 )
-async def what_if(request: Request, cluster: Cluster, question: WhatIf, _: Reader) -> Response:
+async def what_if(request: Request, cluster: Cluster, question: WhatIf, _: User) -> Response:
     """When and where would a job start if it were submitted now? Nothing is submitted, the plan stays.
 
     The question is put to a copy of the plan that all who ask about one generation share. While the planner

@@ -7,6 +7,7 @@ from pydantic import ConfigDict, TypeAdapter, with_config
 from starlette.responses import Response
 
 from schedd.engine.view import Published
+from schedd.service.sight import EVERYTHING, Sight
 
 __all__ = ["documented", "etag_of", "reply"]
 
@@ -28,12 +29,13 @@ def _adapter(kind: type) -> TypeAdapter[Any]:
     return found
 
 
-def etag_of(request: Request, name: str, published: Published) -> str:
-    """The tag of what is read of one cluster: it changes with every generation, and when the daemon restarts.
+def etag_of(request: Request, name: str, published: Published, seen: Sight = EVERYTHING) -> str:
+    """The tag of what is read of one cluster: it changes with every generation, and when the daemon restarts,
+    and is another for who sees something else.
 
     Weak: a body and its compressed form have the same.
     """
-    return f'W/"{request.app.state.life}-{name}-{published.generation}-{len(published.stale):x}"'
+    return f'W/"{request.app.state.life}-{name}-{published.generation}-{len(published.stale):x}{seen.tag}"'
 
 
 def reply(request: Request, value: Any, etag: str | None = None) -> Response:

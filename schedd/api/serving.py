@@ -13,12 +13,14 @@ import uvicorn
 from fastapi import FastAPI
 
 from schedd.api.app import Lifespan, create_app
+from schedd.service.askers import Askers
 from schedd.service.clock import Clock
 from schedd.service.clusters import Clusters
 from schedd.service.durable import Durable
 from schedd.service.notify import notify, watchdog_interval
 from schedd.service.settings import Settings
 from schedd.service.tokens import Tokens
+from schedd.store import StoreError
 
 __all__ = ["ListenError", "listen", "serve"]
 
@@ -26,6 +28,8 @@ _log = structlog.get_logger(__name__)
 _GRACE_S = 10
 """For how long requests under way may go on when the daemon ends."""
 _MOST_CONNECTIONS = 1_024
+_TOKENS_S = 2.0
+"""Seconds between two looks at the store's tokens: so soon one that was revoked counts no more."""
 
 
 class ListenError(OSError):
@@ -65,12 +69,14 @@ def serve(settings: Settings, tokens: Tokens, clock: Clock, server: socket.socke
         failed.append(error)
         running.should_exit = True
 
+    tokens.complete = durable is None
+    askers = Askers(tokens, settings.auth, settings.limits)
     app = create_app(
         clusters,
-        tokens,
+        askers,
         max_body=settings.server.max_body_mib << 20,
         root=settings.server.root,
-        lifespan=_lifespan(clusters, give_up),
+        lifespan=_lifespan(clusters, askers, give_up),
     )
     config = uvicorn.Config(
         app,
@@ -122,19 +128,37 @@ def _one_signal(server: uvicorn.Server) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _lifespan(clusters: Clusters, give_up: Callable[[BaseException], None]) -> Lifespan:
+def _lifespan(clusters: Clusters, askers: Askers, give_up: Callable[[BaseException], None]) -> Lifespan:
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        tending = asyncio.create_task(_tend(clusters, give_up))
+        tasks = [
+            asyncio.create_task(_tend(clusters, give_up)),
+            asyncio.create_task(_keep_tokens(clusters, askers)),
+        ]
         try:
             yield
         finally:
-            tending.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await tending
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             await asyncio.to_thread(clusters.stop)
 
     return lifespan
+
+
+async def _keep_tokens(clusters: Clusters, askers: Askers) -> None:
+    """Know the store's tokens. While it fails, those that are known go on to count."""
+    said = ""
+    while clusters.durable is not None:
+        if clusters.durable.opened.is_set():
+            try:
+                askers.tokens.keep(await asyncio.to_thread(clusters.durable.store.tokens))
+                said = ""
+            except StoreError as error:
+                if str(error) != said:
+                    said = str(error)
+                    _log.error("the tokens cannot be read", why=said)
+        await asyncio.sleep(_TOKENS_S if askers.tokens.complete else 0.05)
 
 
 async def _tend(clusters: Clusters, give_up: Callable[[BaseException], None]) -> None:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Header, Query, Request
 from pydantic import TypeAdapter
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from schedd.api.access import Cluster, Reader
+from schedd.api.access import Cluster, Seen
 from schedd.api.bodies import News, dated
 from schedd.api.problems import answers
 from schedd.engine.view import Published
@@ -41,7 +41,7 @@ _RETRY_MS: Final = 2_000
 async def stream(
     request: Request,
     cluster: Cluster,
-    _: Reader,
+    seen: Seen,
     user: Annotated[
         str | None, Query(description="Only this owner's jobs: `ann`, or `ann@host`.", max_length=512)
     ] = None,
@@ -63,7 +63,8 @@ async def stream(
     since = int(place) if known == life and place.isdecimal() and len(place) < 20 else None
 
     def wanted(its_id: str, owner: str) -> bool:
-        return (job is None or its_id == job) and (user is None or of_owner(owner, user))
+        asked = (job is None or its_id == job) and (user is None or of_owner(owner, user))
+        return asked and seen.sees_owner(owner)
 
     events = _events(cluster, life, since, wanted)
     return EventSourceResponse(events, ping=15, sep="\n", headers={"Cache-Control": "no-store"})

@@ -112,6 +112,7 @@ class Durable:
     def __init__(self, settings: StoreSettings) -> None:
         self.settings = settings
         self.trouble = ""
+        self.opened = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -132,6 +133,7 @@ class Durable:
                 self._say("")
                 holder = self.settings.holder or socket.gethostname()
                 self.lead = Leadership(self.store.database, holder, seconds=self.settings.lease)
+                self.opened.set()
                 return True
         return False
 
@@ -193,7 +195,7 @@ class Durable:
     def close(self) -> None:
         """Let another daemon lead at once, and let go of the database."""
         self.stop_seeking()
-        if hasattr(self, "lead"):
+        if self.opened.is_set():
             self.lead.give_up()
             self.store.close()
 

@@ -30,6 +30,12 @@ __all__ = [
 ]
 
 _T = TypeVar("_T")
+Sees = Callable[[JobRecord], bool]
+"""Whether a job is shown to who asks."""
+
+
+def _all(_record: JobRecord) -> bool:
+    return True
 
 
 class CursorError(ValueError):
@@ -84,7 +90,7 @@ class NodeView:
     free_gpus: int
     properties: tuple[str, ...]
     jobs: tuple[str, ...]
-    """Jobs that run here or are being started."""
+    """Jobs that run here or are being started, as far as the asker may see them."""
 
 
 def find(published: Published, wanted: str) -> JobRecord | None:
@@ -136,6 +142,7 @@ def jobs(
     state: Standing | None = None,
     owner: str | None = None,
     queue: str | None = None,
+    sees: Sees = _all,
     cursor: str | None = None,
     limit: int = 100,
 ) -> Page[JobView]:
@@ -151,6 +158,7 @@ def jobs(
             (state is None or standing_of(record, start) == state)
             and (owner is None or of_owner(facts.owner, owner))
             and (queue is None or facts.queue == queue)
+            and sees(record)
         )
 
     found: list[JobView] = []
@@ -190,9 +198,15 @@ def _in_order(published: Published, cursor: str | None) -> Iterator[tuple[tuple[
 
 
 def window(
-    published: Published, begin: int, end: int, *, cursor: str | None = None, limit: int = 1_000
+    published: Published,
+    begin: int,
+    end: int,
+    *,
+    sees: Sees = _all,
+    cursor: str | None = None,
+    limit: int = 1_000,
 ) -> Page[Bar]:
-    """What is placed anywhere in ``[begin, end)``, by start."""
+    """What is placed anywhere in ``[begin, end)``, by start; nameless where ``sees`` says so."""
     after = _parsed(cursor) if cursor else (-1, -1)
     starts = published.starts
     slots = np.flatnonzero((starts >= 0) & (starts < end) & (starts + published.durations > begin))
@@ -207,11 +221,10 @@ def window(
         start = int(starts[slot])
         if len(bars) == limit:
             return Page(tuple(bars), f"{bars[-1].start}.{last}")
+        names = (record.id, record.facts.owner, record.facts.queue) if sees(record) else ("", "", "")
         bars.append(
             Bar(
-                record.id,
-                record.facts.owner,
-                record.facts.queue,
+                *names,
                 standing_of(record, start),
                 start,
                 start + int(published.durations[slot]),
@@ -222,7 +235,9 @@ def window(
     return Page(tuple(bars), None)
 
 
-def nodes(published: Published, accept: Callable[[str], bool] = lambda _name: True) -> tuple[NodeView, ...]:
+def nodes(
+    published: Published, accept: Callable[[str], bool] = lambda _name: True, sees: Sees = _all
+) -> tuple[NodeView, ...]:
     """The nodes by name, with what jobs hold of them now."""
     slots = np.flatnonzero(published.states == FIXED)
     now = published.as_of
@@ -240,7 +255,7 @@ def nodes(published: Published, accept: Callable[[str], bool] = lambda _name: Tr
         for k, column in enumerate((CPUS, MEM, GPUS)):
             total[k] += entry[A_TAKE + column]
         record = published.records[int(slots[i])]
-        if record is not None:
+        if record is not None and sees(record):
             here.setdefault(name, []).append(record.id)
     views = []
     for name in sorted(filter(accept, published.nodes)):

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -11,23 +12,31 @@ from pydantic.fields import FieldInfo
 from schedd.service.settings import (
     AuthSettings,
     ClusterSettings,
+    LimitSettings,
     LogSettings,
     ServerSettings,
     StoreSettings,
     TokenSettings,
 )
 
-__all__ = ["SECTIONS", "table"]
+__all__ = ["SECTIONS", "section", "table"]
 
 SECTIONS: dict[str, type[BaseModel]] = {
     "[server]": ServerSettings,
     "[auth]": AuthSettings,
     "[[auth.tokens]]": TokenSettings,
+    "[limits]": LimitSettings,
     "[store]": StoreSettings,
     "[log]": LogSettings,
     "[clusters.NAME]": ClusterSettings,
 }
 """Every section of the file, and what may stand in it."""
+
+
+def section(name: str) -> str:
+    """A section as Markdown: what it is about, and its table."""
+    found = SECTIONS[name]
+    return f"## `{name}`\n\n{cleandoc(found.__doc__ or '')}\n\n{table(found)}\n"
 
 
 def table(section: type[BaseModel]) -> str:
@@ -59,8 +68,10 @@ def _may_be(field: FieldInfo) -> str:
     bounds = dict(_bounds(field))
     if kind in (int, float):
         whole = "whole number" if kind is int else "number"
-        return f"{whole} from {bounds['ge']} to {bounds['le']}" if bounds else whole
-    return "tables" if get_origin(kind) is tuple else "path" if Path in (kind, *get_args(kind)) else "text"
+        return f"{whole} from {bounds['ge']} to {bounds['le']:.10g}" if bounds else whole
+    if get_origin(kind) is tuple:
+        return "list of texts" if get_args(kind)[0] is str else "tables"
+    return "path" if Path in (kind, *get_args(kind)) else "text"
 
 
 def _bounds(field: FieldInfo) -> Iterator[tuple[str, Any]]:
@@ -73,8 +84,8 @@ def _bounds(field: FieldInfo) -> Iterator[tuple[str, Any]]:
 
 def main() -> None:
     """Print all tables with their sections."""
-    for name, section in SECTIONS.items():
-        print(f"## `{name}`\n\n{section.__doc__}\n\n{table(section)}\n")  # noqa: T201  (it is a command)
+    for name in SECTIONS:
+        print(section(name))  # noqa: T201  (it is a command)
 
 
 if __name__ == "__main__":

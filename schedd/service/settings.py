@@ -17,11 +17,12 @@ from pydantic_settings import (
 )
 
 from schedd.engine import EngineSettings
-from schedd.store import Limits
+from schedd.store import Limits, Role
 
 __all__ = [
     "AuthSettings",
     "ClusterSettings",
+    "LimitSettings",
     "LogSettings",
     "ServerSettings",
     "Settings",
@@ -33,7 +34,6 @@ __all__ = [
 
 Seconds = Annotated[int, Field(ge=0, le=10 * 366 * 86400)]
 Step = Annotated[int, Field(ge=1, le=10 * 366 * 86400)]
-TokenRole = Literal["reader", "adapter", "admin"]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _DEFAULTS = EngineSettings()
 _DAY = 86_400
@@ -48,7 +48,7 @@ class _Section(BaseModel):
 
 
 class ServerSettings(_Section):
-    """Where the daemon listens."""
+    """Where the daemon listens. Changes need a restart, but for a renewed certificate."""
 
     host: str = "127.0.0.1"
     """Address or name to listen on."""
@@ -56,21 +56,35 @@ class ServerSettings(_Section):
     """TCP port; 0 takes any free one."""
     root: str = Field(default="", pattern=r"^(/[^/\s]+)*$")
     """Path under which a reverse proxy shows the daemon, such as `/schedd`; empty for none."""
+    socket: Path | None = None
+    """UNIX socket to listen on besides. Who asks there is known by the peer's user: root and the daemon's own
+    user are admins."""
+    tls_certificate: Path | None = None
+    """Certificate (with its chain, PEM): the port then speaks HTTPS. Read anew on reload."""
+    tls_key: Path | None = None
+    """The certificate's key (PEM, without a passphrase), if it is not in the same file."""
     allow_remote: bool = False
-    """Listen on an address that other machines can reach. The daemon itself speaks plain HTTP: tokens then
-    travel readably unless a reverse proxy or a tunnel encrypts them."""
+    """Listen on an address that other machines can reach though there is no TLS, or though strangers may
+    read. Without TLS tokens travel readably unless a proxy or a tunnel encrypts them."""
     max_body_mib: int = Field(default=64, ge=1, le=4096)
     """Larger request bodies are refused."""
 
     @model_validator(mode="after")
     def _stay_local(self) -> Self:
-        if not self.allow_remote and not _is_loopback(self.host):
+        if self.tls_key is not None and self.tls_certificate is None:
+            raise ValueError("tls_key needs a tls_certificate")
+        if not self.allow_remote and not self.tls_certificate and not self.local:
             raise ValueError(
                 f"host {self.host!r} can be reached from other machines, and tokens would travel "
-                "unencrypted. Use 127.0.0.1 behind a proxy with TLS, or set allow_remote = true if the "
-                "network is closed"
+                "unencrypted. Set tls_certificate, or use 127.0.0.1 behind a proxy with TLS, or set "
+                "allow_remote = true if the network is closed"
             )
         return self
+
+    @property
+    def local(self) -> bool:
+        """Whether only this host can reach the port."""
+        return _is_loopback(self.host)
 
 
 class TokenSettings(_Section):
@@ -78,26 +92,56 @@ class TokenSettings(_Section):
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$")
     """Who holds it; named in the log for what an admin does."""
-    role: TokenRole
-    """`reader` reads; `adapter` also sends events and takes decisions; `admin` may do everything."""
+    role: Role
+    """What it may do: see the table of roles."""
     sha256: str = Field(pattern=r"^[0-9a-fA-F]{64}$")
     """SHA-256 of the token, in hexadecimal: `printf %s "$TOKEN" | sha256sum`."""
 
 
 class AuthSettings(_Section):
-    """Who may do what over HTTP. Requests carry `Authorization: Bearer TOKEN`."""
+    """Who may do what over HTTP. Changes count after a reload."""
 
     token_file: Path | None = None
     """File of tokens, one a line: role, name, token. Nobody but the daemon's user may have access to it."""
     tokens: tuple[TokenSettings, ...] = ()
     """Tokens by their hashes, in the configuration itself."""
     anonymous: Literal["none", "reader"] = "none"
-    """What a request without token may do: nothing, or read. Health checks and the API's description are
+    """What a request that shows nothing may do: nothing, or read. Health checks and the API's description are
     open in any case."""
+    admins: tuple[str, ...] = ()
+    """Users (on the UNIX socket, behind a proxy, by MUNGE) with the role `admin`."""
+    operators: tuple[str, ...] = ()
+    """Users with the role `operator`; all others are `user`."""
+    others: Literal["server", "all", "none"] = "server"
+    """Whether a `user` sees other people's jobs: as the server's `query_other_jobs` says, all, or none."""
+    proxy_header: str = Field(default="X-Remote-User", pattern=r"^[A-Za-z][A-Za-z0-9-]*$")
+    """Header in which a proxy with a token of role `proxy` names the user for whom it asks."""
+    munge: bool = False
+    """Take `Authorization: Munge CREDENTIAL` (of `munge -s schedd`), where the site's hosts share a key."""
+    munge_socket: Path | None = None
+    """munged's socket, if it is not where libmunge looks."""
+
+
+class LimitSettings(_Section):
+    """How much one may ask. Changes count after a reload, those of the last two for new connections.
+
+    Rates are requests a second over two seconds; 0: no limit. Who asks more gets 429 and when to come again.
+    """
+
+    user_rate: float = Field(default=50, ge=0, le=1e6)
+    """Of one user, or of one address where strangers may read."""
+    token_rate: float = Field(default=10_000, ge=0, le=1e6)
+    """Of all who show tokens of one name and a role other than `user`, and of one operator or admin."""
+    refused_rate: float = Field(default=5, ge=0, le=1e6)
+    """Of one address, of requests that show a wrong token or none; then even their 401 is spared."""
+    patience: float = Field(default=30, ge=0.1, le=3600)
+    """Seconds for a request to arrive whole, and for a client to take more of its answer."""
+    connections: int = Field(default=1_000, ge=1, le=100_000)
+    """Connections at a time; who comes then gets 503."""
 
 
 class LogSettings(_Section):
-    """What the daemon writes to its standard error."""
+    """What the daemon writes to its standard error. Changes count after a reload."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     """The least severe messages that are written."""
@@ -106,7 +150,7 @@ class LogSettings(_Section):
 
 
 class StoreSettings(_Section):
-    """What must not be lost: events, decisions, promises, checkpoints."""
+    """What must not be lost: events, decisions, promises, checkpoints. Changes need a restart."""
 
     url: str = ""
     """`sqlite:///PATH` or `postgresql://USER@HOST/NAME`. Empty: the file schedd.sqlite in systemd's state
@@ -140,7 +184,9 @@ class StoreSettings(_Section):
 
 
 class ClusterSettings(_Section):
-    """One cluster: how its engine plans. Times are seconds."""
+    """One cluster: how its engine plans. Times are seconds. Changes count after a reload for what is decided
+    from then on, but for `policy`, which needs a restart, as do clusters that come or go.
+    """
 
     policy: Literal["conservative", "fcfs", "sjf", "easy", "aggressive"] = "conservative"
     """`conservative` plans every job, fills gaps and repairs; the others are queue policies for comparison,
@@ -236,6 +282,7 @@ class Settings(BaseSettings):
 
     server: ServerSettings = Field(default_factory=ServerSettings)
     auth: AuthSettings = Field(default_factory=AuthSettings)
+    limits: LimitSettings = Field(default_factory=LimitSettings)
     log: LogSettings = Field(default_factory=LogSettings)
     store: StoreSettings = Field(default_factory=StoreSettings)
     clusters: dict[str, ClusterSettings] = Field(default_factory=_one_cluster, min_length=1)
@@ -249,10 +296,23 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _let_somebody_in(self) -> Self:
-        if self.auth.token_file is None and not self.auth.tokens and self.auth.anonymous == "none":
+        auth = self.auth
+        closed = auth.token_file is None and not auth.tokens and auth.anonymous == "none" and not auth.munge
+        if closed and self.server.socket is None and self.store.url == "memory":
             raise ValueError(
-                "auth: there are no tokens, so nobody could do anything: set token_file, or list "
-                '[[auth.tokens]] (or set anonymous = "reader", for reading alone)'
+                "auth: there are no tokens, and none can be kept, so nobody could do anything: set "
+                'token_file, list [[auth.tokens]], set server.socket (or set anonymous = "reader", for '
+                "reading alone)"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _let_no_stranger_in(self) -> Self:
+        server = self.server
+        if self.auth.anonymous != "none" and not server.local and not server.allow_remote:
+            raise ValueError(
+                f'auth.anonymous = "{self.auth.anonymous}" lets everybody read who reaches {server.host}; '
+                "set server.allow_remote = true if that is meant"
             )
         return self
 
@@ -317,6 +377,7 @@ def _hint(problem: ErrorDetails) -> str:
 _SECTIONS: Mapping[str, type[BaseModel]] = {
     "server": ServerSettings,
     "auth": AuthSettings,
+    "limits": LimitSettings,
     "log": LogSettings,
     "store": StoreSettings,
 }

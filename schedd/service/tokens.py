@@ -1,16 +1,18 @@
-"""Bearer tokens: who a request comes from and what that one may do."""
+"""Bearer tokens: who a request comes from."""
 
 import hashlib
 import hmac
 import os
 import re
 import stat
+import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, get_args
 
-from schedd.service.settings import AuthSettings, SettingsError, TokenRole
+from schedd.service.roles import Bearer, Role
+from schedd.service.settings import AuthSettings, SettingsError
+from schedd.store import Token
 
 __all__ = ["Bearer", "Tokens", "read_token_file"]
 
@@ -19,38 +21,60 @@ _SHORTEST: Final = 16
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 
 
-@dataclass(frozen=True, slots=True)
-class Bearer:
-    """Who asks, and the role."""
-
-    name: str
-    role: TokenRole
-
-
 class Tokens:
-    """All tokens that count, by their hashes; the tokens themselves are not kept."""
+    """All tokens that count, by their hashes; the tokens themselves are not kept.
 
-    def __init__(self, entries: Iterable[tuple[Bearer, bytes]], anonymous: Bearer | None = None) -> None:
-        self._entries = tuple(entries)
+    ``complete`` is False until the store's are known, where there is a store: till then it cannot be said
+    that a token is nobody's.
+    """
+
+    def __init__(
+        self,
+        entries: Iterable[tuple[Bearer, bytes]],
+        anonymous: Bearer | None = None,
+        *,
+        complete: bool = True,
+    ) -> None:
+        self._configured = {digest: bearer for bearer, digest in entries}
+        self._kept: dict[bytes, Token] = {}
         self.anonymous = anonymous
+        self.complete = complete
 
     @classmethod
-    def of(cls, settings: AuthSettings) -> "Tokens":
+    def of(cls, settings: AuthSettings, *, complete: bool = True) -> "Tokens":
         """Those of the configuration and of its token file. Raises SettingsError."""
         entries = [(Bearer(t.name, t.role), bytes.fromhex(t.sha256)) for t in settings.tokens]
         if settings.token_file is not None:
             entries += read_token_file(settings.token_file)
         anonymous = Bearer(_ANONYMOUS, "reader") if settings.anonymous == "reader" else None
-        return cls(entries, anonymous)
+        return cls(entries, anonymous, complete=complete)
 
     def bearer(self, token: str) -> Bearer | None:
-        """Whose token this is; None when it is nobody's. A wrong token takes as long as a right one."""
+        """Whose token this is; None when it is nobody's, expired or revoked.
+
+        The search is by the digest, of which whoever guesses knows nothing, and the digests are compared in
+        constant time: how long it takes tells nothing of the tokens that exist.
+        """
         given = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
-        found: Bearer | None = None
-        for bearer, digest in self._entries:
-            if hmac.compare_digest(given, digest):
-                found = bearer
-        return found
+        kept = self._kept.get(given)
+        if kept is not None and kept.valid(int(time.time())) and hmac.compare_digest(kept.digest, given):
+            return Bearer(kept.name, kept.role)
+        for digest, bearer in self._configured.items():
+            if hmac.compare_digest(digest, given):
+                return bearer
+        return None
+
+    def keep(self, tokens: Iterable[Token]) -> None:
+        """Count the store's tokens: these and no others."""
+        self._kept = {token.digest: token for token in tokens if token.revoked is None}
+        self.complete = True
+
+    def go_on_from(self, before: "Tokens") -> None:
+        """Know the store's tokens that ``before`` knew."""
+        self._kept, self.complete = before._kept, before.complete  # noqa: SLF001  (of the same class)
+
+    def __len__(self) -> int:
+        return len(self._configured) + len(self._kept)
 
 
 def read_token_file(path: Path) -> list[tuple[Bearer, bytes]]:
@@ -80,7 +104,7 @@ def _entry(line: str, where: str) -> tuple[Bearer, bytes]:
     if len(parts) != 3:
         raise SettingsError(f"{where}: expected role, name and token, found {len(parts)} words")
     role, name, token = parts
-    roles: tuple[TokenRole, ...] = get_args(TokenRole)
+    roles: tuple[Role, ...] = get_args(Role)
     known = next((one for one in roles if one == role), None)
     if known is None:
         raise SettingsError(f"{where}: no role {role[:20]!r}; there is {', '.join(roles)}")

@@ -3,7 +3,7 @@
 from schedd.store.errors import NotLeader, StoreError
 from schedd.store.journal import DurableJournal, Journal, MemoryJournal
 from schedd.store.leadership import Leadership
-from schedd.store.records import AuditEntry, Batch, Breach, Limits, Promise, Recovered, Tail
+from schedd.store.records import AuditEntry, Batch, Breach, Limits, Promise, Recovered, Role, Tail, Token
 from schedd.store.store import Store
 
 __all__ = [
@@ -18,7 +18,9 @@ __all__ = [
     "NotLeader",
     "Promise",
     "Recovered",
+    "Role",
     "Store",
     "StoreError",
     "Tail",
+    "Token",
 ]

@@ -23,7 +23,7 @@ __all__ = [
 
 _DAY = 86_400
 
-Role = Literal["user", "operator", "admin", "adapter"]
+Role = Literal["user", "reader", "operator", "adapter", "admin", "proxy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +127,10 @@ class Lead:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A bearer's right; the token itself is never kept."""
+    """A bearer's right; of the token itself only the SHA-256 is kept."""
 
     id: int
+    digest: bytes
     name: str
     role: Role
     created: int

@@ -19,10 +19,13 @@ def _digest(token: str) -> bytes:
 
 
 def _token(row: Any) -> Token:
-    return Token(row.id, row.name, row.role, row.created, row.expires, row.revoked)
+    return Token(row.id, row.digest, row.name, row.role, row.created, row.expires, row.revoked)
 
 
-_COLUMNS = (tokens.c.id, tokens.c.name, tokens.c.role, tokens.c.created, tokens.c.expires, tokens.c.revoked)
+_COLUMNS = (
+    *(tokens.c.id, tokens.c.digest, tokens.c.name, tokens.c.role),
+    *(tokens.c.created, tokens.c.expires, tokens.c.revoked),
+)
 
 
 def add_token(connection: Connection, name: str, role: Role, now: int, expires: int | None) -> str:

@@ -104,9 +104,12 @@ class QueueFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFacts:
-    """The server: whether it wants to be scheduled, its defaults and limits, its version."""
+    """The server: whether it wants to be scheduled, its defaults and limits, its version; ``open``: whether
+    users may see each other's jobs.
+    """
 
     scheduling: bool = True
+    open: bool = True
     version: str = ""
     defaults: Mapping[str, str] = field(default_factory=dict)
     limits: Mapping[str, str] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from fastapi import FastAPI
@@ -10,14 +10,15 @@ from fastapi.testclient import TestClient
 
 from schedd.api.app import create_app
 from schedd.engine import EngineSettings
+from schedd.service.askers import Askers
 from schedd.service.clusters import Clusters
 from schedd.service.loop import PlanLoop
-from schedd.service.settings import TokenRole
-from schedd.service.tokens import Bearer, Tokens
+from schedd.service.roles import Bearer, Role
+from schedd.service.tokens import Tokens
 from schedd.service.warmup import warm_up
 from tests.service.build import StillClock, T
 
-ROLES: tuple[TokenRole, ...] = ("reader", "adapter", "admin")
+ROLES: tuple[Role, ...] = get_args(Role)
 MAX_BODY = 1 << 20
 
 Call = Callable[..., Any]
@@ -56,6 +57,7 @@ def the_app() -> FastAPI:
 def app(the_app: FastAPI, clusters: Clusters) -> FastAPI:
     """The same over this test's clusters."""
     the_app.state.clusters = clusters
+    the_app.state.askers = Askers(tokens())
     return the_app
 
 

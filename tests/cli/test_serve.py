@@ -234,7 +234,7 @@ def test_bad_settings_are_told_line_by_line_and_nothing_is_served(tmp_path: Path
 
 def test_without_tokens_it_does_not_start_and_says_how(tmp_path: Path) -> None:
     path = tmp_path / "empty.toml"
-    path.write_text("")
+    path.write_text('[store]\nurl = "memory"\n')
     done = run("--config", str(path))
     assert done.returncode == 2
     assert "token_file" in done.stderr

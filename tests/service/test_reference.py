@@ -5,7 +5,7 @@ from dataclasses import asdict
 import pytest
 
 from schedd.engine import EngineSettings
-from schedd.service.reference import SECTIONS, table
+from schedd.service.reference import SECTIONS, section
 from schedd.service.settings import ClusterSettings, Settings
 from tests.conftest import ROOT
 
@@ -14,7 +14,7 @@ PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
 
 @pytest.mark.parametrize("name", SECTIONS)
 def test_the_page_has_the_table_of_every_section(name: str) -> None:
-    assert f"## `{name}`\n\n{SECTIONS[name].__doc__}\n\n{table(SECTIONS[name])}\n" in PAGE
+    assert section(name) in PAGE
 
 
 @pytest.mark.parametrize("name", SECTIONS)

@@ -28,7 +28,9 @@ def write(path: Path, text: str, mode: int = 0o600) -> Path:
         (AUTH + '[clusters."a b"]', "a name has letters"),
         (AUTH + '[store]\nurll = ""', "store.urll: no such setting; did you mean url?"),
         ("[server", "toml"),
-        ("", "there are no tokens"),
+        ('[store]\nurl = "memory"', "there are no tokens"),
+        (AUTH + '[server]\nhost = "::"\ntls_certificate = "c"', "lets everybody read who reaches ::"),
+        (AUTH + '[server]\ntls_key = "k"', "tls_key needs a tls_certificate"),
         ('[[auth.tokens]]\nname = "x"\nrole = "boss"\nsha256 = "00"', "auth.tokens.0.role"),
     ],
 )
@@ -54,6 +56,12 @@ def test_the_environment_goes_before_the_file_and_the_caller_before_both(
     assert load(path).server.port == 2
     chosen = load(path, server={"port": 3}).server
     assert (chosen.port, chosen.max_body_mib) == (3, 3)
+
+
+def test_with_tls_or_an_override_other_machines_may_reach_it(tmp_path: Path) -> None:
+    path = tmp_path / "schedd.toml"
+    for text in ('tls_certificate = "c"', "allow_remote = true"):
+        assert not load(write(path, f'[server]\nhost = "0.0.0.0"\n{text}')).server.local
 
 
 def test_the_engine_gets_what_the_cluster_says(tmp_path: Path) -> None:
@@ -85,7 +93,11 @@ def test_tokens_can_stand_in_the_configuration_as_hashes(tmp_path: Path) -> None
     ("line", "mode", "said"),
     [
         (f"adapter pbs1 {TOKEN}", 0o640, "chmod 0600"),
-        (f"boss ann {TOKEN}", 0o600, "no role 'boss'; there is reader, adapter, admin"),
+        (
+            f"boss ann {TOKEN}",
+            0o600,
+            "no role 'boss'; there is user, reader, operator, adapter, admin, proxy",
+        ),
         ("admin ann", 0o600, "line 1: expected role, name and token, found 2 words"),
         ("admin ann short", 0o600, "openssl rand -hex 32"),
         (f"admin a/b {TOKEN}", 0o600, "a name has letters"),

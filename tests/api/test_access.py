@@ -1,0 +1,154 @@
+"""Whose jobs one sees, for whom a proxy asks, and how often one may."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from schedd.service.askers import Askers
+from schedd.service.loop import PlanLoop
+from schedd.service.roles import Bearer
+from schedd.service.settings import AuthSettings, LimitSettings
+from schedd.service.sight import Sight
+from tests.api.conftest import EVENTS, token, tokens
+from tests.api.test_errors import MAIN, problem
+from tests.service.build import T
+
+As = Callable[..., Any]
+CLOSED = {"type": "server_changed", "id": "s:1", "time": T, "server": {"open": False}}
+
+
+@pytest.fixture
+def ask(app: FastAPI, busy_cluster: TestClient) -> Iterator[As]:
+    """Asks as a user, for whom a proxy vouches. ann owns the jobs 1, 3 and 5, bob the others."""
+    with TestClient(app, headers={"Authorization": f"Bearer {token('proxy')}"}) as client:
+
+        def ask(user: str, path: str, method: str = "GET", **more: Any) -> Any:
+            return client.request(method, path, headers={"X-Remote-User": user}, **more)
+
+        yield ask
+
+
+def test_where_the_server_hides_jobs_users_see_their_own(ask: As, busy_cluster: TestClient) -> None:
+    everything = ask("ann", f"{MAIN}/jobs").json()["jobs"]
+    assert len(everything) == 5
+    busy_cluster.post(f"{MAIN}/events", json={"events": [CLOSED]})
+    mine = ask("ann", f"{MAIN}/jobs").json()["jobs"]
+    assert [job["id"] for job in mine] == ["1.server", "3.server", "5.server"]
+    assert [job["id"] for job in ask("ann", f"{MAIN}/jobs?limit=1&user=ann").json()["jobs"]] == ["1.server"]
+    assert ask("ann", f"{MAIN}/jobs?user=bob").json()["jobs"] == []
+    assert ask("ann", f"{MAIN}/jobs/3.server").status_code == 200
+    # One that is not hers is answered like one that does not exist.
+    hidden, gone = (ask("ann", f"{MAIN}/jobs/{job}") for job in ("2.server", "77.server"))
+    assert problem(hidden, "unknown-job")["hint"] == problem(gone, "unknown-job")["hint"]
+    assert "did you mean" not in ask("ann", f"{MAIN}/jobs/2").json()["hint"]
+    assert len(busy_cluster.get(f"{MAIN}/jobs").json()["jobs"]) == 5
+
+
+def test_the_plan_shows_that_something_is_there_but_not_whose(ask: As, busy_cluster: TestClient) -> None:
+    busy_cluster.post(f"{MAIN}/events", json={"events": [CLOSED]})
+    full, own = (answer.json() for answer in (busy_cluster.get(f"{MAIN}/plan"), ask("ann", f"{MAIN}/plan")))
+    times = [[(bar["start"], bar["end"], bar["nodes"]) for bar in plan["jobs"]] for plan in (full, own)]
+    assert times[0] == times[1]
+    assert [bar["job"] for bar in own["jobs"]] == ["1.server", "", "3.server", "", "5.server"]
+    assert "bob" not in json.dumps(own)
+    listed = [job for node in ask("ann", f"{MAIN}/nodes").json()["nodes"] for job in node["jobs"]]
+    assert listed == ["1.server"]
+
+
+@pytest.mark.parametrize(
+    ("others", "open_", "count"), [("all", False, 5), ("none", True, 3), ("server", True, 5)]
+)
+def test_the_site_may_decide_what_is_shown(
+    app: FastAPI, ask: As, busy_cluster: TestClient, others: str, open_: bool, count: int
+) -> None:
+    event = {**CLOSED, "server": {"open": open_}}
+    busy_cluster.post(f"{MAIN}/events", json={"events": [event]})
+    app.state.askers = Askers(tokens(), AuthSettings(others=others))  # type: ignore[arg-type]
+    assert len(ask("ann", f"{MAIN}/jobs").json()["jobs"]) == count
+
+
+def test_what_one_sees_is_not_taken_for_what_another_does(ask: As, busy_cluster: TestClient) -> None:
+    busy_cluster.post(f"{MAIN}/events", json={"events": [CLOSED]})
+    tags = {ask(user, f"{MAIN}/jobs").headers["etag"] for user in ("ann", "bob")}
+    tags.add(busy_cluster.get(f"{MAIN}/jobs").headers["etag"])
+    assert len(tags) == 3
+
+
+def test_other_peoples_jobs_are_a_number_in_what_is_said(busy_cluster: TestClient, loop: PlanLoop) -> None:
+    ann = Sight(Bearer("ann", "user"))
+    for said, told in (
+        ("job 2.server runs past its walltime", "another user's job runs past its walltime"),
+        ("job 3.server runs past its walltime", "job 3.server runs past its walltime"),
+        (
+            "blocked by job 1.server, 2.server, 4.server, long",
+            "blocked by job 1.server and 2 jobs of other users, long",
+        ),
+        ("jobs 8[3].server, 9.a.b", "2 jobs of other users"),
+        ("node n1, which is down", "node n1, which is down"),
+    ):
+        assert ann.words(said, loop.published) == told
+        assert Sight().words(said, loop.published) == said
+
+
+def test_a_proxy_asks_for_the_user_that_it_names_and_for_nobody_else(app: FastAPI, ask: As) -> None:
+    app.state.askers = Askers(tokens(), AuthSettings(operators=("bob",)))
+    assert ask("bob", f"{MAIN}/resume", "POST").status_code == 200
+    assert "ann has the role user" in problem(ask("ann", f"{MAIN}/resume", "POST"), "not-allowed")["detail"]
+    problem(ask("a b", MAIN), "no-token")
+    with TestClient(app) as client:
+        # The header alone, or with another's token, counts for nothing.
+        problem(client.get(MAIN, headers={"X-Remote-User": "bob"}), "no-token")
+        headers = {"X-Remote-User": "bob", "Authorization": f"Bearer {token('user')}"}
+        problem(client.post(f"{MAIN}/resume", headers=headers), "not-allowed")
+        alone = client.get(MAIN, headers={"Authorization": f"Bearer {token('proxy')}"})
+        assert "X-Remote-User" in problem(alone, "no-token")["detail"]
+        twice = [
+            ("Authorization", f"Bearer {token('proxy')}"),
+            ("X-Remote-User", "ann"),
+            ("X-Remote-User", "bob"),
+        ]
+        problem(client.get(MAIN, headers=twice), "no-token")
+
+
+def test_who_asks_too_often_is_told_when_to_come_again(app: FastAPI, ask: As) -> None:
+    app.state.askers = Askers(tokens(), limits=LimitSettings(user_rate=2, refused_rate=1))
+    answers = [ask("ann", MAIN) for _ in range(5)]
+    assert [answer.status_code for answer in answers] == [200] * 4 + [429]
+    assert problem(answers[-1], "too-often")["detail"] == "too many requests of ann"
+    assert answers[-1].headers["retry-after"] == "1"
+    assert ask("bob", MAIN).status_code == 200
+    with TestClient(app) as client:
+        guesses = [client.get(MAIN, headers={"Authorization": f"Bearer {i}"}) for i in range(3)]
+        assert [guess.status_code for guess in guesses] == [401, 401, 429]
+        # Who has a token is let in though others guess from the same address.
+        assert client.get(MAIN, headers={"Authorization": f"Bearer {token('reader')}"}).status_code == 200
+
+
+def test_before_the_stores_tokens_are_known_none_is_called_wrong(app: FastAPI, ask: As) -> None:
+    unread = tokens()
+    unread.complete = False
+    app.state.askers = Askers(unread)
+    with TestClient(app) as client:
+        answer = client.get(MAIN, headers={"Authorization": "Bearer whatever"})
+        assert "not read yet" in problem(answer, "not-ready")["detail"]
+
+
+def test_strangers_are_not_told_the_names_of_clusters(app: FastAPI, ask: As) -> None:
+    with TestClient(app) as client:
+        assert "main" not in json.dumps(problem(client.get("/v1/clusters/nain"), "no-token"))
+
+
+def test_events_are_those_that_the_cluster_has() -> None:
+    assert [event["job"]["owner"] for event in EVENTS[2:]] == [
+        f"{name}@login" for name in ("ann", "bob") * 2
+    ] + ["ann@login"]
+
+
+def test_a_history_is_shown_to_whom_the_job_is(ask: As, busy_cluster: TestClient) -> None:
+    busy_cluster.post(f"{MAIN}/events", json={"events": [CLOSED]})
+    assert ask("ann", f"{MAIN}/jobs/3.server/history").status_code == 200
+    problem(ask("ann", f"{MAIN}/jobs/2.server/history"), "unknown-job")

@@ -1,0 +1,98 @@
+"""Who asks: tokens of the store, users by name, and how often they may."""
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedd.service import askers as module
+from schedd.service.askers import Askers, UnknownUser
+from schedd.service.rates import Rates
+from schedd.service.roles import Bearer
+from schedd.service.settings import AuthSettings, LimitSettings
+from schedd.service.tokens import Tokens
+from schedd.store import Store, Token
+
+
+def test_tokens_of_the_store_count_until_they_are_revoked_or_expire(tmp_path: Path) -> None:
+    store = Store.open(f"sqlite:///{tmp_path}/s.sqlite")
+    tokens = Tokens((), complete=False)
+    good, old = store.add_token("portal", "reader", 1), store.add_token("old", "admin", 1, 2)
+    assert tokens.bearer(good) is None
+    assert not tokens.complete
+    tokens.keep(store.tokens())
+    assert tokens.complete
+    assert tokens.bearer(good) == Bearer("portal", "reader")
+    assert tokens.bearer(old) is None
+    assert tokens.bearer(good + "x") is None
+    store.revoke_token(store.tokens()[0].id, 9)
+    tokens.keep(store.tokens())
+    assert tokens.bearer(good) is None
+    store.close()
+
+
+def test_only_what_hashes_to_a_kept_digest_counts() -> None:
+    tokens = Tokens([(Bearer("a", "admin"), hashlib.sha256(b"x" * 32).digest())])
+    tokens.keep([Token(1, hashlib.sha256(b"y" * 32).digest(), "b", "reader", 1, None, None)])
+    assert tokens.bearer("x" * 32) == Bearer("a", "admin")
+    assert tokens.bearer("y" * 32) == Bearer("b", "reader")
+    for digest in (hashlib.sha256(b"x" * 32).hexdigest(), "y" * 31, "\udcff"):
+        assert tokens.bearer(digest) is None
+
+
+def test_users_have_the_role_that_the_settings_give_them() -> None:
+    askers = Askers(Tokens(()), AuthSettings(admins=("ann",), operators=("bob",)))
+    assert [askers.user(name).role for name in ("ann", "bob", "eve", "root")] == [
+        *("admin", "operator", "user", "user")
+    ]
+    for name in ("", "a b", "a\nb", "-x", "x" * 200, "é"):
+        with pytest.raises(UnknownUser):
+            askers.user(name)
+
+
+def test_on_the_socket_root_and_the_daemons_own_user_are_admins(monkeypatch: pytest.MonkeyPatch) -> None:
+    askers = Askers(Tokens(()))
+    assert askers.local(0) == Bearer("root", "admin")
+    daemon = next(entry for entry in module.pwd.getpwall() if entry.pw_uid)
+    assert askers.local(daemon.pw_uid) == Bearer(daemon.pw_name, "user")
+    monkeypatch.setattr(os, "geteuid", lambda: daemon.pw_uid)
+    assert askers.local(daemon.pw_uid) == Bearer(daemon.pw_name, "admin")
+    with pytest.raises(UnknownUser, match="has no name"):
+        askers.local(4_000_000_000)
+
+
+@given(
+    rate=st.floats(0.5, 100), gaps=st.lists(st.floats(0, 2), min_size=1, max_size=200), keys=st.integers(1, 3)
+)
+def test_nobody_gets_more_than_the_rate_and_two_seconds_worth(
+    rate: float, gaps: list[float], keys: int
+) -> None:
+    rates, now, granted = Rates(), 0.0, [0] * keys
+    for i, gap in enumerate(gaps):
+        now += gap
+        wait = rates.take(i % keys, rate, now)
+        granted[i % keys] += not wait
+        if wait:
+            # What it says of the next one is true.
+            assert rates.take(i % keys, rate, now + wait * 1.001 + 1e-9) == 0
+            now += wait * 1.001 + 1e-9
+            granted[i % keys] += 1
+    assert all(count <= max(1, 2 * rate) + rate * now + 1e-6 for count in granted)
+
+
+def test_of_many_who_ask_those_of_long_ago_are_forgotten() -> None:
+    rates = Rates(most=10)
+    for key in range(100):
+        rates.take(key, 1, 0.0)
+    assert len(rates._buckets) == 10
+
+
+def test_a_rate_of_zero_is_no_limit_and_users_are_counted_one_by_one() -> None:
+    askers = Askers(Tokens(()), limits=LimitSettings(user_rate=1, token_rate=0))
+    ann, bob = Bearer("ann", "user"), Bearer("bob", "user")
+    assert [bool(askers.wait(ann, "h")) for _ in range(3)] == [False, False, True]
+    assert not askers.wait(bob, "h")
+    assert not any(askers.wait(Bearer("p", "reader"), "h") for _ in range(99))
