@@ -1,7 +1,8 @@
 """What a site may set about the engine; the defaults are those of the rules."""
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 __all__ = ["EngineSettings"]
 
@@ -80,5 +81,7 @@ class EngineSettings:
     """Batches kept since the last checkpoint, for replaying an incident."""
     log_weight: int = 200_000
     """Events, and jobs and nodes of snapshots, kept in that log."""
+    site: Mapping[str, Any] = field(default_factory=dict)
+    """The site's policy as plain values: see ``schedd.policy.site``."""
     validate: bool = False
     """Check all invariants after every batch; costly."""

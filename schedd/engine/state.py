@@ -19,6 +19,7 @@ from schedd.model import FOREVER, Never, Node, Request
 from schedd.plan.kernels.layout import PLANNED, READY, START, STATE, Ints
 from schedd.plan.plan import Plan
 from schedd.policy.queue import QUEUE_POLICIES, QueuePolicy
+from schedd.policy.site import SitePolicy, site_policy
 from schedd.wire import Alert, Decision, Mode, NodeFacts, QueueFacts, ServerFacts
 
 __all__ = ["HORIZON", "EngineState", "Reservation"]
@@ -44,6 +45,7 @@ class EngineState:
     now: int
     intake: Intake
     policy: QueuePolicy | None
+    site: SitePolicy
 
     # ---- jobs -----------------------------------------------------------------------------------
     records: dict[str, JobRecord] = field(default_factory=dict)
@@ -122,7 +124,7 @@ class EngineState:
     def empty(cls, settings: EngineSettings, now: int) -> "EngineState":
         """Of a cluster of which nothing is known yet."""
         policy = None if settings.policy == "conservative" else QUEUE_POLICIES[settings.policy]
-        return cls(settings, Plan([], now), now, Intake(settings), policy)
+        return cls(settings, Plan([], now), now, Intake(settings), policy, site_policy(settings.site))
 
     # ---- records and columns --------------------------------------------------------------------
 

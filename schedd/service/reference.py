@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from inspect import cleandoc
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -18,6 +18,13 @@ from schedd.service.settings import (
     StoreSettings,
     TokenSettings,
 )
+from schedd.service.site_settings import (
+    ClassSettings,
+    FairShareSettings,
+    PrioritySettings,
+    SiteLimitSettings,
+    SiteSettings,
+)
 
 __all__ = ["SECTIONS", "section", "table"]
 
@@ -29,6 +36,11 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "[store]": StoreSettings,
     "[log]": LogSettings,
     "[clusters.NAME]": ClusterSettings,
+    "[clusters.NAME.site]": SiteSettings,
+    "[clusters.NAME.site.priority]": PrioritySettings,
+    "[clusters.NAME.site.classes.CLASS]": ClassSettings,
+    "[clusters.NAME.site.fair_share]": FairShareSettings,
+    "[[clusters.NAME.site.limits]]": SiteLimitSettings,
 }
 """Every section of the file, and what may stand in it."""
 
@@ -54,29 +66,42 @@ def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "must be set"
     value = field.get_default(call_default_factory=True)
-    if value is None:
+    if value is None or isinstance(value, BaseModel):
         return "none"
     return f"`{json.dumps(list(value) if isinstance(value, tuple) else value)}`"
 
 
 def _may_be(field: FieldInfo) -> str:
     kind = field.annotation
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
     if get_origin(kind) is Literal:
-        return ", ".join(f"`{word}`" for word in get_args(kind))
+        return _words(kind)
     if kind is bool:
         return "`true`, `false`"
     bounds = dict(_bounds(field))
     if kind in (int, float):
         whole = "whole number" if kind is int else "number"
-        return f"{whole} from {bounds['ge']} to {bounds['le']:.10g}" if bounds else whole
+        if "gt" in bounds:
+            return f"{whole} above {bounds['gt']}, up to {bounds['le']}"
+        return f"{whole} from {bounds['ge']:.15g} to {bounds['le']:.15g}" if bounds else whole
+    parts = (kind, *get_args(kind))
+    if any(isinstance(part, type) and issubclass(part, BaseModel) for part in parts):
+        return "tables" if get_origin(kind) in (tuple, dict) else "table"
+    if get_origin(kind) is dict:
+        return "table of numbers"
     if get_origin(kind) is tuple:
-        return "list of texts" if get_args(kind)[0] is str else "tables"
-    return "path" if Path in (kind, *get_args(kind)) else "text"
+        return f"list of {_words(parts[1])}" if get_origin(parts[1]) is Literal else "list of texts"
+    return "path" if Path in parts else "text"
+
+
+def _words(kind: Any) -> str:
+    return ", ".join(f"`{word}`" for word in get_args(kind))
 
 
 def _bounds(field: FieldInfo) -> Iterator[tuple[str, Any]]:
     for mark in field.metadata:
-        for name in ("ge", "le"):
+        for name in ("ge", "gt", "le"):
             value = getattr(mark, name, None)
             if value is not None:
                 yield name, value

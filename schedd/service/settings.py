@@ -2,12 +2,12 @@
 
 import ipaddress
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -17,6 +17,8 @@ from pydantic_settings import (
 )
 
 from schedd.engine import EngineSettings
+from schedd.service.section import Section
+from schedd.service.site_settings import SiteSettings
 from schedd.store import Limits, Role
 
 __all__ = [
@@ -43,11 +45,7 @@ class SettingsError(Exception):
     """Settings that make no sense: which, where, and what is allowed."""
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-
-class ServerSettings(_Section):
+class ServerSettings(Section):
     """Where the daemon listens. Changes need a restart, but for a renewed certificate."""
 
     host: str = "127.0.0.1"
@@ -87,7 +85,7 @@ class ServerSettings(_Section):
         return _is_loopback(self.host)
 
 
-class TokenSettings(_Section):
+class TokenSettings(Section):
     """One token, known by its hash."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$")
@@ -98,7 +96,7 @@ class TokenSettings(_Section):
     """SHA-256 of the token, in hexadecimal: `printf %s "$TOKEN" | sha256sum`."""
 
 
-class AuthSettings(_Section):
+class AuthSettings(Section):
     """Who may do what over HTTP. Changes count after a reload."""
 
     token_file: Path | None = None
@@ -122,7 +120,7 @@ class AuthSettings(_Section):
     """munged's socket, if it is not where libmunge looks."""
 
 
-class LimitSettings(_Section):
+class LimitSettings(Section):
     """How much one may ask. Changes count after a reload, those of the last two for new connections.
 
     Rates are requests a second over two seconds; 0: no limit. Who asks more gets 429 and when to come again.
@@ -140,7 +138,7 @@ class LimitSettings(_Section):
     """Connections at a time; who comes then gets 503."""
 
 
-class LogSettings(_Section):
+class LogSettings(Section):
     """What the daemon writes to its standard error. Changes count after a reload."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
@@ -149,7 +147,7 @@ class LogSettings(_Section):
     """One JSON object a line, or text for people."""
 
 
-class StoreSettings(_Section):
+class StoreSettings(Section):
     """What must not be lost: events, decisions, promises, checkpoints. Changes need a restart."""
 
     url: str = ""
@@ -183,7 +181,7 @@ class StoreSettings(_Section):
         )
 
 
-class ClusterSettings(_Section):
+class ClusterSettings(Section):
     """One cluster: how its engine plans. Times are seconds. Changes count after a reload for what is decided
     from then on, but for `policy`, which needs a restart, as do clusters that come or go.
     """
@@ -260,13 +258,15 @@ class ClusterSettings(_Section):
     """Batches of events kept in memory for running an incident again."""
     log_weight: int = Field(default=_DEFAULTS.log_weight, ge=1, le=10**9)
     """Events, and jobs and nodes of snapshots, kept there at most."""
+    site: SiteSettings = Field(default_factory=SiteSettings)
+    """What the site wants beyond what the server knows; see below."""
     validate_: bool = Field(default=_DEFAULTS.validate, alias="validate")
     """Check every invariant after every batch: for tests, much too slow for production."""
 
     @property
     def engine(self) -> EngineSettings:
         """The same for the engine."""
-        return EngineSettings(**self.model_dump(by_alias=True))
+        return EngineSettings(**self.model_dump(by_alias=True, exclude={"site"}), site=self.site.plain)
 
 
 def _one_cluster() -> dict[str, ClusterSettings]:
@@ -362,25 +362,28 @@ def _in_words(error: ValidationError) -> Iterator[str]:
 
 
 def _hint(problem: ErrorDetails) -> str:
-    *path, name = map(str, problem["loc"])
-    section: Mapping[str, Any] = Settings.model_fields
-    if path[:2] == ["auth", "tokens"]:
-        section = TokenSettings.model_fields
-    elif path[:1] and path[0] in _SECTIONS:
-        section = _SECTIONS[path[0]].model_fields
-    elif path[:1] == ["clusters"]:
-        section = {field.alias or key: field for key, field in ClusterSettings.model_fields.items()}
-    near = get_close_matches(name, section, 1)
-    return f"; did you mean {near[0]}?" if near else f"; there is {', '.join(section)}"
+    *path, name = problem["loc"]
+    section: type[BaseModel] | None = Settings
+    for step in path:
+        section = _below(section, str(step))
+    names = [field.alias or key for key, field in section.model_fields.items()] if section else []
+    near = get_close_matches(str(name), names, 1)
+    return f"; did you mean {near[0]}?" if near else f"; there is {', '.join(names)}"
 
 
-_SECTIONS: Mapping[str, type[BaseModel]] = {
-    "server": ServerSettings,
-    "auth": AuthSettings,
-    "limits": LimitSettings,
-    "log": LogSettings,
-    "store": StoreSettings,
-}
+def _below(section: type[BaseModel] | None, step: str) -> type[BaseModel] | None:
+    """The section that is meant by ``step`` in ``section``; itself for a key of its tables or lists."""
+    field = section.model_fields.get(step) if section is not None else None
+    if field is None:
+        return section
+    return next((kind for kind in _kinds(field.annotation) if issubclass(kind, BaseModel)), None)
+
+
+def _kinds(annotation: Any) -> Iterator[type]:
+    if isinstance(annotation, type) and not get_args(annotation):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _kinds(part)
 
 
 def _is_loopback(host: str) -> bool:

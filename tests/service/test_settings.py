@@ -1,10 +1,15 @@
 """Settings and tokens: what is refused, and that the message says what to do."""
 
 import hashlib
+import json
 from pathlib import Path
 
 import pytest
 
+from schedd.policy.fair_share import FairShare
+from schedd.policy.limits import Limit
+from schedd.policy.priority import JobClass
+from schedd.policy.site import site_policy
 from schedd.service.settings import AuthSettings, SettingsError, load
 from schedd.service.tokens import Tokens, read_token_file
 
@@ -27,6 +32,26 @@ def write(path: Path, text: str, mode: int = 0o600) -> Path:
         (AUTH + "[clusters.main]\nslak = 3", "clusters.main.slak: no such setting; did you mean slack?"),
         (AUTH + '[clusters."a b"]', "a name has letters"),
         (AUTH + '[store]\nurll = ""', "store.urll: no such setting; did you mean url?"),
+        (AUTH + "[clusters.main.site]\nlimit = 1", "site.limit: no such setting; did you mean limits?"),
+        (
+            AUTH + "[clusters.main.site.priority]\nwait = 1",
+            "priority.wait: no such setting; did you mean waiting?",
+        ),
+        (
+            AUTH + "[clusters.main.site.classes.a]\npoint = 1",
+            "a.point: no such setting; did you mean points?",
+        ),
+        (
+            AUTH + "[[clusters.main.site.limits]]\nmost = 1",
+            "limits.0.most: no such setting; did you mean amount?",
+        ),
+        (AUTH + '[[clusters.main.site.limits]]\namount = 1\nname = "ann"', "name 'ann' needs who"),
+        (
+            AUTH + '[clusters.main.site.fair_share.shares]\n"a/b/c" = 1',
+            "share of a/b/c: the tree has the levels",
+        ),
+        (AUTH + "[clusters.main.site.priority]\nfair_share = 1", "there is no table fair_share"),
+        (AUTH + "[clusters.main.site.priority]\ndeadline_least = 30", "must not be more than deadline_most"),
         ("[server", "toml"),
         ('[store]\nurl = "memory"', "there are no tokens"),
         (AUTH + '[server]\nhost = "::"\ntls_certificate = "c"', "lets everybody read who reaches ::"),
@@ -115,3 +140,31 @@ def test_a_bad_token_file_is_refused_and_no_token_is_shown(
 def test_a_token_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="nothing-here"):
         read_token_file(tmp_path / "nothing-here")
+
+
+def test_the_engine_gets_what_the_site_wants_and_nothing_else(tmp_path: Path) -> None:
+    text = """
+        [clusters.main.site.priority]
+        class = 2
+        waiting = 10
+        queues = { urgent = 500 }
+        [clusters.main.site.classes.gold]
+        points = 8
+        groups = ["physics"]
+        [clusters.main.site.fair_share]
+        levels = ["account", "user"]
+        shares = { "chem" = 3, "chem/ann" = 2 }
+        [[clusters.main.site.limits]]
+        what = "cpus"
+        who = "user"
+        amount = 64
+        """
+    engine = load(write(tmp_path / "schedd.toml", AUTH + text)).clusters["main"].engine
+    site = site_policy(engine.site)
+    assert (site.weights.class_, site.weights.waiting, site.weights.queue) == (2.0, 10.0, 1.0)
+    assert site.weights.queues == {"urgent": 500.0}
+    assert site.weights.classes == {"gold": JobClass(8.0, groups=frozenset({"physics"}))}
+    assert site.fair_share == FairShare(("account", "user"), {("chem",): 3.0, ("chem", "ann"): 2.0})
+    assert site.limits == (Limit(amount=64, what="cpus", who="user"),)
+    assert json.loads(json.dumps(engine.site)) == engine.site
+    assert load(write(tmp_path / "schedd.toml", AUTH)).clusters["main"].engine.site == {}

@@ -1,0 +1,58 @@
+"""The site's policy as a whole: what schedd.toml says beyond what the server knows.
+
+As plain values it is what stands below ``[clusters.NAME.site]``: tables, lists, texts and numbers. In that
+form it is checked at the edge and given to the engine; ``site_policy`` reads it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from schedd.policy.fair_share import FairShare
+from schedd.policy.limits import Limit
+from schedd.policy.priority import JobClass, SiteWeights
+
+__all__ = ["SitePolicy", "site_policy"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SitePolicy:
+    """What the site wants. By default all jobs are equal, but for the priorities of the server's queues."""
+
+    weights: SiteWeights = field(default_factory=SiteWeights)
+    fair_share: FairShare | None = None
+    limits: tuple[Limit, ...] = ()
+
+
+def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
+    """The policy that ``plain`` says; what is left out has its default.
+
+    Raises ValueError, TypeError or KeyError for what the edge should not have let through.
+    """
+    priority = dict(plain.get("priority") or {})
+    if "class" in priority:
+        priority["class_"] = priority.pop("class")
+    classes = {name: _job_class(one) for name, one in (plain.get("classes") or {}).items()}
+    tree = plain.get("fair_share")
+    return SitePolicy(
+        weights=SiteWeights(**priority, classes=classes),
+        fair_share=_fair_share(tree) if tree is not None else None,
+        limits=tuple(Limit(**one) for one in plain.get("limits") or ()),
+    )
+
+
+def _job_class(plain: Mapping[str, Any]) -> JobClass:
+    sets = ("users", "groups", "accounts", "projects", "queues")
+    return JobClass(
+        points=plain["points"],
+        breaks_promises=plain.get("breaks_promises", False),
+        **{name: frozenset(plain.get(name, ())) for name in sets},
+    )
+
+
+def _fair_share(plain: Mapping[str, Any]) -> FairShare:
+    given = dict(plain)
+    if "levels" in given:
+        given["levels"] = tuple(given["levels"])
+    given["shares"] = {tuple(place.split("/")): share for place, share in given.get("shares", {}).items()}
+    return FairShare(**given)

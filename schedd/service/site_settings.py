@@ -1,0 +1,148 @@
+"""The site's policy in schedd.toml: what stands below ``[clusters.NAME.site]``."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from schedd.policy.fair_share import FairShare, Level
+from schedd.policy.priority import SiteWeights
+from schedd.policy.site import site_policy
+from schedd.service.section import Section
+
+__all__ = [
+    "ClassSettings",
+    "FairShareSettings",
+    "PrioritySettings",
+    "SiteLimitSettings",
+    "SiteSettings",
+]
+
+_WEIGHTS = SiteWeights()
+_TREE = FairShare()
+
+Weight = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
+Name = Annotated[str, Field(pattern=r"^[^\s/\x00-\x1f]{1,255}$")]
+Names = tuple[Name, ...]
+
+
+class PrioritySettings(Section):
+    """Weights of the terms whose sum is a job's priority; a weight of 0 leaves the term out."""
+
+    queue: Weight = _WEIGHTS.queue
+    """Times the priority of the job's queue."""
+    class_: Weight = Field(default=_WEIGHTS.class_, alias="class")
+    """Times the points of the job's class."""
+    wish: Weight = _WEIGHTS.wish
+    """Times the owner's own `qsub -p`, -1024 to 1023."""
+    waiting: Weight = _WEIGHTS.waiting
+    """For each hour since the job became eligible."""
+    size: Weight = _WEIGHTS.size
+    """For each cpu asked for; below 0 small jobs go first."""
+    deadline: Weight = _WEIGHTS.deadline
+    """Times the pressure of the job's deadline, `deadline_least` to `deadline_most`."""
+    fair_share: Weight = _WEIGHTS.fair_share
+    """Times the fair-share factor: 1 without use, 0.5 at the target, going to 0."""
+    licences: Weight = _WEIGHTS.licences
+    """Times the pressure of the licences asked for: copies asked for over copies there are, more so where
+    there are too few."""
+    short: Weight = _WEIGHTS.short
+    """Times the shortest walltime that waits over the job's own."""
+    waiting_most: float = Field(default=_WEIGHTS.waiting_most, ge=0, le=1e6, allow_inf_nan=False)
+    """Hours of waiting beyond which no more points are gained; 0: no bound."""
+    deadline_lead: float = Field(default=_WEIGHTS.deadline_lead, gt=0, le=1000, allow_inf_nan=False)
+    """How many times its walltime before its latest start a job begins to be pressed."""
+    deadline_least: Weight = _WEIGHTS.deadline_least
+    """The pressure of a deadline that is far."""
+    deadline_most: Weight = _WEIGHTS.deadline_most
+    """The pressure at the latest start that meets it."""
+    deadline_lost: Literal["demote", "keep"] = _WEIGHTS.deadline_lost
+    """A job that cannot meet its deadline any more falls back to `deadline_least`, or keeps
+    `deadline_most`."""
+    queues: dict[Name, Weight] = Field(default_factory=dict)
+    """Priorities of queues that go before the server's: `{ urgent = 500 }`."""
+
+
+class ClassSettings(Section):
+    """A class of jobs: those that one of its lists names. Of several classes the most points count."""
+
+    points: Weight
+    """What the term `class` finds."""
+    users: Names = ()
+    """Users whose jobs belong to the class."""
+    groups: Names = ()
+    """Groups whose jobs do."""
+    accounts: Names = ()
+    """Accounts (`qsub -A`) whose jobs do."""
+    projects: Names = ()
+    """Projects (OpenPBS) whose jobs do."""
+    queues: Names = ()
+    """Queues whose jobs do."""
+    breaks_promises: bool = False
+    """Jobs of this class may push others past what they were promised; each breach is recorded and told."""
+
+
+class FairShareSettings(Section):
+    """What was used of late (cpu-seconds held, by windows of time) against what is meant for each."""
+
+    levels: tuple[Level, ...] = _TREE.levels
+    """The tree, from the top: of `account`, `project`, `group`, `user`, `queue`."""
+    shares: dict[str, Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]] = Field(
+        default_factory=dict
+    )
+    """Shares relative to those of the same parent: `{ physics = 3, "physics/ann" = 2 }`."""
+    unlisted: float = Field(default=_TREE.unlisted, ge=0, le=1e9, allow_inf_nan=False)
+    """The share of each that is not listed."""
+    interval: int = Field(default=_TREE.interval, ge=60, le=366 * 86_400)
+    """Length of a window in seconds."""
+    decay: float = Field(default=_TREE.decay, ge=0, le=1)
+    """What is left of a window's usage with each window that follows."""
+    depth: int = Field(default=_TREE.depth, ge=1, le=1000)
+    """Windows that count."""
+
+
+class SiteLimitSettings(Section):
+    """At most so much in use at once, at every moment of the plan; the server's run limits hold beside it."""
+
+    amount: int = Field(ge=0, le=1 << 48)
+    """How much; memory in KiB."""
+    what: Name = "jobs"
+    """`jobs`, `cpus`, `nodes`, `gpus`, `mem`, or a generic resource."""
+    who: Literal["all", "user", "group", "account", "project"] = "all"
+    """Of all jobs together, or of each user, group, account or project."""
+    name: Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{0,255}$")] = ""
+    """Of this one alone, for whom it replaces what holds for each."""
+    queue: Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{0,255}$")] = ""
+    """In this queue alone."""
+
+    @model_validator(mode="after")
+    def _name_someone(self) -> Self:
+        if self.name and self.who == "all":
+            raise ValueError(f"name {self.name!r} needs who: user, group, account or project")
+        return self
+
+
+class SiteSettings(Section):
+    """What the site wants beyond what the server knows."""
+
+    priority: PrioritySettings = Field(default_factory=PrioritySettings)
+    """How much each term of a job's priority counts."""
+    classes: dict[Name, ClassSettings] = Field(default_factory=dict)
+    """Classes of jobs, by name: `[clusters.main.site.classes.gold]`."""
+    fair_share: FairShareSettings | None = None
+    """Who is meant to get how much. Without this table nothing is kept of who used what."""
+    limits: tuple[SiteLimitSettings, ...] = ()
+    """What may be in use at once: `[[clusters.main.site.limits]]`."""
+
+    @model_validator(mode="after")
+    def _make_sense(self) -> Self:
+        if self.priority.fair_share and self.fair_share is None:
+            raise ValueError("priority.fair_share has a weight, but there is no table fair_share")
+        if self.priority.deadline_least > self.priority.deadline_most:
+            raise ValueError("priority.deadline_least must not be more than deadline_most")
+        site_policy(self.plain)
+        return self
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """As ``schedd.policy.site`` reads it: what is said, without what has its default."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
