@@ -12,7 +12,7 @@ help: ## list the verbs
 
 setup: $(STAMP) ## make the virtual environment .venv (again only when pyproject.toml changed)
 
-demo: $(STAMP) ## the daemon on loopback with an emulated cluster; Ctrl-C ends it
+demo: $(STAMP) ## daemon, adapter and an emulated pbs_server on loopback; Ctrl-C ends it
 	$(VENV)/bin/schedd demo
 
 lint: $(STAMP) ## ruff, mypy strict, import contracts

@@ -1,8 +1,7 @@
-"""``schedd demo``: the daemon on loopback, and an emulated cluster that it schedules."""
+"""``schedd demo``: the daemon, an emulated pbs_server that it schedules, and the adapter between them."""
 
 import argparse
 import asyncio
-import secrets
 import signal
 import sys
 import time
@@ -20,8 +19,8 @@ _WAITING = 60
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="schedd demo",
-        description="Start the daemon on loopback, feed it an emulated cluster in scaled time, and show the "
-        "planned and the actual start of every job. Ctrl-C ends it.",
+        description="Start the daemon, an emulated pbs_server in scaled time, and pbs-adapter between them, "
+        "all on loopback, and show the planned and the actual start of every job. Ctrl-C ends it.",
     )
     add = parser.add_argument
     add("--log", type=Path, help="jobs of an SWF or accounting log instead of Lublin and Feitelson's model")
@@ -47,8 +46,9 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _play(args: argparse.Namespace) -> int:
-    from schedd.cli.demo_cluster import DemoCluster, of_trace, synthetic  # noqa: PLC0415
-    from schedd.cli.demo_run import Daemon, DemoError, play  # noqa: PLC0415
+    from schedd.cli.arrivals import of_log, synthetic  # noqa: PLC0415
+    from schedd.cli.demo_parts import DemoError, daemon  # noqa: PLC0415
+    from schedd.cli.demo_run import play  # noqa: PLC0415
     from schedd.replay.read import read_traces  # noqa: PLC0415
     from schedd.replay.workload import TraceError  # noqa: PLC0415
     from schedd.service.clock import ScaledClock  # noqa: PLC0415
@@ -58,37 +58,37 @@ def _play(args: argparse.Namespace) -> int:
         if args.exit_after is not None and args.exit_after < 0:
             raise ValueError(f"--exit-after {args.exit_after}: must be at least 0")
         if args.log is not None:
-            workload = of_trace(read_traces([args.log])[0], _CPUS)
+            workload = of_log(read_traces([args.log])[0], _CPUS)
         else:
             workload = synthetic(_NODES, _CPUS, _JOBS, args.seed, _WAITING)
     except (TraceError, ValueError, OSError) as error:
         print(f"schedd demo: {error}", file=sys.stderr)
         return 2
-    site, epoch = workload.site, secrets.token_hex(3)
 
     def say(line: str) -> None:
         print(line, flush=True)
 
-    def make() -> DemoCluster:
-        return DemoCluster(site.nodes, workload.jobs(), epoch)
-
+    # The clock begins to count while the daemon compiles: jobs arrive only once it is ready.
+    part, token = daemon(clock, args.port)
     try:
-        daemon = Daemon(clock, args.port)
-        try:
-            _introduce(daemon.url, len(site.nodes), site.procs, args.speed)
-            asyncio.run(play(daemon, clock, make, say, args.exit_after))
-        finally:
-            code = daemon.end()
-    except (DemoError, TraceError) as error:
+        url = f"http://127.0.0.1:{part.greeting()}"
+        _introduce(url, len(workload.nodes), workload.cpus, args.speed)
+        asyncio.run(play(part, url, token, clock, workload, say, args.exit_after))
+    except DemoError as error:
         print(f"schedd demo: {error}", file=sys.stderr)
         return 1
-    return 1 if code else 0
+    finally:
+        part.end()
+    return 0
 
 
 def _introduce(url: str, nodes: int, procs: int, speed: float) -> None:
     base = f"{url}/v1/clusters/demo"
     question = '{"request": "nodes=4:ppn=16,walltime=02:00:00"}'
-    print(f"An emulated cluster: {nodes} nodes, {procs} cpus; {speed:g} of its seconds pass in a real one.")
+    print(
+        f"An emulated pbs_server: {nodes} nodes, {procs} cpus; {speed:g} of its seconds pass in a real one."
+    )
+    print("pbs-adapter reads it and starts its jobs over TORQUE's own protocol, as schedd decides.")
     print("Look at it while it runs (no token is needed to read):")
     for link, about in (
         (f"{url}/docs", "all requests, to try out"),

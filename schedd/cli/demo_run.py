@@ -1,209 +1,84 @@
-"""The demo at work: a daemon process, a simulated cluster, and HTTP between them."""
+"""The demo as it runs: an emulated pbs_server, its adapter, the daemon, and a table of what they do."""
 
 import asyncio
 import contextlib
-import hashlib
-import json
-import secrets
-import subprocess
-import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx2
-from pydantic import TypeAdapter
 
-from schedd.cli.demo_cluster import DemoCluster
+from schedd.cli.arrivals import Workload
+from schedd.cli.demo_parts import CLUSTER, DemoError, Part, adapter
 from schedd.cli.demo_table import Table
 from schedd.service.clock import ScaledClock
-from schedd.wire import Delivery, Event, JobEnded, JobQueued, JobStarted, Run
+from server_adapter.emulator import Clock, Trial, emulate
+from server_adapter.torque.values import exec_host
 
-__all__ = ["CLUSTER", "Daemon", "DemoError", "play"]
+__all__ = ["play"]
 
-CLUSTER = "demo"
-_PORT = 8080
-_DELIVERY: TypeAdapter[Delivery] = TypeAdapter(Delivery)
-_RUN: TypeAdapter[Run] = TypeAdapter(Run)
-_LONGEST_S = 0.2
-_SHORTEST_S = 0.01
-_SINGLY = 3
+_LOOK_S = 0.1
+"""Real seconds between two looks at server and daemon."""
 _TOLERATED_S = 0.25
-"""Real seconds: some HTTP requests; a start that is off by no more is on time."""
-_SLACK_S = 1_800
+"""Real seconds: a start that is off by no more is on time."""
 _FIRST_WAIT_S = 600
-_END_S = 20
+_KEEP_S = 30
+"""Real seconds for which the server keeps jobs that are complete."""
 
 
-class DemoError(Exception):
-    """The daemon did not come up, or went away."""
-
-
-class Daemon:
-    """The daemon in a process of its own, which ends when this one does."""
-
-    def __init__(self, clock: ScaledClock, port: int | None) -> None:
-        """On this port of loopback; None: the usual one, or any where that is taken. Raises DemoError."""
-        self.token = secrets.token_urlsafe(32)
-        digest = hashlib.sha256(self.token.encode()).hexdigest()
-        speed = clock.speed
-        settings = {
-            "server": {"port": _PORT if port is None else port},
-            "store": {"url": "memory"},
-            "log": {"level": "warning", "format": "text"},
-            "auth": {
-                "anonymous": "reader",
-                "tokens": [{"name": "demo", "role": "adapter", "sha256": digest}],
-            },
-            # A moment of HTTP is minutes of the cluster's time.
-            "clusters": {
-                CLUSTER: {
-                    "slack": _SLACK_S,
-                    "end_allowance": max(120, int(speed / 2)),
-                    "decision_expiry": max(60, int(speed * 5)),
-                }
-            },
-        }
-        told = {
-            "settings": settings,
-            "any_port": port is None,
-            "start": clock.start,
-            "speed": speed,
-            "began": clock.began,
-        }
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "schedd.cli.demo_daemon"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,  # Ctrl-C is for this process, which then ends that one
-        )
-        try:
-            self.url = f"http://127.0.0.1:{self._greet(json.dumps(told))}"
-        except BaseException:
-            self.end()
-            raise
-
-    def _greet(self, told: str) -> str:
-        """Tell the process what it is to do; returns its port."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(told + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline().strip()
-        if not answer:
-            raise DemoError("the daemon did not start")
-        return answer
-
-    @property
-    def alive(self) -> bool:
-        """Whether the process runs."""
-        return self._process.poll() is None
-
-    def end(self) -> int:
-        """Let it end; returns its exit code."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-        self._process.stdout.close()
-        return self._process.wait()
-
-
-class _Play:
-    """Feeds events, carries out decisions, prints rows."""
+class _Show:
+    """Compares what the daemon told with what the server does, and says both in a table."""
 
     def __init__(
-        self, client: httpx2.AsyncClient, clock: ScaledClock, cluster: DemoCluster, say: Callable[[str], None]
+        self, client: httpx2.AsyncClient, clock: ScaledClock, trial: Trial, say: Callable[[str], None]
     ) -> None:
         self._client = client
-        self._clock = clock
-        self._cluster = cluster
+        self._trial = trial
         self._say = say
-        self._turn = asyncio.Lock()
-        self._changed = asyncio.Event()
+        self._new: deque[str] = deque()
+        self._waiting: dict[str, None] = {}
+        self._seen = 0
         self.table = Table(max(60, int(clock.speed * _TOLERATED_S)))
 
-    def _now(self) -> int:
-        return int(self._clock.now())
+    async def look(self) -> None:
+        """Says what has happened since the last look."""
+        submitted = self._trial.feed.submitted
+        self._new += submitted[self._seen :]
+        self._seen = len(submitted)
+        while self._new and await self._arrived(self._new[0]):
+            self._new.popleft()
+        for job in list(self._waiting):
+            self._started(job)
+        self.table.ended = self._trial.summary().ended
 
-    async def begin(self) -> None:
-        """Tell of the empty cluster."""
-        await self._post([self._cluster.snapshot(self._now())])
+    async def _arrived(self, job: str) -> bool:
+        """Says what the daemon plans for a job; False when it has not heard of it yet."""
+        answer = await _ask(self._client, f"/jobs/{job}")
+        if answer is None:
+            at = self._trial.server.cluster.jobs.get(job)
+            return at is None or at.finished  # it came and went between two looks
+        self._waiting[job] = None
+        self._print(self.table.arrived(answer["submitted"], answer))
+        return True
 
-    async def feed(self) -> None:
-        """Tell what happens by itself, until all is over."""
-        while not self._cluster.over:
-            async with self._turn:
-                events = self._cluster.advance(self._now())
-                await self._post(events)
-                await self._show(events)
-            moment = self._cluster.next_moment
-            wait = _LONGEST_S if moment is None else self._clock.wait_for(moment)
-            self._changed.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), min(max(wait, _SHORTEST_S), _LONGEST_S))
+    def _started(self, job: str) -> None:
+        found = self._trial.server.cluster.jobs.get(job)
+        if found is not None and found.started is None and not found.finished:
+            return
+        del self._waiting[job]
+        if found is not None and found.started is not None:
+            nodes = [name for name, _ in exec_host(found.exec_host)]
+            self._print(self.table.started(int(found.started), job, nodes))
 
-    async def obey(self) -> None:
-        """Start what the daemon decides to start."""
-        after = ""
-        while True:
-            answer = await self._get("/decisions", after=after, wait=10)
-            after = answer["last"]
-            runs = [_RUN.validate_python(item) for item in answer["decisions"] if item["type"] == "run"]
-            if not runs:
-                continue
-            async with self._turn:
-                # What ended meanwhile is told first: its nodes may be those of a job that is to start.
-                now = self._now()
-                ended = self._cluster.advance(now)
-                events = [*ended, *(event for run in runs for event in self._cluster.start(run, now))]
-                await self._post(events)
-                await self._show(events)
-            self._changed.set()
-
-    async def status(self) -> dict[str, Any]:
-        """The cluster as the daemon sees it."""
-        return await self._get("")
-
-    async def _post(self, events: Sequence[Event]) -> None:
-        if events:
-            body = _DELIVERY.dump_json(Delivery(events=tuple(events)))
-            await self._ask("POST", "/events", content=body, headers={"Content-Type": "application/json"})
-
-    async def _get(self, path: str, **parameters: Any) -> dict[str, Any]:
-        return await self._ask("GET", path, params=parameters)
-
-    async def _ask(self, method: str, path: str, **options: Any) -> dict[str, Any]:
-        try:
-            answer = await self._client.request(method, f"/v1/clusters/{CLUSTER}{path}", **options)
-            found: dict[str, Any] = answer.json()
-        except (httpx2.HTTPError, ValueError) as error:
-            raise DemoError(f"the daemon does not answer: {error!r}") from error
-        if answer.status_code != 200:
-            raise DemoError(f"{method} {path or '/'}: {answer.status_code}: {found.get('detail')}")
-        return found
-
-    async def _show(self, events: Iterable[Event]) -> None:
-        queued = [event.job.id for event in events if isinstance(event, JobQueued)]
-        for job in await self._jobs(queued):
-            self._print(self.table.arrived(job["submitted"], job))
-        for event in events:
-            if isinstance(event, JobStarted):
-                nodes = [share.node for share in event.shares]
-                self._print(self.table.started(event.time, event.job_id, nodes))
-            elif isinstance(event, JobEnded):
-                self.table.ended += 1
-
-    async def _jobs(self, ids: Sequence[str]) -> list[dict[str, Any]]:
-        """These jobs as the daemon describes them."""
-        if len(ids) <= _SINGLY:
-            return [await self._get(f"/jobs/{job_id}") for job_id in ids]
-        page = await self._get("/jobs", limit=1_000)
-        found = {job["id"]: job for job in page["jobs"]}
-        return [found[job_id] for job_id in ids if job_id in found]
+    def summary(self, breaches: int) -> list[str]:
+        """Lines for the end."""
+        runs = self._trial.server.cluster.runs.values()
+        twice = sum(count > 1 for count in runs)
+        lines = self.table.summary(breaches)
+        lines.append(f"Runs that the server took from the adapter: {sum(runs)}; jobs run twice: {twice}.")
+        return lines
 
     def _print(self, lines: Iterable[str]) -> None:
         for line in lines:
@@ -211,44 +86,70 @@ class _Play:
 
 
 async def play(
-    daemon: Daemon,
+    daemon: Part,
+    url: str,
+    token: str,
     clock: ScaledClock,
-    make: Callable[[], DemoCluster],
+    workload: Workload,
     say: Callable[[str], None],
     seconds: float | None,
 ) -> None:
-    """Let the cluster that ``make`` builds run for so many real seconds, or until its jobs are over.
+    """Let the workload run for so many real seconds, or until its jobs are over.
 
     Raises DemoError.
     """
-    headers = {"Authorization": f"Bearer {daemon.token}"}
-    async with httpx2.AsyncClient(
-        base_url=daemon.url, headers=headers, timeout=30, trust_env=False
-    ) as client:
-        await _wait_until_ready(client, daemon)
-        playing = _Play(client, clock, make(), say)
-        await playing.begin()
-        trouble = False
-        tasks = [asyncio.create_task(playing.feed()), asyncio.create_task(playing.obey())]
-        try:
-            done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        except (DemoError, OSError):
-            trouble = True
-            raise
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            if daemon.alive and not trouble:
-                status = await playing.status()
-                say("")
-                for line in playing.table.summary(int(status["breaches"])):
-                    say(line)
+    async with httpx2.AsyncClient(base_url=url, timeout=30, trust_env=False) as client:
+        await _until_ready(client, daemon)
+        time = Clock(clock.start, clock.speed, clock.began)
+        server = emulate(workload.nodes, workload.arrivals, server="demo", clock=time, waits=True)
+        with TemporaryDirectory(prefix="schedd-demo-") as directory:
+            async with server as trial:
+                trial.server.cluster.attributes["keep_completed"] = str(int(_KEEP_S * clock.speed))
+                show = _Show(client, clock, trial, say)
+                joined = adapter(clock, trial.address, url, token, Path(directory))
+                try:
+                    port = int(await asyncio.to_thread(joined.greeting))
+                    trial.server.scheduler = ("127.0.0.1", port)
+                    trial.begin()
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(seconds):
+                            await _watch(show, trial, joined)
+                finally:
+                    await asyncio.to_thread(joined.end)
+                    # A daemon that ended has said why.
+                    status = await _ask(client, "") if daemon.alive else None
+                    if status is not None:
+                        say("")
+                        for line in show.summary(int(status["breaches"])):
+                            say(line)
 
 
-async def _wait_until_ready(client: httpx2.AsyncClient, daemon: Daemon) -> None:
+async def _watch(show: _Show, trial: Trial, joined: Part) -> None:
+    while True:
+        over = trial.finished
+        await show.look()
+        if over:
+            return
+        if not joined.alive:
+            raise DemoError("the adapter ended")
+        await asyncio.sleep(_LOOK_S)
+
+
+async def _ask(client: httpx2.AsyncClient, path: str) -> dict[str, Any] | None:
+    """The daemon's answer about the cluster; None for what it does not know. Raises DemoError."""
+    try:
+        answer = await client.get(f"/v1/clusters/{CLUSTER}{path}")
+        found: dict[str, Any] = answer.json()
+    except (httpx2.HTTPError, ValueError) as error:
+        raise DemoError(f"the daemon does not answer: {error!r}") from error
+    if answer.status_code == 404:
+        return None
+    if answer.status_code != 200:
+        raise DemoError(f"GET {path or '/'}: {answer.status_code}: {found.get('detail')}")
+    return found
+
+
+async def _until_ready(client: httpx2.AsyncClient, daemon: Part) -> None:
     for _ in range(_FIRST_WAIT_S * 5):
         if not daemon.alive:
             raise DemoError("the daemon ended while it was getting ready")

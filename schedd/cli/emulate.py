@@ -3,14 +3,15 @@
 import argparse
 import asyncio
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from schedd.cli.arrivals import arrivals
 from schedd.replay.lublin import generate
 from schedd.replay.read import read_traces
-from schedd.replay.workload import Trace, TraceError, select
-from server_adapter.emulator import Arrival, NodeSpec, order_of, read_nodes
+from schedd.replay.workload import TraceError
+from server_adapter.emulator import Arrival, NodeSpec, read_nodes
 from server_adapter.emulator.command import serve
 from server_adapter.emulator.versions import VERSIONS
 
@@ -58,7 +59,7 @@ def run(argv: Sequence[str]) -> int:
             raise ValueError("--compress must be above 0 and --time-scale not below it")
         if args.until_finished and args.workload is None and args.lublin is None:
             raise ValueError("--until-finished needs --workload or --lublin")
-        arrivals = list(_arrivals(_trace(args, nodes), args.jobs, nodes))
+        workload = _workload(args, nodes)
     except (TraceError, ValueError) as error:
         print(f"schedd emulate: {error}", file=sys.stderr)
         return 2
@@ -74,41 +75,22 @@ def run(argv: Sequence[str]) -> int:
         "scheduling": not args.no_scheduling,
     }
     try:
-        asyncio.run(serve(nodes, arrivals, options, until_finished=args.until_finished))
+        asyncio.run(serve(nodes, workload, options, until_finished=args.until_finished))
     except OSError as error:
         print(f"schedd emulate: {error.strerror or error}", file=sys.stderr)
         return 1
     return 0
 
 
-def _trace(args: argparse.Namespace, nodes: Sequence[NodeSpec]) -> Trace | None:
+def _workload(args: argparse.Namespace, nodes: Sequence[NodeSpec]) -> list[Arrival]:
+    """What is submitted by itself: wider jobs than the cluster are left out, and so is what never ran."""
     if args.lublin is not None:
-        cores = sum(node.slots for node in nodes)
-        return generate(args.lublin, cores, args.seed, load=args.load)
-    return None if args.workload is None else read_traces([args.workload])[0]
-
-
-def _arrivals(trace: Trace | None, jobs: int | None, nodes: Sequence[NodeSpec]) -> Iterator[Arrival]:
-    """The trace's jobs as submissions: wider ones than the cluster are left out, and so is what never ran."""
-    if trace is None:
-        return
-    cores = min(node.slots for node in nodes)
-    chosen = select(trace, estimates="user", jobs=jobs, procs=cores * len(nodes))
-    if chosen.skipped:
-        print(f"{chosen.skipped} jobs are wider than the cluster and left out", file=sys.stderr)
-    for job in chosen.jobs:
-        yield Arrival(
-            job.submit,
-            order_of(
-                user=job.user,
-                group=job.group,
-                name=f"job{job.id}",
-                cores=job.procs,
-                node_cores=cores,
-                runtime=job.run,
-                walltime=job.estimate,
-                memory_per_core=job.mem_kib_per_proc or 0,
-                nodes=job.nodes_spec or "",
-                exit_status=1 if job.status == 0 else 0,
-            ),
-        )
+        trace = generate(args.lublin, sum(node.slots for node in nodes), args.seed, load=args.load)
+    elif args.workload is not None:
+        trace = read_traces([args.workload])[0]
+    else:
+        return []
+    found, skipped = arrivals(trace, nodes, args.jobs)
+    if skipped:
+        print(f"{skipped} jobs are wider than the cluster and left out", file=sys.stderr)
+    return found

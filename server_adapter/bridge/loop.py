@@ -104,6 +104,8 @@ class Adapter:
         self._accepted = AcceptedRuns()
         self._accepted.recall(self.journal.asked, clock())
         self._runs: set[asyncio.Task[None]] = set()
+        self.listens_on: int | None = None
+        """The port that takes the server's commands, while there is one."""
 
     # -- from outside -------------------------------------------------------------------------------
 
@@ -189,6 +191,7 @@ class Adapter:
         where = self.settings.listen
         listener = CommandListener(self._on_command, peers=where.peers, any_port=where.any_port)
         await listener.start(where.host, where.port)
+        self.listens_on = listener.port
         return listener
 
     def _on_command(self, command: CommandReceived) -> None:

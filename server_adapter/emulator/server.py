@@ -23,12 +23,15 @@ _SHORTEST = 0.01
 
 
 class Clock:
-    """Simulated epoch seconds: `scale` of them pass in a real second, and `skip` adds some at once."""
+    """Simulated epoch seconds: `scale` of them pass in a real second, and `skip` adds some at once.
 
-    def __init__(self, epoch: float, scale: float) -> None:
+    It is `epoch` at `origin` of the host's monotonic clock (None: now), so other processes can share it.
+    """
+
+    def __init__(self, epoch: float, scale: float, origin: float | None = None) -> None:
         self.scale = scale
         self._epoch = epoch
-        self._origin = time.monotonic()
+        self._origin = time.monotonic() if origin is None else origin
 
     def now(self) -> float:
         """The simulated moment."""
@@ -43,10 +46,11 @@ class EmulatedServer:
     """A pbs_server over simulated nodes, on loopback, for any client of the batch protocol.
 
     `version` is `2.5`, `4.2` or `6.1`. `time_scale` simulated seconds pass in a real one; 0 stops the clock,
-    which `skip` then moves. `scheduler` is the address that gets the four-byte commands, once scheduling is
-    on. With `privileged_ports`, clients are trusted as a real server trusts them: source ports below 1024
-    fully, others after AuthenUser or through `auth_socket` (a trqauthd). Without, every client is trusted, as
-    by a server built with --disable-privports; after AuthenUser it then is that user.
+    which `skip` then moves; a `clock` goes before both. `scheduler` is the address that gets the four-byte
+    commands, once scheduling is on. With `privileged_ports`, clients are trusted as a real server trusts
+    them: source ports below 1024 fully, others after AuthenUser or through `auth_socket` (a trqauthd).
+    Without, every client is trusted, as by a server built with --disable-privports; after AuthenUser it then
+    is that user.
     """
 
     def __init__(
@@ -56,6 +60,7 @@ class EmulatedServer:
         version: str = "6.1",
         time_scale: float = 1.0,
         epoch: float | None = None,
+        clock: Clock | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
         scheduler: tuple[str, int] | None = None,
@@ -67,7 +72,7 @@ class EmulatedServer:
         outcome: Callable[[Order], Outcome] = usual_outcome,
         run_delay: float = 0.01,
     ) -> None:
-        self.clock = Clock(time.time() if epoch is None else epoch, time_scale)
+        self.clock = clock or Clock(time.time() if epoch is None else epoch, time_scale)
         self.cluster: Cluster = new_cluster(
             nodes,
             version=version,

@@ -53,6 +53,12 @@ class Trial:
     def _note(self, started: bool) -> None:
         self._fates["ended" if started else "deleted"] += 1
 
+    def begin(self) -> None:
+        """Lets the workload begin now."""
+        self.server.catch_up()
+        self.feed.begin = self.server.cluster.now
+        self.feed.start()
+
     @property
     def address(self) -> tuple[str, int]:
         """Host and port of the server."""
@@ -97,12 +103,14 @@ async def emulate(
     *,
     scheduling: bool = True,
     compress: float = 1.0,
+    waits: bool = False,
     **options: Any,
 ) -> AsyncIterator[Trial]:
     """Starts an emulated server on loopback and lets the `arrivals` come; ends it with the block.
 
-    `scheduling` is the server's attribute: whether it calls its scheduler. `compress` as in `in_order`. All
-    other `options` are `EmulatedServer`'s: `version`, `time_scale`, `port` (0: any), `scheduler`, and so on.
+    `scheduling` is the server's attribute: whether it calls its scheduler. `compress` as in `in_order`. With
+    `waits` nothing arrives before `trial.begin()`. All other `options` are `EmulatedServer`'s: `version`,
+    `time_scale`, `port` (0: any), `scheduler`, and so on.
 
         async with emulate(read_nodes(["8:ppn=4"]), arrivals, scheduler=("127.0.0.1", 15004)) as trial:
             await trial.until_finished(60)
@@ -111,8 +119,8 @@ async def emulate(
     cluster = server.cluster
     if scheduling:
         server.set_scheduling(True)
-    feed = Feed(cluster, iter(in_order(arrivals, compress=compress)), cluster.now)
-    trial = Trial(server, feed)
-    feed.start()
+    trial = Trial(server, Feed(cluster, iter(in_order(arrivals, compress=compress)), cluster.now))
     async with server:
+        if not waits:
+            trial.begin()
         yield trial

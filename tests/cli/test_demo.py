@@ -10,19 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from schedd.cli.demo_cluster import DemoCluster, DemoJob, synthetic
+from schedd.cli.arrivals import of_log, synthetic
 from schedd.cli.demo_table import Table, between
-from schedd.wire import (
-    JobEnded,
-    JobFacts,
-    JobQueued,
-    JobStarted,
-    NodeFacts,
-    Run,
-    RunAccepted,
-    RunRefused,
-    ShareFacts,
-)
+from schedd.replay.workload import Trace, TraceError, TraceJob
 
 T = 1_700_000_000
 WAIT = 280
@@ -54,21 +44,29 @@ def test_it_shows_planned_and_actual_starts_and_ends_by_itself() -> None:
     count = re.search(r"^(\d+) jobs queued, (\d+) started", out, re.MULTILINE)
     assert count is not None
     assert (int(count[1]), int(count[2])) == (len(queued), len(started))
+    runs = re.search(
+        r"^Runs that the server took from the adapter: (\d+); jobs run twice: 0\.", out, re.MULTILINE
+    )
+    assert runs is not None
+    assert int(runs[1]) >= len(started)
 
 
 @pytest.mark.timeout(WAIT)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_cleanly(number: signal.Signals) -> None:
+def test_a_signal_ends_it_cleanly_with_the_processes_that_it_started(number: signal.Signals) -> None:
     process = demo()
     assert process.stdout is not None
     for line in process.stdout:
         if " started " in line:
             break
+    parts = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert len(parts) == 2, "the daemon and the adapter"
     process.send_signal(number)
     out, err = process.communicate(timeout=WAIT)
     assert (process.returncode, err) == (0, "")
     assert "jobs queued" in out
     assert out.rstrip().endswith("Ended.")
+    assert not any(Path(f"/proc/{part}").exists() for part in parts)
 
 
 @pytest.mark.timeout(WAIT)
@@ -107,67 +105,29 @@ def test_a_taken_port_is_named_when_it_was_asked_for() -> None:
     assert f"cannot listen on 127.0.0.1 port {port}" in err
 
 
-# ---- the simulated cluster --------------------------------------------------------------------------
-
-
-def cluster() -> DemoCluster:
-    facts = [
-        JobFacts(id=f"{i}.demo", owner="ann", queue="", submitted=0, resources={"nodes": "1:ppn=4"})
-        for i in (1, 2)
-    ]
-    jobs = [DemoJob(facts[0], 0, 100), DemoJob(facts[1], 10, 50)]
-    found = DemoCluster([NodeFacts(name="n1", cpus=4)], jobs, "e")
-    found.snapshot(T)
-    return found
-
-
-def decision(number: int, job: str) -> Run:
-    return Run(
-        id=f"d{number}",
-        cause="",
-        time=T,
-        job_id=job,
-        shares=(ShareFacts("n1", 4),),
-        version="1",
-        expires=T + 60,
-    )
-
-
-def test_jobs_arrive_run_and_end_in_their_time() -> None:
-    here = cluster()
-    (first,) = here.advance(T)
-    assert isinstance(first, JobQueued)
-    assert (first.job.id, first.job.submitted, here.next_moment) == ("1.demo", T, T + 10)
-    accepted, started = here.start(decision(1, "1.demo"), T + 3)
-    assert isinstance(accepted, RunAccepted)
-    assert isinstance(started, JobStarted)
-    assert [type(event) for event in here.advance(T + 60)] == [JobQueued]
-    (ended,) = here.advance(T + 500)
-    assert isinstance(ended, JobEnded)
-    assert (ended.job_id, ended.time) == ("1.demo", T + 103)
-    here.start(decision(2, "2.demo"), T + 500)
-    here.advance(T + 600)
-    assert here.over
-
-
-def test_what_does_not_fit_or_is_not_there_is_refused() -> None:
-    here = cluster()
-    here.advance(T + 10)
-    here.start(decision(1, "1.demo"), T + 10)
-    for job, code in (("2.demo", 15046), ("1.demo", 0), ("9.demo", 0)):
-        (refused,) = here.start(decision(2, job), T + 11)
-        assert isinstance(refused, RunRefused)
-        assert refused.code == code
+# ---- workloads and the table -------------------------------------------------------------------------
 
 
 def test_the_workload_is_the_same_for_the_same_seed_and_fits_the_cluster() -> None:
     workload = synthetic(4, 8, 50, 3, 10)
-    jobs = workload.jobs()
-    assert jobs == synthetic(4, 8, 50, 3, 10).jobs()
-    assert [job.after for job in jobs[:10]] == [0] * 10
-    assert all(0 <= b.after - a.after <= 3600 for a, b in pairwise(jobs))
-    assert len({job.facts.id for job in jobs}) == 50
-    assert all("walltime" in job.facts.resources for job in jobs)
+    assert workload == synthetic(4, 8, 50, 3, 10)
+    assert (len(workload.arrivals), workload.cpus) == (50, 32)
+    times = [arrival.at for arrival in workload.arrivals]
+    assert times[:10] == [0] * 10
+    assert all(0 <= b - a <= 3600 for a, b in pairwise(times))
+    assert all("walltime" in arrival.order.resources for arrival in workload.arrivals)
+
+
+def test_a_log_gets_a_machine_of_its_own_size() -> None:
+    jobs = (TraceJob(1, 5, 100, 20, 200), TraceJob(2, 9, 50, 40, 60))
+    workload = of_log(Trace("small", jobs, max_procs=33), 16)
+    assert [node.slots for node in workload.nodes] == [16, 16, 16]
+    assert [arrival.order.resources["nodes"] for arrival in workload.arrivals] == [
+        "1:ppn=16+1:ppn=4",
+        "2:ppn=16+1:ppn=8",
+    ]
+    with pytest.raises(TraceError, match="no jobs"):
+        of_log(Trace("empty", ()), 16)
 
 
 def test_the_table_compares_with_what_was_told_first() -> None:
