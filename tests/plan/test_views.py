@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from schedd.model import Chunk, Node, NodeState, Place, Request
 from schedd.plan.plan import Plan
-from schedd.plan.views import Step, Window, bare, free_over_time, gaps, why_never, windows
+from schedd.plan.views import Window, bare, why_never, windows
 from tests.plan.mirror import Mirror
 from tests.plan.reference import Reference
 from tests.plan.strategies import clusters, is_mixed, requests
@@ -24,42 +24,6 @@ def _planned(cluster: list[Node], jobs: list[Any]) -> Mirror:
     for request, duration, ready in jobs:
         mirror.plan.place(mirror.new(request, duration, ready), 0)
     return mirror
-
-
-@given(clusters(4), JOBS, st.integers(0, 20))
-def test_free_over_time_is_what_the_nodes_have_free_at_every_second(
-    cluster: list[Node], jobs: list[Any], begin: int
-) -> None:
-    mirror = _planned(cluster, jobs)
-    ref = mirror.reference()
-    steps = free_over_time(mirror.plan, begin, END)
-    assert [steps[0].start, *(step.end for step in steps)] == [*(step.start for step in steps), END]
-    assert all((a.cpus, a.nodes) != (b.cpus, b.nodes) for a, b in pairwise(steps))
-    up = [node for node in cluster if node.state is NodeState.UP]
-    for t in range(begin, END):
-        step = next(step for step in steps if step.start <= t < step.end)
-        free = [ref.free(node, t) for node in up]
-        assert step.cpus == sum(amounts["cpus"] for amounts, _ in free)
-        assert step.nodes == sum(alone for _, alone in free)
-
-
-@given(clusters(4), JOBS, st.integers(0, 20), st.integers(0, 3))
-def test_gaps_are_where_a_node_has_cpus_free(
-    cluster: list[Node], jobs: list[Any], begin: int, cpus: int
-) -> None:
-    mirror = _planned(cluster, jobs)
-    ref = mirror.reference()
-    found = list(gaps(mirror.plan, begin, END, cpus=cpus))
-    assert all(begin <= gap.start < gap.end <= END for gap in found)
-    for node in cluster:
-        mine = [gap for gap in found if gap.node == node.name]
-        assert all(a.end <= b.start for a, b in pairwise(mine))
-        for t in range(begin, END):
-            amounts, _ = ref.free(node, t)
-            here = [(gap.cpus, gap.mem, gap.gpus) for gap in mine if gap.start <= t < gap.end]
-            expected = (amounts["cpus"], amounts["mem"] if node.mem else None, amounts["gpus"])
-            wanted = node.state is NodeState.UP and amounts["cpus"] >= cpus
-            assert here == ([expected] if wanted else [])
 
 
 @given(clusters(4), JOBS, requests(mixed=False), SHORT, st.integers(0, 20))
@@ -82,12 +46,6 @@ def test_windows_wait_for_pools() -> None:
     plan.place(plan.new(one, 10, 20, {"licence": 1}), 0)
     found = windows(plan.fork(), one, 5, 0, 50, pools={"licence": 1})
     assert found == (Window(0, 15), Window(30, 49))
-
-
-def test_a_cluster_without_usable_nodes_has_nothing_free() -> None:
-    plan = Plan([Node("a", 4, state=NodeState.DOWN)], 0)
-    assert free_over_time(plan, 0, 10) == (Step(0, 10, 0, 0),)
-    assert list(gaps(plan, 0, 10)) == []
 
 
 @given(clusters(4), requests())

@@ -1,7 +1,7 @@
-"""What can be read off a plan: its gaps, all windows for a request, why a request can never run."""
+"""What can be read off a plan: all windows for a request, what blocks a job, why a request can never run."""
 
-from schedd.plan.views.gaps import Gap, Step, free_over_time, gaps
+from schedd.plan.views.blockers import Blockers, Hold, Item, blockers
 from schedd.plan.views.never import bare, why_never
 from schedd.plan.views.windows import Window, windows
 
-__all__ = ["Gap", "Step", "Window", "bare", "free_over_time", "gaps", "why_never", "windows"]
+__all__ = ["Blockers", "Hold", "Item", "Window", "bare", "blockers", "why_never", "windows"]

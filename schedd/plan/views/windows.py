@@ -9,6 +9,7 @@ from schedd.model import Request
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.plan import Plan
+from schedd.plan.views.reach import reach
 
 __all__ = ["Window", "windows"]
 
@@ -68,17 +69,8 @@ def _end(fork: Plan, slot: int, begin: int, end: int, edges: Ints) -> int:
 def _edges(plan: Plan, slot: int) -> Ints:
     """All moments at which something changes on a row that the job may use, sorted."""
     tb = plan.tables
-    shape = int(tb.jobs[at.SHAPE, slot])
-    first, n = int(tb.shapes[shape, at.CHUNK]), int(tb.shapes[shape, at.CHUNKS])
-    rows = {
-        row
-        for chunk in range(first, first + n)
-        for row in tb.sets[
-            int(tb.chunks[chunk, at.SET]) : int(tb.chunks[chunk, at.SET] + tb.chunks[chunk, at.SET_LEN])
-        ].tolist()
-    }
-    pool, pools = int(tb.jobs[at.POOL, slot]), int(tb.jobs[at.POOLS, slot])
-    rows |= set(tb.pools[pool : pool + pools, 0].tolist())
-    times = [tb.T[int(tb.rows[row, at.OFF]) :][: int(tb.rows[row, at.LEN])] for row in sorted(rows)]
+    times = [
+        tb.T[int(tb.rows[row, at.OFF]) :][: int(tb.rows[row, at.LEN])] for row in sorted(reach(plan, slot))
+    ]
     edges: Ints = np.unique(np.concatenate(times)) if times else np.zeros(0, np.int64)
     return edges

@@ -1,0 +1,243 @@
+"""What keeps a job from starting: a set of placed jobs and unusable nodes, sufficient and minimal."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from schedd.plan.kernels import layout as at
+from schedd.plan.plan import Plan, Take
+from schedd.plan.views.reach import reach
+
+__all__ = ["Blockers", "Hold", "Item", "blockers"]
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A row of which a blocker holds what the job lacks there: the columns of these resources."""
+
+    row: int
+    columns: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One blocker: a placed ``slot`` with what it ``holds``, or (slot -1) the unusable node of ``row``.
+
+    ``sooner``: it belongs to those that keep the job from any start earlier than the one it has.
+    """
+
+    slot: int
+    row: int
+    holds: tuple[Hold, ...]
+    sooner: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Blockers:
+    """Why a job does not start at ``earliest``, the first moment at which it could if nothing was placed.
+
+    Without ``items`` it would start then; with any one of them it would not. Without those of them that are
+    ``sooner`` it would start at ``without``, which is before its ``start``; with any one of these it would
+    not start before that. -1: no start.
+    """
+
+    earliest: int
+    start: int
+    without: int
+    items: tuple[Item, ...]
+
+
+_Named = tuple[int, int]
+"""A slot and -1, or -1 and a row."""
+
+
+class _Trial:
+    """A copy of the plan from which blockers are taken, and to which they are given back."""
+
+    def __init__(self, plan: Plan, slot: int, now: int) -> None:
+        self.plan, self.slot, self.now = plan, slot, now
+        self.out: dict[_Named, tuple[int, int, tuple[Take, ...]]] = {}
+
+    def take(self, item: _Named) -> None:
+        """Remove it."""
+        slot, row = item
+        if slot < 0:
+            self.plan.tables.rows[row, at.USABLE] = 1
+            self.out[item] = (0, 0, ())
+            return
+        plan = self.plan
+        self.out[item] = (plan.state(slot), plan.start(slot), plan.takes(slot))
+        plan.lift(slot, self.now)
+
+    def give(self, item: _Named) -> None:
+        """Put it back as it was."""
+        state, start, takes = self.out.pop(item)
+        slot, row = item
+        if slot < 0:
+            self.plan.tables.rows[row, at.USABLE] = 0
+            return
+        self.plan.fix(slot, start, takes)
+        self.plan.tables.jobs[at.STATE, slot] = state
+
+    def only(self, items: Sequence[_Named]) -> None:
+        """Let exactly these be removed."""
+        wanted = dict.fromkeys(items)
+        for item in [item for item in self.out if item not in wanted]:
+            self.give(item)
+        for item in items:
+            if item not in self.out:
+                self.take(item)
+
+    def starts(self, bound: int) -> int:
+        """Where the job would start before ``bound``; -1: it would not."""
+        return self.plan.probe(self.slot, self.now, bound)
+
+
+def blockers(fork: Plan, slot: int, now: int, horizon: int) -> Blockers:
+    """What keeps the unplaced job of ``slot`` from starting at once, or as soon as it may.
+
+    Give a fork of the plan, which is changed meanwhile and left as it was. Of several sets that would do,
+    one on the nodes with the fewest jobs in the way is named; a node that cannot be used only where jobs do
+    not suffice. Starts lie before ``horizon``.
+    """
+    trial = _Trial(fork, slot, now)
+    start = trial.starts(horizon)
+    begin = max(now, int(fork.tables.jobs[at.READY, slot]))
+    if start == begin:
+        return Blockers(start, start, start, ())
+    found = _in_the_way(fork, slot, begin)
+    trial.only(found)
+    earliest = trial.starts(begin + 1)
+    if earliest < 0:  # a pool has less to give for a while, whoever holds of it
+        found = _in_the_way(fork, slot, begin, horizon)
+        trial.only(found)
+        earliest = trial.starts(horizon)
+    if earliest < 0 or earliest == start:
+        trial.only(())
+        return Blockers(earliest, start, start, ())
+    binding = _minimal(trial, _shortest(trial, found, earliest), lambda: trial.starts(earliest + 1) >= 0)
+    bound = start if start >= 0 else horizon
+    sooner = set(_minimal(trial, binding, lambda: trial.starts(bound) >= 0))
+    without = trial.starts(bound)
+    trial.only(())
+    lacking = _Lacking(fork, slot, earliest)
+    items = tuple(Item(*one, lacking.held_by(one[0]), one in sooner) for one in binding)
+    return Blockers(earliest, start, without, items)
+
+
+def _shortest(trial: _Trial, ordered: Sequence[_Named], earliest: int) -> list[_Named]:
+    """The first of ``ordered``, as many as it takes to let the job start at ``earliest``."""
+    low, high = 0, len(ordered)
+    while low < high:
+        middle = (low + high) // 2
+        trial.only(ordered[:middle])
+        if trial.starts(earliest + 1) >= 0:
+            high = middle
+        else:
+            low = middle + 1
+    return list(ordered[:high])
+
+
+def _minimal(trial: _Trial, items: Sequence[_Named], enough: Callable[[], bool]) -> list[_Named]:
+    """Those of ``items`` that must be removed, given that all of them are ``enough``; exactly they are out.
+
+    Repeated until nothing can be given back: kinds of chunks that share nodes are placed by first fit, where
+    less in the way may not always help.
+    """
+    kept = list(items)
+    trial.only(kept)
+    while True:
+        before = len(kept)
+        for item in reversed(list(kept)):
+            trial.give(item)
+            if enough():
+                kept.remove(item)
+            else:
+                trial.take(item)
+        if len(kept) == before:
+            return kept
+
+
+def _in_the_way(plan: Plan, slot: int, begin: int, end: int | None = None) -> list[_Named]:
+    """What the job would meet from ``begin`` on for its duration, or until ``end``; best named first.
+
+    First what lies on nodes with few in the way, those that end soon before others; unusable nodes last.
+    """
+    tb = plan.tables
+    rows = reach(plan, slot)
+    if end is None:
+        end = begin + int(tb.jobs[at.DUR, slot])
+    starts, ends = tb.jobs[at.START], tb.jobs[at.START] + tb.jobs[at.DUR]
+    slots = np.flatnonzero((starts >= 0) & (starts < end) & (ends > begin))
+    counts = tb.jobs[at.ALLOCS, slots]
+    owner = np.repeat(np.arange(slots.shape[0]), counts)
+    first = np.cumsum(counts) - counts
+    entries = tb.jobs[at.ALLOC, slots][owner] + np.arange(owner.shape[0]) - first[owner]
+    on = tb.alloc[entries, at.A_ROW]
+    here = np.isin(on, np.fromiter(rows, np.int64, len(rows)))
+    owner, on = owner[here], on[here]
+    crowd = np.bincount(on, minlength=tb.rows.shape[0])
+    latest = np.zeros(tb.rows.shape[0], np.int64)
+    np.maximum.at(latest, on, ends[slots[owner]])
+    # Rows in order: few jobs first, then those that are free again soonest.
+    rank = np.empty(tb.rows.shape[0], np.int64)
+    rank[np.lexsort((latest, crowd, 1 - tb.rows[:, at.USABLE]))] = np.arange(tb.rows.shape[0])
+    best = np.full(slots.shape[0], tb.rows.shape[0], np.int64)
+    np.minimum.at(best, owner, rank[on])
+    mine = np.unique(owner)
+    order = mine[np.lexsort((ends[slots[mine]], best[mine]))]
+    jobs = [(int(one), -1) for one in slots[order].tolist()]
+    down = [(-1, row) for row in sorted(rows) if not tb.rows[row, at.USABLE]]
+    return jobs + down
+
+
+class _Lacking:
+    """Of which resources there is too little for the job, row by row, were it to start at a moment."""
+
+    def __init__(self, plan: Plan, slot: int, start: int) -> None:
+        self._plan, self._slot = plan, slot
+        self._start, self._end = start, start + int(plan.tables.jobs[at.DUR, slot])
+        self._rows = reach(plan, slot)
+        self._known: dict[int, frozenset[int]] = {}
+
+    def held_by(self, blocker: int) -> tuple[Hold, ...]:
+        """What the job of slot ``blocker`` (-1: none) holds of it."""
+        if blocker < 0:
+            return ()
+        tb = self._plan.tables
+        first, n = int(tb.jobs[at.ALLOC, blocker]), int(tb.jobs[at.ALLOCS, blocker])
+        found: dict[int, set[int]] = {}
+        for entry in tb.alloc[first : first + n].tolist():
+            row, takes = entry[at.A_ROW], entry[at.A_TAKE :]
+            if row in self._rows:
+                found.setdefault(row, set()).update(c for c in self._on(row) if takes[c] > 0)
+        return tuple(Hold(row, tuple(sorted(columns))) for row, columns in found.items())
+
+    def _on(self, row: int) -> frozenset[int]:
+        if row not in self._known:
+            self._known[row] = frozenset(self._columns(row))
+        return self._known[row]
+
+    def _columns(self, row: int) -> set[int]:
+        """Those resources of which the fewest units of the job fit on the row."""
+        tb, slot = self._plan.tables, self._slot
+        pool, pools = int(tb.jobs[at.POOL, slot]), int(tb.jobs[at.POOLS, slot])
+        if row in tb.pools[pool : pool + pools, 0]:
+            return {0}
+        segments = slice(int(tb.rows[row, at.OFF]), int(tb.rows[row, at.OFF] + tb.rows[row, at.LEN]))
+        times = tb.T[segments]
+        first = max(int(np.searchsorted(times, self._start, "right")) - 1, 0)
+        last = max(int(np.searchsorted(times, self._end, "left")), first + 1)
+        free = tb.F[:, segments][:, first:last].min(axis=1).tolist()
+        shape = int(tb.jobs[at.SHAPE, slot])
+        chunk0, n = int(tb.shapes[shape, at.CHUNK]), int(tb.shapes[shape, at.CHUNKS])
+        found: set[int] = set()
+        for chunk in range(chunk0, chunk0 + n):
+            place, length = int(tb.chunks[chunk, at.SET]), int(tb.chunks[chunk, at.SET_LEN])
+            if row not in tb.sets[place : place + length]:
+                continue
+            need = tb.chunks[chunk, at.NEED :].tolist()
+            fit = {column: free[column] // amount for column, amount in enumerate(need) if amount > 0}
+            found |= {column for column, units in fit.items() if units == min(fit.values())}
+        return found
