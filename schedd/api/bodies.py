@@ -9,6 +9,7 @@ from schedd.api.replies import documented
 from schedd.engine.job_view import Change, JobView
 from schedd.engine.records import Breach, Ended
 from schedd.engine.view import Published
+from schedd.service.explain import Blocker, Explanation, On
 from schedd.service.feed import JobLine
 from schedd.service.gaps import Gap, Step
 from schedd.service.reading import Bar, Counts, NodeView
@@ -34,6 +35,8 @@ __all__ = [
 ]
 
 for _kind in (JobView, Change, Breach, Ended, JobLine, Bar, Counts, NodeView, Step, Gap):
+    documented(_kind)
+for _kind in (On, Blocker, Explanation):
     documented(_kind)
 
 

@@ -4,14 +4,17 @@ from itertools import islice
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Path, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Cluster, Seen
 from schedd.api.bodies import History, JobPage, dated
 from schedd.api.problems import ProblemError, answers
 from schedd.api.replies import etag_of, reply
+from schedd.api.waiting import a_copy
 from schedd.engine.job_view import JobView, Standing, job_history, view_of
 from schedd.engine.records import JobRecord
 from schedd.engine.view import Published
+from schedd.service.explain import Explanation, explain
 from schedd.service.loop import PlanLoop
 from schedd.service.reading import alike, find, jobs
 from schedd.service.sight import Sight
@@ -98,6 +101,24 @@ def get_history(
         **dated(published),
     )
     return reply(request, found, etag_of(request, cluster.name, published, seen))
+
+
+@router.get("/{job}/explain", response_model=Explanation, responses=_ONE)
+async def get_explanation(request: Request, cluster: Cluster, seen: Seen, job: _Job) -> Response:
+    """Why a job does not start sooner: exactly what is in its way, until when, and why its start last moved.
+
+    It is found on a copy of the plan, by taking away what is in the way and looking where the job would start
+    then. `blockers` are sufficient (without all of them it starts at `earliest`) and minimal (with any one of
+    them it does not); those that are `sooner` are so for any start before the planned one. Of several such
+    sets one is named.
+    """
+    record = _found(cluster, cluster.published, seen, job)
+    copy = await a_copy(cluster)
+    found = await run_in_threadpool(explain, copy, record.id, cluster.now())
+    if found is None:  # it went meanwhile
+        raise ProblemError("unknown-job", f"cluster {cluster.name} has no job {record.id}")
+    shown = seen.explanation(found, copy.published)
+    return reply(request, shown, etag_of(request, cluster.name, copy.published, seen))
 
 
 def _found(cluster: PlanLoop, published: Published, seen: Sight, job: str) -> JobRecord:

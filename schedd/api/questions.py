@@ -1,7 +1,6 @@
 """What-if: when would this job start, without submitting it?"""
 
-from concurrent.futures import Future
-from typing import Final, Literal
+from typing import Literal
 
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
@@ -11,17 +10,14 @@ from schedd.api.bodies import WhatIfAnswer
 from schedd.api.messages import WhatIf
 from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.replies import reply
-from schedd.api.waiting import answer_of
+from schedd.api.waiting import a_copy
 from schedd.model import Never, StartKnown, WaitingFor
-from schedd.service.forks import Asked, Fork, NotUnderstood
-from schedd.service.loop import PlanLoop
+from schedd.service.forks import Asked, NotUnderstood
 from schedd.wire import ShareFacts
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["questions"])
-_PATIENCE: Final = 0.5
-_HINT: Final = "ask again in a moment"
 
 
 @router.post(
@@ -35,7 +31,7 @@ async def what_if(request: Request, cluster: Cluster, question: WhatIf, _: User)
     The question is put to a copy of the plan that all who ask about one generation share. While the planner
     is busy for long, an older copy answers; `generation` and `as_of` say which.
     """
-    copy = await _copy(cluster)
+    copy = await a_copy(cluster)
     now = cluster.now()
     try:
         asked = await run_in_threadpool(copy.what_if, question.facts(now), now)
@@ -45,17 +41,6 @@ async def what_if(request: Request, cluster: Cluster, question: WhatIf, _: User)
             "invalid", f"{where}: {error}", errors=[Fault(where=where, what=str(error))]
         ) from None
     return reply(request, _view(asked))
-
-
-async def _copy(cluster: PlanLoop) -> Fork:
-    older = cluster.last_fork
-    future: Future[Fork] = cluster.fork()
-    try:
-        return await answer_of(future, _PATIENCE, _HINT)
-    except ProblemError:
-        if older is None:
-            raise
-        return older
 
 
 def _view(asked: Asked) -> WhatIfAnswer:

@@ -2,13 +2,30 @@
 
 import asyncio
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from schedd.api.problems import ProblemError
+from schedd.service.forks import Fork
+from schedd.service.loop import PlanLoop
 
-__all__ = ["answer_of"]
+__all__ = ["a_copy", "answer_of"]
 
 _T = TypeVar("_T")
+_PATIENCE: Final = 0.5
+
+
+async def a_copy(cluster: PlanLoop) -> Fork:
+    """A copy of the plan to put questions to: an older one where the planner is busy for long.
+
+    Raises ProblemError.
+    """
+    older = cluster.last_fork
+    try:
+        return await answer_of(cluster.fork(), _PATIENCE, "ask again in a moment")
+    except ProblemError:
+        if older is None:
+            raise
+        return older
 
 
 async def answer_of(future: "Future[_T]", seconds: float, hint: str) -> _T:

@@ -9,7 +9,7 @@ from schedd.model import Node, NodeState, Request
 from schedd.model.parse import RequestError, parse_openpbs, parse_torque, parse_walltime
 from schedd.wire import JobFacts, NodeFacts, QueueFacts
 
-__all__ = ["Intake", "Understood", "holds_resources", "is_eligible", "node_of", "waits_for"]
+__all__ = ["Intake", "Understood", "holds_resources", "is_eligible", "node_of", "waits", "waits_for"]
 
 _HOLDS = {"u": "a user hold", "o": "an operator hold", "s": "a system hold", "l": "the array's slot limit"}
 _CACHE = 50_000
@@ -147,20 +147,33 @@ def is_eligible(facts: JobFacts, now: int) -> bool:
     return facts.state == "Q" and not facts.holds.strip("n") and (facts.not_before or 0) <= now
 
 
-def waits_for(facts: JobFacts, stopped: AbstractSet[str]) -> tuple[str, str] | None:
-    """What must happen before the job may be planned, as (kind, words); None for a job that may.
+def waits(facts: JobFacts, stopped: AbstractSet[str]) -> list[tuple[str, str]]:
+    """All that must happen before the job may be planned, as (kind, words).
 
     ``stopped`` are the queues that start nothing. A job that waits for a moment (``-a``) may be planned.
     """
+    found: list[tuple[str, str]] = []
     if facts.state == "H" or facts.holds.strip("n"):
-        if facts.depend:
-            return "dependency", f"its dependency {facts.depend}"
-        letters = [_HOLDS[letter] for letter in facts.holds if letter in _HOLDS]
-        return "hold", " and ".join(letters) or "a hold"
+        letters = facts.holds
+        if facts.depend:  # it is a system hold for the server, which lifts it
+            found.append(("dependency", f"its dependency {facts.depend}"))
+            letters = letters.replace("s", "")
+        found += [("hold", _HOLDS[letter]) for letter in letters if letter in _HOLDS]
+        if not found:
+            found.append(("hold", "a hold"))
     if facts.state == "W" and facts.not_before is None:
-        return "hold", "the server, which keeps it in state W"
+        found.append(("hold", "the server, which keeps it in state W"))
     if facts.state in ("T", "S"):
-        return "server", f"the server, which keeps it in state {facts.state}"
+        found.append(("server", f"the server, which keeps it in state {facts.state}"))
     if facts.queue in stopped:
-        return "queue", f"queue {facts.queue}, which is stopped"
-    return None
+        found.append(("queue", f"queue {facts.queue}, which is stopped"))
+    return found
+
+
+def waits_for(facts: JobFacts, stopped: AbstractSet[str]) -> tuple[str, str] | None:
+    """What must happen first before the job may be planned, as (kind, words); None for a job that may."""
+    found = waits(facts, stopped)
+    if not found:
+        return None
+    kind = found[0][0]
+    return kind, " and ".join(words for its, words in found if its == kind)

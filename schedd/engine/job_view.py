@@ -19,6 +19,7 @@ __all__ = [
     "Standing",
     "job_history",
     "job_view",
+    "last_change",
     "record_of",
     "shares_of",
     "standing_of",
@@ -159,7 +160,7 @@ def view_of(published: Published, record: JobRecord) -> JobView:
         waiting_for=record.answer.kind if isinstance(record.answer, WaitingFor) else "",
         why=why(record, start),
         breaches=record.breaches,
-        last_change=_last_change(published, slot) if slot >= 0 else None,
+        last_change=last_change(published, slot) if slot >= 0 else None,
         changed=int(published.changed[slot]) if slot >= 0 else published.generation,
         as_of=published.as_of,
         generation=published.generation,
@@ -198,7 +199,8 @@ def shares_of(published: Published, record: JobRecord) -> tuple[ShareFacts, ...]
     return tuple(shares)
 
 
-def _last_change(published: Published, slot: int) -> Change | None:
+def last_change(published: Published, slot: int) -> Change | None:
+    """The last move of the planned start of the job that has this slot."""
     number = int(published.last_move[slot])
     if number < 0:
         return None

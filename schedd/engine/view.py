@@ -29,7 +29,7 @@ class Published:
 
     ``ids`` and ``changes`` are the engine's own and may be ahead: what is found there counts only where the
     columns agree. The ``alloc`` slab is shared, since its entries are only ever appended; ``names`` are the
-    nodes by row.
+    nodes by row, ``blocks`` the names of reservations by slot.
     """
 
     settings: EngineSettings
@@ -53,6 +53,7 @@ class Published:
     nodes: Mapping[str, NodeFacts]
     queues: Mapping[str, QueueFacts]
     reservations: tuple[Reserve, ...]
+    blocks: Mapping[int, str]
     starting: tuple[str, ...]
     breaches: int
 
@@ -122,6 +123,7 @@ def publish(state: EngineState) -> Published:
         nodes=dict(state.node_facts),
         queues=dict(state.queues),
         reservations=tuple(reservation.event for reservation in state.reservations.values()),
+        blocks={one.slot: name for name, one in state.reservations.items() if one.slot >= 0},
         starting=tuple(state.out),
         breaches=state.breaches,
     )

@@ -1,19 +1,18 @@
 """A copy of the plan for questions. One copy per generation, shared by all who ask."""
 
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from schedd.engine.intake import Intake, Understood, waits_for
-from schedd.engine.settings import EngineSettings
 from schedd.engine.shares import shares_of
 from schedd.engine.state import HORIZON, EngineState
+from schedd.engine.view import Published
 from schedd.model import Answer, Placement, Request, Share, StartKnown, WaitingFor
 from schedd.plan.plan import Plan
 from schedd.plan.views import bare, why_never
-from schedd.wire import JobFacts, QueueFacts, ServerFacts
+from schedd.wire import JobFacts
 
-__all__ = ["Asked", "Fork", "NotUnderstood", "fork"]
+__all__ = ["Asked", "Fork", "NotUnderstood", "fork", "stopped_queues"]
 
 
 class NotUnderstood(ValueError):
@@ -35,34 +34,37 @@ class Asked:
 class Fork:
     """The plan as it was at a batch boundary. Any thread may ask; questions are answered one at a time."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        settings: EngineSettings,
-        generation: int,
-        as_of: int,
-        queues: Mapping[str, QueueFacts],
-        server: ServerFacts,
-    ) -> None:
-        self.generation = generation
-        self.as_of = as_of
+    def __init__(self, plan: Plan, published: Published) -> None:
+        self.published = published
         self._plan = plan
         self._bare: Plan | None = None
-        self._settings = settings
-        self._queues = queues
-        self._server = server
-        self._intake = Intake(settings)
+        self._intake = Intake(published.settings)
         self._intake.set_nodes(plan.nodes)
         self._lock = threading.Lock()
+
+    @property
+    def generation(self) -> int:
+        """Of the plan that was copied."""
+        return self.published.generation
+
+    @property
+    def as_of(self) -> int:
+        """When that plan was brought up to date."""
+        return self.published.as_of
+
+    def copy(self) -> Plan:
+        """A plan that is the asker's own."""
+        with self._lock:
+            return self._plan.fork()
 
     def what_if(self, facts: JobFacts, now: int) -> Asked:
         """Where the plan would put this job if it arrived at ``now``; the plan stays as it is.
 
         Raises NotUnderstood.
         """
-        queue = self._queues.get(facts.queue)
+        queue = self.published.queues.get(facts.queue)
         with self._lock:
-            understood = self._intake.read(facts, queue, self._server.defaults)
+            understood = self._intake.read(facts, queue, self.published.server.defaults)
             moment = max(now, self.as_of)
             if understood.request is None:
                 raise NotUnderstood(understood.problem)
@@ -74,15 +76,14 @@ class Fork:
         never = self._plan.shapes.why_never(request)
         if never is not None:
             return never
-        stopped = frozenset(name for name, queue in self._queues.items() if not queue.started)
-        wait = waits_for(facts, stopped)
+        wait = waits_for(facts, stopped_queues(self.published))
         if wait is not None:
             return WaitingFor(*wait)
-        if self._settings.policy != "conservative":
-            return WaitingFor("policy", f"the policy {self._settings.policy}, which plans no starts")
+        if self.published.settings.policy != "conservative":
+            return WaitingFor("policy", f"the policy {self.published.settings.policy}, which plans no starts")
         plan = self._plan
         ready = max(now, facts.not_before or 0)
-        slot = plan.new(request, understood.walltime + self._settings.end_allowance, ready)
+        slot = plan.new(request, understood.walltime + self.published.settings.end_allowance, ready)
         try:
             start = plan.place(slot, now, now + HORIZON)
             if start < 0:
@@ -98,8 +99,14 @@ class Fork:
             plan.drop(slot, now)
 
 
-def fork(state: EngineState) -> Fork:
-    """A copy of the state's plan; to be called between batches, by the thread that owns the state."""
-    return Fork(
-        state.plan.fork(), state.settings, state.generation, state.now, dict(state.queues), state.server
-    )
+def stopped_queues(published: Published) -> frozenset[str]:
+    """Queues that start nothing."""
+    return frozenset(name for name, queue in published.queues.items() if not queue.started)
+
+
+def fork(state: EngineState, published: Published) -> Fork:
+    """A copy of the state's plan, of which ``published`` tells.
+
+    To be called between batches, by the thread that owns the state.
+    """
+    return Fork(state.plan.fork(), published)

@@ -457,7 +457,7 @@ class PlanLoop:
                 return copy
         if self._unpublished:
             self._publish()
-        copy = fork(engine.state)
+        copy = fork(engine.state, self.published)
         self._fork = (self._batches, time.monotonic(), copy)
         return copy
 

@@ -8,6 +8,7 @@ from typing import Final
 from schedd.engine.job_view import Change, JobView
 from schedd.engine.records import JobRecord
 from schedd.engine.view import Published
+from schedd.service.explain import Explanation
 from schedd.service.roles import Bearer
 from schedd.service.settings import AuthSettings
 
@@ -54,6 +55,20 @@ class Sight:
         if self.whose is None:
             return change
         return replace(change, words=self.words(change.words, published), event="")
+
+    def explanation(self, found: Explanation, published: Published) -> Explanation:
+        """Why a job that is seen does not start sooner, with other people's jobs as a number."""
+        if self.whose is None:
+            return found
+        shown = tuple(one for one in found.blockers if one.kind != "job" or self.sees_owner(one.owner))
+        last = self.change(found.last_change, published) if found.last_change is not None else None
+        return replace(
+            found,
+            blockers=shown,
+            hidden=len(found.blockers) - len(shown),
+            why=self.words(found.why, published),
+            last_change=last,
+        )
 
     def _counted(self, published: Published) -> Callable[[re.Match[str]], str]:
         def counted(found: re.Match[str]) -> str:

@@ -1,6 +1,7 @@
 """Compiles every kernel before the daemon says it is ready, by planning a little cluster of its own."""
 
 from schedd.engine import Engine, EngineSettings
+from schedd.engine.view import publish
 from schedd.service.forks import fork
 from schedd.wire import (
     Event,
@@ -61,5 +62,5 @@ def warm_up() -> None:
             if engine.next_wake != _T + after:
                 break
             engine.handle([], _T + after)
-    copy = fork(engine.state)
+    copy = fork(engine.state, publish(engine.state))
     copy.what_if(_job(1000, nodes="1:ppn=2", walltime="60"), _T + 200)

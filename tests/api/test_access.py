@@ -48,6 +48,23 @@ def test_where_the_server_hides_jobs_users_see_their_own(ask: As, busy_cluster: 
     assert len(busy_cluster.get(f"{MAIN}/jobs").json()["jobs"]) == 5
 
 
+def test_what_is_in_the_way_is_a_number_where_it_is_not_hers(ask: As, busy_cluster: TestClient) -> None:
+    wide = {**EVENTS[2]["job"], "id": "6.server", "resources": {"nodes": "2:ppn=4", "walltime": "60"}}
+    queued = {"type": "job_queued", "id": "w:1", "time": T, "job": wide}
+    busy_cluster.post(f"{MAIN}/events", json={"events": [queued, CLOSED]})
+    full = busy_cluster.get(f"{MAIN}/jobs/6/explain").json()
+    own = ask("ann", f"{MAIN}/jobs/6/explain").json()
+    theirs = [one for one in full["blockers"] if one["owner"].startswith("bob")]
+    assert theirs
+    assert own["hidden"] == len(theirs)
+    assert {one["name"] for one in full["blockers"]} == {"1.server", "2.server"}
+    assert own["blockers"] == [one for one in full["blockers"] if one not in theirs]
+    assert full["hidden"] == 0
+    for hidden in ("bob", *(one["name"] for one in theirs)):
+        assert hidden not in json.dumps(own)
+    assert ask("ann", f"{MAIN}/jobs/2.server/explain").status_code == 404
+
+
 def test_the_plan_shows_that_something_is_there_but_not_whose(ask: As, busy_cluster: TestClient) -> None:
     busy_cluster.post(f"{MAIN}/events", json={"events": [CLOSED]})
     full, own = (answer.json() for answer in (busy_cluster.get(f"{MAIN}/plan"), ask("ann", f"{MAIN}/plan")))

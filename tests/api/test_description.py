@@ -63,6 +63,7 @@ SIMPLE = [
     ("/v1/clusters", "get"),
     (_ONE, "get"),
     (f"{_ONE}/jobs/{{job}}", "get"),
+    (f"{_ONE}/jobs/{{job}}/explain", "get"),
     (f"{_ONE}/resume", "post"),
 ]
 """They have neither query nor body: nothing can be wrong with them."""

@@ -123,9 +123,9 @@ def test_limits_name_those_who_hold_of_them(jobs: list[tuple[int, int, int]], am
     check(plan, plan.new(Request((Chunk(cpus=1),)), 3, 0, {"licence": amount}), 0)
 
 
-def placed(plan: Plan, start: int, duration: int, *nodes: str, **need: int) -> int:
+def placed(plan: Plan, start: int, duration: int, *nodes: str, cpus: int, mem: int = 0) -> int:
     """A job that holds all or some of the nodes."""
-    request = Request((Chunk(count=len(nodes), **need),), Place.SCATTER)
+    request = Request((Chunk(len(nodes), cpus=cpus, mem=mem),), Place.SCATTER)
     slot = plan.new(request, duration, start)
     assert plan.place(slot, 0) == start
     assert {plan.name_of[take.row] for take in plan.takes(slot)} == set(nodes)

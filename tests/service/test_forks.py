@@ -1,6 +1,7 @@
 """What-if on a copy of the plan."""
 
 from schedd.engine import Engine, EngineSettings
+from schedd.engine.view import publish
 from schedd.model import Never, StartKnown, WaitingFor
 from schedd.service.forks import Fork, fork
 from schedd.wire import JobFacts, NodeChanged, NodeFacts
@@ -16,7 +17,7 @@ def ask(copy: Fork, nodes: str) -> object:
 def copy_of(*nodes: NodeFacts) -> Fork:
     engine = Engine(EngineSettings(), T)
     engine.handle([NodeChanged(id=node.name, time=T, node=node) for node in nodes], T)
-    return fork(engine.state)
+    return fork(engine.state, publish(engine.state))
 
 
 def test_parts_that_fit_one_by_one_but_never_together_are_never_planned() -> None:

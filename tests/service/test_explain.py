@@ -1,0 +1,193 @@
+"""Explanations are exact: what they name is taken away, and what-if is asked again."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from schedd.engine.job_view import record_of
+from schedd.model import StartKnown
+from schedd.plan.kernels.layout import USABLE
+from schedd.service.explain import Blocker, Explanation, explain
+from schedd.service.forks import Fork
+from schedd.service.loop import PlanLoop
+from schedd.wire import (
+    Event,
+    JobHeld,
+    JobQueued,
+    JobStarted,
+    QueueChanged,
+    QueueFacts,
+    Reserve,
+    ShareFacts,
+)
+from tests.service.build import T, event_id, job, node, planner
+
+WAIT = 30
+SHAPES = ["1:ppn=1", "1:ppn=3", "1:ppn=4", "2:ppn=1", "2:ppn=4", "1:ppn=2+1:ppn=4"]
+
+
+def what_if_without(fork: Fork, job_id: str, gone: Iterable[Blocker]) -> int | None:
+    """When a job like this one would start if these, and itself, were not there."""
+    published = fork.published
+    plan = fork.copy()
+    record = record_of(published, job_id)
+    assert record is not None
+    plan.drop(record.slot, T)
+    for one in gone:
+        if one.kind == "job":
+            other = record_of(published, one.name)
+            assert other is not None
+            plan.drop(other.slot, T)
+        elif one.kind == "reservation":
+            plan.drop(next(slot for slot, name in published.blocks.items() if name == one.name), T)
+        else:
+            assert one.kind == "node"
+            plan.tables.rows[plan.row_of[one.name], USABLE] = 1
+    answer = Fork(plan, published).what_if(record.facts, T).answer
+    return answer.placement.start if isinstance(answer, StartKnown) else None
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> list[Event]:
+    states = st.sampled_from(["up", "up", "up", "up", "up", "drain", "down"])
+    events: list[Event] = [node(f"n{i}", state=draw(states)) for i in range(draw(st.integers(1, 4)))]
+    if draw(st.booleans()):
+        events.append(
+            Reserve(
+                id=event_id(),
+                time=T,
+                name="r",
+                nodes=tuple(draw(st.sets(st.sampled_from(["n0", "n1", "n2"]), min_size=1))),
+                start=T + draw(st.sampled_from([0, 100, 5_000])),
+                end=T + 8_000 if draw(st.booleans()) else None,
+            )
+        )
+    for i in range(draw(st.integers(1, 10))):
+        shape = draw(st.sampled_from(SHAPES))
+        walltime = draw(st.sampled_from(["60", "600", "3600", "7200"]))
+        memory = draw(st.sampled_from(["1gb", "4gb", "8gb"]))
+        events.append(job(str(i), nodes=shape, walltime=walltime, mem=memory))
+    return events
+
+
+@settings(max_examples=60, deadline=None)
+@given(clusters())
+def test_without_the_blockers_what_if_starts_earlier_and_with_any_one_it_does_not(
+    events: list[Event],
+) -> None:
+    with planner(tell=False) as loop:
+        loop.submit(events).result(WAIT)
+        fork = loop.fork().result(WAIT)
+    for record in fork.published.ids.values():
+        found = explain(fork, record.id, T)
+        assert found is not None
+        if found.state in ("starting", "never"):
+            assert found.blockers == ()
+            continue
+        event(f"{len(found.blockers)} blockers")
+        start = found.planned_start
+        assert found.blockers
+        assert found.earliest == T
+        assert what_if_without(fork, record.id, found.blockers) == T
+        for one in found.blockers:
+            assert what_if_without(fork, record.id, [b for b in found.blockers if b != one]) != T
+        sooner = [one for one in found.blockers if one.sooner]
+        without = what_if_without(fork, record.id, sooner)
+        assert without == found.without
+        assert without is not None
+        assert start is None or without < start
+        for one in sooner:
+            less = what_if_without(fork, record.id, [b for b in sooner if b != one])
+            assert less is None or (start is not None and less >= start)
+
+
+def explained(loop: PlanLoop, job_id: str) -> Explanation:
+    found = explain(loop.fork().result(WAIT), job_id, T)
+    assert found is not None
+    return found
+
+
+def test_it_says_who_holds_what_until_when_and_why_it_last_moved() -> None:
+    with planner(tell=False, end_allowance=0) as loop:
+        loop.submit([node("n1"), node("n2"), job("1", nodes="1:ppn=3", mem="7gb")]).result(WAIT)
+        started = JobStarted(id=event_id(), time=T, job_id="1", shares=(ShareFacts("n1", 3),))
+        loop.submit([started, job("2", walltime="600"), job("3", nodes="2:ppn=1", mem="4gb")]).result(WAIT)
+        found = explained(loop, "3")
+    assert (found.planned_start, found.earliest, found.without) == (T + 3600, T, T + 600)
+    first, second = sorted(found.blockers, key=lambda one: one.name)
+    assert (first.kind, first.name, first.owner, first.state) == ("job", "1", "ann@login", "running")
+    assert (first.start, first.until, first.sooner) == (T, T + 3600, True)
+    assert [(on.name, on.what) for on in first.on] == [("n1", ("mem",))]
+    assert first.words == "job 1 runs until 2023-11-14 23:13:20 UTC and holds mem of n1"
+    assert (second.name, second.state, second.until, second.sooner) == ("2", "starting", T + 600, False)
+    assert [(on.name, on.what) for on in second.on] == [("n2", ("cpus",))]
+    assert found.why.startswith("it cannot start now: job ")
+    assert found.last_change is not None
+    assert (found.last_change.cause, found.last_change.after) == ("arrived", T + 3600)
+
+
+def test_a_reservation_and_a_node_are_named() -> None:
+    with planner(tell=False) as loop:
+        reserve = Reserve(id=event_id(), time=T, name="repair", nodes=("n1",), start=T, end=T + 500)
+        loop.submit([node("n1"), node("n2", state="drain"), reserve]).result(WAIT)
+        loop.submit([job("1"), job("2", nodes="2:ppn=1")]).result(WAIT)
+        one, two = explained(loop, "1"), explained(loop, "2")
+    assert [(b.kind, b.name, b.until) for b in one.blockers] == [("reservation", "repair", T + 500)]
+    assert one.blockers[0].words == "reservation repair keeps n1 free until 2023-11-14 22:21:40 UTC"
+    assert {(b.kind, b.name) for b in two.blockers} == {
+        ("reservation", "repair"),
+        ("node", "n2"),
+        ("job", "1"),
+    }
+    assert [b.words for b in two.blockers if b.kind == "node"] == ["node n2 is offline"]
+
+
+def test_all_that_a_job_waits_for_is_named_and_when_it_would_start_then() -> None:
+    with planner(tell=False) as loop:
+        stopped = QueueChanged(id=event_id(), time=T, queue=QueueFacts(name="batch", started=False))
+        loop.submit([node("n1"), job("1"), stopped]).result(WAIT)
+        loop.submit([JobHeld(id=event_id(), time=T, job_id="1", holds="uo")]).result(WAIT)
+        found = explained(loop, "1")
+    assert [(one.kind, one.name) for one in found.blockers] == [
+        ("hold", "a user hold"),
+        ("hold", "an operator hold"),
+        ("queue", "queue batch, which is stopped"),
+    ]
+    assert (found.planned_start, found.earliest, found.without) == (None, None, T)
+    words = "it waits for a user hold and for an operator hold and for queue batch, which is stopped"
+    assert found.why == words
+
+
+def test_a_dependency_is_not_called_a_hold() -> None:
+    with planner(tell=False) as loop:
+        loop.submit(
+            [node("n1"), job("1"), changed(job("2"), state="H", holds="s", depend="afterok:1")]
+        ).result(WAIT)
+        found = explained(loop, "2")
+    assert [(one.kind, one.name) for one in found.blockers] == [("dependency", "its dependency afterok:1")]
+    assert found.without == T + 3720
+
+
+def test_what_the_owner_allows_is_said() -> None:
+    with planner(tell=False) as loop:
+        loop.submit([node("n1"), changed(job("1"), not_before=T + 900)]).result(WAIT)
+        found = explained(loop, "1")
+    assert (found.planned_start, found.earliest, found.blockers) == (T + 900, T + 900, ())
+    assert found.why == "its owner allows no start before 2023-11-14 22:28:20 UTC"
+
+
+def changed(queued: JobQueued, **facts: object) -> JobQueued:
+    return replace(queued, job=replace(queued.job, **facts))  # type: ignore[arg-type]
+
+
+def test_never_and_a_policy_without_starts_are_said() -> None:
+    with planner(tell=False) as loop:
+        loop.submit([node("n1"), job("1", nodes="1:ppn=9"), job("2", nodes="1:ppn=x")]).result(WAIT)
+        assert explained(loop, "1").why.startswith("never on this cluster: 9 cpus of a node")
+        assert (explained(loop, "2").state, explained(loop, "2").blockers) == ("never", ())
+        assert explain(loop.fork().result(WAIT), "3", T) is None
+    with planner(tell=False, policy="fcfs") as loop:
+        loop.submit([node("n1"), job("1"), job("2")]).result(WAIT)
+        assert [one.kind for one in explained(loop, "2").blockers] == ["policy"]
