@@ -34,9 +34,11 @@ __all__ = [
     "dated",
 ]
 
-for _kind in (JobView, Change, Breach, Ended, JobLine, Bar, Counts, NodeView, Step, Gap):
-    documented(_kind)
-for _kind in (On, Blocker, Explanation):
+_VIEWS: tuple[type, ...] = (
+    *(JobView, Change, Breach, Ended, JobLine, Bar, Counts, NodeView, Step, Gap),
+    *(On, Blocker, Explanation),
+)
+for _kind in _VIEWS:
     documented(_kind)
 
 
