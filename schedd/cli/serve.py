@@ -24,23 +24,30 @@ def run(argv: Sequence[str]) -> int:
     """Serve as the arguments say; 0 after a clean end, 2 for bad settings, 1 for what else went wrong."""
     args = _parser().parse_args(argv)
     # What the parser refuses is to be answered at once, without loading all this.
-    from schedd.api.serving import ListenError, listen, serve  # noqa: PLC0415
+    from schedd.api.listening import ListenError, listen, listen_locally, tls_context  # noqa: PLC0415
+    from schedd.api.serving import serve  # noqa: PLC0415
     from schedd.service.clock import SystemClock  # noqa: PLC0415
     from schedd.service.logs import set_up  # noqa: PLC0415
-    from schedd.service.settings import SettingsError, load  # noqa: PLC0415
+    from schedd.service.settings import Settings, SettingsError, load  # noqa: PLC0415
     from schedd.service.tokens import Tokens  # noqa: PLC0415
 
     asked: dict[str, Any] = {"host": args.host, "port": args.port}
     server = {key: value for key, value in asked.items() if value is not None}
+
+    def read() -> Settings:
+        return load(args.config, **({"server": server} if server else {}))
+
     try:
-        settings = load(args.config, **({"server": server} if server else {}))
+        settings = read()
         tokens = Tokens.of(settings.auth)
+        tls = tls_context(settings.server)
         set_up(settings.log)
-        socket = listen(settings.server.host, settings.server.port)
+        port = listen(settings.server.host, settings.server.port)
+        local = listen_locally(settings.server.socket) if settings.server.socket is not None else None
     except SettingsError as error:
         print(f"schedd serve: {error}".replace("\n", "\nschedd serve: "), file=sys.stderr)
         return 2
     except ListenError as error:
         print(f"schedd serve: {error}", file=sys.stderr)
         return 1
-    return 0 if serve(settings, tokens, SystemClock(), socket) else 1
+    return 0 if serve(settings, tokens, SystemClock(), port, local=local, tls=tls, read=read) else 1

@@ -1,5 +1,6 @@
 """The clusters of one daemon, by name."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 
 from schedd.engine import Engine, EngineSettings
@@ -8,7 +9,7 @@ from schedd.service.durable import Durable
 from schedd.service.errors import UnknownCluster
 from schedd.service.loop import PlanLoop
 from schedd.service.warmup import warm_up
-from schedd.store import Journal, MemoryJournal
+from schedd.store import AuditEntry, Journal, MemoryJournal
 
 __all__ = ["Clusters", "new_engine"]
 
@@ -71,6 +72,11 @@ class Clusters:
     def leads(self) -> bool:
         """Whether this daemon decides; without a store it always does."""
         return self.durable is None or not any(loop.standing_by for loop in self)
+
+    def audit(self, who: str, act: str, detail: str) -> None:
+        """Keep who did what, of no cluster alone, where anything is kept. Raises StoreError."""
+        if self.durable is not None and self.durable.opened.is_set():
+            self.durable.store.audit(AuditEntry(int(time.time()), who, act, detail))
 
     def end_polls(self) -> None:
         """Let all go who wait for decisions or follow a plan: the daemon is about to stop."""

@@ -93,6 +93,11 @@ class Succession:
         """Begin anew from the store: the engine may know more than was kept."""
         self._follower = None
 
+    def reconfigure(self, settings: EngineSettings) -> None:
+        """Follow under other settings: anew from the last checkpoint."""
+        self._settings = settings
+        self.forget()
+
     def audit(self, entry: AuditEntry) -> None:
         """Keep who did what. Raises StoreError."""
         self._durable.store.audit(entry)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from schedd.engine import Engine
+from schedd.engine import Engine, EngineSettings
 from schedd.engine.view import Published, publish
 from schedd.service.clock import Clock
 from schedd.service.decisions import DecisionLog
@@ -189,6 +189,10 @@ class PlanLoop:
     def resume(self) -> "Future[int]":
         """Start jobs again; answers with the generation from then on. Raises PlannerStopped."""
         return self.at_rest(lambda engine: self._switch(engine, ""))
+
+    def reconfigure(self, settings: EngineSettings) -> "Future[None]":
+        """Go on under other settings, as after a restart. Raises PlannerStopped."""
+        return self.at_rest(lambda engine: self._reconfigure(engine, settings))
 
     def audit(self, who: str, act: str, detail: str) -> None:
         """Keep who did what, where anything is kept. Raises PlannerStopped when the database fails."""
@@ -433,6 +437,20 @@ class PlanLoop:
         if self._unpublished:
             self._publish()
         return self.published.generation
+
+    def _reconfigure(self, engine: Engine, settings: EngineSettings) -> None:
+        """By a checkpoint: what is kept of the log after it was done under these settings."""
+        if self._succession is not None:
+            self._succession.reconfigure(settings)
+        if self.standing_by:
+            return
+        self._engine = Engine.restore(engine.checkpoint(), settings)
+        if self._promised is not None:
+            self._promised.begin(self._engine)
+        self._checkpoint(must=True)
+        self._batch((), ())
+        if self._unpublished:
+            self._publish()
 
     def _answer_calls(self) -> None:
         while self._calls:

@@ -11,7 +11,7 @@ import pytest
 import uvicorn
 from fastapi import FastAPI
 
-from schedd.api.serving import listen
+from schedd.api.listening import listen
 from schedd.service.clusters import Clusters
 from schedd.service.loop import PlanLoop
 from schedd.wire import JobDeleted, JobHeld

@@ -61,11 +61,12 @@ def configuration(folder: Path, more: str = "") -> Path:
     return path
 
 
-def start(folder: Path, **environment: str) -> Served:
+def start(folder: Path, path: Path | None = None, **environment: str) -> Served:
     log = folder / "log"
+    path = path or configuration(folder)
     with log.open("w") as file:
         process = subprocess.Popen(
-            [sys.executable, "-m", "schedd.cli.main", "serve", "--config", str(configuration(folder))],
+            [sys.executable, "-m", "schedd.cli.main", "serve", "--config", str(path)],
             stderr=file,
             text=True,
             env={**os.environ, **environment},
@@ -78,7 +79,7 @@ def start(folder: Path, **environment: str) -> Served:
 
 
 def _listening(log: Path) -> str:
-    found = re.search(r'"url": "(http://[^"]+)"', log.read_text())
+    found = re.search(r'"url": "(https?://[^"]+)"', log.read_text())
     return found[1] if found else ""
 
 

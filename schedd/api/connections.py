@@ -1,0 +1,117 @@
+"""One connection: whose it is on the UNIX socket, and that nobody holds it for nothing."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from schedd.api.access import PEER
+from schedd.service.settings import LimitSettings
+
+__all__ = ["Connection"]
+
+_HEAD: Final = 64 << 10
+"""Bytes of a request's line and headers, about: what comes at once is taken as a whole."""
+_CREDENTIALS: Final = struct.Struct("3i")
+_SLOW: Final = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+_LONG: Final = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+)
+
+
+class Connection(HttpToolsProtocol):
+    """Closed when a request does not come in time or has endless headers, or its answer is not taken."""
+
+    def __init__(self, *, limits: Callable[[], LimitSettings], **more: Any) -> None:
+        super().__init__(**more)
+        chosen = limits()
+        self._patience = chosen.patience
+        self.limit_concurrency = chosen.connections + 1  # uvicorn refuses those that reach it
+        self._in_head = True
+        self._head = 0
+        self._arriving: asyncio.TimerHandle | None = None
+        self._leaving: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request, and see who it is."""
+        super().connection_made(transport)
+        uid = _peer(transport)
+        if uid is not None:
+            self.app_state = {**self.app_state, PEER: uid}
+        self._expect()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is over."""
+        self._end_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take more of a request, unless it never comes to its body."""
+        super().data_received(data)
+        if self._in_head and not self.transport.is_closing():
+            self._head += len(data)
+            if self._head > _HEAD:
+                self._refuse(_LONG)
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        super().on_message_begin()
+        self._in_head, self._head = True, 0
+        if self._arriving is None:
+            self._expect()
+
+    def on_headers_complete(self) -> None:
+        """Its body may follow."""
+        self._in_head = False
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """It is here."""
+        self._in_head, self._head = True, 0
+        if self._arriving is not None:
+            self._arriving.cancel()
+            self._arriving = None
+        super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        """The answer is not taken as quickly as it comes."""
+        super().pause_writing()
+        if self._leaving is None:
+            self._leaving = self.loop.call_later(self._patience, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """It is."""
+        if self._leaving is not None:
+            self._leaving.cancel()
+            self._leaving = None
+        super().resume_writing()
+
+    def _expect(self) -> None:
+        self._arriving = self.loop.call_later(self._patience, self._refuse, _SLOW)
+
+    def _refuse(self, answer: bytes) -> None:
+        self._end_waiting()
+        cycle: RequestResponseCycle | None = self.cycle  # none before the first request
+        if cycle is None or cycle.response_complete or not cycle.response_started:
+            self.transport.write(answer)
+        self.transport.close()
+
+    def _end_waiting(self) -> None:
+        for timer in (self._arriving, self._leaving):
+            if timer is not None:
+                timer.cancel()
+        self._arriving = self._leaving = None
+
+
+def _peer(transport: asyncio.Transport) -> int | None:
+    """The uid at the other end of a UNIX socket; None where it is none."""
+    channel = transport.get_extra_info("socket")
+    if channel is None or channel.family != socket.AF_UNIX:
+        return None
+    _, uid, _ = _CREDENTIALS.unpack(
+        channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    )
+    return int(uid)

@@ -1,0 +1,105 @@
+"""Going on under other settings: all are read and checked before any counts."""
+
+import asyncio
+import ssl
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import structlog
+
+from schedd.api.listening import load_certificate, tls_context
+from schedd.service.askers import Askers
+from schedd.service.changes import compare
+from schedd.service.clusters import Clusters
+from schedd.service.errors import PlannerStopped
+from schedd.service.logs import set_up
+from schedd.service.notify import notify
+from schedd.service.settings import Settings, SettingsError
+from schedd.service.tokens import Tokens
+from schedd.store import StoreError
+
+__all__ = ["Reload"]
+
+_log = structlog.get_logger(__name__)
+_MOST = 4_000
+_PATIENCE_S = 30.0
+"""A planner that is busy for longer takes its settings later."""
+
+
+class Reload:
+    """Reads the settings anew when it is called, one call after the other."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        read: Callable[[], Settings],
+        clusters: Clusters,
+        askers: Askers,
+        tls: ssl.SSLContext | None,
+    ) -> None:
+        self.settings = settings
+        self._read = read
+        self._clusters = clusters
+        self._askers = askers
+        self._tls = tls
+        self._lock = asyncio.Lock()
+
+    async def __call__(self) -> None:
+        """Take the settings that are there now; where anything is wrong with them, none is taken."""
+        async with self._lock:
+            _tell("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1_000}")
+            try:
+                said = await self._reload()
+            except SettingsError as error:
+                said = f"the settings stay as they are: {error}"
+                _log.error("the settings stay as they are", why=str(error))
+            _tell("READY=1", f"STATUS={said.partition(chr(10))[0]}")
+
+    async def _reload(self) -> str:
+        new, tokens = await asyncio.to_thread(self._checked)
+        changes = compare(self.settings, new)
+        before, self.settings = self.settings, changes.settings
+        set_up(new.log)
+        self._askers.take_over(tokens, new.auth, new.limits)
+        if self._tls is not None:
+            load_certificate(self._tls, self.settings.server)
+        asked: list[Future[Any]] = []
+        for loop in self._clusters:
+            chosen = self.settings.clusters[loop.name]
+            if chosen != before.clusters[loop.name]:
+                try:
+                    asked.append(loop.reconfigure(chosen.engine))
+                except PlannerStopped as error:
+                    _log.error("the planner takes no settings", cluster=loop.name, why=str(error))
+        if asked:
+            done, late = await asyncio.wait(map(asyncio.wrap_future, asked), timeout=_PATIENCE_S)
+            for failed in (one for one in done if not one.cancelled() and one.exception() is not None):
+                _log.error("the planner takes no settings", why=str(failed.exception()))
+            if late:
+                _log.warning("planners are busy; they take their settings when they are free")
+        await asyncio.to_thread(self._note, changes.now)
+        _log.info("settings were read anew", changed=changes.now, need_a_restart=changes.restart)
+        words = f"settings read anew, {len(changes.now)} changed"
+        return words + (f"; a restart is needed for {', '.join(changes.restart)}" if changes.restart else "")
+
+    def _checked(self) -> tuple[Settings, Tokens]:
+        """The settings, and all that they name: nothing of it counts yet. Raises SettingsError."""
+        new = self._read()
+        tls_context(self.settings.server)
+        return new, Tokens.of(new.auth)
+
+    def _note(self, changed: tuple[str, ...]) -> None:
+        if changed:
+            try:
+                self._clusters.audit("the host's admin", "reload", "; ".join(changed)[:_MOST])
+            except StoreError as error:
+                _log.error("it was not noted that the settings changed", why=str(error))
+
+
+def _tell(*words: str) -> None:
+    try:
+        notify(*words)
+    except OSError as error:
+        _log.warning("the service manager cannot be told", why=str(error))

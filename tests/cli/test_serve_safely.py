@@ -1,0 +1,292 @@
+"""``schedd serve``: reloads, the UNIX socket, TLS, tokens of its database, and clients that mean no good."""
+
+import contextlib
+import http.client
+import json
+import re
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from schedd.store import Store
+from tests.cli.test_serve import MAIN, TOKEN, WAIT, Served, _until, is_ready, job, node, run, start
+
+SLACK = "slack = 0"
+
+
+def configured(folder: Path, **sections: str) -> Path:
+    """A file with these lines in its sections, and whatever a daemon needs beside."""
+    (folder / "tokens").write_text(f"admin tester {TOKEN}\n")
+    (folder / "tokens").chmod(0o600)
+    lines = {
+        "server": f'port = 0\nsocket = "{folder}/socket"',
+        "auth": f'token_file = "{folder}/tokens"',
+        "store": f'url = "sqlite:///{folder}/s.sqlite"',
+        "clusters.main": SLACK,
+    }
+    for name, more in sections.items():
+        key = name.replace("main", "clusters.main")
+        lines[key] = lines.get(key, "") + f"\n{more}"
+    path = folder / "schedd.toml"
+    path.write_text("".join(f"[{name}]\n{text}\n" for name, text in lines.items()))
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("serve")
+
+
+@pytest.fixture(scope="module")
+def served(folder: Path) -> Iterator[Served]:
+    found = start(folder, configured(folder, limits="patience = 0.5"))
+    try:
+        _until(found.process, lambda: found.client.get("/leadz").status_code == 200)
+        yield found
+    finally:
+        found.client.close()
+        found.process.kill()
+        found.process.wait()
+
+
+def logged(served: Served, event: str) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in served.log.read_text().splitlines()]
+    return [line for line in lines if line["event"] == event]
+
+
+def reload(served: Served, event: str) -> dict[str, Any]:
+    """Has the daemon read its settings anew; what it says of it."""
+    before = len(logged(served, event))
+    served.process.send_signal(signal.SIGHUP)
+    found: list[dict[str, Any]] = _until(served.process, lambda: logged(served, event)[before:])
+    return found[-1]
+
+
+def local(folder: Path, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+    """Asks on the UNIX socket."""
+    headers = {"Content-Type": "application/json", **headers}
+    connection = http.client.HTTPConnection("localhost")
+    connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.sock.connect(str(folder / "socket"))
+    try:
+        connection.request(method, path, json.dumps(body) if body is not None else None, headers)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+    finally:
+        connection.close()
+
+
+def test_a_reload_takes_what_can_change_and_names_what_cannot(served: Served, folder: Path) -> None:
+    now = int(time.time())
+    served.events(node(1, now), job(1, now), job(2, now))
+    before = served.get("/jobs/2.s")
+    assert before["promised_start"] == before["planned_start"]
+    generation = served.get("")["generation"]
+    # A bad file changes nothing, though other lines of it are good.
+    configured(folder, limits="patience = 0.5", main="mode = 'shadow'", log='level = "loud"')
+    assert "log.level" in reload(served, "the settings stay as they are")["why"]
+    served.events(job(3, now))
+    assert served.get("/jobs/3.s")["promised_start"] == served.get("/jobs/3.s")["planned_start"]
+    (folder / "tokens").chmod(0o644)
+    configured(folder)
+    (folder / "tokens").chmod(0o644)
+    assert "chmod 0600" in reload(served, "the settings stay as they are")["why"]
+
+    path = configured(folder, limits="patience = 0.5\nuser_rate = 7", auth='operators = ["bob"]')
+    text = path.read_text().replace(SLACK, 'slack = 900\npolicy = "easy"')
+    path.write_text(text.replace("port = 0", "port = 1"))
+    said = reload(served, "settings were read anew")
+    assert said["changed"] == ["auth.operators", "limits.user_rate", "clusters.main.slack 0 -> 900"]
+    assert said["need_a_restart"] == ["server.port", "clusters.main.policy"]
+    assert served.get("")["generation"] > generation
+    served.events(job(4, now))
+    new, old = served.get("/jobs/4.s"), served.get("/jobs/2.s")
+    assert new["promised_start"] == new["planned_start"] + 900
+    assert old["promised_start"] == before["promised_start"]
+    store = Store.open(f"sqlite:///{folder}/s.sqlite")
+    (noted,) = [entry for entry in store.audited() if entry.act == "reload"]
+    assert "clusters.main.slack 0 -> 900" in noted.detail
+    store.close()
+
+
+def test_tokens_of_the_database_count_soon_and_until_they_are_revoked(served: Served, folder: Path) -> None:
+    store = Store.open(f"sqlite:///{folder}/s.sqlite")
+    token = store.add_token("portal", "reader", int(time.time()))
+
+    def status() -> int:
+        headers = {"Authorization": f"Bearer {token}"}
+        return httpx2.get(f"{served.url}/v1/clusters", headers=headers, trust_env=False).status_code
+
+    _until(served.process, lambda: status() == 200)
+    store.revoke_token(store.tokens()[-1].id, int(time.time()))
+    _until(served.process, lambda: status() in (401, 429))
+    store.close()
+    assert token not in served.log.read_text()
+
+
+def test_on_the_socket_the_peers_user_is_known(served: Served, folder: Path) -> None:
+    status, found = local(folder, "POST", f"{MAIN}/pause", {"reason": "dinner"})
+    assert (status, found["paused"]) == (200, "dinner")
+    assert local(folder, "POST", f"{MAIN}/resume")[0] == 200
+    assert (folder / "socket").stat().st_mode & 0o777 == 0o666
+    # A token goes before the peer's user.
+    assert local(folder, "GET", MAIN, Authorization="Bearer wrong")[0] in (401, 429)
+    store = Store.open(f"sqlite:///{folder}/s.sqlite")
+    acts = [(entry.act, entry.cluster) for entry in store.audited() if entry.act in ("pause", "resume")]
+    store.close()
+    assert acts == [("resume", "main"), ("pause", "main")]
+    done = run("--config", str(configured(folder)))
+    assert (done.returncode, "another daemon does" in done.stderr) == (1, True)
+
+
+def connection(served: Served) -> socket.socket:
+    address = served.url.removeprefix("http://").split(":")
+    found = socket.create_connection((address[0], int(address[1])), WAIT)
+    found.settimeout(WAIT)
+    return found
+
+
+def everything(channel: socket.socket) -> bytes:
+    """All that comes until the other side closes."""
+    found = b""
+    try:
+        while more := channel.recv(1 << 16):
+            found += more
+    except ConnectionResetError:
+        pass
+    return found
+
+
+POST = f"POST {MAIN}/events HTTP/1.1\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 100\r\n\r\n["
+GET = "GET / HTTP/1.1\r\nHost: x\r\nX: y"
+BEGUN = {"nothing": "", "a word": "GE", "half a header": GET, "half a body": POST}
+
+
+@pytest.mark.parametrize("said", BEGUN.values(), ids=BEGUN)
+def test_who_does_not_finish_a_request_is_sent_away(served: Served, said: str) -> None:
+    with connection(served) as channel:
+        channel.sendall(said.encode())
+        assert everything(channel).startswith(b"HTTP/1.1 408 ")
+
+
+def drip(channel: socket.socket, head: bytes, more: bytes, pause: float, most: int) -> None:
+    """Sends more and more, until the other side has enough. Raises OSError."""
+    channel.sendall(head)
+    for _ in range(most):
+        channel.sendall(more)
+        time.sleep(pause)
+
+
+def test_who_drips_a_request_is_sent_away_too(served: Served) -> None:
+    with connection(served) as channel, pytest.raises(OSError, match=r"reset|pipe"):
+        drip(channel, b"GET / HTTP/1.1\r\n", b"X: y\r\n", 0.05, 1_000)
+
+
+def test_endless_headers_are_refused(served: Served) -> None:
+    with connection(served) as channel, pytest.raises(OSError, match=r"reset|pipe"):
+        drip(channel, b"GET / HTTP/1.1\r\nX: ", b"y" * 10_000, 0.001, 400)
+    assert is_ready(served)
+
+
+def test_a_quick_client_may_ask_again_and_again_on_one_connection(served: Served) -> None:
+    with httpx2.Client(trust_env=False) as client:
+        for _ in range(4):
+            answer = client.get(f"{served.url}/healthz")
+            assert (answer.status_code, "connection" in answer.headers) == (200, False)
+            time.sleep(0.3)
+
+
+def test_who_takes_no_answer_is_sent_away(served: Served) -> None:
+    now = int(time.time())
+    served.events(*(job(i, now) for i in range(100, 400)))
+    head = f"GET {MAIN}/jobs?limit=1000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+    with connection(served) as channel:
+        channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        asking = threading.Thread(target=_insist, args=(channel, head.encode() * 30), daemon=True)
+        asking.start()
+        port = channel.getsockname()[1]
+        _until(served.process, lambda: not _established(port))
+    assert is_ready(served)
+
+
+def _insist(channel: socket.socket, said: bytes) -> None:
+    with contextlib.suppress(OSError):
+        channel.sendall(said)
+
+
+def _established(port: int) -> bool:
+    """Whether the daemon's end of the connection from this port is open, from the kernel's table."""
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    return any(f":{port:04X}" in line.split()[2] and line.split()[3] == "01" for line in lines)
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl here")
+    folder = tmp_path / "tls"
+    folder.mkdir()
+    certify(folder, "one")
+    return folder
+
+
+def certify(folder: Path, name: str) -> None:
+    words = f"openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /O={name}"
+    words += f" -addext subjectAltName=IP:127.0.0.1 -keyout {folder}/key.pem -out {folder}/cert.pem"
+    subprocess.run(words.split(), check=True, capture_output=True)
+
+
+def shown(port: int, trusted: ssl.SSLContext) -> str:
+    """The certificate that the port shows, as PEM."""
+    with socket.create_connection(("127.0.0.1", port), WAIT) as plain:
+        plain.settimeout(WAIT)
+        with contextlib.closing(trusted.wrap_socket(plain, server_hostname="127.0.0.1")) as channel:
+            return ssl.DER_cert_to_PEM_cert(channel.getpeercert(binary_form=True) or b"")
+
+
+def test_with_a_certificate_it_speaks_https_and_a_reload_takes_the_renewed_one(
+    tmp_path: Path, certificate: Path
+) -> None:
+    keys = f'tls_certificate = "{certificate}/cert.pem"\ntls_key = "{certificate}/key.pem"\nhost = "0.0.0.0"'
+    served = start(tmp_path, configured(tmp_path, server=keys))
+    try:
+        found = re.fullmatch(r"https://0\.0\.0\.0:(\d+)", served.url)
+        assert found is not None
+        port = int(found[1])
+        trusted = ssl.create_default_context(cafile=certificate / "cert.pem")
+        with httpx2.Client(verify=trusted, trust_env=False) as client:
+            _until(served.process, lambda: client.get(f"https://127.0.0.1:{port}/readyz").status_code == 200)
+        with socket.create_connection(("127.0.0.1", port), WAIT) as channel:
+            channel.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert b"200" not in everything(channel)
+        assert shown(port, trusted) == (certificate / "cert.pem").read_text()
+        old = (certificate / "cert.pem").read_text()
+        certify(certificate, "two")
+        new = ssl.create_default_context(cafile=certificate / "cert.pem")
+        with pytest.raises(ssl.SSLError):
+            shown(port, new)
+        reload(served, "settings were read anew")
+        assert shown(port, new) == (certificate / "cert.pem").read_text() != old
+        (certificate / "key.pem").write_text("none")
+        assert "key.pem cannot be used" in reload(served, "the settings stay as they are")["why"]
+        assert shown(port, new) == (certificate / "cert.pem").read_text()
+    finally:
+        served.client.close()
+        served.process.kill()
+        served.process.wait()
+
+
+def test_a_certificate_that_cannot_be_used_is_named_and_nothing_is_served(tmp_path: Path) -> None:
+    keys = f'tls_certificate = "{tmp_path}/none.pem"'
+    done = run("--config", str(configured(tmp_path, server=keys)))
+    assert (done.returncode, "none.pem cannot be used" in done.stderr) == (2, True)
