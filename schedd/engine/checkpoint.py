@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from schedd.engine.pools import LimitBook
 from schedd.engine.records import Cause, ChangeSet, Reservation
 from schedd.engine.saved import (
     load_facts,
@@ -33,13 +34,14 @@ from schedd.engine.settings import EngineSettings
 from schedd.engine.state import EngineState
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.saved import FrozenPlan, freeze_plan, load_plan, save_plan
+from schedd.policy.limits import Limit
 from schedd.wire import NodeFacts, QueueFacts, ServerFacts
 
 __all__ = ["FORMAT", "CheckpointError", "Frozen", "load", "save", "settings_of"]
 
 Buffer = bytes | memoryview
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 _MAGIC: Final = b"schedd-engine "
 _SIZES: Final = struct.Struct("<QII")
 _CHANGES: Final = 100_000
@@ -113,6 +115,8 @@ def _copied(value: Any) -> Any:
         return copy(value)
     if isinstance(value, Reservation):
         return replace(value)
+    if isinstance(value, LimitBook):
+        return value.copy()
     return value
 
 
@@ -181,6 +185,7 @@ def _header(
         "nodes": [save_facts(facts) for facts in state.node_facts.values()],
         "queues": [save_facts(facts) for facts in state.queues.values()],
         "server": save_facts(state.server),
+        "limits": [asdict(limit) for limit in state.limits.pools.values()],
         "reservations": [[save_reserve(r.event), r.slot] for r in state.reservations.values()],
         "blocked": {name: list(jobs) for name, jobs in state.blocked.items()},
         "failures": {name: list(failures) for name, failures in state.failures.items()},
@@ -281,6 +286,11 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
     state.node_facts = {facts["name"]: load_facts(NodeFacts, facts) for facts in header["nodes"]}
     state.queues = {facts["name"]: load_facts(QueueFacts, facts) for facts in header["queues"]}
     state.server = load_facts(ServerFacts, header["server"])
+    state.limits.read_server(state.server)
+    for queue in state.queues.values():
+        state.limits.read_queue(queue)
+    limits = [Limit(**limit) for limit in header["limits"]]
+    state.limits.pools = {limit.pool: limit for limit in limits}
     state.reservations = {
         event["name"]: Reservation(load_reserve(event), slot) for event, slot in header["reservations"]
     }

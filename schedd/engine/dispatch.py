@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from schedd.engine.intake import slot_limited
 from schedd.engine.places import displace, make_way, quarantine, replan, rivals, stand
 from schedd.engine.promises import note
 from schedd.engine.queueing import start_by_policy
@@ -67,6 +68,10 @@ def _dispatch(state: EngineState, slot: int, event: str) -> None:
 
 def _try(state: EngineState, record: JobRecord, event: str) -> None:
     slot = record.slot
+    if slot_limited(record.facts):
+        # The server releases it when it sees that another job of the array has ended: any moment now.
+        state.plan.set_ready(slot, state.now + 1)
+        return
     if record.facts.state != "Q":
         record = replace(record, until=state.now + _AGAIN)
         replan(state, record, event, Cause.ALTERED, "the server has not released it yet")

@@ -48,6 +48,7 @@ class Engine:
         if state.now >= self.forgotten + _FORGET_EVERY:
             self.forgotten = state.now
             state.plan.forget(state.now)
+            state.limits.forget(state.plan.drop_idle_pools())
         apply_all(state, in_order(events))
         settle(state, events[0].id if events else f"clock:{state.now}")
         if state.settings.validate:

@@ -5,7 +5,7 @@ from typing import Any
 
 from schedd.engine import jobs, nodes, outcomes, reconcile
 from schedd.engine.intake import Understood
-from schedd.engine.places import quarantine, replan
+from schedd.engine.places import make_room_in_pools, quarantine, replan
 from schedd.engine.records import Cause, JobRecord, Phase
 from schedd.engine.running import hold_new_node
 from schedd.engine.state import EngineState
@@ -42,6 +42,8 @@ def apply_all(state: EngineState, events: Iterable[Event]) -> None:
             _guarded(state, together[-1], _nodes, together)
             together = []
         _guarded(state, event, _HANDLERS[type(event)], event)
+        if state.limits.lowered:
+            make_room_in_pools(state, event.id, Cause.QUEUE, "a slot limit was lowered")
     if together:
         _guarded(state, together[-1], _nodes, together)
 
@@ -79,6 +81,9 @@ def _queue(state: EngineState, event: QueueChanged) -> None:
     queue = event.queue
     before = state.queues.get(queue.name)
     state.queues[queue.name] = queue
+    if before is None or before.limits != queue.limits:
+        odd = state.limits.read_queue(queue)
+        _limits(state, event.id, f"the limits of queue {queue.name} were changed", odd)
     if before is None or before.defaults != queue.defaults:
         jobs.reread(state, event.id, queue.name, f"the defaults of queue {queue.name} were changed")
     if queue.started == (before is None or before.started):
@@ -92,8 +97,21 @@ def _queue(state: EngineState, event: QueueChanged) -> None:
 
 def _server(state: EngineState, event: ServerChanged) -> None:
     before, state.server = state.server, event.server
+    if before.limits != event.server.limits:
+        odd = state.limits.read_server(event.server)
+        _limits(state, event.id, "the server's limits were changed", odd)
     if before.defaults != event.server.defaults:
         jobs.reread(state, event.id, None, "the server's defaults were changed")
+
+
+def _limits(state: EngineState, event: str, words: str, odd: Iterable[str]) -> None:
+    """Limits were changed: jobs are counted anew, and those beyond what is allowed now move."""
+    for line in odd:
+        state.alert(event, "limit", f"a limit of the server cannot be read, so it is not kept: {line}")
+    for record in state.records.values():
+        state.refit(record)
+    state.limits.forget(state.plan.drop_idle_pools())
+    make_room_in_pools(state, event, Cause.QUEUE, words)
 
 
 def _snapshot(state: EngineState, event: Snapshot) -> None:

@@ -9,7 +9,16 @@ from schedd.model import Node, NodeState, Request
 from schedd.model.parse import RequestError, parse_openpbs, parse_torque, parse_walltime
 from schedd.wire import JobFacts, NodeFacts, QueueFacts
 
-__all__ = ["Intake", "Understood", "holds_resources", "is_eligible", "node_of", "waits", "waits_for"]
+__all__ = [
+    "Intake",
+    "Understood",
+    "holds_resources",
+    "is_eligible",
+    "node_of",
+    "slot_limited",
+    "waits",
+    "waits_for",
+]
 
 _HOLDS = {"u": "a user hold", "o": "an operator hold", "s": "a system hold", "l": "the array's slot limit"}
 _CACHE = 50_000
@@ -142,9 +151,15 @@ def holds_resources(facts: JobFacts) -> bool:
     return facts.state in ("R", "E") or (facts.state == "S" and bool(facts.shares))
 
 
+def slot_limited(facts: JobFacts) -> bool:
+    """Whether nothing but its array's slot limit holds the job: that is a limit, and planned for."""
+    return facts.slot_limit is not None and facts.state == "H" and facts.holds == "l"
+
+
 def is_eligible(facts: JobFacts, now: int) -> bool:
     """Whether nothing but room and the site's policy stands between the job and its start."""
-    return facts.state == "Q" and not facts.holds.strip("n") and (facts.not_before or 0) <= now
+    free = (facts.state == "Q" and not facts.holds.strip("n")) or slot_limited(facts)
+    return free and (facts.not_before or 0) <= now
 
 
 def waits(facts: JobFacts, stopped: AbstractSet[str]) -> list[tuple[str, str]]:
@@ -153,7 +168,7 @@ def waits(facts: JobFacts, stopped: AbstractSet[str]) -> list[tuple[str, str]]:
     ``stopped`` are the queues that start nothing. A job that waits for a moment (``-a``) may be planned.
     """
     found: list[tuple[str, str]] = []
-    if facts.state == "H" or facts.holds.strip("n"):
+    if (facts.state == "H" or facts.holds.strip("n")) and not slot_limited(facts):
         letters = facts.holds
         if facts.depend:  # it is a system hold for the server, which lifts it
             found.append(("dependency", f"its dependency {facts.depend}"))

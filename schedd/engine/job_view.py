@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 
+from schedd.engine.pools import binding
 from schedd.engine.records import Breach, ChangeSet, JobRecord, Phase
 from schedd.engine.view import Published
 from schedd.engine.words import why
@@ -82,6 +83,8 @@ class JobView:
     """What it will hold, or holds, of each node."""
     promised_start: int | None
     """No later than this, barring the causes listed in the documentation; null when nothing is promised."""
+    limited_by: tuple[str, ...]
+    """The limits that leave the job no room before its planned start, each by itself."""
     weak: bool
     """True when the promise hangs on a job ahead whose walltime is only assumed."""
     answer: Literal["start_known", "waiting", "never"]
@@ -132,6 +135,7 @@ def view_of(published: Published, record: JobRecord) -> JobView:
     promised = int(published.promise[slot]) if slot >= 0 else FOREVER
     walltime = record.understood.walltime
     standing = standing_of(record, start)
+    limits = _limited_by(published, record) if standing == "planned" else ()
     return JobView(
         id=record.id,
         name=facts.name,
@@ -155,10 +159,11 @@ def view_of(published: Published, record: JobRecord) -> JobView:
         planned_end=start + walltime if start >= 0 else None,
         planned_nodes=shares_of(published, record) if start >= 0 else (),
         promised_start=promised if promised < FOREVER else None,
+        limited_by=limits,
         weak=record.weak,
         answer="start_known" if start >= 0 else "never" if standing == "never" else "waiting",
         waiting_for=record.answer.kind if isinstance(record.answer, WaitingFor) else "",
-        why=why(record, start),
+        why=why(record, start, limits),
         breaches=record.breaches,
         last_change=last_change(published, slot) if slot >= 0 else None,
         changed=int(published.changed[slot]) if slot >= 0 else published.generation,
@@ -166,6 +171,22 @@ def view_of(published: Published, record: JobRecord) -> JobView:
         generation=published.generation,
         stale=published.stale,
     )
+
+
+def _limited_by(published: Published, record: JobRecord) -> tuple[str, ...]:
+    """The limits that leave a planned job no room before its start."""
+    slot = record.slot
+    start, end = int(published.starts[slot]), int(published.starts[slot] + published.durations[slot])
+    earliest = max(published.as_of, record.facts.not_before or 0, record.until)
+    found = []
+    for entry in published.held(slot):
+        words, most = published.limits.get(entry[at.A_ROW], ("", 0))
+        if entry[at.A_CHUNK] >= 0 or not words:
+            continue
+        times, used = published.pool_use(entry[at.A_ROW])
+        if binding(times, most - used, start, end, entry[at.A_TAKE], earliest):
+            found.append(words)
+    return tuple(found)
 
 
 def standing_of(record: JobRecord, start: int) -> Standing:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from schedd.engine.intake import Understood, holds_resources, is_eligible
+from schedd.engine.intake import Understood, holds_resources, is_eligible, slot_limited
 from schedd.engine.nodes import note_end, unblock
 from schedd.engine.places import plan_job, replan, seat, unplan
 from schedd.engine.promises import end_promise, note_one
@@ -63,7 +63,7 @@ def _enter(state: EngineState, event: str, facts: JobFacts) -> None:
     understood = state.intake.read(facts, state.queues.get(facts.queue), state.server.defaults)
     slot = -1
     if understood.request is not None:
-        slot = _slot_for(state, understood)
+        slot = _slot_for(state, facts, understood)
     record = state.put(JobRecord(facts, understood, slot, Phase.WAITING))
     if holds_resources(facts):
         started = facts.started if facts.started is not None else state.now
@@ -74,9 +74,10 @@ def _enter(state: EngineState, event: str, facts: JobFacts) -> None:
         plan_job(state, record, event, Cause.ARRIVED, "it arrived")
 
 
-def _slot_for(state: EngineState, understood: Understood) -> int:
+def _slot_for(state: EngineState, facts: JobFacts, understood: Understood) -> int:
     assert understood.request is not None
-    slot = state.new_slot(understood.request, understood.walltime + state.settings.end_allowance)
+    duration = understood.walltime + state.settings.end_allowance
+    slot = state.new_slot(understood.request, duration, state.pools_for(facts, understood))
     if understood.assumed:
         state.assumed.add(slot)
     return slot
@@ -149,7 +150,14 @@ def _bears_on_plan(state: EngineState, known: JobRecord, facts: JobFacts) -> boo
         or (old.state, old.holds, old.queue, old.not_before)
         != (facts.state, facts.holds, facts.queue, facts.not_before)
         or (old.resources, old.depend) != (facts.resources, facts.depend)
+        or _counts_as(old) != _counts_as(facts)
+        or old.slot_limit != facts.slot_limit
     )
+
+
+def _counts_as(facts: JobFacts) -> tuple[str, ...]:
+    """By whose limits the job is counted."""
+    return facts.owner, facts.group, facts.account, facts.project, facts.array
 
 
 def _resettle(
@@ -166,8 +174,12 @@ def _resettle(
         record = end_promise(state, record, event, "its request was enlarged")
     elif facts.queue != before.queue:
         record = end_promise(state, record, event, f"it was moved to queue {facts.queue}")
+    elif _counts_as(facts) != _counts_as(before):
+        record = end_promise(state, record, event, "it counts as somebody else's")
     elif not is_eligible(facts, state.now):
         record = end_promise(state, record, event, words)
+    if facts.slot_limit != before.slot_limit:
+        cause, words = Cause.QUEUE, "the slot limit of its array was changed"
     if _on_lost_node(state, record):
         record = replace(record, lost=Cause.NODE_LOST)
     old = unplan(state, record)
@@ -224,8 +236,9 @@ def _fit_slot(state: EngineState, record: JobRecord) -> JobRecord:
         if (asked.chunks, asked.place, asked.exclusive) == (request.chunks, request.place, request.exclusive):
             state.plan.set_duration(slot, understood.walltime + state.settings.end_allowance, state.now)
             (state.assumed.add if understood.assumed else state.assumed.discard)(slot)
+            state.refit(record)
             return record
-    new = _slot_for(state, understood) if request is not None else -1
+    new = _slot_for(state, record.facts, understood) if request is not None else -1
     if slot >= 0:
         if new >= 0:
             state.promise[new], state.told[new] = state.promise[slot], state.told[slot]
@@ -257,7 +270,7 @@ def held(state: EngineState, event: JobHeld) -> None:
         return
     eligible = record.facts.eligible if event.holds == "l" else None
     facts = replace(record.facts, holds=event.holds, state="H", eligible=eligible)
-    if record.phase is Phase.DISPATCHED:
+    if record.phase is Phase.DISPATCHED or slot_limited(facts):
         state.put(replace(record, facts=facts))
         return
     record = end_promise(state, record, event.id, "it was held")

@@ -17,6 +17,7 @@ __all__ = [
     "displace",
     "leave",
     "leave_if_crowded",
+    "make_room_in_pools",
     "make_way",
     "plan_job",
     "quarantine",
@@ -138,6 +139,9 @@ def _must_wait(state: EngineState, record: JobRecord) -> WaitingFor | Never | No
     never = state.why_never(record.understood.request)
     if never is not None:
         return never
+    too_much = state.limits.too_much(state.plan.pools_of(record.slot))
+    if too_much is not None:
+        return too_much
     wait = waits_for(record.facts, state.stopped_queues)
     return WaitingFor(*wait) if wait is not None else None
 
@@ -170,13 +174,16 @@ def stand(state: EngineState, slot: int, start: int) -> None:
 
 
 def rivals(state: EngineState, slot: int) -> Ints:
-    """The planned jobs on the nodes of a placed one, itself left out; the latest to start first."""
+    """The planned jobs on the nodes and in the pools of a placed one, itself left out; the latest to start
+    first.
+    """
     plan = state.plan
     rows = {take.row for take in plan.takes(slot)}
     if len(rows) > _MANY_ROWS:
         slots = plan.planned()
     else:
         found = [plan.on_node(plan.name_of[row]) for row in rows]
+        found += [plan.in_pool(pool) for pool in plan.pools_of(slot) if plan.is_scarce(pool)]
         slots = np.unique(np.concatenate(found)) if found else np.zeros(0, np.int64)
     slots = slots[slots != slot]
     order = np.argsort(plan.tables.jobs[START, slots], kind="stable")
@@ -235,6 +242,21 @@ def seat_homeless(state: EngineState, event: str, words: str) -> None:
 def judge_again(state: EngineState, event: str, words: str) -> None:
     """Nodes changed: jobs that could never run perhaps can."""
     _try_again(state, [r for r in state.records.values() if isinstance(r.answer, Never)], event, words)
+
+
+def make_room_in_pools(state: EngineState, event: str, cause: Cause, words: str) -> None:
+    """Limits were changed: plan anew who is planned where a pool is over-committed, the latest to start
+    first, and who asks for more than there is; try again for those who waited for their limits.
+    """
+    state.limits.lowered.clear()
+    planned = state.plan.planned()
+    waits = [slot for slot in planned.tolist() if state.limits.too_much(state.plan.pools_of(slot))]
+    leave(state, np.array(waits, np.int64), event, cause, words)
+    leave_if_crowded(state, np.ascontiguousarray(state.plan.planned()[::-1]), event, cause, words)
+    limited = [
+        r for r in state.records.values() if isinstance(r.answer, WaitingFor) and r.answer.kind == "limit"
+    ]
+    _try_again(state, limited, event, words)
 
 
 def _try_again(state: EngineState, records: Iterable[JobRecord], event: str, words: str) -> None:

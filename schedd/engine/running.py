@@ -85,7 +85,10 @@ def _with_slot(state: EngineState, record: JobRecord) -> JobRecord:
     """A job whose request was not understood gets a slot when it runs: what it holds is plain enough."""
     if record.slot < 0:
         request = Request((Chunk(cpus=0),), Place.FREE)
-        record = replace(record, slot=state.new_slot(request, max(1, record.understood.walltime)))
+        pools = state.pools_for(record.facts, record.understood)
+        record = replace(record, slot=state.new_slot(request, max(1, record.understood.walltime), pools))
+    else:
+        state.refit(record)
     if record.understood.assumed:
         state.assumed.add(record.slot)
     else:

@@ -5,22 +5,24 @@ stand in columns by slot; what is particular to a job stands in its record.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
-from schedd.engine.intake import Intake
+from schedd.engine.intake import Intake, Understood
+from schedd.engine.pools import LimitBook, binding
 from schedd.engine.records import ChangeSet, JobRecord, Reservation
 from schedd.engine.settings import EngineSettings
 from schedd.engine.words import why
 from schedd.model import FOREVER, Never, Node, Request
 from schedd.plan.kernels.layout import PLANNED, READY, START, STATE, Ints
 from schedd.plan.plan import Plan
+from schedd.policy.limits import in_words
 from schedd.policy.queue import QUEUE_POLICIES, QueuePolicy
 from schedd.policy.site import SitePolicy, site_policy
-from schedd.wire import Alert, Decision, Mode, NodeFacts, QueueFacts, ServerFacts
+from schedd.wire import Alert, Decision, JobFacts, Mode, NodeFacts, QueueFacts, ServerFacts
 
 __all__ = ["HORIZON", "EngineState", "Reservation"]
 
@@ -75,6 +77,7 @@ class EngineState:
     node_facts: dict[str, NodeFacts] = field(default_factory=dict)
     queues: dict[str, QueueFacts] = field(default_factory=dict)
     server: ServerFacts = field(default_factory=ServerFacts)
+    limits: LimitBook = field(default_factory=LimitBook)
     reservations: dict[str, Reservation] = field(default_factory=dict)
     down_since: dict[str, int] = field(default_factory=dict)
     """Nodes that are down and that planned jobs have not left yet."""
@@ -124,7 +127,9 @@ class EngineState:
     def empty(cls, settings: EngineSettings, now: int) -> "EngineState":
         """Of a cluster of which nothing is known yet."""
         policy = None if settings.policy == "conservative" else QUEUE_POLICIES[settings.policy]
-        return cls(settings, Plan([], now), now, Intake(settings), policy, site_policy(settings.site))
+        site = site_policy(settings.site)
+        limits = LimitBook(site=site.limits)
+        return cls(settings, Plan([], now), now, Intake(settings), policy, site, limits=limits)
 
     # ---- records and columns --------------------------------------------------------------------
 
@@ -139,12 +144,26 @@ class EngineState:
             self.slotless[record.id] = record
         return record
 
-    def new_slot(self, request: Request, duration: int) -> int:
+    def new_slot(self, request: Request, duration: int, pools: Mapping[str, int] | None = None) -> int:
         """A slot of the plan, with its columns set to their beginnings."""
-        slot = self.plan.new(request, duration, self.now)
+        slot = self.plan.new(request, duration, self.now, pools)
         self.fit_columns()
         self._reset(slot)
         return slot
+
+    def pools_for(self, facts: JobFacts, understood: Understood) -> dict[str, int]:
+        """What a job needs of the pools of its limits."""
+        return self.limits.needs(self.plan, facts, understood, self.now)
+
+    def refit(self, record: JobRecord) -> bool:
+        """Let a job's slot need what its limits say now; returns whether that was something else before."""
+        if record.slot < 0:
+            return False
+        wanted = self.pools_for(record.facts, record.understood)
+        if wanted == self.plan.pools_of(record.slot):
+            return False
+        self.plan.set_pools(record.slot, wanted, self.now)
+        return True
 
     def fit_columns(self) -> None:
         """Let the columns be as long as the plan has slots."""
@@ -260,4 +279,16 @@ class EngineState:
 
     def why_text(self, record: JobRecord) -> str:
         """One line for the job's comment: when and where, or what it waits for."""
-        return why(record, self.plan.start(record.slot) if record.slot >= 0 else -1)
+        start = self.plan.start(record.slot) if record.slot >= 0 else -1
+        return why(record, start, self._limited_by(record) if start >= 0 else ())
+
+    def _limited_by(self, record: JobRecord) -> list[str]:
+        """The limits that leave a planned job no room before its start, each by itself."""
+        plan, slot = self.plan, record.slot
+        earliest = max(self.now, record.facts.not_before or 0, record.until)
+        return [
+            in_words(self.limits.pools[pool])
+            for pool, amount in plan.pools_of(slot).items()
+            if plan.is_scarce(pool)
+            and binding(*plan.pool_free(pool), plan.start(slot), plan.end(slot), amount, earliest)
+        ]

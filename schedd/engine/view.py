@@ -6,7 +6,7 @@ Publishing copies whole columns and lists; no Python statement runs per job. Rea
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from schedd.engine.settings import EngineSettings
 from schedd.engine.state import EngineState
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.layout import Ints
+from schedd.policy.limits import in_words
 from schedd.wire import NodeFacts, QueueFacts, Reserve, ServerFacts
 
 __all__ = ["Published", "publish"]
@@ -56,6 +57,31 @@ class Published:
     blocks: Mapping[int, str]
     starting: tuple[str, ...]
     breaches: int
+    limits: Mapping[int, tuple[str, int]]
+    """By row of the pool: a limit in words, and how much it allows."""
+    _use: dict[int, tuple[Ints, Ints]] = field(default_factory=dict)
+
+    def pool_use(self, row: int) -> tuple[Ints, Ints]:
+        """(n,) moments, and how much of a pool is in use from each on; worked out when first asked for."""
+        if not self._use:
+            slots = np.flatnonzero(self.starts >= 0)
+            owner, entries = self.entries(slots)
+            held = self.alloc[entries]
+            pools = held[:, at.A_CHUNK] < 0
+            owner, held = owner[pools], held[pools]
+            starts = self.starts[slots][owner]
+            times = np.concatenate([starts, starts + self.durations[slots][owner]])
+            amounts = np.concatenate([held[:, at.A_TAKE], -held[:, at.A_TAKE]])
+            rows = np.concatenate([held[:, at.A_ROW]] * 2)
+            found = {}
+            for one in np.unique(rows).tolist():
+                here = rows == one
+                moments, back = np.unique(times[here], return_inverse=True)
+                used = np.cumsum(np.bincount(back, amounts[here])).astype(np.int64)
+                found[one] = (np.append(0, moments), np.append(0, used))
+            self._use.update(found)
+        nothing = np.zeros(1, np.int64)
+        return self._use.get(row, (nothing, nothing))
 
     @property
     def starts(self) -> Ints:
@@ -126,4 +152,8 @@ def publish(state: EngineState) -> Published:
         blocks={one.slot: name for name, one in state.reservations.items() if one.slot >= 0},
         starting=tuple(state.out),
         breaches=state.breaches,
+        limits={
+            state.plan.pools[pool]: (in_words(limit), limit.amount)
+            for pool, limit in state.limits.pools.items()
+        },
     )

@@ -1,5 +1,6 @@
 """What the engine says of a job, in one line."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from schedd.engine.records import JobRecord, Phase
@@ -8,8 +9,11 @@ from schedd.model import Never, WaitingFor
 __all__ = ["why"]
 
 
-def why(record: JobRecord, start: int) -> str:
-    """When the job starts, or what it waits for, or why it never can."""
+def why(record: JobRecord, start: int, limits: Sequence[str] = ()) -> str:
+    """When the job starts, or what it waits for, or why it never can.
+
+    ``limits`` are those that leave it no room before its planned ``start``.
+    """
     notes = record.understood.request.notes if record.understood.request is not None else ()
     tail = "".join(f"; {note}" for note in notes)
     if record.understood.assumed:
@@ -25,5 +29,6 @@ def why(record: JobRecord, start: int) -> str:
     if record.refusal and record.until > 0:
         tail = f"; its last start was refused by {record.refusal}" + tail
     if start >= 0:
+        tail = "".join(f"; not sooner, since {limit}" for limit in limits) + tail
         return f"planned start {datetime.fromtimestamp(start, UTC):%Y-%m-%d %H:%M:%S} UTC" + tail
     return "in the queue" + tail

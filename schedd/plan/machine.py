@@ -27,7 +27,10 @@ class Machine:
         self.row_of: dict[str, int] = {}
         self.name_of: dict[int, str] = {}
         self.pools: dict[str, int] = {}
+        self.pool_of: dict[int, str] = {}
         self._demand: dict[int, int] = {}
+        self._varying: set[int] = set()
+        """Pools whose capacity differs over time: nobody may rely on its total."""
 
     def fork(self, slabs: Slabs, shapes: Shapes, repairs: Repairs) -> "Machine":
         """The same nodes and pools, for a copy of the plan."""
@@ -36,7 +39,9 @@ class Machine:
         new.row_of = dict(self.row_of)
         new.name_of = dict(self.name_of)
         new.pools = dict(self.pools)
+        new.pool_of = dict(self.pool_of)
         new._demand = dict(self._demand)
+        new._varying = set(self._varying)
         return new
 
     # ---- nodes ----------------------------------------------------------------------------------
@@ -142,10 +147,9 @@ class Machine:
         """Make or resize a pool of which jobs may need some amount; returns its row."""
         row = self.pools.get(name)
         if row is None:
-            amounts = np.zeros((1, self._slabs.resources), np.int64)
-            amounts[0, 0] = capacity
-            row = self._slabs.add_rows(amounts, now)
+            row = self._spare_row(capacity, now)
             self.pools[name] = row
+            self.pool_of[row] = name
             self._demand[row] = 0
         else:
             tb = self._slabs.tb
@@ -158,14 +162,50 @@ class Machine:
         self._note_slack(row)
         return row
 
+    def _spare_row(self, capacity: int, now: int) -> int:
+        """A row of which ``capacity`` is free from ``now`` on; a new one brings others for pools to come."""
+        tb = self._slabs.tb
+        spare = np.flatnonzero(tb.rows[:, at.KIND] == at.SPARE_ROW)
+        if spare.shape[0]:
+            row = int(spare[0])
+        else:
+            more = max(16, len(self.pools) // 4)
+            row = self._slabs.add_rows(np.zeros((more, self._slabs.resources), np.int64), now)
+            tb = self._slabs.tb
+            tb.rows[row : row + more, at.KIND] = at.SPARE_ROW
+        first = int(tb.rows[row, at.OFF])
+        tb.rows[row, at.KIND] = at.POOL_ROW
+        tb.rows[row, at.LEN] = 1
+        tb.rows[row, at.VERSION] += 1
+        tb.cap[row, 0] = capacity
+        tb.T[first] = now
+        tb.F[:, first] = tb.cap[row]
+        return row
+
+    @property
+    def idle_pools(self) -> list[str]:
+        """The pools of which nobody needs anything."""
+        return [name for name, row in self.pools.items() if not self._demand[row]]
+
+    def drop_pool(self, name: str) -> None:
+        """Forget a pool of which nobody needs anything."""
+        row = self.pools.pop(name)
+        del self.pool_of[row]
+        del self._demand[row]
+        self._varying.discard(row)
+        tb = self._slabs.tb
+        tb.rows[row, at.KIND] = at.SPARE_ROW
+        tb.rows[row, at.SLACK] = 0
+        tb.rows[row, at.LEN] = 1
+        tb.cap[row] = tb.F[:, tb.rows[row, at.OFF]] = 0
+
     def limit_pool(self, name: str, start: int, end: int, delta: int, now: int) -> None:
         """Change a pool's capacity by ``delta`` over ``[start, end)``."""
         row = self.pools[name]
         amount = np.zeros(self._slabs.resources, np.int64)
         amount[0] = delta
         self._change(row, start, end, amount, 1)
-        # The capacity now differs over time: nobody may rely on the total any more.
-        self._demand[row] = FOREVER
+        self._varying.add(row)
         self._note_slack(row)
         if delta > 0:
             self._repairs.note(row, max(start, now), end)
@@ -177,7 +217,8 @@ class Machine:
 
     def _note_slack(self, row: int) -> None:
         tb = self._slabs.tb
-        tb.rows[row, at.SLACK] = int(self._demand[row] <= int(tb.cap[row, 0]))
+        fits = self._demand[row] <= int(tb.cap[row, 0])
+        tb.rows[row, at.SLACK] = int(fits and row not in self._varying)
 
 
 def _offer_of(node: Node) -> tuple[object, ...]:

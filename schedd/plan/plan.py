@@ -11,7 +11,17 @@ import numpy as np
 from schedd.model import FOREVER, Node, Request
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.layout import Ints, Tables
-from schedd.plan.kernels.place import evict, first_startable, lift, misplaced, occupy, on_row, place, probe
+from schedd.plan.kernels.place import (
+    evict,
+    first_startable,
+    hold_pools,
+    lift,
+    misplaced,
+    occupy,
+    on_row,
+    place,
+    probe,
+)
 from schedd.plan.kernels.rows import forget
 from schedd.plan.machine import Machine
 from schedd.plan.records import Moves, Take
@@ -85,6 +95,13 @@ class Plan:
         """Make or resize a pool of which jobs may need some amount; returns its row."""
         return self._machine.set_pool(name, capacity, now)
 
+    def drop_idle_pools(self) -> list[str]:
+        """Forget the pools of which no job needs anything; returns their names."""
+        idle = self._machine.idle_pools
+        for name in idle:
+            self._machine.drop_pool(name)
+        return idle
+
     def limit_pool(self, name: str, start: int, end: int, delta: int, now: int) -> None:
         """Change a pool's capacity by ``delta`` over ``[start, end)`` (a quota by day, a lent licence)."""
         self._machine.limit_pool(name, start, end, delta, now)
@@ -97,18 +114,67 @@ class Plan:
         ``pools`` maps names of pools to the amounts that the job holds of each while it runs.
         """
         _check_duration(duration)
-        entries = [(self.pools[name], amount) for name, amount in (pools or {}).items() if amount > 0]
+        entries = self._pool_entries(pools or {})
         shape = self.shapes.intern(request)
         if not self._vacant:
             size = self.slabs.tb.jobs.shape[1]
             self.slabs.add_slots()
             self._vacant = list(range(2 * size - 1, size - 1, -1))
         slot = self._vacant.pop()
-        first = self.slabs.add_pools(entries) if entries else 0
-        for row, amount in entries:
-            self._machine.ask(row, amount)
+        first = self._ask(entries)
         self.slabs.tb.jobs[:, slot] = (-1, duration, ready, shape, at.UNPLACED, 0, 0, first, len(entries), -1)
         return slot
+
+    def _pool_entries(self, pools: Mapping[str, int]) -> list[tuple[int, int]]:
+        return [(self.pools[name], amount) for name, amount in pools.items() if amount > 0]
+
+    def _ask(self, entries: list[tuple[int, int]]) -> int:
+        for row, amount in entries:
+            self._machine.ask(row, amount)
+        return self.slabs.add_pools(entries) if entries else 0
+
+    def _unask(self, slot: int) -> None:
+        """A job names its pools no longer."""
+        slabs = self.slabs
+        first = int(slabs.tb.jobs[at.POOL, slot])
+        for row, amount in slabs.tb.pools[first : first + int(slabs.tb.jobs[at.POOLS, slot])].tolist():
+            self._machine.ask(row, -amount)
+        slabs.tb.jobs[at.POOLS, slot] = 0
+        if slabs.n_pools > 1024 and slabs.n_pools > 4 * int(slabs.tb.jobs[at.POOLS].sum()):
+            slabs.repack_pools()
+
+    def pools_of(self, slot: int) -> dict[str, int]:
+        """What a job needs of pools, by their names."""
+        tb = self.slabs.tb
+        first = int(tb.jobs[at.POOL, slot])
+        entries: list[list[int]] = tb.pools[first : first + int(tb.jobs[at.POOLS, slot])].tolist()
+        names = self._machine.pool_of
+        return {names[row]: amount for row, amount in entries}
+
+    def set_pools(self, slot: int, pools: Mapping[str, int], now: int) -> None:
+        """Let a job need these amounts of pools instead of those it needed.
+
+        One that is placed stays where it is and holds them from now on: see ``evict`` for those pools that
+        have no room for it.
+        """
+        tb = self.slabs.tb
+        start, first, n = self.start(slot), *self._entries(slot)
+        held = [i for i in range(first, first + n) if tb.alloc[i, at.A_CHUNK] < 0] if start >= 0 else []
+        left = [int(tb.alloc[i, at.A_ROW]) for i in held]
+        self._unask(slot)
+        entries = self._pool_entries(pools)
+        pool = self._ask(entries)
+        jobs = self.slabs.tb.jobs
+        jobs[at.POOL, slot], jobs[at.POOLS, slot] = pool, len(entries)
+        if start < 0:
+            return
+        while not hold_pools(self.slabs.tb, slot):
+            self.slabs.grow_alloc(n + len(entries))
+            self.slabs.grow_segments()
+        for row in left:
+            self._repairs.note(row, max(now, start), self.end(slot))
+        if self.state(slot) == at.PLANNED:
+            self._repairs.look_at(slot)
 
     def place(self, slot: int, now: int, bound: int = NOT_BOUND) -> int:
         """Put an unplaced job into its earliest gap in ``[now, bound)``; returns its start, or -1."""
@@ -192,16 +258,11 @@ class Plan:
         if self.state(slot) == at.VACANT:
             raise ValueError(f"slot {slot} holds no job")
         self.lift(slot, now)
-        slabs = self.slabs
-        tb = slabs.tb
-        first = int(tb.jobs[at.POOL, slot])
-        for row, amount in tb.pools[first : first + int(tb.jobs[at.POOLS, slot])].tolist():
-            self._machine.ask(row, -amount)
-        self.shapes.release(int(tb.jobs[at.SHAPE, slot]))
-        tb.jobs[:, slot] = 0
+        self._unask(slot)
+        jobs = self.slabs.tb.jobs
+        self.shapes.release(int(jobs[at.SHAPE, slot]))
+        jobs[:, slot] = 0
         self._vacant.append(slot)
-        if slabs.n_pools > 1024 and slabs.n_pools > 4 * int(tb.jobs[at.POOLS].sum()):
-            slabs.repack_pools()
 
     def set_duration(self, slot: int, duration: int, now: int) -> None:
         """Change how long a job holds its resources; a longer one may then over-commit: see ``evict``."""
@@ -273,6 +334,21 @@ class Plan:
     def on_node(self, name: str) -> Ints:
         """The planned slots that hold something of this node, by start."""
         return on_row(self.slabs.tb, self.planned(), self.row_of[name])
+
+    def in_pool(self, name: str) -> Ints:
+        """The planned slots that hold something of this pool, by start."""
+        return on_row(self.slabs.tb, self.planned(), self.pools[name])
+
+    def is_scarce(self, name: str) -> bool:
+        """Whether jobs may have to wait for this pool: all together they need more than there is."""
+        return not self.slabs.tb.rows[self.pools[name], at.SLACK]
+
+    def pool_free(self, name: str) -> tuple[Ints, Ints]:
+        """(n,) moments, and how much of the pool is free from each on; views of the plan's own arrays."""
+        tb = self.slabs.tb
+        row = self.pools[name]
+        part = slice(int(tb.rows[row, at.OFF]), int(tb.rows[row, at.OFF] + tb.rows[row, at.LEN]))
+        return tb.T[part], tb.F[0, part]
 
     def first_startable(self, slots: Ints, begin: int, now: int) -> int:
         """Index in ``slots`` from ``begin`` on of the first unplaced job that fits at ``now``, or length."""

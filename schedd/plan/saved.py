@@ -87,7 +87,9 @@ def freeze_plan(plan: Plan) -> FrozenPlan:
             [kinds, [sorted(names) for names in features], first, n]
             for (kinds, features), (first, n) in shapes._sets.items()
         ],
-        "pools": [[name, row, machine._demand[row]] for name, row in machine.pools.items()],
+        "pools": [
+            [name, row, machine._demand[row], row in machine._varying] for name, row in machine.pools.items()
+        ],
     }
     nodes = [(node, machine.row_of[node.name]) for node in machine.nodes.values()]
     return FrozenPlan(plain, list(shapes.requests), nodes, arrays)
@@ -152,8 +154,11 @@ def load_plan(plain: dict[str, Any], arrays: dict[str, Ints]) -> Plan:
         machine.nodes[name] = node
         machine.row_of[name] = row
         machine.name_of[row] = name
-    for name, row, demand in plain["pools"]:
+    for name, row, demand, varying in plain["pools"]:
+        if varying:
+            machine._varying.add(row)
         machine.pools[name] = row
+        machine.pool_of[row] = name
         machine._demand[row] = demand
     shapes.columns = {name: i for i, name in enumerate(plain["columns"])}
     shapes._nodes = dict(machine.row_of)

@@ -1,11 +1,19 @@
-"""Limits on what may run at once: what they say, and which of them concern a job."""
+"""Limits on what may run at once: what they say, and which of them concern a job.
 
-from dataclasses import dataclass
+A server prints its limits in two ways. ``max_running``, ``max_user_run``, ``max_group_run`` (TORQUE, and
+OpenPBS of old) and ``max_user_res.ncpus``, ``max_group_res.ncpus`` are plain numbers; ``max_run`` and
+``max_run_res.ncpus`` (OpenPBS) list entities: ``[u:PBS_GENERIC=4], [u:ann=10], [o:PBS_ALL=100]``.
+Limits on what may be queued are the server's own affair, and soft limits bind nobody without preemption.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
-__all__ = ["Limit", "Who"]
+__all__ = ["Claim", "Limit", "Who", "in_words", "limits_of_server", "needs", "strictest"]
 
-Who = Literal["all", "user", "group", "account", "project"]
+Who = Literal["all", "user", "group", "account", "project", "array"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,3 +30,161 @@ class Limit:
     who: Who = "all"
     name: str = ""
     queue: str = ""
+
+    @property
+    def pool(self) -> str:
+        """A name for what is counted; limits of one pool differ in their amounts alone."""
+        whose = "all" if self.who == "all" else f"{self.who} {self.name}"
+        return f"{self.what} of {whose}" + (f" in queue {self.queue}" if self.queue else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """Whose a job is and what it holds while it runs: what limits count."""
+
+    user: str
+    group: str = ""
+    account: str = ""
+    project: str = ""
+    array: str = ""
+    queue: str = ""
+    amounts: Mapping[str, int]
+
+
+_PLAIN: Mapping[str, tuple[Who, str]] = {
+    "max_running": ("all", "jobs"),
+    "max_user_run": ("user", "jobs"),
+    "max_group_run": ("group", "jobs"),
+}
+_PLAIN_RES: Mapping[str, Who] = {"max_user_res.": "user", "max_group_res.": "group"}
+_ENTITIES: Mapping[str, Who] = {"u": "user", "g": "group", "p": "project", "o": "all"}
+_ENTRY = re.compile(r"\[\s*([ugpo])\s*:\s*([^=\]]+?)\s*=\s*([^\]\s]+)\s*\]")
+_RESOURCES: Mapping[str, str] = {"ncpus": "cpus", "ngpus": "gpus", "nodect": "nodes", "nodes": "nodes"}
+_SHIFTS: Mapping[str, int] = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
+_WORD = 8
+_SIZE = re.compile(r"(\d+)([kmgtp]?)([bw]?)", re.IGNORECASE)
+
+
+def limits_of_server(
+    printed: Mapping[str, str], queue: str = ""
+) -> tuple[tuple[Limit, ...], tuple[str, ...]]:
+    """The run limits among a server's (or ``queue``'s) attributes, and what of them cannot be read.
+
+    What cannot be read is told as ``name = value``; nothing is raised, since the server's word is a fact.
+    """
+    found: list[Limit] = []
+    odd: list[str] = []
+    for name, text in printed.items():
+        if name in _PLAIN:
+            who, what = _PLAIN[name]
+            limits = _plain(text, who, what, queue)
+        elif name == "max_run":
+            limits = _listed(text, "jobs", queue)
+        elif name.startswith("max_run_res."):
+            limits = _listed(text, name[12:], queue)
+        elif prefix := next((prefix for prefix in _PLAIN_RES if name.startswith(prefix)), ""):
+            limits = _plain(text, _PLAIN_RES[prefix], name[len(prefix) :], queue)
+        else:
+            continue
+        if limits is None:
+            odd.append(f"{name} = {text}")
+        else:
+            found += limits
+    return tuple(found), tuple(odd)
+
+
+def _plain(text: str, who: Who, what: str, queue: str) -> list[Limit] | None:
+    amount = _amount(text, what)
+    return None if amount is None else [Limit(amount=amount, what=_known(what), who=who, queue=queue)]
+
+
+def _listed(text: str, what: str, queue: str) -> list[Limit] | None:
+    entries = _ENTRY.findall(text)
+    if not entries or _ENTRY.sub("", text).strip(" ,"):
+        return None
+    limits = []
+    for letter, name, value in entries:
+        amount = _amount(value, what)
+        if amount is None:
+            return None
+        every = name.strip('"') in ("PBS_GENERIC", "PBS_ALL")
+        name = "" if every else name.strip('"')
+        limits.append(Limit(amount=amount, what=_known(what), who=_ENTITIES[letter], name=name, queue=queue))
+    return limits
+
+
+def _known(resource: str) -> str:
+    return _RESOURCES.get(resource, resource)
+
+
+def _amount(text: str, what: str) -> int | None:
+    """A count, or a size in KiB where the resource is memory."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        return None
+    number, unit, word = int(match[1]), match[2].lower(), match[3].lower()
+    if what in ("mem", "vmem"):
+        return ((number * (_WORD if word == "w" else 1)) << _SHIFTS[unit]) >> 10
+    return None if unit or word else number
+
+
+def strictest(sources: Iterable[Iterable[Limit]], job: Claim) -> dict[str, Limit]:
+    """The limits that concern a job, by their pools. Each is of one entity; of several on one
+    pool, the least.
+
+    Within one source a limit that names the user (group, ...) goes before the one that says "each".
+    """
+    names: Mapping[Who, str] = {
+        "all": "",
+        "user": job.user,
+        "group": job.group,
+        "account": job.account,
+        "project": job.project,
+        "array": job.array,
+    }
+    found: dict[str, Limit] = {}
+    for source in sources:
+        own: dict[tuple[str, Who, str], Limit] = {}
+        for limit in source:
+            if limit.queue not in ("", job.queue):
+                continue
+            if limit.who != "all" and not names[limit.who]:
+                continue  # a job without account has no share in the limits of accounts
+            if limit.name not in ("", names[limit.who]):
+                continue
+            key = (limit.queue, limit.who, limit.what)
+            known = own.get(key)
+            if known is None or (limit.name and not known.name) or _less(limit, known):
+                own[key] = limit
+        for limit in own.values():
+            one = replace(limit, name=names[limit.who])
+            before = found.get(one.pool)
+            if before is None or one.amount < before.amount:
+                found[one.pool] = one
+    return found
+
+
+def _less(limit: Limit, known: Limit) -> bool:
+    return bool(limit.name) == bool(known.name) and limit.amount < known.amount
+
+
+def needs(limits: Mapping[str, Limit], job: Claim) -> dict[str, int]:
+    """What a job takes of the pools of its limits; pools of which it takes nothing are left out."""
+    found = {pool: job.amounts.get(limit.what, 0) for pool, limit in limits.items()}
+    return {pool: amount for pool, amount in found.items() if amount > 0}
+
+
+def in_words(limit: Limit) -> str:
+    """A limit as a person would say it."""
+    what = f"{limit.amount} KiB of mem" if limit.what == "mem" else f"{limit.amount} {limit.what}"
+    if limit.amount == 1 and limit.what in ("jobs", "cpus", "nodes", "gpus"):
+        what = what[:-1]
+    whose = (
+        ""
+        if limit.who == "all"
+        else f" of {limit.who} {limit.name}"
+        if limit.name
+        else f" of each {limit.who}"
+    )
+    where = f" in queue {limit.queue}" if limit.queue else ""
+    return f"at most {what}{whose}{where} at once"

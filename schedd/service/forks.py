@@ -4,6 +4,7 @@ import threading
 from dataclasses import dataclass
 
 from schedd.engine.intake import Intake, Understood, waits_for
+from schedd.engine.pools import LimitBook
 from schedd.engine.shares import shares_of
 from schedd.engine.state import HORIZON, EngineState
 from schedd.engine.view import Published
@@ -34,9 +35,10 @@ class Asked:
 class Fork:
     """The plan as it was at a batch boundary. Any thread may ask; questions are answered one at a time."""
 
-    def __init__(self, plan: Plan, published: Published) -> None:
+    def __init__(self, plan: Plan, published: Published, limits: LimitBook) -> None:
         self.published = published
         self._plan = plan
+        self._limits = limits
         self._bare: Plan | None = None
         self._intake = Intake(published.settings)
         self._intake.set_nodes(plan.nodes)
@@ -83,7 +85,11 @@ class Fork:
             return WaitingFor("policy", f"the policy {self.published.settings.policy}, which plans no starts")
         plan = self._plan
         ready = max(now, facts.not_before or 0)
-        slot = plan.new(request, understood.walltime + self.published.settings.end_allowance, ready)
+        pools = self._limits.needs(plan, facts, understood, now)
+        too_much = self._limits.too_much(pools)
+        if too_much is not None:
+            return too_much
+        slot = plan.new(request, understood.walltime + self.published.settings.end_allowance, ready, pools)
         try:
             start = plan.place(slot, now, now + HORIZON)
             if start < 0:
@@ -109,4 +115,4 @@ def fork(state: EngineState, published: Published) -> Fork:
 
     To be called between batches, by the thread that owns the state.
     """
-    return Fork(state.plan.fork(), published)
+    return Fork(state.plan.fork(), published, state.limits.copy())

@@ -42,7 +42,8 @@ class JobFacts:
     """One job as the server describes it.
 
     ``resources`` is the Resource_List, defaults of queue and server included, as text. ``holds`` are the
-    letters of Hold_Types (``u o s l``). ``depend`` is the attribute as printed. ``started`` is the start
+    letters of Hold_Types (``u o s l``). ``depend`` is the attribute as printed. ``slot_limit`` is how many
+    jobs of its ``array`` may run at once. ``started`` is the start
     of the present run; ``shares`` its nodes, empty unless the job holds resources. ``starts`` is the
     server's own count of starts. ``version`` changes whenever anything that a run decision relies on does.
     ``by`` is who had the present run started by hand (``qrun``), where that is known.
@@ -58,12 +59,14 @@ class JobFacts:
     name: str = ""
     group: str = ""
     account: str = ""
+    project: str = ""
     priority: int = 0
     eligible: int | None = None
     not_before: int | None = None
     holds: str = ""
     depend: str = ""
     array: str = ""
+    slot_limit: int | None = None
     exclusive: bool = False
     started: int | None = None
     shares: tuple[ShareFacts, ...] = ()

@@ -42,6 +42,8 @@ JOB_ATTRIBUTES: Final = (
     "comp_time",
     "comment",
     "job_array_id",
+    "job_array_request",
+    "array_slot_limit",
     "x",
     "planned_start",
     "planned_nodes",
@@ -108,6 +110,7 @@ def job_facts(name: str, values: Values) -> JobFacts:
         holds=holds,
         depend=depend,
         array=_array(name) if "job_array_id" in values else "",
+        slot_limit=_slot_limit(values) if "job_array_id" in values else None,
         exclusive=exclusive,
         started=number(get("start_time")) if active else None,
         shares=shares(values) if active else (),
@@ -235,6 +238,13 @@ def _array(name: str) -> str:
     """`9[].server` of its sub-job `9[3].server`."""
     head, bracket, rest = name.partition("[")
     return head + "[]" + rest.partition("]")[2] if bracket else ""
+
+
+def _slot_limit(values: Values) -> int | None:
+    """How many jobs of its array may run at once: `0-99%10`; what was set since goes before."""
+    _, percent, asked = values.get("job_array_request", "").rpartition("%")
+    limit = number(values.get("array_slot_limit")) or number(asked if percent else None)
+    return limit if limit is not None and limit > 0 else None
 
 
 def _extensions(text: str) -> dict[str, str]:

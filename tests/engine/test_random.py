@@ -57,13 +57,22 @@ REQUESTS: list[dict[str, str]] = [
 ]
 WALLTIMES = ["", "60", "100", "600", "3600"]
 QUEUES = ["batch", "long"]
+LIMITS: list[dict[str, str]] = [
+    {},
+    {"max_user_run": "1"},
+    {"max_running": "2"},
+    {"max_run": "[u:PBS_GENERIC=2],[u:bob=0],[g:staff=1]"},
+    {"max_run_res.ncpus": "[o:PBS_ALL=5]"},
+    {"max_run_res.mem": "[u:ann=4gb]", "max_run": "x"},
+]
 FATES = ["prompt", "prompt", "late", "shuffled", "twice", "lossy"]
 ADAPTERS = ["run", "run", "busy", "cannot", "silent", "asynchronous"]
 STATES: list[NodeStateName] = ["up", "up", "down", "drain"]
-TOUCHES = ["hold", "release", "delete", "requeue", "wake"]
+TOUCHES = ["hold", "hold_slot", "release", "delete", "requeue", "wake"]
 
 names, jobs, requests = st.sampled_from(NODES), st.sampled_from(JOBS), st.sampled_from(REQUESTS)
 walltimes, queues = st.sampled_from(WALLTIMES), st.sampled_from(QUEUES)
+limits = st.sampled_from(LIMITS)
 seeds = st.integers(0, 1 << 32)
 
 
@@ -139,7 +148,16 @@ class Chaos(RuleBasedStateMachine):
         # A server never gives an id again; here that is another job, of which no decision is out.
         self.open = {number: run for number, run in self.open.items() if run.job_id != job}
         resources = {**asked, "walltime": walltime} if walltime else asked
-        facts = JobFacts(id=job, owner="ann", queue=queue, submitted=self.server.now, resources=resources)
+        facts = JobFacts(
+            id=job,
+            owner="bob" if job < "3" else "ann",
+            group="staff" if queue == "long" else "",
+            queue=queue,
+            submitted=self.server.now,
+            resources=resources,
+            array="7[].s" if job > "5" else "",
+            slot_limit=1 + runtime % 2 if job > "5" else None,
+        )
         self.line += self.server.submit(facts, runtime)
         self._deliver()
 
@@ -162,6 +180,8 @@ class Chaos(RuleBasedStateMachine):
             return
         if what == "hold" and facts.state == "Q":
             self.line += self.server.hold(job)
+        elif what == "hold_slot" and facts.state == "Q" and facts.array:
+            self.line += self.server.hold(job, "l")
         elif what == "release" and facts.state == "H":
             self.line += self.server.release(job)
         elif what == "delete":
@@ -194,17 +214,26 @@ class Chaos(RuleBasedStateMachine):
             self.line += self.server.change_node(node)
             self._deliver()
 
-    @rule(name=queues, started=st.booleans(), walltime=st.sampled_from(["", "200"]))
-    def queue(self, name: str, started: bool, walltime: str) -> None:
+    @rule(name=queues, started=st.booleans(), walltime=st.sampled_from(["", "200"]), limits=limits)
+    def queue(self, name: str, started: bool, walltime: str, limits: dict[str, str]) -> None:
         defaults = {"walltime": walltime} if walltime else {}
-        self.line += self.server.change_queue(QueueFacts(name=name, started=started, defaults=defaults))
+        facts = QueueFacts(name=name, started=started, defaults=defaults, limits=limits)
+        self.line += self.server.change_queue(facts)
         self._deliver()
 
-    @rule(scheduling=st.booleans(), walltime=st.sampled_from(["", "400"]))
-    def change_server(self, scheduling: bool, walltime: str) -> None:
+    @rule(scheduling=st.booleans(), walltime=st.sampled_from(["", "400"]), limits=limits)
+    def change_server(self, scheduling: bool, walltime: str, limits: dict[str, str]) -> None:
         defaults = {"walltime": walltime} if walltime else {}
-        self.line += self.server.change_server(ServerFacts(scheduling=scheduling, defaults=defaults))
+        facts = ServerFacts(scheduling=scheduling, defaults=defaults, limits=limits)
+        self.line += self.server.change_server(facts)
         self._deliver()
+
+    @rule(job=jobs, most=st.sampled_from([None, 1, 2]))
+    def slot_limit(self, job: str, most: int | None) -> None:
+        facts = self.server.jobs.get(job)
+        if facts is not None and facts.array and facts.state in ("Q", "H"):
+            self.line += self.server.alter(job, slot_limit=most)
+            self._deliver()
 
     # ---- what the admin does --------------------------------------------------------------------
 
@@ -377,8 +406,9 @@ def _acts(world: Chaos, random: Random) -> list[tuple[int, Callable[[], None]]]:
         (1, lambda: world.start_by_hand(job, node, number(1, 6))),
         (2, lambda: world.node(node, choice(STATES), choice([4, 4, 2, 8]))),
         (1, lambda: world.new_node(number(0, 4), number(0, 2))),
-        (1, lambda: world.queue(queue, choice([True, True, False]), choice(["", "200"]))),
-        (1, lambda: world.change_server(choice([True, True, False]), choice(["", "400"]))),
+        (1, lambda: world.queue(queue, choice([True, True, False]), choice(["", "200"]), choice(LIMITS))),
+        (1, lambda: world.change_server(choice([True, True, False]), choice(["", "400"]), choice(LIMITS))),
+        (1, lambda: world.slot_limit(job, choice([None, 1, 2]))),
         (1, lambda: world.reserve("r1", [node], number(-100, 2000), choice([None, number(1, 2000)]))),
         (1, lambda: world.unreserve("r1")),
         (1, lambda: world.pause(choice(["", "", "upgrade"]))),

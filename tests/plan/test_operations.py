@@ -213,6 +213,32 @@ class Operations(RuleBasedStateMachine):
         self.mirror.pool_sizes[name] = size
         self.settle_over_commitment()
 
+    @precondition(lambda self: self.has(at.UNPLACED, at.PLANNED, at.FIXED))
+    @rule(data=st.data(), pools=POOLS)
+    def need_other_pools(self, data: st.DataObject, pools: dict[str, int]) -> None:
+        slot = self.any_slot(data, at.UNPLACED, at.PLANNED, at.FIXED)
+        before = self.starts()
+        self.plan.set_pools(slot, pools, self.now)
+        assert self.starts() == before
+        assert self.plan.pools_of(slot) == {name: n for name, n in pools.items() if n}
+        self.mirror.jobs[slot] = (*self.mirror.jobs[slot][:3], pools)
+        self.settle_over_commitment()
+
+    @rule(size=st.integers(0, 4))
+    def a_pool_comes_and_goes(self, size: int) -> None:
+        self.plan.set_pool("c", size, self.now)
+        self.mirror.pool_sizes["c"] = size
+        slot = self.mirror.new(Request((_unit(1),)), 10, 0, {"c": 1})
+        self.add(slot, self.now)
+        self.plan.drop(slot, self.now)
+        del self.mirror.jobs[slot]
+        idle = self.plan.drop_idle_pools()
+        assert "c" in idle
+        for name in set(idle) - {"c"}:
+            self.plan.set_pool(name, self.mirror.pool_sizes[name], self.now)
+        self.mirror.limits = [limit for limit in self.mirror.limits if limit[0] not in idle]
+        del self.mirror.pool_sizes["c"]
+
     @rule(name=st.sampled_from("ab"), wait=st.integers(0, 100), duration=DURATIONS, delta=st.integers(-2, 2))
     def limit_pool(self, name: str, wait: int, duration: int, delta: int) -> None:
         limit = (name, self.now + wait, self.now + wait + duration, delta)

@@ -18,8 +18,10 @@ from schedd.plan.kernels.layout import (
     FREED,
     FREED_AT,
     FREED_BASE,
+    KIND,
     LEN,
     LOOK,
+    NODE,
     NOW,
     OFF,
     SHARE,
@@ -60,6 +62,13 @@ def measure(tb: Tables, fr: Freed, i: int) -> None:
     lo = max(fr.entries[T_LO, i], tb.ctl[NOW])
     hi = fr.entries[T_HI, i]
     fr.entries[T_VERSION, i] = tb.rows[row, VERSION]
+    if tb.rows[row, KIND] != NODE:
+        # Nobody looks for room on a pool: those that hold some of it find the entry by its row.
+        for level in range(fr.length.shape[0]):
+            fr.length[level, i] = 0
+            fr.since[level, i] = FAR
+            fr.until[level, i] = 0
+        return
     T = tb.T
     F = tb.F
     off = tb.rows[row, OFF]

@@ -33,7 +33,13 @@ USABLE: Final = 3  # 0: nothing new is placed here
 SLACK: Final = 4  # 1: a pool whose whole demand fits at once, so that nobody need look at it
 VERSION: Final = 5  # counts the changes of the row
 FREED_AT: Final = 6  # number of the last hole freed on the row
-ROW_FIELDS: Final = 7
+KIND: Final = 7  # NODE, POOL_ROW, or SPARE_ROW: a pool's row that is out of use
+ROW_FIELDS: Final = 8
+
+# rows[:, KIND]
+NODE: Final = 0
+POOL_ROW: Final = 1  # counts in the first column alone; in all others it has 0
+SPARE_ROW: Final = 2
 
 # jobs[:, slot]
 START: Final = 0  # planned or actual start; -1 when unplaced

@@ -145,6 +145,47 @@ def occupy(tb: Tables, slot: int, start: int, end: int, sign: int) -> bool:
     return True
 
 
+@kernel
+def hold_pools(tb: Tables, slot: int) -> bool:
+    """Let a placed ``slot`` hold those pools that are now its own, instead of those it held; False (and no
+    change) when a slab is full.
+    """
+    at = tb.jobs[ALLOC, slot]
+    n = tb.jobs[ALLOCS, slot]
+    pool = tb.jobs[POOL, slot]
+    pools = tb.jobs[POOLS, slot]
+    start = tb.jobs[START, slot]
+    end = start + tb.jobs[DUR, slot]
+    nodes = 0
+    while nodes < n and tb.alloc[at + nodes, A_CHUNK] >= 0:
+        nodes += 1
+    top = tb.ctl[ALLOC_TOP]
+    if top + nodes + pools > tb.alloc.shape[0]:
+        return False
+    for i in range(at + nodes, at + n):
+        if not make_room(tb, tb.alloc[i, A_ROW], 4):
+            return False
+    for i in range(pool, pool + pools):
+        if not make_room(tb, tb.pools[i, 0], 4):
+            return False
+    for i in range(at + nodes, at + n):
+        change(tb, tb.alloc[i, A_ROW], start, end, tb.alloc[i, A_TAKE:], 1)
+    tb.alloc[top : top + nodes] = tb.alloc[at : at + nodes]
+    for i in range(pools):
+        k = top + nodes + i
+        tb.alloc[k, :] = 0
+        tb.alloc[k, A_ROW] = tb.pools[pool + i, 0]
+        tb.alloc[k, A_CHUNK] = -1
+        tb.alloc[k, A_UNITS] = 1
+        tb.alloc[k, A_TAKE] = tb.pools[pool + i, 1]
+        change(tb, tb.alloc[k, A_ROW], start, end, tb.alloc[k, A_TAKE:], -1)
+    tb.ctl[ALLOC_TOP] = top + nodes + pools
+    tb.ctl[ALLOC_GARBAGE] += n
+    tb.jobs[ALLOC, slot] = top
+    tb.jobs[ALLOCS, slot] = nodes + pools
+    return True
+
+
 @lean
 def lift(tb: Tables, slot: int) -> bool:
     """Give back all that ``slot`` holds and leave it unplaced; False (and no change) when a slab is full."""

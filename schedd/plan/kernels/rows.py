@@ -1,7 +1,20 @@
 """Kernels on one row: find a moment, take and give back what is free over an interval."""
 
 from schedd.plan.kernels.jit import inlined, lean
-from schedd.plan.kernels.layout import FAR, GARBAGE, LEN, OFF, ROOM, SLAB_TOP, VERSION, WORK, Ints, Tables
+from schedd.plan.kernels.layout import (
+    FAR,
+    GARBAGE,
+    KIND,
+    LEN,
+    NODE,
+    OFF,
+    ROOM,
+    SLAB_TOP,
+    VERSION,
+    WORK,
+    Ints,
+    Tables,
+)
 
 
 @inlined
@@ -53,9 +66,13 @@ def _split(tb: Tables, row: int, t: int) -> int:
     for i in range(end, k + 1, -1):
         tb.T[i] = tb.T[i - 1]
     tb.T[k + 1] = t
-    for r in range(tb.F.shape[0]):
+    # A pool's row may be long, and has numbers in its first column alone.
+    columns = tb.F.shape[0] if tb.rows[row, KIND] == NODE else 1
+    for r in range(columns):
         for i in range(end, k, -1):
             tb.F[r, i] = tb.F[r, i - 1]
+    for r in range(columns, tb.F.shape[0]):
+        tb.F[r, end] = 0
     tb.rows[row, LEN] += 1
     return k + 1
 
@@ -67,12 +84,13 @@ def _merge(tb: Tables, row: int, k: int) -> None:
     end = off + tb.rows[row, LEN]
     if k <= off or k >= end:
         return
-    for r in range(tb.F.shape[0]):
+    columns = tb.F.shape[0] if tb.rows[row, KIND] == NODE else 1
+    for r in range(columns):
         if tb.F[r, k] != tb.F[r, k - 1]:
             return
     for i in range(k, end - 1):
         tb.T[i] = tb.T[i + 1]
-    for r in range(tb.F.shape[0]):
+    for r in range(columns):
         for i in range(k, end - 1):
             tb.F[r, i] = tb.F[r, i + 1]
     tb.rows[row, LEN] -= 1

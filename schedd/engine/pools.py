@@ -1,0 +1,146 @@
+"""Limits as pools: what a job takes of which, and what follows when a limit is changed.
+
+A pool is a row of the plan like a node, so a limit holds at every moment of the plan, not only now. Limits
+come from the server, its queues, the site's policy, and arrays (how many of their jobs may run at once).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from schedd.engine.intake import Understood
+from schedd.model import FOREVER, Place, WaitingFor
+from schedd.plan.kernels.layout import Ints
+from schedd.plan.plan import Plan
+from schedd.policy.limits import Claim, Limit, in_words, limits_of_server, needs, strictest
+from schedd.wire import JobFacts, QueueFacts, ServerFacts
+
+__all__ = ["LimitBook", "binding", "claim_of"]
+
+_KNOWN = 20_000
+
+
+def claim_of(facts: JobFacts, understood: Understood) -> Claim:
+    """Whose the job is and what limits count of it; of one that is not understood, what it holds."""
+    request = understood.request
+    amounts = {"jobs": 1}
+    if request is not None:
+        chunks = request.chunks
+        amounts["cpus"] = sum(chunk.count * chunk.cpus for chunk in chunks)
+        amounts["nodes"] = 1 if request.place is Place.PACK else request.units
+        amounts["gpus"] = sum(chunk.count * chunk.gpus for chunk in chunks)
+        amounts["mem"] = sum(chunk.count * chunk.mem for chunk in chunks)
+        for chunk in chunks:
+            for name, amount in chunk.resources:
+                amounts[name] = amounts.get(name, 0) + chunk.count * amount
+    else:
+        amounts["cpus"] = sum(share.cpus for share in facts.shares)
+        amounts["nodes"] = len({share.node for share in facts.shares})
+    return Claim(
+        user=facts.owner.partition("@")[0],
+        group=facts.group,
+        account=facts.account,
+        project=facts.project,
+        array=facts.array if facts.slot_limit is not None else "",
+        queue=facts.queue,
+        amounts=amounts,
+    )
+
+
+@dataclass(slots=True)
+class LimitBook:
+    """The limits in force, and those of them that are a pool of the plan."""
+
+    server: tuple[Limit, ...] = ()
+    queues: dict[str, tuple[Limit, ...]] = field(default_factory=dict)
+    site: tuple[Limit, ...] = ()
+    pools: dict[str, Limit] = field(default_factory=dict)
+    """By name of the pool."""
+    lowered: set[str] = field(default_factory=set)
+    """Pools that may have become too small for what is planned."""
+    _known: dict[tuple[str, ...], dict[str, Limit]] = field(default_factory=dict)
+
+    def copy(self) -> "LimitBook":
+        """For a fork of the plan."""
+        return LimitBook(self.server, dict(self.queues), self.site, dict(self.pools))
+
+    def read_server(self, server: ServerFacts) -> tuple[str, ...]:
+        """Take over the server's limits; returns what of them cannot be read."""
+        self.server, odd = limits_of_server(server.limits)
+        self._known.clear()
+        return odd
+
+    def read_queue(self, queue: QueueFacts) -> tuple[str, ...]:
+        """Take over a queue's limits; returns what of them cannot be read."""
+        self.queues[queue.name], odd = limits_of_server(queue.limits, queue.name)
+        self._known.clear()
+        return odd
+
+    def needs(self, plan: Plan, facts: JobFacts, understood: Understood, now: int) -> dict[str, int]:
+        """What a job takes of which pools; those that the plan does not have yet are made."""
+        if not (self.server or self.site or self.queues.get(facts.queue) or facts.slot_limit is not None):
+            return {}
+        claim = claim_of(facts, understood)
+        found = self._of(claim, facts.slot_limit)
+        wanted = needs(found, claim)
+        for pool in wanted:
+            limit = found[pool]
+            if self.pools.get(pool) != limit or pool not in plan.pools:
+                before = self.pools.get(pool)
+                if before is not None and limit.amount < before.amount:
+                    self.lowered.add(pool)
+                plan.set_pool(pool, limit.amount, now)
+                self.pools[pool] = limit
+        return wanted
+
+    def _of(self, claim: Claim, slot_limit: int | None) -> dict[str, Limit]:
+        key = (claim.user, claim.group, claim.account, claim.project, claim.queue)
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= _KNOWN:
+                self._known.clear()
+            sources = (self.server, self.queues.get(claim.queue, ()), self.site)
+            found = self._known[key] = strictest(sources, claim)
+        if claim.array and slot_limit is not None:
+            own = Limit(amount=slot_limit, who="array", name=claim.array)
+            return {**found, own.pool: own}
+        return found
+
+    def forget(self, pools: Iterable[str]) -> None:
+        """These pools are gone."""
+        for pool in pools:
+            self.pools.pop(pool, None)
+
+    def too_much(self, wanted: Mapping[str, int]) -> WaitingFor | None:
+        """What a job waits for that asks for more than a limit ever allows."""
+        for pool, amount in wanted.items():
+            limit = self.pools[pool]
+            if amount > limit.amount:
+                asked = f"{amount} KiB of mem" if limit.what == "mem" else f"{amount} {limit.what}"
+                return WaitingFor("limit", f"a limit to be raised: {in_words(limit)}; it asks for {asked}")
+        return None
+
+
+def binding(times: Ints, free: Ints, start: int, end: int, amount: int, earliest: int) -> bool:
+    """Whether a pool leaves no room for ``amount`` over as long as ``[start, end)`` from any moment in
+    ``[earliest, start)`` on.
+
+    ``free`` is what is free of the pool from each of ``times`` on, the job's own part over ``[start, end)``
+    taken.
+    """
+    if earliest >= start:
+        return False
+    edges = np.unique(np.concatenate([times, [earliest, start, end]]))
+    edges = edges[(edges >= earliest) & (edges <= end)]
+    at = np.maximum(np.searchsorted(times, edges, side="right") - 1, 0)
+    room = free[at] + np.where(edges >= start, amount, 0) >= amount
+    room[-1] = True  # from the end on nobody asks
+    # The last moment at which there is no room before each possible start decides.
+    blocked = np.flatnonzero(~room)
+    if not blocked.shape[0]:
+        return False
+    begins = np.concatenate([[earliest], edges[blocked + 1]])
+    until = np.concatenate([edges[blocked], [FOREVER]])
+    fits = (until - begins >= end - start) & (begins < start)
+    return not bool(fits.any())

@@ -1,0 +1,212 @@
+"""Limits on what runs at once, kept at every moment of the plan."""
+
+import pytest
+
+from schedd.engine import Engine
+from schedd.engine.job_view import job_view
+from schedd.engine.view import publish
+from schedd.wire import JobStarted, QueueFacts, ServerFacts, ShareFacts
+from tests.engine.cluster import Cluster, T
+
+
+def limit_server(cluster: Cluster, **limits: str) -> None:
+    cluster.tell(
+        *cluster.server.change_server(
+            ServerFacts(limits={k.replace("__", "."): v for k, v in limits.items()})
+        )
+    )
+
+
+def limit_queue(cluster: Cluster, queue: str, **limits: str) -> None:
+    facts = QueueFacts(name=queue, limits={k.replace("__", "."): v for k, v in limits.items()})
+    cluster.tell(*cluster.server.change_queue(facts))
+
+
+def starts(cluster: Cluster, *jobs: str) -> list[int | None]:
+    return [cluster.start(job) for job in jobs]
+
+
+def test_no_more_jobs_of_a_user_are_planned_at_once_than_may_run() -> None:
+    cluster = Cluster(nodes=4)
+    limit_server(cluster, max_user_run="2")
+    for job in "12345":
+        cluster.submit(job)
+    cluster.submit("6", owner="bob@login")
+    assert starts(cluster, *"12345") == [0, 0, 100, 100, 200]
+    assert cluster.start("6") == 0
+    assert "not sooner, since at most 2 jobs of user ann at once" in cluster.view("3").why
+    assert cluster.view("3").limited_by == ("at most 2 jobs of user ann at once",)
+    assert cluster.view("6").limited_by == ()
+
+
+def test_an_early_end_lets_the_next_job_of_the_user_start() -> None:
+    cluster = Cluster(nodes=4)
+    limit_server(cluster, max_user_run="1")
+    cluster.submit("1", runtime=30)
+    cluster.submit("2")
+    cluster.submit("3")
+    assert starts(cluster, "2", "3") == [100, 200]
+    cluster.at(30)
+    assert (cluster.runs("2"), cluster.start("3")) == ([30], 130)
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({"max_running": "1"}, [0, 100, 200, 300]),
+        ({"max_group_run": "1"}, [0, 100, 0, 0]),
+        ({"max_run": "[o:PBS_ALL=3],[u:PBS_GENERIC=1]"}, [0, 100, 0, 100]),
+        ({"max_run": "[u:PBS_GENERIC=1],[u:ann=2]"}, [0, 0, 0, 100]),
+        ({"max_run": "[g:physics=1]"}, [0, 100, 0, 0]),
+        ({"max_run": "[p:PBS_GENERIC=1]"}, [0, 0, 0, 100]),
+        ({"max_run_res__ncpus": "[u:PBS_GENERIC=4]"}, [0, 100, 0, 100]),
+        ({"max_run_res__mem": "[u:ann=1gb]"}, [0, 100, 0, 0]),
+        ({"max_user_res__ncpus": "7"}, [0, 100, 0, 100]),
+        ({"max_run_soft": "[o:PBS_ALL=1]"}, [0, 0, 0, 0]),
+        ({"max_user_queuable": "1"}, [0, 0, 0, 0]),
+    ],
+)
+@pytest.mark.parametrize("where", ["server", "queue"])
+def test_every_form_of_limit_holds_in_the_plan(
+    limits: dict[str, str], expected: list[int], where: str
+) -> None:
+    cluster = Cluster(nodes=4)
+    if where == "server":
+        limit_server(cluster, **limits)
+    else:
+        limit_queue(cluster, "batch", **limits)
+    memory = {"resources": {"mem": "1gb"}}
+    cluster.submit("1", group="physics", project="p", **memory)
+    cluster.submit("2", group="physics", project="q", **memory)
+    cluster.submit("3", owner="bob@login", group="", project="r", **memory)
+    cluster.submit("4", owner="bob@login", group="maths", project="r", **memory)
+    assert starts(cluster, *"1234") == expected
+
+
+def test_a_limit_of_one_queue_leaves_others_alone() -> None:
+    cluster = Cluster(nodes=4)
+    cluster.tell(*cluster.server.change_queue(QueueFacts(name="long")))
+    limit_queue(cluster, "long", max_running="1")
+    cluster.submit("1", queue="long")
+    cluster.submit("2", queue="long")
+    cluster.submit("3")
+    assert starts(cluster, *"123") == [0, 100, 0]
+    cluster.alter("2", queue="batch")
+    assert cluster.start("2") == 0
+
+
+def test_a_lowered_limit_moves_planned_jobs_and_breaks_promises_by_name() -> None:
+    cluster = Cluster(nodes=4)
+    limit_server(cluster, max_user_run="4")
+    for job in "12345678":
+        cluster.submit(job)
+    assert starts(cluster, *"5678") == [100] * 4
+    limit_server(cluster, max_user_run="2")
+    # Four run already: that is the server's affair. What is planned keeps to the limit.
+    assert starts(cluster, *"5678") == [100, 100, 200, 200]
+    assert cluster.breaches("5") == []
+    assert cluster.breaches("8") == ["queue stopped or limit lowered"]
+    change = cluster.view("8").last_change
+    assert change is not None
+    assert (change.cause, change.words) == (
+        "queue stopped or limit lowered",
+        "the server's limits were changed",
+    )
+    limit_server(cluster)
+    assert starts(cluster, *"5678") == [100] * 4
+
+
+def test_a_job_that_asks_for_more_than_its_limit_waits_for_the_limit() -> None:
+    cluster = Cluster(nodes=2, cpus=8)
+    limit_queue(cluster, "batch", max_run_res__ncpus="[u:PBS_GENERIC=6]")
+    cluster.submit("1", "1:ppn=8")
+    view = cluster.view("1")
+    assert (view.state, view.waiting_for) == ("waiting", "limit")
+    limit = "at most 6 cpus of user ann in queue batch at once"
+    assert view.why == f"waiting for a limit to be raised: {limit}; it asks for 8 cpus"
+    limit_queue(cluster, "batch", max_run_res__ncpus="[u:PBS_GENERIC=8]")
+    assert cluster.start("1") == 0
+
+
+def test_a_limit_that_cannot_be_read_is_told() -> None:
+    cluster = Cluster()
+    limit_server(cluster, max_run="u:ann=3", max_user_run="many")
+    assert [text.partition(": ")[2] for text in cluster.alerts("limit")] == [
+        "max_run = u:ann=3",
+        "max_user_run = many",
+    ]
+
+
+def test_jobs_started_by_hand_beyond_a_limit_make_planned_ones_wait() -> None:
+    cluster = Cluster(nodes=4)
+    limit_server(cluster, max_user_run="2")
+    cluster.submit("1", "1:ppn=4", 1000)
+    cluster.submit("2", "1:ppn=4", 500)
+    cluster.submit("3", "1:ppn=4", 300)
+    cluster.submit("4")
+    assert starts(cluster, "3", "4") == [500, 800]
+    event = JobStarted(id="x", time=T, job_id="4", shares=(ShareFacts("n4", 4),), by="root")
+    cluster.server.start("4", event.shares)
+    cluster.tell(event)
+    assert starts(cluster, "3", "4") == [500, 0]
+    cluster.submit("5")
+    assert cluster.start("5") == 800
+
+
+def test_the_slot_limit_of_an_array_is_a_limit_and_no_hold() -> None:
+    cluster = Cluster(nodes=4)
+    for i in range(4):
+        cluster.submit(f"9[{i}].s", array="9[].s", slot_limit=2)
+    cluster.submit("10.s")
+    assert starts(cluster, *(f"9[{i}].s" for i in range(4))) == [0, 0, 100, 100]
+    assert cluster.start("10.s") == 0
+    cluster.tell(*cluster.server.hold("9[2].s", "l"))
+    view = cluster.view("9[2].s")
+    assert (view.state, view.planned_start) == ("planned", T + 100)
+    assert view.limited_by == ("at most 2 jobs of array 9[].s at once",)
+    assert cluster.promise("9[2].s") == 100
+    cluster.at(100)
+    assert cluster.runs("9[2].s") == []  # the server still holds it
+    cluster.at(104)
+    cluster.tell(*cluster.server.release("9[2].s"))
+    assert (cluster.runs("9[2].s"), cluster.breaches("9[2].s")) == ([104], [])
+
+
+def test_a_slot_limit_raised_on_the_way_lets_more_run() -> None:
+    cluster = Cluster(nodes=4)
+    for i in range(3):
+        cluster.submit(f"9[{i}].s", array="9[].s", slot_limit=1)
+    assert cluster.start("9[2].s") == 200
+    for i in (1, 2):
+        cluster.alter(f"9[{i}].s", slot_limit=3)
+    assert starts(cluster, "9[1].s", "9[2].s") == [0, 0]
+
+
+def test_limits_survive_a_checkpoint() -> None:
+    cluster = Cluster(nodes=4)
+    limit_server(cluster, max_user_run="1")
+    cluster.submit("1")
+    cluster.submit("2")
+    engine = Engine.restore(cluster.engine.checkpoint())
+    assert engine.checkpoint() == cluster.engine.checkpoint()
+    cluster.engine = engine
+    cluster.submit("3")
+    assert cluster.start("3") == 200
+    view = job_view(publish(engine.state), "3")
+    assert view is not None
+    assert view.limited_by == ("at most 1 job of user ann at once",)
+
+
+def test_pools_that_nobody_needs_are_forgotten() -> None:
+    cluster = Cluster(nodes=1)
+    limit_server(cluster, max_user_run="1")
+    for i in range(40):
+        cluster.submit(str(i), walltime=1, owner=f"u{i}")
+    assert len(cluster.engine.state.limits.pools) == 40
+    rows = cluster.engine.state.plan.tables.rows.shape[0]
+    cluster.at(1000)
+    cluster.submit("x")
+    assert list(cluster.engine.state.limits.pools) == ["limit::user:ann:jobs"]
+    for i in range(40):
+        cluster.submit(f"y{i}", walltime=1, owner=f"v{i}")
+    assert cluster.engine.state.plan.tables.rows.shape[0] == rows
