@@ -47,7 +47,7 @@ def note(state: EngineState, event: str, cause: Cause, words: str, slots: Ints, 
     # An unknown start is no breach yet: the promise may still be kept.
     hit = np.flatnonzero((promised < FOREVER) & ((new > promised) | (new < 0) | (old < 0)))
     for i in hit.tolist():
-        _judge(state, changes, int(slots[i]), int(promised[i]), int(new[i]))
+        _judge(state, changes, int(slots[i]), int(promised[i]), int(old[i]), int(new[i]))
 
 
 def note_one(state: EngineState, event: str, cause: Cause, words: str, slot: int, old: int, new: int) -> None:
@@ -61,13 +61,15 @@ def note_moves(state: EngineState, event: str, cause: Cause, words: str, moves: 
     note(state, event, cause, words, moves.slots, moves.old, moves.new)
 
 
-def _judge(state: EngineState, changes: ChangeSet, slot: int, promised: int, planned: int) -> None:
+def _judge(
+    state: EngineState, changes: ChangeSet, slot: int, promised: int, before: int, planned: int
+) -> None:
     """A promised job lost its start, got one back, or moved past its promise."""
     record = state.by_slot[slot]
     if record is None:
         return
     cause = record.lost or changes.cause
-    if cause not in MAY_BREAK and promised < state.now:
+    if cause not in MAY_BREAK and (promised < state.now or 0 <= before < state.now):
         cause = Cause.OUTAGE  # its moment went by before this: it was not started in time
     if planned < 0:
         state.put(replace(record, lost=cause))

@@ -75,11 +75,11 @@ def test_every_form_of_limit_holds_in_the_plan(
         limit_server(cluster, **limits)
     else:
         limit_queue(cluster, "batch", **limits)
-    memory = {"resources": {"mem": "1gb"}}
-    cluster.submit("1", group="physics", project="p", **memory)
-    cluster.submit("2", group="physics", project="q", **memory)
-    cluster.submit("3", owner="bob@login", group="", project="r", **memory)
-    cluster.submit("4", owner="bob@login", group="maths", project="r", **memory)
+    memory = {"mem": "1gb"}
+    cluster.submit("1", group="physics", project="p", resources=memory)
+    cluster.submit("2", group="physics", project="q", resources=memory)
+    cluster.submit("3", owner="bob@login", group="", project="r", resources=memory)
+    cluster.submit("4", owner="bob@login", group="maths", project="r", resources=memory)
     assert starts(cluster, *"1234") == expected
 
 
