@@ -29,10 +29,11 @@ JOB: Final[dict[str, Any]] = {
     "planned_end": 1_700_007_320,
     "planned_nodes": [_SHARE],
     "promised_start": 1_700_004_620,
+    "limited_by": ["at most 10 jobs of user ann at once"],
     "weak": False,
     "answer": "start_known",
     "waiting_for": "",
-    "why": "planned start 2023-11-14 23:15:20 UTC",
+    "why": "planned start 2023-11-14 23:15:20 UTC; not sooner, since at most 10 jobs of user ann at once",
     "breaches": [],
     "last_change": {
         "time": 1_700_000_000,
