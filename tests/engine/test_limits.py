@@ -206,7 +206,7 @@ def test_pools_that_nobody_needs_are_forgotten() -> None:
     rows = cluster.engine.state.plan.tables.rows.shape[0]
     cluster.at(1000)
     cluster.submit("x")
-    assert list(cluster.engine.state.limits.pools) == ["limit::user:ann:jobs"]
+    assert list(cluster.engine.state.limits.pools) == ["jobs of user ann"]
     for i in range(40):
         cluster.submit(f"y{i}", walltime=1, owner=f"v{i}")
     assert cluster.engine.state.plan.tables.rows.shape[0] == rows

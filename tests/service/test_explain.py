@@ -7,6 +7,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from schedd.engine.job_view import record_of
+from schedd.engine.pools import LimitBook
 from schedd.model import StartKnown
 from schedd.plan.kernels.layout import USABLE
 from schedd.service.explain import Blocker, Explanation, explain
@@ -45,7 +46,7 @@ def what_if_without(fork: Fork, job_id: str, gone: Iterable[Blocker]) -> int | N
         else:
             assert one.kind == "node"
             plan.tables.rows[plan.row_of[one.name], USABLE] = 1
-    answer = Fork(plan, published).what_if(record.facts, T).answer
+    answer = Fork(plan, published, LimitBook()).what_if(record.facts, T).answer
     return answer.placement.start if isinstance(answer, StartKnown) else None
 
 
