@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "bench": ("schedd.cli.bench", "Measure how quick and how large the planner is here."),
     "demo": ("schedd.cli.demo", "Show the daemon at work on an emulated cluster."),
     "emulate": ("schedd.cli.emulate", "Run an emulated pbs_server over a simulated cluster."),
+    "import": ("schedd.cli.import_config", "Translate a maui.cfg or sched_config into settings."),
     "migrate": ("schedd.cli.migrate", "Bring the database to this program's version, or back."),
     "replay": ("schedd.cli.replay", "Replay logs under one policy or several and compare."),
     "rerun": ("schedd.cli.rerun", "Run an incident again and print what was decided."),

@@ -1,0 +1,128 @@
+"""``schedd import``: the configuration of Maui or pbs_sched in terms of schedd.toml."""
+
+import re
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from schedd.cli.importing.result import Imported
+
+__all__ = ["command"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_BESIDE = ("resource_group", "holidays", "dedicated_time")
+_MAUI = re.compile(r"^\s*(SERVERHOST|RMCFG|QUEUETIMEWEIGHT|BACKFILLPOLICY|USERCFG|FSPOLICY)\b", re.MULTILINE)
+_SCHED = re.compile(r"^\s*(round_robin|by_queue|fair_share|sort_by|job_sort_key)\s*:?\s", re.MULTILINE)
+
+
+class Kind(StrEnum):
+    """Whose configuration it is."""
+
+    MAUI = "maui"
+    SCHED_CONFIG = "sched_config"
+
+
+def command(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="Maui's maui.cfg, or the sched_config of pbs_sched (TORQUE, OpenPBS). Beside the latter "
+            "resource_group, holidays and dedicated_time are read, too."
+        ),
+    ],
+    kind: Annotated[
+        Kind | None, typer.Option("--from", help="Whose file it is, where that is not plain.")
+    ] = None,
+    cluster: Annotated[str, typer.Option(help="Name of the cluster in schedd.toml.")] = "main",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the settings there, not to standard output.")
+    ] = None,
+) -> None:
+    """Translate what can be into settings of schedd.toml, and say what became of every setting.
+
+    The settings go to standard output, to be put into schedd.toml. What became of each setting goes to
+    standard error: first blockers, which are not supported though it matters, then what differs.
+
+    Exit status: 0; 2 when the file cannot be read; 3 when there are blockers.
+    """
+    from schedd.cli.importing.result import Verdict  # noqa: PLC0415  (--help need not wait)
+
+    if not _NAME.fullmatch(cluster):
+        _fail(f"--cluster {cluster!r}: a name has letters, digits, '.', '_' and '-'")
+    text = _read(file)
+    done = _translate(file, text, kind or _kind(file, text))
+    settings = _head(file, done) + _checked(done, cluster)
+    if output is None:
+        print(settings, end="")
+    else:
+        try:
+            output.write_text(settings, encoding="utf-8")
+        except OSError as error:
+            _fail(f"{output}: {error.strerror}")
+    print("\n".join(done.report()), file=sys.stderr)
+    if done.of(Verdict.BLOCKER):
+        raise typer.Exit(3)
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        _fail(f"{file}: {error.strerror}")
+
+
+def _kind(file: Path, text: str) -> Kind:
+    maui, sched = bool(_MAUI.search(text)), bool(_SCHED.search(text))
+    if maui == sched:
+        maui, sched = file.name.startswith("maui"), "sched_config" in file.name
+    if maui == sched:
+        _fail(f"{file}: neither a maui.cfg nor a sched_config is to be seen in it; say which with --from")
+    return Kind.MAUI if maui else Kind.SCHED_CONFIG
+
+
+def _translate(file: Path, text: str, kind: Kind) -> "Imported":
+    from schedd.cli.importing.maui import import_maui  # noqa: PLC0415
+    from schedd.cli.importing.sched_config import import_sched_config  # noqa: PLC0415
+
+    if kind is Kind.MAUI:
+        return import_maui(text)
+    beside = {name: file.with_name(name) for name in _BESIDE}
+    return import_sched_config(text, {name: _read(path) for name, path in beside.items() if path.is_file()})
+
+
+def _head(file: Path, done: "Imported") -> str:
+    """What stands before the settings, so that no blocker is forgotten."""
+    from schedd.cli.importing.result import Verdict  # noqa: PLC0415
+
+    counts = ", ".join(f"{len(done.of(verdict))} {verdict.value}" for verdict in Verdict)
+    lines = [f"From {file.name}, by `schedd import`: {counts}."]
+    lines += [f"BLOCKER {finding.setting}: {finding.words}" for finding in done.of(Verdict.BLOCKER)]
+    return "".join(f"# {line}\n" for line in lines) + "\n"
+
+
+def _checked(done: "Imported", cluster: str) -> str:
+    """The settings, once the daemon's own check has let them through."""
+    import tomllib  # noqa: PLC0415
+
+    from pydantic import ValidationError  # noqa: PLC0415
+
+    from schedd.service.settings import ClusterSettings  # noqa: PLC0415
+
+    text = done.toml(cluster)
+    try:
+        ClusterSettings(**tomllib.loads(text).get("clusters", {}).get(cluster, {}))
+    except ValidationError as error:
+        for problem in error.errors(include_url=False):
+            where = ".".join(map(str, problem["loc"]))
+            print(f"schedd import: {where}: {problem['msg']} (it is {problem['input']!r})", file=sys.stderr)
+        _fail("the file asks for what schedd.toml does not take; nothing was written")
+    return text
+
+
+def _fail(message: str) -> NoReturn:
+    print(f"schedd import: {message}", file=sys.stderr)
+    raise typer.Exit(2)

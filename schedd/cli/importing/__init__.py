@@ -1,0 +1,1 @@
+"""Other schedulers' configurations in terms of schedd.toml."""
