@@ -31,6 +31,7 @@ class Connection(HttpToolsProtocol):
         self._patience = chosen.patience
         self.limit_concurrency = chosen.connections + 1  # uvicorn refuses those that reach it
         self._in_head = True
+        self._ended = False
         self._head = 0
         self._arriving: asyncio.TimerHandle | None = None
         self._leaving: asyncio.TimerHandle | None = None
@@ -50,8 +51,10 @@ class Connection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Take more of a request, unless it never comes to its body."""
+        self._ended = False
         super().data_received(data)
-        if self._in_head and not self.transport.is_closing():
+        # Of data that ends a request most is its body.
+        if self._in_head and not self._ended and not self.transport.is_closing():
             self._head += len(data)
             if self._head > _HEAD:
                 self._refuse(_LONG)
@@ -70,7 +73,7 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """It is here."""
-        self._in_head, self._head = True, 0
+        self._in_head, self._ended, self._head = True, True, 0
         if self._arriving is not None:
             self._arriving.cancel()
             self._arriving = None

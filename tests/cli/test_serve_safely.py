@@ -198,6 +198,12 @@ def test_endless_headers_are_refused(served: Served) -> None:
     assert is_ready(served)
 
 
+def test_a_large_body_that_comes_quickly_is_taken(served: Served) -> None:
+    events = [job(number, 1_000) for number in range(1_000, 3_000)]
+    taken = served.client.post(f"{MAIN}/events", json={"events": events})
+    assert (taken.status_code, len(taken.request.content) > 300_000) == (200, True), taken.text
+
+
 def test_a_quick_client_may_ask_again_and_again_on_one_connection(served: Served) -> None:
     with httpx2.Client(trust_env=False) as client:
         for _ in range(4):
