@@ -20,6 +20,7 @@ __all__ = ["COMMANDS", "main"]
 
 COMMANDS: Final = {
     "bench": ("schedd.cli.bench", "Measure how quick and how large the planner is here."),
+    "config": ("schedd.cli.config", "Check the daemon's settings, show or explain them."),
     "demo": ("schedd.cli.demo", "Show the daemon at work on an emulated cluster."),
     "emulate": ("schedd.cli.emulate", "Run an emulated pbs_server over a simulated cluster."),
     "import": ("schedd.cli.import_config", "Translate a maui.cfg or sched_config into settings."),
@@ -27,6 +28,7 @@ COMMANDS: Final = {
     "replay": ("schedd.cli.replay", "Replay logs under one policy or several and compare."),
     "rerun": ("schedd.cli.rerun", "Run an incident again and print what was decided."),
     "serve": ("schedd.cli.serve", "Run the daemon."),
+    "token": ("schedd.cli.token", "Make, list and revoke tokens."),
 }
 """Module and summary of every command, in the order in which the help names them."""
 

@@ -1,4 +1,4 @@
-"""The settings as Markdown tables, from their own types and words: ``python -m schedd.service.reference``."""
+"""The settings as Markdown tables, from their own types and words."""
 
 import json
 from collections.abc import Iterator
@@ -105,13 +105,3 @@ def _bounds(field: FieldInfo) -> Iterator[tuple[str, Any]]:
             value = getattr(mark, name, None)
             if value is not None:
                 yield name, value
-
-
-def main() -> None:
-    """Print all tables with their sections."""
-    for name in SECTIONS:
-        print(section(name))  # noqa: T201  (it is a command)
-
-
-if __name__ == "__main__":
-    main()

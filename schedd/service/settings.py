@@ -22,6 +22,7 @@ from schedd.service.site_settings import SiteSettings
 from schedd.store import Limits, Role
 
 __all__ = [
+    "NAME_OF_TOKEN",
     "AuthSettings",
     "ClusterSettings",
     "LimitSettings",
@@ -36,6 +37,7 @@ __all__ = [
 
 Seconds = Annotated[int, Field(ge=0, le=10 * 366 * 86400)]
 Step = Annotated[int, Field(ge=1, le=10 * 366 * 86400)]
+NAME_OF_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _DEFAULTS = EngineSettings()
 _DAY = 86_400
@@ -88,7 +90,7 @@ class ServerSettings(Section):
 class TokenSettings(Section):
     """One token, known by its hash."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$")
+    name: str = Field(pattern=f"^{NAME_OF_TOKEN.pattern}$")
     """Who holds it; named in the log for what an admin does."""
     role: Role
     """What it may do: see the table of roles."""

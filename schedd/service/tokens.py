@@ -3,7 +3,6 @@
 import hashlib
 import hmac
 import os
-import re
 import stat
 import time
 from collections.abc import Iterable
@@ -11,14 +10,13 @@ from pathlib import Path
 from typing import Final, get_args
 
 from schedd.service.roles import Bearer, Role
-from schedd.service.settings import AuthSettings, SettingsError
+from schedd.service.settings import NAME_OF_TOKEN, AuthSettings, SettingsError
 from schedd.store import Token
 
 __all__ = ["Bearer", "Tokens", "read_token_file"]
 
 _ANONYMOUS: Final = "anonymous"
 _SHORTEST: Final = 16
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 
 
 class Tokens:
@@ -108,7 +106,7 @@ def _entry(line: str, where: str) -> tuple[Bearer, bytes]:
     known = next((one for one in roles if one == role), None)
     if known is None:
         raise SettingsError(f"{where}: no role {role[:20]!r}; there is {', '.join(roles)}")
-    if not _NAME.fullmatch(name):
+    if not NAME_OF_TOKEN.fullmatch(name):
         raise SettingsError(f"{where}: a name has letters, digits, '.', '_', '@' and '-'")
     if len(token) < _SHORTEST:
         raise SettingsError(

@@ -1,0 +1,105 @@
+"""``schedd token``: make, list and revoke tokens."""
+
+import json
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Final, get_args
+
+import typer
+
+from schedd.cli.installed import ConfigFile, failing, opened, settings_of, who
+from schedd.service.settings import NAME_OF_TOKEN
+from schedd.store import AuditEntry, Role, Store, Token
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Make, list and revoke the tokens by which portals, adapters and people ask.")
+_DAY: Final = 86_400
+_ROLES: Final[tuple[Role, ...]] = get_args(Role)
+_Config = Annotated[Path | None, ConfigFile]
+_Json = Annotated[bool, typer.Option("--json", help="As JSON; times are seconds since the epoch.")]
+
+
+@app.command()
+def create(
+    name: Annotated[
+        str,
+        typer.Argument(help="Who holds it; of a `user`, the name that owns jobs on the server."),
+    ],
+    role: Annotated[str, typer.Option(help=f"What it may do: {', '.join(_ROLES)}.")],
+    days: Annotated[
+        int | None, typer.Option(help="It expires after so many days; without, never.", min=1, max=36_600)
+    ] = None,
+    config: _Config = None,
+) -> None:
+    """Make a token of 256 random bits and print it, this once: only its SHA-256 is kept."""
+    if not NAME_OF_TOKEN.fullmatch(name):
+        raise typer.BadParameter("a name has letters, digits, '.', '_', '@' and '-'", param_hint="NAME")
+    chosen = next((one for one in _ROLES if one == role), None)
+    if chosen is None:
+        raise typer.BadParameter(f"no role {role!r}; there is {', '.join(_ROLES)}", param_hint="--role")
+    now = int(time.time())
+    expires = now + days * _DAY if days is not None else None
+    with failing("token"), opened(settings_of(config)) as store:
+        token = store.add_token(name, chosen, now, expires)
+        made = next(one for one in reversed(store.tokens()) if one.name == name)
+        _note(store, "token create", made)
+    typer.echo(token)
+    until = f"until {_date(expires)}" if expires is not None else "until it is revoked"
+    typer.echo(f"token {made.id} of {name}, role {chosen}: counts within 2 seconds, {until}", err=True)
+
+
+@app.command("list")
+def list_(
+    config: _Config = None,
+    as_json: _Json = False,
+) -> None:
+    """List the database's tokens, those that are revoked or expired too; never the tokens themselves."""
+    with failing("token"), opened(settings_of(config)) as store:
+        tokens = store.tokens()
+    now = int(time.time())
+    if as_json:
+        fields = ("id", "name", "role", "created", "expires", "revoked")
+        rows = [{field: getattr(token, field) for field in fields} for token in tokens]
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    lines = [("ID", "NAME", "ROLE", "CREATED", "EXPIRES", "")]
+    for token in tokens:
+        end = _date(token.expires) if token.expires is not None else "never"
+        state = f"revoked {_date(token.revoked)}" if token.revoked is not None else ""
+        state = state or ("" if token.valid(now) else "expired")
+        lines.append((str(token.id), token.name, token.role, _date(token.created), end, state))
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+@app.command()
+def revoke(
+    token: Annotated[str, typer.Argument(help="Its number in the list, or the name whose tokens all go.")],
+    config: _Config = None,
+) -> None:
+    """Revoke a token by its number, or all of a name; they count no more within 2 seconds."""
+    now = int(time.time())
+    with failing("token"), opened(settings_of(config)) as store:
+        gone = [
+            one
+            for one in store.tokens()
+            if (str(one.id) == token or one.name == token) and store.revoke_token(one.id, now)
+        ]
+        for one in gone:
+            _note(store, "token revoke", one)
+    if not gone:
+        typer.echo(f"schedd token: no token {token!r} that counts; `schedd token list` lists them", err=True)
+        raise typer.Exit(1)
+    for one in gone:
+        typer.echo(f"revoked token {one.id} of {one.name}, role {one.role}")
+
+
+def _note(store: Store, act: str, token: Token) -> None:
+    store.audit(AuditEntry(int(time.time()), who(), act, f"{token.id}: {token.name}, role {token.role}"))
+
+
+def _date(moment: int) -> str:
+    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M}"

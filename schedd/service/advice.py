@@ -1,0 +1,44 @@
+"""What is allowed in the settings but seldom meant."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from schedd.service.settings import Settings
+
+__all__ = ["advice"]
+
+
+def advice(settings: Settings) -> Iterator[str]:
+    """One line for each thing that an admin should have decided and not overlooked."""
+    server, auth = settings.server, settings.auth
+    if not server.local and server.tls_certificate is None:
+        yield f"server.allow_remote: tokens travel readably to {server.host}, as there is no tls_certificate"
+    if auth.anonymous != "none" and not server.local:
+        yield f"auth.anonymous: everybody who reaches {server.host} may read all jobs"
+    if not (auth.token_file or auth.tokens or server.socket or auth.munge) and auth.anonymous == "none":
+        yield "auth: nobody can ask until `schedd token create` has made a token"
+    if server.tls_key is not None and _others_may_read(server.tls_key):
+        yield f"server.tls_key: others may read {server.tls_key}; chmod 0600 {server.tls_key}"
+    if auth.munge and "root" in auth.admins:
+        yield "auth.admins: with munge, root of every host that has the key is an admin"
+    if settings.store.url == "memory":
+        yield "store.url: nothing is kept beyond the process, neither promises nor a pause"
+    for name, cluster in settings.clusters.items():
+        where = f"clusters.{name}"
+        if cluster.mem_per_core == 0:
+            yield f"{where}.mem_per_core: jobs that ask for no memory are planned as if they needed none"
+        if cluster.slack == 0:
+            yield f"{where}.slack: promises leave no room, so that no job may be planned before an older one"
+        if cluster.validate_:
+            yield f"{where}.validate: every batch is checked; much too slow for production"
+        if cluster.mode == "scheduler" and not cluster.alone:
+            yield f"{where}.alone: another scheduler beside this one would not be noticed"
+        if cluster.policy != "conservative":
+            yield f"{where}.policy: {cluster.policy} plans no starts; no job has a planned or promised one"
+
+
+def _others_may_read(path: Path) -> bool:
+    try:
+        return bool(path.stat().st_mode & 0o077)
+    except OSError:
+        return False

@@ -1,0 +1,83 @@
+"""The settings in force as TOML, each with where it comes from."""
+
+import json
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import BaseModel
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
+
+from schedd.service.settings import Settings
+
+__all__ = ["effective"]
+
+_PREFIX: Final = "SCHEDD_"
+
+
+def effective(settings: Settings, path: Path | None) -> Iterator[str]:
+    """Lines of TOML. Passwords and the hashes of tokens are not shown; what is not set and has no value is
+    left out.
+    """
+    file = tomllib.loads(path.read_text(encoding="utf-8")) if path is not None else {}
+    for section in Settings.model_fields:
+        if section == "clusters":
+            for name, cluster in settings.clusters.items():
+                yield from _section(("clusters", name), cluster, file)
+        else:
+            yield from _section((section,), getattr(settings, section), file)
+
+
+def _section(where: tuple[str, ...], values: BaseModel, file: Mapping[str, Any]) -> Iterator[str]:
+    given: Any = file
+    for part in where:
+        given = given.get(part, {})
+    yield f"[{'.'.join(part if part.isidentifier() else json.dumps(part) for part in where)}]"
+    nested: list[BaseModel] = []
+    for name, field in type(values).model_fields.items():
+        value = getattr(values, name)
+        key = field.alias or name
+        if isinstance(value, tuple) and value and isinstance(value[0], BaseModel):
+            nested += value
+            continue
+        if value is None:
+            continue
+        variable = _PREFIX + "__".join((*where, key))
+        if any(name.upper() == variable.upper() for name in os.environ):
+            source = f"  # from {variable.upper()}"
+        else:
+            source = "" if key in given else "  # default"
+        yield f"{key} = {_toml(_hidden(where[0], key, value))}{source}"
+    yield ""
+    for one in nested:  # tokens
+        shown = {key: value for key, value in one.model_dump().items() if key != "sha256"}
+        yield f"[[{'.'.join((*where, 'tokens'))}]]"
+        yield from (f"{key} = {_toml(value)}" for key, value in shown.items())
+        yield 'sha256 = "***"'
+        yield ""
+
+
+def _hidden(section: str, key: str, value: Any) -> Any:
+    if section == "store" and key == "url" and "://" in value:
+        try:
+            return make_url(value).render_as_string()
+        except ArgumentError:
+            return "***"
+    return value
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Path | Enum):
+        value = str(value)
+    if isinstance(value, BaseModel):
+        value = value.model_dump(mode="json", by_alias=True, exclude_none=True)
+    if isinstance(value, Mapping):
+        inner = ", ".join(f"{json.dumps(str(key))} = {_toml(one)}" for key, one in value.items())
+        return f"{{ {inner} }}" if inner else "{}"
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(_toml, value))}]"
+    return json.dumps(value, ensure_ascii=False)

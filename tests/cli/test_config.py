@@ -1,0 +1,134 @@
+"""``schedd config``: what is checked, shown and explained."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schedd.cli.main import main
+from schedd.service.reference import SECTIONS
+from schedd.service.settings import load
+
+FULL = """
+[server]
+host = "0.0.0.0"
+allow_remote = true
+[auth]
+operators = ["ann", 'b"ob']
+[[auth.tokens]]
+name = "portal"
+role = "reader"
+sha256 = "%s"
+[store]
+url = "postgresql://schedd:secret@db/schedd"
+[clusters."east.wing"]
+slack = 900
+mem_per_core = 1024
+"""
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main(["config", *arguments])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    found = tmp_path / "schedd.toml"
+    found.write_text(FULL % ("ab" * 32))
+    return found
+
+
+def test_settings_that_can_be_used_are_said_to_be_with_advice(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = run(capsys, "check", "--config", str(path))
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[-1] == f"{path}: can be used"
+    assert [line.split(":")[1].strip() for line in lines[:-1]] == ["server.allow_remote"]
+    assert run(capsys, "check", "--config", str(path), "--strict")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ('[auth]\nanonymous = "reader"', {"clusters.main.mem_per_core", "clusters.main.slack"}),
+        ("", {"auth", "clusters.main.mem_per_core", "clusters.main.slack"}),
+        (
+            (
+                '[server]\nsocket = "s"\n[store]\nurl = "memory"\n[clusters.main]\nslack = 1\nmem_per_core = 1\n'
+                'validate = true\nalone = false\npolicy = "easy"'
+            ),
+            {"store.url", *(f"clusters.main.{name}" for name in ("validate", "alone", "policy"))},
+        ),
+        (
+            (
+                '[server]\nhost = "::"\nallow_remote = true\n[auth]\nanonymous = "reader"\nmunge = true\n'
+                'admins = ["root"]\n[clusters.main]\nslack = 1\nmem_per_core = 1'
+            ),
+            {"server.allow_remote", "auth.anonymous", "auth.admins"},
+        ),
+    ],
+)
+def test_what_is_seldom_meant_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, advice: set[str]
+) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text(text)
+    code, out, _ = run(capsys, "check", "--config", str(path))
+    assert code == 0
+    assert {line.split(":")[1].strip() for line in out.splitlines() if line.startswith("advice")} == advice
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[clusters.main]\nslak = 1", "did you mean slack?"),
+        ('[auth]\ntoken_file = "/none"', "/none: cannot read the tokens"),
+        ('[server]\ntls_certificate = "/none.pem"', "/none.pem cannot be used"),
+    ],
+)
+def test_what_a_start_would_refuse_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text(text)
+    code, out, err = run(capsys, "check", "--config", str(path))
+    assert (code, out) == (2, "")
+    assert said in err
+    assert all(line.startswith("schedd config: ") for line in err.splitlines())
+
+
+def test_a_database_of_another_kind_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text('[store]\nurl = "mysql://x:geheim@y/z"')
+    code, _, err = run(capsys, "check", "--config", str(path))
+    assert (code, "not supported" in err, "geheim" in err) == (1, True, False)
+
+
+def test_what_is_shown_can_be_read_again_and_says_where_it_comes_from(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SCHEDD_SERVER__PORT", "8123")
+    code, out, _ = run(capsys, "show", "--config", str(path))
+    assert code == 0
+    assert "port = 8123  # from SCHEDD_SERVER__PORT" in out
+    assert "slack = 900\n" in out
+    assert "end_allowance = 120  # default" in out
+    assert "secret" not in out
+    assert "abab" not in out
+    shown: dict[str, Any] = tomllib.loads(out)
+    assert shown["auth"]["tokens"][0]["name"] == "portal"
+    again = tmp_path / "again.toml"
+    again.write_text(out.replace('"***"', f'"{"ab" * 32}"').replace(":***@", ":secret@"))
+    assert load(again).model_dump() == load(path).model_dump()
+
+
+def test_all_settings_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "reference")
+    assert code == 0
+    for name in SECTIONS:
+        assert f"## `{name}`" in out

@@ -1,0 +1,105 @@
+"""``schedd token``, as a site's admin calls it."""
+
+import hashlib
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from schedd.cli.main import main
+from schedd.service.tokens import Tokens
+from schedd.store import Store
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "schedd.toml"
+    path.write_text(f'[store]\nurl = "sqlite:///{tmp_path}/s.sqlite"\n')
+    monkeypatch.setenv("SCHEDD_CONFIG", str(path))
+    monkeypatch.setenv("SUDO_USER", "ann")
+    return path
+
+
+def store(config: Path) -> Store:
+    return Store.open(f"sqlite:///{config.parent}/s.sqlite")
+
+
+def test_a_token_is_shown_once_counts_and_is_revoked_by_its_name(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["token", "create", "portal", "--role", "reader", "--days", "30"]) == 0
+    made = capsys.readouterr()
+    token = made.out.strip()
+    assert re.fullmatch(r"[\w-]{43}", token)  # 256 bits in base64
+    assert re.match(r"token 1 of portal, role reader: counts within 2 seconds, until \d{4}-", made.err)
+    kept = store(config)
+    tokens = Tokens(())
+    tokens.keep(kept.tokens())
+    found = tokens.bearer(token)
+    assert found is not None
+    assert (found.name, found.role) == ("portal", "reader")
+    (row,) = kept.tokens()
+    assert row.digest == hashlib.sha256(token.encode()).digest()
+    assert row.expires is not None
+    assert row.expires - row.created == 30 * 86_400
+    assert token.encode() not in b"".join(path.read_bytes() for path in config.parent.glob("s.sqlite*"))
+
+    assert main(["token", "list"]) == 0
+    listed = capsys.readouterr().out
+    assert re.search(r"^1 +portal +reader +\d{4}-\d\d-\d\d", listed, re.MULTILINE)
+    assert token not in listed
+    assert main(["token", "revoke", "portal"]) == 0
+    assert capsys.readouterr().out == "revoked token 1 of portal, role reader\n"
+    tokens.keep(kept.tokens())
+    assert tokens.bearer(token) is None
+    assert main(["token", "revoke", "1"]) == 1
+    assert "no token '1' that counts" in capsys.readouterr().err
+    assert main(["token", "list", "--json"]) == 0
+    (shown,) = json.loads(capsys.readouterr().out)
+    assert shown["revoked"] is not None
+    notes = [(entry.who, entry.act, entry.detail) for entry in kept.audited()]
+    assert notes == [
+        ("ann", "token revoke", "1: portal, role reader"),
+        ("ann", "token create", "1: portal, role reader"),
+    ]
+    kept.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["portal", "--role", "boss"], "no role 'boss'"),
+        (["a b", "--role", "user"], "a name has"),
+        (["portal"], "--role"),
+        (["portal", "--role", "user", "--days", "0"], "--days"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    config: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    assert main(["token", "create", *arguments]) == 2
+    assert said in capsys.readouterr().err
+    assert not (config.parent / "s.sqlite").exists()
+
+
+def test_settings_and_databases_that_cannot_be_used_are_named(
+    config: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["token", "list", "--config", str(tmp_path / "none.toml")]) == 2
+    assert "none.toml: no such file" in capsys.readouterr().err
+    config.write_text('[store]\nurl = "memory"\n[auth]\nanonymous = "reader"\n')
+    assert main(["token", "list"]) == 2
+    assert "keeps nothing" in capsys.readouterr().err
+    config.write_text(f'[store]\nurl = "sqlite:///{tmp_path}/no/such/s.sqlite"\n')
+    assert main(["token", "list"]) == 1
+    assert "schedd token: " in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_database_that_root_makes_belongs_to_the_directorys_owner(config: Path) -> None:
+    os.chown(config.parent, 12_345, 12_345)
+    assert main(["token", "create", "portal", "--role", "reader"]) == 0
+    owners = {path.stat().st_uid for path in config.parent.glob("s.sqlite*")}
+    assert owners == {12_345}

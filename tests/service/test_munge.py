@@ -1,0 +1,121 @@
+"""MUNGE: a real munged with a key of its own vouches for who asks."""
+
+import os
+import pwd
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from schedd.api.app import create_app
+from schedd.engine import EngineSettings
+from schedd.service.askers import Askers
+from schedd.service.clusters import Clusters
+from schedd.service.munge import MungeError, decode
+from schedd.service.roles import Bearer
+from schedd.service.settings import AuthSettings
+from schedd.service.tokens import Tokens
+from tests.service.build import StillClock
+
+MAIN = "/v1/clusters/main"
+ME = pwd.getpwuid(os.geteuid()).pw_name
+
+
+@pytest.fixture(scope="module")
+def munged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where a munged listens."""
+    program = shutil.which("munged", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    if program is None or shutil.which("munge") is None:
+        pytest.skip("no munged here")
+    # A UNIX socket's path is short, and munged trusts no directory that others could have changed.
+    folder = tmp_path_factory.mktemp("m")
+    key = folder / "key"
+    key.write_bytes(os.urandom(1024))
+    key.chmod(0o600)
+    files = [f"--{name}-file={folder / name}" for name in ("key", "pid", "log", "seed")]
+    socket = folder / "socket"
+    process = subprocess.Popen(
+        [program, "--foreground", "--force", *files, f"--socket={socket}"], stderr=subprocess.PIPE
+    )
+    try:
+        end = time.monotonic() + 30
+        while not socket.exists():
+            assert process.poll() is None, process.stderr and process.stderr.read()
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        yield socket
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+def credential(munged: Path, payload: str = "schedd", *more: str) -> str:
+    made = subprocess.run(
+        ["munge", f"--socket={munged}", "-s", payload, *more], check=True, capture_output=True, text=True
+    )
+    return made.stdout.strip()
+
+
+def test_a_credential_says_who_made_it_and_counts_once(munged: Path) -> None:
+    made = credential(munged)
+    assert decode(made, munged) == os.geteuid()
+    with pytest.raises(MungeError, match=r"[Rr]eplay") as refused:
+        decode(made, munged)
+    assert not refused.value.ours
+
+
+def test_credentials_for_others_or_too_old_or_altered_do_not_count(munged: Path) -> None:
+    with pytest.raises(MungeError, match="another service"):
+        decode(credential(munged, "slurm"), munged)
+    with pytest.raises(MungeError, match="another service"):
+        decode(credential(munged, "schedd\n"), munged)
+    short = credential(munged, "schedd", "--ttl=1")
+    made = credential(munged)
+    for bad in ("", "MUNGE:", "MUNGE:AwQ:", "é", made[:40] + ("A" if made[40] != "A" else "B") + made[41:]):
+        with pytest.raises(MungeError):
+            decode(bad, munged)
+    time.sleep(2.1)
+    with pytest.raises(MungeError, match=r"[Ee]xpired"):
+        decode(short, munged)
+
+
+def test_without_munged_it_is_this_hosts_trouble(munged: Path) -> None:
+    with pytest.raises(MungeError) as refused:
+        decode(credential(munged), munged.with_name("gone"))
+    assert refused.value.ours
+
+
+@pytest.fixture(scope="module")
+def app() -> Iterator[FastAPI]:
+    clusters = Clusters({"main": EngineSettings()}, StillClock())
+    clusters.start(warm=False)
+    yield create_app(clusters, Tokens(()))
+    clusters.stop()
+
+
+def test_over_http_the_user_has_the_role_of_the_settings(munged: Path, app: FastAPI) -> None:
+    def ask(auth: AuthSettings, made: str) -> tuple[int, str]:
+        app.state.askers = Askers(Tokens(()), auth)
+        with TestClient(app) as client:
+            answer = client.post(f"{MAIN}/resume", headers={"Authorization": f"Munge {made}"})
+            return answer.status_code, answer.text
+
+    on = AuthSettings(munge=True, munge_socket=munged)
+    # root of another host is nobody special here
+    assert ask(on, credential(munged))[0] == 403
+    assert ask(on.model_copy(update={"operators": (ME,)}), credential(munged))[0] == 200
+    assert ask(on, "nonsense")[0] == 401
+    assert ask(AuthSettings(), credential(munged))[0] == 401
+    away = AuthSettings(munge=True, munge_socket=munged.with_name("gone"))
+    status, said = ask(away, credential(munged))
+    assert (status, "MUNGE" in said) == (503, True)
+
+
+def test_who_vouches_is_asked_for_the_user(munged: Path) -> None:
+    askers = Askers(Tokens(()), AuthSettings(munge=True, munge_socket=munged))
+    assert askers.munge(credential(munged)) == Bearer(ME, "user")
