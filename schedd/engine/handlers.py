@@ -108,6 +108,8 @@ def _limits(state: EngineState, event: str, words: str, odd: Iterable[str]) -> N
     """Limits were changed: jobs are counted anew, and those beyond what is allowed now move."""
     for line in odd:
         state.alert(event, "limit", f"a limit of the server cannot be read, so it is not kept: {line}")
+    if state.intake.set_shared(state.limits.shared):
+        jobs.reread(state, event, None, words)
     for record in state.records.values():
         state.refit(record)
     state.limits.forget(state.plan.drop_idle_pools())

@@ -44,6 +44,7 @@ class Intake:
         self._requests: dict[object, Request] = {}
         self._nodes: frozenset[str] = frozenset()
         self._generic: frozenset[str] = frozenset()
+        self._shared: frozenset[str] = frozenset()
 
     def set_nodes(self, nodes: Mapping[str, Node]) -> bool:
         """Know the nodes' names and node-locked resources.
@@ -55,6 +56,15 @@ class Intake:
         if names == self._nodes and generic == self._generic:
             return False
         self._nodes, self._generic = names, generic
+        self._known.clear()
+        self._requests.clear()
+        return True
+
+    def set_shared(self, names: frozenset[str]) -> bool:
+        """Know the resources of the whole cluster; returns whether requests may now read differently."""
+        if names == self._shared:
+            return False
+        self._shared = names
         self._known.clear()
         self._requests.clear()
         return True
@@ -111,6 +121,7 @@ class Intake:
                     mem_per_core_default=settings.mem_per_core,
                     known_nodes=self._nodes,
                     generic=self._generic,
+                    shared=self._shared,
                 )
             else:
                 request = parse_openpbs(
@@ -120,6 +131,7 @@ class Intake:
                     mem_per_core_default=settings.mem_per_core,
                     known_nodes=self._nodes,
                     generic=self._generic,
+                    shared=self._shared,
                 )
         except RequestError as error:
             return Understood(None, settings.default_walltime, True, error.comment)

@@ -222,6 +222,7 @@ def leave_if_crowded(state: EngineState, slots: Ints, event: str, cause: Cause, 
     starts = state.plan.tables.jobs[START].copy()
     gone = state.plan.evict(slots)
     if gone.shape[0]:
+        gone = gone[::-1]  # who lost the place last is the first to get another
         displace(state, gone, starts[gone], event, cause, words)
 
 
@@ -248,9 +249,18 @@ def make_room_in_pools(state: EngineState, event: str, cause: Cause, words: str)
     """Limits were changed: plan anew who is planned where a pool is over-committed, the latest to start
     first, and who asks for more than there is; try again for those who waited for their limits.
     """
-    state.limits.lowered.clear()
-    planned = state.plan.planned()
-    waits = [slot for slot in planned.tolist() if state.limits.too_much(state.plan.pools_of(slot))]
+    book, plan = state.limits, state.plan
+    lowered = sorted(book.lowered & book.pools.keys() & plan.pools.keys())
+    book.lowered.clear()
+    for pool in lowered:
+        limit = book.pools[pool]
+        if limit.shared and limit.who == "all":
+            left = f"there are only {limit.amount} of {limit.what}"
+            slots = plan.in_pool(pool)
+            waits = [slot for slot in slots.tolist() if plan.pools_of(slot)[pool] > limit.amount]
+            leave(state, np.array(waits, np.int64), event, Cause.LICENCE, left)
+            leave_if_crowded(state, np.ascontiguousarray(slots[::-1]), event, Cause.LICENCE, left)
+    waits = [slot for slot in plan.planned().tolist() if book.too_much(plan.pools_of(slot))]
     leave(state, np.array(waits, np.int64), event, cause, words)
     leave_if_crowded(state, np.ascontiguousarray(state.plan.planned()[::-1]), event, cause, words)
     limited = [

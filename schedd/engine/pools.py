@@ -4,13 +4,14 @@ A pool is a row of the plan like a node, so a limit holds at every moment of the
 come from the server, its queues, the site's policy, and arrays (how many of their jobs may run at once).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from schedd.engine.intake import Understood
 from schedd.model import FOREVER, Place, WaitingFor
+from schedd.model.parse.shared import shared_amounts
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.plan import Plan
 from schedd.policy.limits import Claim, Limit, in_words, limits_of_server, needs, strictest
@@ -21,10 +22,13 @@ __all__ = ["LimitBook", "binding", "claim_of"]
 _KNOWN = 20_000
 
 
-def claim_of(facts: JobFacts, understood: Understood) -> Claim:
-    """Whose the job is and what limits count of it; of one that is not understood, what it holds."""
+def claim_of(facts: JobFacts, understood: Understood, shared: Collection[str] = ()) -> Claim:
+    """Whose the job is and what limits count of it; of one that is not understood, what it holds.
+
+    ``shared`` are the names of resources of the whole cluster.
+    """
     request = understood.request
-    amounts = {"jobs": 1}
+    amounts = {"jobs": 1, **shared_amounts(facts.resources, shared)}
     if request is not None:
         chunks = request.chunks
         amounts["cpus"] = sum(chunk.count * chunk.cpus for chunk in chunks)
@@ -33,7 +37,8 @@ def claim_of(facts: JobFacts, understood: Understood) -> Claim:
         amounts["mem"] = sum(chunk.count * chunk.mem for chunk in chunks)
         for chunk in chunks:
             for name, amount in chunk.resources:
-                amounts[name] = amounts.get(name, 0) + chunk.count * amount
+                if name not in shared:
+                    amounts[name] = amounts.get(name, 0) + chunk.count * amount
     else:
         amounts["cpus"] = sum(share.cpus for share in facts.shares)
         amounts["nodes"] = len({share.node for share in facts.shares})
@@ -57,31 +62,43 @@ class LimitBook:
     site: tuple[Limit, ...] = ()
     pools: dict[str, Limit] = field(default_factory=dict)
     """By name of the pool."""
+    shared: frozenset[str] = frozenset()
+    """Names of resources of the whole cluster."""
     lowered: set[str] = field(default_factory=set)
     """Pools that may have become too small for what is planned."""
     _known: dict[tuple[str, ...], dict[str, Limit]] = field(default_factory=dict)
 
     def copy(self) -> "LimitBook":
         """For a fork of the plan."""
-        return LimitBook(self.server, dict(self.queues), self.site, dict(self.pools))
+        return LimitBook(self.server, dict(self.queues), self.site, dict(self.pools), self.shared)
 
     def read_server(self, server: ServerFacts) -> tuple[str, ...]:
         """Take over the server's limits; returns what of them cannot be read."""
         self.server, odd = limits_of_server(server.limits)
-        self._known.clear()
+        self._changed()
         return odd
 
     def read_queue(self, queue: QueueFacts) -> tuple[str, ...]:
         """Take over a queue's limits; returns what of them cannot be read."""
         self.queues[queue.name], odd = limits_of_server(queue.limits, queue.name)
-        self._known.clear()
+        self._changed()
         return odd
+
+    def set_site(self, limits: tuple[Limit, ...]) -> None:
+        """Take over the site's own limits."""
+        self.site = limits
+        self._changed()
+
+    def _changed(self) -> None:
+        self._known.clear()
+        every = (self.server, *self.queues.values(), self.site)
+        self.shared = frozenset(limit.what for limits in every for limit in limits if limit.shared)
 
     def needs(self, plan: Plan, facts: JobFacts, understood: Understood, now: int) -> dict[str, int]:
         """What a job takes of which pools; those that the plan does not have yet are made."""
         if not (self.server or self.site or self.queues.get(facts.queue) or facts.slot_limit is not None):
             return {}
-        claim = claim_of(facts, understood)
+        claim = claim_of(facts, understood, self.shared)
         found = self._of(claim, facts.slot_limit)
         wanted = needs(found, claim)
         for pool in wanted:

@@ -128,8 +128,10 @@ class EngineState:
         """Of a cluster of which nothing is known yet."""
         policy = None if settings.policy == "conservative" else QUEUE_POLICIES[settings.policy]
         site = site_policy(settings.site)
-        limits = LimitBook(site=site.limits)
-        return cls(settings, Plan([], now), now, Intake(settings), policy, site, limits=limits)
+        state = cls(settings, Plan([], now), now, Intake(settings), policy, site)
+        state.limits.set_site(site.limits)
+        state.intake.set_shared(state.limits.shared)
+        return state
 
     # ---- records and columns --------------------------------------------------------------------
 

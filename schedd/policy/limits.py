@@ -3,6 +3,7 @@
 A server prints its limits in two ways. ``max_running``, ``max_user_run``, ``max_group_run`` (TORQUE, and
 OpenPBS of old) and ``max_user_res.ncpus``, ``max_group_res.ncpus`` are plain numbers; ``max_run`` and
 ``max_run_res.ncpus`` (OpenPBS) list entities: ``[u:PBS_GENERIC=4], [u:ann=10], [o:PBS_ALL=100]``.
+``resources_available.NAME`` is how much there is for all jobs together, of licences for example.
 Limits on what may be queued are the server's own affair, and soft limits bind nobody without preemption.
 """
 
@@ -32,6 +33,11 @@ class Limit:
     queue: str = ""
 
     @property
+    def shared(self) -> bool:
+        """Whether it counts a resource of the whole cluster, such as a floating licence."""
+        return self.what not in _COUNTED
+
+    @property
     def pool(self) -> str:
         """A name for what is counted; limits of one pool differ in their amounts alone."""
         whose = "all" if self.who == "all" else f"{self.who} {self.name}"
@@ -59,6 +65,10 @@ _PLAIN: Mapping[str, tuple[Who, str]] = {
 _PLAIN_RES: Mapping[str, Who] = {"max_user_res.": "user", "max_group_res.": "group"}
 _ENTITIES: Mapping[str, Who] = {"u": "user", "g": "group", "p": "project", "o": "all"}
 _ENTRY = re.compile(r"\[\s*([ugpo])\s*:\s*([^=\]]+?)\s*=\s*([^\]\s]+)\s*\]")
+_AVAILABLE = "resources_available."
+_OF_REQUESTS = frozenset({"nodect", "nodes", "procs", "walltime", "cput", "pcput", "pmem", "pvmem", "arch"})
+"""What resources_available says of single requests: the server sees to that."""
+_COUNTED = frozenset({"jobs", "cpus", "nodes", "gpus", "mem", "vmem"})
 _RESOURCES: Mapping[str, str] = {"ncpus": "cpus", "ngpus": "gpus", "nodect": "nodes", "nodes": "nodes"}
 _SHIFTS: Mapping[str, int] = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 _WORD = 8
@@ -84,6 +94,8 @@ def limits_of_server(
             limits = _listed(text, name[12:], queue)
         elif prefix := next((prefix for prefix in _PLAIN_RES if name.startswith(prefix)), ""):
             limits = _plain(text, _PLAIN_RES[prefix], name[len(prefix) :], queue)
+        elif name.startswith(_AVAILABLE) and name[len(_AVAILABLE) :] not in _OF_REQUESTS:
+            limits = _plain(text, "all", name[len(_AVAILABLE) :], queue) or []  # it may be no number at all
         else:
             continue
         if limits is None:

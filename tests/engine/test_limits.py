@@ -5,7 +5,7 @@ import pytest
 from schedd.engine import Engine
 from schedd.engine.job_view import job_view
 from schedd.engine.view import publish
-from schedd.wire import JobStarted, QueueFacts, ServerFacts, ShareFacts
+from schedd.wire import JobFacts, JobStarted, QueueFacts, ServerFacts, ShareFacts
 from tests.engine.cluster import Cluster, T
 
 
@@ -210,3 +210,72 @@ def test_pools_that_nobody_needs_are_forgotten() -> None:
     for i in range(40):
         cluster.submit(f"y{i}", walltime=1, owner=f"v{i}")
     assert cluster.engine.state.plan.tables.rows.shape[0] == rows
+
+
+# ---- licences -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "asked", [{"matlab": "2"}, {"gres": "matlab:2"}, {"x.gres": "MATLAB+2"}, {"software": "matlab:2"}]
+)
+def test_a_floating_licence_is_never_over_used(asked: dict[str, str]) -> None:
+    cluster = Cluster(nodes=4)
+    limit_server(cluster, resources_available__matlab="5")
+    for job in "123":
+        cluster.submit(job, resources=asked)
+    cluster.submit("4")
+    assert starts(cluster, *"1234") == [0, 0, 100, 0]
+    assert cluster.view("3").limited_by == ("at most 5 matlab at once",)
+    assert "not planned" not in cluster.view("3").why
+
+
+def test_jobs_of_openpbs_ask_for_licences_in_their_chunks() -> None:
+    cluster = Cluster(nodes=4)
+    limit_server(cluster, resources_available__matlab="3")
+    for job in "12":
+        facts = {"select": "2:ncpus=1:matlab=1", "matlab": "2", "walltime": "100"}
+        cluster.tell(
+            *cluster.server.submit(
+                JobFacts(id=job, owner="ann", queue="batch", submitted=T, family="openpbs", resources=facts),
+                100,
+            )
+        )
+    assert starts(cluster, *"12") == [0, 100]
+    assert "not planned" not in cluster.view("2").why
+
+
+def test_what_a_server_says_of_single_requests_is_no_licence() -> None:
+    cluster = Cluster(nodes=4)
+    limit_server(cluster, resources_available__nodect="1", resources_available__arch="linux")
+    cluster.submit("1")
+    cluster.submit("2")
+    assert starts(cluster, *"12") == [0, 0]
+    assert cluster.alerts("limit") == []
+
+
+def test_lost_licences_move_jobs_by_that_cause() -> None:
+    cluster = Cluster(nodes=4)
+    limit_server(cluster, resources_available__matlab="3")
+    cluster.submit("1", nodes="4:ppn=4")
+    for job in "234":
+        cluster.submit(job, resources={"matlab": "1"})
+    assert starts(cluster, *"234") == [100, 100, 100]
+    limit_server(cluster, resources_available__matlab="1")
+    assert starts(cluster, *"234") == [100, 200, 300]
+    assert cluster.breaches("4") == ["licence lost"]
+    limit_server(cluster, resources_available__matlab="0")
+    assert (
+        cluster.view("2").why
+        == "waiting for a limit to be raised: at most 0 matlab at once; it asks for 1 matlab"
+    )
+
+
+def test_the_sites_own_limits_and_licences_hold_beside_the_servers() -> None:
+    site = {"limits": [{"what": "cpus", "who": "user", "amount": 8}, {"what": "matlab", "amount": 1}]}
+    cluster = Cluster(nodes=4, site=site)
+    limit_server(cluster, max_user_run="3")
+    for job in "123":
+        cluster.submit(job)
+    cluster.submit("4", owner="bob", resources={"matlab": "1"})
+    cluster.submit("5", owner="eve", resources={"matlab": "1"})
+    assert starts(cluster, *"12345") == [0, 0, 100, 0, 100]

@@ -60,6 +60,11 @@ class Asked:
         """All names, in order."""
         return tuple(sorted(self._values))
 
+    @property
+    def values(self) -> Mapping[str, str]:
+        """All values by name."""
+        return self._values
+
     def whole(self, name: str) -> Span:
         """A resource with its name, for an error about the resource itself."""
         return Span.of(f"{name}={self._values[name]}")

@@ -9,6 +9,7 @@ from schedd.model.parse.asked import Asked, parse_amount
 from schedd.model.parse.assemble import assemble, by_lower_name, resources_of, walltime_of
 from schedd.model.parse.openpbs_nodes import nodes_chunks
 from schedd.model.parse.selectspec import Placing, SelectChunk, parse_place, parse_select
+from schedd.model.parse.shared import shared_names
 from schedd.model.parse.span import Span, whole_number
 from schedd.model.parse.units import looks_like_amount, parse_size
 from schedd.model.request import Chunk, Place, Request
@@ -37,6 +38,7 @@ class _Site:
     strings: frozenset[str]
     chunk_defaults: Mapping[str, str]
     mem_per_core_default: int
+    shared: frozenset[str]
 
 
 def parse_openpbs(
@@ -48,23 +50,28 @@ def parse_openpbs(
     mem_per_core_default: int = 0,
     known_nodes: Collection[str] = (),
     generic: Collection[str] = (),
+    shared: Collection[str] = (),
     strings: Collection[str] = (),
 ) -> Request:
     """The request of an OpenPBS job; its meaning is set out in ``docs/requests.md``.
 
     ``resources`` is its ``Resource_List`` (or what a user would write); ``schedselect``, the server's own
     select with the defaults filled in, goes before ``select``. ``defaults`` are ``resources_default``,
+    ``shared`` are names of resources of the whole cluster, which are no part of the request;
     ``chunk_defaults`` the ``default_chunk`` of queue and server. ``mem_per_core_default`` in KiB is planned
     for chunks that ask for no memory, never more than their vmem. ``known_nodes`` tells hosts from
     properties in ``nodes=``; ``generic`` are node-locked resources that the plan knows, ``strings`` resources
     of type string, whose values are features even where they look like numbers. Raises RequestError.
     """
     asked = Asked({**resources, **({"select": schedselect} if schedselect.strip() else {})}, defaults)
+    if shared:
+        asked.ignore(shared_names(asked.values, shared))
     site = _Site(
         by_lower_name(generic),
         _STRINGS | {name.lower() for name in strings},
         {name.strip().lower(): value for name, value in chunk_defaults.items()},
         mem_per_core_default,
+        frozenset(name.lower() for name in shared),
     )
     usual = Placing()
     if (about := asked.get("select")) is not None:
@@ -115,7 +122,7 @@ def _planned(chunk: SelectChunk, asked: Asked, site: _Site) -> Chunk:
             features.add(frozenset({span.unquoted()}))
         elif name in site.amounts:
             amounts[site.amounts[name]] = parse_amount(span)
-        elif name not in _NOT_FOR_THE_PLAN:
+        elif name not in _NOT_FOR_THE_PLAN and name not in site.shared:
             _add_feature(name, span, features, asked, site)
     planned = replace(
         planned,

@@ -8,6 +8,7 @@ from typing import Final, Literal
 from schedd.model.parse.asked import Asked
 from schedd.model.parse.assemble import assemble, by_lower_name, divided, resources_of, walltime_of
 from schedd.model.parse.nodespec import Part, normal_form, parse_alternatives, parse_nodes
+from schedd.model.parse.shared import shared_names
 from schedd.model.parse.span import Span, whole_number
 from schedd.model.parse.torque_access import access_policy, extension_list
 from schedd.model.request import Chunk, Features, Place, Request
@@ -48,6 +49,7 @@ def parse_torque(
     mem_per_core_default: int = 0,
     known_nodes: Collection[str] = (),
     generic: Collection[str] = (),
+    shared: Collection[str] = (),
     extensions: str = "",
 ) -> Request:
     """The request of a TORQUE job; its meaning is set out in ``docs/requests.md``.
@@ -56,11 +58,14 @@ def parse_torque(
     ``resources_default`` of queue and server, ``exclusive`` says it was submitted with ``qsub -n``,
     ``extensions`` is its ``-W x=`` string. ``mem_per_core_default`` in KiB is planned for jobs that ask
     for no memory, never more than their vmem. ``known_nodes`` are the names of all nodes (a set is read
-    fastest), ``generic`` those of node-locked resources that the plan knows. Raises RequestError.
+    fastest), ``generic`` those of node-locked resources that the plan knows, ``shared`` those of resources
+    of the whole cluster, which are no part of the request. Raises RequestError.
     """
     asked = Asked({**extension_list(extensions), **resources}, defaults)
     _refuse(asked)
     asked.ignore(_ADDED_BY_THE_SERVER)
+    if shared:
+        asked.ignore(shared_names(asked.values, shared))
     amounts = by_lower_name(generic)
     chosen, about = _geometry(asked)
     place = Place.FREE
