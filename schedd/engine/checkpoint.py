@@ -34,6 +34,7 @@ from schedd.engine.settings import EngineSettings
 from schedd.engine.state import EngineState
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.saved import FrozenPlan, freeze_plan, load_plan, save_plan
+from schedd.policy.fair_share import Usage
 from schedd.policy.limits import Limit
 from schedd.wire import NodeFacts, QueueFacts, ServerFacts
 
@@ -115,6 +116,8 @@ def _copied(value: Any) -> Any:
         return copy(value)
     if isinstance(value, Reservation):
         return replace(value)
+    if isinstance(value, Usage):
+        return value.copy()
     if isinstance(value, LimitBook):
         return value.copy()
     return value
@@ -186,6 +189,7 @@ def _header(
         "queues": [save_facts(facts) for facts in state.queues.values()],
         "server": save_facts(state.server),
         "limits": [asdict(limit) for limit in state.limits.pools.values()],
+        "usage": state.usage.saved() if state.usage is not None else None,
         "reservations": [[save_reserve(r.event), r.slot] for r in state.reservations.values()],
         "blocked": {name: list(jobs) for name, jobs in state.blocked.items()},
         "failures": {name: list(failures) for name, failures in state.failures.items()},
@@ -292,6 +296,8 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
     state.intake.set_shared(state.limits.shared)
     limits = [Limit(**limit) for limit in header["limits"]]
     state.limits.pools = {limit.pool: limit for limit in limits}
+    if state.site.fair_share is not None and header.get("usage"):
+        state.usage = Usage.load(header["usage"], state.site.fair_share)
     state.reservations = {
         event["name"]: Reservation(load_reserve(event), slot) for event, slot in header["reservations"]
     }

@@ -49,6 +49,8 @@ class Engine:
             self.forgotten = state.now
             state.plan.forget(state.now)
             state.limits.forget(state.plan.drop_idle_pools())
+            if state.usage is not None and state.site.fair_share is not None:
+                state.usage.forget(state.site.fair_share, state.now)
         apply_all(state, in_order(events))
         settle(state, events[0].id if events else f"clock:{state.now}")
         if state.settings.validate:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from schedd.engine.fair_use import book_run
 from schedd.engine.intake import Understood, holds_resources, is_eligible, slot_limited
 from schedd.engine.nodes import note_end, unblock
 from schedd.engine.places import plan_job, replan, seat, unplan
@@ -45,7 +46,7 @@ def queued(state: EngineState, event: JobQueued) -> None:
     facts = event.job
     known = state.records.get(facts.id)
     if facts.state == "C":
-        _gone(state, event.id, facts.id, "is complete")
+        _gone(state, event.id, facts.id, "is complete", event.time)
     elif known is None:
         _enter(state, event.id, facts)
     elif known.phase not in (Phase.RUNNING, Phase.DISPATCHED) or holds_resources(facts):
@@ -107,7 +108,7 @@ def altered(state: EngineState, event: JobAltered) -> None:
     """A job's request, queue, priority or name changed."""
     known = state.records.get(event.job.id)
     if event.job.state == "C":
-        _gone(state, event.id, event.job.id, "is complete")
+        _gone(state, event.id, event.job.id, "is complete", event.time)
     elif known is None:
         _enter(state, event.id, event.job)
     else:
@@ -320,11 +321,13 @@ def gone(state: EngineState, event: JobDeleted | JobEnded) -> None:
         failed = event.exit_status not in _NO_FAULT
         note_end(state, record, event.id, failed=failed)
     how = "ended" if isinstance(event, JobEnded) else "was deleted"
-    _gone(state, event.id, event.job_id, how)
+    _gone(state, event.id, event.job_id, how, event.time)
 
 
-def _gone(state: EngineState, event: str, job_id: str, how: str) -> None:
-    if state.remove(job_id) is not None:
+def _gone(state: EngineState, event: str, job_id: str, how: str, at: int) -> None:
+    record = state.remove(job_id)
+    if record is not None:
+        book_run(state, record, at)
         unblock(state, job_id, event)
         if not state.freed_by[0]:
             state.freed_by = (event, f"job {job_id} {how}")

@@ -4,6 +4,7 @@ import heapq
 from collections.abc import Iterable
 from dataclasses import replace
 
+from schedd.engine.fair_use import book_run
 from schedd.engine.nodes import block, unblock
 from schedd.engine.places import make_way
 from schedd.engine.promises import end_promise
@@ -206,6 +207,7 @@ def _longer(state: EngineState, record: JobRecord, step: int, event: str, cause:
 def ended_run(state: EngineState, event: str, record: JobRecord, words: str) -> JobRecord:
     """A run is over but the job lives: it is as if it had just been queued, its promise ended."""
     unblock(state, record.id, event)
+    book_run(state, record, state.now)
     state.out.pop(record.id, None)
     record = end_promise(state, record, event, words)
     return replace(

@@ -19,6 +19,7 @@ from schedd.engine.words import why
 from schedd.model import FOREVER, Never, Node, Request
 from schedd.plan.kernels.layout import PLANNED, READY, START, STATE, Ints
 from schedd.plan.plan import Plan
+from schedd.policy.fair_share import Usage
 from schedd.policy.limits import in_words
 from schedd.policy.queue import QUEUE_POLICIES, QueuePolicy
 from schedd.policy.site import SitePolicy, site_policy
@@ -48,6 +49,8 @@ class EngineState:
     intake: Intake
     policy: QueuePolicy | None
     site: SitePolicy
+    usage: Usage | None
+    """What ended jobs have used, where the site has fair share."""
 
     # ---- jobs -----------------------------------------------------------------------------------
     records: dict[str, JobRecord] = field(default_factory=dict)
@@ -128,7 +131,8 @@ class EngineState:
         """Of a cluster of which nothing is known yet."""
         policy = None if settings.policy == "conservative" else QUEUE_POLICIES[settings.policy]
         site = site_policy(settings.site)
-        state = cls(settings, Plan([], now), now, Intake(settings), policy, site)
+        usage = Usage(site.fair_share.interval) if site.fair_share is not None else None
+        state = cls(settings, Plan([], now), now, Intake(settings), policy, site, usage)
         state.limits.set_site(site.limits)
         state.intake.set_shared(state.limits.shared)
         return state

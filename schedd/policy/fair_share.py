@@ -174,6 +174,12 @@ class Usage:
             found[path] = (cpus, seconds)
         return found
 
+    def copy(self) -> "Usage":
+        """The same, to be changed by another."""
+        new = Usage(self._interval)
+        new._leaves = {path: dict(windows) for path, windows in self._leaves.items()}
+        return new
+
     def saved(self) -> dict[str, Any]:
         """The same as plain values, for a checkpoint; equal usage gives equal values."""
         leaves = [

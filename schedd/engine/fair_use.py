@@ -1,0 +1,47 @@
+"""Who used how much: each run is booked when it ends, and what runs counts up to now."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from schedd.engine.records import JobRecord, Phase
+from schedd.policy.fair_share import Held, Standing, standings
+
+if TYPE_CHECKING:
+    from schedd.engine.state import EngineState
+
+__all__ = ["book_run", "fair_shares", "running"]
+
+
+def book_run(state: "EngineState", record: JobRecord, end: int) -> None:
+    """A run is over: what the job held until ``end`` is booked on whose job it is."""
+    if state.usage is not None and state.site.fair_share is not None and record.phase is Phase.RUNNING:
+        state.usage.book(_held(state, record, max(end, record.started)))
+
+
+def running(state: "EngineState") -> Iterator[Held]:
+    """What runs, as far as it counts for fair share."""
+    for record in state.records.values():
+        if record.phase is Phase.RUNNING:
+            yield _held(state, record, max(state.now, record.started))
+
+
+def fair_shares(state: "EngineState") -> list[Standing]:
+    """The tree as it stands now: who waits, runs, has used or is meant to use something; none without one."""
+    tree = state.site.fair_share
+    if tree is None or state.usage is None:
+        return []
+    used = state.usage.decayed(tree, state.now, running(state))
+    return standings(tree, used, {tree.path(record.facts) for record in state.records.values()})
+
+
+def _held(state: "EngineState", record: JobRecord, end: int) -> Held:
+    assert state.site.fair_share is not None
+    facts = record.facts
+    since = facts.eligible if facts.eligible is not None else facts.submitted
+    return Held(
+        path=state.site.fair_share.path(facts),
+        cpus=sum(share.cpus for share in facts.shares),
+        start=record.started,
+        end=end,
+        waited=max(0, record.started - since),
+    )
