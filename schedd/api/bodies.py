@@ -9,10 +9,12 @@ from schedd.api.replies import documented
 from schedd.engine.job_view import Change, JobView
 from schedd.engine.records import Breach, Ended
 from schedd.engine.view import Published
+from schedd.plan.views import Window
 from schedd.service.explain import Blocker, Explanation, On
 from schedd.service.feed import JobLine
 from schedd.service.gaps import Gap, Step
 from schedd.service.reading import Bar, Counts, NodeView
+from schedd.service.smaller import Smaller
 from schedd.wire import Decision, ShareFacts
 
 __all__ = [
@@ -30,13 +32,14 @@ __all__ = [
     "Ready",
     "ReservationView",
     "Taken",
+    "VariantAnswer",
     "WhatIfAnswer",
     "dated",
 ]
 
 _VIEWS: tuple[type, ...] = (
     *(JobView, Change, Breach, Ended, JobLine, Bar, Counts, NodeView, Step, Gap),
-    *(On, Blocker, Explanation),
+    *(On, Blocker, Explanation, Smaller, Window),
 )
 for _kind in _VIEWS:
     documented(_kind)
@@ -219,25 +222,37 @@ class GapsView(Paged):
     """Node by node."""
 
 
-@documented
-@dataclass(frozen=True, slots=True)
-class WhatIfAnswer:
-    """When the job would start if it were submitted now and nothing else changed."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantAnswer:
+    """When the job would start if it were submitted so, now, and nothing else changed."""
 
+    request: Annotated[str, Field(description="What is asked for, in canonical words.")]
     answer: Literal["start_known", "waiting", "never"]
     planned_start: int | None
     planned_end: int | None
     planned_nodes: tuple[ShareFacts, ...]
-    waiting_for: str
-    """When `waiting`: the kind of what must happen first."""
-    why: str
-    """In words: what it waits for, or the first requirement that nothing can meet."""
-    walltime: int
-    """Seconds that the answer counts with."""
-    walltime_assumed: bool
-    """True when neither the job nor a default names a walltime."""
-    notes: tuple[str, ...]
-    """Remarks on how the request was understood."""
+    waiting_for: Annotated[str, Field(description="When `waiting`: the kind of what must happen first.")]
+    why: Annotated[
+        str, Field(description="In words: what it waits for, or the first requirement that nothing can meet.")
+    ]
+    walltime: Annotated[int, Field(description="Seconds that the answer counts with.")]
+    walltime_assumed: Annotated[
+        bool, Field(description="True when neither the job nor a default names a walltime.")
+    ]
+    notes: Annotated[tuple[str, ...], Field(description="Remarks on how the request was understood.")]
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIfAnswer(VariantAnswer):
+    """The same for the question itself, with all else that was asked."""
+
+    windows: tuple[Window, ...]
+    """Where it could start, from the earliest on."""
+    changes: tuple[Smaller, ...]
+    """Changes that let it start at once, each by itself, in no order of merit."""
+    variants: tuple[VariantAnswer, ...]
+    """In the order of the question."""
     as_of: int
     """The moment at which the job was thought to arrive."""
     generation: int

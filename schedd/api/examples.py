@@ -51,6 +51,7 @@ JOB: Final[dict[str, Any]] = {
 }
 
 WHAT_IF: Final[dict[str, Any]] = {
+    "request": "1 x (12 cpus, 8gb); scatter; 01:00:00",
     "answer": "start_known",
     "planned_start": 1_700_007_320,
     "planned_end": 1_700_010_920,
@@ -60,6 +61,9 @@ WHAT_IF: Final[dict[str, Any]] = {
     "walltime": 3600,
     "walltime_assumed": False,
     "notes": [],
+    "windows": [{"first": 1_700_007_320, "last": 1_700_093_720}],
+    "changes": [{"change": "walltime", "asked": "01:00:00", "enough": "00:42:00", "value": 2520}],
+    "variants": [],
     "as_of": 1_700_000_000,
     "generation": 1,
 }

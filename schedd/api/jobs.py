@@ -15,11 +15,10 @@ from schedd.engine.job_view import JobView, Standing, job_history, view_of
 from schedd.engine.records import JobRecord
 from schedd.engine.view import Published
 from schedd.service.explain import Explanation, explain
-from schedd.service.loop import PlanLoop
 from schedd.service.reading import alike, find, jobs
 from schedd.service.sight import Sight
 
-__all__ = ["router"]
+__all__ = ["found_job", "router"]
 
 router = APIRouter(prefix="/v1/clusters/{cluster}/jobs", tags=["jobs"])
 _READ: Final = answers("no-token", "unknown-cluster", "not-ready", "invalid")
@@ -76,7 +75,7 @@ async def get_job(request: Request, cluster: Cluster, seen: Seen, job: _Job) -> 
     waits for, or that it can never run here.
     """
     published = cluster.published
-    view = seen.view(view_of(published, _found(cluster, published, seen, job)), published)
+    view = seen.view(view_of(published, found_job(cluster.name, published, seen, job)), published)
     return reply(request, view, etag_of(request, cluster.name, published, seen))
 
 
@@ -90,7 +89,7 @@ def get_history(
 ) -> Response:
     """How a job's planned start moved: from when to when, by which event, and why in words."""
     published = cluster.published
-    record = _found(cluster, published, seen, job)
+    record = found_job(cluster.name, published, seen, job)
     view = view_of(published, record)
     found = History(
         job=record.id,
@@ -112,7 +111,7 @@ async def get_explanation(request: Request, cluster: Cluster, seen: Seen, job: _
     them it does not); those that are `sooner` are so for any start before the planned one. Of several such
     sets one is named.
     """
-    record = _found(cluster, cluster.published, seen, job)
+    record = found_job(cluster.name, cluster.published, seen, job)
     copy = await a_copy(cluster)
     found = await run_in_threadpool(explain, copy, record.id, cluster.now())
     if found is None:  # it went meanwhile
@@ -121,12 +120,12 @@ async def get_explanation(request: Request, cluster: Cluster, seen: Seen, job: _
     return reply(request, shown, etag_of(request, cluster.name, copy.published, seen))
 
 
-def _found(cluster: PlanLoop, published: Published, seen: Sight, job: str) -> JobRecord:
+def found_job(cluster: str, published: Published, seen: Sight, job: str) -> JobRecord:
     """The job of this id, which may be abbreviated. Raises ProblemError."""
     record = find(published, job)
     if record is None or not seen.sees(record):
         alikes = filter(seen.sees, alike(published, job.partition(".")[0]))
         near = [one.id for one in islice(alikes, _HINTS)]
         hint = f"did you mean {' or '.join(near)}?" if near else "jobs that ended are not kept"
-        raise ProblemError("unknown-job", f"cluster {cluster.name} has no job {job[:80]}", hint=hint)
+        raise ProblemError("unknown-job", f"cluster {cluster} has no job {job[:80]}", hint=hint)
     return record

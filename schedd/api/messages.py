@@ -1,9 +1,9 @@
 """What clients send: events within bounds, questions, a reason to pause."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from operator import attrgetter
-from typing import Annotated, Any, Final, Literal, Self, get_type_hints
+from typing import Annotated, Any, Final, Self, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -12,7 +12,7 @@ from schedd.model.parse import RequestError, resource_list
 from schedd.wire import Event, JobFacts
 from schedd.wire.facts import Family
 
-__all__ = ["Delivery", "Pause", "WhatIf", "out_of_bounds"]
+__all__ = ["Delivery", "Pause", "Variant", "WhatIf", "out_of_bounds"]
 
 _TIME_END: Final = 1 << 36
 _AMOUNT_END: Final = 1 << 48
@@ -82,34 +82,20 @@ class Pause(BaseModel):
     ]
 
 
-class WhatIf(BaseModel):
-    """A job that nobody submitted: in the words of `qsub -l`, or name by name."""
+Resources = Annotated[
+    dict[str, str] | None,
+    Field(description="The same name by name, as in Resource_List.", min_length=1, max_length=200),
+]
+RequestText = Annotated[
+    str | None, Field(description="As `qsub -l` takes it.", max_length=10_000, min_length=1)
+]
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "examples": [
-                {"request": "nodes=2:ppn=4,mem=8gb,walltime=01:00:00"},
-                {"request": "select=2:ncpus=4:mem=8gb,place=scatter,walltime=01:00:00"},
-                {"resources": {"nodes": "1:ppn=4", "walltime": "3600"}, "queue": "batch"},
-            ]
-        },
-    )
 
-    request: Annotated[
-        str | None, Field(description="As `qsub -l` takes it.", max_length=10_000, min_length=1)
-    ] = None
-    resources: Annotated[
-        dict[str, str] | None,
-        Field(description="The same name by name, as in Resource_List.", min_length=1, max_length=200),
-    ] = None
-    family: Annotated[
-        Family | None, Field(description="Whose words these are; OpenPBS's where there is a `select`.")
-    ] = None
-    queue: Annotated[str, Field(description="Its defaults count.", max_length=200)] = ""
-    not_before: Annotated[
-        int | None, Field(description="As `qsub -a`: seconds since the epoch.", ge=0, lt=_TIME_END)
-    ] = None
+class _Asked(BaseModel):
+    """What a job asks for: in the words of `qsub -l`, or name by name."""
+
+    request: RequestText = None
+    resources: Resources = None
 
     @field_validator("request")
     @classmethod
@@ -131,22 +117,91 @@ class WhatIf(BaseModel):
                 )
         return resources
 
+    @property
+    def asked(self) -> dict[str, str]:
+        """Name by name, however it was given."""
+        return resource_list(self.request) if self.request is not None else dict(self.resources or {})
+
+
+class Variant(_Asked):
+    """The same job with something else in the place of what it asks for; an empty value takes that away."""
+
+    model_config = ConfigDict(extra="forbid")
+
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
         if (self.request is None) == (self.resources is None):
             raise ValueError("give either request or resources")
         return self
 
-    def facts(self, now: int) -> JobFacts:
-        """The job as if it came at ``now``."""
-        asked = resource_list(self.request) if self.request is not None else dict(self.resources or {})
-        family: Literal["torque", "openpbs"] = "openpbs" if "select" in asked else "torque"
+
+class WhatIf(_Asked):
+    """A job that nobody submitted, or one in the queue that might ask for something else."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"request": "nodes=2:ppn=4,mem=8gb,walltime=01:00:00"},
+                {"request": "select=2:ncpus=4:mem=8gb,place=scatter,walltime=01:00:00"},
+                {"resources": {"nodes": "1:ppn=4", "walltime": "3600"}, "queue": "batch"},
+                {
+                    "request": "nodes=1:ppn=4,walltime=01:00:00",
+                    "variants": [{"request": "walltime=00:20:00"}, {"request": "nodes=1:ppn=2"}],
+                    "windows": 5,
+                    "changes": True,
+                },
+            ]
+        },
+    )
+
+    job: Annotated[
+        str | None,
+        Field(
+            description="A job in the queue, in whose place the question is put.",
+            max_length=512,
+            min_length=1,
+        ),
+    ] = None
+    family: Annotated[
+        Family | None, Field(description="Whose words these are; OpenPBS's where there is a `select`.")
+    ] = None
+    queue: Annotated[str, Field(description="Its defaults count.", max_length=200)] = ""
+    not_before: Annotated[
+        int | None, Field(description="As `qsub -a`: seconds since the epoch.", ge=0, lt=_TIME_END)
+    ] = None
+
+    variants: Annotated[tuple[Variant, ...], Field(description="Each is answered, too.", max_length=20)] = ()
+    windows: Annotated[
+        int, Field(description="So many windows of starts are wanted at most.", ge=0, le=100)
+    ] = 0
+    changes: Annotated[
+        bool, Field(description="Whether the smallest changes are wanted that let it start at once.")
+    ] = False
+
+    @model_validator(mode="after")
+    def _one_of_three(self) -> Self:
+        if sum(one is not None for one in (self.request, self.resources, self.job)) != 1:
+            raise ValueError("give one of request, resources and job")
+        if self.job is not None and (self.family is not None or self.queue or self.not_before is not None):
+            raise ValueError("family, queue and not_before are those of the job")
+        return self
+
+    def facts(self, now: int, job: JobFacts | None, variant: Variant | None = None) -> JobFacts:
+        """The job, or this variant of it, as if it came at ``now``; ``job`` is the one in the queue."""
+        asked = dict(job.resources) if job is not None else self.asked
+        for name, value in (variant.asked if variant is not None else {}).items():
+            asked.pop(name, None)
+            if value:
+                asked[name] = value
+        if job is not None:
+            return replace(job, resources=asked, state="Q", holds="", depend="")
         return JobFacts(
             id="what-if",
             owner="",
             queue=self.queue,
             submitted=now,
-            family=self.family or family,
+            family=self.family or ("openpbs" if "select" in asked else "torque"),
             resources=asked,
             not_before=self.not_before,
         )

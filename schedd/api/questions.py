@@ -1,18 +1,20 @@
 """What-if: when would this job start, without submitting it?"""
 
-from typing import Literal
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from schedd.api.access import Cluster, User
-from schedd.api.bodies import WhatIfAnswer
-from schedd.api.messages import WhatIf
+from schedd.api.access import Cluster, Seen
+from schedd.api.bodies import VariantAnswer, WhatIfAnswer
+from schedd.api.jobs import found_job
+from schedd.api.messages import Variant, WhatIf
 from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.replies import reply
 from schedd.api.waiting import a_copy
+from schedd.engine.records import JobRecord, Phase
 from schedd.model import Never, StartKnown, WaitingFor
-from schedd.service.forks import Asked, NotUnderstood
+from schedd.service.forks import Asked, Fork, NotUnderstood
 from schedd.wire import ShareFacts
 
 __all__ = ["router"]
@@ -23,31 +25,74 @@ router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["questions"])
 @router.post(
     "/what-if",
     response_model=WhatIfAnswer,
-    responses=answers("no-token", "unknown-cluster", "not-ready", "invalid", "bad-request", "too-large"),
+    responses=answers(
+        "no-token", "unknown-cluster", "unknown-job", "not-ready", "invalid", "bad-request", "too-large"
+    ),
 )
-async def what_if(request: Request, cluster: Cluster, question: WhatIf, _: User) -> Response:
+async def what_if(request: Request, cluster: Cluster, question: WhatIf, seen: Seen) -> Response:
     """When and where would a job start if it were submitted now? Nothing is submitted, the plan stays.
+
+    With `job`, the question is put for a job in the queue, in its place: what its start would be if it was
+    altered. `variants` are answered along with it. `windows` are all intervals of starts, of which the first
+    is answered otherwise; `changes` are for each kind of change (a shorter walltime, fewer cpus, less memory,
+    fewer nodes, a feature left out) the smallest that lets the job start at once.
 
     The question is put to a copy of the plan that all who ask about one generation share. While the planner
     is busy for long, an older copy answers; `generation` and `as_of` say which.
     """
     copy = await a_copy(cluster)
-    now = cluster.now()
-    try:
-        asked = await run_in_threadpool(copy.what_if, question.facts(now), now)
-    except NotUnderstood as error:
-        where = "body.request" if question.request is not None else "body.resources"
-        raise ProblemError(
-            "invalid", f"{where}: {error}", errors=[Fault(where=where, what=str(error))]
-        ) from None
-    return reply(request, _view(asked))
+    job = None
+    if question.job is not None:
+        job = found_job(cluster.name, copy.published, seen, question.job)
+        if job.phase in (Phase.RUNNING, Phase.DISPATCHED):
+            what = f"job {job.id} runs already"
+            raise ProblemError("invalid", what, errors=[Fault(where="body.job", what=what)])
+    found = await run_in_threadpool(_answer, copy, question, job, cluster.now())
+    return reply(request, found)
 
 
-def _view(asked: Asked) -> WhatIfAnswer:
+def _answer(copy: Fork, question: WhatIf, job: JobRecord | None, now: int) -> WhatIfAnswer:
+    """All that was asked. Raises ProblemError."""
+    facts = job.facts if job is not None else None
+    instead_of = job.id if job is not None else ""
+
+    def ask(where: str, variant: Variant | None, *, windows: int = 0, changes: bool = False) -> Asked:
+        try:
+            return copy.what_if(
+                question.facts(now, facts, variant),
+                now,
+                instead_of=instead_of,
+                most_windows=windows,
+                changes=changes,
+            )
+        except NotUnderstood as error:
+            fault = Fault(where=where, what=str(error))
+            raise ProblemError("invalid", f"{where}: {error}", errors=[fault]) from None
+
+    asked = ask(
+        "body."
+        + next(name for name in ("request", "resources", "job") if getattr(question, name) is not None),
+        None,
+        windows=question.windows,
+        changes=question.changes,
+    )
+    variants = [ask(f"body.variants[{i}]", variant) for i, variant in enumerate(question.variants)]
+    return WhatIfAnswer(
+        **_common(asked),
+        windows=asked.windows,
+        changes=asked.changes,
+        variants=tuple(VariantAnswer(**_common(one)) for one in variants),
+        as_of=asked.now,
+        generation=asked.generation,
+    )
+
+
+def _common(asked: Asked) -> dict[str, Any]:
+    """The fields of every answer."""
     start = end = None
     nodes: tuple[ShareFacts, ...] = ()
     waiting_for = ""
-    answer: Literal["start_known", "waiting", "never"] = "start_known"
+    answer = "start_known"
     why = "the plan has room for it then"
     match asked.answer:
         case StartKnown(placement):
@@ -57,16 +102,15 @@ def _view(asked: Asked) -> WhatIfAnswer:
             answer, waiting_for, why = "waiting", kind, f"waiting for {what}"
         case Never(requirement):
             answer, why = "never", f"never on this cluster: {requirement}"
-    return WhatIfAnswer(
-        answer=answer,
-        planned_start=start,
-        planned_end=end,
-        planned_nodes=nodes,
-        waiting_for=waiting_for,
-        why=why,
-        walltime=asked.walltime,
-        walltime_assumed=asked.walltime_assumed,
-        notes=asked.notes,
-        as_of=asked.now,
-        generation=asked.generation,
-    )
+    return {
+        "request": asked.request,
+        "answer": answer,
+        "planned_start": start,
+        "planned_end": end,
+        "planned_nodes": nodes,
+        "waiting_for": waiting_for,
+        "why": why,
+        "walltime": asked.walltime,
+        "walltime_assumed": asked.walltime_assumed,
+        "notes": asked.notes,
+    }

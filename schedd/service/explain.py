@@ -25,7 +25,7 @@ class On:
     """What a blocker holds where the job lacks it."""
 
     name: str
-    """The node, or the limit or licence."""
+    """The node; or the limit or licence, in words."""
     what: tuple[str, ...]
     """The resources of the node that are lacking: `cpus`, `mem`, `gpus`, ...; `node` where the whole node is
     wanted."""
@@ -190,7 +190,7 @@ def _named(published: Published, plan: Plan, item: Item) -> Blocker:
     pools = {row: name for name, row in plan.pools.items()}
     names = {at.SHARE: "node"}
     on = tuple(
-        On(pools[hold.row], ())
+        On(published.limits.get(hold.row, (pools[hold.row], 0))[0], ())
         if hold.row in pools
         else On(plan.name_of[hold.row], tuple(names.get(c) or columns[c] for c in hold.columns))
         for hold in item.holds
@@ -268,7 +268,7 @@ def _held(on: tuple[On, ...]) -> str:
         if what == ("node",):
             parts.append(f"all of {where}")
         else:
-            parts.append(f"{' and '.join(what)} of {where}" if what else where)
+            parts.append(f"{' and '.join(what)} of {where}" if what else f"a part of the limit {where!r}")
     return ", ".join(parts) or "what it needs"
 
 

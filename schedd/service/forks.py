@@ -1,16 +1,21 @@
 """A copy of the plan for questions. One copy per generation, shared by all who ask."""
 
 import threading
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 from schedd.engine.intake import Intake, Understood, waits_for
+from schedd.engine.job_view import record_of
 from schedd.engine.pools import LimitBook
 from schedd.engine.shares import shares_of
 from schedd.engine.state import HORIZON, EngineState
 from schedd.engine.view import Published
-from schedd.model import Answer, Placement, Request, Share, StartKnown, WaitingFor
+from schedd.model import Answer, Never, Placement, Request, Share, StartKnown, WaitingFor
+from schedd.model.parse import canonical
 from schedd.plan.plan import Plan
-from schedd.plan.views import bare, why_never
+from schedd.plan.views import Window, bare, why_never, windows
+from schedd.service.smaller import Smaller, smaller
 from schedd.wire import JobFacts
 
 __all__ = ["Asked", "Fork", "NotUnderstood", "fork", "stopped_queues"]
@@ -30,6 +35,11 @@ class Asked:
     notes: tuple[str, ...]
     now: int
     generation: int
+    request: str
+    """What is asked for, in canonical words."""
+    windows: tuple[Window, ...] = ()
+    """Where it could start, from the earliest on."""
+    changes: tuple[Smaller, ...] = ()
 
 
 class Fork:
@@ -40,6 +50,7 @@ class Fork:
         self._plan = plan
         self._limits = limits
         self._bare: Plan | None = None
+        self._other: tuple[str, Plan] | None = None
         self._intake = Intake(published.settings)
         self._intake.set_nodes(plan.nodes)
         self._lock = threading.Lock()
@@ -59,50 +70,132 @@ class Fork:
         with self._lock:
             return self._plan.fork()
 
-    def what_if(self, facts: JobFacts, now: int) -> Asked:
+    def what_if(
+        self, facts: JobFacts, now: int, *, instead_of: str = "", most_windows: int = 0, changes: bool = False
+    ) -> Asked:
         """Where the plan would put this job if it arrived at ``now``; the plan stays as it is.
 
-        Raises NotUnderstood.
+        ``instead_of`` a job of the plan, whose place is then free. Also the first ``most_windows`` windows of
+        starts, and the smallest ``changes`` that let the job start at once. Raises NotUnderstood.
         """
         queue = self.published.queues.get(facts.queue)
+        moment = max(now, self.as_of)
         with self._lock:
             understood = self._intake.read(facts, queue, self.published.server.defaults)
-            moment = max(now, self.as_of)
-            if understood.request is None:
+            request = understood.request
+            if request is None:
                 raise NotUnderstood(understood.problem)
-            answer = self._answer(facts, understood, understood.request, moment)
-        notes = understood.request.notes
-        return Asked(answer, understood.walltime, understood.assumed, notes, moment, self.generation)
+            plan = self._without(instead_of, moment) if instead_of else self._plan
+            allowance = self.published.settings.end_allowance
+            ready = max(moment, facts.not_before or 0)
+            asking = _Asking(plan, self._limits, facts, understood, allowance, moment, ready)
+            answer = self._before_any_plan(facts, request)
+            if answer is None:
+                answer = asking.start(request, understood.walltime) or self._no_start(request)
+            at_once = later = False
+            if isinstance(answer, StartKnown):
+                at_once = answer.placement.start == asking.ready
+                later = not at_once
+            elif self.published.settings.policy == "conservative":
+                later = isinstance(answer, Never) or answer.kind in ("node", "limit")
+            seen = asking.windows(request, understood.walltime, most_windows) if at_once or later else ()
+            found = smaller(request, understood.walltime, asking.fits) if changes and later else ()
+        return Asked(
+            answer,
+            understood.walltime,
+            understood.assumed,
+            request.notes,
+            moment,
+            self.generation,
+            canonical(replace(request, walltime=understood.walltime)),
+            seen,
+            found,
+        )
 
-    def _answer(self, facts: JobFacts, understood: Understood, request: Request, now: int) -> Answer:
+    def _before_any_plan(self, facts: JobFacts, request: Request) -> Answer | None:
+        """The answer for a job that never fits or may not be planned."""
         never = self._plan.shapes.why_never(request)
         if never is not None:
             return never
         wait = waits_for(facts, stopped_queues(self.published))
         if wait is not None:
             return WaitingFor(*wait)
-        if self.published.settings.policy != "conservative":
-            return WaitingFor("policy", f"the policy {self.published.settings.policy}, which plans no starts")
-        plan = self._plan
-        ready = max(now, facts.not_before or 0)
-        pools = self._limits.needs(plan, facts, understood, now)
-        too_much = self._limits.too_much(pools)
+        policy = self.published.settings.policy
+        if policy != "conservative":
+            return WaitingFor("policy", f"the policy {policy}, which plans no starts")
+        return None
+
+    def _no_start(self, request: Request) -> Answer:
+        if self._bare is None:
+            self._bare = bare(self._plan)
+        never = why_never(self._bare, request)
+        return never or WaitingFor("node", "nodes that can take it: all are down, offline or reserved")
+
+    def _without(self, job_id: str, now: int) -> Plan:
+        """The plan without a job; kept, since what is asked about one job is asked about it again."""
+        if self._other is None or self._other[0] != job_id:
+            plan = self._plan.fork()
+            record = record_of(self.published, job_id)
+            if record is not None and record.slot >= 0:
+                plan.lift(record.slot, now)
+            self._other = (job_id, plan)
+        return self._other[1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """One question's plan and moment; ``ready`` is when the job may start at the earliest."""
+
+    plan: Plan
+    limits: LimitBook
+    facts: JobFacts
+    understood: Understood
+    allowance: int
+    now: int
+    ready: int
+
+    @contextmanager
+    def _slot(self, request: Request, walltime: int) -> Iterator[int | WaitingFor]:
+        """The job, for as long as it is asked about; or the limit that it can never meet."""
+        pools = self._pools(request, walltime)
+        too_much = self.limits.too_much(pools)
         if too_much is not None:
-            return too_much
-        slot = plan.new(request, understood.walltime + self.published.settings.end_allowance, ready, pools)
+            yield too_much
+            return
+        slot = self.plan.new(request, walltime + self.allowance, self.ready, pools)
         try:
-            start = plan.place(slot, now, now + HORIZON)
-            if start < 0:
-                if self._bare is None:
-                    self._bare = bare(plan)
-                never = why_never(self._bare, request)
-                return never or WaitingFor(
-                    "node", "nodes that can take it: all are down, offline or reserved"
-                )
-            shares = tuple(Share(s.node, s.cpus, s.mem, s.gpus) for s in shares_of(plan, slot))
-            return StartKnown(Placement(start, start + understood.walltime, shares))
+            yield slot
         finally:
-            plan.drop(slot, now)
+            self.plan.drop(slot, self.now)
+
+    def _pools(self, request: Request, walltime: int) -> dict[str, int]:
+        understood = replace(self.understood, request=request, walltime=walltime)
+        return self.limits.needs(self.plan, self.facts, understood, self.now)
+
+    def start(self, request: Request, walltime: int) -> StartKnown | WaitingFor | None:
+        """The earliest place; None: there is none."""
+        with self._slot(request, walltime) as slot:
+            if isinstance(slot, WaitingFor):
+                return slot
+            start = self.plan.place(slot, self.now, self.now + HORIZON)
+            if start < 0:
+                return None
+            shares = tuple(Share(s.node, s.cpus, s.mem, s.gpus) for s in shares_of(self.plan, slot))
+            return StartKnown(Placement(start, start + walltime, shares))
+
+    def fits(self, request: Request, walltime: int) -> bool:
+        """Whether it starts as soon as it may."""
+        with self._slot(request, walltime) as slot:
+            return not isinstance(slot, WaitingFor) and self.plan.probe(slot, self.now, self.ready + 1) >= 0
+
+    def windows(self, request: Request, walltime: int, most: int) -> tuple[Window, ...]:
+        """The first windows of starts."""
+        pools = self._pools(request, walltime)
+        if not most or self.limits.too_much(pools) is not None:
+            return ()
+        end = self.now + HORIZON
+        duration = walltime + self.allowance
+        return windows(self.plan, request, duration, self.ready, end, pools=pools, limit=most)
 
 
 def stopped_queues(published: Published) -> frozenset[str]:

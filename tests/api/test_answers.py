@@ -235,3 +235,38 @@ def test_metrics_count_the_jobs(busy_cluster: TestClient) -> None:
     assert 'schedd_jobs{cluster="main",state="planned"} 3.0' in lines
     assert 'schedd_nodes{cluster="main",state="up"} 2.0' in lines
     assert 'schedd_failing{cluster="other"} 0.0' in lines
+
+
+def test_variants_windows_and_changes_are_answered_together(busy_cluster: TestClient) -> None:
+    asked = ask(
+        busy_cluster,
+        request="nodes=1:ppn=4,walltime=3600",
+        variants=[{"request": "walltime=60"}, {"resources": {"nodes": "1:ppn=9", "walltime": ""}}],
+        windows=3,
+        changes=True,
+    )
+    assert asked["planned_start"] > T
+    assert asked["windows"][0]["first"] == asked["planned_start"]
+    assert asked["changes"] == []
+    short, never = asked["variants"]
+    assert (short["walltime"], short["answer"]) == (60, "start_known")
+    assert (never["answer"], never["walltime_assumed"]) == ("never", True)
+    alone = ask(busy_cluster, request="nodes=1:ppn=4,walltime=60")
+    assert all(alone[name] == value for name, value in short.items())
+
+
+def test_a_job_in_the_queue_can_be_asked_about(busy_cluster: TestClient) -> None:
+    job = get(busy_cluster, "/jobs/5")
+    asked = ask(busy_cluster, job="5", variants=[{"request": "walltime=60"}])
+    assert asked["planned_start"] == job["planned_start"]
+    assert asked["variants"][0]["planned_end"] - asked["variants"][0]["planned_start"] == 60
+    for question, status in (({"job": "77"}, 404), ({"job": "1"}, 422), ({"job": "5", "queue": "x"}, 422)):
+        assert busy_cluster.post(f"{MAIN}/what-if", json=question).status_code == status
+    answer = busy_cluster.post(
+        f"{MAIN}/what-if", json={"job": "5", "variants": [{"request": "nodes=x:y:z=,"}]}
+    )
+    assert answer.status_code == 422
+    answer = busy_cluster.post(
+        f"{MAIN}/what-if", json={"job": "5", "variants": [{"request": "nodes=0:ppn=1"}]}
+    )
+    assert answer.json()["errors"][0]["where"] == "body.variants[0]"

@@ -179,8 +179,8 @@ def test_a_delivery_with_anything_wrong_in_it_is_refused_as_a_whole(
 @pytest.mark.parametrize(
     ("body", "where", "said"),
     [
-        ({}, "body", "give either request or resources"),
-        ({"request": "nodes=1", "resources": {"nodes": "1"}}, "body", "either"),
+        ({}, "body", "give one of request, resources and job"),
+        ({"request": "nodes=1", "resources": {"nodes": "1"}}, "body", "give one of"),
         ({"request": "nodes=1:ppn=x"}, "body.request", "ppn= needs a whole number"),
         ({"request": "nodes"}, "body.request", "name=value"),
         ({"request": "select=1:ncpus=q"}, "body.request", "ncpus"),

@@ -21,6 +21,8 @@ from schedd.wire import (
     QueueChanged,
     QueueFacts,
     Reserve,
+    ServerChanged,
+    ServerFacts,
     ShareFacts,
 )
 from tests.service.build import T, event_id, job, node, planner
@@ -192,3 +194,16 @@ def test_never_and_a_policy_without_starts_are_said() -> None:
     with planner(tell=False, policy="fcfs") as loop:
         loop.submit([node("n1"), job("1"), job("2")]).result(WAIT)
         assert [one.kind for one in explained(loop, "2").blockers] == ["policy"]
+
+
+def test_a_limit_is_named_with_those_who_use_it_up() -> None:
+    with planner(tell=False, end_allowance=0) as loop:
+        limited = ServerFacts(limits={"max_user_run": "1"})
+        change = ServerChanged(id=event_id(), time=T, server=limited)
+        loop.submit([node("n1", 16), change, job("1"), job("2"), job("3", user="bob")]).result(WAIT)
+        found = explained(loop, "2")
+    assert [(one.name, [on.name for on in one.on]) for one in found.blockers] == [
+        ("1", ["at most 1 job of user ann at once"])
+    ]
+    assert (found.earliest, found.planned_start, found.without) == (T, T + 3600, T)
+    assert "a part of the limit 'at most 1 job of user ann at once'" in found.why

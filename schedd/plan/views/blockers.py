@@ -212,7 +212,7 @@ class _Lacking:
             row, takes = entry[at.A_ROW], entry[at.A_TAKE :]
             if row in self._rows:
                 found.setdefault(row, set()).update(c for c in self._on(row) if takes[c] > 0)
-        return tuple(Hold(row, tuple(sorted(columns))) for row, columns in found.items())
+        return tuple(Hold(row, tuple(sorted(columns))) for row, columns in found.items() if columns)
 
     def _on(self, row: int) -> frozenset[int]:
         if row not in self._known:
@@ -220,16 +220,17 @@ class _Lacking:
         return self._known[row]
 
     def _columns(self, row: int) -> set[int]:
-        """Those resources of which the fewest units of the job fit on the row."""
+        """Those resources that let the fewest units of the job fit on the row, where not all fit."""
         tb, slot = self._plan.tables, self._slot
-        pool, pools = int(tb.jobs[at.POOL, slot]), int(tb.jobs[at.POOLS, slot])
-        if row in tb.pools[pool : pool + pools, 0]:
-            return {0}
         segments = slice(int(tb.rows[row, at.OFF]), int(tb.rows[row, at.OFF] + tb.rows[row, at.LEN]))
         times = tb.T[segments]
         first = max(int(np.searchsorted(times, self._start, "right")) - 1, 0)
         last = max(int(np.searchsorted(times, self._end, "left")), first + 1)
         free = tb.F[:, segments][:, first:last].min(axis=1).tolist()
+        pool, pools = int(tb.jobs[at.POOL, slot]), int(tb.jobs[at.POOLS, slot])
+        for its, amount in tb.pools[pool : pool + pools].tolist():
+            if its == row:
+                return {0} if free[0] < amount else set()
         shape = int(tb.jobs[at.SHAPE, slot])
         chunk0, n = int(tb.shapes[shape, at.CHUNK]), int(tb.shapes[shape, at.CHUNKS])
         found: set[int] = set()
@@ -239,5 +240,7 @@ class _Lacking:
                 continue
             need = tb.chunks[chunk, at.NEED :].tolist()
             fit = {column: free[column] // amount for column, amount in enumerate(need) if amount > 0}
-            found |= {column for column, units in fit.items() if units == min(fit.values())}
+            fewest = min(fit.values(), default=0)
+            if fewest < int(tb.chunks[chunk, at.PER_NODE]):
+                found |= {column for column, units in fit.items() if units == fewest}
         return found

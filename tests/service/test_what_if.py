@@ -1,0 +1,127 @@
+"""What-if: the job in whose place it is asked, windows of starts, the smallest changes."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schedd.model import Chunk, Place, Request, StartKnown, WaitingFor
+from schedd.service.forks import Asked, Fork
+from schedd.service.loop import PlanLoop
+from schedd.service.smaller import smaller
+from schedd.wire import JobFacts, NodeChanged, NodeFacts, ServerChanged, ServerFacts
+from tests.service.build import GIB, T, event_id, job, node, planner
+
+WAIT = 30
+
+
+def asking(resources: dict[str, str]) -> JobFacts:
+    return JobFacts(id="x", owner="u", queue="q", submitted=T, resources=resources)
+
+
+def fork(loop: PlanLoop) -> Fork:
+    return loop.fork().result(WAIT)
+
+
+def start(asked: Asked) -> int | None:
+    return asked.answer.placement.start if isinstance(asked.answer, StartKnown) else None
+
+
+def featured(name: str, cpus: int, *properties: str) -> NodeChanged:
+    facts = NodeFacts(name=name, cpus=cpus, mem=8 * GIB, properties=properties)
+    return NodeChanged(id=event_id(), time=T, node=facts)
+
+
+def test_each_change_is_the_smallest_that_lets_it_start_at_once() -> None:
+    with planner(tell=False, end_allowance=0) as loop:
+        events = [featured("n1", 8, "fast"), featured("n2", 8), job("1", nodes="n1:ppn=4", walltime="1000")]
+        # Planned on n1 from T + 1000 on: what starts before must be over by then.
+        loop.submit([*events, job("3", nodes="n1:ppn=8", walltime="500")]).result(WAIT)
+        wanted = asking({"nodes": "1:ppn=4:fast", "walltime": "01:00:00"})
+        asked = fork(loop).what_if(wanted, T, changes=True)
+        found = {one.change: one for one in asked.changes}
+    assert (found["walltime"].value, found["walltime"].enough) == (1000, "00:16:40")
+    assert (found["feature"].asked, found["feature"].enough, found["feature"].value) == ("fast", "", None)
+    assert set(found) == {"walltime", "feature"}
+
+
+def test_less_memory_fewer_cpus_or_fewer_nodes_are_found_one_by_one() -> None:
+    with planner(tell=False, end_allowance=0) as loop:
+        loop.submit([node("n1", 8), node("n2", 8), job("1", nodes="n2:ppn=5", mem="3gb")]).result(WAIT)
+        asked = fork(loop).what_if(
+            asking({"nodes": "2:ppn=4", "mem": "4gb", "walltime": "60"}), T, changes=True
+        )
+        assert [(one.change, one.asked, one.enough) for one in asked.changes] == [
+            ("cpus", "4", "3"),
+            ("nodes", "2", "1"),
+        ]
+        asked = fork(loop).what_if(
+            asking({"nodes": "2:ppn=2", "mem": "14gb", "walltime": "60"}), T, changes=True
+        )
+        assert [(one.change, one.asked, one.enough) for one in asked.changes] == [
+            ("mem", "7gb", "5gb"),
+            ("nodes", "2", "1"),
+        ]
+        # What starts at once needs no change; what never can may need one.
+        assert fork(loop).what_if(asking({"nodes": "1:ppn=2"}), T, changes=True).changes == ()
+        never = fork(loop).what_if(asking({"nodes": "1:ppn=99"}), T, changes=True)
+        assert [(one.change, one.enough) for one in never.changes] == [("cpus", "8")]
+
+
+FEW = st.integers(0, 8)
+
+
+@settings(max_examples=200)
+@given(st.integers(1, 6), st.integers(1, 6), FEW, st.integers(1, 8), st.tuples(FEW, FEW, FEW, FEW))
+def test_nothing_nearer_to_what_was_asked_for_would_do(
+    count: int, cpus: int, mem: int, walltime: int, most: tuple[int, int, int, int]
+) -> None:
+    request = Request((Chunk(count, cpus=cpus, mem=mem * 1024),), Place.SCATTER)
+
+    def fits(asked: Request, seconds: int) -> bool:
+        chunk = asked.chunks[0]
+        wanted = (seconds, chunk.cpus, chunk.mem // 1024, chunk.count)
+        return all(n <= limit for n, limit in zip(wanted, most, strict=True))
+
+    found: dict[str, int | None] = {one.change: one.value for one in smaller(request, walltime, fits)}
+    asked = (walltime, cpus, mem, count)
+    for i, (change, unit) in enumerate([("walltime", 1), ("cpus", 1), ("mem", 1024), ("nodes", 1)]):
+        others = all(n <= limit for k, (n, limit) in enumerate(zip(asked, most, strict=True)) if k != i)
+        nearest = min(asked[i] - 1, most[i])
+        assert found.get(change) == (nearest * unit if others and nearest > 0 else None), change
+
+
+def test_a_job_in_the_queue_is_asked_about_in_its_own_place() -> None:
+    with planner(tell=False, end_allowance=0) as loop:
+        loop.submit([node("n1"), job("1", walltime="600"), job("2"), job("3")]).result(WAIT)
+        copy = fork(loop)
+        second = copy.published.ids["2"].facts
+        assert start(copy.what_if(second, T)) == T + 600 + 2 * 3600
+        assert start(copy.what_if(second, T, instead_of="2")) == T + 600
+        assert start(copy.what_if(copy.published.ids["3"].facts, T, instead_of="3")) == T + 4200
+        assert start(copy.what_if(second, T)) == T + 600 + 2 * 3600
+
+
+def test_windows_are_all_intervals_of_starts() -> None:
+    with planner(tell=False, end_allowance=0) as loop:
+        loop.submit([node("n1", 8), job("1", nodes="1:ppn=6", walltime="600")]).result(WAIT)
+        loop.submit([job("2", nodes="1:ppn=8", walltime="100")]).result(WAIT)
+        asked = fork(loop).what_if(asking({"nodes": "1:ppn=2", "walltime": "200"}), T, most_windows=2)
+    assert [(one.first - T) for one in asked.windows] == [0, 700]
+    assert asked.windows[0].last == T + 400
+    assert asked.request == "1 x (2 cpus); free; 00:03:20"
+
+
+def test_a_limit_counts_and_less_may_stay_within_it() -> None:
+    with planner(tell=False, end_allowance=0) as loop:
+        limited = ServerFacts(limits={"max_run_res.ncpus": "[u:PBS_GENERIC=6]"})
+        change = ServerChanged(id=event_id(), time=T, server=limited)
+        loop.submit([node("n1", 16), change, job("1", user="u")]).result(WAIT)
+        owned = replace(asking({"nodes": "1:ppn=4", "walltime": "60"}), owner="u@login")
+        asked = fork(loop).what_if(owned, T, changes=True, most_windows=1)
+        assert start(asked) == asked.windows[0].first == T + 3600
+        assert [(one.change, one.enough) for one in asked.changes] == [("cpus", "2")]
+        never = fork(loop).what_if(replace(owned, resources={"nodes": "1:ppn=8"}), T, changes=True)
+        assert isinstance(never.answer, WaitingFor)
+        assert never.answer.kind == "limit"
+        assert [(one.change, one.enough) for one in never.changes] == [("cpus", "2")]
