@@ -9,7 +9,7 @@ from schedd.model import Chunk, Place, Request, StartKnown, WaitingFor
 from schedd.service.forks import Asked, Fork
 from schedd.service.loop import PlanLoop
 from schedd.service.smaller import smaller
-from schedd.wire import JobFacts, NodeChanged, NodeFacts, ServerChanged, ServerFacts
+from schedd.wire import Event, JobFacts, NodeChanged, NodeFacts, ServerChanged, ServerFacts
 from tests.service.build import GIB, T, event_id, job, node, planner
 
 WAIT = 30
@@ -34,7 +34,11 @@ def featured(name: str, cpus: int, *properties: str) -> NodeChanged:
 
 def test_each_change_is_the_smallest_that_lets_it_start_at_once() -> None:
     with planner(tell=False, end_allowance=0) as loop:
-        events = [featured("n1", 8, "fast"), featured("n2", 8), job("1", nodes="n1:ppn=4", walltime="1000")]
+        events: list[Event] = [
+            featured("n1", 8, "fast"),
+            featured("n2", 8),
+            job("1", nodes="n1:ppn=4", walltime="1000"),
+        ]
         # Planned on n1 from T + 1000 on: what starts before must be over by then.
         loop.submit([*events, job("3", nodes="n1:ppn=8", walltime="500")]).result(WAIT)
         wanted = asking({"nodes": "1:ppn=4:fast", "walltime": "01:00:00"})
