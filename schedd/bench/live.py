@@ -17,6 +17,8 @@ __all__ = ["EngineFigures", "engine_figures"]
 _START = 1_700_000_000
 _BATCH = 500
 _ENDS = 100
+_REPAIRED = 2_000_000
+"""Jobs whose repair is awaited between the early ends, in all: each repair goes through all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ def engine_figures(
     """Queue all of ``queued`` in an engine, then measure it.
 
     First the jobs ``arriving`` come one by one, each alone in its batch; then running jobs end early, one by
-    one, until in a hundred cases (or in all there are) another job was started for it.
+    one, until in a hundred cases (fewer in a very long plan) another job was started for it.
     """
     live = _Live(nodes)
     for i in range(0, len(queued), _BATCH):
@@ -47,8 +49,9 @@ def engine_figures(
         arrivals.append(live.handle([event]))
         live.rest()
     dispatches: list[float] = []
+    ends = max(5, min(_ENDS, _REPAIRED // max(len(queued), 1)))
     for job_id in list(live.running):
-        if len(dispatches) == _ENDS:
+        if len(dispatches) == ends:
             break
         live.now += 1
         live.rest()

@@ -75,8 +75,8 @@ class EngineSettings:
     """TORQUE ``nodes=``: every unit a node of its own, or units may share."""
     mem_per_core: int = 0
     """KiB per core planned for jobs that ask for no memory; 0 plans none."""
-    repair_slice: int = 25_000
-    """Visited segments between two looks for new events: about a millisecond."""
+    repair_slice: int = 16_000
+    """Visited segments between two looks for new events: about half a millisecond."""
     log_batches: int = 10_000
     """Batches kept since the last checkpoint, for replaying an incident."""
     log_weight: int = 200_000

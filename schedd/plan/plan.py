@@ -274,6 +274,7 @@ class Plan:
         elif start >= 0:
             self._occupy(slot, start + before, start + duration, -1)
         self.slabs.tb.jobs[at.DUR, slot] = duration
+        self._repairs.search_anew(slot)
 
     def set_ready(self, slot: int, ready: int) -> None:
         """Change a job's earliest start; where it is planned stays until a repair finds it a better place."""

@@ -14,6 +14,9 @@ __all__ = ["WHOLE_PASS", "Repairs", "planned"]
 WHOLE_PASS = 1 << 60
 """A budget that no repair spends."""
 
+_LEAST_SHARE = 4
+"""This part of a slice's budget is left for searching when a pass begins with putting the jobs in order."""
+
 
 def planned(jobs: Ints) -> Ints:
     """The slots of planned jobs by start, ties by slot."""
@@ -62,8 +65,10 @@ class Repairs:
             size = min(max(2 * size, needed), MOST_FREED)
         if levels > old.length.shape[0] or size > old.entries.shape[1]:
             self.freed = _log(max(levels, old.length.shape[0]), size)
+            n = int(self._slabs.tb.ctl[at.FREED])
             for new_array, array in zip(self.freed, old, strict=True):
-                new_array[: array.shape[0], : array.shape[1]] = array
+                new_array[: array.shape[0], :n] = array[:, :n]
+                new_array[array.shape[0] :, :n] = 0  # runs of levels that were not known: nobody asked then
 
     def note(self, row: int, start: int, end: int) -> None:
         """Something was freed on ``row`` over ``[start, end)``; call this when it is done."""
@@ -81,6 +86,12 @@ class Repairs:
         """``slot`` may gain though nothing was freed."""
         self._slabs.tb.jobs[at.SEEN, slot] = -1
         self._slabs.tb.ctl[at.LOOK] = 1
+        self.search_anew(slot)
+
+    def search_anew(self, slot: int) -> None:
+        """``slot`` asks for something else: what a search for it found so far is void."""
+        if self._slabs.tb.ctl[at.HALF] == slot + 1:
+            self._slabs.tb.ctl[at.HALF] = 0
 
     def give_up(self) -> None:
         """Drop what was freed: nobody repairs."""
@@ -134,14 +145,18 @@ class Repairs:
                 self._began_at = self._top
                 ctl[at.LOOK] = 0
                 self._under_way = True
+                # Putting a job in its order takes as long as visiting a segment.
+                budget = max(budget - self._order.shape[0], budget // _LEAST_SHARE)
             before = int(ctl[at.WORK])
             self._cursor, how = self._slice(self._order, self._cursor, now, False, 0, budget, moves)
             self._looked = self._top
             if how == PAUSED:
                 return moves_of(moves), False
-            budget -= int(ctl[at.WORK]) - before
             self._under_way = False
             drop_seen(self._slabs.tb, self.freed, self._began_at)
+            budget -= int(ctl[at.WORK]) - before
+            if budget < self._order.shape[0] and self.pending:
+                return moves_of(moves), False
 
     def _slice(
         self, order: Ints, cursor: int, now: int, only_now: bool, since: int, budget: int, moves: list[Ints]
@@ -158,10 +173,12 @@ class Repairs:
                 return cursor, how
             self._slabs.grow()
             self.fit(2 * int(self._slabs.tb.jobs[at.ALLOCS].max()) + 64)
+            if budget < WHOLE_PASS:  # making room was work enough
+                return cursor, PAUSED
 
 
 def _log(levels: int, size: int) -> Freed:
     return Freed(
-        np.zeros((at.T_FIELDS, size), np.int64),
-        *(np.zeros((levels, size), np.int64) for _ in range(3)),
+        np.empty((at.T_FIELDS, size), np.int64),
+        *(np.empty((levels, size), np.int64) for _ in range(3)),
     )

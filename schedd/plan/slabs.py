@@ -140,7 +140,8 @@ class Slabs:
         tb = self.tb
         if int(tb.ctl[at.ALLOC_TOP]) + tb.out.shape[0] + 64 > tb.alloc.shape[0]:
             self.grow_alloc()
-        self.grow_segments()
+        else:
+            self.grow_segments()
 
     def add_slots(self) -> None:
         """Twice as many places for jobs."""

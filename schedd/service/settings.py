@@ -255,7 +255,7 @@ class ClusterSettings(Section):
     mem_per_core: int = Field(default=_DEFAULTS.mem_per_core, ge=0, le=1 << 40)
     """KiB per core planned for jobs that ask for no memory; 0 plans none."""
     repair_slice: int = Field(default=_DEFAULTS.repair_slice, ge=1_000, le=10**9)
-    """Work between two looks for new events; the default is about a millisecond."""
+    """Work between two looks for new events; the default is about half a millisecond."""
     log_batches: int = Field(default=_DEFAULTS.log_batches, ge=1, le=10**7)
     """Batches of events kept in memory for running an incident again."""
     log_weight: int = Field(default=_DEFAULTS.log_weight, ge=1, le=10**9)

@@ -174,13 +174,15 @@ def drop_seen(tb: Tables, fr: Freed, number: int) -> None:
     kept = tb.ctl[FREED] - gone
     if gone == 0:
         return
-    for i in range(kept):
-        for f in range(fr.entries.shape[0]):
+    for f in range(fr.entries.shape[0]):
+        for i in range(kept):
             fr.entries[f, i] = fr.entries[f, i + gone]
-        for level in range(fr.length.shape[0]):
+    for level in range(fr.length.shape[0]):
+        for i in range(kept):
             fr.length[level, i] = fr.length[level, i + gone]
             fr.since[level, i] = fr.since[level, i + gone]
             fr.until[level, i] = fr.until[level, i + gone]
+    tb.ctl[WORK] += kept * fr.length.shape[0] >> 3
     tb.ctl[FREED_BASE] += gone
     tb.ctl[FREED] = kept
 

@@ -91,7 +91,12 @@ NOW: Final = 6  # the latest now any kernel was told: no search begins before it
 FREED: Final = 7  # entries in the log of freed holes
 FREED_BASE: Final = 8  # number of the first of them
 LOOK: Final = 9  # 1: some planned job is to be searched as a whole
-CTL_FIELDS: Final = 10
+LIMIT: Final = 10  # a search that has worked beyond this may leave off; 0: none may
+CAME_TO: Final = 11  # the moment that a search which left off had come to: there is no start before it
+HALF: Final = 12  # 1 + the slot whose search left off; 0: none did
+HALF_START: Final = 13  # where it was planned then
+HALF_TOP: Final = 14  # the number that the next hole would have had when the search began
+CTL_FIELDS: Final = 15
 
 # entries[:, i] of the log of freed holes: see kernels/freed.py
 T_ROW: Final = 0
@@ -120,6 +125,7 @@ MOST_RESOURCES: Final = 62
 # Return codes instead of a start.
 NONE: Final = -1  # no start before the bound
 GROW: Final = -2  # a slab is full: grow it and call again; nothing was changed
+LATER: Final = -3  # a search left off at its limit: it goes on from CAME_TO
 
 
 class Tables(NamedTuple):

@@ -26,6 +26,7 @@ from schedd.plan.kernels.layout import (
     ALLOC,
     ALLOC_GARBAGE,
     ALLOCS,
+    CAME_TO,
     CHUNK,
     CHUNKS,
     COUNT,
@@ -36,7 +37,13 @@ from schedd.plan.kernels.layout import (
     FREED,
     FREED_AT,
     FREED_BASE,
+    GROW,
+    HALF,
+    HALF_START,
+    HALF_TOP,
+    LATER,
     LEVEL,
+    LIMIT,
     NEED,
     PLANNED,
     POOL,
@@ -173,11 +180,12 @@ def gain(tb: Tables, fr: Freed, slot: int, seen: int, ready: int, latest: int, o
 
 
 @kernel
-def _try(tb: Tables, slot: int, ready: int, bound: int) -> int:
+def _try(tb: Tables, slot: int, ready: int, bound: int, limit: int) -> int:
     """Search a planned job as if it were lifted, and move it when it can start before ``bound``.
 
-    Returns the new start, -1 (nothing changed), or -2 when a slab is full (nothing changed). Bounds of the
-    job's own rows are put back when it stays, or every look at it would cost the next searches.
+    Returns the new start; or, with nothing changed, NONE, GROW when a slab is full, LATER when the search
+    left off beyond ``limit``. Bounds of the job's own rows are put back when it stays, or every look at it would
+    cost the next searches.
     """
     start = tb.jobs[START, slot]
     dur = tb.jobs[DUR, slot]
@@ -191,7 +199,7 @@ def _try(tb: Tables, slot: int, ready: int, bound: int) -> int:
     n = tb.jobs[ALLOCS, slot]
     step = step_of(dur)
     if not room_to_put(tb, slot, 0):
-        return -2
+        return GROW
     kept = np.empty((n, 2 * chunks + 1), np.int64)
     for i in range(n):
         row = tb.alloc[at + i, A_ROW]
@@ -207,7 +215,9 @@ def _try(tb: Tables, slot: int, ready: int, bound: int) -> int:
         for c in range(chunks):
             q = tb.chunks[chunk0 + c, LEVEL] * DURATIONS + step
             tb.bounds[q, row] = min(tb.bounds[q, row], start - dur)
+    tb.ctl[LIMIT] = limit
     best, found = find(tb, shape, pool, pools, ready, dur, bound)
+    tb.ctl[LIMIT] = 0
     full = best >= 0 and not room_to_put(tb, slot, found)
     if best < 0 or full:
         for i in range(n):
@@ -219,13 +229,24 @@ def _try(tb: Tables, slot: int, ready: int, bound: int) -> int:
                 q = tb.chunks[chunk0 + c, LEVEL] * DURATIONS + step
                 tb.bounds[q, row] = kept[i, 1 + c]
                 tb.exact[q, row] = kept[i, 1 + chunks + c]
-        return -2 if full else -1
+        return GROW if full else best
     for i in range(n):
         lower(tb, tb.alloc[at + i, A_ROW], start)
     tb.ctl[ALLOC_GARBAGE] += n
     tb.jobs[ALLOCS, slot] = 0
     put(tb, slot, best, found)
     return best
+
+
+@lean
+def _still_half(tb: Tables, start: int, seen: int) -> bool:
+    """Whether the search of a job that left off still tells where the job, now at ``start``, cannot start.
+
+    Not if it was moved, or if the log of what was freed since was lost.
+    """
+    return bool(
+        tb.ctl[HALF_START] == start and seen <= tb.ctl[HALF_TOP] and tb.ctl[HALF_TOP] >= tb.ctl[FREED_BASE]
+    )
 
 
 @lean
@@ -243,8 +264,8 @@ def repair(
     """One slice of repair over the planned jobs of ``order``, from ``cursor`` on.
 
     ``only_now``: move only jobs that can start at ``now``. Holes numbered below ``since`` are passed over.
-    ``budget`` is in segments visited. ``moves`` (at least as long as the rest of ``order``, 3) gets slot, old
-    start, new start.
+    ``budget`` is in segments visited; a search that goes beyond it is gone on with in the
+    next slice. ``moves`` (at least as long as the rest of ``order``, 3) gets slot, old start, new start.
     Returns (cursor to go on with, number of moves, DONE | PAUSED | FULL).
     """
     tell_now(tb, now)
@@ -262,6 +283,10 @@ def repair(
         if tb.jobs[STATE, slot] != PLANNED or start <= ready or (only_now and ready > now) or seen == top:
             cursor += 1
             continue
+        half = not only_now and tb.ctl[HALF] == slot + 1 and _still_half(tb, start, seen)
+        if half:
+            # What was freed since that search began is looked at when it is done.
+            top = tb.ctl[HALF_TOP]
         latest = now if only_now else start - 1
         shape = tb.jobs[SHAPE, slot]
         whole = seen < tb.ctl[FREED_BASE]
@@ -309,9 +334,16 @@ def repair(
                     lo = max(start, best + tb.jobs[DUR, slot])
                 note(tb, fr, tb.alloc[at, A_ROW], lo, end)
             else:
-                best = _try(tb, slot, best, min(last, latest) + 1)
-                if best == -2:
+                if half:
+                    best = max(best, tb.ctl[CAME_TO])
+                best = _try(tb, slot, best, min(last, latest) + 1, 0 if only_now else limit)
+                if best == GROW:
                     return cursor, n_moves, FULL
+                if best == LATER:
+                    tb.ctl[HALF] = slot + 1
+                    tb.ctl[HALF_START] = start
+                    tb.ctl[HALF_TOP] = top
+                    return cursor, n_moves, PAUSED
                 if best >= 0:
                     note_entries(tb, fr, at, n, start, end)
             if best >= 0:
@@ -319,7 +351,10 @@ def repair(
                 moves[n_moves, 1] = start
                 moves[n_moves, 2] = best
                 n_moves += 1
-        if best >= 0:
+        if half:
+            tb.ctl[HALF] = 0
+            tb.jobs[SEEN, slot] = top
+        elif best >= 0:
             # What it left is nothing to itself, and it now starts as early as it can.
             tb.jobs[SEEN, slot] = tb.ctl[FREED_BASE] + tb.ctl[FREED]
         elif not only_now:

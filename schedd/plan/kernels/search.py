@@ -2,7 +2,8 @@
 
 A node that is free first and another that is free later are no gap: what counts is which rows have the
 needs free from one start to one end. Three cases, from quick to general: one unit; many equal units; several
-kinds of chunks. Each returns the start, or NONE, and leaves the rows found in ``out``.
+kinds of chunks. Each returns the start, or NONE, and leaves the rows found in ``out``. Those for many units
+look at one moment after another and may leave off between two of them, when a repair has set a limit.
 """
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from schedd.plan.kernels.bounds import fit_bounded, level_of, raised, step_of
 from schedd.plan.kernels.jit import kernel, lean
 from schedd.plan.kernels.layout import (
+    CAME_TO,
     CHUNK,
     CHUNKS,
     COUNT,
@@ -19,7 +21,9 @@ from schedd.plan.kernels.layout import (
     FAR,
     FRESH,
     KEY,
+    LATER,
     LEN,
+    LIMIT,
     NEED,
     NEXT,
     NONE,
@@ -248,7 +252,9 @@ def find_spread(
     """Earliest start in ``[ready, bound)`` of ``count`` equal units, at most ``per_node`` on a row.
 
     Jumps from one moment to the next at which enough rows can have gained, so that no moment with room
-    is passed over: between jumps the kept counts only over-estimate what fits.
+    is passed over: between jumps the kept counts only over-estimate what fits. Beyond the limit it
+    returns LATER, though not before it has gone on for twice what its beginning cost, or beginning anew would
+    cost more than is gained.
     """
     u = tb.scratch[UNITS]
     nxt = tb.scratch[NEXT]
@@ -260,6 +266,7 @@ def find_spread(
     most = min(per_node, count)
     level = level_of(need[CPUS], exclusive)
     step = step_of(dur)
+    begun = tb.ctl[WORK]
     for i in range(sets_len):
         row = sets[sets_at + i]
         if tb.rows[row, USABLE] == 0:
@@ -269,6 +276,9 @@ def find_spread(
             u[i], nxt[i] = units(tb, row, need, cols, exclusive, most, t, dur, bound, level, step)
         fresh[i] = t
         total += u[i]
+    limit = FAR
+    if tb.ctl[LIMIT] > 0:
+        limit = max(tb.ctl[LIMIT], 3 * tb.ctl[WORK] - 2 * begun)
     while True:
         if total >= count:
             total = 0
@@ -291,6 +301,9 @@ def find_spread(
         t = select(tmp, sets_len, gain)
         if t >= bound or t >= FAR:
             return NONE
+        if tb.ctl[WORK] > limit:
+            tb.ctl[CAME_TO] = t
+            return LATER
         for i in range(sets_len):
             if nxt[i] <= t:
                 total -= u[i]
@@ -505,7 +518,7 @@ def _find_mixed(tb: Tables, shape: int, ready: int, dur: int, bound: int) -> tup
                     bound,
                 )
                 if s < 0:
-                    return NONE, 0
+                    return s, 0
                 if s > t:
                     t = s
                     moved = True
@@ -556,7 +569,7 @@ def find(
 ) -> tuple[int, int]:
     """Earliest start in ``[ready, bound)`` of a request, its pools included.
 
-    Returns (start, entries in ``out``), or (NONE, 0).
+    Returns (start, entries in ``out``), (NONE, 0), or (LATER, 0).
     """
     chunk0 = tb.shapes[shape, CHUNK]
     chunks = tb.shapes[shape, CHUNKS]
@@ -583,7 +596,7 @@ def find(
         else:
             start = find_spread(tb, at, n, need, cols, exclusive, count, per_node, t, dur, bound)
         if start < 0:
-            return NONE, 0
+            return start, 0
         if pools == 0 or start == t:
             break
         s = _through_pools(tb, pool, pools, start, dur, bound)

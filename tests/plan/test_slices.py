@@ -1,0 +1,111 @@
+"""A repair in the smallest slices, with changes between them, comes to the same end as one in one piece."""
+
+import random
+
+import pytest
+
+from schedd.model import Chunk, Node, Request
+from schedd.plan.kernels import layout as at
+from schedd.plan.plan import Plan
+from tests.plan.mirror import Mirror
+
+NODES = 10
+CPUS = 4
+
+
+def _request(rng: random.Random) -> Request:
+    count = rng.choice([1, 1, 2, 3, 5, 8])
+    if rng.random() < 0.2:
+        return Request((Chunk(count, 2), Chunk(rng.randint(1, 2), 3)))
+    return Request((Chunk(count, rng.randint(1, CPUS)),))
+
+
+def _grown(rng: random.Random, ready: int = 0) -> Mirror:
+    mirror = Mirror(Plan([Node(f"n{i}", CPUS) for i in range(NODES)], 0))
+    for _ in range(30):
+        slot = mirror.new(_request(rng), rng.randint(20, 400), ready)
+        if mirror.plan.place(slot, 0) < 0:
+            mirror.plan.drop(slot, 0)
+            del mirror.jobs[slot]
+    return mirror
+
+
+def _change(mirror: Mirror, rng: random.Random) -> None:
+    """Something happens between two slices: a deletion, an arrival, an earlier moment, a shorter run."""
+    plan = mirror.plan
+    # Often to the very job whose search left off.
+    half = int(plan.slabs.tb.ctl[at.HALF]) - 1
+    slot = half if half in mirror.jobs and rng.random() < 0.6 else rng.choice(mirror.slots(at.PLANNED))
+    request, duration, ready, pools = mirror.jobs[slot]
+    match rng.randrange(5):
+        case 0:
+            plan.drop(slot, 0)
+            del mirror.jobs[slot]
+        case 1:
+            plan.place(mirror.new(_request(rng), rng.randint(20, 400), 0), 0)
+        case 2:
+            ready = rng.choice([0, rng.randint(0, 300)])
+            plan.set_ready(slot, ready)
+            if plan.start(slot) < ready:  # the shell plans such a job anew
+                plan.lift(slot, 0)
+                plan.place(slot, 0)
+            mirror.jobs[slot] = (request, duration, ready, pools)
+        case 3:
+            shorter = rng.randint(1, duration)
+            plan.set_duration(slot, shorter, 0)
+            mirror.jobs[slot] = (request, shorter, ready, pools)
+        case _:
+            plan.look_at_all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_searches_that_leave_off_go_on(seed: int) -> None:
+    rng = random.Random(seed)
+    mirror = _grown(rng)
+    plan = mirror.plan
+    left_off = 0
+    for _ in range(20):
+        _change(mirror, rng)
+        for _ in range(rng.randint(1, 12)):
+            before = plan.starts(plan.planned())
+            slots = plan.planned()
+            _, done = plan.repair(0, 1)
+            left_off += bool(plan.slabs.tb.ctl[at.HALF])
+            assert (plan.starts(slots) <= before).all()
+            if done:
+                break
+    rounds = 0
+    while not plan.repair(0, 1)[1]:
+        left_off += bool(plan.slabs.tb.ctl[at.HALF])
+        rounds += 1
+        assert rounds < 100_000
+    assert left_off > 0
+    for slot in mirror.slots(at.PLANNED):
+        request = mirror.jobs[slot][0]
+        if len(request.chunks) == 1:
+            assert plan.start(slot) == mirror.earliest(slot, 0), request
+    for slot in mirror.slots(at.PLANNED):
+        mirror.check_takes(slot)
+
+
+@pytest.mark.parametrize("change", ["ready", "duration"])
+def test_a_search_that_left_off_is_void_when_the_job_asks_for_something_else(change: str) -> None:
+    left_off = 0
+    for seed in range(12):
+        plan = _grown(random.Random(seed), ready=100).plan
+        plan.look_at_all()
+        while not plan.slabs.tb.ctl[at.HALF]:
+            if plan.repair(0, 1)[1]:
+                break
+        else:
+            left_off += 1
+            slot = int(plan.slabs.tb.ctl[at.HALF]) - 1
+            if change == "ready":
+                plan.set_ready(slot, 0)
+            else:
+                plan.slabs.tb.jobs[at.READY, slot] = 0  # not told: the shorter run alone makes it look again
+            plan.set_duration(slot, 10, 0)
+            while not plan.repair(0, 1)[1]:
+                pass
+            assert plan.start(slot) == 0  # nobody else may start before 100
+    assert left_off > 0
