@@ -24,6 +24,7 @@ lint: $(STAMP) ## ruff, mypy strict, import contracts
 test: lint ## lint, then all tests but the long ones
 	@# Compiled here, so that no test waits for the compiler longer than a test may take.
 	$(VENV)/bin/python -c "from schedd.service.warmup import warm_up; warm_up()"
+	$(VENV)/bin/python tests/dashboard/browser.py
 	$(VENV)/bin/pytest
 
 soak: $(STAMP) ## the long runs

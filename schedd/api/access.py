@@ -25,6 +25,7 @@ __all__ = [
     "Reader",
     "Seen",
     "User",
+    "asker_of",
     "daemon_of",
     "known_parameters",
 ]
@@ -50,6 +51,10 @@ def daemon_of(request: Request) -> Clusters:
 
 
 async def _asker(request: Request, _: Annotated[object, Depends(_bearer)]) -> Bearer:
+    return await asker_of(request)
+
+
+async def asker_of(request: Request) -> Bearer:
     """Who asks. Raises ProblemError for what does not count, and when it is asked too often."""
     askers: Askers = request.app.state.askers
     address = request.client.host if request.client is not None else "the UNIX socket"

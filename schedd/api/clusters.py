@@ -15,7 +15,7 @@ from schedd.api.waiting import answer_of
 from schedd.service.loop import PlanLoop
 from schedd.service.reading import counts
 
-__all__ = ["router"]
+__all__ = ["cluster_view", "router"]
 
 router = APIRouter(prefix="/v1/clusters", tags=["clusters"])
 _log = structlog.get_logger(__name__)
@@ -29,13 +29,13 @@ _HINT: Final = "it is done as soon as the planner is free; GET the cluster to se
 @router.get("", response_model=ClustersView, responses=answers("no-token", "not-ready"))
 async def list_clusters(request: Request, daemon: Daemon, _: User) -> Response:
     """All clusters of this daemon, and how each is doing."""
-    return reply(request, ClustersView(tuple(_view(loop) for loop in daemon)))
+    return reply(request, ClustersView(tuple(cluster_view(loop) for loop in daemon)))
 
 
 @router.get("/{cluster}", response_model=ClusterView, responses=_READ)
 async def get_cluster(request: Request, cluster: Cluster, _: User) -> Response:
     """One cluster, and how it is doing."""
-    return reply(request, _view(cluster))
+    return reply(request, cluster_view(cluster))
 
 
 @router.post("/{cluster}/pause", response_model=Dispatch, responses={**_ACT, **_BODY})
@@ -56,7 +56,8 @@ async def resume(request: Request, cluster: Cluster, asker: Operator) -> Respons
     return reply(request, Dispatch("", generation))
 
 
-def _view(loop: PlanLoop) -> ClusterView:
+def cluster_view(loop: PlanLoop) -> ClusterView:
+    """A cluster as readers see it."""
     published = loop.published
     return ClusterView(
         name=loop.name,

@@ -17,6 +17,7 @@ from schedd.api.connections import Connection
 from schedd.api.listening import leave
 from schedd.api.reloading import Reload
 from schedd.api.tending import lifespan
+from schedd.dashboard import add_dashboard
 from schedd.service.askers import Askers
 from schedd.service.clock import Clock
 from schedd.service.clusters import Clusters
@@ -66,6 +67,7 @@ def serve(
         root=settings.server.root,
         lifespan=lifespan(clusters, askers, reload, give_up),
     )
+    add_dashboard(app)
     config = uvicorn.Config(
         app,
         loop="uvloop",

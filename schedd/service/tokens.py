@@ -48,12 +48,15 @@ class Tokens:
         return cls(entries, anonymous, complete=complete)
 
     def bearer(self, token: str) -> Bearer | None:
-        """Whose token this is; None when it is nobody's, expired or revoked.
+        """Whose token this is; None when it is nobody's, expired or revoked."""
+        return self.holder(hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest())
+
+    def holder(self, given: bytes) -> Bearer | None:
+        """Whose token has this SHA-256; None when it is nobody's, expired or revoked.
 
         The search is by the digest, of which whoever guesses knows nothing, and the digests are compared in
         constant time: how long it takes tells nothing of the tokens that exist.
         """
-        given = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
         kept = self._kept.get(given)
         if kept is not None and kept.valid(int(time.time())) and hmac.compare_digest(kept.digest, given):
             return Bearer(kept.name, kept.role)

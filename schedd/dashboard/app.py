@@ -1,0 +1,108 @@
+"""The dashboard as an application of its own, mounted beside the API over the same clusters and tokens."""
+
+import urllib.parse
+from http import HTTPStatus
+from typing import Final
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, RedirectResponse, Response
+
+from schedd.api.access import daemon_of
+from schedd.api.problems import KINDS, ProblemError
+from schedd.dashboard import assets, live, login
+from schedd.dashboard.headers import Guarded
+from schedd.dashboard.pages import admin, nodes, plan, queue
+from schedd.dashboard.rendering import base_of, plain_page
+from schedd.dashboard.sessions import Sessions
+from schedd.dashboard.viewer import NotLoggedIn, Reader, Viewer, session_of
+from schedd.service.errors import Overloaded, PlannerStopped, UnknownCluster
+
+__all__ = ["PATH", "add_dashboard"]
+
+PATH: Final = "/dashboard"
+_log = structlog.get_logger(__name__)
+
+
+def add_dashboard(app: FastAPI) -> Sessions:
+    """Serve the dashboard of ``app``'s clusters under ``/dashboard``, and lead there from the root."""
+    pages = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
+    pages.state = app.state
+    sessions = app.state.sessions = Sessions()
+    pages.get("/")(_choose)
+    for module in (assets, login, live, plan, queue, nodes, admin):
+        pages.include_router(module.router)
+    _explain_errors(pages)
+    pages.add_middleware(Guarded)
+    app.mount(PATH, pages)
+
+    @app.get("/", include_in_schema=False)
+    async def _(request: Request) -> Response:
+        return RedirectResponse(f"{base_of(request)}{PATH}/", 303)
+
+    return sessions
+
+
+async def _choose(request: Request, viewer: Reader) -> Response:
+    """The plan of the only cluster, or a choice."""
+    names = [loop.name for loop in daemon_of(request)]
+    if len(names) == 1:
+        return RedirectResponse(f"{base_of(request)}/{urllib.parse.quote(names[0])}/plan", 303)
+    return plain_page(request, "clusters", viewer, names=names)
+
+
+def _explain_errors(pages: FastAPI) -> None:
+    def answer(request: Request, error: ProblemError) -> Response:
+        status, title = KINDS[error.kind]
+        if "text/html" not in request.headers.get("accept", ""):
+            about = {"title": title, "detail": error.detail, "hint": error.hint}
+            return JSONResponse(about, status, error.headers)
+        known = session_of(request)
+        viewer = Viewer(known[1], known[0]) if known is not None else None
+        found = plain_page(
+            request, "error", viewer, status, title=title, detail=error.detail, hint=error.hint
+        )
+        found.headers.update(error.headers or {})
+        return found
+
+    @pages.exception_handler(NotLoggedIn)
+    async def _(request: Request, _error: NotLoggedIn) -> Response:
+        if "text/html" not in request.headers.get("accept", ""):
+            return JSONResponse({"title": "Not logged in"}, 401)
+        wanted = ""
+        if request.method == "GET" and request.url.path != f"{base_of(request)}/":
+            wanted = request.url.path.removeprefix(base_of(request))
+            wanted += f"?{request.url.query}" if request.url.query else ""
+        asked = f"?{urllib.parse.urlencode({'next': wanted})}" if wanted else ""
+        return RedirectResponse(f"{base_of(request)}/login{asked}", 303)
+
+    @pages.exception_handler(ProblemError)
+    async def _(request: Request, error: ProblemError) -> Response:
+        return answer(request, error)
+
+    @pages.exception_handler(UnknownCluster)
+    async def _(request: Request, error: UnknownCluster) -> Response:
+        return answer(request, ProblemError("unknown-cluster", str(error)))
+
+    @pages.exception_handler(PlannerStopped)
+    @pages.exception_handler(Overloaded)
+    async def _(request: Request, error: Exception) -> Response:
+        return answer(request, ProblemError("not-ready", str(error), hint="try again in a moment"))
+
+    @pages.exception_handler(RequestValidationError)
+    async def _(request: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        return answer(request, ProblemError("invalid", f"{first['loc'][-1]}: {first['msg']}"))
+
+    @pages.exception_handler(HTTPException)
+    async def _(request: Request, error: HTTPException) -> Response:
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            return answer(request, ProblemError("wrong-method", f"{request.method} is not served here"))
+        return answer(request, ProblemError("unknown-path", "there is no such page"))
+
+    @pages.exception_handler(Exception)
+    async def _(request: Request, error: Exception) -> Response:
+        _log.error("a page failed", path=request.url.path, error=repr(error), exc_info=error)
+        return answer(request, ProblemError("defect", "the daemon failed over this page; its log says more"))

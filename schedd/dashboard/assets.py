@@ -1,0 +1,88 @@
+"""Style sheets, scripts, and Bokeh's own from its wheel, under addresses that name their content."""
+
+import gzip
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from fastapi import APIRouter, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+__all__ = ["address", "router"]
+
+router = APIRouter(prefix="/-/assets")
+_OWN: Final = Path(__file__).parent / "static"
+_BOKEH: Final = "server/static/js/bokeh.min.js"
+_TYPES: Final = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Asset:
+    body: bytes
+    packed: bytes
+    media_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Assets:
+    """``tag`` names the content of all: modules name each other by relative addresses."""
+
+    tag: str
+    files: Mapping[str, _Asset]
+
+
+@cache
+def _assets() -> _Assets:
+    """All files, read once."""
+    paths = {path.name: path for path in sorted(_OWN.iterdir()) if path.suffix in _TYPES}
+    spec = find_spec("bokeh")  # not imported: that takes a moment
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("bokeh is not installed")
+    paths["bokeh.js"] = Path(spec.origin).parent / _BOKEH
+    files = {name: _read(path) for name, path in paths.items()}
+    digest = hashlib.sha256()
+    for name, file in files.items():
+        digest.update(f"{name} {len(file.body)} ".encode() + file.body)
+    return _Assets(digest.hexdigest()[:16], files)
+
+
+def _read(path: Path) -> _Asset:
+    body = path.read_bytes()
+    return _Asset(body, gzip.compress(body, 6, mtime=0), _TYPES[path.suffix])
+
+
+def address(name: str) -> str:
+    """The path of an asset below the dashboard's; it changes with the content."""
+    known = _assets()
+    if name not in known.files:
+        raise KeyError(name)
+    return f"/-/assets/{known.tag}/{name}"
+
+
+@router.get("/{tag}/{name}")
+def asset(request: Request, tag: str, name: str) -> Response:
+    """One file; under an old tag, the present content."""
+    known = _assets()
+    found = known.files.get(name)
+    if found is None:
+        raise HTTPException(404)
+    headers = {
+        "ETag": f'"{known.tag}"',
+        "Cache-Control": "public, max-age=31536000, immutable" if tag == known.tag else "no-cache",
+        "Vary": "Accept-Encoding",
+    }
+    if request.headers.get("if-none-match") == headers["ETag"]:
+        return Response(None, 304, headers)
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        headers["Content-Encoding"] = "gzip"
+        return Response(found.packed, 200, headers, media_type=found.media_type)
+    return Response(found.body, 200, headers, media_type=found.media_type)

@@ -1,0 +1,113 @@
+"""The plan as columns for its chart: numbers in lists, names once, times from the plan's own time on."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from schedd.engine.job_view import Standing, standing_of
+from schedd.engine.records import JobRecord
+from schedd.engine.view import Published
+from schedd.model import FOREVER
+from schedd.plan.kernels.layout import A_CHUNK, A_ROW, A_TAKE, CPUS, Ints
+
+__all__ = ["MOST", "STATES", "plan_columns"]
+
+MOST: Final = 20_000
+"""Jobs in one chart; those that start later are left out, and counted."""
+STATES: Final[tuple[Standing, ...]] = ("running", "starting", "planned")
+
+
+def plan_columns(published: Published, sees: Callable[[JobRecord], bool]) -> dict[str, Any]:
+    """Everything that has a place from the plan's own time on.
+
+    ``jobs`` has a list for each field, by start; `user` and `queue` are places in ``users`` and ``queues``,
+    `state` one in STATES. A job that ``sees`` does not show has no id, user and queue. ``shares`` says, also
+    in lists, which job holds how many cpus of which node; both are places in the lists before. Times are
+    seconds after ``base``; of what is not known, or never, there is None.
+    """
+    starts, base = published.starts, published.as_of
+    slots = np.flatnonzero((starts >= 0) & (starts + published.durations > base))
+    slots = slots[np.argsort(starts[slots], kind="stable")]
+    placed = [(slot, record) for slot in slots.tolist() if (record := published.records[slot]) is not None]
+    shown = placed[:MOST]
+    slots = np.array([slot for slot, _ in shown], np.int64)
+    nodes = sorted(published.nodes)
+    number = {name: i for i, name in enumerate(nodes)}
+    return {
+        "generation": published.generation,
+        "base": base,
+        "nodes": {
+            "name": nodes,
+            "cpus": [published.nodes[name].cpus for name in nodes],
+            "state": [published.nodes[name].state for name in nodes],
+        },
+        **_jobs(published, sees, slots, [record for _, record in shown]),
+        "shares": _shares(published, slots, number),
+        "reservations": [
+            {
+                "name": one.name,
+                "nodes": [number[name] for name in one.nodes if name in number],
+                "start": one.start - base,
+                "end": one.end - base if one.end is not None else None,
+                "reason": one.reason,
+            }
+            for one in published.reservations
+        ],
+        "left_out": len(placed) - len(shown),
+    }
+
+
+def _jobs(
+    published: Published, sees: Callable[[JobRecord], bool], slots: Ints, records: list[JobRecord]
+) -> dict[str, Any]:
+    base = published.as_of
+    starts = published.starts[slots].tolist()
+    users: dict[str, int] = {}
+    queues: dict[str, int] = {}
+    ids: list[str | None] = []
+    user: list[int | None] = []
+    queue: list[int | None] = []
+    for record in records:
+        if not sees(record):
+            ids.append(None)
+            user.append(None)
+            queue.append(None)
+            continue
+        facts = record.facts
+        ids.append(record.id)
+        user.append(users.setdefault(facts.owner.partition("@")[0], len(users)))
+        queue.append(queues.setdefault(facts.queue, len(queues)))
+    return {
+        "jobs": {
+            "id": ids,
+            "user": user,
+            "queue": queue,
+            "state": [
+                STATES.index(standing_of(record, start))
+                for record, start in zip(records, starts, strict=True)
+            ],
+            "start": [start - base for start in starts],
+            "length": published.durations[slots].tolist(),
+            "promised": [p - base if p < FOREVER else None for p in published.promise[slots].tolist()],
+        },
+        "users": list(users),
+        "queues": list(queues),
+    }
+
+
+def _shares(published: Published, slots: Ints, number: Mapping[str, int]) -> dict[str, list[int]]:
+    owner, rows = published.entries(slots)
+    entries = published.alloc[rows]
+    node_of = np.full(max(published.names, default=0) + 1, -1, np.int64)
+    for row, name in published.names.items():
+        node_of[row] = number.get(name, -1)
+    on_node = entries[:, A_CHUNK] >= 0
+    owner, entries = owner[on_node], entries[on_node]
+    node = node_of[entries[:, A_ROW]]
+    known = node >= 0
+    return {
+        "job": owner[known].tolist(),
+        "node": node[known].tolist(),
+        "cpus": entries[known, A_TAKE + CPUS].tolist(),
+    }

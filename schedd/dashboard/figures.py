@@ -1,0 +1,183 @@
+"""Bokeh's figures, made once and without data: scripts of the pages fill their columns.
+
+Nothing in them is a script: they must work where no text may be run (`CustomJS` and its like are out).
+"""
+
+import json
+from functools import cache
+from typing import Any, Final
+
+from bokeh.embed import json_item
+from bokeh.layouts import column
+from bokeh.models import (
+    BoxZoomTool,
+    ColumnDataSource,
+    DatetimeTickFormatter,
+    FixedTicker,
+    HoverTool,
+    PanTool,
+    Range1d,
+    TapTool,
+    WheelZoomTool,
+)
+from bokeh.models.annotations import Span
+from bokeh.plotting import figure
+
+__all__ = ["FIGURES", "figure_json"]
+
+_LEFT: Final = 72
+"""Pixels kept for the labels left of an axis, so that charts below each other are in line."""
+
+
+def _times() -> DatetimeTickFormatter:
+    return DatetimeTickFormatter(
+        seconds="%H:%M:%S",
+        minsec="%H:%M:%S",
+        minutes="%H:%M",
+        hourmin="%H:%M",
+        hours="%H:%M",
+        days="%a %d %b",
+        months="%b %Y",
+        years="%Y",
+        context=DatetimeTickFormatter(minutes="%a %d %b", hours="%a %d %b", hourmin="%a %d %b"),
+        context_which="start",
+        hide_repeats=True,
+    )
+
+
+def _bare(**options: Any) -> Any:
+    found = figure(
+        toolbar_location=None,
+        tools="",
+        sizing_mode="stretch_width",
+        min_border_left=_LEFT,
+        min_border_right=12,
+        min_border_top=6,
+        outline_line_color=None,
+        **options,
+    )
+    found.xaxis.formatter = _times()
+    found.axis.axis_line_color = None
+    found.axis.minor_tick_line_color = None
+    found.axis.major_tick_line_color = None
+    found.axis.major_label_text_font_size = "12px"
+    return found
+
+
+def _source(name: str, *fields: str) -> ColumnDataSource:
+    return ColumnDataSource({field: [] for field in fields}, name=name)
+
+
+def _plan() -> Any:
+    """Nodes by time, and below it the cpus in use: they share their time axis."""
+    times = Range1d(start=0, end=1, name="times")
+    rows = Range1d(start=1, end=0, name="rows")
+    chart = _bare(name="chart", height=420, x_range=times, y_range=rows, x_axis_type="datetime")
+    chart.yaxis.ticker = FixedTicker(ticks=[], name="row_ticks")
+    chart.yaxis.name = "row_axis"
+    chart.ygrid.grid_line_color = None
+    edges = {"left": "left", "right": "right", "top": "top", "bottom": "bottom"}
+    chart.quad(
+        **edges,
+        source=_source("rows_away", *edges),
+        name="away",
+        hatch_pattern="/",
+        hatch_scale=8,
+        hatch_weight=1,
+        line_color=None,
+    )
+    bars = chart.quad(
+        **edges,
+        source=_source("bars", *edges, "fill", "job"),
+        name="bars",
+        fill_color="fill",
+        line_width=1,
+        nonselection_fill_alpha=0.35,
+        nonselection_line_alpha=0.35,
+        hover_fill_alpha=0.8,
+    )
+    chart.quad(
+        **edges,
+        source=_source("reserved", *edges),
+        name="reserved",
+        hatch_pattern="\\",
+        hatch_scale=8,
+        hatch_weight=1,
+        line_width=1,
+    )
+    chart.segment(
+        "x", "y0", "x", "y1", source=_source("promises", "x", "y0", "y1"), name="promises", line_width=2
+    )
+    chart.segment(
+        "x0",
+        "y",
+        "x1",
+        "y",
+        source=_source("slack", "x0", "x1", "y"),
+        name="slack",
+        line_width=1.5,
+        line_dash="dotted",
+    )
+    pan, wheel = PanTool(dimensions="width"), WheelZoomTool(dimensions="width", modifiers={"ctrl": True})
+    chart.add_tools(
+        pan,
+        wheel,
+        BoxZoomTool(dimensions="width"),
+        HoverTool(renderers=[bars], tooltips=None, mode="mouse"),
+        TapTool(renderers=[bars]),
+    )
+    chart.toolbar.active_drag = pan
+    chart.toolbar.active_scroll = wheel
+    chart.add_layout(_now())
+
+    use = _bare(
+        name="use",
+        height=110,
+        x_range=times,
+        y_range=Range1d(start=0, end=1, name="use_range"),
+        x_axis_type="datetime",
+    )
+    use.xaxis.visible = False
+    use.yaxis.ticker.desired_num_ticks = 3
+    # Not a step glyph: Bokeh 3.9 paints an empty one for ever.
+    use.varea(x="time", y1="zero", y2="cpus", source=_source("use", "time", "zero", "cpus"), name="use")
+    use.line(
+        "time",
+        "cpus",
+        source=_source("capacity", "time", "cpus"),
+        name="capacity",
+        line_width=1.5,
+    )
+    use.add_layout(_now())
+    return column(chart, use, sizing_mode="stretch_width", spacing=0)
+
+
+def _now() -> Any:
+    return Span(dimension="height", location=0, line_width=1.5, name="now")
+
+
+def _moves() -> Any:
+    """How a job's planned start moved: when it was decided, and to when."""
+    chart = _bare(name="chart", height=220, x_axis_type="datetime", y_axis_type="datetime")
+    chart.yaxis.formatter = _times()
+    moves = _source("moves", "time", "start")
+    chart.step("time", "start", source=moves, name="moves", mode="after", line_width=2)
+    chart.scatter("time", "start", source=moves, name="points", size=7)
+    chart.line(
+        "time",
+        "start",
+        source=_source("promise", "time", "start"),
+        name="promise",
+        line_width=1.5,
+        line_dash="dashed",
+    )
+    return chart
+
+
+FIGURES: Final = {"plan": _plan, "moves": _moves}
+
+
+@cache
+def figure_json(name: str) -> bytes:
+    """The figure as Bokeh's script takes it. Raises KeyError."""
+    return json.dumps(json_item(FIGURES[name]())).encode()

@@ -1,0 +1,120 @@
+"""Jobs for a table: filtered, counted, in an order of the reader's choice; only shown rows are built."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal, get_args
+from urllib.parse import urlencode
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from schedd.engine.job_view import JobView, Standing, standing_of, view_of
+from schedd.engine.records import JobRecord
+from schedd.engine.view import Published
+from schedd.model import FOREVER
+from schedd.service.sight import Sight
+
+__all__ = ["PAGE", "SORTS", "Listing", "Wanted", "listed"]
+
+PAGE: Final = 100
+Sort = Literal["start", "promised", "job", "user", "queue", "walltime", "submitted"]
+SORTS: Final[tuple[Sort, ...]] = get_args(Sort)
+_Text = Annotated[str, Field(max_length=200)]
+
+
+class Wanted(BaseModel):
+    """Which jobs, in which order. An empty filter lets all through."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    q: _Text = ""
+    """Words that all occur in id, name, user, group, account or queue."""
+    state: Standing | Literal[""] = ""
+    user: _Text = ""
+    queue: _Text = ""
+    sort: Sort = "start"
+    down: bool = False
+    most: int = Field(default=PAGE, ge=1, le=2_000)
+
+    def address(self, **changes: Any) -> str:
+        """The query of the same filter with changes; what is as usual is left out."""
+        plain = {**self.model_dump(), **changes}
+        usual = Wanted().model_dump()
+        kept = {name: value for name, value in plain.items() if value != usual[name]}
+        return "?" + urlencode({name: int(v) if isinstance(v, bool) else v for name, v in kept.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Rows, how many there would be without a limit, and how many stand where under the other filters."""
+
+    rows: tuple[JobView, ...]
+    total: int
+    states: Mapping[str, int]
+    users: tuple[str, ...]
+    queues: tuple[str, ...]
+
+
+def listed(published: Published, sight: Sight, wanted: Wanted) -> Listing:
+    """The jobs that the reader may see and wants."""
+    words = wanted.q.lower().split()
+    users: set[str] = set()
+    queues: set[str] = set()
+    states: Counter[str] = Counter()
+    found: list[tuple[JobRecord, int]] = []
+    for record, start in _all(published):
+        if not sight.sees(record):
+            continue
+        facts = record.facts
+        user = facts.owner.partition("@")[0]
+        users.add(user)
+        queues.add(facts.queue)
+        if wanted.user not in ("", user) or wanted.queue not in ("", facts.queue):
+            continue
+        if words and not _has(record, words):
+            continue
+        state = standing_of(record, start)
+        states[state] += 1
+        if wanted.state in ("", state):
+            found.append((record, start))
+    found.sort(key=_key(published, wanted.sort), reverse=wanted.down)
+    rows = tuple(sight.view(view_of(published, record), published) for record, _ in found[: wanted.most])
+    return Listing(rows, len(found), states, tuple(sorted(users)), tuple(sorted(queues)))
+
+
+def _all(published: Published) -> Iterator[tuple[JobRecord, int]]:
+    starts = published.starts.tolist()
+    for record, start in zip(published.records, starts, strict=False):
+        if record is not None:
+            yield record, start
+    for record in published.slotless.values():
+        yield record, -1
+
+
+def _has(record: JobRecord, words: list[str]) -> bool:
+    facts = record.facts
+    text = f"{facts.id} {facts.name} {facts.owner} {facts.group} {facts.account} {facts.queue}".lower()
+    return all(word in text for word in words)
+
+
+def _key(published: Published, sort: Sort) -> Callable[[tuple[JobRecord, int]], Any]:
+    def start_of(row: tuple[JobRecord, int]) -> int:
+        return row[1] if row[1] >= 0 else FOREVER
+
+    def promise_of(row: tuple[JobRecord, int]) -> int:
+        return int(published.promise[row[0].slot]) if row[0].slot >= 0 else FOREVER
+
+    def number_of(row: tuple[JobRecord, int]) -> tuple[int, str]:
+        digits = row[0].id.partition(".")[0].partition("[")[0]
+        return (int(digits) if digits.isdigit() and len(digits) < 19 else FOREVER), row[0].id
+
+    keys: dict[Sort, Callable[[tuple[JobRecord, int]], Any]] = {
+        "start": lambda row: (start_of(row), number_of(row)),
+        "promised": lambda row: (promise_of(row), number_of(row)),
+        "job": number_of,
+        "user": lambda row: (row[0].facts.owner, number_of(row)),
+        "queue": lambda row: (row[0].facts.queue, number_of(row)),
+        "walltime": lambda row: (row[0].understood.walltime, number_of(row)),
+        "submitted": lambda row: (row[0].facts.submitted, number_of(row)),
+    }
+    return keys[sort]

@@ -1,0 +1,48 @@
+"""A stream that says when there is something new to see; pages then ask for it themselves."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+from fastapi import APIRouter, Request
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.responses import Response
+
+from schedd.dashboard.viewer import Cluster, Reader, session_of
+from schedd.service.loop import PlanLoop
+
+__all__ = ["router"]
+
+router = APIRouter()
+_PAUSE_S: Final = 0.5
+"""Between two events: what changes in quick succession is told together."""
+_BEAT_S: Final = 15
+
+
+@router.get("/{cluster}/live")
+async def live(request: Request, cluster: Cluster, viewer: Reader) -> Response:
+    """Events ``plan`` with what they are of: the generation, and whether the plan is stale or paused."""
+
+    def known() -> bool:
+        return viewer.session is None or session_of(request) is not None
+
+    return EventSourceResponse(
+        _news(cluster, known), ping=_BEAT_S, sep="\n", headers={"Cache-Control": "no-store"}
+    )
+
+
+async def _news(cluster: PlanLoop, known: Callable[[], bool]) -> AsyncIterator[ServerSentEvent]:
+    told = ""
+    with cluster.feed.bell.heard() as rung:
+        while not cluster.feed.bell.closed and known():
+            rung.clear()
+            shown = cluster.published
+            trouble = cluster.failure or cluster.trouble
+            state = (
+                f"{shown.generation}.{hash((shown.stale, shown.paused, shown.halted, trouble)) & 0xFFFF:x}"
+            )
+            if state != told:
+                told = state
+                yield ServerSentEvent(data=state, event="plan", retry=2_000)
+            await asyncio.sleep(_PAUSE_S)
+            await rung.wait()

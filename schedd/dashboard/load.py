@@ -1,0 +1,40 @@
+"""How full the cluster is at the plan's own time."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from schedd.engine.view import Published
+from schedd.service.reading import nodes
+
+__all__ = ["Load", "load_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Cpus in use and there on nodes that are up; nodes by state; when the last planned job ends."""
+
+    used: int
+    cpus: int
+    up: int
+    drain: int
+    down: int
+    until: int | None
+
+
+def load_of(published: Published) -> Load:
+    """Counted over the nodes."""
+    views = nodes(published)
+    up = [node for node in views if node.state == "up"]
+    starts = published.starts
+    ends = (starts + published.durations)[
+        (starts >= 0) & np.array([r is not None for r in published.records])
+    ]
+    return Load(
+        used=sum(node.cpus - node.free_cpus for node in up),
+        cpus=sum(node.cpus for node in up),
+        up=len(up),
+        drain=sum(node.state == "drain" for node in views),
+        down=sum(node.state == "down" for node in views),
+        until=int(ends.max()) if ends.size else None,
+    )

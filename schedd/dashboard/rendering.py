@@ -1,0 +1,86 @@
+"""Pages from templates: what every one of them is told, and answers in the form that was asked for."""
+
+from typing import Any, Final
+
+from fastapi import Request
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.responses import HTMLResponse
+
+from schedd import __version__
+from schedd.api.clusters import cluster_view
+from schedd.dashboard.assets import address
+from schedd.dashboard.viewer import Viewer
+from schedd.dashboard.words import FILTERS, relative
+from schedd.service.clusters import Clusters
+from schedd.service.loop import PlanLoop
+
+__all__ = ["base_of", "page", "plain_page"]
+
+_PAGES: Final = (
+    ("plan", "Plan"),
+    ("queue", "Queue"),
+    ("nodes", "Nodes"),
+    ("admin", "Admin"),
+)
+
+
+def _environment() -> Environment:
+    found = Environment(
+        loader=PackageLoader("schedd.dashboard"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters.update(FILTERS)
+    found.globals.update(relative=relative, pages=_PAGES, version=__version__)
+    return found
+
+
+_templates: Final = _environment()
+
+
+def base_of(request: Request) -> str:
+    """The dashboard's own path, below a proxy's where there is one."""
+    return str(request.scope.get("root_path", ""))
+
+
+def page(
+    request: Request, name: str, viewer: Viewer, cluster: PlanLoop, status: int = 200, **told: Any
+) -> HTMLResponse:
+    """The page ``name`` of a cluster."""
+    clusters: Clusters = request.app.state.clusters
+    about = cluster_view(cluster)
+    return plain_page(
+        request,
+        name,
+        viewer,
+        status,
+        cluster=about,
+        clusters=[loop.name for loop in clusters],
+        root=f"{base_of(request)}/{cluster.name}",
+        standing_by=cluster.standing_by,
+        now=max(about.now, about.as_of),
+        **told,
+    )
+
+
+def plain_page(
+    request: Request, name: str, viewer: Viewer | None, status: int = 200, **told: Any
+) -> HTMLResponse:
+    """A page that is of no cluster."""
+    base = base_of(request)
+
+    def asset(of: str) -> str:
+        return base + address(of)
+
+    text = _templates.get_template(f"{name}.html").render(
+        base=base,
+        asset=asset,
+        nonce=request.state.nonce,
+        viewer=viewer,
+        here=name,
+        csrf=viewer.session.csrf if viewer is not None and viewer.session is not None else "",
+        **{"cluster": None, "clusters": (), "root": base, **told},
+    )
+    return HTMLResponse(text, status)

@@ -1,0 +1,80 @@
+"""Who is logged in: random session ids in a cookie, and what this daemon knows of each.
+
+A session holds the digest of the token that it was opened with, and is looked up among the tokens that count
+at every request: a revoked or expired token ends its sessions. Sessions live in this process alone; after a
+restart people log in again. The id is 256 random bits that nothing else is derived from, so it carries no
+signature.
+"""
+
+import hmac
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["COOKIE", "Session", "Sessions"]
+
+COOKIE: Final = "schedd_session"
+_LIFE_S: Final = 12 * 3600
+_MOST: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One login. ``csrf`` stands in every form that changes something."""
+
+    id: str
+    digest: bytes
+    csrf: str
+    until: float
+
+    def meant(self, token: str) -> bool:
+        """Whether a form with this token comes from a page of this session."""
+        return hmac.compare_digest(self.csrf.encode(), token.encode("utf-8", "surrogateescape"))
+
+
+class Sessions:
+    """The open sessions, the oldest given up when there are too many. Any thread may ask."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._open: OrderedDict[str, Session] = OrderedDict()
+        self._keys: dict[str, bytes] = {}
+        self._lock = threading.Lock()
+
+    def open(self, digest: bytes) -> Session:
+        """A new session of the token with this digest."""
+        until = self._clock() + _LIFE_S
+        session = Session(secrets.token_urlsafe(32), digest, secrets.token_urlsafe(32), until)
+        with self._lock:
+            self._open[session.id] = session
+            while len(self._open) > _MOST:
+                self._open.popitem(last=False)
+        return session
+
+    def get(self, session_id: str) -> Session | None:
+        """The session with this id, unless it is over."""
+        session = self._open.get(session_id)
+        if session is not None and session.until <= self._clock():
+            self.close(session_id)
+            return None
+        return session
+
+    def close(self, session_id: str) -> None:
+        """End a session."""
+        with self._lock:
+            self._open.pop(session_id, None)
+
+    def admit(self, key: str, digest: bytes) -> None:
+        """Let whoever shows ``key`` first log in as the holder of the token with this digest."""
+        with self._lock:
+            self._keys[key] = digest
+
+    def redeem(self, key: str) -> bytes | None:
+        """The digest that a one-time key stands for; None when it was used before, or never was one."""
+        with self._lock:
+            found = next((known for known in self._keys if hmac.compare_digest(known, key)), None)
+            return self._keys.pop(found) if found is not None else None

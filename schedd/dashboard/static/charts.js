@@ -1,0 +1,81 @@
+// What all charts need: a figure from the daemon put into the page, colours from the style sheet, the reader's zone.
+
+export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+
+// Bokeh writes times as UTC: what it gets is shifted so that it reads as the reader's clock.
+const shifts = new Map();
+export function shown(ms) {
+  const hour = Math.floor(ms / 3600000);
+  let shift = shifts.get(hour);
+  if (shift === undefined) shifts.set(hour, (shift = new Date(ms).getTimezoneOffset() * 60000));
+  return ms - shift;
+}
+export const unshown = (x) => x + new Date(x).getTimezoneOffset() * 60000;
+
+export class Chart {
+  static async in(element) {
+    const [answer] = await Promise.all([fetch(element.dataset.figure), ready()]);
+    if (!answer.ok) throw new Error(`the figure: ${answer.status}`);
+    const item = await answer.json();
+    element.replaceChildren();
+    const views = await Bokeh.embed.embed_item(item, element);
+    const root = [...views.roots][0].model;
+    return new Chart(root, element);
+  }
+
+  constructor(root, element) {
+    this.root = root;
+    this.element = element;
+    this.models = [...root.references()];
+    this.dress();
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+      this.dress();
+      this.redress?.();
+    });
+  }
+
+  named(name, type) {
+    return this.models.find((model) => model.name === name && (!type || model.type === type));
+  }
+
+  source(name) {
+    return this.named(name, "ColumnDataSource");
+  }
+
+  glyph(name) {
+    return this.named(name, "GlyphRenderer").glyph;
+  }
+
+  fill(name, data) {
+    this.source(name).data = data;
+  }
+
+  dress() {
+    const [card, soft, line, ink] = ["card", "soft", "line", "ink"].map(colour);
+    const font = getComputedStyle(document.body).fontFamily;
+    for (const model of this.models) {
+      if (model.type === "Figure") model.setv({ background_fill_color: card, border_fill_color: card });
+      if (model.type.endsWith("Axis")) {
+        model.setv({ major_label_text_color: soft, axis_label_text_color: soft, major_label_text_font: font });
+      }
+      if (model.type === "Grid") model.grid_line_color = line;
+      if (model.type === "Span") model.line_color = ink;
+    }
+  }
+}
+
+function ready() {
+  if (globalThis.Bokeh) return null;
+  return new Promise((resolve, reject) => {
+    const script = document.querySelector('script[src$="/bokeh.js"]');
+    script.addEventListener("load", resolve, { once: true });
+    script.addEventListener("error", () => reject(new Error("the chart's script could not be had")), { once: true });
+  });
+}
+
+export function failed(element, error) {
+  const words = document.createElement("p");
+  words.className = "empty";
+  words.textContent = `The chart cannot be drawn (${error.message}). The tables have the same numbers.`;
+  element.replaceChildren(words);
+}

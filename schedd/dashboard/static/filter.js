@@ -1,0 +1,51 @@
+// Lists answer while one types: the address follows the form, and the page takes over what it says.
+
+import { refresh } from "./live.js";
+
+const APART_MS = 150;
+const form = document.querySelector("form[data-filter]");
+let waiting = 0;
+
+function address() {
+  const query = new URLSearchParams();
+  for (const [name, value] of new FormData(form)) if (value) query.set(name, value);
+  const text = query.toString();
+  return form.action + (text ? `?${text}` : "");
+}
+
+function go() {
+  const wanted = address();
+  if (wanted === location.href) return;
+  history.replaceState(null, "", wanted);
+  refresh();
+}
+
+if (form) {
+  form.addEventListener("input", (event) => {
+    clearTimeout(waiting);
+    waiting = setTimeout(go, event.target.type === "search" ? APART_MS : 0);
+  });
+  form.addEventListener("submit", (event) => { event.preventDefault(); go(); });
+}
+
+// Tabs, sorting and "show more" stay on the page too; the form learns what they chose.
+document.getElementById("list")?.addEventListener("click", (event) => {
+  const link = event.target.closest("a");
+  if (!link || link.pathname !== location.pathname || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  history.replaceState(null, "", link.href);
+  const query = new URL(link.href).searchParams;
+  for (const name of ["state", "sort", "down"]) {
+    const value = query.get(name);
+    let field = form.elements[name];
+    if (!field && value) {
+      field = document.createElement("input");
+      field.type = "hidden";
+      field.name = name;
+      form.append(field);
+    }
+    if (field) field.value = value ?? "";
+  }
+  if (!query.size) form.reset();
+  refresh();
+});

@@ -1,0 +1,70 @@
+// Keeps the page up to date. The daemon says over server-sent events that its plan is a newer one; the page then
+// asks for itself and takes over the parts that are marked `data-part`.
+
+import { morph } from "./morph.js";
+import { localise, zone } from "./times.js";
+
+const APART_MS = 2000;
+const AT_LEAST_MS = 60000;
+let asked = 0;
+let waiting = 0;
+let turn = 0;
+
+export function show(text) {
+  const news = new DOMParser().parseFromString(text, "text/html");
+  localise(news);
+  for (const part of document.querySelectorAll("[data-part]")) {
+    const found = news.getElementById(part.id);
+    if (found) morph(part, document.importNode(found, true));
+  }
+  document.dispatchEvent(new Event("schedd:shown"));
+}
+
+export async function refresh(address = location.href) {
+  asked = Date.now();
+  const mine = ++turn;
+  try {
+    const answer = await fetch(address, { headers: { Accept: "text/html" }, redirect: "manual" });
+    if (answer.type === "opaqueredirect") return away("Your login is over. Load the page again to log in.");
+    if (answer.ok && mine === turn) show(await answer.text());
+    away(answer.ok ? "" : `The daemon answers with an error (${answer.status}). What you see may be out of date.`);
+  } catch {
+    away("The connection to the daemon is lost. What you see may be out of date.");
+  }
+}
+
+function away(words) {
+  const sign = document.getElementById("away");
+  if (!sign) return;
+  if (sign.textContent !== words) sign.textContent = words;
+  sign.hidden = !words;
+}
+
+function soon() {
+  if (waiting || document.hidden) return;
+  waiting = setTimeout(() => { waiting = 0; refresh(); }, Math.max(0, asked + APART_MS - Date.now()));
+}
+
+function listen() {
+  const stream = new EventSource(document.body.dataset.live);
+  let first = true;
+  stream.addEventListener("plan", () => {
+    if (!first) soon();
+    first = false;
+  });
+  stream.addEventListener("error", () => {
+    away("The connection to the daemon is lost. What you see may be out of date.");
+    if (stream.readyState === EventSource.CLOSED) setTimeout(listen, 5000);
+  });
+  stream.addEventListener("open", () => { away(""); if (!first) soon(); });
+  addEventListener("pagehide", () => stream.close(), { once: true });
+  addEventListener("pageshow", (event) => { if (event.persisted) listen(); }, { once: true });
+}
+
+localise(document);
+const note = document.getElementById("zone");
+if (note) note.textContent = `times in ${zone}`;
+document.documentElement.classList.add("scripted");
+document.addEventListener("visibilitychange", soon);
+setInterval(() => { if (Date.now() - asked > AT_LEAST_MS) soon(); }, 5000);
+listen();

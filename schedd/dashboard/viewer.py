@@ -1,0 +1,156 @@
+"""Who looks at a page, and what that one may do."""
+
+import math
+import urllib.parse
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from fastapi import Depends, Request
+
+from schedd.api.access import asker_of, daemon_of
+from schedd.api.problems import ProblemError
+from schedd.dashboard.sessions import COOKIE, Session, Sessions
+from schedd.service.askers import Askers
+from schedd.service.loop import PlanLoop
+from schedd.service.roles import Bearer
+from schedd.service.sight import Sight, sight
+
+__all__ = [
+    "Cluster",
+    "Form",
+    "NotLoggedIn",
+    "Operator",
+    "Reader",
+    "Seen",
+    "Viewer",
+    "form_of",
+    "session_of",
+    "viewer_of",
+]
+
+_LONGEST: Final = 8_192
+
+
+class NotLoggedIn(Exception):
+    """The page is for those who are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """Who looks. ``session`` is None for who is known without a login: by a proxy, a socket, or as nobody."""
+
+    bearer: Bearer
+    session: Session | None
+
+    @property
+    def may_act(self) -> bool:
+        """Whether the acts of operators are open to this one."""
+        return self.bearer.may("steer")
+
+
+def session_of(request: Request) -> tuple[Session, Bearer] | None:
+    """The session that the request's cookie names, and whose it is; None when it is over."""
+    sessions: Sessions = request.app.state.sessions
+    askers: Askers = request.app.state.askers
+    session = sessions.get(request.cookies.get(COOKIE, ""))
+    if session is None:
+        return None
+    bearer = askers.tokens.holder(session.digest)
+    if bearer is None:
+        if askers.tokens.complete:
+            sessions.close(session.id)
+        return None
+    return session, bearer
+
+
+async def viewer_of(request: Request) -> Viewer | None:
+    """Who looks, logged in or known otherwise; None for a stranger. Raises ProblemError."""
+    found = session_of(request)
+    if found is None:
+        try:
+            return Viewer(await asker_of(request), None)
+        except ProblemError as error:
+            if error.kind != "no-token":
+                raise
+            return None
+    askers: Askers = request.app.state.askers
+    wait = askers.wait(found[1], request.client.host if request.client is not None else "")
+    if wait:
+        headers = {"Retry-After": str(math.ceil(wait))}
+        raise ProblemError("too-often", f"too many requests of {found[1].name}", headers=headers)
+    return Viewer(found[1], found[0])
+
+
+async def _reader(request: Request) -> Viewer:
+    viewer = await viewer_of(request)
+    if viewer is None or not viewer.bearer.may("ask"):
+        raise NotLoggedIn
+    return viewer
+
+
+Reader = Annotated[Viewer, Depends(_reader)]
+
+
+async def _operator(viewer: Reader, request: Request) -> Viewer:
+    askers: Askers = request.app.state.askers
+    if viewer.may_act:
+        return viewer
+    if viewer.bearer is askers.tokens.anonymous:
+        raise NotLoggedIn
+    raise ProblemError(
+        "not-allowed",
+        f"{viewer.bearer.name} has the role {viewer.bearer.role}; this page is for operators and admins",
+        hint="log out, then log in with an operator's or an admin's token",
+    )
+
+
+Operator = Annotated[Viewer, Depends(_operator)]
+
+
+async def _cluster(request: Request, _: Reader, cluster: str) -> PlanLoop:
+    return daemon_of(request)[cluster]
+
+
+Cluster = Annotated[PlanLoop, Depends(_cluster)]
+
+
+async def _seen(request: Request, cluster: Cluster, viewer: Reader) -> Sight:
+    askers: Askers = request.app.state.askers
+    return sight(viewer.bearer, askers.auth, cluster.published)
+
+
+Seen = Annotated[Sight, Depends(_seen)]
+"""What of the cluster's jobs is shown to who looks."""
+
+
+async def form_of(request: Request) -> dict[str, str]:
+    """The fields of a form. Raises ProblemError where it is too long, or was not sent from a page of ours."""
+    _same_origin(request)
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > _LONGEST:
+            raise ProblemError("too-large", f"a form has at most {_LONGEST} bytes")
+    fields = dict(urllib.parse.parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
+    found = session_of(request)
+    if found is not None and not found[0].meant(fields.get("csrf", "")):
+        raise ProblemError(
+            "not-allowed", "this form is of an earlier login", hint="load the page again, then repeat it"
+        )
+    return fields
+
+
+Form = Annotated[dict[str, str], Depends(form_of)]
+
+
+def _same_origin(request: Request) -> None:
+    """Refuse what another site's page sent. Raises ProblemError."""
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    host = request.headers.get("host", "")
+    origin = request.headers.get("origin")
+    if site != "same-origin" or (origin is not None and urllib.parse.urlsplit(origin).netloc != host):
+        raise ProblemError(
+            "not-allowed",
+            "this form was sent by a page of another site",
+            hint="behind a proxy, let it pass the Host header on",
+        )

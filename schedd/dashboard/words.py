@@ -1,0 +1,75 @@
+"""Times, spans and amounts as people read them. Pages show times in the reader's own zone by script; what is
+written here is UTC.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from markupsafe import Markup
+
+__all__ = ["FILTERS", "clock", "kib", "number", "relative", "span", "when"]
+
+_MINUTE: Final = 60
+_HOUR: Final = 3600
+_DAY: Final = 86_400
+_UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def clock(moment: int) -> str:
+    """``Sat 21 Nov 16:30 UTC``."""
+    return f"{datetime.fromtimestamp(moment, UTC):%a %d %b %H:%M} UTC"
+
+
+def when(moment: int | None) -> Markup:
+    """A moment as a ``time`` element, which a script turns into the reader's zone; a dash for none."""
+    if moment is None:
+        return Markup('<span class="none">–</span>')
+    iso = f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return Markup('<time datetime="{}">{}</time>').format(iso, clock(moment))
+
+
+def span(seconds: float) -> str:
+    """A length of time in its two largest units: ``45 s``, ``12 min``, ``2 h 13 min``, ``3 d 4 h``."""
+    left = abs(int(seconds))
+    if left < _MINUTE:
+        return f"{left} s"
+    if left < _HOUR:
+        return f"{left // _MINUTE} min"
+    if left < _DAY:
+        hours, rest = divmod(left, _HOUR)
+        return f"{hours} h" + (f" {rest // _MINUTE} min" if rest >= _MINUTE else "")
+    days, rest = divmod(left, _DAY)
+    return f"{days} d" + (f" {rest // _HOUR} h" if rest >= _HOUR else "")
+
+
+def relative(moment: int, now: int) -> str:
+    """How far off a moment is: ``in 2 h``, ``now``, ``5 min ago``."""
+    if abs(moment - now) < _MINUTE:
+        return "now"
+    return f"in {span(moment - now)}" if moment > now else f"{span(now - moment)} ago"
+
+
+def kib(amount: int) -> str:
+    """An amount of memory: ``64 GiB``."""
+    if not amount:
+        return "0"
+    value = float(amount)
+    for unit in _UNITS[:-1]:
+        if value < 1024:
+            return f"{value:.3g} {unit}"
+        value /= 1024
+    return f"{value:.4g} {_UNITS[-1]}"
+
+
+def number(value: float) -> str:
+    """A number with its thousands apart by thin spaces."""
+    return f"{value:,}".replace(",", "\u202f")
+
+
+FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "when": when,
+    "span": span,
+    "kib": kib,
+    "number": number,
+}

@@ -1,0 +1,38 @@
+"""Where this machine's Chromium is. Run as a script: installs one where that is possible, else says how."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+__all__ = ["HOW", "chromium"]
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome", "microsoft-edge")
+HOW = """The dashboard is tested in a Chromium, and this machine has none. Install one:
+  Debian:        apt install chromium
+  Fedora, RHEL:  dnf install chromium (RHEL: from EPEL)
+  openSUSE:      zypper install chromium
+or name another browser of its kind: SCHEDD_CHROMIUM=/path/to/it"""
+
+
+def chromium() -> str | None:
+    """The path of the browser: $SCHEDD_CHROMIUM, else the first of its names on PATH."""
+    named = os.environ.get("SCHEDD_CHROMIUM")
+    return shutil.which(named) if named else next(filter(None, map(shutil.which, _NAMES)), None)
+
+
+def main() -> int:
+    """0 when there is a browser, or one could be installed."""
+    if chromium() is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        print("No Chromium here: apt-get installs one.", flush=True)
+        env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        for command in (["update", "-qq"], ["install", "-qq", "--no-install-recommends", "chromium"]):
+            subprocess.run(["apt-get", *command], env=env, stdout=subprocess.DEVNULL, check=False)
+    if chromium() is None:
+        print(HOW, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,167 @@
+"""Who may see and do what, and what a page lets nobody do."""
+
+import contextlib
+import json
+import re
+from collections.abc import Callable
+
+import httpx2
+import pytest
+from playwright.sync_api import expect
+
+from schedd.dashboard.sessions import Sessions
+from tests.dashboard.conftest import Look, Site, token
+
+Open = Callable[..., Look]
+
+
+def test_a_stranger_is_led_to_the_login_and_on_from_there(look: Open, site: Site) -> None:
+    page = look().go("queue?user=bob")
+    expect(page).to_have_url(re.compile("/dashboard/login"))
+    page.get_by_label("Token").fill(token("reader"))
+    page.get_by_role("button", name="Log in").click()
+    expect(page).to_have_url(re.compile(r"/dashboard/main/queue\?user=bob$"))
+    expect(page.locator("#list tbody tr")).to_have_count(2)
+
+
+def test_a_wrong_token_is_refused_in_words(look: Open, site: Site) -> None:
+    window = look()
+    page = window.go("plan")
+    page.get_by_label("Token").fill("not-a-token-of-anybody")
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("alert")).to_have_text("This token is not known here.")
+    assert [one for one in window.wrong if "403" not in one] == []
+    window.wrong.clear()  # browsers complain of the status
+
+
+def test_a_user_sees_own_jobs_and_of_others_only_that_they_are_there(look: Open, site: Site) -> None:
+    window = look("user")
+    page = window.go("queue")
+    expect(page.locator("#list tbody td:first-child")).to_have_text(["1.server", "3.server", "5.server"])
+    page = window.go("plan")
+    page.wait_for_selector("#plan[data-ready]")
+    columns = page.evaluate("fetch('plan.json').then((answer) => answer.text())")
+    assert "4.server" not in columns
+    assert "bob" not in columns
+    assert json.loads(columns)["jobs"]["id"].count(None) == 2
+    page = window.go("jobs/4.server")
+    expect(page.get_by_role("heading")).to_have_text("No such job")
+    page = window.go("nodes")
+    assert "4.server" not in page.content()
+    assert "2.server" not in page.content()
+    window.wrong = [one for one in window.wrong if "404" not in one]
+
+
+@pytest.mark.parametrize("role", ["user", "reader"])
+def test_admin_s_page_and_acts_are_not_for_others(look: Open, site: Site, role: str) -> None:
+    window = look(role)
+    page = window.go("queue")
+    expect(page.get_by_role("navigation").get_by_role("link", name="Admin")).to_have_count(0)
+    page = window.go("admin")
+    expect(page.locator("main")).to_contain_text(f"has the role {role}")
+    csrf = page.locator("input[name=csrf]").first.get_attribute("value")
+    answer = page.request.post(
+        f"{site.url}/dashboard/main/admin/pause", form={"csrf": csrf or "", "reason": "because"}
+    )
+    assert answer.status == 403
+    assert site.ask("")["paused"] == ""
+    window.wrong = [one for one in window.wrong if "403" not in one]
+
+
+def test_an_operator_pauses_and_resumes(look: Open, site: Site) -> None:
+    page = look("operator").go("admin")
+    page.get_by_label("Why").fill("the storage is being repaired")
+    page.get_by_role("button", name="Pause").click()
+    expect(page.locator("main").get_by_role("status")).to_contain_text("No more jobs are started")
+    assert site.ask("")["paused"] == "the storage is being repaired"
+    expect(page.locator("#alerts")).to_contain_text("the storage is being repaired")
+    page.get_by_role("button", name="Start jobs again").click()
+    expect(page.get_by_role("button", name="Pause")).to_be_visible()
+    assert site.ask("")["paused"] == ""
+
+
+def visitor(site: Site) -> httpx2.Client:
+    return httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"})
+
+
+def logged_in(site: Site, role: str = "operator") -> tuple[httpx2.Client, str]:
+    client = visitor(site)
+    answer = client.post("/login", data={"token": token(role)})
+    assert answer.status_code == 303
+    csrf = re.search(r'name="csrf" value="([^"]+)"', client.get("/main/plan").text)
+    assert csrf is not None
+    return client, csrf[1]
+
+
+def test_a_form_of_another_site_or_without_its_session_s_token_is_refused(site: Site) -> None:
+    client, csrf = logged_in(site)
+    with contextlib.closing(client):
+        form = {"csrf": csrf, "reason": "x"}
+        for data, headers in (
+            ({"reason": "x"}, {}),
+            ({**form, "csrf": csrf[:-1]}, {}),
+            (form, {"Origin": "http://evil.example"}),
+            (form, {"Sec-Fetch-Site": "cross-site"}),
+            (form, {"Sec-Fetch-Site": "same-site"}),
+        ):
+            assert client.post("/main/admin/pause", data=data, headers=headers).status_code == 403
+        assert site.ask("")["paused"] == ""
+        assert client.post("/main/admin/pause", data=form).status_code == 303
+        assert site.ask("")["paused"] == "x"
+
+
+def test_the_cookie_and_the_headers_are_strict(site: Site) -> None:
+    answer = httpx2.post(f"{site.url}/dashboard/login", data={"token": token("reader")})
+    cookie = answer.headers["set-cookie"]
+    assert {"HttpOnly", "SameSite=strict", "Path=/dashboard"} <= {part.strip() for part in cookie.split(";")}
+    page = httpx2.get(f"{site.url}/dashboard/login")
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    assert page.headers["cache-control"] == "no-store"
+
+
+def test_a_session_ends_with_its_logout_and_with_its_token(site: Site) -> None:
+    client, csrf = logged_in(site)
+    with contextlib.closing(client):
+        kept = dict(client.cookies)
+        assert client.post("/logout", data={"csrf": csrf}).status_code == 303
+        client.cookies.update(kept)
+        assert client.get("/main/plan").status_code == 303
+    client, _ = logged_in(site, "reader")
+    with contextlib.closing(client):
+        assert client.get("/main/plan").status_code == 200
+        site.app.state.askers.tokens._configured.clear()
+        assert client.get("/main/plan").status_code == 303
+
+
+def test_a_one_time_link_opens_once(site: Site) -> None:
+    sessions: Sessions = site.app.state.sessions
+    _, digest = "", next(iter(site.app.state.askers.tokens._configured))
+    sessions.admit("the-key", digest)
+    with visitor(site) as client:
+        assert client.get("/enter?key=another").status_code == 403
+        assert client.get("/enter?key=the-key").status_code == 303
+        assert client.get("/main/plan").status_code == 200
+    with visitor(site) as client:
+        assert client.get("/enter?key=the-key").status_code == 403
+
+
+@pytest.mark.parametrize("following", ["//evil.example/", "https://evil.example/", "/\\evil.example", ""])
+def test_a_login_leads_to_no_other_site(site: Site, following: str) -> None:
+    answer = httpx2.post(f"{site.url}/dashboard/login", data={"token": token("reader"), "next": following})
+    assert answer.headers["location"].startswith("/dashboard/")
+
+
+def test_sessions_end_in_time_and_the_oldest_gives_way() -> None:
+    now = [0.0]
+    sessions = Sessions(lambda: now[0])
+    first = sessions.open(b"one")
+    assert sessions.get(first.id) == first
+    now[0] = 12 * 3600
+    assert sessions.get(first.id) is None
+    first = sessions.open(b"one")
+    for _ in range(10_000):
+        sessions.open(b"other")
+    assert sessions.get(first.id) is None

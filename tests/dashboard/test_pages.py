@@ -1,0 +1,196 @@
+"""Every page in a real browser: what it says is what the API says, and it follows the plan."""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from schedd.wire import JobDeleted
+from tests.dashboard.conftest import Look, Site
+from tests.service.build import T, event_id, job, node
+
+Open = Callable[..., Look]
+PAGES = ["plan", "queue", "nodes", "jobs/4.server", "admin"]
+AXE = {"resultTypes": ["violations"], "preload": False}  # preloading writes styles, which pages refuse
+SCREENS: dict[str, dict[str, Any]] = {
+    "desktop": {"viewport": {"width": 1360, "height": 900}},
+    "phone in the dark": {
+        "viewport": {"width": 390, "height": 844},
+        "has_touch": True,
+        "color_scheme": "dark",
+    },
+}
+
+
+def drawn(page: Page) -> Page:
+    page.wait_for_selector("#plan[data-ready]")
+    return page
+
+
+def model(name: str, kind: str) -> str:
+    """A model of the page's chart, in its script's words."""
+    models = "[...[...Bokeh.index.roots][0].model.references()]"
+    return f"{models}.find((one) => one.name === '{name}' && one.type === '{kind}')"
+
+
+def column(page: Page, table: str, number: int) -> list[str]:
+    return page.locator(f"{table} tbody tr td:nth-child({number})").all_inner_texts()
+
+
+def moments(page: Page, selector: str) -> list[str]:
+    found: list[str] = page.eval_on_selector_all(
+        selector, "all => all.map(one => one.getAttribute('datetime'))"
+    )
+    return found
+
+
+def iso(moment: int) -> str:
+    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def test_the_plan_has_the_api_s_numbers(look: Open, site: Site) -> None:
+    page = drawn(look("reader").go("plan"))
+    about = site.ask("")
+    tiles = page.locator("#tiles b").all_inner_texts()
+    assert tiles[:3] == [str(about["jobs"][name]) for name in ("running", "planned", "without_start")]
+    soon = site.ask("/jobs?state=planned")["jobs"]
+    assert [text.strip() for text in column(page, "#next", 1)] == [one["id"] for one in soon]
+    assert moments(page, "#next td:nth-child(3) time") == [iso(one["planned_start"]) for one in soon]
+
+
+def test_the_chart_draws_every_bar_of_the_api_s_plan(look: Open, site: Site) -> None:
+    page = drawn(look("reader").go("plan"))
+    bars = page.evaluate(
+        f"""() => {{
+          const data = {model("bars", "ColumnDataSource")}.data;
+          const utc = (x) => (x + new Date(x).getTimezoneOffset() * 60000) / 1000;
+          const row = (i) => [utc(data.left[i]), utc(data.right[i]), Math.floor(data.top[i])];
+          return [...data.job].map((_, i) => row(i));
+        }}"""
+    )
+    names = ["n1", "n2", "n3"]
+    wanted = [
+        [one["start"], one["end"], names.index(share["node"])]
+        for one in site.ask(f"/plan?begin={T}&end={T + 10**6}")["jobs"]
+        for share in one["nodes"]
+    ]
+    assert sorted(bars) == sorted(wanted)
+    assert wanted
+
+
+def test_a_new_job_appears_by_itself(look: Open, site: Site) -> None:
+    window = look("reader")
+    page = drawn(window.go("plan"))
+    generation = page.locator("#plan").get_attribute("data-generation")
+    site.happen(job("77.server", walltime="60"))
+    expect(page.locator("#next")).to_contain_text("77.server")
+    expect(page.locator("#plan")).not_to_have_attribute("data-generation", generation or "")
+    page = window.go("queue?q=88")
+    expect(page.locator("#list")).to_contain_text("No job fits")
+    site.happen(job("88.server"))
+    expect(page.locator("#list tbody")).to_contain_text("88.server")
+    site.happen(JobDeleted(id=event_id(), time=T, job_id="88.server"))
+    expect(page.locator("#list")).to_contain_text("No job fits")
+
+
+def test_what_did_not_change_is_not_touched_by_news(look: Open, site: Site) -> None:
+    page = look("reader").go("queue")
+    row = page.locator("tr[data-key='2.server']")
+    row.evaluate("row => { row.marked = true; }")
+    page.locator("tr[data-key='2.server'] a").focus()
+    site.happen(job("99.server"))
+    expect(page.locator("#list tbody")).to_contain_text("99.server")
+    assert row.evaluate("row => row.marked && document.activeElement === row.querySelector('a')")
+
+
+def test_the_queue_is_searched_as_one_types_filtered_and_sorted(look: Open, site: Site) -> None:
+    page = look("reader").go("queue")
+    everything = [one["id"] for one in site.ask("/jobs")["jobs"]]
+    rows = page.locator("#list tbody td:first-child a")
+    assert rows.all_inner_texts() == everything
+    page.get_by_role("searchbox").press_sequentially("bob")
+    expect(rows).to_have_text([one["id"] for one in site.ask("/jobs?user=bob")["jobs"]])
+    assert "q=bob" in page.url
+    page.get_by_role("searchbox").fill("")
+    expect(rows).to_have_text(everything)
+    page.get_by_label("User").select_option("ann")
+    expect(rows).to_have_text([one["id"] for one in site.ask("/jobs?user=ann")["jobs"]])
+    page.get_by_role("link", name=re.compile("^planned")).click()
+    expect(rows).to_have_text([one["id"] for one in site.ask("/jobs?user=ann&state=planned")["jobs"]])
+    page.get_by_role("link", name=re.compile("^Job")).click()
+    expect(page.locator("th[aria-sort=ascending]")).to_have_text(re.compile("Job"))
+    page.get_by_role("link", name=re.compile("^Job")).click()
+    expect(page.locator("th[aria-sort=descending]")).to_have_text(re.compile("Job"))
+    expect(rows.first).to_have_text("5.server")
+    page.reload()
+    expect(rows.first).to_have_text("5.server")
+
+
+def test_a_job_s_page_says_what_the_api_says_of_it(look: Open, site: Site) -> None:
+    page = look("reader").go("jobs/4.server")
+    shown = site.ask("/jobs/4.server")
+    answer = page.locator("#answer")
+    assert moments(page, "#answer time") == [
+        iso(shown[name]) for name in ("planned_start", "planned_end", "promised_start")
+    ]
+    expect(answer).to_contain_text(shown["why"])
+    expect(page.locator("#where td:first-child")).to_have_text(
+        [one["node"] for one in shown["planned_nodes"]]
+    )
+    moves = site.ask("/jobs/4.server/history")["changes"]
+    assert column(page, "#moves", 4) == [one["words"] or one["cause"] for one in moves]
+
+
+def test_nodes_have_the_api_s_numbers(look: Open, site: Site) -> None:
+    page = look("reader").go("nodes")
+    nodes = site.ask("/nodes")["nodes"]
+    assert column(page, "#list", 1) == [one["name"] for one in nodes]
+    used = [f"{one['cpus'] - one['free_cpus']} of {one['cpus']}" for one in nodes]
+    assert column(page, "#list", 3) == used
+    assert column(page, "#list", 2) == [
+        {"up": "up", "down": "down", "drain": "draining"}[n["state"]] for n in nodes
+    ]
+    page.get_by_label("State").select_option("down")
+    expect(page.locator("#list tbody tr")).to_have_count(1)
+    site.happen(node("n2", state="drain"))
+    page.get_by_label("State").select_option("drain")
+    expect(page.locator("#list tbody td:first-child")).to_have_text("n2")
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_axe_finds_nothing_serious_on_any_page(look: Open, site: Site, screen: str) -> None:
+    window = look("admin", **SCREENS[screen])
+    for path in PAGES:
+        page = window.go(path)
+        if path == "plan":
+            drawn(page)
+        found = Axe().run(page, options=AXE).response["violations"]
+        grave = [
+            (path, one["id"], one["nodes"][0]["html"][:200])
+            for one in found
+            if one["impact"] in {"serious", "critical"}
+        ]
+        assert grave == []
+        wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert wide == 0, f"{path} is {wide} px wider than the screen"
+
+
+def test_the_chart_is_moved_and_zoomed_by_keys(look: Open, site: Site) -> None:
+    page = drawn(look("reader").go("plan"))
+    span = f"(() => {{ const range = {model('times', 'Range1d')}; return [range.start, range.end]; }})()"
+    page.locator("#plan").focus()
+    first = page.evaluate(span)
+    page.keyboard.press("ArrowRight")
+    moved = page.evaluate(span)
+    assert moved[0] > first[0]
+    assert moved[1] - moved[0] == pytest.approx(first[1] - first[0])
+    page.keyboard.press("+")
+    zoomed = page.evaluate(span)
+    assert zoomed[1] - zoomed[0] < first[1] - first[0]
+    page.keyboard.press("0")
+    everything = page.evaluate(span)
+    assert everything[1] > first[0]
