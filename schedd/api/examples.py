@@ -30,6 +30,8 @@ JOB: Final[dict[str, Any]] = {
     "planned_nodes": [_SHARE],
     "promised_start": 1_700_004_620,
     "limited_by": ["at most 10 jobs of user ann at once"],
+    "deadline": None,
+    "deadline_state": "",
     "weak": False,
     "answer": "start_known",
     "waiting_for": "",

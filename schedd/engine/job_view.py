@@ -11,6 +11,7 @@ from schedd.engine.records import Breach, ChangeSet, JobRecord, Phase
 from schedd.engine.view import Published
 from schedd.engine.words import why
 from schedd.model import FOREVER, Never, Place, WaitingFor
+from schedd.model.parse.deadline import read_deadline
 from schedd.plan.kernels import layout as at
 from schedd.wire import ShareFacts
 
@@ -85,6 +86,11 @@ class JobView:
     """No later than this, barring the causes listed in the documentation; null when nothing is promised."""
     limited_by: tuple[str, ...]
     """The limits that leave the job no room before its planned start, each by itself."""
+    deadline: int | None
+    """Until when its owner wants it to have ended."""
+    deadline_state: Literal["", "on_track", "at_risk", "missed"]
+    """`on_track`: it ends in time as planned now; `at_risk`: it could still, if it started sooner (or ends
+    before its walltime); `missed`: it cannot any more. Empty without a deadline."""
     weak: bool
     """True when the promise hangs on a job ahead whose walltime is only assumed."""
     answer: Literal["start_known", "waiting", "never"]
@@ -135,6 +141,7 @@ def view_of(published: Published, record: JobRecord) -> JobView:
     promised = int(published.promise[slot]) if slot >= 0 else FOREVER
     walltime = record.understood.walltime
     standing = standing_of(record, start)
+    deadline = read_deadline(facts.resources, facts.submitted)
     limits = _limited_by(published, record) if standing == "planned" else ()
     return JobView(
         id=record.id,
@@ -160,6 +167,8 @@ def view_of(published: Published, record: JobRecord) -> JobView:
         planned_nodes=shares_of(published, record) if start >= 0 else (),
         promised_start=promised if promised < FOREVER else None,
         limited_by=limits,
+        deadline=deadline,
+        deadline_state=_deadline_state(deadline, walltime, start, standing, published.as_of),
         weak=record.weak,
         answer="start_known" if start >= 0 else "never" if standing == "never" else "waiting",
         waiting_for=record.answer.kind if isinstance(record.answer, WaitingFor) else "",
@@ -171,6 +180,17 @@ def view_of(published: Published, record: JobRecord) -> JobView:
         generation=published.generation,
         stale=published.stale,
     )
+
+
+def _deadline_state(
+    deadline: int | None, walltime: int, start: int, standing: Standing, now: int
+) -> Literal["", "on_track", "at_risk", "missed"]:
+    if deadline is None:
+        return ""
+    if start >= 0 and start + walltime <= deadline:
+        return "on_track"
+    soonest = now if standing == "running" else now + walltime
+    return "at_risk" if soonest <= deadline and standing != "never" else "missed"
 
 
 def _limited_by(published: Published, record: JobRecord) -> tuple[str, ...]:

@@ -94,6 +94,16 @@ class LimitBook:
         every = (self.server, *self.queues.values(), self.site)
         self.shared = frozenset(limit.what for limits in every for limit in limits if limit.shared)
 
+    @property
+    def copies(self) -> dict[str, int]:
+        """How many there are of each resource of the whole cluster; the least that anybody says."""
+        found: dict[str, int] = {}
+        for limits in (self.server, *self.queues.values(), self.site):
+            for limit in limits:
+                if limit.shared and limit.who == "all":
+                    found[limit.what] = min(limit.amount, found.get(limit.what, limit.amount))
+        return found
+
     def needs(self, plan: Plan, facts: JobFacts, understood: Understood, now: int) -> dict[str, int]:
         """What a job takes of which pools; those that the plan does not have yet are made."""
         if not (self.server or self.site or self.queues.get(facts.queue) or facts.slot_limit is not None):

@@ -7,6 +7,7 @@ from typing import Final
 
 from schedd.model.parse.asked import Asked, parse_amount
 from schedd.model.parse.assemble import assemble, by_lower_name, resources_of, walltime_of
+from schedd.model.parse.deadline import deadline_names
 from schedd.model.parse.openpbs_nodes import nodes_chunks
 from schedd.model.parse.selectspec import Placing, SelectChunk, parse_place, parse_select
 from schedd.model.parse.shared import shared_names
@@ -64,6 +65,7 @@ def parse_openpbs(
     of type string, whose values are features even where they look like numbers. Raises RequestError.
     """
     asked = Asked({**resources, **({"select": schedselect} if schedselect.strip() else {})}, defaults)
+    asked.ignore(deadline_names(asked.values))
     if shared:
         asked.ignore(shared_names(asked.values, shared))
     site = _Site(

@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 from schedd.model.parse.asked import Asked
 from schedd.model.parse.assemble import assemble, by_lower_name, divided, resources_of, walltime_of
+from schedd.model.parse.deadline import deadline_names
 from schedd.model.parse.nodespec import Part, normal_form, parse_alternatives, parse_nodes
 from schedd.model.parse.shared import shared_names
 from schedd.model.parse.span import Span, whole_number
@@ -64,6 +65,7 @@ def parse_torque(
     asked = Asked({**extension_list(extensions), **resources}, defaults)
     _refuse(asked)
     asked.ignore(_ADDED_BY_THE_SERVER)
+    asked.ignore(deadline_names(asked.values))
     if shared:
         asked.ignore(shared_names(asked.values, shared))
     amounts = by_lower_name(generic)

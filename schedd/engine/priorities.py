@@ -1,0 +1,68 @@
+"""Jobs as the terms of priorities see them, and what all of them come to together."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from schedd.engine.fair_use import running
+from schedd.engine.intake import is_eligible
+from schedd.engine.pools import claim_of
+from schedd.engine.records import JobRecord, Phase
+from schedd.model.parse.deadline import read_deadline
+from schedd.policy.demand import Demand, demand
+from schedd.policy.priority import priority
+from schedd.policy.protocol import Applicant, Breakdown
+
+if TYPE_CHECKING:
+    from schedd.engine.state import EngineState
+
+__all__ = ["applicant_of", "breakdown_of", "demand_now"]
+
+
+def applicant_of(state: "EngineState", record: JobRecord) -> Applicant:
+    """A job as the terms of its priority see it."""
+    facts, understood = record.facts, record.understood
+    queue = state.queues.get(facts.queue)
+    amounts = claim_of(facts, understood, state.limits.shared).amounts
+    since = facts.eligible if facts.eligible is not None else facts.submitted
+    return Applicant(
+        id=facts.id,
+        owner=facts.owner,
+        queue=facts.queue,
+        submitted=facts.submitted,
+        group=facts.group,
+        account=facts.account,
+        project=facts.project,
+        eligible=since if is_eligible(facts, state.now) else None,
+        priority=facts.priority,
+        queue_priority=queue.priority if queue is not None else 0,
+        cpus=amounts.get("cpus", 0),
+        nodes=amounts.get("nodes", 0),
+        mem=amounts.get("mem", 0),
+        walltime=understood.walltime,
+        deadline=read_deadline(facts.resources, facts.submitted),
+        licences=tuple((name, amounts[name]) for name in sorted(state.limits.shared) if amounts.get(name)),
+    )
+
+
+def demand_now(state: "EngineState") -> Demand:
+    """What all jobs ask for together now, as far as the site's weights look at it."""
+    site = state.site
+    if not (site.weights.licences or site.weights.short or site.weights.fair_share):
+        return Demand()
+    tree = site.fair_share if site.weights.fair_share else None
+    return demand(
+        [applicant_of(state, record) for record in _in(state, Phase.WAITING)],
+        [applicant_of(state, record) for record in _in(state, Phase.RUNNING, Phase.DISPATCHED)],
+        copies=state.limits.copies,
+        tree=tree,
+        used=state.usage.decayed(tree, state.now, running(state)) if tree and state.usage else None,
+    )
+
+
+def breakdown_of(state: "EngineState", record: JobRecord, shares: Demand) -> Breakdown:
+    """The priority of a job at this moment, and what it is the sum of."""
+    return priority(applicant_of(state, record), state.now, shares, state.site.weights)
+
+
+def _in(state: "EngineState", *phases: Phase) -> Iterable[JobRecord]:
+    return (record for record in state.records.values() if record.phase in phases)

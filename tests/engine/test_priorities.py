@@ -1,0 +1,93 @@
+"""What the engine tells the terms of priorities, and deadlines in its answers."""
+
+from typing import Any
+
+import pytest
+
+from schedd.engine.priorities import applicant_of, breakdown_of, demand_now
+from schedd.wire import QueueFacts
+from tests.engine.cluster import Cluster, T
+
+
+def points(cluster: Cluster, job_id: str) -> dict[str, float]:
+    state = cluster.engine.state
+    found = breakdown_of(state, state.records[job_id], demand_now(state))
+    return {term.name: term.points for term in found.terms}
+
+
+def test_terms_see_what_the_server_says_of_a_job() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.server.queues["urgent"] = QueueFacts(name="urgent", priority=70)
+    cluster.tell(cluster.server.snapshot())
+    cluster.submit(
+        "1",
+        "2:ppn=2",
+        walltime=600,
+        queue="urgent",
+        group="phys",
+        account="a1",
+        priority=-5,
+        resources={"mem": "8gb", "x.deadline": "+1:00:00"},
+    )
+    state = cluster.engine.state
+    one = applicant_of(state, state.records["1"])
+    assert (one.owner, one.group, one.account, one.queue) == ("ann@login", "phys", "a1", "urgent")
+    assert (one.queue_priority, one.priority) == (70, -5)
+    assert (one.cpus, one.nodes, one.mem, one.walltime) == (4, 2, 8 << 20, 600)
+    assert (one.submitted, one.deadline) == (T, T + 3600)
+
+
+def test_waiting_counts_from_the_release_and_not_while_held() -> None:
+    cluster = Cluster(nodes=1, site={"priority": {"waiting": 3600.0}})
+    cluster.submit("0", walltime=10_000)
+    cluster.submit("1")
+    cluster.submit("2", eligible=T + 40)
+    cluster.submit("3", state="H", holds="u")
+    cluster.at(100)
+    assert [points(cluster, job)["waiting"] for job in "123"] == [100.0, 60.0, 0.0]
+
+
+def test_licences_are_what_limits_of_server_and_site_count_for_all() -> None:
+    site: dict[str, Any] = {
+        "priority": {"licences": 1.0},
+        "limits": [{"amount": 4, "what": "matlab"}, {"amount": 1, "what": "matlab", "who": "user"}],
+    }
+    cluster = Cluster(nodes=1, site=site)
+    cluster.submit("0", "1:ppn=1", walltime=10_000, resources={"matlab": "1"})
+    cluster.submit("1", "1:ppn=1", walltime=10_000, owner="bob", resources={"matlab": "4"})
+    cluster.submit("2", "1:ppn=4", walltime=10_000, owner="eve")
+    assert cluster.engine.state.limits.copies == {"matlab": 4}
+    # 0 runs; 1 asks for more than its user may have, so it waits for the limit and does not count.
+    assert demand_now(cluster.engine.state).pressures == {"matlab": 0.25}
+
+
+def test_who_has_used_more_has_less_of_the_points_of_fair_share() -> None:
+    site = {"priority": {"fair_share": 100.0}, "fair_share": {"levels": ["user"]}}
+    cluster = Cluster(nodes=1, site=site)
+    cluster.submit("0", walltime=100)
+    cluster.at(100)
+    cluster.submit("1", walltime=10)
+    cluster.submit("2", walltime=10)
+    cluster.submit("3", walltime=10, owner="bob")
+    assert points(cluster, "2")["fair_share"] == pytest.approx(100 * 2**-2)
+    assert points(cluster, "3")["fair_share"] == 100.0
+
+
+def test_a_deadline_is_on_track_at_risk_or_missed() -> None:
+    cluster = Cluster(nodes=1)
+    cluster.submit("0", walltime=1000)
+    for job, deadline in (("1", "+1100"), ("2", "+1100"), ("3", "+50")):
+        cluster.submit(job, walltime=100, resources={"x.deadline": deadline})
+    cluster.submit("4", walltime=100)
+    assert [cluster.view(job).deadline_state for job in "1234"] == ["on_track", "at_risk", "missed", ""]
+    assert cluster.view("1").deadline == T + 1100
+    cluster.at(1001)
+    assert [cluster.view(job).deadline_state for job in "12"] == ["on_track", "missed"]
+
+
+def test_a_job_that_runs_past_its_chance_is_at_risk_until_its_deadline_is_over() -> None:
+    cluster = Cluster(nodes=1)
+    cluster.submit("1", walltime=100, resources={"x.deadline": "+60"})
+    assert cluster.view("1").deadline_state == "at_risk"
+    cluster.at(61)
+    assert cluster.view("1").deadline_state == "missed"
