@@ -117,7 +117,7 @@ class Delivery:
         """
         waits = Waits()
         after = ""
-        seen: dict[str, None] = {}
+        seen: dict[tuple[str, int], None] = {}  # a daemon that kept nothing begins its ids anew
         while True:
             try:
                 answer = await self._client.decisions(after, wait)
@@ -133,8 +133,9 @@ class Delivery:
                 _log.error("a decision that makes no sense: %s", problem)
             after = answer.last
             for decision in answer.decisions:
-                if decision.id not in seen:
-                    seen[decision.id] = None
+                name = (decision.id, decision.time)
+                if name not in seen:
+                    seen[name] = None
                     take(decision)
             while len(seen) > _REMEMBERED:
                 del seen[next(iter(seen))]

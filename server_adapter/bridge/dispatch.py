@@ -91,6 +91,8 @@ class Dispatcher:
 
     async def run(self, run: Run) -> Outcome:
         """Carries out one decision; never raises for anything that the server or the network does."""
+        if _name(run) in self._journal.before:
+            return await self._find_out(run, "it was asked for before the adapter was restarted")
         attempt = 0
         while True:
             check = self._may_run(run)
@@ -136,7 +138,7 @@ class Dispatcher:
                 return Outcome(False, 0, check.reason, busy=True)
             if check.verdict is Verdict.REFUSE:
                 return Outcome(False, 0, check.reason)
-            self._journal.ask(run.job_id)
+            self._journal.ask(run.job_id, _name(run))
             request = run_request(run, asynchronous=self._rules.asynchronous)
             _log.debug("asks to run %s on %s (%s)", run.job_id, request.destination, run.id)
             await connection.request(request)
@@ -175,20 +177,26 @@ class Dispatcher:
         return nodes
 
     async def _find_out(self, run: Run, reason: str) -> Outcome:
-        """The connection broke, perhaps after the server had the request: look whether the job runs."""
+        """The server may have had the request: look whether the job runs. It is not asked for again."""
         _log.warning("run of %s: %s; looking what became of it", run.job_id, reason)
-        while self._clock() < run.expires:
+        while True:
             await self._sleep(_SETTLING)
             try:
                 async with self._link.talk() as connection:
                     values = await self._job(connection, run.job_id)
             except (ServerUnreachableError, ProtocolError, ServerRefusedError):
-                continue
+                if self._clock() < run.expires:
+                    continue
+                return Outcome(False, 0, f"{reason}; not reached again in time")
             check = check_job(run, _living(run.job_id, values))
             if check.verdict is Verdict.RUNS or _ran(run, values):
                 return Outcome(True, text=check.reason)
             return Outcome(False, 0, f"{reason}; {check.reason or 'the job is still queued'}")
-        return Outcome(False, 0, f"{reason}; not reached again in time")
+
+
+def _name(run: Run) -> str:
+    """Of one decision alone: a daemon that kept nothing begins its ids anew."""
+    return f"{run.id}@{run.time}"
 
 
 def _living(job: str, values: Values | None) -> JobFacts | None:

@@ -18,8 +18,8 @@ class Journal:
     """Small files in the state directory.
 
     `state.json` holds the epoch (one more at each start) and the highest leader's term seen. `runs` gets a
-    line for each run before it is asked for, so that a job that starts while the adapter restarts is not
-    taken for somebody else's. `lock` keeps a second adapter out. Raises `JournalError`.
+    line for each run before it is asked for, so that no decision is carried out a second time after a
+    restart. `lock` keeps a second adapter out. Raises `JournalError`.
     """
 
     def __init__(self, directory: Path, clock: Callable[[], float] = time.time) -> None:
@@ -39,11 +39,14 @@ class Journal:
         self.epoch = max(int(before.get("epoch", 0)) + 1, int(clock()))
         self.term = int(before.get("term", 0))
         self._save()
-        self.asked = self._recent_runs()
+        recent = self._recent_runs()
+        self.asked = {job: moment for moment, job, _ in recent}
         """Runs of the last minutes: the time of asking, by job."""
+        self.before = frozenset(decision for _, _, decision in recent)
+        """Of these, the decisions that were asked for before this start."""
         self._runs = (directory / "runs").open("w", encoding="utf-8")
-        for job, moment in self.asked.items():
-            self._note(job, moment)
+        for entry in recent:
+            self._note(*entry)
 
     def see_term(self, term: int) -> None:
         """Keeps the highest term."""
@@ -51,18 +54,18 @@ class Journal:
             self.term = term
             self._save()
 
-    def ask(self, job: str) -> None:
+    def ask(self, job: str, decision: str) -> None:
         """Notes that a run is about to be asked for."""
         self.asked[job] = self._clock()
-        self._note(job, self.asked[job])
+        self._note(self.asked[job], job, decision)
 
     def close(self) -> None:
         """Closes the files."""
         self._runs.close()
         self._lock.close()
 
-    def _note(self, job: str, moment: float) -> None:
-        self._runs.write(f"{moment:.3f} {job}\n")
+    def _note(self, moment: float, job: str, decision: str) -> None:
+        self._runs.write(f"{moment:.3f} {job} {decision}\n")
         self._runs.flush()
 
     def _read(self) -> dict[str, int]:
@@ -82,18 +85,19 @@ class Journal:
             os.fsync(file.fileno())
         fresh.replace(self._directory / "state.json")
 
-    def _recent_runs(self) -> dict[str, float]:
+    def _recent_runs(self) -> list[tuple[float, str, str]]:
         try:
             lines = (self._directory / "runs").read_text(encoding="utf-8").splitlines()
         except FileNotFoundError:
-            return {}
-        found = {}
+            return []
+        found = []
         for line in lines:
-            moment, _, job = line.partition(" ")
+            moment, _, rest = line.partition(" ")
+            job, _, decision = rest.partition(" ")
             try:
                 asked = float(moment)
             except ValueError:
                 continue  # cut by a crash
             if job and self._clock() - asked < _KEPT:
-                found[job] = asked
+                found.append((asked, job, decision))
         return found

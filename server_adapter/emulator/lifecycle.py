@@ -119,6 +119,7 @@ def _returned(cluster: Cluster, job: Job, run: int) -> None:
         _release(cluster, job)
         job.exec_host = job.exec_port = ""
         job.state = State.QUEUED
+        cluster.returned[job.id] = cluster.returned.get(job.id, 0) + 1
         job.touch(cluster.now)
         cluster.poke(SchedulerCommand.NEW)
 

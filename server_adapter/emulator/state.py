@@ -50,7 +50,8 @@ class Cluster:
     """All that the emulated server knows. `now` moves only through `lifecycle.advance`.
 
     `command` is the server's single slot for its scheduler: the last code wins until somebody takes it.
-    `runs` counts accepted runs by job, for tests to compare with `start_count`.
+    `runs` counts accepted runs by job, for tests to compare with `start_count`; `returned` are those of them
+    that no mom took.
     """
 
     version: Version
@@ -74,6 +75,7 @@ class Cluster:
     next_rank: int = 1
     next_session: int = 20000
     runs: dict[str, int] = field(default_factory=dict)
+    returned: dict[str, int] = field(default_factory=dict)
     dependents: set[str] = field(default_factory=set)  # ids of jobs that wait for other jobs
     on_complete: Callable[[bool], None] = lambda _: None  # told of each job's end, and whether it ran
 

@@ -1,5 +1,6 @@
 """Run decisions: what is looked at before a run, and what is made of the server's answer."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -133,3 +134,31 @@ async def test_a_lost_answer_to_a_run_is_cleared_up(build: Build) -> None:
     await house.until(lambda: bool(house.daemon.accepted))
     assert house.server.cluster.runs == {job: 1}
     assert house.daemon.refused == []
+
+
+@pytest.mark.parametrize("fate", ["runs", "ended", "came back"])
+async def test_a_decision_that_was_asked_for_before_a_restart_is_not_asked_for_again(
+    build: Build, monkeypatch: pytest.MonkeyPatch, fate: str
+) -> None:
+    """As by kill -9 between the server's answer and the word to the daemon."""
+    monkeypatch.setattr("server_adapter.bridge.dispatch._SETTLING", 0.2)
+    house = await build(plan=False)
+    job = house.server.submit(resources={"nodes": "1"}, runtime=0.1 if fate == "ended" else 60.0)
+    adapter = await house.start()
+    await house.until(lambda: job in house.daemon.state.jobs)
+    if fate == "came back":
+        house.server.faults.return_runs(1)
+    monkeypatch.setattr(adapter.delivery, "put", lambda _: asyncio.Event().wait())
+    house.daemon.decide(job, [ShareFacts("node1", 1)])
+    await house.until(lambda: house.server.cluster.runs == {job: 1})
+    await house.stop()
+    if fate == "ended":
+        await house.until(house.all_done)
+    await house.start()
+    await house.until(lambda: bool(house.daemon.accepted or house.daemon.refused))
+    if fate == "came back":
+        (refused,) = house.daemon.refused
+        assert refused.text == "it was asked for before the adapter was restarted; the job is still queued"
+    else:
+        assert house.daemon.refused == []
+    assert house.server.cluster.runs == {job: 1}

@@ -1,0 +1,169 @@
+"""Emulated server, the real adapter and the real daemon, each a process of its own that may be killed."""
+
+import asyncio
+import json
+import socket
+import sqlite3
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from server_adapter.emulator import EmulatedServer, NodeSpec, State, Timing
+
+TOKEN = "an-adapter-token-for-tests"
+ADMIN = "an-admins-token-for-tests"
+MEMORY = 16 << 20
+"""KiB of each node."""
+NODES = [NodeSpec(f"node{number}", 8, ("odd" if number % 2 else "even",), MEMORY) for number in range(1, 17)]
+TIMING = Timing(obit=0.1, kill=0.2, refused=0.1, report=5.0, node_check=0.5)
+SERVE = [sys.executable, "-m", "schedd.cli.main", "serve"]
+ADAPT = [sys.executable, "-m", "server_adapter.bridge.main"]
+
+
+class Program:
+    """A command that is started and killed again and again."""
+
+    def __init__(self, command: list[str], log: Path) -> None:
+        self._command = command
+        self.log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self.log.open("ab") as file:
+            self._process = subprocess.Popen(self._command, stdout=file, stderr=subprocess.STDOUT)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def terminate(self) -> int:
+        assert self._process is not None
+        self._process.terminate()
+        return self._process.wait(60)
+
+
+class House:
+    """The three of them."""
+
+    def __init__(self, directory: Path, version: str) -> None:
+        self.directory = directory
+        daemon_port, scheduler_port = free_port(), free_port()
+        self.url = f"http://127.0.0.1:{daemon_port}"
+        self.server = EmulatedServer(
+            NODES, version=version, timing=TIMING, scheduler=("127.0.0.1", scheduler_port)
+        )
+        (directory / "tokens").write_text(f"adapter pbs-adapter {TOKEN}\nadmin carol {ADMIN}\n")
+        (directory / "tokens").chmod(0o600)
+        (directory / "token").write_text(TOKEN)
+        (directory / "schedd.toml").write_text(
+            f"""
+            [server]
+            port = {daemon_port}
+            [auth]
+            token_file = "{directory}/tokens"
+            [store]
+            url = "sqlite:///{directory}/schedd.sqlite"
+            [clusters.main]
+            server_grace = 1
+            end_allowance = 20
+            node_grace = 2
+            check_wait = 1
+            refusal_wait = 1
+            """
+        )
+        self._adapter_settings = f"""
+            mode = "scheduler"
+            state_dir = "{directory}/state"
+            [listen]
+            port = {scheduler_port}
+            any_port = true
+            [daemon]
+            url = "{self.url}"
+            token_file = "{directory}/token"
+            [poll]
+            interval = 1.0
+            snapshot = 3.0
+            [run]
+            busy_wait = 0.1
+            [tell]
+            start_time = true
+            threshold = 5
+            """
+        self.daemon = Program([*SERVE, "--config", f"{directory}/schedd.toml"], directory / "daemon.log")
+        config = f"{directory}/adapter.toml"
+        self.adapter = Program(
+            [*ADAPT, "--config", config, "--log-level", "debug"], directory / "adapter.log"
+        )
+
+    def configure(self) -> None:
+        """Once the server has its port."""
+        host, port = self.server.address
+        (self.directory / "adapter.toml").write_text(
+            self._adapter_settings
+            + f'[server]\nhost = "{host}"\nport = {port}\nauth = "none"\ntimeout = 2.0\n'
+        )
+
+    async def ready(self) -> None:
+        while not await asyncio.to_thread(self._is_ready):
+            await asyncio.sleep(0.2)
+
+    def _is_ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(self.url + "/readyz", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except (urllib.error.URLError, OSError):
+            return False
+
+    async def ask(self, path: str, method: str = "GET") -> dict[str, Any]:
+        """The cluster's page at `path`, as an admin."""
+        return await asyncio.to_thread(self._ask, path, method)
+
+    def _ask(self, path: str, method: str) -> dict[str, Any]:
+        url = f"{self.url}/v1/clusters/main{path}"
+        headers = {"Authorization": f"Bearer {ADMIN}"}
+        with urllib.request.urlopen(
+            urllib.request.Request(url, None, headers, method=method), timeout=10
+        ) as answer:
+            found: dict[str, Any] = json.load(answer)
+        return found
+
+    def done(self) -> int:
+        return sum(job.state is State.COMPLETE for job in self.server.cluster.jobs.values())
+
+    def decided(self) -> dict[str, list[dict[str, int]]]:
+        """The shares of all run decisions, by job, from the daemon's own record."""
+        found: dict[str, list[dict[str, int]]] = {}
+        for (body,) in self._query("select body from decisions where type = 'run'"):
+            run = json.loads(body)
+            shares = {share["node"]: share["cpus"] for share in run["shares"]}
+            found.setdefault(run["job_id"], []).append(shares)
+        return found
+
+    def outcomes(self, outcome: str | None) -> Counter[str]:
+        """How many run decisions of each job came to this, as far as the daemon knows; None: it does not."""
+        text = "select job from decisions where type = 'run' and outcome is ?"
+        return Counter(job for (job,) in self._query(text, outcome))
+
+    def refused(self) -> Counter[int]:
+        """How many run decisions were refused, by code."""
+        rows = self._query("select code from decisions where outcome = ?", "refused")
+        return Counter(code for (code,) in rows)
+
+    def _query(self, text: str, *values: object) -> list[Any]:
+        base = sqlite3.connect(f"file:{self.directory}/schedd.sqlite?mode=ro", uri=True)
+        try:
+            return base.execute(text, values).fetchall()
+        finally:
+            base.close()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
