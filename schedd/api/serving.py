@@ -22,9 +22,11 @@ from schedd.service.askers import Askers
 from schedd.service.clock import Clock
 from schedd.service.clusters import Clusters
 from schedd.service.durable import Durable
+from schedd.service.incidents import Incidents
 from schedd.service.notify import notify
 from schedd.service.settings import Settings
 from schedd.service.tokens import Tokens
+from schedd.store.place import state_folder
 
 __all__ = ["serve"]
 
@@ -49,7 +51,13 @@ def serve(
     The port answers at once; all but the health checks answer 503 until the kernels are compiled.
     """
     durable = Durable(settings.store) if settings.store.url != "memory" else None
-    clusters = Clusters({name: one.engine for name, one in settings.clusters.items()}, clock, durable=durable)
+    folder = settings.store.incidents or (state_folder() / "incidents" if durable is not None else None)
+    clusters = Clusters(
+        {name: one.engine for name, one in settings.clusters.items()},
+        clock,
+        durable=durable,
+        incidents=Incidents(folder) if folder is not None else None,
+    )
     failed: list[BaseException] = []
 
     def give_up(error: BaseException) -> None:

@@ -26,8 +26,10 @@ _FORGET_EVERY = 60
 class Engine:
     """One cluster's schedule, kept right event by event."""
 
-    def __init__(self, settings: EngineSettings, now: int) -> None:
+    def __init__(self, settings: EngineSettings, now: int, decided: int = 0) -> None:
+        """Its decisions are numbered from ``decided`` + 1 on."""
         self.state = EngineState.empty(settings, now)
+        self.state.decision_number = decided
         self.log = BatchLog(settings.log_batches, settings.log_weight)
         self.forgotten = now
         self.base: Frozen | bytes = Frozen(self.state, {"forgotten": now})

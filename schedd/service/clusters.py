@@ -7,6 +7,7 @@ from schedd.engine import Engine, EngineSettings
 from schedd.service.clock import Clock
 from schedd.service.durable import Durable
 from schedd.service.errors import UnknownCluster
+from schedd.service.incidents import Incidents
 from schedd.service.loop import PlanLoop
 from schedd.service.warmup import warm_up
 from schedd.store import AuditEntry, Journal, MemoryJournal
@@ -22,9 +23,7 @@ def new_engine(settings: EngineSettings, now: int) -> Engine:
     Its decisions are numbered from the present time on, so that an adapter that saw those of an earlier life
     of the daemon takes none of the new ones for old.
     """
-    engine = Engine(settings, now)
-    engine.state.decision_number = now * _IDS_A_SECOND
-    return engine
+    return Engine(settings, now, decided=now * _IDS_A_SECOND)
 
 
 class Clusters:
@@ -36,6 +35,7 @@ class Clusters:
         clock: Clock,
         journal: Callable[[], Journal] = MemoryJournal,
         durable: Durable | None = None,
+        incidents: Incidents | None = None,
     ) -> None:
         now = int(clock.now())
         self.durable = durable
@@ -46,6 +46,7 @@ class Clusters:
                 journal(),
                 clock,
                 succession=durable.succession(name, chosen) if durable is not None else None,
+                incidents=incidents,
             )
             for name, chosen in settings.items()
         }

@@ -19,9 +19,10 @@ from schedd.service.durable import Succession
 from schedd.service.errors import Overloaded, PlannerStopped, StandingBy
 from schedd.service.feed import Feed
 from schedd.service.forks import Fork, fork
+from schedd.service.incidents import Incidents
 from schedd.service.promised import Promised
 from schedd.store import AuditEntry, Batch, Journal, NotLeader, StoreError
-from schedd.wire import Event
+from schedd.wire import Alert, Event
 
 __all__ = ["PlanLoop"]
 
@@ -37,6 +38,7 @@ _LOOK_S = 60.0
 _STORE_WAITS = (0.1, 0.2, 0.5, 1.0, 2.0)
 """Seconds between tries while the store fails; the last one for as long as it does."""
 _FOLLOW_S = 0.5
+_INCIDENT_EVERY_S = 60.0
 """Between two looks at what the leader wrote."""
 
 
@@ -59,6 +61,7 @@ class PlanLoop:
         clock: Clock,
         *,
         succession: Succession | None = None,
+        incidents: Incidents | None = None,
         most_pending: int = 200_000,
     ) -> None:
         self.name = name
@@ -69,6 +72,8 @@ class PlanLoop:
         self._engine = engine
         self._journal = journal
         self._succession = succession
+        self._incidents = incidents
+        self._incident_at = -_INCIDENT_EVERY_S
         self._promised: Promised | None = None
         self._stepping_down = False
         self.standing_by = succession is not None
@@ -232,6 +237,7 @@ class PlanLoop:
             self._refuse("the daemon is shutting down")
         except Exception as error:
             _log.exception("the planner stopped", cluster=self.name)
+            self._keep_incident("stopped")
             self.failure = f"the planner stopped: {error!r}"
             self.published = replace(self.published, stale=self.failure)
             self.feed.bell.ring()
@@ -352,6 +358,8 @@ class PlanLoop:
     def _handle(self, batch: Batch) -> None:
         engine = self._engine
         decisions = engine.handle(batch.events, batch.now)
+        if any(isinstance(decision, Alert) and decision.kind == "quarantine" for decision in decisions):
+            self._keep_incident("quarantine")
         news = self._promised.news(engine) if self._promised is not None else ((), ())
         made = self._insist(lambda: self._journal.commit_decisions(batch, decisions, *news))
         self._unpublished = True
@@ -364,6 +372,15 @@ class PlanLoop:
         if made:
             self.decisions.append(made)
         self._checkpoint()
+
+    def _keep_incident(self, why: str) -> None:
+        """What led to this, as a file; of several in a short time the first, but for the last of all."""
+        if self._incidents is None:
+            return
+        if why != "stopped" and time.monotonic() < self._incident_at + _INCIDENT_EVERY_S:
+            return
+        self._incident_at = time.monotonic()
+        self._incidents.keep(self.name, why, self._engine.incident(), self.now())
 
     def _checkpoint(self, *, must: bool = False) -> None:
         """Keep the engine's state when it is time for that; without it the log to follow is only longer."""

@@ -162,6 +162,9 @@ class StoreSettings(Section):
     """Seconds after which another daemon may lead when this one is not heard of."""
     checkpoint: float = Field(default=5.0, ge=0.1, le=3600)
     """Seconds between two checkpoints of the plan."""
+    incidents: Path | None = None
+    """Folder for what led to a planner's stop or to a job set aside, for `schedd rerun`; the newest twenty
+    are kept. Default: `incidents` in the state directory, none with `memory`."""
     keep_events: int = Field(default=30, ge=1, le=3660)
     """Days for which events are kept, and what the planner was called with."""
     keep_decisions: int = Field(default=90, ge=1, le=3660)

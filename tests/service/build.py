@@ -8,6 +8,7 @@ import structlog
 
 from schedd.engine import EngineSettings
 from schedd.service.clusters import new_engine
+from schedd.service.incidents import Incidents
 from schedd.service.loop import PlanLoop
 from schedd.store import Journal, MemoryJournal
 from schedd.wire import JobFacts, JobQueued, NodeChanged, NodeFacts
@@ -53,12 +54,21 @@ def node(name: str, cpus: int = 4, **facts: object) -> NodeChanged:
 
 @contextmanager
 def planner(
-    journal: Journal | None = None, *, most_pending: int = 200_000, **settings: float | bool | str
+    journal: Journal | None = None,
+    *,
+    most_pending: int = 200_000,
+    incidents: Incidents | None = None,
+    **settings: float | bool | str,
 ) -> Iterator[PlanLoop]:
     """A planner at work, on a clock that stands still."""
     chosen = EngineSettings(validate=True, **settings)  # type: ignore[arg-type]
     loop = PlanLoop(
-        "main", new_engine(chosen, T), journal or MemoryJournal(), StillClock(), most_pending=most_pending
+        "main",
+        new_engine(chosen, T),
+        journal or MemoryJournal(),
+        StillClock(),
+        incidents=incidents,
+        most_pending=most_pending,
     )
     loop.start()
     try:

@@ -1,0 +1,40 @@
+"""Incidents kept as files, when a planner stops or a job makes it fail: what `schedd rerun` runs again."""
+
+from pathlib import Path
+
+import structlog
+
+from schedd.engine.incident import dump
+from schedd.engine.log import Incident
+
+__all__ = ["Incidents"]
+
+_log = structlog.get_logger(__name__)
+
+
+class Incidents:
+    """The files of one daemon, ``most`` of them; the oldest make way."""
+
+    def __init__(self, folder: Path, most: int = 20) -> None:
+        self.folder = folder
+        self._most = most
+
+    def keep(self, cluster: str, why: str, incident: Incident, now: int) -> Path | None:
+        """Write ``incident``, for the daemon's user alone; None, and a line in the log, when it cannot be."""
+        path = self.folder / f"{cluster}-{now}-{why}.jsonl"
+        part = path.with_suffix(".part")
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            part.unlink(missing_ok=True)
+            part.touch(0o600, exist_ok=False)
+            with part.open("w", encoding="utf-8") as file:
+                file.writelines(f"{line}\n" for line in dump(incident))
+            part.rename(path)
+            kept = sorted(self.folder.glob("*.jsonl"), key=lambda file: file.stat().st_mtime_ns)
+            for old in kept[: -self._most]:
+                old.unlink(missing_ok=True)
+        except OSError as error:
+            _log.error("an incident could not be kept", cluster=cluster, file=str(path), why=str(error))
+            return None
+        _log.warning("an incident was kept", cluster=cluster, file=str(path))
+        return path

@@ -1,0 +1,80 @@
+"""What led to a planner's stop, or made a job fail, is kept as a file that can be run again."""
+
+from pathlib import Path
+
+import pytest
+
+from schedd.engine import Engine, EngineSettings
+from schedd.engine.incident import read, rerun
+from schedd.engine.job_view import job_view
+from schedd.plan.kernels.layout import DUR
+from schedd.plan.plan import Plan
+from schedd.service.clusters import new_engine
+from schedd.service.errors import PlannerStopped
+from schedd.service.incidents import Incidents
+from schedd.wire import Run
+from tests.service.build import T, job, node, planner
+
+WAIT = 30
+"""Real seconds after which a test gives up."""
+
+
+def test_what_led_to_a_planners_stop_is_kept_and_can_be_run_again(tmp_path: Path) -> None:
+    folder = tmp_path / "incidents"
+    with planner(incidents=Incidents(folder, most=2)) as loop:
+        loop.submit([node("n1"), job("1")]).result(WAIT)
+
+        def broken(engine: Engine) -> None:
+            def fail(*_: object) -> None:
+                raise RuntimeError("broken on purpose")
+
+            engine.handle = fail  # type: ignore[assignment, method-assign]
+
+        loop.at_rest(broken).result(WAIT)
+        with pytest.raises(PlannerStopped):
+            loop.submit([job("2")]).result(WAIT)
+        loop._thread.join(WAIT)
+    (file,) = folder.iterdir()
+    assert (file.name, file.stat().st_mode & 0o777) == (f"main-{T}-stopped.jsonl", 0o600)
+    incident = read(file.read_text().splitlines())
+    decisions = [d for made in rerun(incident.checkpoint, incident.batches) for d in made]
+    assert [d.job_id for d in decisions if isinstance(d, Run)] == ["1"]
+
+
+def test_a_job_that_makes_the_planner_fail_leaves_an_incident_once_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Plan.place
+
+    def fail(plan: Plan, slot: int, *rest: int) -> int:
+        if plan.slabs.tb.jobs[DUR, slot] == 13:
+            raise RuntimeError("broken on purpose")
+        return place(plan, slot, *rest)
+
+    monkeypatch.setattr(Plan, "place", fail)
+    with planner(incidents=Incidents(tmp_path), end_allowance=0) as loop:
+        loop.submit([node("n1"), job("1", walltime="13")]).result(WAIT)
+        loop.submit([job("2", walltime="13"), job("3")]).result(WAIT)
+        answers = [job_view(loop.published, number) for number in "123"]
+    assert [file.name for file in tmp_path.iterdir()] == [f"main-{T}-quarantine.jsonl"]
+    assert [view.answer for view in answers if view is not None] == [
+        "waiting",
+        "waiting",
+        "start_known",
+    ]
+
+
+def test_a_folder_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    incident = new_engine(EngineSettings(), T).incident()
+    assert Incidents(tmp_path / "file").keep("main", "stopped", incident, T) is None
+
+
+def test_old_incidents_make_way(tmp_path: Path) -> None:
+    incidents, incident = Incidents(tmp_path, most=2), new_engine(EngineSettings(), T).incident()
+    kept = [incidents.keep("main", "stopped", incident, T + i) for i in range(4)]
+    assert (
+        {file for file in kept if file is not None and file.exists()}
+        == set(tmp_path.iterdir())
+        == set(kept[2:])
+    )
