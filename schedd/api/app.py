@@ -8,6 +8,7 @@ from typing import Any, Final
 from fastapi import Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi_offline import FastAPIOffline
+from prometheus_client import CollectorRegistry
 from starlette.middleware.gzip import GZipMiddleware
 
 from schedd import __version__
@@ -16,6 +17,7 @@ from schedd.api import exchange, health, jobs, plan, problems, questions, stream
 from schedd.api.access import known_parameters
 from schedd.api.examples import EXAMPLES
 from schedd.api.limits import BodyLimit
+from schedd.api.queries import Queries
 from schedd.service.askers import Askers
 from schedd.service.clusters import Clusters
 from schedd.service.tokens import Tokens
@@ -85,6 +87,8 @@ def create_app(
         )
     app.add_middleware(GZipMiddleware, minimum_size=2_000, compresslevel=4)
     app.add_middleware(BodyLimit, most=max_body)
+    app.state.queries = CollectorRegistry()
+    app.add_middleware(Queries, registry=app.state.queries)
     app.openapi = lambda: _described(app)  # type: ignore[method-assign]
     return app
 

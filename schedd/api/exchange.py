@@ -32,6 +32,7 @@ async def post_events(request: Request, cluster: Cluster, delivery: Delivery, _:
     handled before are listed as duplicates and change nothing. A `snapshot` is an event too; where it is
     credible it wins over what was believed. Of a body with anything wrong in it nothing is taken.
     """
+    cluster.meters.hear()
     if int(request.headers.get("content-length", _LARGE)) < _LARGE:
         faults = out_of_bounds(delivery.events)
     else:  # others are not to wait for a look at a whole cluster
@@ -68,6 +69,7 @@ async def get_decisions(
     list until an event shows its outcome (a run that was accepted, refused, or seen to start), or a newer
     one takes its place.
     """
+    cluster.meters.hear()
     cluster.check_leads()
     page = await cluster.decisions.wait_after(after, wait, limit)
     return reply(request, Batch(page.decisions, page.last, page.missed))

@@ -9,6 +9,7 @@ from schedd.service.durable import Durable
 from schedd.service.errors import UnknownCluster
 from schedd.service.incidents import Incidents
 from schedd.service.loop import PlanLoop
+from schedd.service.meters import Meters
 from schedd.service.warmup import warm_up
 from schedd.store import AuditEntry, Journal, MemoryJournal
 
@@ -39,6 +40,7 @@ class Clusters:
     ) -> None:
         now = int(clock.now())
         self.durable = durable
+        self.meters = Meters()
         self._loops = {
             name: PlanLoop(
                 name,
@@ -47,6 +49,7 @@ class Clusters:
                 clock,
                 succession=durable.succession(name, chosen) if durable is not None else None,
                 incidents=incidents,
+                meters=self.meters.of(name),
             )
             for name, chosen in settings.items()
         }

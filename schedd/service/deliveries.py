@@ -1,5 +1,6 @@
 """Deliveries of events on their way to the planner, and how they are cut into batches."""
 
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ class Delivery:
     answer: "Future[Handled]"
     accepted: int = 0
     duplicates: list[str] = field(default_factory=list)
+    came: float = field(default_factory=time.monotonic)
+    """When, by the monotonic clock."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from schedd.service.errors import Overloaded, PlannerStopped, StandingBy
 from schedd.service.feed import Feed
 from schedd.service.forks import Fork, fork
 from schedd.service.incidents import Incidents
+from schedd.service.meters import ClusterMeters, Meters
 from schedd.service.promised import Promised
 from schedd.store import AuditEntry, Batch, Journal, NotLeader, StoreError
 from schedd.wire import Alert, Event
@@ -62,9 +63,11 @@ class PlanLoop:
         *,
         succession: Succession | None = None,
         incidents: Incidents | None = None,
+        meters: ClusterMeters | None = None,
         most_pending: int = 200_000,
     ) -> None:
         self.name = name
+        self.meters = meters or Meters().of(name)
         self.decisions = DecisionLog()
         self.failure = ""
         self.trouble = ""
@@ -348,7 +351,8 @@ class PlanLoop:
         now, paused = self.now(), self._engine.state.paused
         batch: Batch | None
         if events:
-            batch = self._insist(lambda: self._journal.commit_events(events, now, paused))
+            with self.meters.timed("keep"):
+                batch = self._insist(lambda: self._journal.commit_events(events, now, paused))
         else:
             batch = self._journal.woke(now, paused, resumed=resumed)
         if batch is not None:
@@ -356,12 +360,16 @@ class PlanLoop:
         self._answer(parts, batch)
 
     def _handle(self, batch: Batch) -> None:
-        engine = self._engine
-        decisions = engine.handle(batch.events, batch.now)
+        engine, meters = self._engine, self.meters
+        last = meters.before(engine, batch.events)
+        with meters.timed("plan"):
+            decisions = engine.handle(batch.events, batch.now)
         if any(isinstance(decision, Alert) and decision.kind == "quarantine" for decision in decisions):
             self._keep_incident("quarantine")
+        meters.after(engine, last, self.published)
         news = self._promised.news(engine) if self._promised is not None else ((), ())
-        made = self._insist(lambda: self._journal.commit_decisions(batch, decisions, *news))
+        with meters.timed("record"):
+            made = self._insist(lambda: self._journal.commit_decisions(batch, decisions, *news))
         self._unpublished = True
         if batch.events:
             self._batches += 1
@@ -417,8 +425,9 @@ class PlanLoop:
 
     def _publish(self) -> None:
         self.blocked = frozenset(self._engine.state.blocked)
-        published = publish(self._engine.state)
-        self.feed.note(self.published, published)
+        with self.meters.timed("publish"):
+            published = publish(self._engine.state)
+            self.feed.note(self.published, published)
         self.published = published
         self.feed.bell.ring()
         self._published_at = time.monotonic()
@@ -438,6 +447,7 @@ class PlanLoop:
                 continue
             with self._turn:
                 self._pending -= len(delivery.events)
+            self.meters.answered(delivery.accepted, delivery.came)
             if delivery.answer.set_running_or_notify_cancel():
                 delivery.answer.set_result(
                     Handled(delivery.accepted, tuple(delivery.duplicates), self.published.generation)

@@ -230,13 +230,6 @@ def test_pausing_shows_and_ends(busy_cluster: TestClient) -> None:
     assert get(busy_cluster, "")["paused"] == ""
 
 
-def test_metrics_count_the_jobs(busy_cluster: TestClient) -> None:
-    lines = busy_cluster.get("/metrics").text.splitlines()
-    assert 'schedd_jobs{cluster="main",state="planned"} 3.0' in lines
-    assert 'schedd_nodes{cluster="main",state="up"} 2.0' in lines
-    assert 'schedd_failing{cluster="other"} 0.0' in lines
-
-
 def test_variants_windows_and_changes_are_answered_together(busy_cluster: TestClient) -> None:
     asked = ask(
         busy_cluster,

@@ -1,0 +1,140 @@
+"""What a planner counts and times while it works, for Prometheus.
+
+Labels are few and of closed lists, so that the number of series does not grow with jobs, users or nodes.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import takewhile
+from typing import Final
+
+import numpy as np
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
+
+from schedd.engine import Engine
+from schedd.engine.records import Cause
+from schedd.engine.view import Published
+from schedd.wire import Event, JobStarted
+
+__all__ = ["ClusterMeters", "Meters"]
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # one more series for each, of no use here
+
+_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+_PARTS: Final = ("keep", "plan", "record", "publish")
+_ERRORS: Final = (-86_400, -3_600, -600, -60, 0, 60, 600, 3_600, 21_600, 86_400)
+
+
+class Meters:
+    """Of all clusters of a daemon, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        one = ["cluster"]
+        self.parts = Histogram(
+            "schedd_batch_seconds",
+            "A batch of events: to keep the events, to plan, to keep what follows, to publish",
+            [*one, "part"],
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.lag = Histogram(
+            "schedd_event_lag_seconds",
+            "From the arrival of events until they are handled and acknowledged",
+            one,
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.events = Counter("schedd_events", "Events that were handled", one, registry=self.registry)
+        self.moves = Counter(
+            "schedd_moves",
+            "Planned starts that moved, by why; first starts and lost ones are no moves",
+            [*one, "cause"],
+            registry=self.registry,
+        )
+        self.earlier = Counter(
+            "schedd_moves_earlier",
+            "Planned starts that moved to an earlier moment",
+            one,
+            registry=self.registry,
+        )
+        self.gaps = Counter(
+            "schedd_gaps_filled",
+            "Jobs whose first planned start is before that of a job planned earlier",
+            one,
+            registry=self.registry,
+        )
+        self.errors = Histogram(
+            "schedd_told_start_error_seconds",
+            "Actual start minus the last one told; above 0: later than told",
+            one,
+            buckets=_ERRORS,
+            registry=self.registry,
+        )
+
+    def of(self, cluster: str) -> "ClusterMeters":
+        """Those of one cluster."""
+        return ClusterMeters(self, cluster)
+
+
+class ClusterMeters:
+    """One cluster's; written by its planner's thread."""
+
+    def __init__(self, meters: Meters, cluster: str) -> None:
+        self._parts = {part: meters.parts.labels(cluster, part) for part in _PARTS}
+        self._lag = meters.lag.labels(cluster)
+        self._events = meters.events.labels(cluster)
+        self._moves = {cause: meters.moves.labels(cluster, cause.value) for cause in Cause}
+        self._earlier = meters.earlier.labels(cluster)
+        self._gaps = meters.gaps.labels(cluster)
+        self._errors = meters.errors.labels(cluster)
+        self.heard = 0.0
+        """When the adapter was last heard of, by the monotonic clock; 0: never."""
+
+    def hear(self) -> None:
+        """The adapter is there."""
+        self.heard = time.monotonic()
+
+    @contextmanager
+    def timed(self, part: str) -> Iterator[None]:
+        """Times a part of a batch."""
+        begun = time.perf_counter()
+        yield
+        self._parts[part].observe(time.perf_counter() - begun)
+
+    def answered(self, count: int, came: float) -> None:
+        """Events that came at ``came`` (monotonic) are handled."""
+        self._events.inc(count)
+        self._lag.observe(time.monotonic() - came)
+
+    def before(self, engine: Engine, events: Sequence[Event]) -> int:
+        """Sees what told starts came to, before the engine handles these events; for ``after``."""
+        state = engine.state
+        for event in events:
+            if not isinstance(event, JobStarted):
+                continue
+            record = state.records.get(event.job_id)
+            if record is None or record.slot < 0:
+                continue
+            told = int(state.told[record.slot])
+            if told >= 0:
+                self._errors.observe(event.time - told)
+        return state.change_number
+
+    def after(self, engine: Engine, last: int, published: Published) -> None:
+        """Counts the moves since the change set ``last``; ``published`` is the plan from before them."""
+        changes = engine.state.changes
+        fresh = list(takewhile(lambda change: change.number >= last, reversed(changes)))
+        if not fresh:
+            return
+        latest = int(published.starts.max(initial=-1))
+        for change in fresh:
+            moved = (change.old >= 0) & (change.new >= 0)
+            count = int(moved.sum())
+            if count:
+                self._moves[change.cause].inc(count)
+                self._earlier.inc(int((moved & (change.new < change.old)).sum()))
+            first = (change.old < 0) & (change.new >= 0) & (change.new < latest)
+            if change.cause is Cause.ARRIVED:
+                self._gaps.inc(int(np.count_nonzero(first)))

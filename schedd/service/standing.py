@@ -1,0 +1,77 @@
+"""How clusters stand at this moment, for Prometheus: read from the publications when it is asked."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from schedd import __version__
+from schedd.service.clusters import Clusters
+from schedd.service.reading import counts
+
+__all__ = ["StateOf"]
+
+
+class StateOf(Collector):
+    """A collector over all clusters of a daemon."""
+
+    def __init__(self, clusters: Clusters) -> None:
+        self._clusters = clusters
+
+    def collect(self) -> Iterator[Metric]:
+        """One family after another."""
+        jobs = GaugeMetricFamily("schedd_jobs", "Jobs by where they stand", labels=["cluster", "state"])
+        nodes = GaugeMetricFamily("schedd_nodes", "Nodes by state", labels=["cluster", "state"])
+        waiting = _gauge("schedd_events_waiting", "Events that came and are not handled yet")
+        decisions = _gauge("schedd_decisions_open", "Decisions whose outcome is not known yet")
+        age = _gauge("schedd_plan_age_seconds", "Since the plan was brought up to date")
+        ahead = _gauge("schedd_plan_ahead_seconds", "From now to the last planned end")
+        heard = _gauge("schedd_adapter_age_seconds", "Since the adapter was last heard of")
+        busy = _gauge("schedd_planner_busy_seconds", "For how long the planner is at its present work")
+        paused = _gauge("schedd_paused", "1 while no jobs are started by an admin's order")
+        stale = _gauge("schedd_stale", "1 while the server's state is not known for sure")
+        failing = _gauge("schedd_failing", "1 when the planner stopped or waits for its database")
+        leading = _gauge("schedd_leading", "1 while this daemon decides, 0 while it stands by")
+        generations = _counter("schedd_generations", "Batches that the planner took in")
+        breaches = _counter("schedd_promise_breaches", "Promises that were not kept")
+        for loop in self._clusters:
+            name, published = [loop.name], loop.published
+            for state, count in asdict(counts(published)).items():
+                jobs.add_metric([*name, state], count)
+            for state, count in Counter(node.state for node in published.nodes.values()).items():
+                nodes.add_metric([*name, state], count)
+            placed = published.starts >= 0
+            last = int((published.starts[placed] + published.durations[placed]).max(initial=0))
+            waiting.add_metric(name, loop.pending)
+            decisions.add_metric(name, len(loop.decisions))
+            age.add_metric(name, max(0, loop.now() - published.as_of))
+            ahead.add_metric(name, max(0, last - loop.now()))
+            if loop.meters.heard:
+                heard.add_metric(name, time.monotonic() - loop.meters.heard)
+            busy.add_metric(name, loop.busy_for)
+            paused.add_metric(name, bool(published.paused))
+            stale.add_metric(name, bool(published.stale))
+            failing.add_metric(name, bool(loop.failure or loop.trouble))
+            leading.add_metric(name, not loop.standing_by)
+            generations.add_metric(name, published.generation)
+            breaches.add_metric(name, published.breaches)
+        yield from (jobs, nodes, waiting, decisions, age, ahead, heard, busy, paused, stale, failing, leading)
+        yield from (generations, breaches)
+        durable = self._clusters.durable
+        if durable is not None and durable.opened.is_set():
+            about = "The leader's term; 0 while it is not this daemon"
+            yield GaugeMetricFamily("schedd_term", about, durable.lead.term)
+        build = GaugeMetricFamily("schedd_build", "1, with the program's version", labels=["version"])
+        build.add_metric([__version__], 1)
+        yield build
+
+
+def _gauge(name: str, about: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, about, labels=["cluster"])
+
+
+def _counter(name: str, about: str) -> CounterMetricFamily:
+    return CounterMetricFamily(name, about, labels=["cluster"])

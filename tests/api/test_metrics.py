@@ -1,0 +1,149 @@
+"""What Prometheus is told: true, documented, and of bounded size."""
+
+import re
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from prometheus_client.parser import text_string_to_metric_families
+
+from schedd.api.app import create_app
+from schedd.service.clusters import Clusters
+from tests.api.conftest import EVENTS, token, tokens
+from tests.api.test_errors import MAIN
+from tests.conftest import ROOT
+from tests.service.build import T
+
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+@pytest.fixture
+def client(the_app: FastAPI, clusters: Clusters) -> Any:  # kernels are compiled for the other
+    """Of an app of its own, whose counts begin at 0."""
+    app: FastAPI = create_app(clusters, tokens())
+    with TestClient(app, headers={"Authorization": f"Bearer {token('admin')}"}) as client:
+        yield client
+
+
+def scrape(client: TestClient) -> Samples:
+    answer = client.get("/metrics")
+    assert answer.status_code == 200
+    families = list(text_string_to_metric_families(answer.text))
+    assert len({family.name for family in families}) == len(families), "a family is told twice"
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def value(samples: Samples, name: str, cluster: str = "main", **labels: str) -> float:
+    return samples[name, frozenset({"cluster": cluster, **labels}.items())]
+
+
+def post(client: TestClient, *events: dict[str, Any]) -> None:
+    assert client.post(f"{MAIN}/events", json={"events": list(events)}).status_code == 200
+
+
+def job(number: int, user: str = "ann", **resources: str) -> dict[str, Any]:
+    facts = {**EVENTS[2]["job"], "id": f"{number}.server", "owner": f"{user}@login"}
+    facts["resources"] = {"nodes": "1:ppn=4", "walltime": "3600", **resources}
+    return {"type": "job_queued", "id": f"q:{number}", "time": T, "job": facts}
+
+
+def test_jobs_nodes_and_where_a_cluster_stands_are_counted(client: TestClient) -> None:
+    before = scrape(client)
+    assert ("schedd_adapter_age_seconds", frozenset({("cluster", "main")})) not in before
+    post(client, *EVENTS)
+    found = scrape(client)
+    assert value(found, "schedd_jobs", state="planned") == 3
+    assert value(found, "schedd_jobs", state="starting") == 2
+    assert value(found, "schedd_nodes", state="up") == 2
+    assert value(found, "schedd_failing", cluster="other") == 0
+    assert value(found, "schedd_leading") == 1
+    assert value(found, "schedd_adapter_age_seconds") >= 0
+    assert value(found, "schedd_plan_ahead_seconds") >= 2 * 3600
+    assert value(found, "schedd_events_total") == len(EVENTS)
+    assert value(found, "schedd_event_lag_seconds_count") == 1
+    assert value(found, "schedd_batch_seconds_count", part="plan") == 1
+    assert value(found, "schedd_batch_seconds_count", part="publish") == 1
+    post(client, *EVENTS)  # known by their ids
+    again = scrape(client)
+    assert value(again, "schedd_events_total") == len(EVENTS)
+    assert value(again, "schedd_event_lag_seconds_count") == 2
+
+
+def test_moves_filled_gaps_and_the_error_of_told_starts_are_counted(client: TestClient) -> None:
+    node = EVENTS[0]
+    # One node of 4 cpus: 1 runs for an hour, 2 follows on all of it.
+    post(client, node, job(1, nodes="1:ppn=2"), job(2))
+    assert value(scrape(client), "schedd_gaps_filled_total") == 0
+    # 3 fits beside 1, before 2.
+    post(client, job(3, nodes="1:ppn=2", walltime="600"))
+    found = scrape(client)
+    assert value(found, "schedd_gaps_filled_total") == 1
+    assert value(found, "schedd_moves_earlier_total") == 0
+    started = {"type": "job_started", "time": T, "shares": [{"node": "n1", "cpus": 2}]}
+    ended = {"type": "job_ended", "time": T}
+    for number in (1, 3):
+        post(client, {**started, "id": f"s:{number}", "job_id": f"{number}.server"})
+    for number in (1, 3):
+        post(client, {**ended, "id": f"end:{number}", "job_id": f"{number}.server"})
+    found = scrape(client)
+    assert value(found, "schedd_moves_total", cause="freed") == 2
+    assert value(found, "schedd_moves_earlier_total") == 2
+    # 2 had been told to start later than it does now.
+    told = value(found, "schedd_told_start_error_seconds_count")
+    post(client, {**started, "id": "s:2", "job_id": "2.server", "shares": [{"node": "n1", "cpus": 4}]})
+    found = scrape(client)
+    assert value(found, "schedd_told_start_error_seconds_count") == told + 1
+    assert value(found, "schedd_told_start_error_seconds_bucket", le="-60.0") == 1
+
+
+def test_queries_are_counted_by_route_and_kind_of_answer(client: TestClient) -> None:
+    for path in (f"{MAIN}/jobs/1.x", f"{MAIN}/jobs/2.x", "/nowhere/1", "/nowhere/2", f"{MAIN}/decisions"):
+        client.get(path)
+    found = scrape(client)
+    counted = {
+        (labels["route"], labels["code"]): number
+        for (name, pairs), number in found.items()
+        if name == "schedd_http_requests_total"
+        for labels in [dict(pairs)]
+    }
+    assert counted["/v1/clusters/{cluster}/jobs/{job}", "4xx"] == 2
+    assert counted["other", "4xx"] == 2
+    assert counted["/v1/clusters/{cluster}/decisions", "2xx"] == 1
+    timed = {dict(pairs)["route"] for name, pairs in found if name == "schedd_http_request_seconds_count"}
+    assert "/v1/clusters/{cluster}/jobs/{job}" in timed
+    assert "/v1/clusters/{cluster}/decisions" not in timed
+
+
+def test_the_number_of_series_does_not_grow_with_jobs_users_or_nodes(client: TestClient) -> None:
+    def load(first: int) -> None:
+        nodes = [
+            {**EVENTS[0], "id": f"n:{i}", "node": {**EVENTS[0]["node"], "name": f"m{i}"}}
+            for i in range(first, first + 20)
+        ]
+        post(client, *nodes, *(job(i, user=f"u{i}") for i in range(first, first + 50)))
+        for i in range(first, first + 20):
+            client.get(f"{MAIN}/jobs/{i}.server")
+            client.get(f"/{i}")
+        client.get("/metrics")
+
+    load(100)
+    before = set(scrape(client))
+    load(1_000)
+    assert set(scrape(client)) == before
+
+
+def test_every_family_is_in_the_documentation(client: TestClient) -> None:
+    post(client, *EVENTS)
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"^\| `(schedd_\w+)`", page, re.MULTILINE))
+    told = {
+        family.name + ("_total" if family.type == "counter" else "")
+        for family in text_string_to_metric_families(client.get("/metrics").text)
+        if family.name.startswith("schedd_")
+    }
+    assert documented == told | {"schedd_term"}  # told where there is a database
