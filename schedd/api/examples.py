@@ -22,6 +22,7 @@ JOB: Final[dict[str, Any]] = {
     "holds": "",
     "depend": "",
     "resources": {"nodes": "1:ppn=12", "mem": "8gb", "walltime": "01:00:00"},
+    "cpus": 12,
     "walltime": 3600,
     "walltime_assumed": False,
     "started": None,

@@ -9,7 +9,7 @@ from starlette.concurrency import run_in_threadpool
 from schedd.api.access import Cluster, Seen
 from schedd.api.bodies import History, JobPage, dated
 from schedd.api.problems import ProblemError, answers
-from schedd.api.replies import etag_of, reply
+from schedd.api.replies import chosen, reply
 from schedd.api.waiting import a_copy
 from schedd.engine.job_view import JobView, Standing, job_history, view_of
 from schedd.engine.records import JobRecord
@@ -30,6 +30,14 @@ _ONE: Final = {
     **_NOT_MODIFIED,
 }
 _HINTS: Final = 3
+Fields = Annotated[
+    str | None,
+    Query(
+        description="Only these fields of each row, with commas between them.",
+        max_length=2_000,
+        examples=["id,planned_start"],
+    ),
+]
 _Job = Annotated[
     str,
     Path(
@@ -52,18 +60,20 @@ def list_jobs(
     cursor: Annotated[
         str | None, Query(description="`next` of the page before; without it, the first page.", max_length=64)
     ] = None,
-    limit: Annotated[int, Query(description="At most so many on a page.", ge=1, le=1_000)] = 100,
+    limit: Annotated[int, Query(description="At most so many on a page.", ge=1, le=10_000)] = 100,
+    fields: Fields = None,
 ) -> Response:
     """Jobs by (planned) start, page by page; those without a start come last.
 
     A page goes on where the one before it ended, by start. A job whose start moves past that place in
     between may be missed or listed twice.
     """
+    only = chosen(fields, JobView)
     published = cluster.published
     page = jobs(published, state=state, owner=user, queue=queue, sees=seen.sees, cursor=cursor, limit=limit)
     rows = tuple(seen.view(row, published) for row in page.rows)
     found = JobPage(jobs=rows, next=page.next, **dated(published))
-    return reply(request, found, etag_of(request, cluster.name, published, seen))
+    return reply(request, found, published, "jobs", only)
 
 
 @router.get("/{job}", response_model=JobView, responses=_ONE)
@@ -76,7 +86,7 @@ async def get_job(request: Request, cluster: Cluster, seen: Seen, job: _Job) -> 
     """
     published = cluster.published
     view = seen.view(view_of(published, found_job(cluster.name, published, seen, job)), published)
-    return reply(request, view, etag_of(request, cluster.name, published, seen))
+    return reply(request, view, published)
 
 
 @router.get("/{job}/history", response_model=History, responses=_ONE)
@@ -99,7 +109,7 @@ def get_history(
         promise_ended=record.ended,
         **dated(published),
     )
-    return reply(request, found, etag_of(request, cluster.name, published, seen))
+    return reply(request, found, published)
 
 
 @router.get("/{job}/explain", response_model=Explanation, responses=_ONE)
@@ -117,7 +127,7 @@ async def get_explanation(request: Request, cluster: Cluster, seen: Seen, job: _
     if found is None:  # it went meanwhile
         raise ProblemError("unknown-job", f"cluster {cluster.name} has no job {record.id}")
     shown = seen.explanation(found, copy.published)
-    return reply(request, shown, etag_of(request, cluster.name, copy.published, seen))
+    return reply(request, shown, copy.published)
 
 
 def found_job(cluster: str, published: Published, seen: Sight, job: str) -> JobRecord:

@@ -6,11 +6,12 @@ from fastapi import APIRouter, Query, Request, Response
 
 from schedd.api.access import Cluster, Seen
 from schedd.api.bodies import Bars, GapsView, NodePage, ReservationView, dated
+from schedd.api.jobs import Fields
 from schedd.api.problems import Fault, ProblemError, answers
-from schedd.api.replies import etag_of, reply
+from schedd.api.replies import chosen, reply
 from schedd.engine.view import Published
 from schedd.service.gaps import gaps
-from schedd.service.reading import nodes, window
+from schedd.service.reading import Bar, NodeView, nodes, window
 from schedd.wire.facts import NodeStateName
 
 __all__ = ["router"]
@@ -43,8 +44,10 @@ def list_nodes(
     state: Annotated[NodeStateName | None, Query(description="Only nodes in this state.")] = None,
     cursor: _Cursor = None,
     limit: Annotated[int, Query(description="At most so many on a page.", ge=1, le=10_000)] = 1_000,
+    fields: Fields = None,
 ) -> Response:
     """Nodes by name: what they have, what is free now, and which jobs hold the rest."""
+    only = chosen(fields, NodeView)
     published = cluster.published
     behind = cursor or ""
     names = sorted(
@@ -56,7 +59,7 @@ def list_nodes(
     following = names[limit - 1] if len(names) > limit else None
     rows = nodes(published, page.__contains__, seen.sees)
     found = NodePage(nodes=rows, next=following, **dated(published))
-    return reply(request, found, etag_of(request, cluster.name, published, seen))
+    return reply(request, found, published, "nodes", only)
 
 
 @router.get("/plan", response_model=Bars, responses=_READ)
@@ -68,11 +71,13 @@ def get_plan(
     end: _End = None,
     cursor: _Cursor = None,
     limit: Annotated[int, Query(description="At most so many jobs on a page.", ge=1, le=10_000)] = 1_000,
+    fields: Fields = None,
 ) -> Response:
     """What runs or is planned at any time in `[begin, end)`, by start: the data of a Gantt chart.
 
     Jobs that the asker may not see are there without id, owner and queue.
     """
+    only = chosen(fields, Bar)
     published = cluster.published
     first, last = _window(published, begin, end)
     page = window(published, first, last, sees=seen.sees, cursor=cursor, limit=limit)
@@ -88,14 +93,14 @@ def get_plan(
         next=page.next,
         **dated(published),
     )
-    return reply(request, found, etag_of(request, cluster.name, published, seen))
+    return reply(request, found, published, "jobs", only)
 
 
 @router.get("/gaps", response_model=GapsView, responses=_READ)
 def get_gaps(
     request: Request,
     cluster: Cluster,
-    seen: Seen,
+    _: Seen,
     begin: _Begin = None,
     end: _End = None,
     cpus: Annotated[int, Query(description="Leave out pieces with fewer free cpus.", ge=1, le=1 << 24)] = 1,
@@ -119,7 +124,7 @@ def get_gaps(
         next=found.next,
         **dated(published),
     )
-    return reply(request, view, etag_of(request, cluster.name, published, seen))
+    return reply(request, view, published)
 
 
 def _window(published: Published, begin: int | None, end: int | None) -> tuple[int, int]:

@@ -1,16 +1,21 @@
-"""JSON replies: written from frozen dataclasses at once, with an ETag by the plan's generation."""
+"""JSON replies: written from frozen dataclasses at once, with an ETag of what they say."""
 
-from typing import Any
+import re
+from collections.abc import Set as AbstractSet
+from dataclasses import fields
+from hashlib import blake2b
+from typing import Any, Final
 
 from fastapi import Request
 from pydantic import ConfigDict, TypeAdapter, with_config
 from starlette.responses import Response
 
+from schedd.api.problems import Fault, ProblemError
 from schedd.engine.view import Published
-from schedd.service.sight import EVERYTHING, Sight
 
-__all__ = ["documented", "etag_of", "reply"]
+__all__ = ["chosen", "documented", "reply"]
 
+_WHICH_PLAN: Final = re.compile(rb'"(?:as_of|generation)":\d+')
 _DOCUMENTED = ConfigDict(use_attribute_docstrings=True)
 
 
@@ -29,21 +34,42 @@ def _adapter(kind: type) -> TypeAdapter[Any]:
     return found
 
 
-def etag_of(request: Request, name: str, published: Published, seen: Sight = EVERYTHING) -> str:
-    """The tag of what is read of one cluster: it changes with every generation, and when the daemon restarts,
-    and is another for who sees something else.
+def chosen(text: str | None, kind: type) -> frozenset[str] | None:
+    """The fields of ``kind`` that a query names, None for all. Raises ProblemError."""
+    if text is None:
+        return None
+    known = [field.name for field in fields(kind)]
+    wanted = [name.strip() for name in text.split(",")]
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        fault = Fault(where="query.fields", what=f"no field {unknown[0][:40]!r}", allowed=", ".join(known))
+        raise ProblemError("invalid", f"query.fields: {fault.what}", errors=[fault])
+    return frozenset(wanted)
 
-    Weak: a body and its compressed form have the same.
+
+def reply(
+    request: Request,
+    value: Any,
+    published: Published | None = None,
+    rows: str = "",
+    only: AbstractSet[str] | None = None,
+) -> Response:
+    """``value`` as JSON; of what was read from ``published``, 304 when the asker has this already.
+
+    The tag is made of what is said but for which plan says it: it changes when the thing does, not with
+    every generation. Weak, since a body and its compressed form have the same. ``only`` these fields of the
+    ``rows`` are sent.
     """
-    return f'W/"{request.app.state.life}-{name}-{published.generation}-{len(published.stale):x}{seen.tag}"'
-
-
-def reply(request: Request, value: Any, etag: str | None = None) -> Response:
-    """``value`` as JSON, or 304 when the asker has this already."""
+    include: dict[str, Any] | None = None
+    if only is not None:
+        include = {field.name: True for field in fields(value)}
+        include[rows] = {"__all__": set(only)}
+    body = _adapter(type(value)).dump_json(value, include=include)
     headers = {"Cache-Control": "no-cache"}
-    if etag is not None:
-        headers["ETag"] = etag
+    if published is not None:
+        said = _WHICH_PLAN.sub(b"", body)
+        headers["ETag"] = etag = f'W/"{blake2b(said, digest_size=9).hexdigest()}"'
         known = [tag.strip() for tag in request.headers.get("if-none-match", "").split(",")]
         if etag in known:
             return Response(None, 304, headers)
-    return Response(_adapter(type(value)).dump_json(value), 200, headers, media_type="application/json")
+    return Response(body, 200, headers, media_type="application/json")

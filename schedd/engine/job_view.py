@@ -71,6 +71,8 @@ class JobView:
     depend: str
     resources: Mapping[str, str]
     """The server's Resource_List, as text."""
+    cpus: int | None
+    """How many it asks for in all; null where its request is not understood."""
     walltime: int
     """Seconds that the plan counts with."""
     walltime_assumed: bool
@@ -159,6 +161,7 @@ def view_of(published: Published, record: JobRecord) -> JobView:
         holds=facts.holds,
         depend=facts.depend,
         resources=facts.resources,
+        cpus=request.cpus if (request := record.understood.request) is not None else None,
         walltime=walltime,
         walltime_assumed=record.understood.assumed,
         started=record.started if record.started >= 0 else None,

@@ -206,16 +206,36 @@ def test_without_any_copy_a_question_to_a_busy_planner_is_turned_away(
     assert found.headers["retry-after"]
 
 
-def test_what_did_not_change_is_not_sent_again(busy_cluster: TestClient) -> None:
-    etag = busy_cluster.get(f"{MAIN}/jobs").headers["etag"]
-    for path in ("/jobs", "/jobs/3.server", "/nodes", "/plan", "/gaps"):
-        same = busy_cluster.get(MAIN + path, headers={"If-None-Match": etag})
-        assert (same.status_code, same.content) == (304, b"")
-        assert busy_cluster.get(MAIN + path).headers["etag"] == etag
-    event = {**EVENTS[-1], "id": "e:99", "job": {**EVENTS[-1]["job"], "id": "99.server"}}
-    busy_cluster.post(f"{MAIN}/events", json={"events": [event]})
-    changed = busy_cluster.get(f"{MAIN}/jobs", headers={"If-None-Match": etag})
+@pytest.mark.parametrize(
+    "path", ["/jobs", "/jobs/3.server", "/jobs/3.server/explain", "/nodes", "/plan", "/gaps"]
+)
+def test_what_did_not_change_is_not_sent_again(busy_cluster: TestClient, path: str) -> None:
+    def ask(tag: str = "") -> Any:
+        return busy_cluster.get(MAIN + path, headers={"If-None-Match": tag} if tag else {})
+
+    etag = ask().headers["etag"]
+    # Something else changes: there is another plan, but nothing new in this answer.
+    server = {"type": "server_changed", "id": "e:98", "time": T, "server": {"open": False}}
+    busy_cluster.post(f"{MAIN}/events", json={"events": [server]})
+    same = ask(etag)
+    assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", etag)
+    gone = {"type": "job_deleted", "id": "e:99", "time": T, "job_id": "1.server"}
+    busy_cluster.post(f"{MAIN}/events", json={"events": [gone]})
+    changed = ask(etag)
     assert changed.status_code == 200
+    assert changed.headers["etag"] != etag
+
+
+def test_rows_come_with_the_fields_that_are_asked_for(busy_cluster: TestClient) -> None:
+    found = get(busy_cluster, "/jobs", fields="id, planned_start", limit=2)
+    whole = get(busy_cluster, "/jobs", limit=2)
+    assert found["jobs"] == [{k: job[k] for k in ("id", "planned_start")} for job in whole["jobs"]]
+    assert {k: v for k, v in found.items() if k != "jobs"} == {k: v for k, v in whole.items() if k != "jobs"}
+    assert set(get(busy_cluster, "/plan", fields="job,nodes")["jobs"][0]) == {"job", "nodes"}
+    assert get(busy_cluster, "/nodes", fields="name")["nodes"] == [{"name": "n1"}, {"name": "n2"}]
+    answer = busy_cluster.get(f"{MAIN}/jobs", params={"fields": "id,when"})
+    assert answer.status_code == 422
+    assert "planned_start" in answer.json()["errors"][0]["allowed"]
 
 
 def test_long_answers_are_compressed(busy_cluster: TestClient) -> None:
