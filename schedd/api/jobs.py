@@ -33,9 +33,8 @@ _HINTS: Final = 3
 Fields = Annotated[
     str | None,
     Query(
-        description="Only these fields of each row, with commas between them.",
+        description="Only these fields of each row, with commas between them: `id,planned_start`.",
         max_length=2_000,
-        examples=["id,planned_start"],
     ),
 ]
 _Job = Annotated[

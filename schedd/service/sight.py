@@ -24,6 +24,11 @@ class Sight:
 
     whose: Bearer | None = None
 
+    @property
+    def tag(self) -> str:
+        """Tells answers apart that differ by who sees them."""
+        return f"-{self.whose.name}" if self.whose is not None else ""
+
     def sees(self, record: JobRecord) -> bool:
         """Whether the job is shown."""
         return self.whose is None or self.whose.owns(record.facts.owner)
