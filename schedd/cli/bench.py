@@ -1,4 +1,4 @@
-"""``schedd bench plan | wire``: how quick the planner and the adapter are on this computer."""
+"""``schedd bench plan | events | http | wire``: how quick planner, daemon and adapter are here."""
 
 import argparse
 import sys
@@ -8,7 +8,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
+from schedd.bench.daemon import DaemonFailed
 from schedd.bench.grow import CheckFailed, run_bench
+from schedd.bench.load import EventsResult, HttpResult, Load, bench_events, bench_http, table_of
+from schedd.bench.load import to_json as load_to_json
 from schedd.bench.result import Step, step_table, summary_table, to_json
 from schedd.bench.workload import PROFILES
 from server_adapter import bench_wire
@@ -22,35 +25,87 @@ def _parser() -> argparse.ArgumentParser:
     plan = what.add_parser("plan", help="grow a plan and measure every operation")
     plan.add_argument("--nodes", type=int, required=True)
     plan.add_argument("--jobs", type=int, required=True, help="so many are planned in the end, at least 10")
-    plan.add_argument("--profile", choices=PROFILES, default="metacentrum", help="shapes of nodes and jobs")
-    plan.add_argument("--seed", type=int, default=1)
-    plan.add_argument("--json", type=Path, help="write the result there")
+    events = what.add_parser(
+        "events", help="events at a real daemon: how many, and how long until it decides"
+    )
+    http = what.add_parser("http", help="reads of planned starts at a real daemon, alone and under events")
+    http.add_argument("--reads", type=float, default=1_500, help="reads a second (default: %(default)s)")
+    for one in (events, http):
+        one.add_argument("--nodes", type=int, default=219, help="(default: %(default)s)")
+        one.add_argument("--jobs", type=int, default=10_000, help="queued throughout (default: %(default)s)")
+        one.add_argument(
+            "--rate", type=float, default=500, help="events a second, 0: as many as it takes (default: 500)"
+        )
+        one.add_argument("--seconds", type=float, default=30, help="of each part (default: %(default)s)")
+        one.add_argument(
+            "--database", default="", metavar="URL", help="an empty one; default: a new SQLite file in TMPDIR"
+        )
+    events.add_argument("--events", type=int, default=0, help="end the storm after so many")
+    for one in (plan, events, http):
+        one.add_argument(
+            "--profile", choices=PROFILES, default="metacentrum", help="shapes of nodes and jobs"
+        )
+        one.add_argument("--seed", type=int, default=1)
+        one.add_argument("--json", type=Path, help="write the result there")
     bench_wire.add_arguments(what.add_parser("wire", help="read a whole server over a socket"))
     return parser
 
 
 def run(argv: Sequence[str]) -> int:
-    """Measure as the arguments say; 0, 2 for bad arguments, 3 when the planner is found to be wrong."""
+    """Measure as the arguments say; 0, 1 when the daemon fails, 2 for bad arguments, 3 when the planner is
+    found to be wrong.
+    """
     args = _parser().parse_args(argv)
     if args.what == "wire":
         return bench_wire.run(args)
-    console = Console()
     try:
-        with Progress(console=Console(stderr=True), transient=True) as progress:
-            task = progress.add_task("planning", total=args.jobs)
-
-            def tell(step: Step) -> None:
-                progress.update(task, completed=step.jobs)
-
-            result = run_bench(args.profile, args.nodes, args.jobs, args.seed, tell)
+        return _plan(args) if args.what == "plan" else _load(args)
     except ValueError as error:
         print(f"schedd bench: {error}", file=sys.stderr)
         return 2
+    except DaemonFailed as failure:
+        print(f"schedd bench: {failure}", file=sys.stderr)
+        return 1
     except CheckFailed as failure:
         print(f"schedd bench: a defect of the planner: {failure}", file=sys.stderr)
         return 3
+
+
+def _plan(args: argparse.Namespace) -> int:
+    console = Console()
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("planning", total=args.jobs)
+
+        def tell(step: Step) -> None:
+            progress.update(task, completed=step.jobs)
+
+        result = run_bench(args.profile, args.nodes, args.jobs, args.seed, tell)
     console.print(step_table(result))
     console.print(summary_table(result))
     if args.json is not None:
         args.json.write_text(to_json(result), encoding="utf-8")
+    return 0
+
+
+def _load(args: argparse.Namespace) -> int:
+    load = Load(
+        profile=args.profile,
+        nodes=args.nodes,
+        jobs=args.jobs,
+        rate=args.rate,
+        seconds=args.seconds,
+        seed=args.seed,
+        database=args.database,
+        events=getattr(args, "events", 0),
+    )
+    result: EventsResult | HttpResult
+    with Console(stderr=True).status("") as status:
+
+        def tell(words: str) -> None:
+            status.update(f"{words} ...")
+
+        result = bench_events(load, tell) if args.what == "events" else bench_http(load, args.reads, tell)
+    Console().print(table_of(result))
+    if args.json is not None:
+        args.json.write_text(load_to_json(result), encoding="utf-8")
     return 0

@@ -1,0 +1,193 @@
+"""``schedd bench events`` and ``schedd bench http``: a real daemon under load, from beginning to end.
+
+A daemon is started over a new database and told of a cluster by one snapshot; it starts what it can. Then the
+storm of ``site.py`` blows, or reads come, or both. In the end the daemon is killed and started again: what it
+recovers is read over HTTP and compared with the plain checker.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+from rich.table import Table
+
+from schedd.bench import reads
+from schedd.bench.daemon import BenchDaemon, bench_daemon
+from schedd.bench.last_look import check_plan
+from schedd.bench.reads import ReadFigures, Reads
+from schedd.bench.site import Site
+from schedd.bench.storm import Storm, StormFigures, slope_of
+from schedd.bench.wait import Wait
+from schedd.bench.workload import Profile, cluster, jobs
+
+__all__ = ["EventsResult", "HttpResult", "Load", "bench_events", "bench_http", "table_of", "to_json"]
+
+_PATHS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """``jobs`` are queued and planned throughout; ``rate`` is in events a second (0: as many as it takes)."""
+
+    profile: Profile
+    nodes: int
+    jobs: int
+    rate: float
+    seconds: float
+    seed: int
+    database: str = ""
+    """URL of an empty database; empty: a new SQLite file."""
+    events: int = 0
+    """End the storm after so many; 0: when the time is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    load: Load
+    snapshot_s: float
+    """Until the first snapshot of the whole cluster was acknowledged."""
+    running: int
+    """Jobs that ran when the storm began."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventsResult(_Whole):
+    """Of ``schedd bench events``."""
+
+    storm: StormFigures
+    slopes: dict[str, float | None]
+    """MiB for each million events by which the daemon's memory, its database and its WAL grew in the second
+    half (of fewer than 20,000 events: null). A database of PostgreSQL is not looked at."""
+    restart_s: float
+    """From the start after a kill until the daemon led again, the log followed."""
+    placed: int
+    """Jobs whose places were compared with each other: no node was over-committed."""
+    checked: int
+    """Planned jobs of which the plain checker found that none could start earlier by itself."""
+    warnings: int
+    """Lines of the daemon's log above the level of information."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResult(_Whole):
+    """Of ``schedd bench http``: reads of single jobs."""
+
+    alone: ReadFigures
+    most: ReadFigures
+    """As many as eight connections could ask for, one after another."""
+    in_storm: ReadFigures
+    storm: StormFigures
+
+
+def bench_events(load: Load, tell: Callable[[str], None] = lambda _: None) -> EventsResult:
+    """Raises DaemonFailed, and CheckFailed when a placement is not what the plain checker says."""
+    site = _site(load)
+    with bench_daemon(load.database) as daemon:
+        tell("starting the daemon")
+        daemon.start()
+        storm = Storm(daemon, site)
+        try:
+            tell("the first snapshot")
+            snapshot = storm.fill()
+            running = site.running
+            tell("the storm")
+            figures = storm.blow(load.rate, load.seconds, load.events)
+            storm.settle()
+        finally:
+            storm.close()
+        daemon.stop(kill=True)
+        tell("recovering and checking the plan")
+        restart = daemon.start(tell=False)  # what is told would keep the plan's generation growing
+        placed, checked = check_plan(daemon, cluster(load.profile, load.nodes), load.seed)
+        warnings = len(daemon.troubles())
+    slopes = {name: slope_of(figures.samples, name) for name in ("rss", "database", "wal")}
+    return EventsResult(
+        load, round(snapshot, 2), running, figures, slopes, round(restart, 2), placed, checked, warnings
+    )
+
+
+def bench_http(load: Load, reads_rate: float, tell: Callable[[str], None] = lambda _: None) -> HttpResult:
+    """``reads_rate`` reads a second, alone and in the storm. Raises DaemonFailed."""
+    site = _site(load)
+    with bench_daemon(load.database) as daemon:
+        tell("starting the daemon")
+        daemon.start()
+        storm = Storm(daemon, site)
+        try:
+            tell("the first snapshot")
+            snapshot = storm.fill()
+            running = site.running
+            tell("reads alone")
+            alone = reads.wait_for(reads.start(_reads(daemon, site, reads_rate, load.seconds)))
+            tell("as many reads as it takes")
+            most = reads.wait_for(reads.start(_reads(daemon, site, 0, load.seconds)))
+            tell("reads in the storm")
+            process = reads.start(_reads(daemon, site, reads_rate, load.seconds))
+            try:
+                figures = storm.blow(load.rate, load.seconds, load.events)
+            finally:
+                in_storm = reads.wait_for(process)
+        finally:
+            storm.close()
+    return HttpResult(load, round(snapshot, 2), running, alone, most, in_storm, figures)
+
+
+def _site(load: Load) -> Site:
+    if load.jobs < 1:
+        raise ValueError(f"{load.jobs} jobs: at least 1 is needed")
+    nodes = cluster(load.profile, load.nodes)
+    return Site(nodes, jobs(load.profile, 1 << 40, load.seed), load.jobs, load.seed)
+
+
+def _reads(daemon: BenchDaemon, site: Site, rate: float, seconds: float) -> Reads:
+    names = site.queued_ids()
+    names = names[:: max(1, len(names) // _PATHS)]
+    paths = tuple(f"{daemon.cluster}/jobs/{name}" for name in names)
+    return Reads(daemon.port, daemon.token, paths, rate, seconds, connections=8)
+
+
+def to_json(result: EventsResult | HttpResult) -> str:
+    """One JSON object."""
+    return json.dumps(asdict(result), indent=2, allow_nan=False) + "\n"
+
+
+def table_of(result: EventsResult | HttpResult) -> Table:
+    """The same for people, without the samples."""
+    load, storm = result.load, result.storm
+    where = load.database.partition(":")[0] or "sqlite"
+    table = Table(
+        title=f"{load.profile}: {load.nodes:,} nodes, {load.jobs:,} queued jobs, {where}", show_header=False
+    )
+    table.add_column()
+    table.add_column(justify="right")
+
+    def row(name: str, value: str) -> None:
+        table.add_row(name.replace("[", "\\["), value)
+
+    row("first snapshot acknowledged after [s]", f"{result.snapshot_s:,.2f}")
+    row("jobs running when the storm began", f"{result.running:,}")
+    row("events; a second, all durable", f"{storm.events:,}; {storm.events_per_s:,.0f}")
+    row("of which early ends", f"{storm.early_ends:.1%}")
+    row("event to acknowledgement: p50, p99, longest [ms]", _wait(storm.acknowledged))
+    row("event to decision: p50, p99, longest [ms]", _wait(storm.decided))
+    if isinstance(result, HttpResult):
+        for name, found in (
+            ("alone", result.alone),
+            ("alone, as many as it takes", result.most),
+            ("in the storm", result.in_storm),
+        ):
+            row(f"reads a second, {name}", f"{found.reads_per_s:,.0f}")
+            row("    p50, p99, longest [ms]", _wait(found.wait))
+        return table
+    last = storm.samples[-1]
+    row("memory, database, WAL in the end [MiB]", f"{last.rss:,.0f}, {last.database:,.0f}, {last.wal:,.0f}")
+    slopes = [f"{value:+,.0f}" for value in result.slopes.values() if value is not None]
+    row("    their growth over a million events [MiB]", ", ".join(slopes) or "too few events")
+    row("killed, started again, leading after [s]", f"{result.restart_s:,.1f}")
+    row("placements compared; earliest starts found again", f"{result.placed:,}; {result.checked}")
+    row("warnings in the daemon's log", str(result.warnings))
+    return table
+
+
+def _wait(wait: Wait) -> str:
+    return f"{wait.p50:,.1f}, {wait.p99:,.1f}, {wait.longest:,.1f}"
