@@ -3,7 +3,7 @@
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -11,6 +11,8 @@ from rich.console import Console
 from schedd.model.parse import RequestError, parse_size
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from schedd.replay.compare import Comparison
     from schedd.replay.result import ReplayResult
 
@@ -39,6 +41,15 @@ def command(
             metavar="POLICY",
             help="conservative (plan every job, fill gaps, repair), easy, aggressive, fcfs, sjf, or all. May "
             "be repeated, or several with commas.  [default: conservative]",
+            show_default=False,
+        ),
+    ] = None,
+    policy_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--policy-file",
+            metavar="FILE",
+            help="A schedd.toml: also replay conservative under the policy of its (first) cluster's site.",
             show_default=False,
         ),
     ] = None,
@@ -171,7 +182,7 @@ def command(
             load=load,
             seed=seed,
         )
-        _run(wanted, policies, validate, results)
+        _run(wanted, policies, _site(policy_file), validate, results)
     except (TraceError, OSError) as error:
         _fail(str(error), 2)
     except Defect as defect:
@@ -224,11 +235,32 @@ def _kib(text: str | None) -> int | None:
         raise TraceError(f"--mem-per-node {text}: {error.comment}") from None
 
 
-def _run(wanted: "Comparison", policies: list[str], validate: bool, results: "list[ReplayResult]") -> None:
+def _site(path: Path | None) -> "Mapping[str, Any] | None":
+    """The policy of a site in a schedd.toml, checked as the daemon does; None without a file."""
+    if path is None:
+        return None
+    from schedd.replay.workload import TraceError  # noqa: PLC0415
+    from schedd.service.settings import SettingsError, load  # noqa: PLC0415
+
+    try:
+        settings = load(path, auth={"anonymous": "reader"})
+    except SettingsError as error:
+        raise TraceError(str(error)) from None
+    return next(iter(settings.clusters.values())).site.plain
+
+
+def _run(
+    wanted: "Comparison",
+    policies: list[str],
+    site: "Mapping[str, Any] | None",
+    validate: bool,
+    results: "list[ReplayResult]",
+) -> None:
     """Replay everything, showing how far it is; appends to `results` as they come."""
     from schedd.cli.progress import Watch  # noqa: PLC0415
     from schedd.replay.compare import warm_up  # noqa: PLC0415
-    from schedd.replay.driver import replay  # noqa: PLC0415
+    from schedd.replay.driver import PLANNING_POLICY, replay  # noqa: PLC0415
+    from schedd.replay.limits import within_limits  # noqa: PLC0415
 
     with Watch() as watch:
         watch.say("loading the planner's kernels (compiled at the first use)")
@@ -237,20 +269,33 @@ def _run(wanted: "Comparison", policies: list[str], validate: bool, results: "li
         for ready in wanted.ready():
             for note in ready.notes:
                 print(f"schedd replay: {note}", file=sys.stderr)
-            for policy in policies:
-                prepared = ready.prepared
-                with watch.replay(f"{prepared.name} {policy}", prepared.unix_start_time) as on_progress:
-                    results.append(replay(prepared, policy, validate=validate, on_progress=on_progress))
+            prepared = ready.prepared
+            runs: list[tuple[str, Mapping[str, Any] | None]] = [(policy, None) for policy in policies]
+            if site is not None:
+                # All policies run the same jobs, or they could not be compared.
+                prepared, left_out = within_limits(prepared, site)
+                if left_out:
+                    note = f"{prepared.name}: {left_out:,} jobs left out: the limits never allow them"
+                    print(f"schedd replay: {note}", file=sys.stderr)
+                runs.append((PLANNING_POLICY, site))
+            for policy, chosen in runs:
+                name = f"{prepared.name} {policy}" + (" site" if chosen is not None else "")
+                with watch.replay(name, prepared.unix_start_time) as on_progress:
+                    results.append(
+                        replay(prepared, policy, site=chosen, validate=validate, on_progress=on_progress)
+                    )
             watch.say("reading")
 
 
 def _finish(results: "list[ReplayResult]", json: Path | None, plot: Path | None) -> None:
     """The tables on standard output, the files beside."""
-    from schedd.replay.report import quality_table, speed_table, to_json  # noqa: PLC0415
+    from schedd.replay.report import limits_table, quality_table, speed_table, to_json  # noqa: PLC0415
 
     # Cut to a terminal's width a table is readable; in a file or a pipe no column may be lost.
     console = Console() if sys.stdout.isatty() else Console(width=200)
     console.print(quality_table(results))
+    if any(result.limits for result in results):
+        console.print(limits_table(results))
     console.print(speed_table(results))
     try:
         if json is not None:

@@ -5,14 +5,16 @@ What happens in one second is handled together, ends before arrivals, before any
 """
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter, process_time
+from typing import Any
 
 import numpy as np
 
 from schedd.engine import Engine, EngineSettings
 from schedd.plan.kernels.layout import Ints
+from schedd.replay.limits import peaks
 from schedd.replay.metrics import measure, series
 from schedd.replay.prepare import Prepared
 from schedd.replay.result import ReplayResult
@@ -66,23 +68,32 @@ def replay(
     prepared: Prepared,
     policy: str,
     *,
+    site: Mapping[str, Any] | None = None,
     validate: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> ReplayResult:
-    """Replay ``prepared`` under ``policy`` and measure it. Raises Defect."""
+    """Replay ``prepared`` under ``policy`` and measure it. Raises Defect.
+
+    With ``site``, a site's policy as plain values, its limits and priorities hold, too; all of ``prepared``
+    must be allowed by its limits.
+    """
     begin, begin_cpu = perf_counter(), process_time()
-    schedule = run(prepared, policy, validate=validate, on_progress=on_progress)
+    schedule = run(prepared, policy, site=site, validate=validate, on_progress=on_progress)
     wall, cpu = perf_counter() - begin, process_time() - begin_cpu
     jobs = prepared.jobs
     submit = [job.submit for job in jobs]
     procs = [job.procs for job in jobs]
     capacity = prepared.site.procs
     _check_room(schedule, procs, capacity)
+    used = peaks(site, jobs, schedule.start.tolist(), schedule.end.tolist()) if site is not None else []
+    for peak in used:
+        if peak.used > peak.amount:
+            raise Defect(f"{peak.limit}: {peak.used} at once by {peak.by}")
     plan = schedule.plan
     add_mean, add_p99 = plan.add_us if plan is not None else (None, None)
     return ReplayResult(
         log=prepared.name,
-        policy=policy,
+        policy=policy if site is None else f"{policy}, site",
         estimates=prepared.estimates,
         kill=prepared.kill,
         procs=capacity,
@@ -98,6 +109,7 @@ def replay(
         plan_add_us_p99=add_p99,
         repair_us_p99=plan.repair_us_p99 if plan is not None else None,
         unix_start_time=prepared.unix_start_time,
+        limits=tuple(used),
         series=series(submit, schedule.start, schedule.end, procs, capacity),
     )
 
@@ -106,11 +118,12 @@ def run(
     prepared: Prepared,
     policy: str,
     *,
+    site: Mapping[str, Any] | None = None,
     validate: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Schedule:
     """Run ``prepared`` under ``policy`` to the end of its last job. Raises Defect."""
-    simulation = _Simulation(prepared, policy, validate=validate)
+    simulation = _Simulation(prepared, policy, site=site, validate=validate)
     simulation.run(on_progress)
     return simulation.schedule()
 
@@ -118,7 +131,9 @@ def run(
 class _Simulation:
     """The shell around the engine: a clock, the arrivals still to come, and a heap of ends."""
 
-    def __init__(self, prepared: Prepared, policy: str, *, validate: bool) -> None:
+    def __init__(
+        self, prepared: Prepared, policy: str, *, site: Mapping[str, Any] | None = None, validate: bool
+    ) -> None:
         self._prepared = prepared
         self._jobs = prepared.jobs
         # The engine's clock counts from the epoch, a log's own perhaps from before its first job.
@@ -130,6 +145,7 @@ class _Simulation:
             tell=False,
             repair_slice=1 << 60,
             log_batches=1,
+            site=site or {},
             validate=validate,
         )
         self._engine = Engine(settings, first)

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from schedd.replay.result import ReplayResult
 
-__all__ = ["quality_table", "speed_table", "to_json"]
+__all__ = ["limits_table", "quality_table", "speed_table", "to_json"]
 
 
 def to_json(results: Sequence[ReplayResult]) -> str:
@@ -74,6 +74,18 @@ def speed_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table:
             _figures(result.repair_us_p99),
             end_section=last,
         )
+    return table
+
+
+def limits_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table:
+    """How far the limits of a site's policy were used: the most at any moment, and by whom."""
+    table = _table(box, "log", "limit", "most used", "by")
+    for result in results:
+        for at, peak in enumerate(result.limits):
+            last = at + 1 == len(result.limits)
+            table.add_row(
+                result.log if not at else "", peak.limit, f"{peak.used:,}", peak.by, end_section=last
+            )
     return table
 
 

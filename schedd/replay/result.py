@@ -1,8 +1,9 @@
 """What one replay of one log under one policy gave."""
 
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import Any, Final
 
+from schedd.replay.limits import Peak
 from schedd.replay.metrics import Metrics, Series
 from schedd.replay.workload import Estimates
 
@@ -27,7 +28,8 @@ class ReplayResult:
     at their limit. ``wall_s`` is the duration of the replay in seconds of this computer, ``cpu_s`` the time
     that its processor spent on it, ``events_per_s`` the rate by the wall; ``plan_add_us_*`` are microseconds
     for placing one new job, ``repair_us_p99`` for one repair; None where a policy plans or repairs nothing.
-    ``unix_start_time`` is the epoch second of the log's time 0, if known. ``series`` is for pictures only.
+    ``unix_start_time`` is the epoch second of the log's time 0, if known. ``limits`` says how far those of a
+    site's policy were used. ``series`` is for pictures only.
     """
 
     log: str
@@ -47,9 +49,10 @@ class ReplayResult:
     plan_add_us_p99: float | None = None
     repair_us_p99: float | None = None
     unix_start_time: int | None = None
+    limits: tuple[Peak, ...] = ()
     series: Series | None = None
 
-    def as_row(self) -> dict[str, str | int | float | None]:
+    def as_row(self) -> dict[str, Any]:
         """Field to value for JSON, in the order that the documentation gives; the timings come last."""
         return {
             "log": self.log,
@@ -62,5 +65,6 @@ class ReplayResult:
             **asdict(self.metrics),
             "promise_breaches": self.promise_breaches,
             "repairs": self.repairs,
+            "limits": [asdict(peak) for peak in self.limits],
             **{name: getattr(self, name) for name in TIMINGS},
         }

@@ -260,3 +260,28 @@ def test_a_log_without_epoch_counts_its_days() -> None:
     assert simulated(86400 * 3 + 5, None) == "day 3"
     assert simulated(0, 0) == "1970-01-01 00:00"
     assert simulated(1 << 60, 5).startswith("day ")
+
+
+def test_a_policy_file_adds_a_replay_under_the_sites_policy(
+    rows: Rows, log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "schedd.toml"
+    path.write_text('[[clusters.east.site.limits]]\nwhat = "cpus"\nwho = "user"\namount = 3\n')
+    plain, site = rows(log, "--policy-file", path, "--validate")
+    assert (plain["policy"], site["policy"]) == ("conservative", "conservative, site")
+    assert (plain["jobs"], site["jobs"], site["skipped"]) == (2, 2, 2)
+    assert plain["limits"] == []
+    limit = {"limit": "at most 3 cpus of each user at once", "amount": 3, "used": 3, "by": "1"}
+    assert site["limits"] == [limit]
+    printed = capsys.readouterr()
+    assert "2 jobs left out: the limits never allow them" in printed.err
+    assert "at most 3 cpus of each user at once" in printed.out
+
+
+def test_a_policy_file_is_checked_as_the_daemon_checks_it(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "schedd.toml"
+    path.write_text("[[clusters.east.site.limits]]\nmost = 3\n")
+    assert main(["replay", str(log), "--policy-file", str(path)]) == 2
+    assert "limits.0.most: no such setting; did you mean amount?" in capsys.readouterr().err

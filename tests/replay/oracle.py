@@ -6,7 +6,7 @@ It knows nothing of timelines, holes, kernels or events: lists of jobs, walked t
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Job", "Outcome", "simulate"]
+__all__ = ["Each", "Job", "Outcome", "kept", "simulate"]
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,15 @@ class Job:
     run: int
     procs: int
     limit: int
+    user: int = 0
+
+
+@dataclass(frozen=True)
+class Each:
+    """How many jobs and processors each user may have at once."""
+
+    jobs: int
+    procs: int
 
 
 @dataclass(frozen=True)
@@ -26,8 +35,9 @@ class Outcome:
 
 
 class _Machine:
-    def __init__(self, jobs: Sequence[Job], capacity: int) -> None:
+    def __init__(self, jobs: Sequence[Job], capacity: int, each: Each | None) -> None:
         self.jobs = jobs
+        self.each = each
         self.capacity = capacity
         self.start: dict[int, int] = {}
         self.planned: dict[int, int] = {}
@@ -39,17 +49,29 @@ class _Machine:
     def free_now(self) -> int:
         return self.capacity - sum(self.jobs[i].procs for i in self.running())
 
-    def held(self) -> list[tuple[int, int, int]]:
-        """(begin, end, processors) of all that runs or is planned, as far as their limits say."""
+    def held(self, user: int | None = None) -> list[tuple[int, int, int]]:
+        """(begin, end, processors) of all (or a user's) that runs or is planned, as far as limits say."""
         known = [(i, self.start[i]) for i in self.running()] + list(self.planned.items())
-        return [(at, at + self.jobs[i].limit, self.jobs[i].procs) for i, at in known]
+        return [
+            (at, at + self.jobs[i].limit, self.jobs[i].procs)
+            for i, at in known
+            if user in (None, self.jobs[i].user)
+        ]
 
     def fits(self, job: Job, at: int) -> bool:
-        held = self.held()
+        held, own = self.held(), self.held(job.user)
         end = at + job.limit
         moments = [at, *(begin for begin, _, _ in held if at < begin < end)]
-        return all(
+        room = all(
             sum(procs for begin, stop, procs in held if begin <= t < stop) + job.procs <= self.capacity
+            for t in moments
+        )
+        return room and all(
+            self.each is None
+            or (
+                sum(procs for begin, stop, procs in own if begin <= t < stop) + job.procs <= self.each.procs
+                and sum(begin <= t < stop for begin, stop, _ in own) < self.each.jobs
+            )
             for t in moments
         )
 
@@ -58,9 +80,9 @@ class _Machine:
         return next(t for t in moments if self.fits(job, t))
 
 
-def simulate(jobs: Sequence[Job], capacity: int, policy: str) -> Outcome:
-    """The starts of ``jobs`` (in order of submission) under ``policy``."""
-    machine = _Machine(jobs, capacity)
+def simulate(jobs: Sequence[Job], capacity: int, policy: str, each: Each | None = None) -> Outcome:
+    """The starts of ``jobs``, in order of submission; only ``conservative`` keeps ``each``."""
+    machine = _Machine(jobs, capacity, each)
     queue: list[int] = []
     arrived = 0
     clear = True
@@ -83,6 +105,20 @@ def simulate(jobs: Sequence[Job], capacity: int, policy: str) -> Outcome:
             for i in _QUEUES[policy](machine, list(queue), now):
                 queue.remove(i)
     return Outcome(tuple(machine.start[i] for i in range(len(jobs))), clear)
+
+
+def kept(jobs: Sequence[Job], start: Sequence[int], each: Each) -> bool:
+    """Whether at no moment a user had more than ``each`` allows: every moment of a start is looked at."""
+    for moment in start:
+        for user in {job.user for job in jobs}:
+            now = [
+                job
+                for job, at in zip(jobs, start, strict=True)
+                if job.user == user and at <= moment < at + job.run
+            ]
+            if len(now) > each.jobs or sum(job.procs for job in now) > each.procs:
+                return False
+    return True
 
 
 def _plan(machine: _Machine, new: list[int], early: bool, now: int) -> bool:

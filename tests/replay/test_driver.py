@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from schedd.policy.queue import QUEUE_POLICIES
 from schedd.replay.driver import Defect, Progress, Schedule, _check_room, _Floor, _Simulation, replay, run
+from schedd.replay.limits import peaks, within_limits
 from schedd.replay.prepare import Prepared, prepare
 from schedd.replay.report import to_json
 from schedd.replay.result import TIMINGS
 from schedd.replay.site import Site, equal_nodes, one_node
-from schedd.replay.workload import Trace, TraceJob, select
+from schedd.replay.workload import Trace, TraceError, TraceJob, select
 from schedd.wire import NodeFacts, ShareFacts
-from tests.replay.oracle import Job, simulate
+from tests.replay.oracle import Each, Job, kept, simulate
 
 POLICIES = ("conservative", *QUEUE_POLICIES)
 
@@ -150,6 +151,73 @@ def test_random_traces_run_as_in_a_slow_and_obvious_simulator(
         # Two planned starts fell together: their order is the plan's own affair, but not its promises.
         assert _peak(jobs, found) <= 7
         assert all(a >= job.submit for a, job in zip(found.start.tolist(), jobs, strict=True))
+
+
+def _of_users(jobs: Sequence[Job], procs: int) -> Prepared:
+    traced = tuple(
+        TraceJob(id=i, submit=j.submit, run=j.run, procs=j.procs, estimate=j.limit, user=f"u{j.user}")
+        for i, j in enumerate(jobs, 1)
+    )
+    return prepare(select(Trace("t", traced), estimates="user", procs=procs), one_node(procs))
+
+
+def _limits(each: Each) -> dict[str, object]:
+    amounts = {"jobs": each.jobs, "cpus": each.procs}
+    return {"limits": [{"amount": most, "what": what, "who": "user"} for what, most in amounts.items()]}
+
+
+@given(raw=_JOBS, users=st.lists(st.integers(0, 2), min_size=28, max_size=28), most=st.integers(1, 4))
+@settings(max_examples=120)
+def test_limits_of_users_hold_at_every_moment_as_in_the_slow_simulator(
+    raw: list[tuple[int, int, int, int]], users: list[int], most: int
+) -> None:
+    jobs, at = [], 0
+    each = Each(most, 5)
+    for (gap, length, procs, spare), user in zip(raw, users, strict=False):
+        at += gap
+        jobs.append(Job(at, length, min(procs, each.procs), length + spare, user))
+    expected = simulate(jobs, 7, "conservative", each)
+    found = run(_of_users(jobs, 7), "conservative", site=_limits(each), validate=True)
+    start = found.start.tolist()
+    assert found.promise_breaches == 0
+    assert kept(jobs, start, each)
+    assert _peak(jobs, found) <= 7
+    event(f"clear: {expected.clear}")
+    if expected.clear:
+        assert tuple(start) == expected.start
+
+
+def test_limits_that_no_plan_kept_are_seen_from_outside() -> None:
+    """Without the limit the two jobs of one user run at once: the check must say so, or it is none."""
+    jobs = [Job(0, 10, 1, 10), Job(0, 10, 1, 10)]
+    ready = _of_users(jobs, 2)
+    limit = _limits(Each(1, 1))
+    schedule = run(ready, "conservative")
+    seen = peaks(limit, ready.jobs, schedule.start.tolist(), schedule.end.tolist())
+    assert [(peak.used, peak.amount, peak.by) for peak in seen] == [(2, 1, "u0"), (2, 1, "u0")]
+    assert not kept(jobs, schedule.start.tolist(), Each(1, 1))
+    result = replay(ready, "conservative", site=limit)
+    assert [(peak.used, peak.by) for peak in result.limits] == [(1, "u0"), (1, "u0")]
+    assert result.metrics.max_wait_s == 10
+
+
+def test_a_limit_by_name_goes_before_that_of_each_also_when_seen_from_outside() -> None:
+    jobs = [Job(0, 10, 1, 10, user) for user in (0, 0, 1, 1)]
+    site = {"limits": [{"amount": 1, "who": "user"}, {"amount": 2, "who": "user", "name": "u1"}]}
+    result = replay(_of_users(jobs, 4), "conservative", site=site)
+    assert [(peak.used, peak.by) for peak in result.limits] == [(1, "u0"), (2, "u1")]
+
+
+def test_jobs_that_a_limit_never_allows_are_left_out_and_counted() -> None:
+    ready = _of_users([Job(0, 10, 3, 10, 0), Job(0, 10, 1, 10, 1)], 4)
+    site = {"limits": [{"amount": 2, "what": "cpus", "who": "user"}]}
+    left, count = within_limits(ready, site)
+    assert (len(left.jobs), left.skipped, count) == (1, 1, 1)
+    assert within_limits(ready, {}) == (ready, 0)
+    with pytest.raises(TraceError, match="allow none of its jobs"):
+        within_limits(ready, {"limits": [{"amount": 0}]})
+    with pytest.raises(TraceError, match="does not say enough for the limit 'at most 1 gpu at once'"):
+        within_limits(ready, {"limits": [{"amount": 1, "what": "gpus"}]})
 
 
 def _peak(jobs: Sequence[Job], schedule: Schedule) -> int:
