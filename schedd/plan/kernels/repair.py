@@ -68,8 +68,8 @@ from schedd.plan.kernels.layout import (
     Tables,
 )
 from schedd.plan.kernels.place import lift, put, room_to_put
-from schedd.plan.kernels.rows import change, fit, free_before
-from schedd.plan.kernels.search import find, needed
+from schedd.plan.kernels.rows import change, fit, free_before, needed
+from schedd.plan.kernels.search import find
 
 DONE, PAUSED, FULL = 0, 1, 2
 """How a slice of repair ended: all jobs seen; budget spent or stopped; a slab must grow first."""

@@ -2,6 +2,7 @@
 
 from schedd.plan.kernels.jit import inlined, lean
 from schedd.plan.kernels.layout import (
+    CPUS,
     FAR,
     GARBAGE,
     KIND,
@@ -9,6 +10,7 @@ from schedd.plan.kernels.layout import (
     NODE,
     OFF,
     ROOM,
+    SHARE,
     SLAB_TOP,
     VERSION,
     WORK,
@@ -216,3 +218,15 @@ def free_before(tb: Tables, row: int, need: Ints, cols: int, ready: int, start: 
         since = max(tb.T[k], ready)
         k -= 1
     return since
+
+
+@lean
+def needed(need: Ints, exclusive: int) -> int:
+    """The resources that must be looked at to know whether ``need`` is free, a bit for each."""
+    if exclusive:
+        return 1 << SHARE
+    cols = 0
+    for c in range(need.shape[0]):
+        if need[c] > 0 and (c != SHARE or need[CPUS] == 0):
+            cols |= 1 << c
+    return cols

@@ -1,0 +1,184 @@
+"""Which rows a job gets at a start at which all its chunks fit, each by itself.
+
+``choose_spread`` serves one kind of chunk; with several kinds the units compete for rows.
+"""
+
+import numpy as np
+
+from schedd.plan.kernels.jit import kernel
+from schedd.plan.kernels.layout import (
+    COUNT,
+    CPUS,
+    FAR,
+    KEY,
+    NEED,
+    SET,
+    SET_LEN,
+    SHARE,
+    SORT,
+    UNITS,
+    USABLE,
+    WHOLE,
+    Tables,
+)
+from schedd.plan.kernels.pick import select
+from schedd.plan.kernels.rows import fit, floor, needed
+
+
+@kernel
+def choose_spread(
+    tb: Tables, sets_at: int, sets_len: int, count: int, per_node: int, t: int, dur: int
+) -> int:
+    """Pick the rows for a start that ``find_spread`` has just found; returns how many entries of ``out``.
+
+    With one unit a row: the rows left with fewest cpus, so that wide holes stay whole. With several: the
+    rows that hold most, so that the job spreads over few nodes.
+    """
+    u = tb.scratch[UNITS]
+    key = tb.scratch[KEY]
+    tmp = tb.scratch[SORT]
+    n = 0
+    for i in range(sets_len):
+        if u[i] > 0:
+            row = tb.sets[sets_at + i]
+            if per_node == 1:
+                rank = floor(tb, row, CPUS, t, t + dur)
+            else:
+                rank = count - min(u[i], count)
+            key[i] = max(rank, 0) * sets_len + i
+            tmp[n] = key[i]
+            n += 1
+    if per_node == 1 or n <= count:
+        limit = select(tmp, n, min(count, n))
+    else:
+        limit = FAR
+    found = 0
+    left = count
+    if per_node == 1:
+        for i in range(sets_len):
+            if u[i] > 0 and key[i] <= limit:
+                tb.out[found, 0] = tb.sets[sets_at + i]
+                tb.out[found, 1] = 0
+                tb.out[found, 2] = 1
+                found += 1
+        return found
+    order = np.sort(tmp[:n])
+    for j in range(n):
+        i = order[j] % sets_len
+        tb.out[found, 0] = tb.sets[sets_at + i]
+        tb.out[found, 1] = 0
+        tb.out[found, 2] = min(u[i], left)
+        left -= tb.out[found, 2]
+        found += 1
+        if left == 0:
+            break
+    return found
+
+
+@kernel
+def assign_distinct(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int, dur: int) -> int:
+    """Give every unit of several chunks a row of its own at ``t``: maximum matching by augmenting paths.
+
+    Returns the entries written to ``out``, or -1 when the units do not all find a row.
+    """
+    n = tb.rows.shape[0]
+    can = np.zeros((chunks, n), np.bool_)
+    for c in range(chunks):
+        need = tb.chunks[chunk0 + c, NEED:]
+        cols = needed(need, exclusive)
+        at = tb.chunks[chunk0 + c, SET]
+        for i in range(at, at + tb.chunks[chunk0 + c, SET_LEN]):
+            row = tb.sets[i]
+            if tb.rows[row, USABLE]:
+                start, _ = fit(tb, row, need, cols, t, dur, t)
+                can[c, row] = start == t
+    owner = np.full(n, -1, np.int64)
+    came_row = np.empty(chunks, np.int64)
+    came_from = np.empty(chunks, np.int64)
+    queue = np.empty(chunks, np.int64)
+    for c in range(chunks):
+        for _ in range(tb.chunks[chunk0 + c, COUNT]):
+            # Breadth-first over chunks: c takes a row of d, d takes a row of e, ... e finds a free one.
+            came_from[:] = -2
+            came_from[c] = -1
+            queue[0] = c
+            head = 0
+            tail = 1
+            done = False
+            while head < tail and not done:
+                d = queue[head]
+                head += 1
+                for row in range(n):
+                    if not can[d, row]:
+                        continue
+                    holder = owner[row]
+                    if holder < 0:
+                        free = row
+                        e = d
+                        while e >= 0:
+                            owner[free] = e
+                            free = came_row[e]
+                            e = came_from[e]
+                        done = True
+                        break
+                    if came_from[holder] == -2:
+                        came_from[holder] = d
+                        came_row[holder] = row
+                        queue[tail] = holder
+                        tail += 1
+            if not done:
+                return -1
+    found = 0
+    for c in range(chunks):
+        for row in range(n):
+            if owner[row] == c:
+                tb.out[found, 0] = row
+                tb.out[found, 1] = c
+                tb.out[found, 2] = 1
+                found += 1
+    return found
+
+
+@kernel
+def assign_shared(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int, dur: int) -> int:
+    """Give the units of several chunks rows at ``t``, first fit in the order of chunks and rows.
+
+    Units may share rows. Returns the entries written to ``out``, or -1 when some unit finds no room.
+    """
+    n = tb.rows.shape[0]
+    resources = tb.F.shape[0]
+    free = np.zeros((n, resources), np.int64)
+    known = np.zeros(n, np.bool_)
+    found = 0
+    for c in range(chunks):
+        need = tb.chunks[chunk0 + c, NEED:]
+        left = tb.chunks[chunk0 + c, COUNT]
+        at = tb.chunks[chunk0 + c, SET]
+        for i in range(at, at + tb.chunks[chunk0 + c, SET_LEN]):
+            row = tb.sets[i]
+            if tb.rows[row, USABLE] == 0:
+                continue
+            if not known[row]:
+                known[row] = True
+                for r in range(resources):
+                    free[row, r] = floor(tb, row, r, t, t + dur)
+                if exclusive and free[row, SHARE] < WHOLE:
+                    free[row, :] = -1
+            fits = left
+            for r in range(resources):
+                if need[r] > 0 and (r != SHARE or not exclusive):
+                    fits = min(fits, max(free[row, r], 0) // need[r])
+            if fits > 0:
+                for r in range(resources):
+                    if r != SHARE or not exclusive:
+                        free[row, r] -= fits * need[r]
+                tb.out[found, 0] = row
+                tb.out[found, 1] = c
+                tb.out[found, 2] = fits
+                found += 1
+                left -= fits
+                if left == 0:
+                    break
+        if left > 0:
+            return -1
+    return found
