@@ -34,6 +34,7 @@ from schedd.engine.settings import EngineSettings
 from schedd.engine.state import EngineState
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.saved import FrozenPlan, freeze_plan, load_plan, save_plan
+from schedd.policy.access import Access
 from schedd.policy.fair_share import Usage
 from schedd.policy.limits import Limit
 from schedd.wire import NodeFacts, QueueFacts, ServerFacts
@@ -190,7 +191,13 @@ def _header(
         "server": save_facts(state.server),
         "limits": [asdict(limit) for limit in state.limits.pools.values()],
         "usage": state.usage.saved() if state.usage is not None else None,
-        "reservations": [[save_reserve(r.event), r.slot] for r in state.reservations.values()],
+        "reservations": [
+            [save_reserve(r.event), r.slot, r.nodes, r.gate] for r in state.reservations.values()
+        ],
+        "gates": [
+            [gate, *(sorted(getattr(access, field.name)) for field in fields(access))]
+            for gate, access in state.gates.items()
+        ],
         "blocked": {name: list(jobs) for name, jobs in state.blocked.items()},
         "failures": {name: list(failures) for name, failures in state.failures.items()},
         "doubted": [state.doubted[0], sorted(state.doubted[1])] if state.doubted is not None else None,
@@ -299,8 +306,10 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
     if state.site.fair_share is not None and header.get("usage"):
         state.usage = Usage.load(header["usage"], state.site.fair_share)
     state.reservations = {
-        event["name"]: Reservation(load_reserve(event), slot) for event, slot in header["reservations"]
+        event["name"]: Reservation(load_reserve(event), slot, tuple(nodes), gate)
+        for event, slot, nodes, gate in header["reservations"]
     }
+    state.gates = {gate: Access(*map(frozenset, lists)) for gate, *lists in header["gates"]}
     state.blocked = {name: dict.fromkeys(jobs) for name, jobs in header["blocked"].items()}
     state.failures = {
         name: deque(((job_id, owner) for job_id, owner in failures), 2 * settings.hole_failures)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from schedd.engine import jobs, nodes, outcomes, reconcile
+from schedd.engine import jobs, nodes, outcomes, reconcile, reservations
 from schedd.engine.intake import Understood
 from schedd.engine.places import make_room_in_pools, quarantine, replan
 from schedd.engine.records import Cause, JobRecord, Phase
@@ -73,6 +73,7 @@ def _nodes(state: EngineState, events: Sequence[NodeChanged]) -> None:
     new = nodes.new_nodes(state, events)
     if nodes.take_nodes(state, events):
         jobs.reread(state, events[-1].id, None, "the cluster has other nodes or resources than before")
+    reservations.nodes_again(state)
     if new:
         hold_new_node(state, events[-1].id, new)
 
@@ -157,7 +158,7 @@ _HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {
     RunRefused: outcomes.refused,
     QueueChanged: _queue,
     ServerChanged: _server,
-    Reserve: nodes.reserve,
-    Unreserve: nodes.unreserve,
+    Reserve: reservations.reserve,
+    Unreserve: reservations.unreserve,
     Snapshot: _snapshot,
 }

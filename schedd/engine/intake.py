@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from schedd.engine.settings import EngineSettings
 from schedd.model import Node, NodeState, Request
 from schedd.model.parse import RequestError, parse_openpbs, parse_torque, parse_walltime
+from schedd.plan.shapes import GATE
+from schedd.policy.access import Access
 from schedd.wire import JobFacts, NodeFacts, QueueFacts
 
 __all__ = [
@@ -15,6 +17,7 @@ __all__ = [
     "holds_resources",
     "is_eligible",
     "node_of",
+    "passes",
     "slot_limited",
     "waits",
     "waits_for",
@@ -52,7 +55,9 @@ class Intake:
         When they changed, forgets what was read and returns True: a request may now read differently.
         """
         names = frozenset(nodes)
-        generic = frozenset(name for node in nodes.values() for name, _ in node.resources)
+        generic = frozenset(
+            name for node in nodes.values() for name, _ in node.resources if not name.startswith(GATE)
+        )
         if names == self._nodes and generic == self._generic:
             return False
         self._nodes, self._generic = names, generic
@@ -166,6 +171,12 @@ def holds_resources(facts: JobFacts) -> bool:
 def slot_limited(facts: JobFacts) -> bool:
     """Whether nothing but its array's slot limit holds the job: that is a limit, and planned for."""
     return facts.slot_limit is not None and facts.state == "H" and facts.holds == "l"
+
+
+def passes(gates: Mapping[str, Access], facts: JobFacts) -> frozenset[str]:
+    """The gates that are open to a job."""
+    who = (facts.owner, facts.group, facts.account, facts.queue)
+    return frozenset(gate for gate, access in gates.items() if access.admits(*who))
 
 
 def is_eligible(facts: JobFacts, now: int) -> bool:

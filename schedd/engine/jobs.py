@@ -78,7 +78,8 @@ def _enter(state: EngineState, event: str, facts: JobFacts) -> None:
 def _slot_for(state: EngineState, facts: JobFacts, understood: Understood) -> int:
     assert understood.request is not None
     duration = understood.walltime + state.settings.end_allowance
-    slot = state.new_slot(understood.request, duration, state.pools_for(facts, understood))
+    request = state.with_gates(facts, understood.request)
+    slot = state.new_slot(request, duration, state.pools_for(facts, understood))
     if understood.assumed:
         state.assumed.add(slot)
     return slot
@@ -233,8 +234,13 @@ def _fit_slot(state: EngineState, record: JobRecord) -> JobRecord:
     understood, slot = record.understood, record.slot
     request = understood.request
     if slot >= 0 and request is not None:
-        asked = _asked(state, record)
-        if (asked.chunks, asked.place, asked.exclusive) == (request.chunks, request.place, request.exclusive):
+        asked, wanted = _asked(state, record), state.with_gates(record.facts, request)
+        if (asked.chunks, asked.place, asked.exclusive, asked.passes) == (
+            wanted.chunks,
+            wanted.place,
+            wanted.exclusive,
+            wanted.passes,
+        ):
             state.plan.set_duration(slot, understood.walltime + state.settings.end_allowance, state.now)
             (state.assumed.add if understood.assumed else state.assumed.discard)(slot)
             state.refit(record)

@@ -1,4 +1,4 @@
-"""Nodes and reservations: what may be used when, and who must leave when that changes."""
+"""Nodes: which may be used, and who must leave when that changes."""
 
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -7,13 +7,12 @@ from dataclasses import replace
 import numpy as np
 
 from schedd.engine.intake import node_of
-from schedd.engine.places import judge_again, leave, leave_if_crowded, make_way, seat_homeless
-from schedd.engine.records import Cause, JobRecord, Reservation
-from schedd.engine.shares import takes_of
-from schedd.engine.state import HORIZON, EngineState
-from schedd.model import Chunk, Node, NodeState, Place, Request
-from schedd.plan.kernels.layout import READY, START
-from schedd.wire import NodeChanged, NodeFacts, Reserve, ShareFacts, Unreserve
+from schedd.engine.places import judge_again, leave, leave_if_crowded, seat_homeless
+from schedd.engine.records import Cause, JobRecord
+from schedd.engine.state import EngineState
+from schedd.model import Node, NodeState
+from schedd.plan.kernels.layout import READY, START, WHOLE
+from schedd.wire import NodeChanged, NodeFacts
 
 __all__ = [
     "block",
@@ -21,15 +20,13 @@ __all__ = [
     "lost_nodes",
     "new_nodes",
     "note_end",
-    "reservation_edges",
-    "reserve",
+    "refresh",
+    "refresh_all",
     "returns",
+    "show_all",
     "take_nodes",
     "unblock",
-    "unreserve",
 ]
-
-_BLOCK = Request((Chunk(cpus=0),), Place.FREE, exclusive=True)
 
 
 # ---- nodes --------------------------------------------------------------------------------------
@@ -80,6 +77,9 @@ def _shown(state: EngineState, name: str) -> Node:
     when it returns. One that counts as blocked gets no new jobs.
     """
     node = node_of(state.node_facts[name])
+    if state.gates:
+        gates = tuple((gate, WHOLE) for gate in state.gates)
+        node = replace(node, resources=(*node.resources, *gates))
     if name in state.blocked or (name in state.holes and node.state is NodeState.UP):
         return replace(node, state=NodeState.DRAIN)
     if node.state is not NodeState.UP and returns(state, name):
@@ -87,10 +87,18 @@ def _shown(state: EngineState, name: str) -> Node:
     return node
 
 
+def show_all(state: EngineState) -> None:
+    """Let the plan see all nodes anew: there is a gate more."""
+    state.set_nodes([_shown(state, name) for name in state.node_facts])
+
+
 def returns(state: EngineState, name: str) -> bool:
-    """Whether a reservation in force has a known end: then a node that cannot be used is to return."""
+    """Whether a reservation for everybody has a known end: then a node that cannot be used is to return."""
     return any(
-        name in r.event.nodes and r.event.end is not None and r.event.start <= state.now < r.event.end
+        name in r.nodes
+        and not r.gate
+        and r.event.end is not None
+        and r.event.start <= state.now < r.event.end
         for r in state.reservations.values()
     )
 
@@ -99,9 +107,6 @@ def _follow(state: EngineState, name: str, before: Node | None, event: NodeChang
     """Let planned jobs leave where they cannot stay; returns whether the node offers other things now."""
     node = state.plan.nodes[name]
     if before is None:
-        for reservation in list(state.reservations.values()):
-            if name in reservation.event.nodes:
-                reserve(state, reservation.event, again=True)
         return True
     if node.state is NodeState.DRAIN and before.state is not NodeState.DRAIN:
         leave(state, state.plan.on_node(name), event.id, Cause.ADMIN, f"node {name} was set offline")
@@ -167,10 +172,13 @@ def unblock(state: EngineState, job_id: str, event: str) -> None:
         del state.blocked[name][job_id]
         if not state.blocked[name]:
             del state.blocked[name]
-            _refresh(state, name, event, f"node {name} is no longer blocked")
+            refresh(state, name, event, f"node {name} is no longer blocked")
 
 
-def _refresh(state: EngineState, name: str, event: str, words: str) -> None:
+# ---- use ----------------------------------------------------------------------------------------
+
+
+def refresh(state: EngineState, name: str, event: str, words: str) -> None:
     """A node's use changed without an event of its own."""
     before, node = state.plan.nodes[name], _shown(state, name)
     state.set_nodes([node])
@@ -212,70 +220,8 @@ def _shun(state: EngineState, name: str, event: str, failures: Iterable[tuple[st
     leave(state, state.plan.on_node(name), event, Cause.NODE_LOST, words)
 
 
-# ---- reservations -------------------------------------------------------------------------------
-
-
-def reserve(state: EngineState, event: Reserve, *, again: bool = False) -> None:
-    """Block nodes over an interval. What runs there stays; planned jobs in the way are planned anew.
-
-    ``again``: it is in force already, and a node that it names became known.
-    """
-    replaced = _drop(state, event.name)
-    known = [name for name in event.nodes if name in state.plan.nodes]
-    missing = [name for name in event.nodes if name not in state.plan.nodes]
-    if missing and not again:
-        state.alert(event.id, "reservation", f"reservation {event.name}: no node {', '.join(missing)}")
-    end = event.end if event.end is not None else state.now + 2 * HORIZON
-    start = max(event.start, state.now)
-    if start >= end:
-        state.alert(event.id, "reservation", f"reservation {event.name} is over already, at {event.end}")
-    else:
-        slot = -1
-        if known:
-            slot = state.new_slot(_BLOCK, end - start)
-            shares = [ShareFacts(name, 0) for name in known]
-            state.plan.fix(slot, start, takes_of(state.plan, _BLOCK, shares))
-        state.reservations[event.name] = Reservation(event, slot)
-        words = f"reservation {event.name} was made"
-        if slot >= 0:
-            make_way(state, slot, event.id, Cause.RESERVATION, words)
-    words = f"reservation {event.name} was changed"
-    _refresh_all(state, dict.fromkeys([*known, *(replaced.event.nodes if replaced else ())]), event.id, words)
-    if replaced is not None:
-        seat_homeless(state, event.id, words)
-
-
-def unreserve(state: EngineState, event: Unreserve) -> None:
-    """Lift a reservation."""
-    gone = _drop(state, event.name)
-    if gone is not None:
-        words = f"reservation {event.name} was lifted"
-        _refresh_all(state, gone.event.nodes, event.id, words)
-        seat_homeless(state, event.id, words)
-
-
-def reservation_edges(state: EngineState, event: str) -> None:
-    """Reservations end; a node that is down during one is planned for, or no longer."""
-    for name, reservation in list(state.reservations.items()):
-        end = reservation.event.end
-        words = f"reservation {name} is over"
-        if end is not None and end <= state.now:
-            _drop(state, name)
-            _refresh_all(state, reservation.event.nodes, event, words)
-        elif end is not None and reservation.event.start <= state.now:
-            for node in reservation.event.nodes:
-                if node in state.plan.nodes and state.plan.nodes[node].state is NodeState.DOWN:
-                    _refresh(state, node, event, f"node {node} returns when reservation {name} is over")
-
-
-def _drop(state: EngineState, name: str) -> Reservation | None:
-    reservation = state.reservations.pop(name, None)
-    if reservation is not None and reservation.slot >= 0:
-        state.drop_slot(reservation.slot)
-    return reservation
-
-
-def _refresh_all(state: EngineState, names: Iterable[str], event: str, words: str) -> None:
+def refresh_all(state: EngineState, names: Iterable[str], event: str, words: str) -> None:
+    """Let nodes be used as they may be by now."""
     for name in names:
         if name in state.plan.nodes:
-            _refresh(state, name, event, words)
+            refresh(state, name, event, words)

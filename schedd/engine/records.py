@@ -99,10 +99,16 @@ class ChangeSet:
 
 @dataclass(slots=True)
 class Reservation:
-    """A reservation in force, with the slot that blocks its nodes; -1: no node of it is known."""
+    """A reservation in force, with the slot that blocks its nodes; -1: no node of it is known.
+
+    ``nodes`` are those that it names or describes and that are known; ``gate`` is what lets jobs in that its
+    access list names, empty without one.
+    """
 
     event: Reserve
     slot: int
+    nodes: tuple[str, ...] = ()
+    gate: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,8 @@ def _load_shares(saved: list[list[Any]]) -> tuple[ShareFacts, ...]:
 
 
 _SAVE: dict[str, _Plain] = {"shares": _save_shares, "resources": dict, "defaults": dict, "limits": dict}
-_LOAD: dict[str, _Plain] = {"shares": _load_shares, "properties": tuple, "nodes": tuple}
+_LISTS = ("properties", "nodes", "features", "users", "groups", "accounts", "queues")
+_LOAD: dict[str, _Plain] = {"shares": _load_shares, **dict.fromkeys(_LISTS, tuple)}
 
 
 def save_facts(facts: NodeFacts | QueueFacts | ServerFacts | Reserve) -> dict[str, Any]:

@@ -3,10 +3,11 @@
 import numpy as np
 
 from schedd.engine.dispatch import catch_up, dispatch_due, due_by_policy
-from schedd.engine.nodes import lost_nodes, reservation_edges, returns
+from schedd.engine.nodes import lost_nodes, returns
 from schedd.engine.outcomes import unanswered
 from schedd.engine.promises import note_moves
 from schedd.engine.records import Cause
+from schedd.engine.reservations import reservation_edges
 from schedd.engine.running import overruns
 from schedd.engine.state import EngineState
 from schedd.engine.tells import tell

@@ -6,12 +6,12 @@ stand in columns by slot; what is particular to a job stands in its record.
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 
-from schedd.engine.intake import Intake, Understood
+from schedd.engine.intake import Intake, Understood, passes
 from schedd.engine.pools import LimitBook, binding
 from schedd.engine.records import ChangeSet, JobRecord, Reservation
 from schedd.engine.settings import EngineSettings
@@ -19,6 +19,7 @@ from schedd.engine.words import why
 from schedd.model import FOREVER, Never, Node, Request
 from schedd.plan.kernels.layout import PLANNED, READY, START, STATE, Ints
 from schedd.plan.plan import Plan
+from schedd.policy.access import Access
 from schedd.policy.fair_share import Usage
 from schedd.policy.limits import in_words
 from schedd.policy.queue import QUEUE_POLICIES, QueuePolicy
@@ -82,6 +83,8 @@ class EngineState:
     server: ServerFacts = field(default_factory=ServerFacts)
     limits: LimitBook = field(default_factory=LimitBook)
     reservations: dict[str, Reservation] = field(default_factory=dict)
+    gates: dict[str, Access] = field(default_factory=dict)
+    """By name of the gate: whom it lets pass. Gates are used again, never taken away."""
     down_since: dict[str, int] = field(default_factory=dict)
     """Nodes that are down and that planned jobs have not left yet."""
     blocked: dict[str, dict[str, None]] = field(default_factory=dict)
@@ -160,6 +163,12 @@ class EngineState:
     def pools_for(self, facts: JobFacts, understood: Understood) -> dict[str, int]:
         """What a job needs of the pools of its limits."""
         return self.limits.needs(self.plan, facts, understood, self.now)
+
+    def with_gates(self, facts: JobFacts, request: Request) -> Request:
+        """The request with the gates that are open to the job."""
+        if not self.gates:
+            return request
+        return replace(request, passes=passes(self.gates, facts))
 
     def refit(self, record: JobRecord) -> bool:
         """Let a job's slot need what its limits say now; returns whether that was something else before."""

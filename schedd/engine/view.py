@@ -6,7 +6,7 @@ Publishing copies whole columns and lists; no Python statement runs per job. Rea
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from schedd.engine.settings import EngineSettings
 from schedd.engine.state import EngineState
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.layout import Ints
+from schedd.policy.access import Access
 from schedd.policy.limits import in_words
 from schedd.wire import NodeFacts, QueueFacts, Reserve, ServerFacts
 
@@ -54,6 +55,8 @@ class Published:
     nodes: Mapping[str, NodeFacts]
     queues: Mapping[str, QueueFacts]
     reservations: tuple[Reserve, ...]
+    """Each with the nodes that it is about by now."""
+    gates: Mapping[str, Access]
     blocks: Mapping[int, str]
     starting: tuple[str, ...]
     breaches: int
@@ -148,7 +151,8 @@ def publish(state: EngineState) -> Published:
         names=dict(state.plan.name_of),
         nodes=dict(state.node_facts),
         queues=dict(state.queues),
-        reservations=tuple(reservation.event for reservation in state.reservations.values()),
+        reservations=tuple(replace(one.event, nodes=one.nodes) for one in state.reservations.values()),
+        gates=dict(state.gates),
         blocks={one.slot: name for name, one in state.reservations.items() if one.slot >= 0},
         starting=tuple(state.out),
         breaches=state.breaches,

@@ -64,6 +64,9 @@ class Request:
     exclusive: bool = False
     walltime: int | None = None
     notes: tuple[str, ...] = field(default=(), compare=False)
+    passes: frozenset[str] = frozenset()
+    """Gates that are open to the job: names of resources that a reservation with an access list takes whole,
+    and of which every job needs some to which the gate is not open."""
 
     def __post_init__(self) -> None:
         if not self.chunks:

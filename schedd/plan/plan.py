@@ -176,6 +176,15 @@ class Plan:
         if self.state(slot) == at.PLANNED:
             self._repairs.look_at(slot)
 
+    def reshape(self, slot: int, request: Request) -> None:
+        """Let an unplaced job ask for ``request`` from now on."""
+        self._check_unplaced(slot)
+        jobs = self.slabs.tb.jobs
+        before = int(jobs[at.SHAPE, slot])
+        shape = self.shapes.intern(request)
+        self.slabs.tb.jobs[at.SHAPE, slot] = shape
+        self.shapes.release(before)
+
     def place(self, slot: int, now: int, bound: int = NOT_BOUND) -> int:
         """Put an unplaced job into its earliest gap in ``[now, bound)``; returns its start, or -1."""
         self._check_unplaced(slot)

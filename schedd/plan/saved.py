@@ -38,12 +38,13 @@ def save_request(request: Request) -> list[Any]:
         [c.count, c.cpus, c.mem, c.vmem, c.gpus, c.resources, [sorted(names) for names in c.features]]
         for c in request.chunks
     ]
-    return [chunks, request.place.value, request.exclusive, request.walltime, request.notes]
+    passes = sorted(request.passes)
+    return [chunks, request.place.value, request.exclusive, request.walltime, request.notes, passes]
 
 
 def load_request(saved: list[Any]) -> Request:
     """The request that ``save_request`` saved. Raises ValueError and TypeError for anything else."""
-    chunks, place, exclusive, walltime, notes = saved
+    chunks, place, exclusive, walltime, notes, passes = saved
     return Request(
         tuple(
             Chunk(
@@ -61,6 +62,7 @@ def load_request(saved: list[Any]) -> Request:
         exclusive,
         walltime,
         tuple(notes),
+        frozenset(passes),
     )
 
 
@@ -175,7 +177,7 @@ def load_plan(plain: dict[str, Any], arrays: dict[str, Ints]) -> Plan:
     shapes._spare = {chunks: list(spare) for chunks, spare in plain["spare"]}
     out_of_use = {shape for spare in shapes._spare.values() for shape in spare}
     shapes._ids = {
-        (request.chunks, request.place, request.exclusive): shape
+        (request.chunks, request.place, request.exclusive, request.passes): shape
         for shape, request in enumerate(shapes.requests)
         if shape not in out_of_use
     }

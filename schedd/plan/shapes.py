@@ -14,7 +14,10 @@ from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.bounds import level_of
 from schedd.plan.slabs import Slabs
 
-__all__ = ["UNLIMITED", "Shapes", "capacity_of"]
+__all__ = ["GATE", "UNLIMITED", "Shapes", "capacity_of"]
+
+GATE = "gate "
+"""How the names of gates begin: see ``Request.passes``. Each node has ``WHOLE`` of every gate."""
 
 UNLIMITED = 1 << 50
 """Capacity of a resource that the server does not report (memory of a node that never spoke)."""
@@ -45,7 +48,7 @@ class _Kind:
 
 
 _SetKey = tuple[tuple[int, ...], Features]
-_ShapeKey = tuple[tuple[Chunk, ...], Place, bool]
+_ShapeKey = tuple[tuple[Chunk, ...], Place, bool, frozenset[str]]
 
 _KEPT = 4096
 """Shapes out of use that are kept, since users ask for the same again and again."""
@@ -110,7 +113,7 @@ class Shapes:
 
     def intern(self, request: Request) -> int:
         """The number of the request's shape, which is then in use once more: see ``release``."""
-        key = (request.chunks, request.place, request.exclusive)
+        key = (request.chunks, request.place, request.exclusive, request.passes)
         shape = self._ids.get(key)
         if shape is None:
             rows = self._chunk_rows(request)
@@ -139,7 +142,7 @@ class Shapes:
             oldest = next(iter(self._idle))
             del self._idle[oldest]
             request = self.requests[oldest]
-            del self._ids[(request.chunks, request.place, request.exclusive)]
+            del self._ids[(request.chunks, request.place, request.exclusive, request.passes)]
             chunks = int(self._slabs.tb.shapes[oldest, at.CHUNKS])
             self._spare.setdefault(chunks, []).append(oldest)
 
@@ -157,6 +160,9 @@ class Shapes:
             for name, amount in self._amounts(chunk):
                 if name in self.columns:
                     needs[self.columns[name]] = amount
+            for name, column in self.columns.items():
+                if name.startswith(GATE):
+                    needs[column] = int(name not in request.passes)
             level = level_of(chunk.cpus, int(request.exclusive))
             rows.append([chunk.count, set_at, n, per_node, level, *needs])
         return rows

@@ -1,11 +1,11 @@
 """A copy of the plan for questions. One copy per generation, shared by all who ask."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from schedd.engine.intake import Intake, Understood, waits_for
+from schedd.engine.intake import Intake, Understood, passes, waits_for
 from schedd.engine.job_view import record_of
 from schedd.engine.pools import LimitBook
 from schedd.engine.shares import shares_of
@@ -15,6 +15,7 @@ from schedd.model import Answer, Never, Placement, Request, Share, StartKnown, W
 from schedd.model.parse import canonical
 from schedd.plan.plan import Plan
 from schedd.plan.views import Window, bare, why_never, windows
+from schedd.policy.access import Access
 from schedd.service.smaller import Smaller, smaller
 from schedd.wire import JobFacts
 
@@ -88,7 +89,8 @@ class Fork:
             plan = self._without(instead_of, moment) if instead_of else self._plan
             allowance = self.published.settings.end_allowance
             ready = max(moment, facts.not_before or 0)
-            asking = _Asking(plan, self._limits, facts, understood, allowance, moment, ready)
+            gates = self.published.gates
+            asking = _Asking(plan, self._limits, gates, facts, understood, allowance, moment, ready)
             answer = self._before_any_plan(facts, request)
             if answer is None:
                 answer = asking.start(request, understood.walltime) or self._no_start(request)
@@ -148,6 +150,7 @@ class _Asking:
 
     plan: Plan
     limits: LimitBook
+    gates: Mapping[str, Access]
     facts: JobFacts
     understood: Understood
     allowance: int
@@ -162,6 +165,7 @@ class _Asking:
         if too_much is not None:
             yield too_much
             return
+        request = replace(request, passes=passes(self.gates, self.facts))
         slot = self.plan.new(request, walltime + self.allowance, self.ready, pools)
         try:
             yield slot
@@ -195,6 +199,7 @@ class _Asking:
             return ()
         end = self.now + HORIZON
         duration = walltime + self.allowance
+        request = replace(request, passes=passes(self.gates, self.facts))
         return windows(self.plan, request, duration, self.ready, end, pools=pools, limit=most)
 
 

@@ -143,15 +143,26 @@ class ServerChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserve:
-    """Nodes are blocked for planned jobs over ``[start, end)``; ``end`` None means until lifted."""
+    """Nodes are blocked for planned jobs over ``[start, end)``; ``end`` None means until lifted.
+
+    The nodes are those named, those that have all of ``features``, or, with ``everywhere``, all there are;
+    nodes that come later are taken in. Jobs of these ``users``, ``groups``, ``accounts`` and ``queues`` may
+    use them as if they were not reserved.
+    """
 
     id: str
     time: int
     name: str
-    nodes: tuple[str, ...]
+    nodes: tuple[str, ...] = ()
     start: int
     end: int | None = None
     reason: str = ""
+    features: tuple[str, ...] = ()
+    everywhere: bool = False
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    accounts: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
     type: Literal["reserve"] = "reserve"
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -64,6 +65,13 @@ LIMITS: list[dict[str, str]] = [
     {"max_run": "[u:PBS_GENERIC=2],[u:bob=0],[g:staff=1]"},
     {"max_run_res.ncpus": "[o:PBS_ALL=5]"},
     {"max_run_res.mem": "[u:ann=4gb]", "max_run": "x"},
+]
+MORE: list[dict[str, Any]] = [
+    {},
+    {"features": ("big",)},
+    {"everywhere": True, "users": ("bob",)},
+    {"users": ("ann",)},
+    {"queues": ("long",), "features": ("big",)},
 ]
 FATES = ["prompt", "prompt", "late", "shuffled", "twice", "lossy"]
 ADAPTERS = ["run", "run", "busy", "cannot", "silent", "asynchronous"]
@@ -201,7 +209,9 @@ class Chaos(RuleBasedStateMachine):
 
     @rule(name=names, state=st.sampled_from(STATES), cpus=st.sampled_from([4, 4, 2, 8]))
     def node(self, name: str, state: NodeStateName, cpus: int) -> None:
-        node = replace(self.server.nodes[name], state=state, cpus=cpus, mem=0 if state == "down" else 8 << 20)
+        properties = ("big",) if cpus == 8 or name == "n2" else ()
+        mem = 0 if state == "down" else 8 << 20
+        node = replace(self.server.nodes[name], state=state, cpus=cpus, mem=mem, properties=properties)
         self.line += self.server.change_node(node)
         self._deliver()
 
@@ -242,8 +252,11 @@ class Chaos(RuleBasedStateMachine):
         nodes=st.lists(names | st.just("n9"), min_size=1, max_size=3, unique=True),
         start=st.integers(-100, 2000),
         length=st.none() | st.integers(1, 2000),
+        more=st.sampled_from(MORE),
     )
-    def reserve(self, name: str, nodes: list[str], start: int, length: int | None) -> None:
+    def reserve(
+        self, name: str, nodes: list[str], start: int, length: int | None, more: dict[str, Any]
+    ) -> None:
         begin = self.server.now + start
         end = begin + length if length else None
         event = Reserve(
@@ -253,6 +266,7 @@ class Chaos(RuleBasedStateMachine):
             nodes=tuple(nodes),
             start=begin,
             end=end,
+            **more,
         )
         self.line.append(event)
         self._deliver()
@@ -409,8 +423,9 @@ def _acts(world: Chaos, random: Random) -> list[tuple[int, Callable[[], None]]]:
         (1, lambda: world.queue(queue, choice([True, True, False]), choice(["", "200"]), choice(LIMITS))),
         (1, lambda: world.change_server(choice([True, True, False]), choice(["", "400"]), choice(LIMITS))),
         (1, lambda: world.slot_limit(job, choice([None, 1, 2]))),
-        (1, lambda: world.reserve("r1", [node], number(-100, 2000), choice([None, number(1, 2000)]))),
-        (1, lambda: world.unreserve("r1")),
+        (1, lambda: world.reserve("r1", [node], number(-100, 2000), choice([None, number(1, 2000)]), {})),
+        (1, lambda: world.reserve("r2", [node], number(-100, 2000), number(1, 2000), choice(MORE))),
+        (1, lambda: world.unreserve(choice(["r1", "r2"]))),
         (1, lambda: world.pause(choice(["", "", "upgrade"]))),
         (8, lambda: world.time_passes(choice([0, 1, 7, 30, 60, 130, 300, 1000, 4000]))),
         (1, lambda: world.weather(choice(FATES), choice(ADAPTERS))),

@@ -1,0 +1,170 @@
+"""Reservations: nodes kept free of planned jobs for a time, or kept for those that an access list names.
+
+An access list is kept by a *gate*: a resource of which every node has plenty and every job needs a little,
+save the jobs that the list names. The reservation takes all of it and leaves the rest of the node alone.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from schedd.engine.nodes import refresh, refresh_all, show_all
+from schedd.engine.places import make_way, seat_homeless
+from schedd.engine.records import Cause, JobRecord, Phase, Reservation
+from schedd.engine.shares import takes_of
+from schedd.engine.state import HORIZON, EngineState
+from schedd.model import Chunk, Node, NodeState, Place, Request
+from schedd.plan.kernels.layout import FIXED, SHAPE, SHARE, WHOLE
+from schedd.plan.plan import Plan, Take
+from schedd.plan.shapes import GATE
+from schedd.policy.access import Access
+from schedd.wire import Reserve, ShareFacts, Unreserve
+
+__all__ = ["block_takes", "nodes_again", "nodes_of", "reservation_edges", "reserve", "unreserve"]
+
+_BLOCK = Request((Chunk(cpus=0),), Place.FREE, exclusive=True)
+_GUARD = Request((Chunk(cpus=0),), Place.FREE)
+_MOST_GATES = 16
+"""Access lists at once; each costs a column of every timeline."""
+
+
+def nodes_of(event: Reserve, nodes: Mapping[str, Node]) -> tuple[str, ...]:
+    """The known nodes that a reservation is about, in the order in which they are known."""
+    if event.everywhere:
+        return tuple(nodes)
+    named, features = frozenset(event.nodes), frozenset(event.features)
+    return tuple(
+        name for name, node in nodes.items() if name in named or (features and features <= node.all_features)
+    )
+
+
+def access_of(event: Reserve) -> Access:
+    """Whom the reservation lets in; nobody by default."""
+    return Access(*map(frozenset, (event.users, event.groups, event.accounts, event.queues)))
+
+
+def block_takes(plan: Plan, names: Iterable[str], gate: str) -> list[Take]:
+    """What a reservation takes of its nodes: all; or where some may pass its gate, that alone, and the one
+    share by which no job has a whole node.
+    """
+    if not gate:
+        return takes_of(plan, _BLOCK, [ShareFacts(name, 0) for name in names])
+    amounts = [0] * plan.tables.F.shape[0]
+    amounts[SHARE], amounts[plan.shapes.columns[gate]] = 1, WHOLE
+    return [Take(plan.row_of[name], 0, 1, tuple(amounts)) for name in names]
+
+
+def reserve(state: EngineState, event: Reserve, *, again: bool = False) -> None:
+    """Block nodes over an interval. What runs there stays; planned jobs in the way are planned anew.
+
+    ``again``: it is in force already, and its nodes are others than before.
+    """
+    end = event.end if event.end is not None else state.now + 2 * HORIZON
+    start = max(event.start, state.now)
+    access = access_of(event)
+    replaced = _drop(state, event.name)
+    gate = ""
+    if start >= end:
+        state.alert(event.id, "reservation", f"reservation {event.name} is over already, at {event.end}")
+    elif access and not (gate := _gate(state, access)):
+        words = f"reservation {event.name} was not made: there are {_MOST_GATES} access lists already"
+        state.alert(event.id, "reservation", words)
+        start = end
+    names = nodes_of(event, state.plan.nodes)
+    missing = [name for name in event.nodes if name not in state.plan.nodes]
+    if missing and not again:
+        state.alert(event.id, "reservation", f"reservation {event.name}: no node {', '.join(missing)}")
+    if start < end:
+        slot = -1
+        if names:
+            slot = state.new_slot(_GUARD if gate else _BLOCK, end - start)
+            state.plan.fix(slot, start, block_takes(state.plan, names, gate))
+        state.reservations[event.name] = Reservation(event, slot, names, gate)
+        words = f"reservation {event.name} was made"
+        if slot >= 0:
+            make_way(state, slot, event.id, Cause.RESERVATION, words)
+    words = f"reservation {event.name} was changed"
+    refresh_all(state, dict.fromkeys([*names, *(replaced.nodes if replaced else ())]), event.id, words)
+    if replaced is not None:
+        seat_homeless(state, event.id, words)
+
+
+def unreserve(state: EngineState, event: Unreserve) -> None:
+    """Lift a reservation."""
+    gone = _drop(state, event.name)
+    if gone is not None:
+        words = f"reservation {event.name} was lifted"
+        refresh_all(state, gone.nodes, event.id, words)
+        seat_homeless(state, event.id, words)
+
+
+def nodes_again(state: EngineState) -> None:
+    """Nodes are new or have other features: reservations may be about others than before."""
+    for reservation in list(state.reservations.values()):
+        if nodes_of(reservation.event, state.plan.nodes) != reservation.nodes:
+            reserve(state, reservation.event, again=True)
+
+
+def reservation_edges(state: EngineState, event: str) -> None:
+    """Reservations end; a node that is down during one is planned for, or no longer."""
+    for name, reservation in list(state.reservations.items()):
+        end = reservation.event.end
+        words = f"reservation {name} is over"
+        if end is not None and end <= state.now:
+            _drop(state, name)
+            refresh_all(state, reservation.nodes, event, words)
+        elif end is not None and reservation.event.start <= state.now:
+            for node in reservation.nodes:
+                if node in state.plan.nodes and state.plan.nodes[node].state is NodeState.DOWN:
+                    refresh(state, node, event, f"node {node} returns when reservation {name} is over")
+
+
+def _drop(state: EngineState, name: str) -> Reservation | None:
+    reservation = state.reservations.pop(name, None)
+    if reservation is not None and reservation.slot >= 0:
+        state.drop_slot(reservation.slot)
+    return reservation
+
+
+# ---- access lists -------------------------------------------------------------------------------
+
+
+def _gate(state: EngineState, access: Access) -> str:
+    """The gate of an access list, made when there is none; empty when there are too many."""
+    for gate, known in state.gates.items():
+        if known == access:
+            return gate
+    used = {reservation.gate for reservation in state.reservations.values()}
+    gate = next((gate for gate in state.gates if gate not in used), "")
+    if not gate:
+        if len(state.gates) == _MOST_GATES:
+            return ""
+        gate = f"{GATE}{len(state.gates) + 1}"
+    new = gate not in state.gates
+    state.gates[gate] = access
+    if new:
+        show_all(state)
+    for record in list(state.records.values()):
+        _let_in(state, record)
+    return gate
+
+
+def _let_in(state: EngineState, record: JobRecord) -> None:
+    """Let a job's slot know which gates are open to it; it stays where it is."""
+    slot, plan = record.slot, state.plan
+    if slot < 0 or record.phase is Phase.RUNNING or record.understood.request is None:
+        return
+    before = plan.shapes.requests[int(plan.tables.jobs[SHAPE, slot])]
+    request = state.with_gates(record.facts, record.understood.request)
+    if before.passes == request.passes:
+        return
+    start, fixed = plan.start(slot), plan.state(slot) == FIXED
+    takes = []
+    for take in plan.takes(slot) if start >= 0 else ():
+        amounts = list(take.amounts)
+        for gate in before.passes ^ request.passes if not request.exclusive else ():
+            amounts[plan.shapes.columns[gate]] = 0 if gate in request.passes else take.units
+        takes.append(replace(take, amounts=tuple(amounts)))
+    plan.lift(slot, state.now)
+    plan.reshape(slot, request)
+    if start >= 0:
+        (plan.fix if fixed else plan.put)(slot, start, takes)

@@ -1,0 +1,163 @@
+"""Reservations on nodes, features and all nodes; access lists."""
+
+from typing import Any
+
+import pytest
+
+from schedd.engine import Engine
+from schedd.wire import Reserve
+from tests.engine.cluster import Cluster, T
+
+
+def reserve(cluster: Cluster, name: str, start: int, end: int | None, **more: object) -> None:
+    until = T + end if end is not None else None
+    event = Reserve(
+        id=cluster.server.event_id(),
+        time=cluster.server.now,
+        name=name,
+        start=T + start,
+        end=until,
+        **more,  # type: ignore[arg-type]
+    )
+    cluster.tell(event)
+
+
+def featured() -> Cluster:
+    """n1 and n2 are big, n3 is not."""
+    cluster = Cluster(nodes=3)
+    for name in ("n1", "n2"):
+        cluster.node(name, properties=("big",))
+    return cluster
+
+
+def test_a_reservation_of_a_feature_is_of_all_nodes_that_have_it() -> None:
+    cluster = featured()
+    reserve(cluster, "r", 0, 500, features=("big",))
+    cluster.submit("1", "1:ppn=4:big")
+    cluster.submit("2", "1:ppn=4")
+    assert (cluster.start("1"), cluster.start("2"), cluster.where("2")) == (500, 0, ["n3"])
+
+
+def test_a_node_that_comes_later_or_gets_the_feature_is_taken_in() -> None:
+    cluster = featured()
+    reserve(cluster, "r", 0, 500, features=("big",))
+    reserve(cluster, "s", 1000, 2000, everywhere=True)
+    cluster.node("n4", properties=("big",))
+    cluster.submit("1", "n4:ppn=4")
+    cluster.submit("2", "n4:ppn=4", 501)
+    assert (cluster.start("1"), cluster.start("2")) == (500, 2000)
+    cluster.node("n3", properties=("big",))
+    cluster.submit("3", "n3:ppn=4")
+    assert cluster.start("3") == 500
+    cluster.node("n3", properties=())
+    assert cluster.start("3") == 0
+
+
+def test_a_reservation_everywhere_stops_all_but_moves_nobody_who_runs() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.submit("1", walltime=300)
+    cluster.submit("2", "2:ppn=4")
+    reserve(cluster, "r", 100, 400, everywhere=True)
+    assert (cluster.view("1").state, cluster.start("2")) == ("running", 400)
+    assert cluster.breaches("2") == ["reservation made by an admin"]
+    change = cluster.view("2").last_change
+    assert change is not None
+    assert change.words == "reservation r was made"
+
+
+WHO: list[tuple[dict[str, object], dict[str, Any]]] = [
+    ({"users": ("ann",)}, {"owner": "ann@login"}),
+    ({"groups": ("staff",)}, {"owner": "bob", "group": "staff"}),
+    ({"accounts": ("a1", "a2")}, {"owner": "bob", "account": "a2"}),
+    ({"queues": ("batch",)}, {"owner": "bob"}),
+]
+
+
+@pytest.mark.parametrize(("access", "who"), WHO)
+def test_only_those_on_the_access_list_use_reserved_nodes(
+    access: dict[str, object], who: dict[str, Any]
+) -> None:
+    cluster = Cluster(nodes=2)
+    cluster.submit("early", "1:ppn=4", 50, owner="eve", queue="other")
+    reserve(cluster, "r", 0, 1000, nodes=("n1", "n2"), **access)
+    cluster.submit("1", **who)
+    cluster.submit("2", owner="eve", queue="other")
+    cluster.submit("3", "2:ppn=1", **who)
+    assert (cluster.start("early"), cluster.start("1"), cluster.start("2"), cluster.start("3")) == (
+        0,
+        0,
+        1000,
+        100,
+    )
+
+
+def test_jobs_planned_before_the_reservation_keep_their_places_if_they_are_on_its_list() -> None:
+    cluster = Cluster(nodes=1)
+    cluster.submit("1", walltime=500)
+    cluster.submit("2")
+    cluster.submit("3", owner="eve")
+    reserve(cluster, "r", 0, 1000, nodes=("n1",), users=("ann",))
+    assert (cluster.start("2"), cluster.start("3")) == (500, 1000)
+    cluster.at(500)
+    assert cluster.runs("2") == [500]
+    cluster.at(1000)
+    assert cluster.runs("3") == [1000]
+
+
+def test_two_access_lists_do_not_let_each_other_in() -> None:
+    cluster = Cluster(nodes=2)
+    reserve(cluster, "a", 0, 1000, nodes=("n1",), users=("ann",))
+    reserve(cluster, "b", 0, 2000, nodes=("n2",), users=("bob",))
+    for job, owner in (("1", "ann"), ("2", "bob"), ("3", "eve"), ("4", "ann"), ("5", "bob")):
+        cluster.submit(job, owner=owner)
+    assert [cluster.where(job) for job in "12345"] == [["n1"], ["n2"], ["n1"], ["n1"], ["n2"]]
+    assert [cluster.start(job) for job in "12345"] == [0, 0, 1000, 100, 100]
+    cluster.unreserve("a")
+    cluster.at(1)
+    assert cluster.start("3") == 200
+
+
+def test_a_gate_is_used_again_by_another_list() -> None:
+    cluster = Cluster(nodes=1)
+    for i, user in enumerate(("ann", "bob", "eve")):
+        reserve(cluster, "r", 0, 1000, nodes=("n1",), users=(user,))
+        assert len(cluster.engine.state.gates) == 1
+        job = str(i)
+        for other in ("ann", "bob", "eve"):
+            cluster.submit(f"{job}{other}", owner=other, walltime=10)
+        starts = {other: cluster.start(f"{job}{other}") for other in ("ann", "bob", "eve")}
+        assert [other for other, start in starts.items() if start is not None and start < 1000] == [user]
+        for other in ("ann", "bob", "eve"):
+            if f"{job}{other}" in cluster.server.jobs:
+                cluster.tell(*cluster.server.delete(f"{job}{other}"))
+
+
+def test_whole_nodes_are_not_given_where_others_may_come_in() -> None:
+    cluster = Cluster(nodes=1)
+    reserve(cluster, "r", 0, 1000, nodes=("n1",), users=("ann",))
+    cluster.submit("1", resources={"naccesspolicy": "singlejob"})
+    assert cluster.start("1") == 1000
+
+
+def test_too_many_access_lists_are_refused_by_name() -> None:
+    cluster = Cluster(nodes=1)
+    for i in range(17):
+        reserve(cluster, f"r{i}", 10 * i, 10 * i + 5, nodes=("n1",), users=(f"u{i}",))
+    assert cluster.alerts("reservation") == [
+        "reservation r16 was not made: there are 16 access lists already"
+    ]
+    assert len(cluster.engine.state.reservations) == 16
+
+
+def test_reservations_and_access_survive_a_checkpoint() -> None:
+    cluster = featured()
+    reserve(cluster, "r", 100, 1000, features=("big",), users=("ann",), reason="course")
+    cluster.submit("1", owner="eve", walltime=200)
+    engine = Engine.restore(cluster.engine.checkpoint())
+    assert engine.checkpoint() == cluster.engine.checkpoint()
+    cluster.engine = engine
+    cluster.submit("2", "1:ppn=4:big", walltime=200)
+    cluster.submit("3", "1:ppn=4:big", walltime=200, owner="eve")
+    assert (cluster.start("2"), cluster.start("3")) == (0, 1000)
+    cluster.node("n5", properties=("big",))
+    assert cluster.engine.state.reservations["r"].nodes == ("n1", "n2", "n5")
