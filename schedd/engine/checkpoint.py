@@ -181,6 +181,7 @@ def _header(
         "state": {name: getattr(state, name) for name in _PLAIN},
         "records": records,
         "slotless": list(state.slotless),
+        "unheard": list(state.unheard),
         "homeless": list(state.homeless),
         "queue": list(state.queue),
         "assumed": sorted(state.assumed),
@@ -288,6 +289,7 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
         if record.slot >= 0:
             state.by_slot[record.slot] = record
     state.slotless = {job_id: state.records[job_id] for job_id in header["slotless"]}
+    state.unheard = dict.fromkeys(header.get("unheard", ()))
     state.homeless = dict.fromkeys(header["homeless"])
     state.queue = dict.fromkeys(header["queue"])
     state.assumed = set(header["assumed"])

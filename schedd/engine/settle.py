@@ -63,7 +63,7 @@ def next_wake(state: EngineState) -> int | None:
         due = state.soonest()
         if due < FOREVER:
             moments.append(due + state.patience + 1 if state.halted else due)
-        if state.tells and state.tell_due.any():
+        if state.tells and (state.unheard or state.tell_due.any()):
             moments.append(now + 1)
     elif state.queue:
         ready = state.plan.tables.jobs[READY, np.fromiter(state.queue, np.int64, len(state.queue))]

@@ -58,6 +58,8 @@ class EngineState:
     by_slot: list[JobRecord | None] = field(default_factory=list)
     slotless: dict[str, JobRecord] = field(default_factory=dict)
     """Jobs that have no slot, since their request was not understood."""
+    unheard: dict[str, None] = field(default_factory=dict)
+    """Those of them whose owner was not told why."""
     promise: Ints = field(default_factory=lambda: _column(0, FOREVER))
     told: Ints = field(default_factory=lambda: _column(0, -1))
     tell_due: Ints = field(default_factory=lambda: _column(0, 0))
@@ -149,8 +151,10 @@ class EngineState:
             self.by_slot[record.slot] = record
             self.changed[record.slot] = self.generation
             self.slotless.pop(record.id, None)
+            self.unheard.pop(record.id, None)
         else:
             self.slotless[record.id] = record
+            self.unheard[record.id] = None
         return record
 
     def new_slot(self, request: Request, duration: int, pools: Mapping[str, int] | None = None) -> int:
@@ -215,6 +219,7 @@ class EngineState:
             return None
         self.homeless.pop(job_id, None)
         self.slotless.pop(job_id, None)
+        self.unheard.pop(job_id, None)
         self.out.pop(job_id, None)
         if record.slot >= 0:
             self.drop_slot(record.slot)

@@ -5,6 +5,7 @@ import numpy as np
 from schedd.engine.records import JobRecord, Phase
 from schedd.engine.shares import shares_of
 from schedd.engine.state import EngineState
+from schedd.engine.words import remarks
 from schedd.model import FOREVER
 from schedd.plan.kernels.layout import START
 from schedd.wire import Tell
@@ -16,6 +17,12 @@ def tell(state: EngineState, event: str) -> None:
     """Tell what is due to be told, the soonest start first, within the rate."""
     if state.now > state.told_at:
         state.told_at, state.told_then = state.now, 0
+    while state.unheard and state.told_then < state.settings.tell_rate:
+        record = state.records[next(iter(state.unheard))]
+        del state.unheard[record.id]
+        if record.phase in (Phase.WAITING, Phase.BLOCKED):
+            state.told_then += 1
+            state.decisions.append(_tell(state, record, event, None, (), state.why_text(record)))
     if state.told_then >= state.settings.tell_rate:
         return
     due = np.flatnonzero(state.tell_due)
@@ -48,16 +55,24 @@ def _tell_one(state: EngineState, record: JobRecord, event: str) -> None:
     slot = record.slot
     start = state.plan.start(slot)
     state.told[slot] = start
-    known = start >= 0
-    state.decisions.append(
-        Tell(
-            id=state.next_decision(),
-            cause=event,
-            time=state.now,
-            job_id=record.id,
-            planned_start=start if known else None,
-            planned_end=start + record.understood.walltime if known else None,
-            planned_nodes=tuple(share.node for share in shares_of(state.plan, slot)) if known else (),
-            text=state.why_text(record),
-        )
+    if start >= 0:
+        nodes = tuple(share.node for share in shares_of(state.plan, slot))
+        decision = _tell(state, record, event, start, nodes, "; ".join(remarks(record)))
+    else:
+        decision = _tell(state, record, event, None, (), state.why_text(record))
+    state.decisions.append(decision)
+
+
+def _tell(
+    state: EngineState, record: JobRecord, event: str, start: int | None, nodes: tuple[str, ...], text: str
+) -> Tell:
+    return Tell(
+        id=state.next_decision(),
+        cause=event,
+        time=state.now,
+        job_id=record.id,
+        planned_start=start,
+        planned_end=None if start is None else start + record.understood.walltime,
+        planned_nodes=nodes,
+        text=text,
     )

@@ -6,7 +6,16 @@ from datetime import UTC, datetime
 from schedd.engine.records import JobRecord, Phase
 from schedd.model import Never, WaitingFor
 
-__all__ = ["why"]
+__all__ = ["remarks", "why"]
+
+
+def remarks(record: JobRecord) -> list[str]:
+    """What the plan makes of the job's request that its owner should know."""
+    understood = record.understood
+    found = list(understood.request.notes) if understood.request is not None else []
+    if understood.assumed and understood.request is not None:
+        found.append(f"walltime assumed to be {understood.walltime} s")
+    return found
 
 
 def why(record: JobRecord, start: int, limits: Sequence[str] = ()) -> str:
@@ -14,10 +23,7 @@ def why(record: JobRecord, start: int, limits: Sequence[str] = ()) -> str:
 
     ``limits`` are those that leave it no room before its planned ``start``.
     """
-    notes = record.understood.request.notes if record.understood.request is not None else ()
-    tail = "".join(f"; {note}" for note in notes)
-    if record.understood.assumed:
-        tail += f"; walltime assumed to be {record.understood.walltime} s"
+    tail = "".join(f"; {remark}" for remark in remarks(record))
     if record.phase is Phase.RUNNING:
         return "it runs" + tail
     if record.phase is Phase.DISPATCHED:

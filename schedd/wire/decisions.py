@@ -30,7 +30,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tell:
-    """Write to a queued job when and where it is planned, or in ``text`` why it has no start."""
+    """Write to a queued job when and where it is planned, or in ``text`` why it has no start.
+
+    With a start ``text`` is what else its owner should know: what of the request is not planned.
+    """
 
     id: str
     cause: str

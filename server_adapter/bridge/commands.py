@@ -18,7 +18,7 @@ _PREDECESSORS: Final = ("Not Running: ", "Job started on ", "Job will never run"
 """How the comments of the scheduler that we replace begin: they may be overwritten."""
 
 _PLANNED: Final = re.compile(
-    re.escape(MARK) + r"planned start (\S+ \S+ [+-]\d{4}) on (\S+)(?: and \d+ more)?"
+    re.escape(MARK) + r"planned start (\S+ \S+ [+-]\d{4}) on (\S+)(?: and \d+ more)?(?: \(.*)?"
 )
 _TIME: Final = "%Y-%m-%d %H:%M:%S %z"
 _NODES_SHOWN: Final = 8
@@ -80,7 +80,10 @@ def comment(tell: Tell) -> str:
     nodes = ",".join(tell.planned_nodes[:_NODES_SHOWN]) or "any"
     more = len(tell.planned_nodes) - _NODES_SHOWN
     rest = f" and {more} more" if more > 0 else ""
-    return f"{MARK}planned start {_local(tell.planned_start)} on {nodes}{rest}"
+    also = _one_line(tell.text)
+    return f"{MARK}planned start {_local(tell.planned_start)} on {nodes}{rest}{also and f' ({also})'}"[
+        :_LONGEST
+    ]
 
 
 def started_comment(started: int, shares: Sequence[ShareFacts], planned: int | None) -> str:

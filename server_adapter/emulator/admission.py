@@ -19,7 +19,7 @@ RESOURCES = frozenset(
         *("nodes", "walltime", "mem", "vmem", "pmem", "pvmem", "ncpus", "procs", "cput", "pcput", "nodect"),
         *("neednodes", "nice", "file", "host", "arch", "gpus", "mics", "naccesspolicy", "procct"),
         *("procs_bitmap", "size", "software", "other", "signal", "opsys", "trl", "advres", "qos", "feature"),
-        *("x", "prologue", "epilogue", "gattr", "geometry", "nodeset", "partition"),
+        *("x", "prologue", "epilogue", "gattr", "geometry", "nodeset", "partition", "gres", "tpn"),
     ]
 )
 """Resources that the server knows; others are refused with 15037."""

@@ -1,5 +1,6 @@
 """TORQUE's resource requests: what ``qsub -l`` left in a job's ``Resource_List``, as a Request."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -36,6 +37,7 @@ _REFUSED: Final = frozenset(
 )
 """Names that say how many cores or which nodes in a way that has no place in the plan."""
 
+_GRES: Final = re.compile(r"(?:^|[+%&,])(?P<name>[^:+=%&,]+)(?:[:=](?P<amount>[^+%&,]*))?(?=$|[+%&,])")
 _NUMA: Final = frozenset({"l_request", "tasks", "lprocs"})
 _USE_INSTEAD: Final = "nodes=N:ppn=P, procs=N or ncpus=N"
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
@@ -62,13 +64,14 @@ def parse_torque(
     fastest), ``generic`` those of node-locked resources that the plan knows, ``shared`` those of resources
     of the whole cluster, which are no part of the request. Raises RequestError.
     """
-    asked = Asked({**extension_list(extensions), **resources}, defaults)
+    amounts = by_lower_name(generic)
+    single = _one_by_one(resources, {"gpus", *amounts})
+    asked = Asked({**extension_list(extensions), **single}, defaults)
     _refuse(asked)
     asked.ignore(_ADDED_BY_THE_SERVER)
     asked.ignore(deadline_names(asked.values))
     if shared:
         asked.ignore(shared_names(asked.values, shared))
-    amounts = by_lower_name(generic)
     chosen, about = _geometry(asked)
     place = Place.FREE
     if chosen == "nodes":
@@ -93,6 +96,24 @@ def parse_torque(
         asked=asked,
         about=about,
     )
+
+
+def _one_by_one(resources: Mapping[str, str], known: Collection[str]) -> Mapping[str, str]:
+    """With the parts of ``gres=gpus:4+matlab:2`` that are ``known`` as resources of their own.
+
+    The servers keep ``qsub -l gpus=4`` that way. What the job names besides goes before it.
+    """
+    text = next((value for name, value in resources.items() if name.lower() == "gres"), None)
+    if text is None:
+        return resources
+    found = {name: value for name, value in resources.items() if name.lower() != "gres"}
+    rest = text
+    for part in _GRES.finditer(text):
+        name = part["name"].lower()
+        if name in known and name not in found:
+            found[name] = part["amount"] or "1"
+            rest = rest.replace(part[0], "", 1)
+    return {**found, "gres": rest.strip("+%&,")}
 
 
 def _refuse(asked: Asked) -> None:

@@ -1,0 +1,178 @@
+"""Every form of request: from the server's words over the wire to what is planned, and what is said of it."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pytest
+
+from schedd.engine import Engine, EngineSettings
+from schedd.model.parse import canonical
+from schedd.wire import Snapshot, Tell
+from server_adapter.bridge.commands import comment
+from server_adapter.bridge.diff import snapshot
+from server_adapter.bridge.link import ServerLink
+from server_adapter.bridge.reader import StateReader
+from server_adapter.emulator import EmulatedServer, NodeSpec, Order
+from server_adapter.emulator.submission import submit
+from server_adapter.torque.credentials import Address, AnyPort
+
+NODES = [
+    NodeSpec(f"node{i}", 8, ("odd" if i % 2 else "even", *(("big",) if i == 4 else ()))) for i in range(1, 5)
+]
+PLANNED = "planned start "
+
+
+@dataclass(frozen=True)
+class Form:
+    """What is submitted, how it is understood, and what its comment says besides a planned start, or instead.
+
+    `planned` empty: it cannot be planned.
+    """
+
+    asked: Mapping[str, str]
+    planned: str
+    said: str = ""
+    queue: str = "batch"
+    extra: Mapping[str, str] = field(default_factory=dict)
+    array: str = ""
+    holds: str = ""
+    depend: str = ""
+
+
+def nodes(text: str, **more: str) -> dict[str, str]:
+    return {"nodes": text, **more}
+
+
+FORMS = {
+    # -- nodes= -------------------------------------------------------------------------------------
+    "a number of nodes": Form(nodes("2"), "2 x (1 cpu); scatter"),
+    "cores of each": Form(nodes("2:ppn=4"), "2 x (4 cpus); scatter"),
+    "a property": Form(nodes("1:ppn=2:odd"), "1 x (2 cpus on odd); free"),
+    "either property": Form(nodes("1:ppn=2", feature="odd|big"), "1 x (2 cpus on big|odd); free"),
+    "parts": Form(nodes("1:ppn=8+2:ppn=2:even"), "1 x (8 cpus) + 2 x (2 cpus on even); scatter"),
+    "a host": Form(nodes("node3:ppn=4+1"), "1 x (4 cpus on node3) + 1 x (1 cpu); scatter"),
+    # -- other ways to ask for cores ----------------------------------------------------------------
+    "cores anywhere": Form({"procs": "6"}, "6 x (1 cpu); free"),
+    "cores of one node": Form({"ncpus": "4"}, "1 x (4 cpus); free"),
+    "both": Form(
+        nodes("2:ppn=2", procs="9"), "2 x (2 cpus); scatter", "(procs=9 was not followed: nodes= wins)"
+    ),
+    # -- memory and time ----------------------------------------------------------------------------
+    "memory of the job": Form(nodes("2:ppn=2", mem="8gb"), "2 x (2 cpus, 4gb); scatter"),
+    "memory of a core": Form(nodes("1:ppn=4", pmem="1gb"), "1 x (4 cpus, 4gb); free"),
+    "virtual memory": Form(nodes("2:ppn=2", vmem="8gb"), "2 x (2 cpus, 4gb vmem); scatter"),
+    "virtual memory of a core": Form(nodes("1:ppn=4", pvmem="2gb"), "1 x (4 cpus, 8gb vmem); free"),
+    "the larger of both": Form(nodes("1:ppn=2", mem="4gb", pmem="3gb"), "1 x (2 cpus, 6gb); free"),
+    "time of the processor": Form(
+        nodes("1", cput="00:10:00"), "1 x (1 cpu); free", "(not planned: cput=00:10:00)"
+    ),
+    # -- alone on its nodes -------------------------------------------------------------------------
+    "qsub -n": Form(nodes("1:ppn=2"), "1 x (2 cpus); free; exclusive", extra={"node_exclusive": "True"}),
+    "naccesspolicy": Form(nodes("1", naccesspolicy="singlejob"), "1 x (1 cpu); free; exclusive"),
+    "naccesspolicy of a user": Form(
+        nodes("1", naccesspolicy="singleuser"),
+        "1 x (1 cpu); free; exclusive",
+        "(naccesspolicy=singleuser is planned as whole nodes (singlejob), which is stricter)",
+    ),
+    "-W x=": Form(nodes("1"), "1 x (1 cpu); free; exclusive", extra={"x": "NACCESSPOLICY:SINGLEJOB"}),
+    "-W x= with more": Form(
+        nodes("1"),
+        "1 x (1 cpu); free",
+        "(not planned: x.flags=RESTARTABLE)",
+        extra={"x": "FLAGS:RESTARTABLE"},
+    ),
+    # -- what has no place in a plan ----------------------------------------------------------------
+    "software": Form(nodes("1", software="matlab"), "1 x (1 cpu); free", "(not planned: software=matlab)"),
+    "gpus of the job, not divisible": Form(
+        nodes("3", gres="gpus:4"), "", "cannot be divided evenly over its 3 units"
+    ),
+    "tasks of a node": Form(nodes("2:ppn=4", tpn="2"), "", "tpn= is not planned"),
+    "gpus of the job": Form(
+        nodes("2", gres="gpus:2"), "2 x (1 cpu, 1 gpu); scatter", "never on this cluster: "
+    ),
+    "wider than the cluster": Form({"procs": "99"}, "99 x (1 cpu); free", "never on this cluster: "),
+    # -- defaults -----------------------------------------------------------------------------------
+    "the queue's default": Form({}, "1 x (2 cpus); free", queue="small"),
+    # -- what must happen before --------------------------------------------------------------------
+    "a hold": Form(nodes("1"), "1 x (1 cpu); free", "waiting for a user hold", holds="u"),
+    "a dependency": Form(
+        nodes("1"), "1 x (1 cpu); free", "waiting for its dependency", depend="afterok:0.localhost"
+    ),
+    "an array within its slot limit": Form(nodes("1"), "1 x (1 cpu); free", array="1-4%2"),
+}
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the daemon makes of one submission."""
+
+    planned: str
+    why: str
+    comment: str
+
+
+@pytest.fixture(scope="module", params=["4.2", "6.1"])
+def known(request: pytest.FixtureRequest) -> dict[str, list[Known]]:
+    """By form, one for each job that it makes."""
+    return asyncio.run(_known(request.param))
+
+
+async def _known(version: str) -> dict[str, list[Known]]:
+    async with EmulatedServer(NODES, version=version, queues=("batch", "small")) as server:
+        server.cluster.queues["small"].attributes |= {"resources_default.nodes": "1:ppn=2"}
+        names = {name: submit(server.cluster, _order(form)) for name, form in FORMS.items()}
+        link = ServerLink(Address(*server.address), AnyPort())
+        state = await StateReader(link).read()
+        await link.close()
+    now = int(server.now)
+    told = snapshot(state, id="1:1", now=now, mode="adviser")
+    assert isinstance(told, Snapshot)
+    engine = Engine(EngineSettings(tell_rate=1000), now)
+    tells = {
+        decision.job_id: decision for decision in engine.handle([told], now) if isinstance(decision, Tell)
+    }
+    found: dict[str, list[Known]] = {}
+    for form, name in names.items():
+        members = [job for job in state.jobs if job == name or state.jobs[job].array == name]
+        found[form] = []
+        for job in members:
+            record = engine.state.records[job]
+            asked = record.understood.request
+            text = "" if asked is None else canonical(asked).removesuffix("; no walltime")
+            found[form].append(Known(text, engine.state.why_text(record), comment(tells[job])))
+    return found
+
+
+def _order(form: Form) -> Order:
+    return Order(
+        user="alice",
+        queue=form.queue,
+        resources={**form.asked, "walltime": "00:30:00"},
+        extra=form.extra,
+        array=form.array,
+        holds=form.holds,
+        depend=form.depend,
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in FORMS if not FORMS[name].array])
+def test_a_request_is_planned_as_it_was_meant_or_its_owner_is_told(
+    known: dict[str, list[Known]], name: str
+) -> None:
+    form = FORMS[name]
+    (job,) = known[name]
+    assert job.planned == form.planned
+    waits = not form.said.startswith("(") and form.said
+    assert job.comment.startswith("schedd: " + ("" if waits else PLANNED))
+    assert form.said in job.comment
+    assert form.said.strip("()") in job.why
+    assert waits or form.said or "(" not in job.comment
+
+
+def test_sub_jobs_beyond_the_slot_limit_wait_for_it(known: dict[str, list[Known]]) -> None:
+    jobs = known["an array within its slot limit"]
+    assert {job.planned for job in jobs} == {"1 x (1 cpu); free"}
+    comments = [job.comment.removeprefix("schedd: ") for job in jobs]
+    assert [comment.startswith(PLANNED) for comment in comments] == [True, True, False, False]
+    assert comments[2:] == ["waiting for the array's slot limit"] * 2
