@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import signal
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import structlog
@@ -76,8 +77,9 @@ async def _keep_tokens(clusters: Clusters, askers: Askers) -> None:
 async def _tend(clusters: Clusters, give_up: Callable[[BaseException], None]) -> None:
     """Get ready, say so, and keep the service manager informed for as long as the planners work."""
     try:
+        begun = time.monotonic()
         await _aside(clusters.start)
-        _log.info("ready")
+        _log.info("ready", seconds=round(time.monotonic() - begun, 1))
         notify("READY=1", "STATUS=ready")
         interval = watchdog_interval()
         while interval is not None:

@@ -14,10 +14,10 @@ from schedd.store import Store, StoreError
 from schedd.store.connect import url_of
 from schedd.store.place import default_url
 
-__all__ = ["ConfigFile", "configuration", "failing", "opened", "settings_of", "who"]
+__all__ = ["USUAL", "ConfigFile", "configuration", "failing", "opened", "settings_of", "who"]
 
-_USUAL: Final = Path("/etc/schedd/schedd.toml")
-ConfigFile = typer.Option(help=f"File of settings; without it $SCHEDD_CONFIG, else {_USUAL} where it exists.")
+USUAL: Final = Path("/etc/schedd/schedd.toml")
+ConfigFile = typer.Option(help=f"File of settings; without it $SCHEDD_CONFIG, else {USUAL} where it exists.")
 
 
 def configuration(path: Path | None) -> Path | None:
@@ -25,7 +25,7 @@ def configuration(path: Path | None) -> Path | None:
     named = os.environ.get("SCHEDD_CONFIG")
     if path is not None or named:
         return path or Path(str(named))
-    return _USUAL if _USUAL.is_file() else None
+    return USUAL if USUAL.is_file() else None
 
 
 @contextmanager
