@@ -7,6 +7,7 @@ from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Adapter, Cluster
 from schedd.api.bodies import Batch, Taken
+from schedd.api.large import LARGE, DeliveryRoute
 from schedd.api.messages import Delivery, out_of_bounds
 from schedd.api.problems import ProblemError, answers
 from schedd.api.replies import reply
@@ -14,10 +15,10 @@ from schedd.api.waiting import answer_of
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["exchange with the adapter"])
+router = APIRouter(
+    prefix="/v1/clusters/{cluster}", tags=["exchange with the adapter"], route_class=DeliveryRoute
+)
 _PATIENCE: Final = 25.0
-_LARGE: Final = 100_000
-"""Bytes of a body."""
 _HINT: Final = "send the same events again: those that were taken are known by their ids"
 _COMMON: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid")
 
@@ -33,7 +34,7 @@ async def post_events(request: Request, cluster: Cluster, delivery: Delivery, _:
     credible it wins over what was believed. Of a body with anything wrong in it nothing is taken.
     """
     cluster.meters.hear()
-    if int(request.headers.get("content-length", _LARGE)) < _LARGE:
+    if int(request.headers.get("content-length", LARGE)) < LARGE:
         faults = out_of_bounds(delivery.events)
     else:  # others are not to wait for a look at a whole cluster
         faults = await run_in_threadpool(out_of_bounds, delivery.events)

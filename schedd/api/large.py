@@ -1,0 +1,82 @@
+"""Large bodies of events are read beside the event loop, a piece at a time: others are not to wait for it."""
+
+import json
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
+from typing import Annotated, Any, Final
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+from pydantic import Field, TypeAdapter, ValidationError
+from pydantic_core import from_json
+from starlette.concurrency import run_in_threadpool
+
+from schedd.api.messages import Delivery
+from schedd.wire import Event, JobFacts, Snapshot
+
+__all__ = ["LARGE", "DeliveryRoute", "delivery_of"]
+
+LARGE: Final = 50_000
+"""Bytes; a smaller body is read where it comes in."""
+_PIECE: Final = 100
+"""Events, or jobs of a snapshot, that are looked at before another thread may go on."""
+_MOST: Final = 100_000
+_EVENTS: Final[TypeAdapter[list[Event]]] = TypeAdapter(list[Annotated[Event, Field(discriminator="type")]])
+_SNAPSHOT: Final = TypeAdapter(Snapshot)
+_JOBS: Final = TypeAdapter(list[JobFacts])
+
+
+class DeliveryRoute(APIRoute):
+    """The route of ``Delivery``. What is wrong in a body is said as everywhere, by the framework."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The framework's, which reads the body of a request that we give it."""
+        handler = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            return await handler(_Request(request.scope, request.receive))
+
+        return handle
+
+
+class _Request(Request):
+    async def json(self) -> Any:
+        body = await self.body()
+        return json.loads(body) if len(body) < LARGE else await run_in_threadpool(delivery_of, body)
+
+
+def delivery_of(body: bytes) -> Any:
+    """The delivery that ``body`` holds; or its plain JSON where that is none. Raises JSONDecodeError."""
+    try:
+        value = from_json(body)
+    except ValueError:
+        return json.loads(body)  # it says what is wrong in the framework's terms
+    events = value.get("events") if isinstance(value, dict) else None
+    if not isinstance(events, list) or len(events) > _MOST:
+        return value
+    try:
+        return Delivery.model_construct(events=tuple(_events(events)))
+    except ValidationError:
+        return value
+
+
+def _events(values: list[Any]) -> Iterator[Event]:
+    some: list[Any] = []
+    for value in values:
+        jobs = value.get("jobs") if isinstance(value, dict) and value.get("type") == "snapshot" else None
+        if isinstance(jobs, list):
+            yield from _EVENTS.validate_python(some)
+            some = []
+            snapshot = _SNAPSHOT.validate_python({**value, "jobs": []})
+            yield replace(snapshot, jobs=tuple(_jobs(jobs)))
+            continue
+        some.append(value)
+        if len(some) == _PIECE:
+            yield from _EVENTS.validate_python(some)
+            some = []
+    yield from _EVENTS.validate_python(some)
+
+
+def _jobs(values: list[Any]) -> Iterator[JobFacts]:
+    for at in range(0, len(values), _PIECE):
+        yield from _JOBS.validate_python(values[at : at + _PIECE])
