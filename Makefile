@@ -13,7 +13,7 @@ help: ## list the verbs
 setup: $(STAMP) ## make the virtual environment .venv (again only when pyproject.toml changed)
 
 demo: $(STAMP) ## daemon, adapter and an emulated pbs_server on loopback; Ctrl-C ends it
-	$(VENV)/bin/schedd demo
+	$(VENV)/bin/schedd demo --open
 
 lint: $(STAMP) ## ruff, mypy strict, import contracts
 	$(VENV)/bin/ruff check .

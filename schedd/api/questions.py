@@ -17,7 +17,7 @@ from schedd.model import Never, StartKnown, WaitingFor
 from schedd.service.forks import Asked, Fork, NotUnderstood
 from schedd.wire import ShareFacts
 
-__all__ = ["router"]
+__all__ = ["answered", "router"]
 
 router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["questions"])
 
@@ -47,12 +47,12 @@ async def what_if(request: Request, cluster: Cluster, question: WhatIf, seen: Se
         if job.phase in (Phase.RUNNING, Phase.DISPATCHED):
             what = f"job {job.id} runs already"
             raise ProblemError("invalid", what, errors=[Fault(where="body.job", what=what)])
-    found = await run_in_threadpool(_answer, copy, question, job, cluster.now())
+    found = await run_in_threadpool(answered, copy, question, job, cluster.now())
     return reply(request, found)
 
 
-def _answer(copy: Fork, question: WhatIf, job: JobRecord | None, now: int) -> WhatIfAnswer:
-    """All that was asked. Raises ProblemError."""
+def answered(copy: Fork, question: WhatIf, job: JobRecord | None, now: int) -> WhatIfAnswer:
+    """All that was asked, of a copy of the plan. Raises ProblemError."""
     facts = job.facts if job is not None else None
     instead_of = job.id if job is not None else ""
 

@@ -5,7 +5,7 @@ import contextlib
 import signal
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import FrameType
 
@@ -44,11 +44,14 @@ def serve(
     local: socket.socket | None = None,
     tls: ssl.SSLContext | None = None,
     read: Callable[[], Settings] | None = None,
+    login_keys: Mapping[str, bytes] | None = None,
 ) -> bool:
     """Serve on ``server``, by ``tls`` where it is given, and on the UNIX socket ``local``, until SIGTERM or
     SIGINT; True when it ended cleanly. On SIGHUP the settings that ``read`` gives are taken.
 
-    The port answers at once; all but the health checks answer 503 until the kernels are compiled.
+    The port answers at once; all but the health checks answer 503 until the kernels are compiled. Whoever
+    first opens ``/dashboard/enter?key=KEY`` with one of ``login_keys`` is logged in to the dashboard as the
+    holder of the token with that SHA-256.
     """
     durable = Durable(settings.store) if settings.store.url != "memory" else None
     folder = settings.store.incidents or (state_folder() / "incidents" if durable is not None else None)
@@ -75,7 +78,9 @@ def serve(
         root=settings.server.root,
         lifespan=lifespan(clusters, askers, reload, give_up),
     )
-    add_dashboard(app)
+    sessions = add_dashboard(app)
+    for key, digest in (login_keys or {}).items():
+        sessions.admit(key, digest)
     config = uvicorn.Config(
         app,
         loop="uvloop",

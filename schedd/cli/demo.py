@@ -2,11 +2,14 @@
 
 import argparse
 import asyncio
+import os
 import signal
 import sys
 import time
+import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 __all__ = ["run"]
 
@@ -27,6 +30,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--speed", type=float, default=900.0, help="cluster seconds in a real one (900)")
     add("--exit-after", type=float, metavar="SECONDS", help="end by itself after so many real seconds")
     add("--port", type=int, help="port on loopback, 0 for any free one (8080, or any where that is taken)")
+    add("--open", action="store_true", help="open the dashboard in a browser, where there is a screen")
     add("--seed", type=int, default=1, help="of the model (1)")
     return parser
 
@@ -69,16 +73,18 @@ def _play(args: argparse.Namespace) -> int:
         print(line, flush=True)
 
     # The clock begins to count while the daemon compiles: jobs arrive only once it is ready.
-    part, token = daemon(clock, args.port)
-    try:
-        url = f"http://127.0.0.1:{part.greeting()}"
-        _introduce(url, len(workload.nodes), workload.cpus, args.speed)
-        asyncio.run(play(part, url, token, clock, workload, say, args.exit_after))
-    except DemoError as error:
-        print(f"schedd demo: {error}", file=sys.stderr)
-        return 1
-    finally:
-        part.end()
+    with TemporaryDirectory(prefix="schedd-demo-") as directory:
+        part, token, key = daemon(clock, args.port, Path(directory))
+        try:
+            url = f"http://127.0.0.1:{part.greeting()}"
+            _introduce(url, len(workload.nodes), workload.cpus, args.speed)
+            _show_dashboard(f"{url}/dashboard/enter?key={key}", open_it=args.open)
+            asyncio.run(play(part, url, token, clock, workload, say, args.exit_after))
+        except DemoError as error:
+            print(f"schedd demo: {error}", file=sys.stderr)
+            return 1
+        finally:
+            part.end()
     return 0
 
 
@@ -100,4 +106,13 @@ def _introduce(url: str, nodes: int, procs: int, speed: float) -> None:
         print(f"  {link:{len(base) + 20}}  {about}")
     print("When would a job start that nobody submitted?")
     print(f"  curl -s {base}/what-if -H 'Content-Type: application/json' -d '{question}'")
-    print("The daemon gets ready. The first time it compiles its kernels: a minute or two.", flush=True)
+    print("The daemon gets ready. The first time it compiles its kernels: a minute or two.")
+
+
+def _show_dashboard(url: str, *, open_it: bool) -> None:
+    print("The dashboard, with the rights of an admin for whoever opens this first:")
+    print(f"  {url}", flush=True)
+    # Without a screen a browser would be one of the terminal, over the table.
+    screen = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    if open_it and screen:
+        webbrowser.open(url)

@@ -36,7 +36,8 @@ def main() -> int:
     except BrokenPipeError:  # the demo ended already
         return 0
     threading.Thread(target=_end_with_input, daemon=True).start()
-    return 0 if serve(settings, Tokens.of(settings.auth), clock, server) else 1
+    keys = {told["login_key"]: bytes.fromhex(told["login_as"])}
+    return 0 if serve(settings, Tokens.of(settings.auth), clock, server, login_keys=keys) else 1
 
 
 def _listen(chosen: ServerSettings, any_port: bool) -> socket.socket:

@@ -75,13 +75,16 @@ class Part:
         return code
 
 
-def daemon(clock: ScaledClock, port: int | None) -> tuple[Part, str]:
-    """The daemon, and the token by which the adapter is known to it; it greets with its port.
+def daemon(clock: ScaledClock, port: int | None, directory: Path) -> tuple[Part, str, str]:
+    """The daemon, the token by which the adapter is known to it, and a key for one login to its dashboard
+    as an admin; it greets with its port.
 
-    On this port of loopback; None: the usual one, or any where that is taken.
+    On this port of loopback; None: the usual one, or any where that is taken. Its database is a file in
+    ``directory``.
     """
-    token = secrets.token_urlsafe(32)
+    token, key = secrets.token_urlsafe(32), secrets.token_urlsafe(16)
     digest = hashlib.sha256(token.encode()).hexdigest()
+    admin = secrets.token_hex(32)  # of a token that nobody has
     cluster = {
         "slack": _SLACK_S,
         "end_allowance": _seconds(clock, _AT_ONCE_S, 120),
@@ -91,16 +94,20 @@ def daemon(clock: ScaledClock, port: int | None) -> tuple[Part, str]:
     }
     settings = {
         "server": {"port": _PORT if port is None else port},
-        "store": {"url": "memory"},
+        "store": {"url": f"sqlite:///{directory}/demo.sqlite", "checkpoint": min(3600, 5 * clock.speed)},
         "log": {"level": "warning", "format": "text"},
         "auth": {
             "anonymous": "reader",
-            "tokens": [{"name": "demo", "role": "adapter", "sha256": digest}],
+            "tokens": [
+                {"name": "demo", "role": "adapter", "sha256": digest},
+                {"name": "you", "role": "admin", "sha256": admin},
+            ],
         },
         "clusters": {CLUSTER: cluster},
     }
-    told = {"settings": settings, "any_port": port is None, **_time(clock)}
-    return Part("the daemon", "schedd.cli.demo_daemon", told), token
+    login = {"login_key": key, "login_as": admin}
+    told = {"settings": settings, "any_port": port is None, **login, **_time(clock)}
+    return Part("the daemon", "schedd.cli.demo_daemon", told), token, key
 
 
 def adapter(clock: ScaledClock, server: tuple[str, int], url: str, token: str, directory: Path) -> Part:

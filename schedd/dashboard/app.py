@@ -14,7 +14,7 @@ from schedd.api.access import daemon_of
 from schedd.api.problems import KINDS, ProblemError
 from schedd.dashboard import assets, live, login
 from schedd.dashboard.headers import Guarded
-from schedd.dashboard.pages import admin, nodes, plan, queue
+from schedd.dashboard.pages import admin, nodes, plan, quality, queue, what_if
 from schedd.dashboard.rendering import base_of, plain_page
 from schedd.dashboard.sessions import Sessions
 from schedd.dashboard.viewer import NotLoggedIn, Reader, Viewer, session_of
@@ -23,6 +23,7 @@ from schedd.service.errors import Overloaded, PlannerStopped, UnknownCluster
 __all__ = ["PATH", "add_dashboard"]
 
 PATH: Final = "/dashboard"
+_NOT_READY: Final = HTTPStatus.SERVICE_UNAVAILABLE
 _log = structlog.get_logger(__name__)
 
 
@@ -32,7 +33,7 @@ def add_dashboard(app: FastAPI) -> Sessions:
     pages.state = app.state
     sessions = app.state.sessions = Sessions()
     pages.get("/")(_choose)
-    for module in (assets, login, live, plan, queue, nodes, admin):
+    for module in (assets, login, live, plan, queue, nodes, what_if, quality, admin):
         pages.include_router(module.router)
     _explain_errors(pages)
     pages.add_middleware(Guarded)
@@ -61,9 +62,8 @@ def _explain_errors(pages: FastAPI) -> None:
             return JSONResponse(about, status, error.headers)
         known = session_of(request)
         viewer = Viewer(known[1], known[0]) if known is not None else None
-        found = plain_page(
-            request, "error", viewer, status, title=title, detail=error.detail, hint=error.hint
-        )
+        told = {"title": title, "detail": error.detail, "hint": error.hint, "waits": status == _NOT_READY}
+        found = plain_page(request, "error", viewer, status, **told)
         found.headers.update(error.headers or {})
         return found
 

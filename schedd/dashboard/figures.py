@@ -39,7 +39,9 @@ def _times() -> DatetimeTickFormatter:
         days="%a %d %b",
         months="%b %Y",
         years="%Y",
-        context=DatetimeTickFormatter(minutes="%a %d %b", hours="%a %d %b", hourmin="%a %d %b"),
+        context=DatetimeTickFormatter(
+            minutes="%a %d %b", hours="%a %d %b", hourmin="%a %d %b", days="", months="", years=""
+        ),
         context_which="start",
         hide_repeats=True,
     )
@@ -158,7 +160,14 @@ def _now() -> Any:
 
 def _moves() -> Any:
     """How a job's planned start moved: when it was decided, and to when."""
-    chart = _bare(name="chart", height=220, x_axis_type="datetime", y_axis_type="datetime")
+    chart = _bare(
+        name="chart",
+        height=220,
+        x_range=Range1d(start=0, end=1, name="x"),
+        y_range=Range1d(start=0, end=1, name="y"),
+        x_axis_type="datetime",
+        y_axis_type="datetime",
+    )
     chart.yaxis.formatter = _times()
     moves = _source("moves", "time", "start")
     chart.step("time", "start", source=moves, name="moves", mode="after", line_width=2)
@@ -174,7 +183,22 @@ def _moves() -> Any:
     return chart
 
 
-FIGURES: Final = {"plan": _plan, "moves": _moves}
+def _errors() -> Any:
+    """How many hours later than told jobs started, by their start."""
+    chart = _bare(
+        name="chart",
+        height=240,
+        x_range=Range1d(start=0, end=1, name="x"),
+        y_range=Range1d(start=-1, end=1, name="y"),
+        x_axis_type="datetime",
+    )
+    chart.yaxis.axis_label = "hours later than told"
+    chart.add_layout(Span(dimension="width", location=0, line_width=1.5, name="zero"))
+    chart.scatter("start", "late", source=_source("errors", "start", "late"), name="errors", size=6)
+    return chart
+
+
+FIGURES: Final = {"plan": _plan, "moves": _moves, "errors": _errors}
 
 
 @cache

@@ -20,6 +20,8 @@ _PAGES: Final = (
     ("plan", "Plan"),
     ("queue", "Queue"),
     ("nodes", "Nodes"),
+    ("what-if", "What if"),
+    ("quality", "Quality"),
     ("admin", "Admin"),
 )
 

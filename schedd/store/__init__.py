@@ -3,7 +3,18 @@
 from schedd.store.errors import NotLeader, StoreError
 from schedd.store.journal import DurableJournal, Journal, MemoryJournal
 from schedd.store.leadership import Leadership
-from schedd.store.records import AuditEntry, Batch, Breach, Limits, Promise, Recovered, Role, Tail, Token
+from schedd.store.records import (
+    AuditEntry,
+    Batch,
+    Breach,
+    Limits,
+    Promise,
+    Recovered,
+    Role,
+    Tail,
+    Token,
+    Told,
+)
 from schedd.store.store import Store
 
 __all__ = [
@@ -23,4 +34,5 @@ __all__ = [
     "StoreError",
     "Tail",
     "Token",
+    "Told",
 ]

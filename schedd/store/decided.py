@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Row
 
 from schedd.store.codec import decode_decision, encode_decision, plain
-from schedd.store.records import Accuracy, Breach, Error, Promise
+from schedd.store.records import Accuracy, Breach, Error, Promise, Told
 from schedd.store.tables import breaches, decisions, promises, told
 from schedd.wire import (
     Decision,
@@ -29,6 +29,7 @@ from schedd.wire import (
 __all__ = [
     "accuracy",
     "after",
+    "broken",
     "last_id",
     "put_breaches",
     "put_decisions",
@@ -37,6 +38,7 @@ __all__ = [
     "put_starts",
     "recent",
     "starts_in",
+    "told_and_actual",
 ]
 
 _PAGE = 1_000
@@ -214,6 +216,22 @@ def accuracy(connection: Connection, cluster: int, since: int) -> Accuracy:
     place = np.searchsorted(np.array(_LEADS), lead, side="right") - 1
     by_lead = {_LEADS[at]: _error(error[place == at]) for at in np.unique(place).tolist()}
     return Accuracy(_error(error), by_lead)
+
+
+def told_and_actual(connection: Connection, cluster: int, limit: int) -> Sequence[Told]:
+    """The starts told last of jobs that have started, newest first."""
+    query = select(told.c.job, told.c.time, told.c.start, told.c.actual).where(
+        told.c.cluster == cluster, told.c.start.is_not(None), told.c.actual.is_not(None)
+    )
+    rows = connection.execute(query.order_by(told.c.decision.desc()).limit(limit))
+    return [Told(row.job, row.time, row.start, row.actual) for row in rows]
+
+
+def broken(connection: Connection, cluster: int, limit: int) -> Sequence[Breach]:
+    """The promises broken last, newest first."""
+    query = select(breaches).where(breaches.c.cluster == cluster)
+    rows = connection.execute(query.order_by(breaches.c.batch.desc(), breaches.c.place.desc()).limit(limit))
+    return [Breach(r.job, r.time, r.event, r.cause, r.promised, r.planned) for r in rows]
 
 
 def _error(error: npt.NDArray[np.int64]) -> Error:

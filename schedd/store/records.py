@@ -19,6 +19,7 @@ __all__ = [
     "Role",
     "Tail",
     "Token",
+    "Told",
 ]
 
 _DAY = 86_400
@@ -71,6 +72,16 @@ class Breach:
     cause: str
     promised: int
     planned: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """That a job would start at ``start`` was told at ``time``; it did at ``actual``."""
+
+    job: str
+    time: int
+    start: int
+    actual: int
 
 
 @dataclass(frozen=True, slots=True)

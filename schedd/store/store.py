@@ -19,6 +19,7 @@ from schedd.store.records import (
     Role,
     Tail,
     Token,
+    Told,
 )
 from schedd.store.tables import clusters
 from schedd.wire import Decision, Event
@@ -154,6 +155,16 @@ class Store:
             return decided.accuracy(connection, cluster, since)
 
     # ---- checkpoints and recovery ---------------------------------------------------------------
+
+    def told(self, cluster: int, limit: int = 1_000) -> Sequence[Told]:
+        """The starts told last of jobs that have started, newest first."""
+        with self.database.read() as connection:
+            return decided.told_and_actual(connection, cluster, limit)
+
+    def broken(self, cluster: int, limit: int = 1_000) -> Sequence[Breach]:
+        """The promises broken last, newest first."""
+        with self.database.read() as connection:
+            return decided.broken(connection, cluster, limit)
 
     def save_checkpoint(self, cluster: int, at: Tail, time: int, checkpoint: bytes) -> None:
         """Keep the engine's state after ``at``, all batches up to which are kept: compressed with zlib."""

@@ -72,6 +72,13 @@ class Site:
         assert answer.status_code == 200, answer.text
         return answer.json()
 
+    def put(self, path: str, question: Any, role: str = "admin") -> Any:
+        """The API's answer to a question that is posted."""
+        headers = {"Authorization": f"Bearer {token(role)}"}
+        answer = httpx2.post(f"{self.url}/v1/clusters/main{path}", headers=headers, json=question)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
 
 class Look:
     """One browser window of one person, with what went wrong in it."""

@@ -9,12 +9,22 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
+from schedd.dashboard.words import span
 from schedd.wire import JobDeleted
 from tests.dashboard.conftest import Look, Site
 from tests.service.build import T, event_id, job, node
 
 Open = Callable[..., Look]
-PAGES = ["plan", "queue", "nodes", "jobs/4.server", "admin"]
+PAGES = [
+    "plan",
+    "queue",
+    "nodes",
+    "jobs/4.server",
+    "what-if",
+    "what-if?nodes=2&ppn=4&walltime=01:00:00",
+    "quality",
+    "admin",
+]
 AXE = {"resultTypes": ["violations"], "preload": False}  # preloading writes styles, which pages refuse
 SCREENS: dict[str, dict[str, Any]] = {
     "desktop": {"viewport": {"width": 1360, "height": 900}},
@@ -137,10 +147,15 @@ def test_a_job_s_page_says_what_the_api_says_of_it(look: Open, site: Site) -> No
     assert moments(page, "#answer time") == [
         iso(shown[name]) for name in ("planned_start", "planned_end", "promised_start")
     ]
-    expect(answer).to_contain_text(shown["why"])
+    expect(answer).to_contain_text("n2")
     expect(page.locator("#where td:first-child")).to_have_text(
         [one["node"] for one in shown["planned_nodes"]]
     )
+    why = site.ask("/jobs/4.server/explain")
+    said = page.locator("#explained").inner_text()
+    assert said.lower() == why["why"].lower()
+    assert column(page, "#blockers", 1) == [f"{one['name']} {one['state']}" for one in why["blockers"]]
+    assert why["blockers"]
     moves = site.ask("/jobs/4.server/history")["changes"]
     assert column(page, "#moves", 4) == [one["words"] or one["cause"] for one in moves]
 
@@ -159,6 +174,59 @@ def test_nodes_have_the_api_s_numbers(look: Open, site: Site) -> None:
     site.happen(node("n2", state="drain"))
     page.get_by_label("State").select_option("drain")
     expect(page.locator("#list tbody td:first-child")).to_have_text("n2")
+
+
+def test_a_what_if_matches_the_api_s(look: Open, site: Site) -> None:
+    page = look("reader").go("what-if")
+    page.get_by_label("Nodes").fill("2")
+    page.get_by_label("Cpus on each").fill("4")
+    page.get_by_label("Walltime").fill("00:30:00")
+    page.get_by_role("button", name="Ask the plan").click()
+    question = {"request": "nodes=2:ppn=4,walltime=00:30:00", "windows": 8, "changes": True}
+    wanted = site.put("/what-if", question)
+    assert moments(page, "#answer .big time") == [iso(wanted["planned_start"])]
+    assert moments(page, "#windows td:first-child time") == [iso(one["first"]) for one in wanted["windows"]]
+    expect(page.locator("#answer")).to_contain_text("n1, n2")
+    page.get_by_label("Nodes").fill("1")
+    page.get_by_label("Cpus on each").fill("1")
+    page.get_by_label("Walltime").fill("2:00:00")
+    page.get_by_role("button", name="Ask the plan").click()
+    wanted = site.put("/what-if", {**question, "request": "nodes=1:ppn=1,walltime=2:00:00"})
+    assert column(page, "#changes", 3) == [one["enough"] or "–" for one in wanted["changes"]]
+    page.get_by_label("Nodes").fill("9")
+    page.get_by_role("button", name="Ask the plan").click()
+    expect(page.locator("#answer")).to_contain_text("Could never run")
+    before = site.ask("")["generation"]
+    assert site.ask("/jobs")["generation"] == before
+
+
+def test_a_what_if_that_is_not_understood_says_why(look: Open, site: Site) -> None:
+    window = look("reader")
+    page = window.go("what-if?walltime=soon&nodes=1")
+    expect(page.get_by_role("alert")).to_contain_text("walltime")
+    window.wrong = [one for one in window.wrong if "422" not in one]
+
+
+def test_a_queued_job_can_be_asked_about(look: Open, site: Site) -> None:
+    page = look("user").go("jobs/5.server")
+    page.get_by_role("link", name="What would let it start now?").click()
+    wanted = site.put("/what-if", {"job": "5.server", "windows": 8, "changes": True}, "user")
+    assert moments(page, "#answer .big time") == [iso(wanted["planned_start"])]
+    expect(page.locator("#answer")).to_contain_text("5.server")
+
+
+def test_quality_counts_what_the_api_lists(look: Open, site: Site) -> None:
+    page = look("reader").go("quality")
+    planned = site.ask("/jobs?state=planned")["jobs"]
+    assert sum(map(int, column(page, "#waits", 2))) == len(planned)
+    left = [one["promised_start"] - one["planned_start"] for one in planned]
+    said = dict(
+        zip(page.locator("#slacks th[scope=row]").all_inner_texts(), column(page, "#slacks", 2), strict=True)
+    )
+    assert said["up to 15 min"] == str(sum(0 < one <= 900 for one in left))
+    waits = [one["planned_start"] - one["submitted"] for one in planned]
+    assert page.locator("#tiles b").nth(1).inner_text() == span(sum(waits) / len(waits))
+    expect(page.locator("main")).to_contain_text("Without a database")
 
 
 @pytest.mark.parametrize("screen", SCREENS)

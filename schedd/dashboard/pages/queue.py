@@ -3,14 +3,17 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from schedd.api.problems import ProblemError
+from schedd.api.jobs import found_job
+from schedd.api.waiting import a_copy
 from schedd.dashboard.listing import PAGE, Wanted, listed
 from schedd.dashboard.rendering import page
 from schedd.dashboard.viewer import Cluster, Reader, Seen
 from schedd.engine.job_view import job_history, view_of
-from schedd.service.reading import find
+from schedd.engine.records import Phase
+from schedd.service.explain import explain
 
 __all__ = ["router"]
 
@@ -27,23 +30,28 @@ def queue(
 
 
 @router.get("/jobs/{job}")
-def job(request: Request, cluster: Cluster, viewer: Reader, seen: Seen, job: str) -> Response:
-    """When and where one job starts, why, and how its planned start moved."""
+async def job(
+    request: Request, cluster: Cluster, viewer: Reader, seen: Seen, job: str, quick: bool = False
+) -> Response:
+    """When and where one job starts, why, and how its planned start moved.
+
+    ``quick``: without the search for what is in its way, which the page does not repeat by itself.
+    """
     published = cluster.published
-    record = find(published, job)
-    if record is None or not seen.sees(record):
-        raise ProblemError(
-            "unknown-job",
-            f"cluster {cluster.name} has no job {job[:80]} that you may see",
-            hint="jobs that ended are not kept in the plan",
-        )
-    view = seen.view(view_of(published, record), published)
+    record = found_job(cluster.name, published, seen, job)
+    explained = None
+    if not quick and record.phase in (Phase.WAITING, Phase.BLOCKED):
+        copy = await a_copy(cluster)
+        found = await run_in_threadpool(explain, copy, record.id, cluster.now())
+        explained = seen.explanation(found, copy.published) if found is not None else None
+    history = await run_in_threadpool(job_history, published, record)
     return page(
         request,
         "job",
         viewer,
         cluster,
-        job=view,
-        history=[seen.change(one, published) for one in job_history(published, record)],
+        job=seen.view(view_of(published, record), published),
+        history=[seen.change(one, published) for one in history],
         ended=record.ended,
+        explained=explained,
     )

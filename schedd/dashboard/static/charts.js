@@ -46,6 +46,13 @@ export class Chart {
     return this.named(name, "GlyphRenderer").glyph;
   }
 
+  // Lets the range of an axis hold all values, with a little air.
+  span(name, values) {
+    const [low, high] = [Math.min(...values), Math.max(...values)];
+    const air = (high - low || 1) * 0.05;
+    this.named(name).setv({ start: low - air, end: high + air });
+  }
+
   fill(name, data) {
     this.source(name).data = data;
   }

@@ -17,7 +17,10 @@ function draw() {
   const start = found.map(([, to]) => shown(to));
   chart.fill("moves", { time, start });
   const promised = Number(document.getElementById("history").dataset.promised) * 1000;
-  chart.fill("promise", promised && time.length ? { time: [time[0], time.at(-1)], start: [shown(promised), shown(promised)] } : { time: [], start: [] });
+  const line = promised && time.length ? { time: [time[0], time.at(-1)], start: [shown(promised), shown(promised)] } : { time: [], start: [] };
+  chart.span("x", time);
+  chart.span("y", [...start, ...line.start]);
+  chart.fill("promise", line);
 }
 
 function dress() {

@@ -20,7 +20,7 @@ export function show(text) {
   document.dispatchEvent(new Event("schedd:shown"));
 }
 
-export async function refresh(address = location.href) {
+export async function refresh(address = document.body.dataset.refresh ?? location.href) {
   asked = Date.now();
   const mine = ++turn;
   try {

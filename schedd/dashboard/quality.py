@@ -1,0 +1,109 @@
+"""What the plan is worth now, and how well its words were kept."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from schedd.engine.view import Published
+from schedd.model import FOREVER
+from schedd.plan.kernels.layout import PLANNED, Ints
+from schedd.service.clusters import Clusters
+from schedd.service.loop import PlanLoop
+from schedd.store import Breach, StoreError
+from schedd.store.records import Accuracy, Told
+
+__all__ = ["Criteria", "Kept", "Share", "criteria_of", "kept_of"]
+
+_SHORTEST_S: Final = 10
+"""Of the bounded slowdown: shorter jobs count as long as this."""
+_WAITS: Final = ((900, "up to 15 min"), (3600, "up to 1 h"), (14_400, "up to 4 h"), (86_400, "up to 1 d"))
+_SLACKS: Final = ((0, "none left"), (900, "up to 15 min"), (7200, "up to 2 h"), (86_400, "up to 1 d"))
+_MOST: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """How many jobs are of one kind."""
+
+    name: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Criteria:
+    """Over the planned jobs, as the plan reckons: waits from submission to planned start, in seconds."""
+
+    jobs: int
+    wait: float
+    wait_max: int
+    response: float
+    bounded_slowdown: float
+    waits: tuple[Share, ...]
+    slacks: tuple[Share, ...]
+    """By what is left between the planned and the promised start."""
+
+
+def criteria_of(published: Published) -> Criteria:
+    """Of the plan as it is published."""
+    slots = np.flatnonzero(published.states == PLANNED)
+    records = [(slot, record) for slot in slots.tolist() if (record := published.records[slot]) is not None]
+    slots = np.array([slot for slot, _ in records], np.int64)
+    submitted = np.array([record.facts.submitted for _, record in records], np.int64)
+    walltime = np.array([record.understood.walltime for _, record in records], np.int64)
+    starts = published.starts[slots]
+    wait = np.maximum(starts - submitted, 0)
+    promised = published.promise[slots]
+    known = promised < FOREVER
+    slack = promised[known] - starts[known]
+    n = len(records)
+    slowdown = np.maximum((wait + walltime) / np.maximum(walltime, _SHORTEST_S), 1.0)
+    slacks = _shares(slack[slack >= 0], _SLACKS)
+    return Criteria(
+        jobs=n,
+        wait=float(wait.mean()) if n else 0.0,
+        wait_max=int(wait.max()) if n else 0,
+        response=float((wait + walltime).mean()) if n else 0.0,
+        bounded_slowdown=float(slowdown.mean()) if n else 0.0,
+        waits=_shares(wait, _WAITS),
+        slacks=(
+            Share("past it", int((slack < 0).sum())),
+            *slacks,
+            Share("no promise", n - int(known.sum())),
+        ),
+    )
+
+
+def _shares(values: Ints, limits: Sequence[tuple[int, str]]) -> tuple[Share, ...]:
+    place = np.searchsorted(np.array([limit for limit, _ in limits]), values, side="left")
+    counts = np.bincount(place, minlength=len(limits) + 1)
+    names = [*(name for _, name in limits), "more"]
+    return tuple(Share(name, int(count)) for name, count in zip(names, counts, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What the database knows; ``why_none`` says why it knows nothing."""
+
+    accuracy: Accuracy | None = None
+    told: Sequence[Told] = ()
+    breaches: Sequence[Breach] = ()
+    why_none: str = ""
+
+
+def kept_of(clusters: Clusters, loop: PlanLoop, *, singly: bool) -> Kept:
+    """Told starts against actual ones; ``singly``: those of each job, and broken promises. Waits for the
+    database.
+    """
+    if clusters.durable is None:
+        return Kept(why_none="Without a database neither told starts nor broken promises are kept.")
+    store = clusters.durable.store
+    try:
+        cluster = store.cluster(loop.name, loop.now())
+        accuracy = store.accuracy(cluster)
+        if not singly:
+            return Kept(accuracy)
+        return Kept(accuracy, store.told(cluster, _MOST), store.broken(cluster, 100))
+    except StoreError as error:
+        return Kept(why_none=f"The database cannot be had: {error}")
