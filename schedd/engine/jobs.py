@@ -95,14 +95,27 @@ def _came_back(state: EngineState, event: str, record: JobRecord, facts: JobFact
     ran = state.now - record.started if record.phase is Phase.RUNNING else 0
     if record.phase is Phase.RUNNING:
         note_end(state, record, event, failed=ran < settings.returns_within)
+    not_before = _open_until(state, record)
     record = ended_run(state, event, record, "it came back to its queue")
-    record = replace(record, returns=0, until=0, refusal="")
+    record = replace(record, returns=0, until=not_before, refusal="")
     if ran < settings.returns_within:
         returns = state.records[record.id].returns + 1
         wait = min(settings.refusal_most, settings.refusal_wait << min(returns - 1, 16))
         refusal = f"it was back in its queue {ran} s after its start"
-        record = replace(record, returns=returns, until=state.now + wait, refusal=refusal)
+        record = replace(record, returns=returns, until=max(not_before, state.now + wait), refusal=refusal)
     _resettle(state, event, record, facts, Cause.REFUSED, "it came back to its queue")
+
+
+def _open_until(state: EngineState, record: JobRecord) -> int:
+    """From when on a run decision that is out can no longer be carried out; 0: none is out.
+
+    The start that was seen may have been an older one, told late: then the decision is still to be answered.
+    """
+    expires = record.decision_expires
+    answered = record.accepted or record.started >= expires - state.settings.decision_expiry
+    if not record.decision or answered or state.now > expires:
+        return 0
+    return expires + 1
 
 
 def altered(state: EngineState, event: JobAltered) -> None:

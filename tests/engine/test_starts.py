@@ -411,3 +411,19 @@ def test_the_owner_of_a_request_that_is_not_understood_is_told_why() -> None:
     assert len(cluster.tells("1")) == 2
     cluster.ask("1", nodes="1:ppn=4")
     assert (len(cluster.tells("1")), cluster.engine.state.unheard) == (2, {})
+
+
+def test_an_old_start_told_late_does_not_answer_the_decision_that_is_out() -> None:
+    cluster = Cluster(decision_expiry=60)
+    cluster.obeys = False
+    cluster.submit("1")
+    queued = cluster.server.jobs["1"]
+    event_id = cluster.server.event_id
+    shares = (ShareFacts("n1", 4),)
+    cluster.tell(JobStarted(id=event_id(), time=T - 3000, job_id="1", shares=shares))
+    assert cluster.view("1").state == "running"
+    cluster.tell(JobQueued(id=event_id(), time=T, job=queued))
+    cluster.at(60)
+    assert cluster.runs("1") == [0]  # the adapter may carry it out until its last second
+    cluster.at(61)
+    assert cluster.runs("1") == [0, 61]
