@@ -191,6 +191,7 @@ def _header(
         "queues": [save_facts(facts) for facts in state.queues.values()],
         "server": save_facts(state.server),
         "limits": [asdict(limit) for limit in state.limits.pools.values()],
+        "opened": state.limits.opened,
         "usage": state.usage.saved() if state.usage is not None else None,
         "reservations": [
             [save_reserve(r.event), r.slot, r.nodes, r.gate] for r in state.reservations.values()
@@ -305,7 +306,9 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
     state.intake.set_shared(state.limits.shared)
     limits = [Limit(**limit) for limit in header["limits"]]
     state.limits.pools = {limit.pool: limit for limit in limits}
-    if state.site.fair_share is not None and header.get("usage"):
+    state.limits.opened = header["opened"]
+    state.site_changed = settings.site != header["settings"]["site"]
+    if state.site.fair_share is not None and header["usage"]:
         state.usage = Usage.load(header["usage"], state.site.fair_share)
     state.reservations = {
         event["name"]: Reservation(load_reserve(event), slot, tuple(nodes), gate)

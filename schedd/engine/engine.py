@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from schedd.engine import checkpoint
 from schedd.engine.checkpoint import Frozen
-from schedd.engine.handlers import apply_all
+from schedd.engine.handlers import apply_all, take_site
 from schedd.engine.log import BatchLog, Incident, LoggedBatch
 from schedd.engine.order import in_order
 from schedd.engine.settings import EngineSettings
@@ -51,10 +51,14 @@ class Engine:
             self.forgotten = state.now
             state.plan.forget(state.now)
             state.limits.forget(state.plan.drop_idle_pools())
+            state.limits.look_ahead(state.plan, state.now)
             if state.usage is not None and state.site.fair_share is not None:
                 state.usage.forget(state.site.fair_share, state.now)
+        first = events[0].id if events else f"clock:{state.now}"
+        if state.site_changed:
+            take_site(state, first)
         apply_all(state, in_order(events))
-        settle(state, events[0].id if events else f"clock:{state.now}")
+        settle(state, first)
         if state.settings.validate:
             check(state)
         return tuple(state.decisions)

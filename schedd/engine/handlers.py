@@ -28,7 +28,7 @@ from schedd.wire import (
     Unreserve,
 )
 
-__all__ = ["apply_all"]
+__all__ = ["apply_all", "take_site"]
 
 
 def apply_all(state: EngineState, events: Iterable[Event]) -> None:
@@ -103,6 +103,14 @@ def _server(state: EngineState, event: ServerChanged) -> None:
         _limits(state, event.id, "the server's limits were changed", odd)
     if before.defaults != event.server.defaults:
         jobs.reread(state, event.id, None, "the server's defaults were changed")
+
+
+def take_site(state: EngineState, event: str) -> None:
+    """Plan under the site's policy as it is now, which is another than before."""
+    state.site_changed = False
+    words = "the site's policy was changed"
+    jobs.reread(state, event, None, words)
+    _limits(state, event, words, ())
 
 
 def _limits(state: EngineState, event: str, words: str, odd: Iterable[str]) -> None:

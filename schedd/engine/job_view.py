@@ -6,13 +6,14 @@ from typing import Literal
 
 import numpy as np
 
-from schedd.engine.pools import binding
+from schedd.engine.pools import binding, room_of
 from schedd.engine.records import Breach, ChangeSet, JobRecord, Phase
 from schedd.engine.view import Published
 from schedd.engine.words import why
 from schedd.model import FOREVER, Never, Place, WaitingFor
 from schedd.model.parse.deadline import read_deadline
 from schedd.plan.kernels import layout as at
+from schedd.policy.limits import in_words
 from schedd.wire import ShareFacts
 
 __all__ = [
@@ -203,12 +204,12 @@ def _limited_by(published: Published, record: JobRecord) -> tuple[str, ...]:
     earliest = max(published.as_of, record.facts.not_before or 0, record.until)
     found = []
     for entry in published.held(slot):
-        words, most = published.limits.get(entry[at.A_ROW], ("", 0))
-        if entry[at.A_CHUNK] >= 0 or not words:
+        limit = published.limits.get(entry[at.A_ROW])
+        if entry[at.A_CHUNK] >= 0 or limit is None:
             continue
-        times, used = published.pool_use(entry[at.A_ROW])
-        if binding(times, most - used, start, end, entry[at.A_TAKE], earliest):
-            found.append(words)
+        times, free = room_of(limit, *published.pool_use(entry[at.A_ROW]), earliest, end)
+        if binding(times, free, start, end, entry[at.A_TAKE], earliest):
+            found.append(in_words(limit))
     return tuple(found)
 
 

@@ -15,11 +15,18 @@ from schedd.model.parse.shared import shared_amounts
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.plan import Plan
 from schedd.policy.limits import Claim, Limit, in_words, limits_of_server, needs, strictest
+from schedd.policy.recurrence import Recurrence, occurrences
 from schedd.wire import JobFacts, QueueFacts, ServerFacts
 
-__all__ = ["LimitBook", "binding", "claim_of"]
+__all__ = ["LimitBook", "binding", "claim_of", "room_of"]
 
 _KNOWN = 20_000
+_AHEAD = 60 * 86_400
+"""For so many seconds ahead it is known when pools with windows are open; later they count as in a window."""
+_STEP = 6 * 3600
+"""That horizon moves on in such steps."""
+PLENTY = 1 << 44
+"""What there is of a pool outside its windows, beside its amount."""
 
 
 def claim_of(facts: JobFacts, understood: Understood, shared: Collection[str] = ()) -> Claim:
@@ -64,13 +71,17 @@ class LimitBook:
     """By name of the pool."""
     shared: frozenset[str] = frozenset()
     """Names of resources of the whole cluster."""
+    opened: dict[str, int] = field(default_factory=dict)
+    """By pool that has windows: until when it is known when it is open."""
     lowered: set[str] = field(default_factory=set)
     """Pools that may have become too small for what is planned."""
     _known: dict[tuple[str, ...], dict[str, Limit]] = field(default_factory=dict)
 
     def copy(self) -> "LimitBook":
         """For a fork of the plan."""
-        return LimitBook(self.server, dict(self.queues), self.site, dict(self.pools), self.shared)
+        return LimitBook(
+            self.server, dict(self.queues), self.site, dict(self.pools), self.shared, dict(self.opened)
+        )
 
     def read_server(self, server: ServerFacts) -> tuple[str, ...]:
         """Take over the server's limits; returns what of them cannot be read."""
@@ -117,9 +128,28 @@ class LimitBook:
                 before = self.pools.get(pool)
                 if before is not None and limit.amount < before.amount:
                     self.lowered.add(pool)
+                new = pool not in plan.pools
                 plan.set_pool(pool, limit.amount, now)
                 self.pools[pool] = limit
+                if limit.during and new:
+                    self._open(plan, pool, now, now + _AHEAD)
         return wanted
+
+    def look_ahead(self, plan: Plan, now: int) -> None:
+        """Know of all pools with windows when they are open, for a while from ``now`` on."""
+        for pool, until in self.opened.items():
+            if until < now + _AHEAD - _STEP:
+                self._open(plan, pool, until, now + _AHEAD)
+
+    def _open(self, plan: Plan, pool: str, begin: int, end: int) -> None:
+        """Let a pool be open outside its windows over ``[begin, end)``; later on it never is, so far."""
+        at = begin
+        windows = occurrences(Recurrence.of_text(self.pools[pool].during), begin, end)
+        for first, last in (*windows, (end, end)):
+            if at < min(first, end):
+                plan.limit_pool(pool, at, min(first, end), PLENTY, begin)
+            at = max(at, last)
+        self.opened[pool] = end
 
     def _of(self, claim: Claim, slot_limit: int | None) -> dict[str, Limit]:
         key = (claim.user, claim.group, claim.account, claim.project, claim.queue)
@@ -138,15 +168,31 @@ class LimitBook:
         """These pools are gone."""
         for pool in pools:
             self.pools.pop(pool, None)
+            self.opened.pop(pool, None)
 
     def too_much(self, wanted: Mapping[str, int]) -> WaitingFor | None:
         """What a job waits for that asks for more than a limit ever allows."""
         for pool, amount in wanted.items():
             limit = self.pools[pool]
-            if amount > limit.amount:
+            if amount > limit.amount and not limit.during:
                 asked = f"{amount} KiB of mem" if limit.what == "mem" else f"{amount} {limit.what}"
                 return WaitingFor("limit", f"a limit to be raised: {in_words(limit)}; it asks for {asked}")
         return None
+
+
+def room_of(limit: Limit, times: Ints, used: Ints, begin: int, end: int) -> tuple[Ints, Ints]:
+    """(n,) moments, and how much of a limit's pool is free from each on, over ``[begin, end)`` at least.
+
+    ``used`` is what is in use from each of ``times`` on.
+    """
+    if not limit.during:
+        return times, limit.amount - used
+    windows = occurrences(Recurrence.of_text(limit.during), begin, end)
+    edges = np.array([edge for window in windows for edge in window], np.int64)
+    moments = np.unique(np.concatenate([times, edges]))
+    inside = np.searchsorted(edges, moments, side="right") % 2 == 1
+    now_used = used[np.searchsorted(times, moments, side="right") - 1]
+    return moments, limit.amount - now_used + np.where(inside, 0, PLENTY)
 
 
 def binding(times: Ints, free: Ints, start: int, end: int, amount: int, earliest: int) -> bool:

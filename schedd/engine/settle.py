@@ -56,7 +56,7 @@ def settle(state: EngineState, event: str) -> None:
 def next_wake(state: EngineState) -> int | None:
     """When the shell must call again though nothing happened; None: not before the next event."""
     now, settings = state.now, state.settings
-    if state.policy is None and state.plan.freed:
+    if state.site_changed or (state.policy is None and state.plan.freed):
         return now
     moments: list[int] = []
     if state.policy is None:

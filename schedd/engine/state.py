@@ -52,6 +52,8 @@ class EngineState:
     site: SitePolicy
     usage: Usage | None
     """What ended jobs have used, where the site has fair share."""
+    site_changed: bool = False
+    """The site's policy is another than that under which jobs were planned: to be dealt with first."""
 
     # ---- jobs -----------------------------------------------------------------------------------
     records: dict[str, JobRecord] = field(default_factory=dict)

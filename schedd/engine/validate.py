@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from schedd.engine.pools import PLENTY
 from schedd.engine.records import JobRecord, Phase
 from schedd.engine.state import EngineState
 from schedd.model import FOREVER
@@ -24,6 +25,7 @@ from schedd.plan.kernels.layout import (
     VACANT,
     Ints,
 )
+from schedd.policy.recurrence import Recurrence, occurrences
 
 __all__ = ["check"]
 
@@ -72,15 +74,25 @@ def _check_row(state: EngineState, row: int, entries: list[tuple[int, int, Ints,
     times = tables.T[first : first + n]
     edges = {max(start, state.now) for start, end, _, _ in entries if end > state.now}
     edges |= {end for _, end, _, _ in entries if end > state.now}
+    limit = next((one for pool, one in state.limits.pools.items() if state.plan.pools.get(pool) == row), None)
+    opened = state.limits.opened.get(limit.pool, 0) if limit is not None else 0
+    windows: tuple[tuple[int, int], ...] = ()
+    if limit is not None and limit.during and edges:
+        until = min(max(edges) + 1, opened)
+        windows = occurrences(Recurrence.of_text(limit.during), state.now, until)
+        edges |= {max(start, state.now) for start, _ in windows if start < until}
     for t in sorted(edges):
         here = [(take, slot) for start, end, take, slot in entries if start <= t < end]
         total = np.sum([take for take, _ in here], axis=0) if here else np.zeros_like(tables.cap[row])
         free = tables.F[:, first + max(0, int(np.searchsorted(times, t, side="right")) - 1)]
-        assert (free == tables.cap[row] - total).all(), f"row {row} at {t}: timeline {free}, held {total}"
-        over = total > tables.cap[row]
+        cap = tables.cap[row].copy()
+        if t < opened and not any(start <= t < end for start, end in windows):
+            cap[0] += PLENTY
+        assert (free == cap - total).all(), f"row {row} at {t}: timeline {free}, held {total}"
+        over = total > cap
         for take, slot in here:
             guilty = planned[slot] and bool((over & (take > 0)).any())
-            assert not guilty, f"row {row} over-committed at {t} by slot {slot}: {total} of {tables.cap[row]}"
+            assert not guilty, f"row {row} over-committed at {t} by slot {slot}: {total} of {cap}"
 
 
 def _check_record(state: EngineState, record: JobRecord) -> None:

@@ -16,7 +16,7 @@ from schedd.engine.state import EngineState
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.layout import Ints
 from schedd.policy.access import Access
-from schedd.policy.limits import in_words
+from schedd.policy.limits import Limit
 from schedd.wire import NodeFacts, QueueFacts, Reserve, ServerFacts
 
 __all__ = ["Published", "publish"]
@@ -60,8 +60,8 @@ class Published:
     blocks: Mapping[int, str]
     starting: tuple[str, ...]
     breaches: int
-    limits: Mapping[int, tuple[str, int]]
-    """By row of the pool: a limit in words, and how much it allows."""
+    limits: Mapping[int, Limit]
+    """By row of the pool."""
     _use: dict[int, tuple[Ints, Ints]] = field(default_factory=dict)
 
     def pool_use(self, row: int) -> tuple[Ints, Ints]:
@@ -156,8 +156,5 @@ def publish(state: EngineState) -> Published:
         blocks={one.slot: name for name, one in state.reservations.items() if one.slot >= 0},
         starting=tuple(state.out),
         breaches=state.breaches,
-        limits={
-            state.plan.pools[pool]: (in_words(limit), limit.amount)
-            for pool, limit in state.limits.pools.items()
-        },
+        limits={state.plan.pools[pool]: limit for pool, limit in state.limits.pools.items()},
     )

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from schedd.policy.recurrence import Recurrence
+
 __all__ = ["Claim", "Limit", "Who", "in_words", "limits_of_server", "needs", "strictest"]
 
 Who = Literal["all", "user", "group", "account", "project", "array"]
@@ -23,7 +25,8 @@ class Limit:
 
     ``what`` is ``jobs``, ``cpus``, ``nodes``, ``gpus``, ``mem`` (KiB), or a generic resource. ``queue`` is
     where it counts, empty: on the whole cluster. ``name`` is of which user, group and so on; empty: of each
-    by itself, save those that a limit of the same sort names.
+    by itself, save those that a limit of the same sort names. ``during`` are the windows in which it holds,
+    as ``Recurrence.text``; empty: always.
     """
 
     amount: int
@@ -31,6 +34,7 @@ class Limit:
     who: Who = "all"
     name: str = ""
     queue: str = ""
+    during: str = ""
 
     @property
     def shared(self) -> bool:
@@ -41,7 +45,8 @@ class Limit:
     def pool(self) -> str:
         """A name for what is counted; limits of one pool differ in their amounts alone."""
         whose = "all" if self.who == "all" else f"{self.who} {self.name}"
-        return f"{self.what} of {whose}" + (f" in queue {self.queue}" if self.queue else "")
+        where = f" in queue {self.queue}" if self.queue else ""
+        return f"{self.what} of {whose}{where}" + (f" during {self.during}" if self.during else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +161,7 @@ def strictest(sources: Iterable[Iterable[Limit]], job: Claim) -> dict[str, Limit
     }
     found: dict[str, Limit] = {}
     for source in sources:
-        own: dict[tuple[str, Who, str], Limit] = {}
+        own: dict[tuple[str, Who, str, str], Limit] = {}
         for limit in source:
             if limit.queue not in ("", job.queue):
                 continue
@@ -164,7 +169,7 @@ def strictest(sources: Iterable[Iterable[Limit]], job: Claim) -> dict[str, Limit
                 continue  # a job without account has no share in the limits of accounts
             if limit.name not in ("", names[limit.who]):
                 continue
-            key = (limit.queue, limit.who, limit.what)
+            key = (limit.queue, limit.who, limit.what, limit.during)
             known = own.get(key)
             if known is None or (limit.name and not known.name) or _less(limit, known):
                 own[key] = limit
@@ -199,4 +204,5 @@ def in_words(limit: Limit) -> str:
         else f" of each {limit.who}"
     )
     where = f" in queue {limit.queue}" if limit.queue else ""
-    return f"at most {what}{whose}{where} at once"
+    when = f" {Recurrence.of_text(limit.during).words}" if limit.during else ""
+    return f"at most {what}{whose}{where} at once{when}"

@@ -77,10 +77,43 @@ class Recurrence:
                     f"{self.rule}: the window of {one} has not ended when the next begins at {other}"
                 )
 
+    @classmethod
+    def of_text(cls, text: str) -> "Recurrence":
+        """The window that ``text`` says. Raises RecurrenceError, ValueError."""
+        return _of_text(text)
+
+    @property
+    def text(self) -> str:
+        """The same on one line: begin and end, rule, zone, days left out."""
+        window = f"{self.first.isoformat()}/{self.last.isoformat()}"
+        without = ",".join(day.isoformat() for day in self.without)
+        return " ".join((window, self.rule or "once", self.zone, without)).rstrip()
+
+    @property
+    def words(self) -> str:
+        """As a person would say it."""
+        short = self.length <= timedelta(days=1)
+        until = f"{self.last:%H:%M}" if short else f"{self.last:%Y-%m-%d %H:%M}"
+        when = f"from {self.first:%H:%M} to {until} {self.zone}"
+        return f"{when}, {self.rule}" if self.rule else f"on {self.first:%Y-%m-%d} {when}"
+
     @property
     def length(self) -> timedelta:
         """From begin to end on the wall clock."""
         return self.last - self.first
+
+
+@lru_cache(maxsize=256)
+def _of_text(text: str) -> Recurrence:
+    window, rule, zone, *without = text.split()
+    first, last = window.split("/")
+    return Recurrence(
+        first=datetime.fromisoformat(first),
+        last=datetime.fromisoformat(last),
+        rule="" if rule == "once" else rule,
+        zone=zone,
+        without=tuple(date.fromisoformat(day) for part in without for day in part.split(",")),
+    )
 
 
 def occurrences(recurrence: Recurrence, begin: int, end: int) -> tuple[tuple[int, int], ...]:

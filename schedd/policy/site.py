@@ -6,13 +6,17 @@ form it is checked at the edge and given to the engine; ``site_policy`` reads it
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date, datetime
 from typing import Any
 
 from schedd.policy.fair_share import FairShare
 from schedd.policy.limits import Limit
 from schedd.policy.priority import JobClass, SiteWeights
+from schedd.policy.recurrence import Recurrence
 
 __all__ = ["SitePolicy", "site_policy"]
+
+_WINDOW = frozenset({"first", "last", "rule", "without"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +41,22 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
     return SitePolicy(
         weights=SiteWeights(**priority, classes=classes),
         fair_share=_fair_share(tree) if tree is not None else None,
-        limits=tuple(Limit(**one) for one in plain.get("limits") or ()),
+        limits=tuple(_limit(one, plain.get("zone", "UTC")) for one in plain.get("limits") or ()),
+    )
+
+
+def _limit(plain: Mapping[str, Any], zone: str) -> Limit:
+    rest = {name: value for name, value in plain.items() if name not in _WINDOW}
+    return Limit(**rest, during=_window(plain, zone).text if "first" in plain else "")
+
+
+def _window(plain: Mapping[str, Any], zone: str) -> Recurrence:
+    return Recurrence(
+        first=datetime.fromisoformat(plain["first"]),
+        last=datetime.fromisoformat(plain["last"]),
+        rule=plain.get("rule", ""),
+        zone=zone,
+        without=tuple(map(date.fromisoformat, plain.get("without", ()))),
     )
 
 

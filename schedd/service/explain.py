@@ -13,6 +13,7 @@ from schedd.model import Never, WaitingFor
 from schedd.plan.kernels import layout as at
 from schedd.plan.plan import Plan
 from schedd.plan.views import Blockers, Item, blockers
+from schedd.policy.limits import in_words
 from schedd.service.forks import Fork, stopped_queues
 
 __all__ = ["Blocker", "Explanation", "On", "explain"]
@@ -190,7 +191,7 @@ def _named(published: Published, plan: Plan, item: Item) -> Blocker:
     pools = {row: name for name, row in plan.pools.items()}
     names = {at.SHARE: "node"}
     on = tuple(
-        On(published.limits.get(hold.row, (pools[hold.row], 0))[0], ())
+        On(in_words(published.limits[hold.row]) if hold.row in published.limits else pools[hold.row], ())
         if hold.row in pools
         else On(plan.name_of[hold.row], tuple(names.get(c) or columns[c] for c in hold.columns))
         for hold in item.holds

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from datetime import date, datetime
 from inspect import cleandoc
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -90,6 +91,10 @@ def _may_be(field: FieldInfo) -> str:
         return "tables" if get_origin(kind) in (tuple, dict) else "table"
     if get_origin(kind) is dict:
         return "table of numbers"
+    if datetime in parts:
+        return "date and time"
+    if get_origin(kind) is tuple and parts[1] is date:
+        return "list of dates"
     if get_origin(kind) is tuple:
         return f"list of {_words(parts[1])}" if get_origin(parts[1]) is Literal else "list of texts"
     return "path" if Path in parts else "text"

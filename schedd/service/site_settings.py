@@ -1,8 +1,9 @@
 """The site's policy in schedd.toml: what stands below ``[clusters.NAME.site]``."""
 
+from datetime import date, datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from schedd.policy.fair_share import FairShare, Level
 from schedd.policy.priority import SiteWeights
@@ -23,6 +24,15 @@ _TREE = FairShare()
 Weight = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
 Name = Annotated[str, Field(pattern=r"^[^\s/\x00-\x1f]{1,255}$")]
 Names = tuple[Name, ...]
+
+
+def _zoneless(moment: datetime) -> datetime:
+    if moment.tzinfo is not None:
+        raise ValueError(f"{moment.isoformat()}: a time on the clock of the site's zone, without an offset")
+    return moment
+
+
+LocalTime = Annotated[datetime, AfterValidator(_zoneless)]
 
 
 class PrioritySettings(Section):
@@ -100,7 +110,28 @@ class FairShareSettings(Section):
     """Windows that count."""
 
 
-class SiteLimitSettings(Section):
+class _Window(Section):
+    first: LocalTime | None = None
+    """Begin of the first window in which this holds, on the clock of `zone`: `2026-01-05T08:00:00`. Without
+    it, it holds always."""
+    last: LocalTime | None = None
+    """End of the first window."""
+    rule: Annotated[str, Field(pattern=r"^[A-Za-z0-9=;,+-]*$", max_length=500)] = ""
+    """How the window comes again, as a rule of RFC 5545: `FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR`. Empty: it does
+    not."""
+    without: tuple[date, ...] = ()
+    """Days on which the window does not begin: `[2026-12-24, 2026-12-25]`."""
+
+    @model_validator(mode="after")
+    def _be_whole(self) -> Self:
+        if (self.first is None) != (self.last is None):
+            raise ValueError("first and last are needed together")
+        if self.first is None and (self.rule or self.without):
+            raise ValueError("rule and without need first and last")
+        return self
+
+
+class SiteLimitSettings(_Window):
     """At most so much in use at once, at every moment of the plan; the server's run limits hold beside it."""
 
     amount: int = Field(ge=0, le=1 << 48)
@@ -124,6 +155,8 @@ class SiteLimitSettings(Section):
 class SiteSettings(Section):
     """What the site wants beyond what the server knows."""
 
+    zone: str = "UTC"
+    """Time zone of all times of day below, by its IANA name: `Europe/Prague`."""
     priority: PrioritySettings = Field(default_factory=PrioritySettings)
     """How much each term of a job's priority counts."""
     classes: dict[Name, ClassSettings] = Field(default_factory=dict)

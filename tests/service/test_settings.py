@@ -14,6 +14,10 @@ from schedd.service.settings import AuthSettings, SettingsError, load
 from schedd.service.tokens import Tokens, read_token_file
 
 AUTH = '[auth]\nanonymous = "reader"\n'
+LIMIT = AUTH + "[[clusters.main.site.limits]]\namount = 1\n"
+WINDOW = (
+    "[[clusters.main.site.limits]]\namount = 1\nfirst = 2026-01-05T08:00:00\nlast = 2026-01-05T09:00:00\n"
+)
 TOKEN = "0123456789abcdef0123456789abcdef"
 
 
@@ -52,6 +56,15 @@ def write(path: Path, text: str, mode: int = 0o600) -> Path:
         ),
         (AUTH + "[clusters.main.site.priority]\nfair_share = 1", "there is no table fair_share"),
         (AUTH + "[clusters.main.site.priority]\ndeadline_least = 30", "must not be more than deadline_most"),
+        (LIMIT + "first = 2026-01-05T08:00:00", "first and last are needed together"),
+        (LIMIT + 'rule = "FREQ=DAILY"', "rule and without need first and last"),
+        (LIMIT + "first = 2026-01-05T08:00:00Z\nlast = 2026-01-05T09:00:00", "without an offset"),
+        (LIMIT + "first = 2026-01-05T08:00:00\nlast = 2026-01-05T07:00:00", "it must end later"),
+        (
+            LIMIT + 'first = 2026-01-05T08:00:00\nlast = 2026-01-05T09:00:00\nrule = "FREQ=HOURLY"',
+            "FREQ must be one of DAILY",
+        ),
+        (AUTH + '[clusters.main.site]\nzone = "Atlantis"\n' + WINDOW, "no time zone 'Atlantis'"),
         ("[server", "toml"),
         ('[store]\nurl = "memory"', "there are no tokens"),
         (AUTH + '[server]\nhost = "::"\ntls_certificate = "c"', "lets everybody read who reaches ::"),
