@@ -14,6 +14,7 @@ from schedd.engine.log import BatchLog, Incident, LoggedBatch
 from schedd.engine.order import in_order
 from schedd.engine.settings import EngineSettings
 from schedd.engine.settle import next_wake, settle
+from schedd.engine.standing import renew
 from schedd.engine.state import EngineState
 from schedd.engine.validate import check
 from schedd.wire import Decision, Event
@@ -58,6 +59,8 @@ class Engine:
         if state.site_changed:
             take_site(state, first)
         apply_all(state, in_order(events))
+        if state.now >= state.standing_due:
+            renew(state)
         settle(state, first)
         if state.settings.validate:
             check(state)

@@ -59,6 +59,8 @@ def next_wake(state: EngineState) -> int | None:
     if state.site_changed or (state.policy is None and state.plan.freed):
         return now
     moments: list[int] = []
+    if state.site.reservations and state.node_facts:
+        moments.append(max(now, state.standing_due))
     if state.policy is None:
         due = state.soonest()
         if due < FOREVER:

@@ -52,6 +52,8 @@ class EngineState:
     site: SitePolicy
     usage: Usage | None
     """What ended jobs have used, where the site has fair share."""
+    standing_due: int = 0
+    """When the windows of standing reservations are to be looked at again."""
     site_changed: bool = False
     """The site's policy is another than that under which jobs were planned: to be dealt with first."""
 

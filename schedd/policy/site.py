@@ -14,9 +14,28 @@ from schedd.policy.limits import Limit
 from schedd.policy.priority import JobClass, SiteWeights
 from schedd.policy.recurrence import Recurrence
 
-__all__ = ["SitePolicy", "site_policy"]
+__all__ = ["SitePolicy", "StandingReservation", "site_policy"]
 
 _WINDOW = frozenset({"first", "last", "rule", "without"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandingReservation:
+    """Nodes that are reserved in windows that come again: named, by features, or all.
+
+    Jobs of the users, groups, accounts or queues named may use them all the same.
+    """
+
+    name: str
+    window: Recurrence
+    nodes: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    everywhere: bool = False
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    accounts: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +45,7 @@ class SitePolicy:
     weights: SiteWeights = field(default_factory=SiteWeights)
     fair_share: FairShare | None = None
     limits: tuple[Limit, ...] = ()
+    reservations: tuple[StandingReservation, ...] = ()
 
 
 def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
@@ -36,13 +56,26 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
     priority = dict(plain.get("priority") or {})
     if "class" in priority:
         priority["class_"] = priority.pop("class")
+    zone = plain.get("zone", "UTC")
     classes = {name: _job_class(one) for name, one in (plain.get("classes") or {}).items()}
     tree = plain.get("fair_share")
     return SitePolicy(
         weights=SiteWeights(**priority, classes=classes),
         fair_share=_fair_share(tree) if tree is not None else None,
-        limits=tuple(_limit(one, plain.get("zone", "UTC")) for one in plain.get("limits") or ()),
+        limits=tuple(_limit(one, zone) for one in plain.get("limits") or ()),
+        reservations=tuple(
+            _reservation(name, one, zone) for name, one in (plain.get("reservations") or {}).items()
+        ),
     )
+
+
+def _reservation(name: str, plain: Mapping[str, Any], zone: str) -> StandingReservation:
+    rest: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list | tuple) else value
+        for key, value in plain.items()
+        if key not in _WINDOW
+    }
+    return StandingReservation(name=name, window=_window(plain, zone), **rest)
 
 
 def _limit(plain: Mapping[str, Any], zone: str) -> Limit:

@@ -24,6 +24,7 @@ from schedd.service.site_settings import (
     FairShareSettings,
     PrioritySettings,
     SiteLimitSettings,
+    SiteReservationSettings,
     SiteSettings,
 )
 
@@ -42,6 +43,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "[clusters.NAME.site.classes.CLASS]": ClassSettings,
     "[clusters.NAME.site.fair_share]": FairShareSettings,
     "[[clusters.NAME.site.limits]]": SiteLimitSettings,
+    "[clusters.NAME.site.reservations.RESERVATION]": SiteReservationSettings,
 }
 """Every section of the file, and what may stand in it."""
 
@@ -86,7 +88,7 @@ def _may_be(field: FieldInfo) -> str:
         if "gt" in bounds:
             return f"{whole} above {bounds['gt']}, up to {bounds['le']}"
         return f"{whole} from {bounds['ge']:.15g} to {bounds['le']:.15g}" if bounds else whole
-    parts = (kind, *get_args(kind))
+    parts = tuple(get_args(p)[0] if get_origin(p) is Annotated else p for p in (kind, *get_args(kind)))
     if any(isinstance(part, type) and issubclass(part, BaseModel) for part in parts):
         return "tables" if get_origin(kind) in (tuple, dict) else "table"
     if get_origin(kind) is dict:

@@ -15,6 +15,7 @@ __all__ = [
     "FairShareSettings",
     "PrioritySettings",
     "SiteLimitSettings",
+    "SiteReservationSettings",
     "SiteSettings",
 ]
 
@@ -24,6 +25,7 @@ _TREE = FairShare()
 Weight = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
 Name = Annotated[str, Field(pattern=r"^[^\s/\x00-\x1f]{1,255}$")]
 Names = tuple[Name, ...]
+_RULE = r"^[A-Za-z0-9=;,+-]*$"
 
 
 def _zoneless(moment: datetime) -> datetime:
@@ -116,7 +118,7 @@ class _Window(Section):
     it, it holds always."""
     last: LocalTime | None = None
     """End of the first window."""
-    rule: Annotated[str, Field(pattern=r"^[A-Za-z0-9=;,+-]*$", max_length=500)] = ""
+    rule: Annotated[str, Field(pattern=_RULE, max_length=500)] = ""
     """How the window comes again, as a rule of RFC 5545: `FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR`. Empty: it does
     not."""
     without: tuple[date, ...] = ()
@@ -152,6 +154,41 @@ class SiteLimitSettings(_Window):
         return self
 
 
+class SiteReservationSettings(Section):
+    """Nodes kept free of jobs in windows that come again, or kept for those that are named here."""
+
+    first: LocalTime
+    """Begin of the first window, on the clock of `zone`: `2026-01-05T08:00:00`."""
+    last: LocalTime
+    """End of the first window."""
+    rule: Annotated[str, Field(pattern=_RULE, max_length=500)] = ""
+    """How the window comes again, as a rule of RFC 5545: `FREQ=MONTHLY;BYDAY=1TU`. Empty: it does not."""
+    without: tuple[date, ...] = ()
+    """Days on which the window does not begin."""
+    nodes: Names = ()
+    """These nodes,"""
+    features: Names = ()
+    """or those that have all of these properties,"""
+    everywhere: bool = False
+    """or all nodes. One of the three must be set."""
+    users: Names = ()
+    """Jobs of these users may use the nodes all the same,"""
+    groups: Names = ()
+    """of these groups,"""
+    accounts: Names = ()
+    """of these accounts,"""
+    queues: Names = ()
+    """and of these queues."""
+    reason: Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
+    """Shown to those who ask why a job waits."""
+
+    @model_validator(mode="after")
+    def _be_about_nodes(self) -> Self:
+        if bool(self.nodes) + bool(self.features) + self.everywhere != 1:
+            raise ValueError("one of nodes, features and everywhere must be set, and only one")
+        return self
+
+
 class SiteSettings(Section):
     """What the site wants beyond what the server knows."""
 
@@ -165,6 +202,8 @@ class SiteSettings(Section):
     """Who is meant to get how much. Without this table nothing is kept of who used what."""
     limits: tuple[SiteLimitSettings, ...] = ()
     """What may be in use at once: `[[clusters.main.site.limits]]`."""
+    reservations: dict[Name, SiteReservationSettings] = Field(default_factory=dict)
+    """Standing reservations, by name: `[clusters.main.site.reservations.maintenance]`."""
 
     @model_validator(mode="after")
     def _make_sense(self) -> Self:

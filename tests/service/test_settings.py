@@ -18,6 +18,9 @@ LIMIT = AUTH + "[[clusters.main.site.limits]]\namount = 1\n"
 WINDOW = (
     "[[clusters.main.site.limits]]\namount = 1\nfirst = 2026-01-05T08:00:00\nlast = 2026-01-05T09:00:00\n"
 )
+RESERVATION = AUTH + (
+    "[clusters.main.site.reservations.m]\nfirst = 2026-01-05T08:00:00\nlast = 2026-01-05T09:00:00\n"
+)
 TOKEN = "0123456789abcdef0123456789abcdef"
 
 
@@ -65,6 +68,10 @@ def write(path: Path, text: str, mode: int = 0o600) -> Path:
             "FREQ must be one of DAILY",
         ),
         (AUTH + '[clusters.main.site]\nzone = "Atlantis"\n' + WINDOW, "no time zone 'Atlantis'"),
+        (RESERVATION, "one of nodes, features and everywhere must be set"),
+        (RESERVATION + 'everywhere = true\nnodes = ["n1"]', "and only one"),
+        (RESERVATION + 'everywhere = true\nuser = ["ann"]', "m.user: no such setting; did you mean users?"),
+        (RESERVATION + 'everywhere = true\nrule = "FREQ=MINUTELY"', "FREQ must be one of DAILY"),
         ("[server", "toml"),
         ('[store]\nurl = "memory"', "there are no tokens"),
         (AUTH + '[server]\nhost = "::"\ntls_certificate = "c"', "lets everybody read who reaches ::"),

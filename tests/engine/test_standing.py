@@ -1,0 +1,84 @@
+"""Standing reservations of the site, as the engine makes and lifts them."""
+
+from typing import Any
+
+from schedd.engine import Engine, EngineSettings
+from tests.engine.cluster import Cluster, T
+from tests.engine.test_windows import DAY, HOUR, wall
+
+
+def maintenance(first: int, last: int, rule: str = "", **more: Any) -> dict[str, Any]:
+    window = {"first": wall(first), "last": wall(last), "rule": rule}
+    return {"reservations": {"maint": {"everywhere": True, "reason": "new disks", **window, **more}}}
+
+
+def names(engine: Engine) -> list[str]:
+    return sorted(engine.state.reservations)
+
+
+def test_jobs_are_planned_around_windows_that_come_again() -> None:
+    cluster = Cluster(nodes=1, site=maintenance(2 * HOUR, 4 * HOUR, "FREQ=DAILY;COUNT=3"))
+    cluster.submit("1", walltime=2 * HOUR)
+    cluster.submit("2", walltime=3 * HOUR)
+    cluster.submit("3", walltime=20 * HOUR)
+    cluster.submit("4", walltime=23 * HOUR)
+    assert [cluster.start(job) for job in "1234"] == [0, 4 * HOUR, 2 * DAY - 20 * HOUR, 2 * DAY + 4 * HOUR]
+    assert len(names(cluster.engine)) == 3
+    assert names(cluster.engine)[0].startswith("maint@2023-11-15T00:13Z")
+
+
+def test_a_window_is_over_and_the_next_comes_near() -> None:
+    cluster = Cluster(nodes=1, site=maintenance(DAY, DAY + HOUR, "FREQ=WEEKLY"))
+    assert len(names(cluster.engine)) == 9, "of 60 days ahead"
+    first = names(cluster.engine)[0]
+    cluster.at(30 * DAY)
+    assert len(names(cluster.engine)) == 8, "from day 36 to day 85"
+    assert first not in names(cluster.engine)
+    cluster.submit("1", walltime=6 * DAY + 1)
+    assert cluster.start("1") == 36 * DAY + HOUR
+
+
+def test_who_is_named_may_use_the_nodes_all_the_same() -> None:
+    cluster = Cluster(nodes=1, site=maintenance(0, DAY, groups=["staff"]))
+    cluster.submit("1", walltime=HOUR)
+    cluster.submit("2", walltime=HOUR, group="staff")
+    assert (cluster.start("1"), cluster.start("2")) == (DAY, 0)
+
+
+def test_only_some_nodes_are_reserved() -> None:
+    cluster = Cluster(nodes=2, site=maintenance(0, DAY, everywhere=False, nodes=["n1"]))
+    cluster.submit("1", walltime=HOUR)
+    cluster.submit("2", walltime=HOUR)
+    assert (cluster.start("1"), cluster.start("2")) == (0, HOUR)
+    assert [share.node for share in cluster.view("2").planned_nodes] == ["n2"]
+
+
+def test_reservations_go_on_after_a_checkpoint_and_are_not_made_twice() -> None:
+    cluster = Cluster(nodes=1, site=maintenance(2 * HOUR, 4 * HOUR, "FREQ=DAILY"))
+    again = Engine.restore(cluster.engine.checkpoint())
+    before, made = names(again), again.state.change_number
+    again.handle([], T + 60)
+    assert names(again) == before
+    assert again.state.change_number == made
+
+
+def test_what_the_site_no_longer_wants_is_lifted_and_what_people_made_stays() -> None:
+    cluster = Cluster(nodes=1, site=maintenance(2 * HOUR, 4 * HOUR, "FREQ=DAILY"))
+    cluster.reserve("mine", "n1", start=50 * HOUR, end=51 * HOUR)
+    cluster.submit("1", walltime=3 * HOUR)
+    assert cluster.start("1") == 4 * HOUR
+    settings = EngineSettings(
+        validate=True, tell=False, end_allowance=0, site=maintenance(30 * HOUR, 31 * HOUR)
+    )
+    cluster.engine = Engine.restore(cluster.engine.checkpoint(), settings)
+    cluster.tell()
+    assert [name.partition("@")[0] for name in names(cluster.engine)] == ["maint", "mine"]
+    assert cluster.start("1") == 0
+
+
+def test_before_there_are_nodes_nothing_is_reserved_and_nobody_is_alarmed() -> None:
+    site = maintenance(0, DAY, everywhere=False, nodes=["n1"])
+    engine = Engine(EngineSettings(site=site, validate=True), T)
+    assert engine.handle([], T) == ()
+    assert names(engine) == []
+    assert engine.next_wake is None
