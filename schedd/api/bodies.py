@@ -104,6 +104,8 @@ class ClusterView:
     """Events that came and are not handled yet."""
     breaches: int
     """Promises that were not kept since the daemon started."""
+    end_allowance: int
+    """Seconds for which the plan keeps the nodes of a job past its walltime."""
 
 
 @documented

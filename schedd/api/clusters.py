@@ -74,4 +74,5 @@ def cluster_view(loop: PlanLoop) -> ClusterView:
         cpus=sum(node.cpus for node in published.nodes.values()),
         events_waiting=loop.pending,
         breaches=published.breaches,
+        end_allowance=published.settings.end_allowance,
     )

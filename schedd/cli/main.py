@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from importlib import import_module
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 from schedd import __version__
@@ -16,10 +17,11 @@ from schedd import __version__
 if TYPE_CHECKING:
     import typer
 
-__all__ = ["COMMANDS", "main"]
+__all__ = ["BARE", "COMMANDS", "main"]
 
 COMMANDS: Final = {
     "bench": ("schedd.cli.bench", "Measure how quick and how large the planner is here."),
+    "checkjob": ("schedd.cli.user.checkjob", "Show everything about a job."),
     "config": ("schedd.cli.config", "Check the daemon's settings, show or explain them."),
     "demo": ("schedd.cli.demo", "Show the daemon at work on an emulated cluster."),
     "emulate": ("schedd.cli.emulate", "Run an emulated pbs_server over a simulated cluster."),
@@ -28,9 +30,16 @@ COMMANDS: Final = {
     "replay": ("schedd.cli.replay", "Replay logs under one policy or several and compare."),
     "rerun": ("schedd.cli.rerun", "Run an incident again and print what was decided."),
     "serve": ("schedd.cli.serve", "Run the daemon."),
+    "showbf": ("schedd.cli.user.showbf", "Show what is free now, and for how long."),
+    "showplan": ("schedd.cli.user.showplan", "Show the plan as a chart in text."),
+    "showq": ("schedd.cli.user.showq", "Show the queue: what runs, is planned, waits."),
+    "showstart": ("schedd.cli.user.showstart", "Show when a job starts, and why not sooner."),
     "token": ("schedd.cli.token", "Make, list and revoke tokens."),
 }
 """Module and summary of every command, in the order in which the help names them."""
+
+BARE: Final = ("checkjob", "showbf", "showplan", "showq", "showstart")
+"""Commands for users, which links to this program offer under their own names, too."""
 
 _ABOUT = "A planning scheduler for PBS-family clusters: every queued job has a planned start."
 
@@ -38,6 +47,10 @@ _ABOUT = "A planning scheduler for PBS-family clusters: every queued job has a p
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     args = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:
+        called = PurePath(sys.argv[0]).name
+        if called in BARE:  # a link to this program
+            return int(import_module(COMMANDS[called][0]).run(args, called))
     if not args or args[0] in ("-h", "--help", "help"):
         print(_help())
         return 0 if args else 2
@@ -51,6 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"schedd: no command {name!r}; {hint}", file=sys.stderr)
         return 2
     module = import_module(COMMANDS[name][0])
+    if name in BARE:
+        return int(module.run(args[1:], f"schedd {name}"))
     if hasattr(module, "run"):
         return int(module.run(args[1:]))
     typed = _typed({name: module})

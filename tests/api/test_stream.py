@@ -1,38 +1,28 @@
 """Server-sent events over a real socket."""
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import httpx2
 import pytest
-import uvicorn
 from fastapi import FastAPI
 
-from schedd.api.listening import listen
 from schedd.service.clusters import Clusters
 from schedd.service.loop import PlanLoop
 from schedd.wire import JobDeleted, JobHeld
 from tests.api.conftest import token
+from tests.api.serving import WAIT, serving
 from tests.service.build import T, event_id, job, node
-
-WAIT = 30
 
 
 @pytest.fixture
 def url(app: FastAPI, clusters: Clusters) -> Iterator[str]:
     """The same application, served on a socket."""
-    listening = listen("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=5))
-    thread = threading.Thread(target=server.run, args=([listening],))
-    thread.start()
-    yield f"http://127.0.0.1:{listening.getsockname()[1]}/v1/clusters/main/stream"
-    clusters.end_polls()
-    server.should_exit = True
-    thread.join(WAIT)
-    assert not thread.is_alive()
+    with serving(app, clusters) as found:
+        yield f"{found}/v1/clusters/main/stream"
+        clusters.end_polls()
 
 
 class Followed:

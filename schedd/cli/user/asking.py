@@ -1,0 +1,107 @@
+"""What all commands for users share: options, where the daemon is, errors as one line and an exit code."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from schedd.client import Client, ClientError, Refused, Unreachable, find_place
+from schedd.client.answers import ClusterView
+
+__all__ = ["EXIT_CODES", "Command", "Session", "answer", "parser", "show_json"]
+
+EXIT_CODES: Final = {
+    0: "answered",
+    1: "answered, but no start is known: the job waits for something, or can never run here",
+    2: "the command was not understood",
+    3: "there is no such job or cluster",
+    4: "no daemon answers, or it is not ready",
+    5: "the daemon does not let you",
+}
+_NO_START: Final = 1
+_USAGE, _UNKNOWN, _UNREACHABLE, _NOT_ALLOWED = 2, 3, 4, 5
+_OF_KIND: Final = {
+    "unknown-job": _UNKNOWN,
+    "unknown-cluster": _UNKNOWN,
+    "invalid": _USAGE,
+    "bad-request": _USAGE,
+    "no-token": _NOT_ALLOWED,
+    "not-allowed": _NOT_ALLOWED,
+    "too-often": _NOT_ALLOWED,
+}
+_WAIT_S: Final = 20.0
+
+
+class Session:
+    """One command's connection, and what the cluster says of itself."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.cluster: ClusterView = client.cluster()
+
+    @property
+    def now(self) -> int:
+        """The cluster's present second: that of its clock, not of ours."""
+        return self.cluster["now"]
+
+
+Command = Callable[[Session, argparse.Namespace], bool]
+"""Asks and prints; whether a start is known, where one was asked for."""
+
+
+def parser(name: str, about: str, more: str = "") -> argparse.ArgumentParser:
+    """A parser with the options of all commands."""
+    codes = "\n".join(f"  {code}  {words}" for code, words in EXIT_CODES.items())
+    found = argparse.ArgumentParser(
+        prog=name,
+        description=about,
+        epilog=f"{more}\n\nexit status:\n{codes}".strip("\n"),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = found.add_argument
+    add("--json", action="store_true", help="the daemon's answer as JSON")
+    add("--cluster", metavar="NAME", help="which cluster, where the daemon has several")
+    add("--url", metavar="URL", help="where the daemon is: http://HOST:PORT, https://HOST or unix:/PATH")
+    return found
+
+
+def answer(found: argparse.ArgumentParser, command: Command, argv: Sequence[str]) -> int:
+    """Run ``command``; returns the exit code."""
+    args = found.parse_args(argv)
+    try:
+        place = find_place()
+        place = replace(place, url=args.url or place.url, cluster=args.cluster or place.cluster)
+        with Client(place, timeout=_WAIT_S) as client:
+            session = Session(client)
+            if session.cluster["stale"]:
+                _say(found, f"the plan may be out of date: {session.cluster['stale']}")
+            known = command(session, args)
+        sys.stdout.flush()
+        return 0 if known else _NO_START
+    except Refused as error:
+        _say(found, error.places[0].removeprefix("body.request: ") if error.places else str(error))
+        return _OF_KIND.get(error.kind, _UNREACHABLE)
+    except Unreachable as error:
+        _say(found, str(error))
+        return _UNREACHABLE
+    except ClientError as error:
+        _say(found, str(error))
+        return _USAGE
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # whoever reads has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _say(found: argparse.ArgumentParser, words: str) -> None:
+    print(f"{found.prog}: {words}", file=sys.stderr)
+
+
+def show_json(value: Any) -> None:
+    """One JSON value on one line."""
+    print(json.dumps(value, ensure_ascii=False))

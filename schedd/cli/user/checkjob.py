@@ -1,0 +1,105 @@
+"""``checkjob``: everything about one job: its request, what blocks it, how its start moved."""
+
+import argparse
+from collections.abc import Iterator, Sequence
+
+from schedd.cli.user.asking import Session, answer, parser, show_json
+from schedd.cli.user.showstart import start_rows, title
+from schedd.cli.user.text import moment, rows, span, wrapped
+from schedd.cli.user.words import blocked, moved, when
+from schedd.client.answers import Explanation, History, JobView
+
+__all__ = ["make_parser", "run"]
+
+_LETTERS = {
+    "Q": "queued",
+    "H": "held",
+    "W": "waiting for its time",
+    "R": "running",
+    "E": "exiting",
+    "T": "in transit",
+    "S": "suspended",
+    "B": "an array that has begun",
+}
+_MOVES = 20
+
+
+def make_parser(name: str = "checkjob") -> argparse.ArgumentParser:
+    """Its options."""
+    found = parser(
+        name,
+        "Show everything about a job: what it asks for, when it starts and why not sooner, all that is in "
+        "its way, and how its planned start moved.",
+    )
+    found.add_argument("job", metavar="JOB", help="123, 123.server or 123[4]")
+    return found
+
+
+def run(argv: Sequence[str], name: str = "checkjob") -> int:
+    """The command."""
+    return answer(make_parser(name), _show, argv)
+
+
+def _show(session: Session, args: argparse.Namespace) -> bool:
+    client, now = session.client, session.now
+    job = client.job(args.job)
+    found, history = client.explain(job["id"]), client.history(job["id"], limit=_MOVES)
+    if args.json:
+        show_json({"job": job, "explain": found, "history": history})
+        return job["planned_start"] is not None
+    print(title(job) + "\n")
+    print(rows([*_request(job, now), *start_rows(job, found, now)]))
+    for text in (_in_the_way(found, now), _moves(history, now)):
+        if text:
+            print("\n" + text)
+    return job["planned_start"] is not None
+
+
+def _request(job: JobView, now: int) -> Iterator[tuple[str, str]]:
+    letter = job["job_state"]
+    yield "state", f"{letter}, {_LETTERS.get(letter, 'as the server says')}"
+    asks = ", ".join(f"{name}={value}" for name, value in sorted(job["resources"].items()))
+    yield "asks for", asks or "nothing in particular"
+    more = [f"group {job['group']}"] if job["group"] else []
+    more += [f"account {job['account']}"] if job["account"] else []
+    more += [f"priority {job['priority']}"] if job["priority"] else []
+    if more:
+        yield "counts for", ", ".join(more)
+    yield "submitted", when(job["submitted"], now)
+    if job["eligible_since"] is not None and job["eligible_since"] != job["submitted"]:
+        yield "eligible", when(job["eligible_since"], now)
+    if job["not_before"] is not None and job["not_before"] > now:
+        yield "not before", f"{when(job['not_before'], now)}, as its owner wants"
+    if job["holds"].strip("n"):
+        yield "holds", job["holds"]
+    if job["depend"]:
+        yield "depends on", job["depend"]
+
+
+def _in_the_way(found: Explanation, now: int) -> str:
+    """All blockers, where they are more than `start_rows` names."""
+    if found["earliest"] is None or not (found["blockers"] or found["hidden"]):
+        return ""
+    lines = [f"To start {_at(found['earliest'], now)}, these would have to be out of its way:"]
+    lines += [wrapped(blocked(one, now)) for one in found["blockers"]]
+    if found["hidden"]:
+        lines.append(f"  jobs of other users: {found['hidden']}")
+    return "\n".join(lines)
+
+
+def _at(time: int, now: int) -> str:
+    return "now" if time <= now else f"at {moment(time, now)}"
+
+
+def _moves(history: History, now: int) -> str:
+    if not history["changes"]:
+        return ""
+    lines = ["How its start moved, the latest first:"]
+    for change in history["changes"]:
+        after = moment(change["after"], now) if change["after"] is not None else "not known"
+        lines.append(wrapped(f"{after}  decided {moved(change, now)}"))
+    ended = history["promise_ended"]
+    if ended is not None:
+        when_ended = f"{span(now - ended['time'])} ago: {ended['words']}"
+        lines.append(f"Its promise of {moment(ended['promised'], now)} ended {when_ended}")
+    return "\n".join(lines)

@@ -1,0 +1,102 @@
+"""``showbf``: what is free at this moment, and for how long: the backfill windows."""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from schedd.cli.user.asking import Session, answer, parser, show_json
+from schedd.cli.user.text import few, natural, span, table
+from schedd.client.answers import Gap
+
+__all__ = ["make_parser", "run"]
+
+_AHEAD = 30 * 86_400
+"""Seconds; what is free for so long counts as free without limit."""
+
+
+def make_parser(name: str = "showbf") -> argparse.ArgumentParser:
+    """Its options."""
+    found = parser(
+        name,
+        "Show what is free now and for how long: a job that asks for no more than a line says, and for no "
+        "longer, starts at once. Each line counts all that is free for at least as long.",
+    )
+    add = found.add_argument
+    add("-n", dest="nodes", type=int, default=1, metavar="NODES", help="only lines with so many nodes")
+    add("-p", dest="cpus", type=int, default=1, metavar="PPN", help="only nodes with so many cpus free")
+    add("-f", dest="feature", metavar="FEATURE", help="only nodes with this feature")
+    return found
+
+
+def run(argv: Sequence[str], name: str = "showbf") -> int:
+    """The command."""
+    return answer(make_parser(name), _show, argv)
+
+
+def _show(session: Session, args: argparse.Namespace) -> bool:
+    client, begin = session.client, session.cluster["as_of"]
+    held_longer = session.cluster["end_allowance"]
+    gaps: Iterable[Gap] = client.gaps(begin=begin, end=begin + _AHEAD, cpus=max(args.cpus, 1))
+    if args.feature is not None:
+        has = {node["name"] for node in client.nodes() if args.feature in node["properties"]}
+        gaps = (gap for gap in gaps if gap["node"] in has)
+    windows = [
+        {**line, "walltime": None if line["until"] >= begin + _AHEAD else line["until"] - begin - held_longer}
+        for line in lines(gaps, begin)
+        if line["nodes"] >= args.nodes and line["until"] - begin > held_longer
+    ]
+    if args.json:
+        show_json({"as_of": begin, "windows": windows})
+        return True
+    if not windows:
+        print("nothing is free now that would do")
+        return True
+    print(
+        table(
+            ("CPUS", "NODES", "PER NODE", "WALLTIME", "ON"),
+            [
+                (
+                    str(one["cpus"]),
+                    str(one["nodes"]),
+                    one["per_node"],
+                    "no limit" if one["walltime"] is None else span(one["walltime"]),
+                    few(one["names"]),
+                )
+                for one in windows
+            ],
+            right="0123",
+        )
+    )
+    return True
+
+
+def lines(gaps: Iterable[Gap], begin: int) -> list[dict[str, Any]]:
+    """What is free from ``begin`` on, by until when, the longest first."""
+    # A node's pieces follow each other; what is free up to a moment is the least of those before it.
+    until: dict[int, dict[str, int]] = {}
+    node, free, reached = "", 0, 0
+    for gap in gaps:
+        if gap["node"] != node:
+            node, free, reached = gap["node"], gap["cpus"], begin
+        if gap["start"] != reached:
+            continue
+        free, reached = min(free, gap["cpus"]), gap["end"]
+        until.setdefault(reached, {})[node] = free
+    found: list[dict[str, Any]] = []
+    seen: dict[str, int] = {}
+    for end in sorted(until, reverse=True):
+        before = dict(seen)
+        for name, cpus in until[end].items():
+            seen[name] = max(cpus, seen.get(name, 0))
+        if seen != before:
+            most, least = max(seen.values()), min(seen.values())
+            found.append(
+                {
+                    "cpus": sum(seen.values()),
+                    "nodes": len(seen),
+                    "per_node": str(most) if least == most else f"{least}-{most}",
+                    "until": end,
+                    "names": sorted(seen, key=natural),
+                }
+            )
+    return found

@@ -1,0 +1,123 @@
+"""``showplan``: the plan as a chart in text: nodes down, time to the right."""
+
+import argparse
+import string
+from collections.abc import Sequence
+from datetime import datetime
+from fnmatch import fnmatchcase
+
+from schedd.cli.user.asking import Session, answer, parser, show_json
+from schedd.cli.user.text import moment, natural, table, width
+from schedd.client import ClientError
+from schedd.client.answers import Bar, NodeView
+
+__all__ = ["chart", "make_parser", "run"]
+
+_LETTERS = string.ascii_uppercase + string.ascii_lowercase + string.digits
+_OTHER = "*"
+_IDLE, _DOWN = ".", "x"
+_NAME = 16
+_TICK = 12
+
+
+def make_parser(name: str = "showplan") -> argparse.ArgumentParser:
+    """Its options."""
+    found = parser(
+        name,
+        "Show the plan as a chart: a line for each node, time to the right, a letter for each job.",
+        f"A cell shows the job that holds most of the node then; {_IDLE} nothing is planned, {_DOWN} the\n"
+        f"node is not in use, {_OTHER} a job beyond the {len(_LETTERS)} that have a letter.",
+    )
+    add = found.add_argument
+    add("--hours", type=float, default=24.0, help="how far ahead (24)")
+    add("-w", dest="node", metavar="PATTERN", help="only nodes whose names match: 'n1*'")
+    add("-u", dest="user", metavar="USER", help="letters for this user's jobs alone")
+    return found
+
+
+def run(argv: Sequence[str], name: str = "showplan") -> int:
+    """The command."""
+    return answer(make_parser(name), _show, argv)
+
+
+def _show(session: Session, args: argparse.Namespace) -> bool:
+    if not 0 < args.hours <= 24 * 366:
+        raise ClientError(f"--hours {args.hours:g}: more than 0, at most a year")
+    begin = session.cluster["as_of"]
+    end = begin + max(1, int(args.hours * 3600))
+    bars = list(session.client.bars(begin=begin, end=end))
+    pattern = args.node if args.node is not None else "*"
+    nodes = sorted(session.client.nodes(), key=lambda node: natural(node["name"]))
+    nodes = [node for node in nodes if fnmatchcase(node["name"], pattern)]
+    if args.json:
+        show_json({"begin": begin, "end": end, "jobs": bars, "nodes": nodes})
+        return True
+    if not nodes:
+        print("no such nodes" if args.node else "the cluster has no nodes yet")
+        return True
+    print(chart(bars, nodes, begin, end, width(), args.user))
+    return True
+
+
+def chart(
+    bars: list[Bar], nodes: list[NodeView], begin: int, end: int, columns: int, user: str | None = None
+) -> str:
+    """The chart and its legend, within so many columns."""
+    left = min(_NAME, max(len(node["name"]) for node in nodes)) + 1
+    cells = max(10, columns - left)
+    shown = {node["name"] for node in nodes}
+    marks: dict[str, str] = {}
+    holds: dict[str, list[tuple[Bar, int]]] = {name: [] for name in shown}
+    for bar in bars:
+        here = [share for share in bar["nodes"] if share["node"] in shown]
+        named = bar["job"] and (user is None or bar["owner"].partition("@")[0] == user)
+        if here and named and len(marks) < len(_LETTERS):
+            marks[bar["job"]] = _LETTERS[len(marks)]
+        for share in here:
+            holds[share["node"]].append((bar, share["cpus"]))
+    lines = _scale(begin, end, left, cells)
+    for node in nodes:
+        row = [_IDLE if node["state"] == "up" else _DOWN] * cells
+        most = [0] * cells
+        for bar, cpus in holds[node["name"]]:
+            first = max(0, (bar["start"] - begin) * cells // (end - begin))
+            last = min(cells, max(first + 1, -((begin - bar["end"]) * cells // (end - begin))))
+            for i in range(first, last):
+                if cpus > most[i]:
+                    most[i], row[i] = cpus, marks.get(bar["job"], _OTHER)
+        lines.append(f"{node['name'][: left - 1]:{left}}" + "".join(row))
+    return "\n".join([*lines, "", _legend(bars, marks, begin)])
+
+
+def _scale(begin: int, end: int, left: int, cells: int) -> list[str]:
+    """Times over the cells, with the day at the first and wherever a new one begins."""
+    ruler, ticks = "", ""
+    day = ""
+    for i in range(0, cells, _TICK):
+        local = datetime.fromtimestamp(begin + i * (end - begin) // cells).astimezone()
+        new = f"{local:%a}"
+        words = f"{new} {local:%H:%M}" if new != day else f"{local:%H:%M}"
+        if len(words) > cells - i:
+            break
+        ruler += f"{words:{_TICK}}"
+        ticks += f"{'|':{_TICK}}"
+        day = new
+    return [" " * left + ruler.rstrip(), " " * left + ticks.rstrip()]
+
+
+def _legend(bars: list[Bar], marks: dict[str, str], begin: int) -> str:
+    named = {bar["job"]: bar for bar in bars if bar["job"] in marks}
+    lines = [
+        (
+            marks[job],
+            job,
+            bar["owner"].partition("@")[0],
+            bar["state"],
+            moment(bar["start"], begin),
+            moment(bar["end"], begin),
+        )
+        for job, bar in named.items()
+    ]
+    if not lines:
+        return "nothing is placed then"
+    return table(("", "JOB", "USER", "STATE", "START", "FREE AGAIN"), lines)

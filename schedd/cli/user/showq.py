@@ -1,0 +1,98 @@
+"""``showq``: the queue: what runs, what is planned and when, what waits for something."""
+
+import argparse
+from collections.abc import Sequence
+
+from schedd.cli.user.asking import Session, answer, parser, show_json
+from schedd.cli.user.text import moment, span, table
+from schedd.client.answers import JobView
+
+__all__ = ["make_parser", "run"]
+
+_FIELDS = (
+    *("id", "owner", "queue", "state", "cpus", "walltime", "planned_start", "planned_end"),
+    *("promised_start", "why"),
+)
+_RUNNING = ("running", "starting")
+_WHY = 24
+
+
+def make_parser(name: str = "showq") -> argparse.ArgumentParser:
+    """Its options."""
+    about = "Show the queue: jobs that run, those that are planned by their start, and the others."
+    found = parser(name, about)
+    add = found.add_argument
+    add("-r", dest="parts", action="append_const", const="running", help="jobs that run")
+    add("-i", dest="parts", action="append_const", const="planned", help="jobs that are planned")
+    add("-b", dest="parts", action="append_const", const="blocked", help="jobs without a start, and why")
+    add("-u", dest="user", metavar="USER", help="only this user's jobs")
+    add("-q", dest="queue", metavar="QUEUE", help="only jobs in this queue")
+    return found
+
+
+def run(argv: Sequence[str], name: str = "showq") -> int:
+    """The command."""
+    return answer(make_parser(name), _show, argv)
+
+
+def _show(session: Session, args: argparse.Namespace) -> bool:
+    jobs = list(session.client.jobs(user=args.user, queue=args.queue, fields=_FIELDS))
+    parts = {
+        "running": [job for job in jobs if job["state"] in _RUNNING],
+        "planned": [job for job in jobs if job["state"] == "planned"],
+        "blocked": [job for job in jobs if job["state"] not in (*_RUNNING, "planned")],
+    }
+    wanted = args.parts or list(parts)
+    if args.json:
+        show_json({name: parts[name] for name in parts if name in wanted})
+        return True
+    show = {"running": _running, "planned": _planned, "blocked": _blocked}
+    for name, part in parts.items():
+        if name in wanted and (part or args.parts):
+            print(show[name](part, session.now) + "\n")
+    cluster = session.cluster
+    busy = sum(job["cpus"] or 0 for job in parts["running"])
+    whose = f" of {args.user}" if args.user else ""
+    print(
+        f"{len(jobs)} jobs{whose}: {len(parts['running'])} running on {busy} of {cluster['cpus']} cpus, "
+        f"{len(parts['planned'])} planned, {len(parts['blocked'])} without a start"
+    )
+    halted = cluster["paused"]
+    if halted:
+        print(f"no jobs are started: {halted}")
+    return True
+
+
+def _running(jobs: list[JobView], now: int) -> str:
+    lines = [
+        (*_who(job), _left(job, now), moment(job["planned_start"] or now, now))
+        for job in sorted(jobs, key=lambda job: job["planned_end"] or 0)
+    ]
+    return table(("RUNNING", "USER", "QUEUE", "CPUS", "LEFT", "SINCE"), lines, right="34")
+
+
+def _left(job: JobView, now: int) -> str:
+    return "starting" if job["state"] == "starting" else span((job["planned_end"] or now) - now)
+
+
+def _planned(jobs: list[JobView], now: int) -> str:
+    lines = [
+        (
+            *_who(job),
+            span(job["walltime"]),
+            moment(job["planned_start"] or now, now),
+            span((job["planned_start"] or now) - now),
+        )
+        for job in jobs
+    ]
+    return table(("PLANNED", "USER", "QUEUE", "CPUS", "WALLTIME", "START", "IN"), lines, right="346")
+
+
+def _blocked(jobs: list[JobView], _now: int) -> str:
+    lines = [(*_who(job), span(job["walltime"]), job["why"]) for job in jobs]
+    return table(("NO START", "USER", "QUEUE", "CPUS", "WALLTIME", "WHY"), lines, right="34", last=_WHY)
+
+
+def _who(job: JobView) -> tuple[str, str, str, str]:
+    cpus = str(job["cpus"]) if job["cpus"] is not None else "?"
+    return job["id"], job["owner"].partition("@")[0], job["queue"], cpus

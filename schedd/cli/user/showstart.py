@@ -1,0 +1,193 @@
+"""``showstart``: when and where a job starts, and why not sooner; or when one would that nobody submitted."""
+
+import argparse
+import re
+from collections.abc import Iterator, Sequence
+
+from schedd.cli.user.asking import Session, answer, parser, show_json
+from schedd.cli.user.text import moment, rows, span
+from schedd.cli.user.words import moved, places, when, why_not_sooner
+from schedd.client import ClientError
+from schedd.client.answers import Explanation, JobView, Smaller, WhatIfAnswer, Window
+
+__all__ = ["make_parser", "run"]
+
+_SIZE = re.compile(r"\d+[kmgtp]?[bw]?", re.IGNORECASE)
+_WINDOWS = 4
+
+
+def make_parser(name: str = "showstart") -> argparse.ArgumentParser:
+    """Its options."""
+    found = parser(
+        name,
+        "Show when and where a job starts, what is promised, why it does not start sooner, and why its start "
+        "last moved. Or ask when a job would start that nobody submitted.",
+        "what-if:\n"
+        "  2@8@4:00:00            2 nodes with 8 cpus each, for 4 hours\n"
+        "  2@8@4:00:00@16gb@ib    with 16 GB of memory in all, on nodes with the feature ib\n"
+        "  12@1:00:00             12 cpus anywhere\n"
+        "  -l select=2:ncpus=8    as qsub -l takes it",
+    )
+    found.add_argument(
+        "what",
+        nargs="?",
+        metavar="JOB|NODES@PPN@WALLTIME",
+        help="a job (123, 123.server, 123[4]), or a what-if",
+    )
+    found.add_argument("-l", dest="request", metavar="LIST", help="a what-if, as qsub -l takes it")
+    found.add_argument(
+        "-q", dest="queue", metavar="QUEUE", default="", help="of a what-if: its defaults count"
+    )
+    return found
+
+
+def run(argv: Sequence[str], name: str = "showstart") -> int:
+    """The command."""
+    return answer(make_parser(name), _show, argv)
+
+
+def _show(session: Session, args: argparse.Namespace) -> bool:
+    if (args.what is None) == (args.request is None):
+        raise ClientError("name a job, or NODES@PPN@WALLTIME, or a list with -l")
+    if args.request is None and "@" not in args.what:
+        return _job(session, args)
+    request = args.request if args.request is not None else asked(args.what)
+    found = session.client.what_if(request, queue=args.queue, windows=_WINDOWS, changes=True)
+    if args.json:
+        show_json(found)
+    else:
+        print(found["request"] + "\n")
+        print(rows(list(_what_if(found, session.now))))
+    return found["planned_start"] is not None
+
+
+def asked(text: str) -> str:
+    """`2@8@4:00:00@16gb@ib` as `qsub -l` takes it. Raises ClientError."""
+    parts = text.split("@")
+    if not all(parts) or not parts[0].isdecimal():
+        raise ClientError(f"{text}: expected NODES@PPN@WALLTIME, such as 2@8@4:00:00")
+    if len(parts) == 2:
+        return f"procs={parts[0]},walltime={parts[1]}"
+    if not parts[1].isdecimal():
+        raise ClientError(f"{text}: PPN is a number of cpus, not {parts[1]}")
+    mem = [part for part in parts[3:] if _SIZE.fullmatch(part)]
+    if len(mem) > 1:
+        raise ClientError(f"{text}: memory is given twice, as {mem[0]} and {mem[1]}")
+    features = "".join(f":{part}" for part in parts[3:] if part not in mem)
+    return f"nodes={parts[0]}:ppn={parts[1]}{features},walltime={parts[2]}" + "".join(
+        f",mem={m}" for m in mem
+    )
+
+
+# ---- a job --------------------------------------------------------------------------------------
+
+
+def _job(session: Session, args: argparse.Namespace) -> bool:
+    job = session.client.job(args.what)
+    found = session.client.explain(job["id"])
+    if args.json:
+        show_json({"job": job, "explain": found})
+    else:
+        print(title(job) + "\n")
+        print(rows(list(start_rows(job, found, session.now))))
+    return job["planned_start"] is not None
+
+
+def title(job: JobView) -> str:
+    """A job in one line."""
+    name = f" {job['name']}" if job["name"] else ""
+    cpus = f"{job['cpus']} cpus" if job["cpus"] != 1 else "1 cpu"
+    assumed = " (assumed)" if job["walltime_assumed"] else ""
+    return (
+        f"job {job['id']}{name}: {job['owner']}, {job['queue']}, {cpus} for {span(job['walltime'])}{assumed}"
+    )
+
+
+def start_rows(job: JobView, found: Explanation, now: int) -> Iterator[tuple[str, str]]:
+    """When, where and why."""
+    start, end, state = job["planned_start"], job["planned_end"], job["state"]
+    if start is None or end is None:
+        if state == "never":
+            yield "start", f"never here: {job['why'].removeprefix('never on this cluster: ')}"
+        else:
+            yield "start", "not known"
+            yield from _waits(job, found, now)
+    elif state == "running":
+        yield "running", f"since {when(start, now)}"
+        yield "ends", f"{when(end, now)} at the latest"
+    else:
+        yield "start" if state == "planned" else "starting", when(start, now)
+        yield "end", when(end, now)
+    if job["planned_nodes"]:
+        yield "on", places(job["planned_nodes"])
+    if job["promised_start"] is not None and state == "planned":
+        weak = ", if a job ahead of it without a walltime ends in time" if job["weak"] else ""
+        yield "promised", f"no later than {moment(job['promised_start'], now)}{weak}"
+    if state == "planned":
+        yield from why_not_sooner(found, now)
+    if found["last_change"] is not None and state != "running":
+        yield "last moved", moved(found["last_change"], now)
+    for breach in job["breaches"][-1:]:
+        yield (
+            "broken",
+            (f"the promise of {moment(breach['promised'], now)} could not be kept: {breach['cause']}"),
+        )
+
+
+def _waits(job: JobView, found: Explanation, now: int) -> Iterator[tuple[str, str]]:
+    name = "waits for"
+    for one in found["blockers"]:
+        yield name, one["name"] if one["kind"] not in ("job", "node", "reservation") else one["words"]
+        name = ""
+    if name:
+        yield name, job["why"].removeprefix("waiting for ")
+    if found["without"] is not None:
+        yield "then", f"it would start {when(found['without'], now)}"
+
+
+# ---- a what-if ----------------------------------------------------------------------------------
+
+
+def _what_if(found: WhatIfAnswer, now: int) -> Iterator[tuple[str, str]]:
+    start, end = found["planned_start"], found["planned_end"]
+    if start is None or end is None:
+        yield "start", "never here" if found["answer"] == "never" else "not known"
+        yield "why", found["why"].removeprefix("never on this cluster: ")
+    else:
+        yield "start", when(start, now)
+        yield "end", when(end, now)
+        yield "on", places(found["planned_nodes"])
+    yield from _windows(found["windows"], now)
+    yield from _changes(found["changes"])
+    for note in found["notes"]:
+        yield "note", note
+    if found["walltime_assumed"]:
+        yield "note", f"no walltime was named: {span(found['walltime'])} is assumed"
+
+
+def _windows(windows: list[Window], now: int) -> Iterator[tuple[str, str]]:
+    name = "may start"
+    for window in windows[: _WINDOWS - 1]:
+        open_ended = window["last"] - now > 10 * 366 * 86_400
+        until = "at any later time" if open_ended else f"to {moment(window['last'], now)}"
+        if window["last"] == window["first"]:
+            until = "at this second alone"
+        yield name, f"{moment(window['first'], now)}  {until}"
+        name = "or"
+    if len(windows) == _WINDOWS:
+        yield name, "in later windows, too"
+
+
+def _changes(changes: list[Smaller]) -> Iterator[tuple[str, str]]:
+    name = "at once if"
+    nouns = {"walltime": "walltime", "cpus": "cpus a node", "mem": "memory a node", "nodes": "nodes"}
+    singular = {"cpus": "cpu a node", "nodes": "node"}
+    for one in changes:
+        if one["change"] == "feature":
+            yield name, f"without the feature {one['asked']}"
+        elif one["change"] in ("walltime", "mem"):
+            yield name, f"{nouns[one['change']]} {one['enough']} (asked: {one['asked']})"
+        else:
+            noun = (singular if one["value"] == 1 else nouns)[one["change"]]
+            yield name, f"{one['enough']} {noun} (asked: {one['asked']})"
+        name = "or if"

@@ -1,0 +1,94 @@
+"""Times, lists and tables as people read them, within the width of their terminal."""
+
+import re
+import shutil
+import textwrap
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Final
+
+__all__ = ["Rows", "few", "moment", "natural", "rows", "span", "table", "width", "wrapped"]
+
+Rows = Sequence[tuple[str, str]]
+_NAMED: Final = 3
+_DAY: Final = 86_400
+_YEAR_S: Final = 300 * _DAY
+
+
+def width() -> int:
+    """Columns to write in; 80 where nobody looks."""
+    return max(60, shutil.get_terminal_size((80, 24)).columns)
+
+
+def span(seconds: int) -> str:
+    """A duration as PBS writes it: `01:30:00`, `2:01:30:00` with days."""
+    sign, rest = ("-", -seconds) if seconds < 0 else ("", seconds)
+    days, rest = divmod(rest, _DAY)
+    hours, rest = divmod(rest, 3600)
+    clock = f"{hours:02d}:{rest // 60:02d}:{rest % 60:02d}"
+    return f"{sign}{days}:{clock}" if days else sign + clock
+
+
+def moment(time: int, now: int) -> str:
+    """A moment in local time, with the year where that is not plain."""
+    local = datetime.fromtimestamp(time).astimezone()
+    return f"{local:%Y %b %d %H:%M:%S}" if abs(time - now) > _YEAR_S else f"{local:%a %b %d %H:%M:%S}"
+
+
+def few(names: Sequence[str], most: int = _NAMED) -> str:
+    """`n1, n2, n3 and 5 more`."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """A key that puts node2 before node10."""
+    return [(int(part) if part.isdecimal() else -1, part) for part in re.split(r"(\d+)", name)]
+
+
+def wrapped(text: str) -> str:
+    """Lines within the width, those that follow further to the right; it begins with two spaces."""
+    return textwrap.fill(
+        text,
+        width(),
+        initial_indent="  ",
+        subsequent_indent="    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def rows(pairs: Rows) -> str:
+    """Names on the left, texts beside them, wrapped."""
+    left = max((len(name) for name, _ in pairs), default=0) + 2
+    lines: list[str] = []
+    for name, text in pairs:
+        lines += textwrap.wrap(
+            text,
+            width(),
+            initial_indent=f"{name:{left}}",
+            subsequent_indent=" " * left,
+            break_long_words=False,
+            break_on_hyphens=False,
+        ) or [name]
+    return "\n".join(lines)
+
+
+def table(heads: Sequence[str], lines: Iterable[Sequence[str]], right: str = "", last: int = 0) -> str:
+    """Columns under their ``heads``; those named by number in ``right`` are set to the right.
+
+    What does not fit into the width is cut from the last column, of which at least ``last`` are shown.
+    """
+    found = [heads, *lines]
+    n = len(heads)
+    widths = [max(len(line[i]) for line in found) for i in range(n)]
+    widths[-1] = max(last, min(widths[-1], width() - sum(widths[:-1]) - 2 * (n - 1)))
+    text = []
+    for line in found:
+        cells = [f"{_cut(line[i], widths[i]):{'>' if str(i) in right else '<'}{widths[i]}}" for i in range(n)]
+        text.append("  ".join(cells).rstrip())
+    return "\n".join(text)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

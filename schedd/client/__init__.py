@@ -1,0 +1,17 @@
+"""A typed client of the daemon's HTTP interface, in the standard library alone.
+
+    from schedd.client import Client
+
+    with Client.found() as client:
+        job = client.job("123")
+        print(job["planned_start"], job["why"])
+
+Answers are the API's JSON as typed dictionaries (``schedd.client.answers``); times are whole seconds since
+the epoch (UTC), memory is KiB. It imports nothing else of schedd.
+"""
+
+from schedd.client.client import Client
+from schedd.client.errors import ClientError, Refused, Unreachable
+from schedd.client.places import ConfigError, Place, find_place
+
+__all__ = ["Client", "ClientError", "ConfigError", "Place", "Refused", "Unreachable", "find_place"]

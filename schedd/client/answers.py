@@ -1,0 +1,384 @@
+"""The API's answers as typed dictionaries; a test compares them with its description.
+
+What each field means is told by the API itself (``/docs``). Fields may be added there: see docs/api.md.
+"""
+
+from typing import Literal, TypedDict
+
+__all__ = [
+    "Bar",
+    "Bars",
+    "Blocker",
+    "Breach",
+    "Change",
+    "ClusterView",
+    "ClustersView",
+    "Counts",
+    "Ended",
+    "Explanation",
+    "Gap",
+    "GapsView",
+    "History",
+    "JobLine",
+    "JobPage",
+    "JobView",
+    "News",
+    "NodePage",
+    "NodeView",
+    "On",
+    "ReservationView",
+    "ShareFacts",
+    "Smaller",
+    "Step",
+    "VariantAnswer",
+    "WhatIfAnswer",
+    "Window",
+]
+
+
+class Counts(TypedDict):
+    """How many jobs stand where."""
+
+    running: int
+    starting: int
+    planned: int
+    without_start: int
+
+
+class ClusterView(TypedDict):
+    """One cluster and how its planner is doing. Times are seconds since the epoch (UTC)."""
+
+    name: str
+    policy: str
+    now: int
+    as_of: int
+    generation: int
+    paused: str
+    halted: str
+    stale: str
+    trouble: str
+    jobs: Counts
+    nodes: int
+    cpus: int
+    events_waiting: int
+    breaches: int
+    end_allowance: int
+
+
+class ClustersView(TypedDict):
+    """All clusters of this daemon."""
+
+    clusters: list[ClusterView]
+
+
+class ShareFacts(TypedDict):
+    """What a job holds, or is to hold, of one node; memory in KiB."""
+
+    node: str
+    cpus: int
+    mem: int
+    gpus: int
+
+
+class Breach(TypedDict):
+    """A promise that was not kept: the start moved from before `promised` to `planned`."""
+
+    time: int
+    event: str
+    cause: str
+    promised: int
+    planned: int
+
+
+class Change(TypedDict):
+    """A move of a planned start; a start that is null was not known."""
+
+    time: int
+    generation: int
+    event: str
+    cause: str
+    words: str
+    before: int | None
+    after: int | None
+
+
+class JobView(TypedDict):
+    """A job as readers see it. Times are seconds since the epoch (UTC), amounts of memory KiB."""
+
+    id: str
+    name: str
+    owner: str
+    group: str
+    account: str
+    queue: str
+    job_state: str
+    state: Literal["running", "starting", "planned", "waiting", "never"]
+    priority: int
+    submitted: int
+    eligible_since: int | None
+    not_before: int | None
+    holds: str
+    depend: str
+    resources: dict[str, str]
+    cpus: int | None
+    walltime: int
+    walltime_assumed: bool
+    started: int | None
+    planned_start: int | None
+    planned_end: int | None
+    planned_nodes: list[ShareFacts]
+    promised_start: int | None
+    limited_by: list[str]
+    deadline: int | None
+    deadline_state: Literal["", "on_track", "at_risk", "missed"]
+    weak: bool
+    answer: Literal["start_known", "waiting", "never"]
+    waiting_for: str
+    why: str
+    breaches: list[Breach]
+    last_change: Change | None
+    changed: int
+    as_of: int
+    generation: int
+    stale: str
+
+
+class JobPage(TypedDict):
+    """Some jobs by (planned) start; those without one come last."""
+
+    as_of: int
+    generation: int
+    stale: str
+    next: str | None
+    jobs: list[JobView]
+
+
+class Ended(TypedDict):
+    """A promise that ended without being broken: the job was held, enlarged, moved or requeued."""
+
+    time: int
+    event: str
+    words: str
+    promised: int
+
+
+class History(TypedDict):
+    """How a job's planned start moved, and what was promised on the way."""
+
+    as_of: int
+    generation: int
+    stale: str
+    job: str
+    changes: list[Change]
+    promised_start: int | None
+    breaches: list[Breach]
+    promise_ended: Ended | None
+
+
+class On(TypedDict):
+    """What a blocker holds where the job lacks it."""
+
+    name: str
+    what: list[str]
+
+
+class Blocker(TypedDict):
+    """One thing that is in a job's way."""
+
+    kind: str
+    name: str
+    owner: str
+    state: Literal["running", "starting", "planned", "waiting", "never"] | None
+    start: int | None
+    until: int | None
+    on: list[On]
+    sooner: bool
+    words: str
+
+
+class Explanation(TypedDict):
+    """Why a job does not start sooner. Times are seconds since the epoch (UTC)."""
+
+    job: str
+    state: Literal["running", "starting", "planned", "waiting", "never"]
+    planned_start: int | None
+    earliest: int | None
+    earliest_why: str
+    without: int | None
+    blockers: list[Blocker]
+    hidden: int
+    why: str
+    last_change: Change | None
+    as_of: int
+    generation: int
+    stale: str
+
+
+class NodeView(TypedDict):
+    """A node and what is free of it now. Memory in KiB; a memory of 0 is not known."""
+
+    name: str
+    state: str
+    cpus: int
+    mem: int
+    gpus: int
+    free_cpus: int
+    free_mem: int
+    free_gpus: int
+    properties: list[str]
+    jobs: list[str]
+
+
+class NodePage(TypedDict):
+    """Some nodes by name."""
+
+    as_of: int
+    generation: int
+    stale: str
+    next: str | None
+    nodes: list[NodeView]
+
+
+class Bar(TypedDict):
+    """A job's place in the plan: over `[start, end)` it holds these nodes."""
+
+    job: str
+    owner: str
+    queue: str
+    state: Literal["running", "starting", "planned", "waiting", "never"]
+    start: int
+    end: int
+    nodes: list[ShareFacts]
+
+
+class ReservationView(TypedDict):
+    """Nodes that are kept free of planned jobs over `[start, end)`; an end of null: until it is lifted."""
+
+    name: str
+    nodes: list[str]
+    start: int
+    end: int | None
+    reason: str
+
+
+class Bars(TypedDict):
+    """What is placed in a window of time, by start."""
+
+    as_of: int
+    generation: int
+    stale: str
+    next: str | None
+    begin: int
+    end: int
+    jobs: list[Bar]
+    reservations: list[ReservationView]
+
+
+class Step(TypedDict):
+    """Over `[start, end)` so much is free on all usable nodes together."""
+
+    start: int
+    end: int
+    cpus: int
+    idle_nodes: int
+
+
+class Gap(TypedDict):
+    """Over `[start, end)` so much is free on one node. A memory of null is not known."""
+
+    node: str
+    start: int
+    end: int
+    cpus: int
+    mem: int | None
+    gpus: int
+
+
+class GapsView(TypedDict):
+    """What is free in a window of time on nodes that are up."""
+
+    as_of: int
+    generation: int
+    stale: str
+    next: str | None
+    begin: int
+    end: int
+    totals: list[Step]
+    gaps: list[Gap]
+
+
+class Window(TypedDict):
+    """The request may start at any second of ``[first, last]``; the nodes may differ from start to start."""
+
+    first: int
+    last: int
+
+
+class Smaller(TypedDict):
+    """One change that lets the job start at once: nothing nearer to what was asked for does."""
+
+    change: Literal["walltime", "cpus", "mem", "nodes", "feature"]
+    asked: str
+    enough: str
+    value: int | None
+
+
+class VariantAnswer(TypedDict):
+    """When the job would start if it were submitted so, now, and nothing else changed."""
+
+    request: str
+    answer: Literal["start_known", "waiting", "never"]
+    planned_start: int | None
+    planned_end: int | None
+    planned_nodes: list[ShareFacts]
+    waiting_for: str
+    why: str
+    walltime: int
+    walltime_assumed: bool
+    notes: list[str]
+
+
+class WhatIfAnswer(TypedDict):
+    """The same for the question itself, with all else that was asked."""
+
+    request: str
+    answer: Literal["start_known", "waiting", "never"]
+    planned_start: int | None
+    planned_end: int | None
+    planned_nodes: list[ShareFacts]
+    waiting_for: str
+    why: str
+    walltime: int
+    walltime_assumed: bool
+    notes: list[str]
+    windows: list[Window]
+    changes: list[Smaller]
+    variants: list[VariantAnswer]
+    as_of: int
+    generation: int
+
+
+class JobLine(TypedDict):
+    """A job in short: enough for a row of a table or a bar of a chart."""
+
+    id: str
+    name: str
+    owner: str
+    queue: str
+    state: Literal["running", "starting", "planned", "waiting", "never"]
+    planned_start: int | None
+    planned_end: int | None
+    promised_start: int | None
+    nodes: list[str]
+
+
+class News(TypedDict):
+    """What became of a plan since the event before."""
+
+    as_of: int
+    generation: int
+    stale: str
+    paused: str
+    jobs: Counts
+    changed: list[JobLine]
+    gone: list[str]

@@ -1,0 +1,186 @@
+"""The client: one method for each question."""
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal, Self, cast
+from urllib.parse import quote
+
+from schedd.client.answers import (
+    Bar,
+    Bars,
+    ClustersView,
+    ClusterView,
+    Explanation,
+    Gap,
+    GapsView,
+    History,
+    JobPage,
+    JobView,
+    News,
+    NodePage,
+    NodeView,
+    WhatIfAnswer,
+)
+from schedd.client.errors import ClientError
+from schedd.client.http import Connection, Query
+from schedd.client.places import Place, find_place
+
+__all__ = ["Client", "Resources"]
+
+_PAGE = 10_000
+Resources = Mapping[str, str]
+State = Literal["running", "starting", "planned", "waiting", "never"]
+
+
+class Client:
+    """Asks one daemon about one cluster; the daemon's only one unless it is named.
+
+    Every method raises ``Unreachable`` when nobody answers and ``Refused`` when the daemon says no. Not to be
+    shared between threads.
+    """
+
+    def __init__(self, place: Place, *, timeout: float = 30.0) -> None:
+        """To talk with the daemon at ``place``, waiting so many seconds at most. Raises ConfigError."""
+        self._http = Connection(place, timeout)
+        self._cluster = place.cluster
+
+    @classmethod
+    def found(cls, *, timeout: float = 30.0) -> Self:
+        """With the place that environment and files name: see ``schedd.client.places``."""
+        return cls(find_place(), timeout=timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._http.close()
+
+    # ---- clusters -------------------------------------------------------------------------------
+
+    def clusters(self) -> list[ClusterView]:
+        """All clusters of the daemon, and how each is doing."""
+        found: ClustersView = self._http.ask("GET", "/v1/clusters")
+        return found["clusters"]
+
+    def cluster(self) -> ClusterView:
+        """The cluster that this client asks about. Raises ClientError when it is not said which."""
+        if self._cluster:
+            return cast("ClusterView", self._get(""))
+        found = self.clusters()
+        if len(found) != 1:
+            names = ", ".join(one["name"] for one in found)
+            raise ClientError(
+                f"which cluster? There is {names}; set SCHEDD_CLUSTER, or cluster in client.toml"
+            )
+        self._cluster = found[0]["name"]
+        return found[0]
+
+    def _path(self, rest: str) -> str:
+        if not self._cluster:
+            self.cluster()
+        return f"/v1/clusters/{quote(self._cluster, safe='')}{rest}"
+
+    def _get(self, path: str, query: Query | None = None) -> Any:
+        return self._http.ask("GET", self._path(path), query)
+
+    def _pages(self, path: str, query: Query) -> Iterator[Any]:
+        cursor: str | None = None
+        while True:
+            page = self._get(path, {"limit": _PAGE, **query, "cursor": cursor})
+            yield page
+            cursor = page["next"]
+            if cursor is None:
+                return
+
+    # ---- jobs -----------------------------------------------------------------------------------
+
+    def job(self, job_id: str) -> JobView:
+        """One job; `123` is enough where no other job has this number."""
+        return cast("JobView", self._get(f"/jobs/{quote(job_id, safe='')}"))
+
+    def explain(self, job_id: str) -> Explanation:
+        """Why a job does not start sooner."""
+        return cast("Explanation", self._get(f"/jobs/{quote(job_id, safe='')}/explain"))
+
+    def history(self, job_id: str, *, limit: int = 100) -> History:
+        """How a job's planned start moved, the newest change first."""
+        return cast("History", self._get(f"/jobs/{quote(job_id, safe='')}/history", {"limit": limit}))
+
+    def jobs(
+        self,
+        *,
+        state: State | None = None,
+        user: str | None = None,
+        queue: str | None = None,
+        fields: Sequence[str] | None = None,
+    ) -> Iterator[JobView]:
+        """All jobs by start, page by page; with ``fields``, each has these alone."""
+        only = ",".join(fields) if fields is not None else None
+        page: JobPage
+        for page in self._pages("/jobs", {"state": state, "user": user, "queue": queue, "fields": only}):
+            yield from page["jobs"]
+
+    # ---- the plan -------------------------------------------------------------------------------
+
+    def nodes(self) -> Iterator[NodeView]:
+        """All nodes by name."""
+        page: NodePage
+        for page in self._pages("/nodes", {}):
+            yield from page["nodes"]
+
+    def bars(self, *, begin: int | None = None, end: int | None = None) -> Iterator[Bar]:
+        """What runs or is planned at any time in ``[begin, end)``, by start."""
+        page: Bars
+        for page in self._pages("/plan", {"begin": begin, "end": end}):
+            yield from page["jobs"]
+
+    def gaps(self, *, begin: int | None = None, end: int | None = None, cpus: int = 1) -> Iterator[Gap]:
+        """What is free in ``[begin, end)``, node by node, in pieces of at least so many cpus."""
+        page: GapsView
+        for page in self._pages("/gaps", {"begin": begin, "end": end, "cpus": cpus}):
+            yield from page["gaps"]
+
+    # ---- questions ------------------------------------------------------------------------------
+
+    def what_if(
+        self,
+        request: str | None = None,
+        *,
+        resources: Resources | None = None,
+        job: str | None = None,
+        queue: str = "",
+        variants: Sequence[str | Resources] = (),
+        windows: int = 0,
+        changes: bool = False,
+    ) -> WhatIfAnswer:
+        """When a job would start: one of ``request`` (as `qsub -l` takes it), ``resources`` and ``job``."""
+        question = {
+            "request": request,
+            "resources": dict(resources) if resources is not None else None,
+            "job": job,
+            "queue": queue,
+            "variants": [
+                {"request": one} if isinstance(one, str) else {"resources": dict(one)} for one in variants
+            ],
+            "windows": windows,
+            "changes": changes,
+        }
+        body = {name: value for name, value in question.items() if value is not None}
+        return cast("WhatIfAnswer", self._http.ask("POST", self._path("/what-if"), body=body))
+
+    def follow(
+        self, *, user: str | None = None, job: str | None = None, last: str = ""
+    ) -> Generator[tuple[str, Literal["reset", "changes"], News], None, None]:
+        """The plan as it changes, as (id, kind, news), until the daemon ends; use a client of its own.
+
+        ``last`` is the id of the last event of an earlier connection. Set a timeout above 15 s: while nothing
+        changes, that often a sign of life comes.
+        """
+        events = self._http.events(self._path("/stream"), {"user": user, "job": job}, last)
+        return cast("Generator[tuple[str, Literal['reset', 'changes'], News], None, None]", events)

@@ -1,0 +1,30 @@
+"""What can go wrong when the daemon is asked."""
+
+from collections.abc import Sequence
+
+__all__ = ["ClientError", "Refused", "Unreachable"]
+
+
+class ClientError(Exception):
+    """The daemon could not be asked, or it said no."""
+
+
+class Unreachable(ClientError):
+    """Nobody answers there, or what answers is not this daemon."""
+
+
+class Refused(ClientError):
+    """The daemon answered with a problem (RFC 9457).
+
+    ``kind`` is the last part of its type, such as ``unknown-job``; ``places`` say what is wrong where.
+    """
+
+    def __init__(
+        self, kind: str, status: int, detail: str, hint: str = "", places: Sequence[str] = ()
+    ) -> None:
+        super().__init__(f"{detail}; {hint}" if hint else detail)
+        self.kind = kind
+        self.status = status
+        self.detail = detail
+        self.hint = hint
+        self.places = tuple(places)

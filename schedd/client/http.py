@@ -1,0 +1,141 @@
+"""One HTTP connection to the daemon: over TCP, TLS or a UNIX socket. JSON in, JSON out."""
+
+import json
+import socket
+from collections.abc import Generator, Mapping
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from schedd.client.errors import Refused, Unreachable
+from schedd.client.places import ConfigError, Place
+
+__all__ = ["Connection", "Query"]
+
+Query = Mapping[str, str | int | None]
+_TYPE = "urn:schedd:problem:"
+
+
+class _UnixConnection(HTTPConnection):
+    def __init__(self, path: str, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+class Connection:
+    """A connection that is opened when it is first used and kept. Raises ConfigError for a bad URL."""
+
+    def __init__(self, place: Place, timeout: float) -> None:
+        self._place = place
+        self._timeout = timeout
+        self._root = ""
+        self._http = self._new()
+
+    def _new(self) -> HTTPConnection:
+        url = self._place.url
+        parts = urlsplit(url)
+        try:
+            if parts.scheme == "unix" and parts.path.startswith("/"):
+                return _UnixConnection(parts.path, self._timeout)
+            if parts.scheme in ("http", "https") and parts.hostname:
+                self._root = parts.path.rstrip("/")
+                kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+                return kind(parts.hostname, parts.port, timeout=self._timeout)
+        except ValueError:
+            pass
+        raise ConfigError(f"{url!r} is no place of a daemon: http://HOST:PORT, https://HOST or unix:/PATH")
+
+    def ask(self, method: str, path: str, query: Query | None = None, body: object = None) -> Any:
+        """The answer to one request. Raises Unreachable and Refused."""
+        data = json.dumps(body) if body is not None else None
+        answer = self._send(method, path, query, data, {"Accept": "application/json"})
+        return self._json(answer, self._read(answer))
+
+    def events(
+        self, path: str, query: Query | None = None, last: str = ""
+    ) -> Generator[tuple[str, str, Any], None, None]:
+        """Server-sent events as (id, kind, data), until the daemon ends them. Raises Unreachable, Refused."""
+        more = {"Accept": "text/event-stream", **({"Last-Event-ID": last} if last else {})}
+        answer = self._send("GET", path, query, None, more)
+        if answer.status != 200:
+            self._json(answer, self._read(answer))
+        fields: dict[str, str] = {}
+        try:
+            for line in answer:
+                text = line.decode().rstrip("\r\n")
+                if text:
+                    name, _, value = text.partition(":")
+                    fields[name] = value.removeprefix(" ")
+                elif "data" in fields:
+                    yield fields.get("id", ""), fields.get("event", ""), json.loads(fields["data"])
+                    fields = {}
+        except (OSError, HTTPException) as error:
+            raise Unreachable(f"the connection to the daemon was lost: {_words(error)}") from None
+        finally:
+            answer.close()
+            self._http.close()
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._http.close()
+
+    def _send(
+        self, method: str, path: str, query: Query | None, data: str | None, more: Mapping[str, str]
+    ) -> HTTPResponse:
+        asked = {name: value for name, value in (query or {}).items() if value is not None}
+        target = self._root + path + (f"?{urlencode(asked)}" if asked else "")
+        headers = dict(more)
+        if self._place.token:
+            headers["Authorization"] = f"Bearer {self._place.token}"
+        if data is not None:
+            headers["Content-Type"] = "application/json"
+        for again in (True, False):
+            fresh = self._http.sock is None
+            try:
+                self._http.request(method, target, data, headers)
+                return self._http.getresponse()
+            except (OSError, HTTPException) as error:
+                self._http.close()
+                # A connection that was kept may have been closed by the daemon meanwhile.
+                if fresh or not again:
+                    raise Unreachable(f"no daemon answers at {self._place.url}: {_words(error)}") from None
+        raise AssertionError
+
+    def _read(self, answer: HTTPResponse) -> bytes:
+        try:
+            return answer.read()
+        except (OSError, HTTPException) as error:
+            self._http.close()
+            raise Unreachable(f"the connection to the daemon was lost: {_words(error)}") from None
+
+    def _json(self, answer: HTTPResponse, body: bytes) -> Any:
+        try:
+            found = json.loads(body) if body else {}
+        except ValueError:
+            found = None
+        if 200 <= answer.status < 300 and found is not None:
+            return found
+        if isinstance(found, dict) and str(found.get("type", "")).startswith(_TYPE):
+            faults = found.get("errors") or ()
+            places = [f"{one['where']}: {one['what']}" for one in faults]
+            raise Refused(
+                found["type"].removeprefix(_TYPE),
+                answer.status,
+                found.get("detail", ""),
+                found.get("hint") or "",
+                places,
+            )
+        raise Unreachable(
+            f"what answers at {self._place.url} is not schedd (HTTP {answer.status} {answer.reason})"
+        )
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "it does not answer in time"
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

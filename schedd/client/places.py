@@ -1,0 +1,91 @@
+"""Where the daemon is and what to show it: from the environment, the user's files, the host's files.
+
+What is found first counts, setting by setting:
+
+1. ``SCHEDD_URL``, ``SCHEDD_TOKEN``, ``SCHEDD_CLUSTER``;
+2. ``~/.config/schedd/client.toml`` (or below ``$XDG_CONFIG_HOME``) with ``url``, ``cluster`` and
+   ``token_file``, and the token in ``~/.config/schedd/token``;
+3. ``/etc/schedd/client.toml`` with the same settings;
+4. the UNIX socket ``/run/schedd/schedd.sock`` where there is one, else ``http://127.0.0.1:8080``.
+"""
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from schedd.client.errors import ClientError
+
+__all__ = ["DEFAULT_SOCKET", "DEFAULT_URL", "ConfigError", "Place", "find_place"]
+
+DEFAULT_SOCKET: Final = "/run/schedd/schedd.sock"
+DEFAULT_URL: Final = "http://127.0.0.1:8080"
+_SETTINGS: Final = ("url", "cluster", "token_file")
+
+
+class ConfigError(ClientError):
+    """The client's own settings make no sense: which, where, and what is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A daemon (``http://HOST:PORT[/ROOT]``, ``https://…``, ``unix:/PATH``), a cluster, and a token."""
+
+    url: str
+    token: str = ""
+    cluster: str = ""
+
+
+def find_place(environment: Mapping[str, str] | None = None, host_files: Path = Path("/etc/schedd")) -> Place:
+    """The place by environment and files. Raises ConfigError."""
+    found = os.environ if environment is None else environment
+    config = found.get("XDG_CONFIG_HOME") or str(Path(found.get("HOME") or "~").expanduser() / ".config")
+    folder = Path(config) / "schedd"
+    users, hosts = _read(folder / "client.toml"), _read(host_files / "client.toml")
+    both = {**hosts, **users}
+    token = found.get("SCHEDD_TOKEN", "")
+    if not token:
+        named = both.get("token_file")
+        token = _token(Path(named).expanduser(), must=True) if named else _token(folder / "token", must=False)
+    url = found.get("SCHEDD_URL") or both.get("url") or ""
+    if not url:
+        url = f"unix:{DEFAULT_SOCKET}" if Path(DEFAULT_SOCKET).is_socket() else DEFAULT_URL
+    return Place(url, token, found.get("SCHEDD_CLUSTER") or both.get("cluster", ""))
+
+
+def _read(path: Path) -> dict[str, str]:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    import tomllib  # noqa: PLC0415  (only who has such a file pays for it)
+
+    try:
+        settings = tomllib.loads(data.decode())
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    for name, value in settings.items():
+        if name not in _SETTINGS:
+            raise ConfigError(f"{path}: no setting {name!r}; there is {', '.join(_SETTINGS)}")
+        if not isinstance(value, str):
+            raise ConfigError(f"{path}: {name} must be a text in quotes")
+    return settings
+
+
+def _token(path: Path, *, must: bool) -> str:
+    try:
+        with path.open(encoding="utf-8") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            if mode & 0o077:
+                raise ConfigError(f"{path}: others may read it (mode {mode:04o}); chmod 0600 {path}")
+            return file.read().strip()
+    except FileNotFoundError:
+        if must:
+            raise ConfigError(f"{path}: no such file, and token_file names it") from None
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: the token cannot be read: {error}") from None

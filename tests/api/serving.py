@@ -1,0 +1,37 @@
+"""An application of a test, served on a socket."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+
+from schedd.api.listening import listen
+from schedd.service.clusters import Clusters
+
+WAIT = 30
+
+
+@contextmanager
+def serving(app: FastAPI, clusters: Clusters, path: Path | None = None) -> Iterator[str]:
+    """The URL of the application on loopback, or on the UNIX socket ``path``."""
+    listening = [listen("127.0.0.1", 0)] if path is None else None
+    uds = str(path) if path is not None else None
+    server = uvicorn.Server(uvicorn.Config(app, uds=uds, log_config=None, timeout_graceful_shutdown=5))
+    thread = threading.Thread(target=server.run, args=(listening,))
+    thread.start()
+    try:
+        if listening is not None:
+            yield f"http://127.0.0.1:{listening[0].getsockname()[1]}"
+        else:
+            while not server.started:
+                threading.Event().wait(0.01)
+            yield f"unix:{path}"
+    finally:
+        for loop in clusters:
+            loop.feed.bell.ring()
+        server.should_exit = True
+        thread.join(WAIT)
+        assert not thread.is_alive()

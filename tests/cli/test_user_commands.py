@@ -1,0 +1,405 @@
+"""The commands for users, against a daemon on a socket."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+
+from schedd.api.app import create_app
+from schedd.cli.main import BARE, main
+from schedd.cli.user.showbf import lines
+from schedd.cli.user.showplan import chart
+from schedd.cli.user.showstart import asked
+from schedd.cli.user.text import few, natural, span, table
+from schedd.client import ClientError
+from schedd.client.answers import Gap
+from schedd.engine import EngineSettings
+from schedd.service.clusters import Clusters
+from schedd.service.loop import PlanLoop
+from schedd.service.warmup import warm_up
+from schedd.wire import JobHeld, JobStarted, NodeChanged, NodeFacts, Reserve, ShareFacts
+from tests.api.conftest import token, tokens
+from tests.api.serving import WAIT, serving
+from tests.service.build import GIB, StillClock, T, event_id, job, node
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def app() -> FastAPI:
+    warm_up()
+    return create_app(Clusters({}, StillClock()), tokens())
+
+
+@pytest.fixture(autouse=True)
+def own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No settings of who runs the tests; times in UTC, 80 columns."""
+    for name in ("SCHEDD_URL", "SCHEDD_CLUSTER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("SCHEDD_TOKEN", token("reader"))
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+
+
+@pytest.fixture
+def clusters() -> Iterator[Clusters]:
+    found = Clusters({"main": EngineSettings(end_allowance=0, tell=False)}, StillClock())
+    found.start(warm=False)
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def loop(clusters: Clusters) -> PlanLoop:
+    return clusters["main"]
+
+
+@pytest.fixture
+def url(app: FastAPI, clusters: Clusters, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    app.state.clusters = clusters
+    with serving(app, clusters) as found:
+        monkeypatch.setenv("SCHEDD_URL", found)
+        yield found
+
+
+@pytest.fixture
+def run(url: str, loop: PlanLoop, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command: exit code, output, errors. Job 1 runs, 2 is planned, 3 is held, 4 never fits."""
+    loop.submit([node("n1", 8), node("n2", 8), node("n10", 8, state="down")]).result(WAIT)
+    loop.submit([job("1.srv.site", nodes="1:ppn=8", walltime="1000")]).result(WAIT)
+    started = JobStarted(id=event_id(), time=T, job_id="1.srv.site", shares=(ShareFacts("n1", 8),))
+    held = JobHeld(id=event_id(), time=T, job_id="3.srv.site", holds="u")
+    others = [
+        job("2.srv.site", user="bob", nodes="2:ppn=8"),
+        job("3.srv.site"),
+        job("4.srv.site", nodes="1:ppn=9"),
+    ]
+    loop.submit([started, *others, held]).result(WAIT)
+
+    def run(*args: str) -> tuple[int, str, str]:
+        try:
+            code = main(args)
+        except SystemExit as end:
+            code = int(end.code or 0)
+        shown = capsys.readouterr()
+        assert all(len(line) <= 80 for line in shown.out.splitlines()), shown.out
+        return code, shown.out, shown.err
+
+    return run
+
+
+# ---- showstart ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["2", "2.srv", "2.srv.site"])
+def test_showstart_says_when_where_and_why_not_sooner(run: Run, name: str) -> None:
+    code, out, err = run("showstart", name)
+    assert (code, err) == (0, "")
+    assert out == (
+        "job 2.srv.site: bob@login, batch, 16 cpus for 01:00:00\n\n"
+        "start       Tue Nov 14 22:30:00  in 00:16:40\n"
+        "end         Tue Nov 14 23:30:00  in 01:16:40\n"
+        "on          n1, n2\n"
+        "promised    no later than Tue Nov 14 22:30:00\n"
+        "not sooner  job 1.srv.site runs until Tue Nov 14 22:30:00 and holds cpus of n1\n"
+        "otherwise   Tue Nov 14 22:13:20  now, were it not for this\n"
+        "last moved  Tue Nov 14 22:13:20  start known: it arrived\n"
+    )
+
+
+def test_showstart_of_jobs_that_run_wait_or_never_fit(run: Run) -> None:
+    code, out, _ = run("showstart", "1")
+    assert (code, "running  since Tue Nov 14 22:13:20  now\n" in out) == (0, True)
+    code, out, _ = run("showstart", "3")
+    assert (code, "start       not known\nwaits for   a user hold\n" in out) == (1, True)
+    assert "then        it would start Tue Nov 14 23:30:00  in 01:16:40\n" in out
+    code, out, _ = run("showstart", "4")
+    assert (code, "start  never here: 9 cpus of a node: the largest has 8\n" in out) == (1, True)
+
+
+def test_showstart_answers_for_a_job_that_nobody_submitted(run: Run) -> None:
+    code, out, _ = run("showstart", "2@8@0:10:00")
+    assert code == 0
+    assert out == (
+        "2 x (8 cpus); scatter; 00:10:00\n\n"
+        "start       Tue Nov 14 23:30:00  in 01:16:40\n"
+        "end         Tue Nov 14 23:40:00  in 01:26:40\n"
+        "on          n1, n2\n"
+        "may start   Tue Nov 14 23:30:00  at any later time\n"
+        "at once if  1 node (asked: 2)\n"
+    )
+    assert run("showstart", "-l", "nodes=1:ppn=1,walltime=60")[1].startswith("1 x (1 cpu); free; 00:01:00\n")
+    code, out, _ = run("showstart", "99@1@60")
+    assert (code, out.splitlines()[2]) == (1, "start       never here")
+
+
+@pytest.mark.parametrize(
+    ("text", "request_"),
+    [
+        ("2@8@4:00:00", "nodes=2:ppn=8,walltime=4:00:00"),
+        ("12@3600", "procs=12,walltime=3600"),
+        ("1@4@60@16gb@ib", "nodes=1:ppn=4:ib,walltime=60,mem=16gb"),
+        ("1@4@60@ib@fast", "nodes=1:ppn=4:ib:fast,walltime=60"),
+    ],
+)
+def test_what_if_in_short_is_what_qsub_takes(text: str, request_: str) -> None:
+    assert asked(text) == request_
+
+
+@pytest.mark.parametrize("text", ["x@1@60", "1@x@60", "1@@60", "@1@60", "1@1@60@1gb@2gb"])
+def test_a_what_if_that_makes_no_sense_is_refused(run: Run, text: str) -> None:
+    code, out, err = run("showstart", text)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"schedd showstart: {text}: ")
+    with pytest.raises(ClientError):
+        asked(text)
+
+
+# ---- the others ---------------------------------------------------------------------------------
+
+
+def test_checkjob_tells_everything(run: Run, loop: PlanLoop) -> None:
+    loop.submit([Reserve(id=event_id(), time=T, name="repair", nodes=("n2",), start=T, end=T + 5000)]).result(
+        WAIT
+    )
+    code, out, _ = run("checkjob", "2")
+    assert code == 0
+    assert "state       Q, queued\nasks for    nodes=2:ppn=8, walltime=3600\n" in out
+    assert "To start now, these would have to be out of its way:\n" in out
+    assert "  job 1.srv.site runs until Tue Nov 14 22:30:00 and holds cpus of n1\n" in out
+    assert "  reservation repair keeps n2 free until Tue Nov 14 23:36:40\n" in out
+    moves = out.partition("How its start moved, the latest first:\n")[2]
+    assert re.search(r"Tue Nov 14 23:36:40  decided .* later: reservation\s+repair was made", moves)
+    assert "broken      the promise of Tue Nov 14 22:30:00 could not be kept" in out
+    assert "holds       u\n" in run("checkjob", "3")[1]
+
+
+def test_showbf_shows_what_starts_at_once(run: Run, loop: PlanLoop) -> None:
+    code, out, _ = run("showbf")
+    assert code == 0
+    assert out == "CPUS  NODES  PER NODE  WALLTIME  ON\n   8      1         8  00:16:40  n2\n"
+    assert run("showbf", "-n", "2")[1] == "nothing is free now that would do\n"
+    fast = NodeFacts(name="n3", cpus=4, mem=8 * GIB, properties=("fast",))
+    loop.submit([NodeChanged(id=event_id(), time=T, node=fast)]).result(WAIT)
+    assert run("showbf", "-f", "fast")[1].splitlines()[1].split() == ["4", "1", "4", "no", "limit", "n3"]
+    # What it says starts at once does, and a second more does not.
+    at_once = re.compile(r"^start +Tue Nov 14 22:13:20  now$", re.MULTILINE)
+    assert at_once.search(run("showstart", "1@8@1000")[1])
+    assert not at_once.search(run("showstart", "1@8@1001")[1])
+
+
+def gap(name: str, start: int, end: int, cpus: int) -> Gap:
+    return Gap(node=name, start=start, end=end, cpus=cpus, mem=None, gpus=0)
+
+
+def test_a_window_counts_the_least_that_is_free_up_to_its_end() -> None:
+    gaps = [
+        gap("a", 0, 10, 4),
+        gap("a", 10, 30, 2),
+        gap("a", 30, 50, 8),
+        gap("b", 0, 20, 8),
+        gap("c", 5, 50, 8),
+    ]
+    found = [(one["until"], one["cpus"], one["nodes"], one["per_node"]) for one in lines(gaps, 0)]
+    assert found == [(50, 2, 1, "2"), (20, 10, 2, "2-8"), (10, 12, 2, "4-8")]
+
+
+def test_showq_shows_who_runs_is_planned_or_waits(run: Run) -> None:
+    code, out, _ = run("showq")
+    assert code == 0
+    assert out == (
+        "RUNNING     USER  QUEUE  CPUS      LEFT  SINCE\n"
+        "1.srv.site  ann   batch     8  00:16:40  Tue Nov 14 22:13:20\n\n"
+        "PLANNED     USER  QUEUE  CPUS  WALLTIME  START                      IN\n"
+        "2.srv.site  bob   batch    16  01:00:00  Tue Nov 14 22:30:00  00:16:40\n\n"
+        "NO START    USER  QUEUE  CPUS  WALLTIME  WHY\n"
+        "3.srv.site  ann   batch     4  01:00:00  waiting for a user hold\n"
+        "4.srv.site  ann   batch     9  01:00:00  never on this cluster: 9 cpus of a nod…\n\n"
+        "4 jobs: 1 running on 8 of 24 cpus, 1 planned, 2 without a start\n"
+    )
+    assert "PLANNED" not in run("showq", "-r")[1]
+    assert "1 jobs of bob" in run("showq", "-u", "bob")[1]
+
+
+def test_showplan_draws_nodes_against_time(run: Run) -> None:
+    code, out, _ = run("showplan", "--hours", "2")
+    assert code == 0
+    rows = {line.split()[0]: line.split()[1] for line in out.splitlines()[2:5]}
+    assert list(rows) == ["n1", "n2", "n10"]
+    cells = len(rows["n1"])
+    assert rows["n10"] == "x" * cells
+    assert rows["n1"].startswith("AAAA")
+    assert rows["n2"].startswith("....")
+    for i in range(cells):
+        moment = T + i * 7200 // cells
+        assert rows["n1"][i] == ("A" if moment < T + 1000 else "B" if moment < T + 4600 else rows["n1"][i])
+    assert "A  1.srv.site  ann   running  Tue Nov 14 22:13:20  Tue Nov 14 22:30:00" in out
+    assert run("showplan", "-w", "x*")[1] == "no such nodes\n"
+    assert run("showplan", "--hours", "0")[0] == 2
+
+
+def test_a_job_shorter_than_a_cell_is_drawn_all_the_same() -> None:
+    bar: Any = {"job": "1", "owner": "a@b", "queue": "q", "state": "planned", "start": 50, "end": 51}
+    bar["nodes"] = [{"node": "n1", "cpus": 1, "mem": 0, "gpus": 0}]
+    shown = chart([bar], [{"name": "n1", "state": "up"}], 0, 1000, 23)  # type: ignore[typeddict-item]
+    assert shown.splitlines()[2] == "n1 .A.................."
+
+
+# ---- what all share -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "fields"),
+    [
+        (("showstart", "2"), {"job", "explain"}),
+        (("showstart", "1@1@60"), {"planned_start", "windows", "changes"}),
+        (("showbf",), {"as_of", "windows"}),
+        (("showq",), {"running", "planned", "blocked"}),
+        (("showplan",), {"begin", "end", "jobs", "nodes"}),
+        (("checkjob", "2"), {"job", "explain", "history"}),
+    ],
+)
+def test_json_is_what_the_daemon_answered(
+    url: str, loop: PlanLoop, capsys: pytest.CaptureFixture[str], command: tuple[str, ...], fields: set[str]
+) -> None:
+    loop.submit([node("n1"), job("2")]).result(WAIT)
+    assert main([*command, "--json"]) == 0
+    assert fields <= set(json.loads(capsys.readouterr().out))
+
+
+@pytest.mark.parametrize("command", BARE)
+def test_no_daemon_is_one_clear_line(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    job_id = ["1"] if command in ("showstart", "checkjob") else []
+    assert main([command, "--url", "http://127.0.0.1:9", *job_id]) == 4
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err == f"schedd {command}: no daemon answers at http://127.0.0.1:9: Connection refused\n"
+
+
+def test_errors_are_one_line_and_have_their_exit_codes(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert run("showstart", "77") == (
+        3,
+        "",
+        "schedd showstart: cluster main has no job 77; jobs that ended are not kept\n",
+    )
+    assert run("showq", "--cluster", "x")[0] == 3
+    assert run("showstart", "-l", "nodes=1:ppn=q")[2].startswith(
+        "schedd showstart: nodes=1:ppn=q: ppn= needs"
+    )
+    assert run("showq", "--url", "ftp://x")[0] == 2
+    assert run("showstart")[0] == 2
+    assert run("showstart", "--nonsense")[0] == 2
+    monkeypatch.setenv("SCHEDD_TOKEN", "wrong")
+    code, _, err = run("showq")
+    assert (code, "this token is not known here" in err) == (5, True)
+
+
+def test_what_answers_but_is_no_schedd_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-u", "-m", "http.server", "0", "--bind", "127.0.0.1"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as other:
+        assert other.stdout is not None
+        said = re.search(r"http://[\d.]+:\d+", other.stdout.readline())
+        assert said is not None
+        assert main(["showq", "--url", said[0]]) == 4
+        other.terminate()
+    assert "is not schedd (HTTP 404" in capsys.readouterr().err
+
+
+def test_a_stale_plan_is_said_and_shown(run: Run, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop.published = replace(loop.published, stale="the adapter is silent")
+    code, out, err = run("showq")
+    assert (code, err) == (0, "schedd showq: the plan may be out of date: the adapter is silent\n")
+    assert "4 jobs" in out
+
+
+def test_the_place_comes_from_environment_or_files(
+    run: Run, url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "config" / "schedd"
+    folder.mkdir(parents=True)
+    monkeypatch.delenv("SCHEDD_URL")
+    monkeypatch.delenv("SCHEDD_TOKEN")
+    (folder / "client.toml").write_text(f'url = "{url}"\ncluster = "main"\n')
+    secret = folder / "token"
+    secret.write_text(token("reader") + "\n")
+    secret.chmod(0o644)
+    assert run("showq") == (
+        2,
+        "",
+        f"schedd showq: {secret}: others may read it (mode 0644); chmod 0600 {secret}\n",
+    )
+    secret.chmod(0o600)
+    assert run("showq")[0] == 0
+    (folder / "client.toml").write_text('host = "x"\n')
+    assert "no setting 'host'; there is url, cluster, token_file" in run("showq")[2]
+    (folder / "client.toml").write_text("url\n")
+    assert run("showq")[0] == 2
+
+
+def test_commands_speak_over_a_unix_socket(
+    app: FastAPI, clusters: Clusters, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app.state.clusters = clusters
+    with serving(app, clusters, tmp_path / "socket") as url:
+        assert main(["showq", "--url", url]) == 0
+    assert "0 jobs" in capsys.readouterr().out
+    assert main(["showq", "--url", f"unix:{tmp_path}/none"]) == 4
+
+
+def test_a_link_runs_the_command_of_its_name(url: str, loop: PlanLoop, tmp_path: Path) -> None:
+    loop.submit([node("n1"), job("2.srv")]).result(WAIT)
+    program = tmp_path / "schedd"
+    program.write_text(
+        f"#!{sys.executable}\nimport sys\nfrom schedd.cli.main import main\nsys.exit(main())\n"
+    )
+    program.chmod(0o755)
+    link = tmp_path / "showstart"
+    link.symlink_to("schedd")
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+
+    def call(job_id: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([link, job_id], check=False, capture_output=True, text=True, env=environment)
+
+    assert call("2").stdout.startswith("job 2.srv: ann@login, batch, 4 cpus")
+    assert call("2").stderr == ""
+    assert call("9").stderr.startswith("showstart: cluster main has no job 9")
+
+
+def test_who_reads_no_further_is_no_trouble(url: str, loop: PlanLoop) -> None:
+    loop.submit([node("n1"), *(job(str(i)) for i in range(300))]).result(WAIT)
+    pipe = f"{sys.executable} -m schedd.cli.main showq | head -1"
+    here = Path(__file__).parents[2]
+    shown = subprocess.run(pipe, shell=True, check=True, capture_output=True, text=True, cwd=here)
+    assert shown.stdout.split()[:3] == ["RUNNING", "USER", "QUEUE"]
+    assert shown.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "00:00:00"), (59, "00:00:59"), (90_061, "1:01:01:01"), (-61, "-00:01:01")]
+)
+def test_durations_are_written_as_pbs_does(seconds: int, text: str) -> None:
+    assert span(seconds) == text
+
+
+def test_tables_fit_and_names_are_in_their_natural_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert table(("A", "B"), [("1", "x" * 200)]).splitlines()[1] == "1  " + "x" * 76 + "…"
+    assert sorted(["n10", "n2", "n1a", "n1"], key=natural) == ["n1", "n1a", "n2", "n10"]
+    assert few(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"

@@ -1,0 +1,163 @@
+"""The client says what the API says, and its types are those of the API's description."""
+
+from collections.abc import Iterator
+from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
+
+import pytest
+from fastapi import FastAPI
+from pydantic import TypeAdapter
+
+from schedd.api.app import create_app
+from schedd.api.bodies import News
+from schedd.client import Client, ClientError, ConfigError, Place, Refused, Unreachable, answers
+from schedd.engine import EngineSettings
+from schedd.service.clusters import Clusters
+from schedd.service.warmup import warm_up
+from schedd.wire import JobDeleted
+from tests.api.conftest import token, tokens
+from tests.api.serving import WAIT, serving
+from tests.service.build import StillClock, T, event_id, job, node
+
+
+@pytest.fixture(scope="module")
+def app() -> FastAPI:
+    warm_up()
+    return create_app(Clusters({}, StillClock()), tokens())
+
+
+@pytest.fixture
+def clusters() -> Iterator[Clusters]:
+    found = Clusters({"main": EngineSettings(end_allowance=0)}, StillClock())
+    found.start(warm=False)
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def client(app: FastAPI, clusters: Clusters) -> Iterator[Client]:
+    app.state.clusters = clusters
+    loop = clusters["main"]
+    loop.submit([node("n1"), node("n2"), *(job(f"{i}.srv") for i in range(1, 6))]).result(WAIT)
+    with serving(app, clusters) as url, Client(Place(url, token("reader"))) as found:
+        yield found
+
+
+def schemas(app: FastAPI) -> dict[str, Any]:
+    found: dict[str, Any] = dict(app.openapi()["components"]["schemas"])
+    news = TypeAdapter(News).json_schema(ref_template="#/components/schemas/{model}")
+    found.update(news.pop("$defs"))
+    found["News"] = news
+    return found
+
+
+def agrees(hint: Any, schema: dict[str, Any], known: dict[str, Any]) -> bool:
+    """Whether a type is that of a JSON schema."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return agrees(hint, known[name], known) if "enum" in known[name] else hint.__name__ == name
+    if "anyOf" in schema:
+        return all(any(agrees(arg, one, known) for arg in get_args(hint)) for one in schema["anyOf"])
+    if "enum" in schema:
+        return hint is str or set(get_args(hint)) == set(schema["enum"])
+    if schema["type"] == "array":
+        return get_origin(hint) is list and agrees(get_args(hint)[0], schema["items"], known)
+    if schema["type"] == "object":
+        return get_origin(hint) is dict and agrees(get_args(hint)[1], schema["additionalProperties"], known)
+    plain = {"string": str, "integer": int, "boolean": bool, "number": float, "null": type(None)}
+    return hint is plain[schema["type"]]
+
+
+@pytest.mark.parametrize("name", answers.__all__)
+def test_the_types_are_those_of_the_description(app: FastAPI, name: str) -> None:
+    known = schemas(app)
+    kind = getattr(answers, name)
+    assert is_typeddict(kind)
+    for field, hint in get_type_hints(kind).items():
+        schema = known[name]["properties"].get(field)
+        assert schema is not None, f"the API's {name} has no {field}"
+        assert agrees(hint, schema, known), f"{name}.{field} is {schema}, not {hint}"
+
+
+def test_questions_are_answered(client: Client) -> None:
+    assert client.cluster()["name"] == "main"
+    assert [one["name"] for one in client.clusters()] == ["main"]
+    third = client.job("3")
+    assert (third["id"], third["state"]) == ("3.srv", "planned")
+    assert client.explain("3")["planned_start"] == third["planned_start"]
+    assert client.history("3")["changes"][0]["after"] == third["planned_start"]
+    assert [one["id"] for one in client.jobs()] == [f"{i}.srv" for i in range(1, 6)]
+    short: list[Any] = list(client.jobs(state="planned", fields=["id"]))
+    assert short == [{"id": f"{i}.srv"} for i in (3, 4, 5)]
+    assert [one["name"] for one in client.nodes()] == ["n1", "n2"]
+    assert [bar["job"] for bar in client.bars(end=T + 10)] == ["1.srv", "2.srv"]
+    assert {gap["node"] for gap in client.gaps(cpus=4)} == {"n1", "n2"}
+    asked = client.what_if(
+        "nodes=1:ppn=4,walltime=60", variants=["walltime=30", {"nodes": "2:ppn=4"}], windows=1
+    )
+    assert asked["planned_start"] == asked["windows"][0]["first"]
+    assert [one["walltime"] for one in asked["variants"]] == [30, 60]
+    assert client.what_if(job="3")["planned_start"] == third["planned_start"]
+
+
+def test_lists_go_on_from_page_to_page(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("schedd.client.client._PAGE", 2)
+    assert [one["id"] for one in client.jobs()] == [f"{i}.srv" for i in range(1, 6)]
+
+
+def test_the_plan_is_followed(client: Client, clusters: Clusters) -> None:
+    events = client.follow(job="3.srv")
+    first, kind, _ = next(events)
+    assert (kind, bool(first)) == ("reset", True)
+    loop = clusters["main"]
+    loop.submit([JobDeleted(id=event_id(), time=T, job_id="1.srv")]).result(WAIT)
+    last, kind, news = next(events)
+    assert (kind, [line["id"] for line in news["changed"]]) == ("changes", ["3.srv"])
+    events.close()
+    loop.submit([JobDeleted(id=event_id(), time=T, job_id="3.srv")]).result(WAIT)
+    again = client.follow(job="3.srv", last=last)
+    assert next(again)[2]["gone"] == ["3.srv"]
+    again.close()
+
+
+def test_a_no_has_its_kind_and_says_where(client: Client) -> None:
+    with pytest.raises(Refused) as refused:
+        client.job("77")
+    assert (refused.value.kind, refused.value.status) == ("unknown-job", 404)
+    assert str(refused.value) == "cluster main has no job 77; jobs that ended are not kept"
+    with pytest.raises(Refused) as refused:
+        client.what_if("nodes=1:ppn=q")
+    assert refused.value.kind == "invalid"
+    assert refused.value.places[0].startswith("body.request: nodes=1:ppn=q")
+
+
+def test_a_connection_that_the_daemon_closed_is_opened_again(client: Client) -> None:
+    client.cluster()
+    connection = client._http._http
+    assert connection.sock is not None
+    connection.sock.shutdown(2)
+    assert client.job("1")["id"] == "1.srv"
+
+
+def test_nobody_there_and_no_place_at_all() -> None:
+    with pytest.raises(Unreachable, match=r"no daemon answers at http://127\.0\.0\.1:9"):
+        Client(Place("http://127.0.0.1:9")).clusters()
+    for url in ("", "ftp://x", "unix:relative", "http://", "http://x:port"):
+        with pytest.raises(ConfigError, match="is no place of a daemon"):
+            Client(Place(url))
+
+
+def test_of_several_clusters_one_must_be_named(app: FastAPI) -> None:
+    clusters = Clusters({"a": EngineSettings(), "b": EngineSettings()}, StillClock())
+    clusters.start(warm=False)
+    app.state.clusters = clusters
+    try:
+        with serving(app, clusters) as url:
+            with (
+                Client(Place(url, token("reader"))) as which,
+                pytest.raises(ClientError, match=r"which cluster\? There is a, b; set SCHEDD_CLUSTER"),
+            ):
+                which.job("1")
+            with Client(Place(url, token("reader"), "b")) as second:
+                assert second.cluster()["name"] == "b"
+    finally:
+        clusters.stop()
