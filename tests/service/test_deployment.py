@@ -1,5 +1,6 @@
 """The unit and the compose file name programs, settings and paths that exist."""
 
+import json
 import os
 import re
 import shutil
@@ -13,11 +14,13 @@ import yaml
 from schedd.cli.installed import USUAL
 from schedd.cli.main import COMMANDS
 from schedd.service.settings import Settings, load
+from server_adapter.bridge.settings import load_settings
 from tests.conftest import ROOT
 
 UNITS = ROOT / "systemd"
 UNIT = UNITS / "schedd.service"
 COMPOSE = ROOT / "docker-compose.yml"
+TRIAL = ROOT / "docs" / "trial"
 
 
 def ran(*command: str) -> tuple[int, str]:
@@ -77,16 +80,85 @@ def composed() -> dict[str, Any]:
 
 
 def test_the_compose_file_sets_what_the_daemon_knows(monkeypatch: pytest.MonkeyPatch) -> None:
-    values = composed()["schedd"]["environment"]
-    settings = from_environment(monkeypatch, values)
+    settings = from_environment(monkeypatch, composed()["schedd"]["environment"])
     assert settings.server.allow_remote
-    assert str(settings.auth.token_file) == "/run/tokens"
     database = composed()["database"]["environment"]
     user, password, name = (database[f"POSTGRES_{key}"] for key in ("USER", "PASSWORD", "DB"))
     assert settings.store.url == f"postgresql://{user}:{password}@database/{name}"
-    assert "SCHEDD_KERNEL_CACHE" in values
+    assert composed()["tokens"]["environment"]["SCHEDD_STORE__URL"] == settings.store.url
 
 
 def test_nothing_in_the_compose_file_can_be_reached_from_other_machines() -> None:
     for service in composed().values():
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ()))
+
+
+def test_our_containers_have_no_rights_and_no_disk_of_their_own() -> None:
+    ours = [service for service in composed().values() if service["image"] == "schedd"]
+    assert len(ours) == 4
+    for service in ours:
+        assert (service["cap_drop"], service["read_only"], service.get("privileged")) == (["ALL"], True, None)
+
+
+def test_files_that_the_compose_file_mounts_exist() -> None:
+    mounts = [mount for service in composed().values() for mount in service.get("volumes", ())]
+    files = [mount.split(":")[0] for mount in mounts if mount.startswith("./")]
+    assert len(files) == 6
+    assert [name for name in files if not (ROOT / name).is_file()] == []
+
+
+COMPOSES = [("docker", "compose"), ("docker-compose",)]
+
+
+def test_the_compose_file_is_valid() -> None:
+    for command in COMPOSES:
+        if shutil.which(command[0]) is not None and ran(*command, "version")[0] == 0:
+            assert ran(*command, "-f", str(COMPOSE), "config", "-q") == (0, "")
+            return
+    pytest.skip("no docker compose here")
+
+
+def test_the_adapter_of_the_trial_understands_its_settings() -> None:
+    settings = load_settings(TRIAL / "pbs-adapter.toml", {})
+    assert (settings.mode, settings.server.auth, settings.listen.any_port) == ("scheduler", "none", True)
+    assert settings.daemon.url == "http://schedd:8080"
+
+
+def test_the_image_has_what_it_copies_and_runs_as_nobody_special() -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    copied = [
+        name
+        for line in re.findall(r"^COPY (?!--from)(.*)$", text, re.MULTILINE)
+        for name in line.split()[:-1]
+    ]
+    assert {"schedd", "server_adapter", "sql", "requirements.lock"} <= set(copied)
+    for name in copied:
+        assert (ROOT / name).exists()
+        assert f"!{name}" in ignored
+    last = text[text.rindex("\nFROM ") :]
+    assert re.search(r"^USER 10001:10001$", last, re.MULTILINE)
+    assert "HEALTHCHECK" in last
+    assert re.search(r'^ENTRYPOINT \["schedd"\]\nCMD \["(\w+)"\]', last, re.MULTILINE)[1] in COMMANDS  # type: ignore[index]
+
+
+def test_dashboard_and_alarms_ask_for_numbers_that_there_are() -> None:
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"^\| `(schedd_\w+)`", page, re.MULTILINE))
+    board = json.loads((TRIAL / "dashboard.json").read_text())
+    asked = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    rules = yaml.safe_load((TRIAL / "alerts.yml").read_text())["groups"][0]["rules"]
+    asked += [rule["expr"] for rule in rules]
+    names = {
+        re.sub(r"_(bucket|count)$", "", name) for expr in asked for name in re.findall(r"schedd_\w+", expr)
+    }
+    assert names <= documented
+    # What an admin should see is shown: all but the version and what other numbers say better.
+    assert documented - names == {
+        *(
+            "schedd_build",
+            "schedd_generations_total",
+            "schedd_plan_age_seconds",
+            "schedd_planner_busy_seconds",
+        )
+    }

@@ -1,0 +1,31 @@
+# schedd, its adapter and the emulated server in one image: docker build -t schedd .
+FROM python:3.12-slim AS build
+WORKDIR /src
+RUN python -m venv /opt/schedd
+# What changes seldom first, so that a change of the program does not fetch it all again.
+COPY requirements.lock ./
+RUN /opt/schedd/bin/pip install --no-cache-dir --require-hashes -r requirements.lock
+COPY pyproject.toml LICENSE README.md ./
+COPY schedd schedd
+COPY server_adapter server_adapter
+COPY sql sql
+RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels . \
+    && /opt/schedd/bin/pip install --no-cache-dir --no-deps --no-index /wheels/*.whl
+
+FROM python:3.12-slim
+RUN useradd --system --uid 10001 --user-group --home-dir /var/lib/schedd --shell /usr/sbin/nologin schedd \
+    && install -d -o schedd -g schedd -m 0700 /var/lib/schedd /var/cache/schedd
+COPY --from=build /opt/schedd /opt/schedd
+ENV PATH=/opt/schedd/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    STATE_DIRECTORY=/var/lib/schedd \
+    CACHE_DIRECTORY=/var/cache/schedd
+USER 10001:10001
+# The database, where it is a file; the compiled kernels.
+VOLUME ["/var/lib/schedd", "/var/cache/schedd"]
+EXPOSE 8080
+# The first start compiles the kernels.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=600s \
+    CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/readyz')"]
+ENTRYPOINT ["schedd"]
+CMD ["serve"]
