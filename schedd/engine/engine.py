@@ -17,6 +17,7 @@ from schedd.engine.settle import next_wake, settle
 from schedd.engine.standing import renew
 from schedd.engine.state import EngineState
 from schedd.engine.validate import check
+from schedd.policy.fair_share import Usage
 from schedd.wire import Decision, Event
 
 __all__ = ["Engine"]
@@ -27,9 +28,13 @@ _FORGET_EVERY = 60
 class Engine:
     """One cluster's schedule, kept right event by event."""
 
-    def __init__(self, settings: EngineSettings, now: int, decided: int = 0) -> None:
-        """Its decisions are numbered from ``decided`` + 1 on."""
+    def __init__(
+        self, settings: EngineSettings, now: int, decided: int = 0, used: Usage | None = None
+    ) -> None:
+        """Its decisions are numbered from ``decided`` + 1 on; ``used`` is what was used before it began."""
         self.state = EngineState.empty(settings, now)
+        if used is not None:
+            self.state.usage = used
         self.state.decision_number = decided
         self.log = BatchLog(settings.log_batches, settings.log_weight)
         self.forgotten = now

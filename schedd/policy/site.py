@@ -103,7 +103,7 @@ def _job_class(plain: Mapping[str, Any]) -> JobClass:
 
 
 def _fair_share(plain: Mapping[str, Any]) -> FairShare:
-    given = dict(plain)
+    given = {name: value for name, value in plain.items() if name != "accounting"}  # the shell reads it
     if "levels" in given:
         given["levels"] = tuple(given["levels"])
     given["shares"] = {tuple(place.split("/")): share for place, share in given.get("shares", {}).items()}

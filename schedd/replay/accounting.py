@@ -1,30 +1,18 @@
-"""Reader of PBS and TORQUE accounting logs: every job that ended, from its E record.
+"""Reader of PBS and TORQUE accounting logs: every job that ended, from its E record."""
 
-Record form: ``MM/DD/YYYY HH:MM:SS;TYPE;ID;key=value key=value ...`` (TORQUE Administrator Guide, appendix
-"Accounting records"; OpenPBS ``pbs_account``). All times inside a record are epoch seconds.
-"""
-
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from sys import intern
 
 from schedd.model.parse import RequestError, parse_size, parse_walltime
+from schedd.model.parse.accounting import is_record, parse_ended_run
 from schedd.replay.text import lines_of
 from schedd.replay.workload import PROCS_LIMIT, TIME_LIMIT, UNKNOWN, Fault, Trace, TraceError, TraceJob
 
 __all__ = ["is_record", "parse_ended", "read_accounting", "read_accounting_lines"]
 
-_RECORD = re.compile(r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;(\w+);([^;]*);(.*)", re.DOTALL)
-_KEY = re.compile(r"(?:^|\s+)([A-Za-z_][\w.]*)=")
-_HOST = re.compile(r"[^/+\s]+/([\d,-]+)(?:\*(\d+))?")
 _KILLED = 256
 """TORQUE and OpenPBS report an end by signal N as exit status 256 + N, among them every deletion."""
-
-
-def is_record(line: str) -> bool:
-    """Whether `line` looks like a record of an accounting log, of whatever type."""
-    return _RECORD.match(line) is not None
 
 
 def read_accounting(paths: Sequence[Path], name: str, *, strict: bool = False) -> Trace:
@@ -68,28 +56,18 @@ def parse_ended(line: str) -> TraceJob | None:
     counted as waiting; else its queueing (qtime) or creation (ctime). Processors are those it ran on.
     Raises ValueError, whose message says what is missing or malformed.
     """
-    record = _RECORD.match(line.strip())
-    if record is None:
-        raise ValueError("no accounting record: DATE TIME;TYPE;ID;key=value ... is expected")
-    kind, job_id, message = record.groups()
-    if kind != "E" or "[]" in job_id:
+    run = parse_ended_run(line)
+    if run is None:
         return None
-    values = _values(message)
-    start, end = _epoch(values, "start"), _epoch(values, "end")
-    submit = next((t for key in ("etime", "qtime", "ctime") if (t := _epoch(values, key))), 0)
-    if not start or not end:
-        raise ValueError(f"E record of job {job_id} without start or end")
-    if end < start:
-        raise ValueError(f"E record of job {job_id} ends ({end}) before it starts ({start})")
-    procs = _procs(values)
+    values, procs = run.values, run.procs
     if procs > PROCS_LIMIT:
-        raise ValueError(f"E record of job {job_id} with {procs} processors, more than any machine has")
+        raise ValueError(f"E record of job {run.id} with {procs} processors, more than any machine has")
     used = _stated(parse_size, values, "resources_used.mem")
     exit_status = values.get("Exit_status", "")
     return TraceJob(
-        id=job_id,
-        submit=min(submit or start, start),
-        run=end - start,
+        id=run.id,
+        submit=run.eligible,
+        run=run.end - run.start,
         procs=procs,
         estimate=min(_stated(parse_walltime, values, "Resource_List.walltime"), TIME_LIMIT),
         user=intern(values.get("user") or UNKNOWN),
@@ -99,29 +77,12 @@ def parse_ended(line: str) -> TraceJob | None:
         used_mem_kib_per_proc=-(-used // procs) if used else None,
         nodes_spec=values.get("Resource_List.nodes"),
         select_spec=values.get("Resource_List.select"),
-        wait=start - min(submit or start, start),
+        wait=run.start - run.eligible,
         status=_status(exit_status),
     )
 
 
-def _values(message: str) -> dict[str, str]:
-    """Key to value. A value may hold blanks or stand in quotes; of a key given twice the first counts."""
-    keys = list(_KEY.finditer(message))
-    ends = [key.start() for key in keys[1:]] + [len(message)]
-    found: dict[str, str] = {}
-    for key, end in zip(keys, ends, strict=True):
-        found.setdefault(key[1], message[key.end() : end].strip().strip('"'))
-    return found
-
-
-def _epoch(values: dict[str, str], key: str) -> int:
-    text = values.get(key, "0")
-    if not re.fullmatch(r"[0-9]{1,10}", text):
-        raise ValueError(f"{key}={text[:40]} is no time in epoch seconds")
-    return int(text)
-
-
-def _stated(parse: Callable[[str], int], values: dict[str, str], key: str) -> int:
+def _stated(parse: Callable[[str], int], values: Mapping[str, str], key: str) -> int:
     """What `parse` reads from the value of `key`; 0 for none or one without an amount, such as UNLIMITED."""
     try:
         return parse(values[key])
@@ -129,29 +90,7 @@ def _stated(parse: Callable[[str], int], values: dict[str, str], key: str) -> in
         return 0
 
 
-def _procs(values: dict[str, str]) -> int:
-    """Processors the job ran on: its execution slots, else the server's total, else what it asked for."""
-    slots = sum(_slots(host[1]) * int(host[2] or 1) for host in _HOST.finditer(values.get("exec_host", "")))
-    if slots:
-        return slots
-    for key in ("total_execution_slots", "Resource_List.ncpus", "Resource_List.procs"):
-        text = values.get(key, "")
-        if re.fullmatch(r"0*[1-9][0-9]{0,7}", text):
-            return int(text)
-    return 1
-
-
-def _slots(text: str) -> int:
-    """How many indices a list such as ``0-3,6`` names."""
-    count = 0
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        if first.isdigit():
-            count += int(last) - int(first) + 1 if last.isdigit() and int(last) >= int(first) else 1
-    return count
-
-
-def _mem_per_proc(values: dict[str, str], procs: int) -> int | None:
+def _mem_per_proc(values: Mapping[str, str], procs: int) -> int | None:
     """The larger of ``mem`` (for the whole job, divided over its processors) and ``pmem``."""
     whole = _stated(parse_size, values, "Resource_List.mem")
     return max(-(-whole // procs), _stated(parse_size, values, "Resource_List.pmem")) or None

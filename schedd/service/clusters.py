@@ -4,12 +4,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 from schedd.engine import Engine, EngineSettings
+from schedd.policy.fair_share import Usage
 from schedd.service.clock import Clock
 from schedd.service.durable import Durable
 from schedd.service.errors import UnknownCluster
 from schedd.service.incidents import Incidents
 from schedd.service.loop import PlanLoop
 from schedd.service.meters import Meters
+from schedd.service.past_use import past_use
 from schedd.service.warmup import warm_up
 from schedd.store import AuditEntry, Journal, MemoryJournal
 
@@ -18,13 +20,13 @@ __all__ = ["Clusters", "new_engine"]
 _IDS_A_SECOND = 100
 
 
-def new_engine(settings: EngineSettings, now: int) -> Engine:
-    """An engine that knows nothing yet, for a daemon that keeps nothing over its end.
+def new_engine(settings: EngineSettings, now: int, used: Usage | None = None) -> Engine:
+    """An engine that knows nothing yet but what was ``used`` before, for a daemon that keeps nothing.
 
     Its decisions are numbered from the present time on, so that an adapter that saw those of an earlier life
     of the daemon takes none of the new ones for old.
     """
-    return Engine(settings, now, decided=now * _IDS_A_SECOND)
+    return Engine(settings, now, decided=now * _IDS_A_SECOND, used=used)
 
 
 class Clusters:
@@ -44,7 +46,8 @@ class Clusters:
         self._loops = {
             name: PlanLoop(
                 name,
-                new_engine(chosen, now),
+                # With a store another engine takes the place of this one: the one that is recovered.
+                new_engine(chosen, now, past_use(chosen, name, now) if durable is None else None),
                 journal(),
                 clock,
                 succession=durable.succession(name, chosen) if durable is not None else None,

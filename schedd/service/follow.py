@@ -10,6 +10,7 @@ import structlog
 
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.records import Phase
+from schedd.service.past_use import past_use
 from schedd.service.promised import Promised
 from schedd.store import Batch, Breach, Journal, Promise, Recovered, Store, Tail
 from schedd.store.errors import BadCheckpoint
@@ -48,7 +49,8 @@ class Follower:
     def _restored(self, settings: EngineSettings, found: Recovered, now: int) -> Engine:
         self._at = found.after
         if found.checkpoint is None:
-            return Engine(settings, found.batches[0].now if found.batches else now)
+            used = past_use(settings, self._name, now)
+            return Engine(settings, found.batches[0].now if found.batches else now, used=used)
         try:
             return Engine.restore(found.checkpoint, settings)
         except (ValueError, LookupError, TypeError, AttributeError) as error:

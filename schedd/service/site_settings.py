@@ -110,6 +110,9 @@ class FairShareSettings(Section):
     """What is left of a window's usage with each window that follows."""
     depth: int = Field(default=_TREE.depth, ge=1, le=1000)
     """Windows that count."""
+    accounting: Annotated[str, Field(pattern=r"^[^\x00-\x1f]*$", max_length=4096)] = ""
+    """The server's accounting logs, a file or a directory of daily ones (`server_priv/accounting`): read at
+    the first start, so that what was used before counts."""
 
 
 class _Window(Section):

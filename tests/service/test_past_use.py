@@ -1,0 +1,113 @@
+"""What was used before the first start, from accounting logs."""
+
+import gzip
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schedd.engine import Engine, EngineSettings
+from schedd.engine.fair_use import fair_shares
+from schedd.policy.fair_share import FairShare, Held, Usage
+from schedd.service.clock import SystemClock
+from schedd.service.clusters import Clusters
+from schedd.service.follow import Follower
+from schedd.service.past_use import past_use
+from schedd.store import Store
+
+DAY = 86_400
+NOW = 1_700_000_000
+
+
+def record(end: int, *, user: str = "ann", group: str = "phys", length: int = 3600, cpus: int = 4) -> str:
+    start = end - length
+    day = f"{datetime.fromtimestamp(end, UTC):%m/%d/%Y %H:%M:%S}"
+    since = start - 100
+    return (
+        f"{day};E;1.head;user={user} group={group} account=a1 queue=batch ctime={since} qtime={since} "
+        f"etime={since} start={start} exec_host=n1/0-{cpus - 1} end={end} Exit_status=0\n"
+    )
+
+
+def settings(where: Path, **tree: Any) -> EngineSettings:
+    return EngineSettings(site={"fair_share": {"accounting": str(where), "decay": 1.0, "depth": 10, **tree}})
+
+
+def daily(directory: Path, moment: int) -> Path:
+    return directory / f"{datetime.fromtimestamp(moment, UTC):%Y%m%d}"
+
+
+def used(usage: Usage | None) -> dict[tuple[str, ...], tuple[float, float]]:
+    assert usage is not None
+    return usage.decayed(FairShare(decay=1.0, depth=10), NOW)
+
+
+def test_runs_of_the_days_that_count_are_read_also_when_packed(tmp_path: Path) -> None:
+    recent, older, old = NOW - 3600, NOW - 5 * DAY, NOW - 20 * DAY
+    daily(tmp_path, recent).write_text(record(recent) + record(recent, user="bob"))
+    packed = daily(tmp_path, older).with_suffix(".gz")
+    packed.write_bytes(gzip.compress(record(older, cpus=2).encode()))
+    daily(tmp_path, old).write_text(record(recent))  # of a day that no longer counts: not even opened
+    (tmp_path / "notes").write_text(record(recent))
+    found = used(past_use(settings(tmp_path), "main", NOW))
+    assert found == {("phys", "ann"): (6 * 3600.0, 200.0), ("phys", "bob"): (4 * 3600.0, 100.0)}
+
+
+def test_reading_comes_to_the_same_as_hearing_of_the_ends(tmp_path: Path) -> None:
+    ends = [NOW - 3600 * i for i in range(1, 200, 7)]
+    log = tmp_path / "log"
+    log.write_text("".join(record(end, length=5 * 3600) for end in ends))
+    heard = Usage(DAY)
+    for end in ends:
+        heard.book(Held(("phys", "ann"), 4, end - 5 * 3600, end, 100))
+    read = past_use(settings(log), "main", NOW)
+    assert read is not None
+    assert read.saved() == heard.saved()
+
+
+def test_malformed_lines_and_missing_files_are_told_and_passed_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log"
+    log.write_text(record(NOW - 60) + "04/14/2024 12:00:03;E;5.head;user=x start=no end=1\n;E;\n")
+    assert used(past_use(settings(log), "main", NOW)) == {("phys", "ann"): (4 * 3600.0, 100.0)}
+    assert "malformed=2" in capsys.readouterr().out
+    assert used(past_use(settings(tmp_path / "none"), "main", NOW)) == {}
+    assert "an accounting log cannot be read" in capsys.readouterr().out
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert used(past_use(settings(empty), "main", NOW)) == {}
+    assert "no accounting log (YYYYMMDD)" in capsys.readouterr().out
+    broken = tmp_path / "20231114.gz"
+    broken.write_bytes(gzip.compress(record(NOW - 60).encode())[:-20])
+    assert used(past_use(settings(broken), "main", NOW)) is not None
+
+
+def test_without_fair_share_or_logs_nothing_is_read(tmp_path: Path) -> None:
+    assert past_use(EngineSettings(), "main", NOW) is None
+    assert past_use(EngineSettings(site={"fair_share": {}}), "main", NOW) is None
+
+
+def test_the_engine_begins_with_what_was_used_and_keeps_it(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(record(NOW - 60))
+    chosen = settings(log)
+    engine = Engine(chosen, NOW, used=past_use(chosen, "main", NOW))
+    leaf = {row.path: row.used for row in fair_shares(engine.state)}["phys", "ann"]
+    assert leaf == 4 * 3600
+    again = Engine.restore(engine.checkpoint())
+    assert fair_shares(again.state) == fair_shares(engine.state)
+
+
+def test_a_daemon_reads_the_logs_when_it_starts_for_the_first_time(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    now = int(SystemClock().now())
+    log.write_text(record(now - 60))
+    plain = Clusters({"main": settings(log)}, SystemClock())["main"]._engine.state.usage
+    store = Store.open(f"sqlite:///{tmp_path / 'a.sqlite'}")
+    recovered = Follower(store, "main", settings(log), now).engine.state.usage
+    assert plain is not None
+    assert recovered is not None
+    assert plain.saved() == recovered.saved()
+    assert plain.saved()["leaves"]
