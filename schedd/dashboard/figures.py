@@ -96,7 +96,6 @@ def _plan() -> Any:
         line_width=1,
         nonselection_fill_alpha=0.35,
         nonselection_line_alpha=0.35,
-        hover_fill_alpha=0.8,
     )
     chart.quad(
         **edges,

@@ -22,34 +22,49 @@ function layOut() {
   const perNode = new Map(rows.map((node) => [node, []]));
   const { job, node, cpus } = plan.shares;
   for (let i = 0; i < job.length; i++) perNode.get(node[i])?.push([job[i], cpus[i]]);
-  const out = { job: [], left: [], right: [], top: [], bottom: [] };
-  const place = new Map();
+  const gap = thin(rows.length) ? 0 : GAP;
+  const boxes = new Map();
   const { start, length } = plan.jobs;
   for (const [node, shares] of perNode) {
     const r = row.get(node);
     const size = plan.nodes.cpus[node];
-    const unit = (1 - 2 * GAP) / Math.max(1, size);
+    const unit = (1 - 2 * gap) / Math.max(1, size);
     const runs = lanes(shares.map(([j, c]) => [start[j], start[j] + length[j], c]), size);
     shares.forEach(([j], i) => {
+      let of = boxes.get(j);
+      if (!of) boxes.set(j, (of = []));
       for (const [a, b] of runs[i]) {
-        const top = r + GAP + a * unit;
-        const bottom = r + GAP + b * unit;
-        out.job.push(j);
-        out.left.push(at(start[j]));
-        out.right.push(at(start[j] + length[j]));
-        out.top.push(top);
-        out.bottom.push(bottom);
-        if (!place.has(j)) place.set(j, [top, bottom]);
+        const top = r + gap + a * unit;
+        const last = of.at(-1);
+        // What touches is one bar: there are far fewer to draw.
+        if (last && Math.abs(last[1] - top) < 1e-9) last[1] = r + gap + b * unit;
+        else of.push([top, r + gap + b * unit]);
       }
     });
   }
+  const out = { job: [], left: [], right: [], top: [], bottom: [] };
+  for (const [j, all] of boxes) {
+    for (const [top, bottom] of all) {
+      out.job.push(j);
+      out.left.push(at(start[j]));
+      out.right.push(at(start[j] + length[j]));
+      out.top.push(top);
+      out.bottom.push(bottom);
+    }
+  }
+  const place = new Map([...boxes].filter(([, all]) => all.length).map(([j, all]) => [j, all[0]]));
   bars = { ...out, rows, row, place };
 }
+
+// Rows of few pixels touch each other and have no outlines.
+const height = (rows) => (box.clientWidth < 560 ? 360 : Math.min(620, Math.max(260, 26 * rows + 40)));
+const thin = (rows) => (height(rows) - 40) / Math.max(1, rows) < 10;
 
 const at = (seconds) => shown((plan.base + seconds) * 1000);
 
 function draw() {
   layOut();
+  outline();
   paint();
   const { rows, row } = bars;
   const end = at(Math.max(horizon() * 3, 400 * 86400));
@@ -179,7 +194,7 @@ function labels() {
   for (const axis of chart.models) {
     if (axis.type === "DatetimeAxis") axis.ticker.desired_num_ticks = Math.max(2, Math.floor(box.clientWidth / 150));
   }
-  const high = box.clientWidth < 560 ? 360 : Math.min(620, Math.max(260, 26 * rows.length + 40));
+  const high = height(rows.length);
   const figure = chart.named("chart");
   figure.height = high;
   const each = Math.max(1, Math.ceil(rows.length / Math.max(1, Math.floor((high - 40) / 15))));
@@ -267,6 +282,18 @@ function pick(id, said = true) {
 
 // ---- life ------------------------------------------------------------------------------------------------
 
+// A large plan is drawn anew less often: a tenth of the time at most goes into that.
+let due = 0, waiting = 0;
+function follow() {
+  if (waiting) return;
+  waiting = setTimeout(async () => {
+    waiting = 0;
+    const began = Date.now();
+    await load().catch(() => {});
+    due = Date.now() + 9 * (Date.now() - began);
+  }, Math.max(0, due - Date.now()));
+}
+
 async function load() {
   const answer = await fetch(box.dataset.columns, { headers: etag ? { "If-None-Match": etag } : {} });
   if (answer.status === 304 || answer.redirected) return;
@@ -286,14 +313,20 @@ function dress() {
   const hatch = (name, of) => chart.glyph(name).setv({ fill_color: of, fill_alpha: 0.12, hatch_color: of, hatch_alpha: 0.7, line_color: of });
   hatch("away", away);
   hatch("reserved", reserved);
-  for (const glyph of ["glyph", "nonselection_glyph", "selection_glyph", "hover_glyph"]) {
-    chart.named("bars", "GlyphRenderer")[glyph]?.setv?.({ line_color: glyph === "selection_glyph" || glyph === "hover_glyph" ? ink : card });
-  }
   chart.glyph("promises").line_color = ink;
   chart.glyph("slack").line_color = ink;
   chart.glyph("use").setv({ fill_color: running, fill_alpha: 0.35 });
   chart.glyph("capacity").line_color = edge;
-  if (plan) paint();
+  if (plan) { outline(); paint(); }
+}
+
+function outline() {
+  const [card, ink] = [colour("card"), colour("ink")];
+  const bare = thin(bars.rows.length);
+  for (const glyph of ["glyph", "nonselection_glyph", "selection_glyph"]) {
+    const line = glyph === "selection_glyph" ? ink : bare ? null : card;
+    chart.named("bars", "GlyphRenderer")[glyph]?.setv?.({ line_color: line });
+  }
 }
 
 function wire() {
@@ -328,7 +361,7 @@ function wire() {
     pick(id ?? null);
     busy = false;
   });
-  document.addEventListener("schedd:shown", () => load().catch(() => {}));
+  document.addEventListener("schedd:shown", follow);
   addEventListener("resize", labels);
 }
 
