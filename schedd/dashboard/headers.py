@@ -1,4 +1,4 @@
-"""The headers of every page: nothing comes from elsewhere, nothing runs that is not one of our files."""
+"""What goes for every page: nothing comes from elsewhere, nothing runs that is not one of our files."""
 
 import secrets
 from typing import Final
@@ -35,7 +35,7 @@ def policy(nonce: str) -> str:
 
 
 class Guarded:
-    """Sets the headers, and ``request.state.nonce`` for the page."""
+    """Sets the headers, and ``request.state.nonce`` for the page; makes the path whole behind a proxy."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -45,6 +45,10 @@ class Guarded:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        root = scope.get("app_root_path", "")
+        if root and not scope["path"].startswith(f"{root}/"):
+            # A proxy that takes its prefix off the path leaves routes and mounts at odds about it.
+            scope["path"] = root + scope["path"]
         nonce = secrets.token_urlsafe(16)
         scope.setdefault("state", {})["nonce"] = nonce
 

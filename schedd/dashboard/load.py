@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from schedd.engine.view import Published
+from schedd.plan.kernels.layout import FIXED, PLANNED
 from schedd.service.reading import nodes
 
 __all__ = ["Load", "load_of"]
@@ -27,9 +28,9 @@ def load_of(published: Published) -> Load:
     views = nodes(published)
     up = [node for node in views if node.state == "up"]
     starts = published.starts
-    ends = (starts + published.durations)[
-        (starts >= 0) & np.array([r is not None for r in published.records])
-    ]
+    placed = np.flatnonzero((published.states == PLANNED) | (published.states == FIXED))
+    of_jobs = np.array([published.records[slot] is not None for slot in placed.tolist()], np.bool_)
+    ends = (starts + published.durations)[placed[of_jobs]]
     return Load(
         used=sum(node.cpus - node.free_cpus for node in up),
         cpus=sum(node.cpus for node in up),

@@ -1,0 +1,151 @@
+"""What pages show when all is not well: nothing is known yet, the plan is stale, the daemon is not ready."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+from fastapi.exceptions import FastAPIDeprecationWarning
+from fastapi.testclient import TestClient
+from playwright.sync_api import expect
+
+from schedd.api.app import create_app
+from schedd.dashboard import add_dashboard
+from schedd.engine import EngineSettings
+from schedd.service.askers import Askers
+from schedd.service.clusters import Clusters
+from schedd.service.durable import Durable
+from schedd.service.settings import StoreSettings
+from schedd.wire import JobStarted, Run, RunAccepted, Snapshot
+from tests.dashboard.conftest import Look, Site, token, tokens
+from tests.service.build import StillClock, T, event_id, job, node
+
+Open = Callable[..., Look]
+PAGES = ["plan", "queue", "nodes", "what-if", "quality"]
+
+
+def put(server: tuple[str, FastAPI], clusters: Clusters) -> Site:
+    url, app = server
+    app.state.clusters = clusters
+    app.state.askers = Askers(tokens())
+    return Site(url, app, StillClock())
+
+
+@pytest.fixture
+def blank(server: tuple[str, FastAPI]) -> Iterator[Site]:
+    """A cluster of which nothing is known."""
+    clusters = Clusters({"main": EngineSettings()}, StillClock())
+    clusters.start(warm=False)
+    yield put(server, clusters)
+    clusters.stop()
+
+
+@pytest.fixture
+def kept(server: tuple[str, FastAPI], tmp_path: Path) -> Iterator[Site]:
+    """A cluster whose daemon has a database, with a job that has started as it was told."""
+    durable = Durable(StoreSettings(url=f"sqlite:///{tmp_path}/main.sqlite"))
+    clusters = Clusters({"main": EngineSettings()}, StillClock(), durable=durable)
+    clusters.start(warm=False)
+    while clusters["main"].standing_by:
+        time.sleep(0.01)
+    site = put(server, clusters)
+    site.happen(node("n1"), job("1.server"))
+    found = site.loop.decisions.after("", 100).decisions
+    run = next(one for one in found if isinstance(one, Run))
+    site.happen(
+        RunAccepted(id=event_id(), time=T, decision_id=run.id, job_id="1.server"),
+        JobStarted(id=event_id(), time=T, job_id="1.server", shares=run.shares),
+    )
+    yield site
+    clusters.stop()
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_pages_say_so_when_nothing_is_known_yet(blank: Site, path: str) -> None:
+    with httpx2.Client(base_url=f"{blank.url}/dashboard", headers={"Accept": "text/html"}) as client:
+        client.post("/login", data={"token": token("reader")})
+        answer = client.get(f"/main/{path}")
+        columns = client.get("/main/plan.json").json()
+    assert answer.status_code == 200
+    words = {
+        "plan": "No cluster is known yet",
+        "queue": "The queue is empty",
+        "nodes": "No nodes are known yet",
+    }
+    assert words.get(path, "") in answer.text
+    assert (columns["nodes"]["name"], columns["jobs"]["id"]) == ([], [])
+
+
+def test_a_stale_plan_is_shown_as_such(look: Open, site: Site) -> None:
+    page = look("reader").go("queue")
+    expect(page.locator("#pulse")).to_contain_text("Live")
+    site.happen(Snapshot(id=event_id(), time=T, jobs=(), nodes=(), queues=(), complete=False))
+    assert site.ask("")["stale"]
+    expect(page.locator("#alerts")).to_contain_text("This plan may be out of date")
+    expect(page.locator("#alerts")).to_contain_text(site.ask("")["stale"])
+    expect(page.locator("#pulse")).to_contain_text("Stale")
+    expect(page.locator("#list tbody tr")).to_have_count(5)
+
+
+def test_a_page_says_when_the_daemon_does_not_answer(look: Open, site: Site) -> None:
+    window = look("reader")
+    page = window.go("queue")
+    expect(page.locator("#away")).to_be_hidden()
+    page.route("**/main/queue", lambda route: route.abort())
+    site.happen(job("50.server"))
+    expect(page.locator("#away")).to_contain_text("The connection to the daemon is lost")
+    page.unroute("**/main/queue")
+    site.happen(job("51.server"))
+    expect(page.locator("#list tbody")).to_contain_text("51.server")
+    expect(page.locator("#away")).to_be_hidden()
+    window.wrong = [one for one in window.wrong if "ERR_FAILED" not in one]
+
+
+def test_a_page_waits_for_a_daemon_that_gets_ready(site: Site) -> None:
+    clusters: Clusters = site.app.state.clusters
+    clusters.ready = False
+    with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
+        client.post("/login", data={"token": token("reader")})
+        answer = client.get("/main/plan")
+        clusters.ready = True
+        assert answer.status_code == 503
+        assert '<meta http-equiv="refresh"' in answer.text
+        assert "getting ready" in answer.text
+        assert client.get("/main/plan").status_code == 200
+
+
+def test_acts_are_in_the_audit_and_told_starts_on_the_page_of_quality(kept: Site) -> None:
+    with httpx2.Client(base_url=f"{kept.url}/dashboard", headers={"Accept": "text/html"}) as client:
+        client.post("/login", data={"token": token("admin")})
+        csrf = client.get("/main/admin").text.partition('name="csrf" value="')[2].partition('"')[0]
+        client.post("/main/admin/pause", data={"csrf": csrf, "reason": "new <b>disks</b>"})
+        page = client.get("/main/admin").text
+        quality = client.get("/main/quality").text
+    (act,) = kept.app.state.clusters.durable.store.audited()
+    assert (act.who, act.act, act.detail) == ("our-admin", "pause", "new <b>disks</b>")
+    row = "<td>our-admin</td><td>pause</td><td>new &lt;b&gt;disks&lt;/b&gt;</td>"
+    assert row in page
+    assert "Broken promises" in quality
+
+
+def test_behind_a_proxy_that_takes_its_prefix_off_all_links_have_it() -> None:
+    clusters = Clusters({"main": EngineSettings()}, StillClock())
+    clusters.start(warm=False)
+    with pytest.warns(FastAPIDeprecationWarning, match="root_path"):
+        app = create_app(clusters, Askers(tokens()), root="/hpc/schedd")
+    add_dashboard(app)
+    headers = {"Accept": "text/html"}
+    with TestClient(app, headers=headers, follow_redirects=False, base_url="https://testserver") as client:
+        assert client.get("/").headers["location"] == "/hpc/schedd/dashboard/"
+        login = client.get("/dashboard/main/queue?q=x").headers["location"]
+        assert login == "/hpc/schedd/dashboard/login?next=%2Fmain%2Fqueue%3Fq%3Dx"
+        page = client.get("/dashboard/login").text
+        assert 'action="/hpc/schedd/dashboard/login"' in page
+        address = page.partition('rel="stylesheet" href="/hpc/schedd')[2].partition('"')[0]
+        assert client.get(address).status_code == 200
+        cookie = client.post("/dashboard/login", data={"token": token("reader")}).headers["set-cookie"]
+        assert "Path=/hpc/schedd/dashboard" in cookie
+        assert "Secure" in cookie
+    clusters.stop()
