@@ -1,16 +1,20 @@
 """Bring the tables to this program's version, or back."""
 
 from pathlib import Path
+from typing import Final
 
 from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection
+from sqlalchemy import Connection, func, select
 
 from schedd.store.errors import SchemaNewer, SchemaOlder, StoreError
 
 __all__ = ["change", "check", "downgrade", "head", "revision", "scripts", "upgrade"]
+
+_LOCK: Final = 0x5C4EDD
+"""Of nobody else in this database."""
 
 
 def scripts() -> Path:
@@ -49,12 +53,20 @@ def revision(connection: Connection) -> str | None:
 
 def upgrade(connection: Connection, to: str = "head") -> None:
     """Bring the tables to version ``to``, inside the connection's transaction."""
+    _alone(connection)
     command.upgrade(_config(connection), to)
 
 
 def downgrade(connection: Connection, to: str) -> None:
     """Bring the tables back to version ``to`` (``base``: none), inside the connection's transaction."""
+    _alone(connection)
     command.downgrade(_config(connection), to)
+
+
+def _alone(connection: Connection) -> None:
+    """Two daemons that begin on an empty database at once make the tables one after the other."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
 
 
 def change(connection: Connection, to: str = "head", *, back: bool = False) -> None:

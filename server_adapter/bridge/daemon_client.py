@@ -1,6 +1,8 @@
 """The daemon over HTTP: events out, decisions in."""
 
-from collections.abc import Sequence
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 from urllib.parse import quote
@@ -10,7 +12,9 @@ import httpx2
 from server_adapter.bridge.messages import Answer, MessageError, decode_decisions
 from server_adapter.bridge.outbox import Parcel
 
+_log = logging.getLogger(__name__)
 _PAGE = 250  # decisions in one answer: a few milliseconds' work
+_CONNECT = 5.0  # seconds: a host that is down is not waited for when there is another
 
 
 class DaemonAwayError(Exception):
@@ -31,11 +35,14 @@ class DaemonRefusedError(Exception):
 
 
 class DaemonClient:
-    """One cluster at one daemon. Times in seconds."""
+    """One cluster at one daemon, or at several of which one leads. Times in seconds.
+
+    Whoever answered last is asked first; the others when that one is away or says that it does not lead.
+    """
 
     def __init__(
         self,
-        url: str,
+        urls: Sequence[str],
         cluster: str,
         *,
         token: str = "",
@@ -43,12 +50,17 @@ class DaemonClient:
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._timeout = timeout
-        self._url = url
-        self._base = f"/v1/clusters/{quote(cluster, safe='')}"
-        self._client = httpx2.AsyncClient(
-            base_url=url, headers=headers, timeout=timeout, transport=transport, trust_env=False
-        )
+        self._urls = tuple(url.rstrip("/") for url in urls)
+        self._path = f"/v1/clusters/{quote(cluster, safe='')}"
+        self._timeout = httpx2.Timeout(timeout, connect=min(timeout, _CONNECT))
+        self._client = httpx2.AsyncClient(headers=headers, transport=transport, trust_env=False)
+        self._at = 0
+        self._moved = asyncio.Event()
+
+    @property
+    def url(self) -> str:
+        """Whom it talks to."""
+        return self._urls[self._at]
 
     async def post(self, parcels: Sequence[Parcel]) -> int:
         """Sends events; returns once the daemon has handled them, with its generation.
@@ -72,9 +84,18 @@ class DaemonClient:
         parameters: dict[str, str] = {"wait": f"{wait:g}", "limit": str(_PAGE)}
         if after:
             parameters["after"] = after
-        answer = await self._ask(
-            "GET", "/decisions", params=parameters, timeout=httpx2.Timeout(self._timeout, read=wait + 15)
-        )
+        timeout = httpx2.Timeout(**{**self._timeout.as_dict(), "read": wait + 15})
+        asked = asyncio.create_task(self._ask("GET", "/decisions", params=parameters, timeout=timeout))
+        moved = asyncio.create_task(self._moved.wait())
+        try:
+            await asyncio.wait({asked, moved}, return_when=asyncio.FIRST_COMPLETED)
+            if not asked.done():  # by then another one leads, which will not answer here
+                return Answer((), (), after)
+            answer = asked.result()
+        finally:
+            for task in (asked, moved):
+                task.cancel()
+            await asyncio.gather(asked, moved, return_exceptions=True)
         try:
             return decode_decisions(answer.content)
         except MessageError as error:
@@ -93,12 +114,33 @@ class DaemonClient:
         await self.close()
 
     async def _ask(self, method: str, path: str, **options: object) -> httpx2.Response:
+        first = self._at
+        said = []
+        for number in range(first, first + len(self._urls)):
+            at = number % len(self._urls)
+            try:
+                answer = await self._ask_one(self._urls[at], method, path, options)
+            except DaemonAwayError as error:
+                said.append(str(error))
+                continue
+            if at != self._at:
+                _log.info("schedd at %s leads", self._urls[at])
+                self._at = at
+                self._moved.set()
+                self._moved = asyncio.Event()
+            return answer
+        raise DaemonAwayError("; ".join(said))
+
+    async def _ask_one(
+        self, url: str, method: str, path: str, options: Mapping[str, object]
+    ) -> httpx2.Response:
+        options = {"timeout": self._timeout, **options}
         try:
-            answer = await self._client.request(method, self._base + path, **options)  # type: ignore[arg-type]
+            answer = await self._client.request(method, url + self._path + path, **options)  # type: ignore[arg-type]
         except httpx2.HTTPError as error:
-            raise DaemonAwayError(f"schedd does not answer at {self._url}: {error!r}") from error
+            raise DaemonAwayError(f"schedd does not answer at {url}: {error!r}") from error
         if answer.status_code >= 500 or answer.status_code in (408, 425, 429):
-            raise DaemonAwayError(f"schedd at {self._url} answered {answer.status_code}")
+            raise DaemonAwayError(f"schedd at {url} answered {answer.status_code}")
         if answer.status_code != 200:
             raise DaemonRefusedError(
                 answer.status_code, answer.text[:300], _ADVICE.get(answer.status_code, "")

@@ -36,12 +36,13 @@ class Waits:
 class Delivery:
     """The post office between adapter and daemon.
 
-    `on_return` is called when the daemon is there again after it was not, or has not taken everything: it
-    then needs a snapshot.
+    `on_return` is called when the daemon is there again after it was not, when another one leads, and when
+    not everything was taken: it then needs a snapshot.
     """
 
     def __init__(self, client: DaemonClient, epoch: int, on_return: Callable[[], None]) -> None:
         self._client = client
+        self._url = client.url
         self._on_return = on_return
         self._filled = asyncio.Event()
         self.outbox = Outbox(epoch)
@@ -93,9 +94,11 @@ class Delivery:
                     raise
                 await self._singly(batch)
             self.outbox.acknowledge(batch)
-            if self.away or self.outbox.overflowed:
+            if self.away or self.outbox.overflowed or self._url != self._client.url:
+                if self.away:
+                    _log.info("the daemon is there again")
                 self.away = self.outbox.overflowed = False
-                _log.info("the daemon is there again")
+                self._url = self._client.url
                 self._on_return()
 
     async def _singly(self, batch: list[Parcel]) -> None:

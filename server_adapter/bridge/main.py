@@ -144,7 +144,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--mode", choices=["shadow", "adviser", "scheduler"], help="watch; also write plans; also start jobs")
     add("--server", metavar="HOST[:PORT]", help="pbs_server (127.0.0.1:15001)")
     add("--auth", choices=["auto", "privileged", "trqauthd", "none"], help="how the server is to trust us")
-    add("--daemon", metavar="URL", help="schedd (http://127.0.0.1:8080)")
+    add("--daemon", metavar="URL[,URL]", help="schedd, or leader and standby (http://127.0.0.1:8080)")
     add("--cluster", metavar="NAME", help="the server's name at the daemon (main)")
     add("--token-file", type=Path, metavar="FILE", help="holds the adapter's token")
     add(

@@ -2,15 +2,27 @@
 
 import tomllib
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    ValidationError,
+    model_validator,
+)
 
 from schedd.wire import Mode
 
 
 class SettingsError(Exception):
     """A setting that makes no sense: which one, where, and what is allowed."""
+
+
+def _listed(value: object) -> object:
+    return [item.strip() for item in value.split(",")] if isinstance(value, str) else value
 
 
 class _Section(BaseModel):
@@ -46,9 +58,14 @@ class ListenSettings(_Section):
 
 
 class DaemonSettings(_Section):
-    """Where the daemon is. `wait` is for how many seconds a question for decisions may stay open."""
+    """Where the daemon is, or a list: leader and standby, of which the one that leads is followed.
 
-    url: str = "http://127.0.0.1:8080"
+    `wait` is for how many seconds a question for decisions may stay open.
+    """
+
+    url: Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_listed)] = (
+        "http://127.0.0.1:8080",
+    )
     token_file: Path | None = None
     wait: float = Field(default=30.0, ge=0, le=60)
 
@@ -104,7 +121,7 @@ class Settings(_Section):
     def _consistent(self) -> Self:
         if self.poll.gap > self.poll.interval:
             raise ValueError("poll.gap must not be longer than poll.interval")
-        if not self.daemon.url.startswith(("http://", "https://")):
+        if not all(url.startswith(("http://", "https://")) for url in self.daemon.url):
             raise ValueError("daemon.url must begin with http:// or https://")
         return self
 

@@ -41,6 +41,10 @@ class Program:
             self._process.kill()
             self._process.wait()
 
+    @property
+    def ended(self) -> bool:
+        return self._process is not None and self._process.poll() is not None
+
     def terminate(self) -> int:
         assert self._process is not None
         self._process.terminate()
@@ -48,34 +52,19 @@ class Program:
 
 
 class House:
-    """The three of them."""
+    """The three of them; of the daemon there may be several on one database, `store`."""
 
-    def __init__(self, directory: Path, version: str) -> None:
+    def __init__(self, directory: Path, version: str, store: str = "", daemons: int = 1) -> None:
         self.directory = directory
-        daemon_port, scheduler_port = free_port(), free_port()
-        self.url = f"http://127.0.0.1:{daemon_port}"
+        ports = [free_port() for _ in range(daemons)]
+        self.urls = [f"http://127.0.0.1:{port}" for port in ports]
+        scheduler_port = free_port()
         self.server = EmulatedServer(
             NODES, version=version, timing=TIMING, scheduler=("127.0.0.1", scheduler_port)
         )
         (directory / "tokens").write_text(f"adapter pbs-adapter {TOKEN}\nadmin carol {ADMIN}\n")
         (directory / "tokens").chmod(0o600)
         (directory / "token").write_text(TOKEN)
-        (directory / "schedd.toml").write_text(
-            f"""
-            [server]
-            port = {daemon_port}
-            [auth]
-            token_file = "{directory}/tokens"
-            [store]
-            url = "sqlite:///{directory}/schedd.sqlite"
-            [clusters.main]
-            server_grace = 1
-            end_allowance = 20
-            node_grace = 2
-            check_wait = 1
-            refusal_wait = 1
-            """
-        )
         self._adapter_settings = f"""
             mode = "scheduler"
             state_dir = "{directory}/state"
@@ -83,7 +72,7 @@ class House:
             port = {scheduler_port}
             any_port = true
             [daemon]
-            url = "{self.url}"
+            url = {json.dumps(self.urls)}
             token_file = "{directory}/token"
             [poll]
             interval = 1.0
@@ -94,11 +83,37 @@ class House:
             start_time = true
             threshold = 5
             """
-        self.daemon = Program([*SERVE, "--config", f"{directory}/schedd.toml"], directory / "daemon.log")
+        self.daemons = [
+            self._daemon(number, port, store or f"sqlite:///{directory}/schedd.sqlite")
+            for number, port in enumerate(ports)
+        ]
+        self.daemon = self.daemons[0]
         config = f"{directory}/adapter.toml"
         self.adapter = Program(
             [*ADAPT, "--config", config, "--log-level", "debug"], directory / "adapter.log"
         )
+
+    def _daemon(self, number: int, port: int, store: str) -> Program:
+        config = self.directory / f"schedd{number}.toml"
+        config.write_text(
+            f"""
+            [server]
+            port = {port}
+            [auth]
+            token_file = "{self.directory}/tokens"
+            [store]
+            url = "{store}"
+            holder = "daemon{number}"
+            lease = 2.0
+            [clusters.main]
+            server_grace = 1
+            end_allowance = 20
+            node_grace = 2
+            check_wait = 1
+            refusal_wait = 1
+            """
+        )
+        return Program([*SERVE, "--config", str(config)], self.directory / f"daemon{number}.log")
 
     def configure(self) -> None:
         """Once the server has its port."""
@@ -109,22 +124,24 @@ class House:
         )
 
     async def ready(self) -> None:
-        while not await asyncio.to_thread(self._is_ready):
-            await asyncio.sleep(0.2)
+        for url, daemon in zip(self.urls, self.daemons, strict=True):
+            while not await asyncio.to_thread(_says_yes, url + "/readyz"):
+                assert not daemon.ended, daemon.log.read_text()
+                await asyncio.sleep(0.2)
 
-    def _is_ready(self) -> bool:
-        try:
-            with urllib.request.urlopen(self.url + "/readyz", timeout=5) as answer:
-                return bool(answer.status == 200)
-        except (urllib.error.URLError, OSError):
-            return False
+    async def leader(self) -> int:
+        """The number of the daemon that leads; -1 while none does."""
+        for number, url in enumerate(self.urls):
+            if await asyncio.to_thread(_says_yes, url + "/leadz"):
+                return number
+        return -1
 
     async def ask(self, path: str, method: str = "GET") -> dict[str, Any]:
         """The cluster's page at `path`, as an admin."""
         return await asyncio.to_thread(self._ask, path, method)
 
     def _ask(self, path: str, method: str) -> dict[str, Any]:
-        url = f"{self.url}/v1/clusters/main{path}"
+        url = f"{self.urls[0]}/v1/clusters/main{path}"
         headers = {"Authorization": f"Bearer {ADMIN}"}
         with urllib.request.urlopen(
             urllib.request.Request(url, None, headers, method=method), timeout=10
@@ -160,6 +177,14 @@ class House:
             return base.execute(text, values).fetchall()
         finally:
             base.close()
+
+
+def _says_yes(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
 
 
 def free_port() -> int:
