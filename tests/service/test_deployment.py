@@ -121,7 +121,7 @@ def test_the_compose_file_is_valid() -> None:
 def test_the_adapter_of_the_trial_understands_its_settings() -> None:
     settings = load_settings(TRIAL / "pbs-adapter.toml", {})
     assert (settings.mode, settings.server.auth, settings.listen.any_port) == ("scheduler", "none", True)
-    assert settings.daemon.url == "http://schedd:8080"
+    assert settings.daemon.url == ("http://schedd:8080",)
 
 
 def test_the_image_has_what_it_copies_and_runs_as_nobody_special() -> None:
