@@ -10,6 +10,7 @@ import numpy as np
 
 from schedd.model import FOREVER, Node, Request
 from schedd.plan.kernels import layout as at
+from schedd.plan.kernels.advance import FULL, IN_VAIN, advance, attempt_for
 from schedd.plan.kernels.layout import Ints, Tables
 from schedd.plan.kernels.place import (
     evict,
@@ -24,13 +25,14 @@ from schedd.plan.kernels.place import (
 )
 from schedd.plan.kernels.rows import forget
 from schedd.plan.machine import Machine
-from schedd.plan.records import Moves, Take
+from schedd.plan.records import Moves, Take, no_moves
 from schedd.plan.repairs import WHOLE_PASS, Repairs, planned
 from schedd.plan.shapes import Shapes
 from schedd.plan.slabs import Slabs
 
 __all__ = ["NOT_BOUND", "Moves", "Plan", "Take"]
 
+_ROWS_REMEMBERED = 512
 NOT_BOUND = FOREVER
 """No upper bound on a start."""
 
@@ -321,6 +323,32 @@ class Plan:
     def look_at_all(self) -> None:
         """Let the next repair search every planned job as a whole, whatever was freed."""
         self._repairs.look_at_all()
+
+    def advance(self, slots: Ints, order: Ints, latest: Ints, now: int) -> Moves:
+        """Let the planned job ``slots[0]`` start no later than ``latest[0]``, the others making way for it.
+
+        These keep their places where they can, and are else placed by ``order`` (indices in ``slots``), each
+        no later than its ``latest``. Nobody moves, and the moves are empty, when that cannot be.
+        """
+        self._repairs.fit()
+        while True:
+            attempt = attempt_for(self.slabs.tb, slots.shape[0], _ROWS_REMEMBERED)
+            how = advance(self.slabs.tb, attempt, slots, order, latest, now)
+            if how != FULL:
+                break
+            self.slabs.grow_alloc(self.slabs.tb.out.shape[0] * 2)
+            self.slabs.grow_segments()
+        old, new = attempt.old[0], self.starts(slots)
+        if how == IN_VAIN:
+            return no_moves()
+        jobs = self.slabs.tb.jobs
+        for i in np.flatnonzero(attempt.old[1] != jobs[at.ALLOC, slots]).tolist():
+            end = int(old[i] + jobs[at.DUR, slots[i]])
+            self._repairs.note_entries(
+                int(attempt.old[1, i]), int(attempt.old[2, i]), max(now, int(old[i])), end
+            )
+        moved = np.flatnonzero(old != new)
+        return Moves(slots[moved], old[moved], new[moved])
 
     def evict(self, slots: Ints) -> Ints:
         """Lift those planned ``slots`` that lie where a row is over-committed, in this order.

@@ -246,6 +246,35 @@ class Operations(RuleBasedStateMachine):
         self.mirror.limits.append(limit)
         self.settle_over_commitment()
 
+    @precondition(lambda self: len(self.mirror.slots(at.PLANNED)) > 1)
+    @rule(data=st.data(), sooner=st.integers(1, 60), patience=st.integers(0, 60))
+    def advance(self, data: st.DataObject, sooner: int, patience: int) -> None:
+        """One job goes before others, and they keep to their bounds; or nothing changes at all."""
+        planned = self.mirror.slots(at.PLANNED)
+        some = data.draw(st.permutations(planned))[: data.draw(st.integers(2, len(planned)))]
+        slots = np.array(some, np.int64)
+        order = np.array(data.draw(st.permutations(range(1, len(some)))), np.int64)
+        before = self.starts()
+        latest = np.array([before[slot] + patience for slot in some], np.int64)
+        latest[0] = before[some[0]] - sooner
+        self.plan.repair(self.now)
+        before, kept = self.starts(), _state(self.plan)
+        moves = self.plan.advance(slots, order, latest, self.now)
+        after = self.starts()
+        assert dict(zip(moves.slots.tolist(), moves.new.tolist(), strict=True)) == {
+            slot: start for slot, start in after.items() if start != before[slot]
+        }
+        assert dict(zip(moves.slots.tolist(), moves.old.tolist(), strict=True)) == {
+            slot: before[slot] for slot in moves.slots.tolist()
+        }
+        if not len(moves) and after == before and after[some[0]] > latest[0]:
+            assert _same(_placed(kept), _placed(_state(self.plan)))
+            return
+        for slot, bound in zip(some, latest.tolist(), strict=True):
+            assert max(self.now, self.mirror.jobs[slot][2]) <= after[slot] or after[slot] == before[slot]
+            assert after[slot] <= bound
+            self.mirror.check_takes(slot)
+
     # ---- repair ---------------------------------------------------------------------------------
 
     @rule()
@@ -316,6 +345,11 @@ def _state(plan: Plan) -> dict[str, np.ndarray]:
         state[name] = getattr(tb, name).copy()
     state["alloc"] = tb.alloc[: int(tb.ctl[at.ALLOC_TOP])].copy()
     return state
+
+
+def _placed(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The part of a state that says where jobs are."""
+    return {"jobs": state["jobs"][: at.SEEN]}
 
 
 def _same(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:

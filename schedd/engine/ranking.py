@@ -1,0 +1,181 @@
+"""Priorities in the plan: a job goes before jobs of lower priority wherever their promises allow it.
+
+A job's *rank* is the total of its priority, in a column by slot. It is worked out when the job arrives or is
+altered, and for all jobs every ``priority_every`` seconds, in slices; then the plan is gone through in the
+order of ranks, under the same test. Among equal ranks nobody gives way, so a site without priorities has the
+plan that it would have anyway.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from schedd.engine.priorities import applicant_of, breakdown_of, demand_now
+from schedd.engine.promises import note
+from schedd.engine.records import Cause, JobRecord, Phase
+from schedd.engine.state import HORIZON, EngineState
+from schedd.model import FOREVER
+from schedd.plan.kernels.layout import (
+    CHUNK,
+    CHUNKS,
+    DUR,
+    PLANNED,
+    READY,
+    SET,
+    SET_LEN,
+    SHAPE,
+    START,
+    STATE,
+    WORK,
+    Ints,
+)
+
+__all__ = ["forward", "next_rerank", "rank_all", "set_rank"]
+
+_MOST = 200
+"""So many jobs make way for one at most."""
+_WINDOWS = 4
+"""So many moments are tried from which others make way."""
+_SLICE = 100
+"""Ranks worked out between two looks for new events."""
+_WORDS = "it goes before jobs of lower priority"
+
+
+def set_rank(state: EngineState, record: JobRecord) -> None:
+    """Work out the job's rank anew."""
+    if record.slot >= 0:
+        state.rank[record.slot] = breakdown_of(state, record, state.ranks.demand).total
+
+
+def forward(state: EngineState, slot: int, event: str) -> bool:
+    """Let a planned job start earlier where only jobs of lower rank are in its way, and none is late by that.
+
+    Others whose starts moved are noted, the job itself is not; returns whether it moved.
+    """
+    plan, jobs = state.plan, state.plan.tables.jobs
+    rank, start, dur = int(state.rank[slot]), int(jobs[START, slot]), int(jobs[DUR, slot])
+    earliest = max(state.now, int(jobs[READY, slot]))
+    if start <= earliest:
+        return False
+    movable = (jobs[STATE] == PLANNED) & (state.rank < rank) & (jobs[START] < start + dur)
+    movable &= jobs[START] + jobs[DUR] > earliest
+    record = state.by_slot[slot]
+    breaks = record is not None and _breaks_promises(state, record)
+    if not breaks:
+        movable &= state.promise > jobs[START]
+    others = _in_the_way(state, slot, np.flatnonzero(movable))
+    if not others.shape[0]:
+        return False
+    others = others[np.argsort(jobs[START, others], kind="stable")][-_MOST:]
+    n = others.shape[0]
+    for window in range(_WINDOWS):
+        # From the earliest moment on all make way; then fewer and fewer, those that start last.
+        some = others[n - n * (_WINDOWS - window) // _WINDOWS :]
+        if not some.shape[0]:
+            return False
+        slots = np.append(np.int64(slot), some)
+        latest = np.full(slots.shape[0], state.now + HORIZON, np.int64)
+        if not breaks:
+            latest = np.minimum(latest, state.promise[slots])
+        latest[0] = start - 1
+        keys = (jobs[START, some], -state.rank[some])
+        order = np.lexsort(keys) + 1
+        moves = plan.advance(slots, order, latest, state.now)
+        if len(moves):
+            state.due = None
+            theirs = moves.slots != slot
+            cause = Cause.CLASS if breaks else Cause.PRIORITY
+            name = record.id if record is not None else "a job"
+            words = f"job {name} of higher priority goes before"
+            note(state, event, cause, words, moves.slots[theirs], moves.old[theirs], moves.new[theirs])
+            return True
+        jobs = plan.tables.jobs
+    return False
+
+
+def _breaks_promises(state: EngineState, record: JobRecord) -> bool:
+    classes = state.site.weights.classes.values()
+    return any(one.breaks_promises for one in classes) and state.site.weights.breaks_promises(
+        applicant_of(state, record)
+    )
+
+
+def _in_the_way(state: EngineState, slot: int, others: Ints) -> Ints:
+    """Those of ``others`` that hold a row which the job could use, or some of a scarce pool of its own."""
+    plan, tb = state.plan, state.plan.tables
+    shape = int(tb.jobs[SHAPE, slot])
+    first = int(tb.shapes[shape, CHUNK])
+    useful = np.zeros(tb.rows.shape[0], np.bool_)
+    for chunk in range(first, first + int(tb.shapes[shape, CHUNKS])):
+        at = int(tb.chunks[chunk, SET])
+        useful[tb.sets[at : at + int(tb.chunks[chunk, SET_LEN])]] = True
+    for pool in plan.pools_of(slot):
+        useful[plan.pools[pool]] = plan.is_scarce(pool)
+    return plan.holding(others, useful)
+
+
+# ---- all jobs, every few minutes ----------------------------------------------------------------
+
+
+def next_rerank(state: EngineState) -> int | None:
+    """When ranks are to be worked out again; None: never, since all are equal."""
+    if not state.site.weights.active or state.policy is not None:
+        return None
+    return state.now if state.ranks.under_way else state.ranks.again
+
+
+def rank_all(state: EngineState, event: str) -> None:
+    """Go on with working out all ranks, and then with the plan in their order, for one slice."""
+    ranks = state.ranks
+    if not ranks.under_way:
+        if state.now < ranks.again:
+            return
+        ranks.again = state.now + state.settings.priority_every
+        ranks.demand = demand_now(state)
+        ranks.left = [r.slot for r in state.records.values() if r.slot >= 0 and r.phase is Phase.WAITING]
+        ranks.left.reverse()
+        ranks.tries = []
+        ranks.under_way = True
+    if ranks.left:
+        for slot in ranks.left[: -_SLICE - 1 : -1]:
+            record = state.by_slot[slot]
+            if record is not None and record.phase is Phase.WAITING:
+                set_rank(state, record)
+        del ranks.left[-_SLICE:]
+        if not ranks.left:
+            ranks.tries = _hopeful(state)
+        ranks.under_way = bool(ranks.left or ranks.tries)
+        return
+    work = state.plan.tables.ctl
+    limit = int(work[WORK]) + state.settings.repair_slice
+    while ranks.tries and int(work[WORK]) < limit:
+        slot = ranks.tries.pop()
+        if state.plan.state(slot) != PLANNED:
+            continue
+        old = state.plan.start(slot)
+        if forward(state, slot, event):
+            moved = (np.array([value], np.int64) for value in (slot, old, state.plan.start(slot)))
+            note(state, event, Cause.PRIORITY, _WORDS, *moved)
+    ranks.under_way = bool(ranks.tries)
+
+
+def _hopeful(state: EngineState) -> list[int]:
+    """The planned jobs that stand behind one of lower rank that may be moved: the highest rank last."""
+    jobs = state.plan.tables.jobs
+    slots = state.plan.planned()
+    slots = slots[np.lexsort((jobs[START, slots], state.rank[slots]))]
+    if not slots.shape[0]:
+        return []
+    start, rank = jobs[START, slots], state.rank[slots]
+    # The first start of any movable job of strictly lower rank.
+    movable = np.where(state.promise[slots] > start, start, FOREVER)
+    if any(one.breaks_promises for one in state.site.weights.classes.values()):
+        movable = start
+    first = np.minimum.accumulate(movable)
+    below = np.searchsorted(rank, rank, side="left") - 1
+    hope = (below >= 0) & (first[np.maximum(below, 0)] < start + jobs[DUR, slots])
+    hope &= start > np.maximum(state.now, jobs[READY, slots])
+    # Of equal ranks who starts first is tried first: it stands last.
+    slots, rank, start = slots[hope], rank[hope], start[hope]
+    found: list[int] = slots[np.lexsort((-start, rank))][-state.settings.priority_tries :].tolist()
+    return found
