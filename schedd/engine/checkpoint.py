@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 
 from schedd.engine.pools import LimitBook
-from schedd.engine.records import Cause, ChangeSet, Reservation
+from schedd.engine.records import Cause, ChangeSet, Ranks, Reservation
 from schedd.engine.saved import (
     load_facts,
     load_records,
@@ -35,6 +35,7 @@ from schedd.engine.state import EngineState
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.saved import FrozenPlan, freeze_plan, load_plan, save_plan
 from schedd.policy.access import Access
+from schedd.policy.demand import Demand
 from schedd.policy.fair_share import Usage
 from schedd.policy.limits import Limit
 from schedd.wire import NodeFacts, QueueFacts, ServerFacts
@@ -56,7 +57,7 @@ _APART: Final = frozenset({"settings", "plan", "intake", "policy", "site", "by_s
 _CHANGING: Final = (np.ndarray, dict, list, set, deque, Reservation)
 """Kinds of values that the engine changes in place."""
 
-_COLUMNS: Final = ("promise", "told", "tell_due", "changed", "last_move", "born")
+_COLUMNS: Final = ("promise", "told", "tell_due", "changed", "last_move", "born", "rank")
 _PLAIN: Final = (
     *("now", "paused", "foreign", "stale", "generation", "decision_number", "change_number", "breaches"),
     *("told_at", "told_then", "down_since", "started_at", "started_then", "started_on", "since", "holes"),
@@ -119,7 +120,7 @@ def _copied(value: Any) -> Any:
         return replace(value)
     if isinstance(value, Usage):
         return value.copy()
-    if isinstance(value, LimitBook):
+    if isinstance(value, LimitBook | Ranks):
         return value.copy()
     return value
 
@@ -196,6 +197,7 @@ def _header(
         "reservations": [
             [save_reserve(r.event), r.slot, r.nodes, r.gate] for r in state.reservations.values()
         ],
+        "ranks": _save_ranks(state.ranks),
         "gates": [
             [gate, *(sorted(getattr(access, field.name)) for field in fields(access))]
             for gate, access in state.gates.items()
@@ -314,6 +316,7 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
         event["name"]: Reservation(load_reserve(event), slot, tuple(nodes), gate)
         for event, slot, nodes, gate in header["reservations"]
     }
+    state.ranks = _load_ranks(header["ranks"], state)
     state.gates = {gate: Access(*map(frozenset, lists)) for gate, *lists in header["gates"]}
     state.blocked = {name: dict.fromkeys(jobs) for name, jobs in header["blocked"].items()}
     state.failures = {
@@ -331,3 +334,20 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
         state.changes_kept += n + _SET_WEIGHT
         first += n
     return state
+
+
+def _save_ranks(ranks: Ranks) -> dict[str, Any]:
+    seen = ranks.demand
+    return {
+        "factors": [[list(path), factor] for path, factor in seen.factors.items()],
+        "pressures": dict(seen.pressures),
+        "demand": [seen.tree is not None, seen.shortest, seen.relaxed],
+        "rest": [ranks.again, ranks.matter, ranks.left, ranks.tries],
+    }
+
+
+def _load_ranks(saved: dict[str, Any], state: EngineState) -> Ranks:
+    used, shortest, relaxed = saved["demand"]
+    factors = {tuple(path): factor for path, factor in saved["factors"]}
+    tree = state.site.fair_share if used else None
+    return Ranks(Demand(tree, factors, saved["pressures"], shortest, relaxed), *saved["rest"])

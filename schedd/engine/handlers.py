@@ -87,6 +87,8 @@ def _queue(state: EngineState, event: QueueChanged) -> None:
         _limits(state, event.id, f"the limits of queue {queue.name} were changed", odd)
     if before is None or before.defaults != queue.defaults:
         jobs.reread(state, event.id, queue.name, f"the defaults of queue {queue.name} were changed")
+    if queue.priority != (before.priority if before is not None else 0):
+        state.ranks.again, state.ranks.matter = state.now, True
     if queue.started == (before is None or before.started):
         return
     cause = Cause.RELEASED if queue.started else Cause.QUEUE

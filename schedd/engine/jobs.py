@@ -7,6 +7,7 @@ from schedd.engine.intake import Understood, holds_resources, is_eligible, slot_
 from schedd.engine.nodes import note_end, unblock
 from schedd.engine.places import plan_job, replan, seat, unplan
 from schedd.engine.promises import end_promise, note_one
+from schedd.engine.ranking import forward, set_rank
 from schedd.engine.records import Cause, JobRecord, Phase
 from schedd.engine.running import ended_run, run, suspect, told_again
 from schedd.engine.state import EngineState
@@ -72,6 +73,7 @@ def _enter(state: EngineState, event: str, facts: JobFacts) -> None:
             suspect(state, event, record, started, facts.by)
         run(state, event, record, started, facts.shares)
     else:
+        set_rank(state, record)
         plan_job(state, record, event, Cause.ARRIVED, "it arrived")
 
 
@@ -154,7 +156,18 @@ def alter(
         record = replace(known, quarantine="", returns=0, refusals=0, busy=0, refusal="", until=0)
         _resettle(state, event, record, facts, cause, words)
     else:
-        state.put(replace(known, facts=facts))
+        _raised(state, event, state.put(replace(known, facts=facts)), known.facts.priority)
+
+
+def _raised(state: EngineState, event: str, record: JobRecord, before: int) -> None:
+    """The job's own priority may be another now: then it may go before others."""
+    slot = record.slot
+    if slot < 0 or record.facts.priority == before:
+        return
+    set_rank(state, record)
+    old = state.plan.start(slot)
+    if state.plan.state(slot) == PLANNED and forward(state, slot, event):
+        note_one(state, event, Cause.ALTERED, "its priority was raised", slot, old, state.plan.start(slot))
 
 
 def _bears_on_plan(state: EngineState, known: JobRecord, facts: JobFacts) -> bool:
@@ -199,7 +212,8 @@ def _resettle(
         record = replace(record, lost=Cause.NODE_LOST)
     old = unplan(state, record)
     record = _fit_slot(state, replace(record, facts=facts, understood=understood))
-    seat(state, record, event)
+    set_rank(state, record)
+    seat(state, record, event, ahead=True)
     slot = state.records[record.id].slot
     if slot >= 0:
         start = state.plan.start(slot)

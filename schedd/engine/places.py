@@ -7,6 +7,7 @@ import numpy as np
 
 from schedd.engine.intake import is_eligible, waits_for
 from schedd.engine.promises import end_promise, make_promise, note, note_one
+from schedd.engine.ranking import forward
 from schedd.engine.records import Cause, JobRecord, Phase
 from schedd.engine.state import HORIZON, EngineState
 from schedd.engine.waiting import no_node
@@ -35,14 +36,14 @@ _BEHIND = 200
 
 def plan_job(state: EngineState, record: JobRecord, event: str, cause: Cause, words: str) -> None:
     """Give an unplaced job its earliest gap, or the reason why it has none."""
-    seat(state, record, event)
+    seat(state, record, event, ahead=True)
     _note(state, record.id, event, cause, words, -1)
 
 
 def replan(state: EngineState, record: JobRecord, event: str, cause: Cause, words: str) -> None:
     """Take a job out of the plan and plan it anew."""
     old = unplan(state, record)
-    seat(state, record, event)
+    seat(state, record, event, ahead=True)
     _note(state, record.id, event, cause, words, old)
 
 
@@ -78,20 +79,21 @@ def unplan(state: EngineState, record: JobRecord) -> int:
 # ---- seating ------------------------------------------------------------------------------------
 
 
-def seat(state: EngineState, record: JobRecord, event: str) -> None:
-    """Place an unplaced job, or say what it waits for; nothing is noted.
+def seat(state: EngineState, record: JobRecord, event: str, *, ahead: bool = False) -> None:
+    """Place an unplaced job, or say what it waits for; its own move is not noted.
 
+    ``ahead``: it goes before jobs of lower priority where that breaks no promise; else to its earliest gap.
     A job whose planning fails is quarantined: its failure concerns no other.
     """
     try:
-        _seat(state, record)
+        _seat(state, record, event, ahead=ahead)
     except Exception as error:
         if state.settings.validate and isinstance(error, AssertionError):
             raise
         quarantine(state, state.records.get(record.id, record), event, error)
 
 
-def _seat(state: EngineState, record: JobRecord) -> None:
+def _seat(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> None:
     state.homeless.pop(record.id, None)
     wait = _must_wait(state, record)
     if wait is not None:
@@ -115,6 +117,8 @@ def _seat(state: EngineState, record: JobRecord) -> None:
             state.homeless[record.id] = None
             _answer(state, replace(record, eligible_since=eligible), Phase.WAITING, answer)
         return
+    if ahead and state.ranks.matter and forward(state, slot, event):
+        start = state.plan.start(slot)
     make_promise(
         state,
         state.put(replace(record, phase=Phase.WAITING, answer=None, eligible_since=eligible)),

@@ -6,8 +6,6 @@ order of ranks, under the same test. Among equal ranks nobody gives way, so a si
 plan that it would have anyway.
 """
 
-from dataclasses import dataclass, field
-
 import numpy as np
 
 from schedd.engine.priorities import applicant_of, breakdown_of, demand_now
@@ -36,6 +34,7 @@ _MOST = 200
 """So many jobs make way for one at most."""
 _WINDOWS = 4
 """So many moments are tried from which others make way."""
+_HIGHEST = 1 << 60
 _SLICE = 100
 """Ranks worked out between two looks for new events."""
 _WORDS = "it goes before jobs of lower priority"
@@ -43,8 +42,12 @@ _WORDS = "it goes before jobs of lower priority"
 
 def set_rank(state: EngineState, record: JobRecord) -> None:
     """Work out the job's rank anew."""
-    if record.slot >= 0:
-        state.rank[record.slot] = breakdown_of(state, record, state.ranks.demand).total
+    queue = state.queues.get(record.facts.queue)
+    if not state.ranks.matter:
+        state.ranks.matter = state.site.weights.active or (queue is not None and queue.priority != 0)
+    if state.ranks.matter and record.slot >= 0:
+        total = breakdown_of(state, record, state.ranks.demand).total
+        state.rank[record.slot] = max(-_HIGHEST, min(total, _HIGHEST))
 
 
 def forward(state: EngineState, slot: int, event: str) -> bool:
@@ -118,8 +121,8 @@ def _in_the_way(state: EngineState, slot: int, others: Ints) -> Ints:
 
 
 def next_rerank(state: EngineState) -> int | None:
-    """When ranks are to be worked out again; None: never, since all are equal."""
-    if not state.site.weights.active or state.policy is not None:
+    """When ranks are to be worked out again; None: not as long as nothing happens."""
+    if not state.ranks.matter or state.policy is not None or state.soonest() == FOREVER:
         return None
     return state.now if state.ranks.under_way else state.ranks.again
 
@@ -128,14 +131,10 @@ def rank_all(state: EngineState, event: str) -> None:
     """Go on with working out all ranks, and then with the plan in their order, for one slice."""
     ranks = state.ranks
     if not ranks.under_way:
-        if state.now < ranks.again:
-            return
         ranks.again = state.now + state.settings.priority_every
         ranks.demand = demand_now(state)
         ranks.left = [r.slot for r in state.records.values() if r.slot >= 0 and r.phase is Phase.WAITING]
         ranks.left.reverse()
-        ranks.tries = []
-        ranks.under_way = True
     if ranks.left:
         for slot in ranks.left[: -_SLICE - 1 : -1]:
             record = state.by_slot[slot]
@@ -144,7 +143,6 @@ def rank_all(state: EngineState, event: str) -> None:
         del ranks.left[-_SLICE:]
         if not ranks.left:
             ranks.tries = _hopeful(state)
-        ranks.under_way = bool(ranks.left or ranks.tries)
         return
     work = state.plan.tables.ctl
     limit = int(work[WORK]) + state.settings.repair_slice
@@ -156,7 +154,6 @@ def rank_all(state: EngineState, event: str) -> None:
         if forward(state, slot, event):
             moved = (np.array([value], np.int64) for value in (slot, old, state.plan.start(slot)))
             note(state, event, Cause.PRIORITY, _WORDS, *moved)
-    ranks.under_way = bool(ranks.tries)
 
 
 def _hopeful(state: EngineState) -> list[int]:

@@ -1,6 +1,6 @@
 """What the engine keeps of every job, and of every change, promise and breach."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import numpy as np
@@ -8,9 +8,10 @@ import numpy.typing as npt
 
 from schedd.engine.intake import Understood
 from schedd.model import Never, WaitingFor
+from schedd.policy.demand import Demand
 from schedd.wire import JobFacts, Reserve
 
-__all__ = ["MAY_BREAK", "Breach", "Cause", "ChangeSet", "Ended", "JobRecord", "Phase", "Reservation"]
+__all__ = ["MAY_BREAK", "Breach", "Cause", "ChangeSet", "Ended", "JobRecord", "Phase", "Ranks", "Reservation"]
 
 
 class Phase(StrEnum):
@@ -32,6 +33,7 @@ class Cause(StrEnum):
     ALTERED = "altered"
     RELEASED = "released"
     FREED = "freed"
+    PRIORITY = "a job of higher priority"
     NODE_LOST = "node lost"
     OVERRUN = "overrun ahead"
     REFUSED = "run refused"
@@ -109,6 +111,31 @@ class Reservation:
     slot: int
     nodes: tuple[str, ...] = ()
     gate: str = ""
+
+
+@dataclass(slots=True)
+class Ranks:
+    """How far working out all ranks anew has come.
+
+    ``demand`` is what was asked for when it last began, ``again`` when it begins next. ``left`` are slots
+    whose ranks are still to be worked out, ``tries`` those that are then to go before others; each from its
+    end on. ``matter``: ranks may differ at all.
+    """
+
+    demand: Demand = field(default_factory=Demand)
+    again: int = 0
+    matter: bool = False
+    left: list[int] = field(default_factory=list)
+    tries: list[int] = field(default_factory=list)
+
+    @property
+    def under_way(self) -> bool:
+        """Whether it has begun and not come to its end."""
+        return bool(self.left or self.tries)
+
+    def copy(self) -> "Ranks":
+        """With lists of its own."""
+        return replace(self, left=list(self.left), tries=list(self.tries))
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,10 @@ class EngineSettings:
     """KiB per core planned for jobs that ask for no memory; 0 plans none."""
     repair_slice: int = 16_000
     """Visited segments between two looks for new events: about half a millisecond."""
+    priority_every: int = 300
+    """Priorities of all jobs are worked out again after this."""
+    priority_tries: int = 1000
+    """So many jobs at most are then tried before others, those of highest priority."""
     log_batches: int = 10_000
     """Batches kept since the last checkpoint, for replaying an incident."""
     log_weight: int = 200_000

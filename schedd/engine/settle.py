@@ -6,6 +6,7 @@ from schedd.engine.dispatch import catch_up, dispatch_due, due_by_policy
 from schedd.engine.nodes import lost_nodes, returns
 from schedd.engine.outcomes import unanswered
 from schedd.engine.promises import note_moves
+from schedd.engine.ranking import next_rerank, rank_all
 from schedd.engine.records import Cause
 from schedd.engine.reservations import reservation_edges
 from schedd.engine.running import overruns
@@ -47,8 +48,12 @@ def settle(state: EngineState, event: str) -> None:
             state.freed_by = ("", "")
     else:
         state.freed_by = ("", "")
+    # 5. Priorities, every few minutes.
+    rerank = next_rerank(state)
+    if rerank is not None and rerank <= state.now:
+        rank_all(state, event)
     dispatch_due(state, event)
-    # 5. What moved is told.
+    # 6. What moved is told.
     if state.tells:
         tell(state, event)
 
@@ -67,6 +72,11 @@ def next_wake(state: EngineState) -> int | None:
             moments.append(due + state.patience + 1 if state.halted else due)
         if state.tells and (state.unheard or state.tell_due.any()):
             moments.append(now + 1)
+        rerank = next_rerank(state)
+        if rerank is not None:
+            if rerank <= now:
+                return now
+            moments.append(rerank)
     elif state.queue:
         ready = state.plan.tables.jobs[READY, np.fromiter(state.queue, np.int64, len(state.queue))]
         ready = ready[ready > now]

@@ -13,7 +13,7 @@ import numpy as np
 
 from schedd.engine.intake import Intake, Understood, passes
 from schedd.engine.pools import LimitBook, binding
-from schedd.engine.records import ChangeSet, JobRecord, Reservation
+from schedd.engine.records import ChangeSet, JobRecord, Ranks, Reservation
 from schedd.engine.settings import EngineSettings
 from schedd.engine.words import why
 from schedd.model import FOREVER, Never, Node, Request
@@ -72,6 +72,9 @@ class EngineState:
     """The number of the change set that last moved the slot's job; -1: none did."""
     born: Ints = field(default_factory=lambda: _column(0, 0))
     """The number of the next change set when the slot was given to its job: what is older is not its own."""
+    rank: Ints = field(default_factory=lambda: _column(0, 0))
+    """The total of the job's priority when it was last worked out."""
+    ranks: Ranks = field(default_factory=Ranks)
     homeless: dict[str, None] = field(default_factory=dict)
     """Jobs that may be planned but have no start, in the order in which they lost it."""
     queue: dict[int, None] = field(default_factory=dict)
@@ -198,6 +201,7 @@ class EngineState:
             self.changed = np.concatenate([self.changed, _column(grow, 0)])
             self.last_move = np.concatenate([self.last_move, _column(grow, -1)])
             self.born = np.concatenate([self.born, _column(grow, 0)])
+            self.rank = np.concatenate([self.rank, _column(grow, 0)])
             self.by_slot = [*self.by_slot, *[None] * grow]
 
     def _reset(self, slot: int) -> None:
@@ -207,6 +211,7 @@ class EngineState:
         self.changed[slot] = self.generation
         self.last_move[slot] = -1
         self.born[slot] = self.change_number
+        self.rank[slot] = 0
 
     def drop_slot(self, slot: int) -> None:
         """Give a job's slot back and free what it holds."""

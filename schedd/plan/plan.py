@@ -7,6 +7,7 @@ every operation is told ``now``.
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from schedd.model import FOREVER, Node, Request
 from schedd.plan.kernels import layout as at
@@ -20,6 +21,7 @@ from schedd.plan.kernels.place import (
     misplaced,
     occupy,
     on_row,
+    on_rows,
     place,
     probe,
 )
@@ -327,8 +329,8 @@ class Plan:
     def advance(self, slots: Ints, order: Ints, latest: Ints, now: int) -> Moves:
         """Let the planned job ``slots[0]`` start no later than ``latest[0]``, the others making way for it.
 
-        These keep their places where they can, and are else placed by ``order`` (indices in ``slots``), each
-        no later than its ``latest``. Nobody moves, and the moves are empty, when that cannot be.
+        These follow in their ``order`` (indices in ``slots``): each keeps its place where it can, and is else
+        placed no later than its ``latest``. Nobody moves, and the moves are empty, when that cannot be.
         """
         self._repairs.fit()
         while True:
@@ -372,6 +374,10 @@ class Plan:
     def on_node(self, name: str) -> Ints:
         """The planned slots that hold something of this node, by start."""
         return on_row(self.slabs.tb, self.planned(), self.row_of[name])
+
+    def holding(self, slots: Ints, rows: npt.NDArray[np.bool_]) -> Ints:
+        """Those of ``slots`` that hold something of one of these rows (a flag for each row)."""
+        return on_rows(self.slabs.tb, slots, rows)
 
     def in_pool(self, name: str) -> Ints:
         """The planned slots that hold something of this pool, by start."""

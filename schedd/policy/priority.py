@@ -75,6 +75,20 @@ class SiteWeights:
     queues: Mapping[str, float] = field(default_factory=dict)
     classes: Mapping[str, JobClass] = field(default_factory=dict)
 
+    @property
+    def active(self) -> bool:
+        """Whether priorities may differ though the server's queues are all equal."""
+        terms = (
+            self.wish,
+            self.waiting,
+            self.size,
+            self.deadline,
+            self.fair_share,
+            self.licences,
+            self.short,
+        )
+        return any(terms) or bool(self.queue and self.queues) or bool(self.class_ and self.classes)
+
     def breaks_promises(self, job: Applicant) -> bool:
         """Whether the job may push others past what they were promised."""
         return any(one.breaks_promises and one.takes(job) for one in self.classes.values())

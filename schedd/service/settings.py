@@ -259,6 +259,10 @@ class ClusterSettings(Section):
     """KiB per core planned for jobs that ask for no memory; 0 plans none."""
     repair_slice: int = Field(default=_DEFAULTS.repair_slice, ge=1_000, le=10**9)
     """Work between two looks for new events; the default is about half a millisecond."""
+    priority_every: int = Field(default=_DEFAULTS.priority_every, ge=1, le=86_400)
+    """Seconds after which the priorities of all jobs are worked out again."""
+    priority_tries: int = Field(default=_DEFAULTS.priority_tries, ge=0, le=10**6)
+    """So many jobs at most are then tried before others of lower priority, the highest first."""
     log_batches: int = Field(default=_DEFAULTS.log_batches, ge=1, le=10**7)
     """Batches of events kept in memory for running an incident again."""
     log_weight: int = Field(default=_DEFAULTS.log_weight, ge=1, le=10**9)

@@ -165,6 +165,7 @@ class Chaos(RuleBasedStateMachine):
             resources=resources,
             array="7[].s" if job > "5" else "",
             slot_limit=1 + runtime % 2 if job > "5" else None,
+            priority=runtime % 7,
         )
         self.line += self.server.submit(facts, runtime)
         self._deliver()
@@ -398,6 +399,26 @@ Chaos.TestCase.settings = settings(
 TestChaos = Chaos.TestCase
 
 
+class Ranked(Chaos):
+    """The same with priorities, and a class of jobs that may break promises."""
+
+    settings = replace(
+        Chaos.settings,
+        slack=400,
+        priority_every=100,
+        site={
+            "priority": {"wish": 1.0, "waiting": 20.0, "fair_share": 3.0, "short": 2.0},
+            "fair_share": {},
+            "classes": {"urgent": {"points": 2.0, "groups": ["staff"], "breaks_promises": True}},
+            "limits": [{"what": "cpus", "who": "user", "amount": 9}],
+        },
+    )
+
+
+Ranked.TestCase.settings = Chaos.TestCase.settings
+TestRanked = Ranked.TestCase
+
+
 def play(world: Chaos, random: Random, steps: int) -> None:
     """Let any of the rules happen, many times: more of a life than the state machine's careful steps."""
     world.begin(random.randint(0, 1 << 30))
@@ -437,13 +458,13 @@ def _acts(world: Chaos, random: Random) -> list[tuple[int, Callable[[], None]]]:
 
 
 @settings(max_examples=20, suppress_health_check=list(HealthCheck))
-@given(seed=seeds, steps=st.integers(1, 150))
-def test_a_life_among_random_events_breaks_nothing(seed: int, steps: int) -> None:
-    play(Chaos(), Random(seed), steps)
+@given(seed=seeds, steps=st.integers(1, 150), kind=st.sampled_from([Chaos, Ranked]))
+def test_a_life_among_random_events_breaks_nothing(seed: int, steps: int, kind: type[Chaos]) -> None:
+    play(kind(), Random(seed), steps)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", range(1000))
 def test_a_long_life_among_random_events_breaks_nothing(seed: int) -> None:
-    play(Chaos(), Random(seed), 400)
+    play(Ranked() if seed % 2 else Chaos(), Random(seed), 400)

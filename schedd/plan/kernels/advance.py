@@ -22,7 +22,6 @@ from schedd.plan.kernels.layout import (
     SEEN,
     START,
     STATE,
-    UNPLACED,
     Ints,
     Tables,
 )
@@ -150,9 +149,9 @@ def _over(tb: Tables, first: int, n: int, start: int, end: int) -> bool:
 def advance(tb: Tables, at: Attempt, jobs: Ints, order: Ints, latest: Ints, now: int) -> int:
     """Let the planned job ``jobs[0]`` start before ``latest[0] + 1`` though the others stand in its way.
 
-    The others are put back where they were as far as they fit, and else placed by ``order`` (indices in
-    ``jobs``), each no later than its own ``latest`` (by index). Returns DONE, IN_VAIN or FULL; ``old`` has
-    where each was.
+    The others follow in their ``order`` (indices in ``jobs``): each is put back where it was if it fits, and
+    else placed no later than its own ``latest`` (by index). Returns DONE, IN_VAIN or FULL; ``old`` has where
+    each was.
     """
     tell_now(tb, now)
     n = jobs.shape[0]
@@ -184,15 +183,15 @@ def advance(tb: Tables, at: Attempt, jobs: Ints, order: Ints, latest: Ints, now:
         else:
             _touch(tb, at, tb.jobs[ALLOC, jobs[0]], tb.jobs[ALLOCS, jobs[0]])
             _note(tb, at, jobs[0], -1)
-    if how == DONE:
-        for i in range(1, n):
-            slot = jobs[i]
-            start = at.old[_START, i]
-            end = start + tb.jobs[DUR, slot]
-            first = at.old[_ALLOC, i]
-            held = at.old[_ALLOCS, i]
-            if start < now or not _fits(tb, first, held, start, end):
-                continue
+    k = 0
+    while k < order.shape[0] and how == DONE:
+        i = order[k]
+        slot = jobs[i]
+        start = at.old[_START, i]
+        end = start + tb.jobs[DUR, slot]
+        first = at.old[_ALLOC, i]
+        held = at.old[_ALLOCS, i]
+        if start >= now and _fits(tb, first, held, start, end):
             tb.jobs[ALLOC, slot] = first
             tb.jobs[ALLOCS, slot] = held
             if not occupy(tb, slot, start, end, -1):
@@ -205,21 +204,16 @@ def advance(tb: Tables, at: Attempt, jobs: Ints, order: Ints, latest: Ints, now:
             _note(tb, at, slot, -1)
             if _over(tb, first, held, start, end):
                 how = IN_VAIN
-                break
-    if how == DONE:
-        for k in range(order.shape[0]):
-            slot = jobs[order[k]]
-            if tb.jobs[STATE, slot] != UNPLACED:
-                continue
-            start = place(tb, slot, now, latest[order[k]] + 1)
+        else:
+            start = place(tb, slot, now, latest[i] + 1)
             if start == GROW:
                 how = FULL
             elif start < 0:
                 how = IN_VAIN
-            if how != DONE:
-                break
-            _touch(tb, at, tb.jobs[ALLOC, slot], tb.jobs[ALLOCS, slot])
-            _note(tb, at, slot, -1)
+            else:
+                _touch(tb, at, tb.jobs[ALLOC, slot], tb.jobs[ALLOCS, slot])
+                _note(tb, at, slot, -1)
+        k += 1
     if how != DONE:
         _undo(tb, at, jobs, top, garbage)
     return how

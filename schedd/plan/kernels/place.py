@@ -1,6 +1,7 @@
 """Kernels that put jobs into the plan and take them out."""
 
 import numpy as np
+import numpy.typing as npt
 
 from schedd.plan.kernels.bounds import lower
 from schedd.plan.kernels.freed import Freed, member, note_entries, tell_now
@@ -290,6 +291,21 @@ def on_row(tb: Tables, slots: Ints, row: int) -> Ints:
         at = tb.jobs[ALLOC, slots[j]]
         for i in range(at, at + tb.jobs[ALLOCS, slots[j]]):
             if tb.alloc[i, A_ROW] == row:
+                hit[m] = slots[j]
+                m += 1
+                break
+    return hit[:m]
+
+
+@kernel
+def on_rows(tb: Tables, slots: Ints, rows: npt.NDArray[np.bool_]) -> Ints:
+    """Those of ``slots`` that hold something of one of ``rows``, in their order."""
+    hit = np.empty(slots.shape[0], np.int64)
+    m = 0
+    for j in range(slots.shape[0]):
+        at = tb.jobs[ALLOC, slots[j]]
+        for i in range(at, at + tb.jobs[ALLOCS, slots[j]]):
+            if rows[tb.alloc[i, A_ROW]]:
                 hit[m] = slots[j]
                 m += 1
                 break

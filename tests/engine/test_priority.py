@@ -1,0 +1,167 @@
+"""Priorities: who goes before whom, and that no promise pays for it."""
+
+from typing import Any
+
+import pytest
+
+from schedd.engine import Engine
+from schedd.wire import QueueFacts
+from tests.engine.cluster import Cluster
+
+WISH = {"priority": {"wish": 1.0}}
+
+
+def cluster_with(site: dict[str, Any], **more: Any) -> Cluster:
+    return Cluster(site=site, **{"slack": 1000, **more})
+
+
+def starts(cluster: Cluster, jobs: str) -> list[int | None]:
+    return [cluster.start(job) for job in jobs]
+
+
+def test_a_job_of_higher_priority_goes_before_others_that_are_not_late_by_it() -> None:
+    cluster = cluster_with(WISH)
+    for job in "1234":
+        cluster.submit(job)
+    cluster.submit("5", priority=10)
+    assert starts(cluster, "12345") == [0, 200, 300, 400, 100]
+    assert cluster.promise("5") == 1100
+    assert [cluster.promise(job) for job in "234"] == [1100, 1200, 1300]
+    change = cluster.view("2").last_change
+    assert change is not None
+    assert (change.cause, change.words) == (
+        "a job of higher priority",
+        "job 5 of higher priority goes before",
+    )
+    assert cluster.view("5").last_change.cause == "arrived"  # type: ignore[union-attr]
+
+
+def test_nobody_is_pushed_past_a_promise() -> None:
+    cluster = cluster_with(WISH, slack=100)
+    for job in "1234":
+        cluster.submit(job)
+    cluster.submit("5", walltime=150, priority=10)
+    assert starts(cluster, "12345") == [0, 100, 200, 300, 400]  # 150 s are more than 2, 3 and 4 can spare
+    cluster.tell(*cluster.server.delete("5"))
+    cluster.submit("6", priority=10)
+    assert starts(cluster, "12346") == [0, 200, 300, 400, 100]
+    cluster.submit("7", walltime=10, priority=20)
+    assert starts(cluster, "12367") == [0, 200, 300, 100, 500]  # nobody can spare any more
+
+
+def test_only_the_jobs_in_the_way_move() -> None:
+    cluster = cluster_with(WISH, nodes=3)
+    for job in "123":
+        cluster.submit(job, f"n{job}:ppn=4", 500)
+    for job in "456":
+        cluster.submit(job, f"n{int(job) - 3}:ppn=4", 100)
+    cluster.submit("7", "n2:ppn=4", 100, priority=1)
+    assert starts(cluster, "4567") == [500, 600, 500, 500]
+
+
+def test_equals_never_give_way() -> None:
+    cluster = cluster_with(WISH)
+    for job in "123":
+        cluster.submit(job, priority=7)
+    cluster.submit("4", walltime=10, priority=7)
+    assert starts(cluster, "1234") == [0, 100, 200, 300]
+    cluster.at(299)
+    assert cluster.start("4") == 300
+
+
+def test_a_short_job_still_takes_a_gap_before_those_of_higher_priority() -> None:
+    cluster = cluster_with(WISH, nodes=2)
+    cluster.submit("1", "1:ppn=4", 500)
+    cluster.submit("2", "2:ppn=4", 100, priority=100)
+    cluster.submit("3", "1:ppn=4", 400)
+    assert starts(cluster, "123") == [0, 500, 0]
+
+
+def test_the_priority_of_a_queue_is_followed_and_so_is_its_change() -> None:
+    cluster = cluster_with({})
+    cluster.tell(*cluster.server.change_queue(QueueFacts(name="fast", priority=50)))
+    for job in "123":
+        cluster.submit(job)
+    cluster.submit("4", queue="fast")
+    assert starts(cluster, "1234") == [0, 200, 300, 100]
+    cluster.tell(*cluster.server.change_queue(QueueFacts(name="fast", priority=-1)))
+    assert starts(cluster, "1234") == [0, 100, 200, 300]
+
+
+def test_a_job_whose_priority_is_raised_goes_before_others() -> None:
+    cluster = cluster_with(WISH)
+    for job in "1234":
+        cluster.submit(job)
+    cluster.alter("4", priority=1)
+    assert starts(cluster, "1234") == [0, 200, 300, 100]
+    assert cluster.view("4").last_change.words == "its priority was raised"  # type: ignore[union-attr]
+    cluster.alter("4", priority=0)
+    cluster.alter("3", priority=5)
+    assert starts(cluster, "1234") == [0, 300, 100, 200]
+
+
+def test_priorities_that_grow_with_time_are_worked_out_again() -> None:
+    # Who waits counts from when it was submitted: an old job came late to us.
+    cluster = cluster_with({"priority": {"waiting": 1.0}}, slack=100_000)
+    cluster.submit("1", walltime=10_000)
+    for job in "23":
+        cluster.submit(job, walltime=1000)
+    cluster.engine.state.rank[:] = 0
+    cluster.submit("4", walltime=1000)
+    cluster.alter("4", submitted=cluster.server.now - 90_000)
+    assert starts(cluster, "234") == [10_000, 11_000, 12_000]
+    cluster.at(301)
+    assert starts(cluster, "234") == [11_000, 12_000, 10_000]
+    change = cluster.view("4").last_change
+    assert change is not None
+    assert (change.cause, change.words) == (
+        "a job of higher priority",
+        "it goes before jobs of lower priority",
+    )
+
+
+def test_a_class_that_may_break_promises_does_so_by_name() -> None:
+    urgent = {"points": 100.0, "queues": ["urgent"], "breaks_promises": True}
+    cluster = cluster_with({"classes": {"urgent": urgent}}, slack=0)
+    cluster.tell(*cluster.server.change_queue(QueueFacts(name="urgent")))
+    for job in "123":
+        cluster.submit(job)
+    cluster.submit("4", queue="urgent")
+    assert starts(cluster, "1234") == [0, 200, 300, 100]
+    assert cluster.breaches("2") == ["a class allowed to break promises"]
+    cluster.submit("5", queue="urgent")
+    assert starts(cluster, "2345") == [300, 400, 100, 200]
+    assert cluster.breaches("4") == []
+
+
+def test_a_class_without_that_right_keeps_to_promises() -> None:
+    cluster = cluster_with({"classes": {"gold": {"points": 100.0, "users": ["bob"]}}}, slack=0)
+    for job in "123":
+        cluster.submit(job)
+    cluster.submit("4", owner="bob@login")
+    assert starts(cluster, "1234") == [0, 100, 200, 300]
+
+
+def test_limits_hold_for_those_who_go_before_others() -> None:
+    site = {**WISH, "limits": [{"what": "jobs", "who": "user", "amount": 1}]}
+    cluster = cluster_with(site, nodes=2)
+    cluster.submit("1")
+    cluster.submit("2")
+    cluster.submit("3", owner="bob", walltime=300)
+    cluster.submit("4", owner="bob")
+    cluster.submit("5", priority=3)
+    assert starts(cluster, "12345") == [0, 200, 0, 300, 100]
+
+
+@pytest.mark.parametrize("moment", [0, 301])
+def test_ranks_survive_a_checkpoint(moment: int) -> None:
+    cluster = cluster_with({"priority": {"waiting": 1.0, "fair_share": 100.0}, "fair_share": {}}, nodes=2)
+    for i in range(6):
+        cluster.submit(str(i), owner=f"u{i % 2}", walltime=1000, priority=i)
+    cluster.at(moment)
+    engine = Engine.restore(cluster.engine.checkpoint())
+    assert engine.checkpoint() == cluster.engine.checkpoint()
+    for later in (400, 650, 950, 3000):
+        now = cluster.server.now = cluster.server.now + later
+        assert cluster.engine.handle((), now) == engine.handle((), now)
+    assert engine.checkpoint() == cluster.engine.checkpoint()
