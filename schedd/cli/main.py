@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "config": ("schedd.cli.config", "Check the daemon's settings, show or explain them."),
     "demo": ("schedd.cli.demo", "Show the daemon at work on an emulated cluster."),
     "emulate": ("schedd.cli.emulate", "Run an emulated pbs_server over a simulated cluster."),
+    "history": ("schedd.cli.history", "Say what happened to a job or to a node."),
     "import": ("schedd.cli.import_config", "Translate a maui.cfg or sched_config into settings."),
     "migrate": ("schedd.cli.migrate", "Bring the database to this program's version, or back."),
     "replay": ("schedd.cli.replay", "Replay logs under one policy or several and compare."),

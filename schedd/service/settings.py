@@ -165,24 +165,25 @@ class StoreSettings(Section):
     incidents: Path | None = None
     """Folder for what led to a planner's stop or to a job set aside, for `schedd rerun`; the newest twenty
     are kept. Default: `incidents` in the state directory, none with `memory`."""
-    keep_events: int = Field(default=30, ge=1, le=3660)
+    keep_events: float = Field(default=30, gt=0, le=3660)
     """Days for which events are kept, and what the planner was called with."""
-    keep_decisions: int = Field(default=90, ge=1, le=3660)
+    keep_decisions: float = Field(default=90, gt=0, le=3660)
     """Days for which decisions are kept, with their outcomes."""
-    keep_told: int = Field(default=400, ge=1, le=3660)
-    """Days for which told starts and promises are kept, with how they were kept."""
-    keep_audit: int = Field(default=400, ge=1, le=3660)
+    keep_told: float = Field(default=400, gt=0, le=3660)
+    """Days for which told starts and promises are kept, and what became of jobs and nodes."""
+    keep_audit: float = Field(default=400, gt=0, le=3660)
     """Days for which it is kept who did what."""
 
     @property
     def limits(self) -> Limits:
         """The same for the store."""
         return Limits(
-            events=self.keep_events * _DAY,
-            decisions=self.keep_decisions * _DAY,
-            told=self.keep_told * _DAY,
-            promises=self.keep_told * _DAY,
-            audit=self.keep_audit * _DAY,
+            events=int(self.keep_events * _DAY),
+            decisions=int(self.keep_decisions * _DAY),
+            told=int(self.keep_told * _DAY),
+            promises=int(self.keep_told * _DAY),
+            jobs=int(self.keep_told * _DAY),
+            audit=int(self.keep_audit * _DAY),
         )
 
 

@@ -52,9 +52,10 @@ class Background:
 
 
 def _make(parts: Parts, keep: Callable[[bytes], None]) -> float:
-    """Returns the seconds of processor time that it took."""
+    """Returns the seconds of processor time that making it took."""
     begun = time.thread_time()
     packer = zlib.compressobj(1)
-    packed = [packer.compress(part) for part in parts]
-    keep(b"".join((*packed, packer.flush())))
-    return time.thread_time() - begun
+    body = b"".join((*(packer.compress(part) for part in parts), packer.flush()))
+    took = time.thread_time() - begun
+    keep(body)
+    return took

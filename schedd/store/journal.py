@@ -6,6 +6,7 @@ StoreError it is made again, with the same arguments, before any other; the engi
 may be acknowledged when ``commit_events`` has returned.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -22,6 +23,9 @@ __all__ = ["DurableJournal", "Journal", "MemoryJournal"]
 
 _DELIVERIES = 200_000
 _PENDING = 1_000
+_MOST_SLICES = 50
+"""Of 500 rows each with a checkpoint: as many in a second as events may come."""
+_BREATH_S = 0.02
 
 
 class Journal(Protocol):
@@ -111,8 +115,8 @@ class DurableJournal:
     """One cluster's journal in a store.
 
     Checkpoints are made at most every ``every`` seconds, and so seldom that making them takes at most a
-    twentieth of the time; a thread of their own encodes and writes them. With each goes a slice of what is
-    past its time.
+    twentieth of the time; a thread of their own encodes and writes them. With each go some slices of what is
+    past its time, and what became of jobs and nodes is noted.
     """
 
     def __init__(
@@ -203,7 +207,8 @@ class DurableJournal:
 
             def keep(body: bytes) -> None:
                 self._store.save_checkpoint(self.cluster, at, now, body)
-                self._store.purge(self._limits, now)
+                _slices(lambda: self._store.note_past(self.cluster))
+                _slices(lambda: bool(self._store.purge(self._limits, now)))
 
             self._background.start(freeze(), keep)
         return (self._background.ended(wait=True) if must else False) or kept
@@ -211,3 +216,11 @@ class DurableJournal:
     def close(self) -> None:
         """End the thread that makes checkpoints; the store stays open."""
         self._background.close()
+
+
+def _slices(work: Callable[[], bool]) -> None:
+    """Call ``work`` as long as there is more to do, but not for long, and let others write in between."""
+    for _ in range(_MOST_SLICES):
+        if not work():
+            return
+        time.sleep(_BREATH_S)

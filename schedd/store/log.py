@@ -4,14 +4,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from schedd.store.codec import decode_event, encode_event, plain
+from schedd.store.history import job_of
 from schedd.store.records import Batch, Tail
-from schedd.store.tables import batches, checkpoints, events
+from schedd.store.tables import batches, checkpoints, clusters, events
 from schedd.wire import Event
 
-__all__ = ["append", "batches_after", "forget_after", "known", "put_batches", "tail"]
+__all__ = ["append", "batches_after", "events_after", "forget_after", "known", "put_batches", "tail"]
 
 _IN = 500
 """Values of one IN list."""
@@ -56,6 +57,7 @@ def append(connection: Connection, cluster: int, after: int, new: Iterable[Event
                 "type": event.type,
                 "body": body,
                 "packed": packed,
+                "job": job_of(event),
             }
         )
     if rows:
@@ -85,6 +87,11 @@ def forget_after(connection: Connection, cluster: int, last: Tail) -> None:
     """Take out batches and events after ``last``: a commit that seemed to fail may have gone through."""
     connection.execute(delete(events).where(events.c.cluster == cluster, events.c.number > last.event))
     connection.execute(delete(batches).where(batches.c.cluster == cluster, batches.c.number > last.batch))
+    connection.execute(
+        update(clusters)
+        .where(clusters.c.id == cluster, clusters.c.noted > last.event)
+        .values(noted=last.event)
+    )
 
 
 def batches_after(connection: Connection, cluster: int, batch: int, event: int) -> Iterator[Batch]:
@@ -106,11 +113,16 @@ def batches_after(connection: Connection, cluster: int, batch: int, event: int) 
         )
 
 
-def _events_after(connection: Connection, cluster: int, event: int) -> Iterator[Event]:
+def events_after(connection: Connection, cluster: int, event: int, limit: int) -> list[Event]:
+    """Up to ``limit`` events after ``event``, in order; their numbers follow each other."""
+    return list(islice(_events_after(connection, cluster, event, limit), limit))
+
+
+def _events_after(connection: Connection, cluster: int, event: int, page: int = 1_000) -> Iterator[Event]:
     query = select(events.c.number, events.c.type, events.c.body, events.c.packed)
     while True:
-        page = query.where(events.c.cluster == cluster, events.c.number > event).order_by(events.c.number)
-        rows = connection.execute(page.limit(1_000)).all()
+        following = query.where(events.c.cluster == cluster, events.c.number > event)
+        rows = connection.execute(following.order_by(events.c.number).limit(page)).all()
         for row in rows:
             yield decode_event(row.type, row.body, row.packed)
         if not rows:

@@ -12,8 +12,11 @@ __all__ = [
     "Batch",
     "Breach",
     "Error",
+    "JobPast",
     "Lead",
     "Limits",
+    "Moment",
+    "NodePast",
     "Promise",
     "Recovered",
     "Role",
@@ -121,9 +124,55 @@ class Limits:
     decisions: int = 90 * _DAY
     told: int = 400 * _DAY
     promises: int = 400 * _DAY
+    jobs: int = 400 * _DAY
+    """After their end; what became of nodes, too."""
     audit: int = 400 * _DAY
     tokens: int = 90 * _DAY
     """Past their expiry or revocation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPast:
+    """What became of a job. ``started`` and ``held`` (nodes with cpus) are of the last of its ``runs``.
+
+    ``how`` it ended: "ended" (by itself, with ``exit_status``), "deleted", or "gone" (a snapshot did not list
+    it any more); empty while ``ended`` is None.
+    """
+
+    id: str
+    owner: str
+    queue: str
+    name: str
+    resources: Mapping[str, str]
+    submitted: int
+    state: str
+    runs: int
+    started: int | None
+    held: tuple[tuple[str, int], ...]
+    ended: int | None
+    exit_status: int | None
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Something that happened to a job; ``start`` is the start that was told, promised or planned by it."""
+
+    time: int
+    kind: Literal["event", "decision", "told", "promise", "breach"]
+    words: str
+    start: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodePast:
+    """What a node was from ``time`` on; ``mem`` in KiB."""
+
+    time: int
+    state: str
+    cpus: int
+    mem: int
+    gpus: int
 
 
 @dataclass(frozen=True, slots=True)

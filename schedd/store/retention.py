@@ -6,7 +6,19 @@ from sqlalchemy import ColumnElement, Connection, Table, delete, literal, or_, s
 
 from schedd.store import checkpoints
 from schedd.store.records import Limits
-from schedd.store.tables import audit, batches, breaches, clusters, decisions, events, promises, tokens, told
+from schedd.store.tables import (
+    audit,
+    batches,
+    breaches,
+    clusters,
+    decisions,
+    events,
+    jobs,
+    nodes,
+    promises,
+    tokens,
+    told,
+)
 
 __all__ = ["SLICE", "purge"]
 
@@ -27,6 +39,8 @@ def purge(connection: Connection, limits: Limits, now: int) -> Mapping[str, int]
         _oldest(connection, gone, told, cluster, now - limits.told)
         _oldest(connection, gone, promises, cluster, now - limits.promises)
         _oldest(connection, gone, breaches, cluster, now - limits.promises)
+        _ended(connection, gone, cluster, now - limits.jobs)
+        _replaced(connection, gone, cluster, now - limits.jobs)
     _delete(connection, gone, audit, audit.c.time < now - limits.audit)
     ended = now - limits.tokens
     _delete(connection, gone, tokens, or_(tokens.c.expires < ended, tokens.c.revoked < ended))
@@ -42,6 +56,27 @@ def _log(connection: Connection, gone: dict[str, int], cluster: int, needed: int
         last = past[-1]
         _delete(connection, gone, batches, batches.c.cluster == cluster, batches.c.number <= last.number)
         _delete(connection, gone, events, events.c.cluster == cluster, events.c.number <= last.last_event)
+
+
+def _ended(connection: Connection, gone: dict[str, int], cluster: int, before: int) -> None:
+    """Jobs that ended long ago."""
+    own = (jobs.c.cluster == cluster, jobs.c.ended < before)
+    past = connection.scalars(select(jobs.c.id).where(*own).order_by(jobs.c.ended).limit(SLICE)).all()
+    if past:
+        _delete(connection, gone, jobs, jobs.c.cluster == cluster, jobs.c.id.in_(past))
+
+
+def _replaced(connection: Connection, gone: dict[str, int], cluster: int, before: int) -> None:
+    """What nodes were long ago, but for what they still are."""
+    own = nodes.c.cluster == cluster
+    query = select(nodes.c.event, nodes.c.time).where(own).order_by(nodes.c.event).limit(SLICE)
+    past = [row.event for row in connection.execute(query) if row.time < before]
+    if past:
+        later = nodes.alias()
+        newer = select(later.c.event).where(
+            later.c.cluster == cluster, later.c.node == nodes.c.node, later.c.event > nodes.c.event
+        )
+        _delete(connection, gone, nodes, own, nodes.c.event <= past[-1], newer.exists())
 
 
 def _oldest(

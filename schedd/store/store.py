@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sqlalchemy import Connection, insert, select
 
-from schedd.store import checkpoints, decided, lease, log, retention, rights
+from schedd.store import checkpoints, decided, history, lease, log, retention, rights
 from schedd.store.codec import plain
 from schedd.store.database import Database
 from schedd.store.records import (
@@ -12,8 +12,11 @@ from schedd.store.records import (
     AuditEntry,
     Batch,
     Breach,
+    JobPast,
     Lead,
     Limits,
+    Moment,
+    NodePast,
     Promise,
     Recovered,
     Role,
@@ -27,6 +30,8 @@ from schedd.wire import Decision, Event
 __all__ = ["Store"]
 
 _RECENT = 20_000
+_NOTED = 500
+"""Events at once: nobody else can write meanwhile."""
 
 
 class Store:
@@ -61,6 +66,11 @@ class Store:
                 )
             assert found is not None
             return int(found)
+
+    def known_cluster(self, name: str) -> int | None:
+        """The number of the cluster ``name``; None when there is none."""
+        with self.database.read() as connection:
+            return connection.scalar(select(clusters.c.id).where(clusters.c.name == plain(name)))
 
     def append(
         self,
@@ -153,6 +163,33 @@ class Store:
         """How wrong the starts told at ``since`` or later were, of jobs that have started."""
         with self.database.read() as connection:
             return decided.accuracy(connection, cluster, since)
+
+    # ---- what became of jobs and nodes ----------------------------------------------------------
+
+    def note_past(self, cluster: int) -> bool:
+        """Note what some more events say of jobs and nodes; False when there are no more. One thread's."""
+        with self.database.read() as connection:
+            noted = history.noted(connection, cluster)
+            some = log.events_after(connection, cluster, noted, _NOTED)
+        if some:
+            with self.database.write(guarded=True) as connection:
+                history.note(connection, cluster, noted + 1, some)
+        return bool(some)
+
+    def job_past(self, cluster: int, job: str) -> JobPast | None:
+        """What is known of a job, ended or not; None when nothing is."""
+        with self.database.read() as connection:
+            return history.job_past(connection, cluster, job)
+
+    def moments(self, cluster: int, job: str) -> Sequence[Moment]:
+        """What happened to a job, in order: events, decisions, told starts, promises, breaches, as kept."""
+        with self.database.read() as connection:
+            return history.moments(connection, cluster, job)
+
+    def node_past(self, cluster: int, node: str) -> Sequence[NodePast]:
+        """What a node was since when, in order."""
+        with self.database.read() as connection:
+            return history.node_past(connection, cluster, node)
 
     # ---- checkpoints and recovery ---------------------------------------------------------------
 

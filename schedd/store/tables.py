@@ -27,8 +27,10 @@ __all__ = [
     "clusters",
     "decisions",
     "events",
+    "jobs",
     "leases",
     "metadata",
+    "nodes",
     "promises",
     "tokens",
     "told",
@@ -48,12 +50,14 @@ def _cluster() -> Column[int]:
     return Column("cluster", Integer, ForeignKey("clusters.id"), primary_key=True)
 
 
+# `noted` is the number of the last event of which `jobs` and `nodes` know.
 clusters = Table(
     "clusters",
     metadata,
     Column("id", Integer, primary_key=True),
     Column("name", Text, nullable=False, unique=True),
     Column("created", BigInteger, nullable=False),
+    Column("noted", BigInteger, nullable=False, server_default="0"),
 )
 
 # What the engine was called with: at `now`, `calls` times in a row, dispatch being paused for `paused` (empty
@@ -71,7 +75,8 @@ batches = Table(
     Column("last_event", BigInteger, nullable=False),
 )
 
-# `delivery` is the sender's id. A body stands in `body`, or, when it is large, zlib-compressed in `packed`.
+# `delivery` is the sender's id; `job` the job that it speaks of, if it is one. A body stands in `body`, or,
+# when it is large, zlib-compressed in `packed`.
 events = Table(
     "events",
     metadata,
@@ -82,7 +87,48 @@ events = Table(
     Column("type", Text, nullable=False),
     Column("body", Text),
     Column("packed", LargeBinary),
+    Column("job", Text),
     UniqueConstraint("cluster", "delivery"),
+    Index("ix_events_cluster_job", "cluster", "job"),
+)
+
+# What became of each job, by the events so far: `seen` is the time of the last one. `started`, `held` (JSON:
+# [[node, cpus], ...]) and `runs` are of its last run. `how`: "ended", "deleted", "gone" (from a snapshot), or
+# empty while it has not `ended`.
+jobs = Table(
+    "jobs",
+    metadata,
+    _cluster(),
+    Column("id", Text, primary_key=True),
+    Column("seen", BigInteger, nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("queue", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("resources", Text, nullable=False),
+    Column("submitted", BigInteger, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("runs", Integer, nullable=False),
+    Column("started", BigInteger),
+    Column("held", Text),
+    Column("ended", BigInteger),
+    Column("exit", BigInteger),
+    Column("how", Text, nullable=False),
+    Index("ix_jobs_cluster_ended", "cluster", "ended"),
+)
+
+# One row for each change of a node, by the number of the event that told it.
+nodes = Table(
+    "nodes",
+    metadata,
+    _cluster(),
+    Column("event", BigInteger, primary_key=True, autoincrement=False),
+    Column("node", Text, primary_key=True),
+    Column("time", BigInteger, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("cpus", BigInteger, nullable=False),
+    Column("mem", BigInteger, nullable=False),
+    Column("gpus", BigInteger, nullable=False),
+    Index("ix_nodes_cluster_node", "cluster", "node"),
 )
 
 # `id` grows with time. `outcome` is "accepted", or "refused" with the server's `code`; NULL while unknown.
@@ -99,6 +145,7 @@ decisions = Table(
     Column("outcome", Text),
     Column("outcome_time", BigInteger),
     Column("code", Integer),
+    Index("ix_decisions_cluster_job", "cluster", "job"),
 )
 
 # State of the engine after `batch`: zlib-compressed JSON.
@@ -136,6 +183,7 @@ promises = Table(
     Column("time", BigInteger, nullable=False),
     Column("promised", BigInteger, nullable=False),
     Column("weak", Boolean, nullable=False),
+    Index("ix_promises_cluster_job", "cluster", "job"),
 )
 
 # `place` counts the breaches of a batch; NULL `planned`: no start is known any more.
@@ -151,6 +199,7 @@ breaches = Table(
     Column("cause", Text, nullable=False),
     Column("promised", BigInteger, nullable=False),
     Column("planned", BigInteger),
+    Index("ix_breaches_cluster_job", "cluster", "job"),
 )
 
 audit = Table(

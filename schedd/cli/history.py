@@ -1,0 +1,95 @@
+"""``schedd history``: what happened to a job, or to a node, as the database has it."""
+
+import datetime as dt
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from schedd.service.settings import SettingsError, load
+from schedd.store import Store, StoreError
+from schedd.store.place import default_url
+from schedd.store.records import JobPast
+
+__all__ = ["command"]
+
+
+def command(
+    job: Annotated[str, typer.Argument(help="The server's id of the job, `123.server`.")] = "",
+    node: Annotated[str, typer.Option(help="Instead of a job: the name of a node.")] = "",
+    cluster: Annotated[str, typer.Option(help="Name of the cluster.")] = "main",
+    database: Annotated[
+        str, typer.Option(help="URL of the database, or path of a SQLite file; else that of the settings.")
+    ] = "",
+    config: Annotated[Path | None, typer.Option(help="File of settings.")] = None,
+) -> None:
+    """Say what happened to a job, ended or not, or what a node was since when.
+
+    It reads the database itself, whether the daemon runs or not. What was told of a job by events is kept for
+    30 days unless the settings say otherwise, what became of it for 400. Times are those of this computer.
+    """
+    if bool(job) == bool(node):
+        raise typer.BadParameter("name either a job or a node", param_hint="JOB")
+    try:
+        url = database or (load(config).store.url if config else os.environ.get("SCHEDD_STORE__URL", ""))
+        store = Store.open(url or default_url())
+        try:
+            found = store.known_cluster(cluster)
+            said = found is not None and (_job if job else _node)(store, found, job or node)
+        finally:
+            store.close()
+    except (StoreError, SettingsError) as error:
+        typer.echo(f"schedd history: {error}", err=True)
+        raise typer.Exit(1) from None
+    if not said:
+        what = f"job {job}" if job else f"node {node}"
+        typer.echo(f"schedd history: the database knows of no {what} in cluster {cluster}", err=True)
+        raise typer.Exit(1)
+
+
+def _job(store: Store, cluster: int, job: str) -> bool:
+    past = store.job_past(cluster, job)
+    if past is None:
+        return False
+    console = Console()
+    console.print(escape("\n".join(_lines(past))), highlight=False)
+    table = Table("time", "", "what", "start", box=None)
+    for moment in store.moments(cluster, job):
+        start = _time(moment.start) if moment.start is not None else ""
+        table.add_row(_time(moment.time), moment.kind, escape(moment.words), start)
+    console.print(table)
+    return True
+
+
+def _lines(past: JobPast) -> list[str]:
+    asked = ",".join(f"{name}={value}" for name, value in past.resources.items())
+    lines = [f"{past.id} {past.name}".rstrip(), f"  of {past.owner} in {past.queue}: {asked}"]
+    lines.append(f"  submitted {_time(past.submitted)}")
+    if past.started is not None:
+        where = " ".join(f"{node}:{cpus}" for node, cpus in past.held)
+        again = f" (run {past.runs})" if past.runs > 1 else ""
+        lines.append(f"  started {_time(past.started)}{again} on {where}")
+    if past.ended is not None:
+        status = f", exit status {past.exit_status}" if past.exit_status is not None else ""
+        lines.append(f"  {past.how} {_time(past.ended)}{status}")
+    else:
+        lines.append(f"  state {past.state}")
+    return lines
+
+
+def _node(store: Store, cluster: int, node: str) -> bool:
+    table = Table("since", "state", "cpus", "memory [KiB]", "gpus", box=None)
+    past = store.node_past(cluster, node)
+    for one in past:
+        table.add_row(_time(one.time), one.state, str(one.cpus), f"{one.mem:,}", str(one.gpus))
+    if past:
+        Console().print(table)
+    return bool(past)
+
+
+def _time(moment: int) -> str:
+    return dt.datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")

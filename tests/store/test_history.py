@@ -1,0 +1,214 @@
+"""What became of jobs and nodes can be read long after the events that told it are gone."""
+
+from dataclasses import replace
+from zlib import compress
+
+import pytest
+
+from schedd.cli.main import main
+from schedd.store import Batch, Breach, DurableJournal, Limits, Promise, Store
+from schedd.store.records import JobPast, NodePast
+from schedd.wire import (
+    Event,
+    JobAltered,
+    JobDeleted,
+    JobEnded,
+    JobHeld,
+    JobQueued,
+    NodeChanged,
+    NodeFacts,
+    ShareFacts,
+    Snapshot,
+)
+from tests.store.build import accepted, facts, queued, run, started, tell
+from tests.store.conftest import NewDatabase
+
+
+def appended(store: Store, *events: Event, now: int = 1000) -> Batch:
+    cluster = store.cluster("c", 1000)
+    batch = store.append(cluster, store.tail(cluster), events, now)
+    assert batch is not None
+    return batch
+
+
+def noted(store: Store) -> Store:
+    while store.note_past(1):
+        pass
+    return store
+
+
+def past(store: Store, job: str) -> JobPast:
+    noted(store)
+    found = store.job_past(1, job)
+    assert found is not None
+    return found
+
+
+def ended(number: int, job: str, time: int, status: int = 0) -> JobEnded:
+    return JobEnded(id=f"epoch:{number}", time=time, job_id=job, exit_status=status)
+
+
+def requeued(number: int, job: str, time: int) -> JobQueued:
+    return JobQueued(id=f"epoch:{number}", time=time, job=facts(job, starts=1, queue="other"))
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_job_is_followed_from_its_arrival_to_its_end(store: Store, at_once: bool) -> None:
+    events = (
+        queued(1),
+        started(2, "1.srv", 2000),
+        requeued(3, "1.srv", 2100),
+        started(4, "1.srv", 3000),
+        ended(5, "1.srv", 3500, 271),
+    )
+    for part in [events] if at_once else [(event,) for event in events]:
+        appended(store, *part)
+    assert past(store, "1.srv") == JobPast(
+        id="1.srv",
+        owner="ann",
+        queue="other",
+        name="",
+        resources={"nodes": "1:ppn=2", "walltime": "01:00:00"},
+        submitted=900,
+        state="R",
+        runs=2,
+        started=3000,
+        held=(("n1", 2),),
+        ended=3500,
+        exit_status=271,
+        how="ended",
+    )
+    assert store.job_past(1, "2.srv") is None
+    assert store.job_past(2, "1.srv") is None
+
+
+def test_a_deleted_job_did_not_run_and_an_altered_one_is_as_it_was_altered(store: Store) -> None:
+    appended(store, queued(1), queued(2))
+    altered = replace(facts("1.srv"), name="new", resources={"procs": "7"})
+    appended(store, JobAltered(id="a", time=1500, job=altered), JobDeleted(id="d", time=1600, job_id="2.srv"))
+    first, second = past(store, "1.srv"), past(store, "2.srv")
+    assert (first.name, first.resources, first.ended, first.how) == ("new", {"procs": "7"}, None, "")
+    assert (second.started, second.runs, second.ended, second.how) == (None, 0, 1600, "deleted")
+
+
+def snapshot(number: int, time: int, *jobs: str, complete: bool = True, **changes: object) -> Snapshot:
+    found = tuple(replace(facts(job), **changes) for job in jobs)  # type: ignore[arg-type]
+    nodes = (NodeFacts(name="n1", cpus=4), NodeFacts(name="n2", cpus=8, state="down"))
+    return Snapshot(id=f"epoch:{number}", time=time, jobs=found, nodes=nodes, complete=complete)
+
+
+def test_a_snapshot_brings_what_was_missed_and_shows_what_is_gone(store: Store) -> None:
+    appended(store, queued(1), queued(2), queued(3))
+    shares = (ShareFacts("n7", 3),)
+    appended(store, snapshot(4, 1500, "1.srv", "9.srv", state="R", started=1400, shares=shares, starts=1))
+    assert (past(store, "1.srv").started, past(store, "1.srv").held) == (1400, (("n7", 3),))
+    assert past(store, "9.srv").runs == 1
+    assert (past(store, "2.srv").how, past(store, "2.srv").ended) == ("gone", 1500)
+    appended(store, snapshot(5, 1600, "1.srv", "2.srv"))
+    assert (past(store, "2.srv").how, past(store, "2.srv").ended) == ("", None)  # it was there after all
+    appended(store, snapshot(6, 1700, "1.srv", complete=False))
+    assert past(store, "2.srv").how == ""
+    appended(store, ended(7, "1.srv", 1800))
+    appended(store, snapshot(8, 1900, "1.srv", state="C"))
+    assert (past(store, "1.srv").how, past(store, "1.srv").ended) == ("ended", 1800)
+
+
+def test_events_of_a_try_that_went_through_unseen_and_were_replaced_are_noted_anew(store: Store) -> None:
+    appended(store, queued(1))
+    known = store.tail(1)
+    store.append(1, known, [queued(2)], 1001)  # the answer to this one was lost
+    assert past(store, "2.srv").queue == "q"
+    store.append(1, known, [queued(3)], 1002)
+    assert past(store, "3.srv").queue == "q"
+
+
+def test_a_checkpoint_brings_it_up_to_date(store: Store) -> None:
+    journal = DurableJournal(store, "c", 1000)
+    journal.commit_events([queued(number) for number in range(1_100)], 1000)
+    assert store.job_past(1, "1.srv") is None
+    assert journal.maybe_checkpoint(lambda: [b"state"], 1000, must=True)
+    assert store.job_past(1, "1099.srv") is not None
+    journal.close()
+
+
+def test_what_happened_to_a_job_is_told_in_order(store: Store) -> None:
+    batch = appended(store, queued(1), queued(2))
+    store.record(
+        1,
+        batch,
+        [tell(1, "1.srv", 2000), run(2, "1.srv", 1990), run(3, "2.srv", 1991)],
+        promises=[Promise("1.srv", 1000, 2600, weak=True)],
+        breaches=[Breach("1.srv", 1400, "epoch:7", "node lost", 2600, 2700)],
+    )
+    appended(store, JobHeld(id="h", time=1200, job_id="1.srv", holds="u"))
+    appended(store, accepted(3, run(2, "1.srv").id, "1.srv", 1992), started(4, "1.srv", 1993))
+    appended(store, ended(5, "1.srv", 2500, 1))
+    found = [(moment.time, moment.kind, moment.words, moment.start) for moment in store.moments(1, "1.srv")]
+    assert found == [
+        (1000, "event", "queued in q: nodes=1:ppn=2,walltime=01:00:00", None),
+        (1000, "told", "planned", 2000),
+        (1000, "promise", "no later than this, if an assumed walltime ahead holds", 2600),
+        (1200, "event", "held", None),
+        (1400, "breach", "node lost, by epoch:7", 2700),
+        (1990, "decision", "to be started, d000000000002: accepted", None),
+        (1992, "event", "run accepted", None),
+        (1993, "event", "started on n1:2", None),
+        (2500, "event", "ended, exit status 1", None),
+    ]
+
+
+def test_a_node_has_a_row_for_each_change(store: Store) -> None:
+    def node(number: int, time: int, **facts: object) -> NodeChanged:
+        chosen: dict[str, object] = {"name": "n1", "cpus": 4, **facts}
+        return NodeChanged(id=f"n:{number}", time=time, node=NodeFacts(**chosen))  # type: ignore[arg-type]
+
+    appended(store, node(1, 1000), node(2, 1001, properties=("new",)), node(3, 1002, state="down"))
+    appended(store, snapshot(1, 1100), node(4, 1200, cpus=6, mem=77))
+    assert noted(store).node_past(1, "n1") == [
+        NodePast(1000, "up", 4, 0, 0),
+        NodePast(1002, "down", 4, 0, 0),
+        NodePast(1100, "up", 4, 0, 0),
+        NodePast(1200, "up", 6, 77, 0),
+    ]
+    assert store.node_past(1, "n2") == [NodePast(1100, "down", 8, 0, 0)]
+
+
+def test_it_stays_when_the_events_are_gone_and_goes_in_its_own_time(store: Store) -> None:
+    appended(store, queued(1), queued(2), snapshot(3, 1001, "1.srv", "2.srv"))
+    down = NodeFacts(name="n1", cpus=4, state="down")
+    appended(store, ended(4, "1.srv", 2000), NodeChanged(id="n", time=2000, node=down))
+    noted(store)
+    for _ in range(2):
+        store.save_checkpoint(1, store.tail(1), 2000, compress(b""))
+    store.purge(Limits(events=1), 1_000_000)
+    assert store.moments(1, "1.srv") == []
+    assert past(store, "1.srv").ended == 2000
+    store.purge(Limits(jobs=1000), 3001)
+    assert store.job_past(1, "1.srv") is None
+    assert past(store, "2.srv").ended is None
+    assert [one.state for one in store.node_past(1, "n1")] == ["down"]
+    assert len(store.node_past(1, "n2")) == 1  # it is still so
+
+
+def test_the_command_tells_it(new_database: NewDatabase, capsys: pytest.CaptureFixture[str]) -> None:
+    url = new_database()
+    store = Store.open(url)
+    appended(store, queued(1), snapshot(2, 1000, "1.srv"), started(3, "1.srv", 2000))
+    appended(store, ended(4, "1.srv", 2500, 9))
+    noted(store).close()
+
+    def said(*arguments: str) -> tuple[int, str]:
+        code = main(["history", *arguments, "--cluster", "c", "--database", url])
+        out, err = capsys.readouterr()
+        return code, out + err
+
+    code, text = said("1.srv")
+    assert code == 0
+    assert "of ann in q: nodes=1:ppn=2,walltime=01:00:00" in text
+    assert "exit status 9" in text
+    assert "started on n1:2" in text
+    code, text = said("--node", "n2")
+    assert (code, "down" in text) == (0, True)
+    assert said("7.srv")[0] == 1
+    assert "knows of no node n9 in cluster c" in said("--node", "n9")[1]
+    assert said()[0] == 2
