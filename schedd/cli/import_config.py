@@ -2,6 +2,7 @@
 
 import re
 import sys
+from datetime import date
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -55,6 +56,9 @@ def command(
         _fail(f"--cluster {cluster!r}: a name has letters, digits, '.', '_' and '-'")
     text = _read(file)
     done = _translate(file, text, kind or _kind(file, text))
+    if any(done.site.get("priority", {}).values()):
+        words = "jobs go before others within what promises allow: set slack in [clusters.NAME], in seconds"
+        done.note(Verdict.DIFFERS, 0, "priorities", words)
     settings = _head(file, done) + _checked(done, cluster)
     if output is None:
         print(settings, end="")
@@ -89,9 +93,15 @@ def _translate(file: Path, text: str, kind: Kind) -> "Imported":
     from schedd.cli.importing.sched_config import import_sched_config  # noqa: PLC0415
 
     if kind is Kind.MAUI:
-        return import_maui(text)
+        return import_maui(text, date.today(), _zone())  # noqa: DTZ011  (the site's own day)
     beside = {name: file.with_name(name) for name in _BESIDE}
     return import_sched_config(text, {name: _read(path) for name, path in beside.items() if path.is_file()})
+
+
+def _zone() -> str:
+    """The time zone of this host, by its IANA name; UTC where it is not known."""
+    found = re.search(r"zoneinfo/(?:posix/|right/)?(.+)", str(Path("/etc/localtime").resolve()))
+    return found[1] if found else "UTC"
 
 
 def _head(file: Path, done: "Imported") -> str:

@@ -11,10 +11,9 @@ from rich.console import Console
 from schedd.model.parse import RequestError, parse_size
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from schedd.replay.compare import Comparison
     from schedd.replay.result import ReplayResult
+    from schedd.service.settings import ClusterSettings
 
 __all__ = ["command"]
 
@@ -49,7 +48,7 @@ def command(
         typer.Option(
             "--policy-file",
             metavar="FILE",
-            help="A schedd.toml: also replay conservative under the policy of its (first) cluster's site.",
+            help="A schedd.toml: also replay conservative under its (first) cluster's site policy and slack.",
             show_default=False,
         ),
     ] = None,
@@ -235,8 +234,8 @@ def _kib(text: str | None) -> int | None:
         raise TraceError(f"--mem-per-node {text}: {error.comment}") from None
 
 
-def _site(path: Path | None) -> "Mapping[str, Any] | None":
-    """The policy of a site in a schedd.toml, checked as the daemon does; None without a file."""
+def _site(path: Path | None) -> "ClusterSettings | None":
+    """The first cluster of a schedd.toml, checked as the daemon does; None without a file."""
     if path is None:
         return None
     from schedd.replay.workload import TraceError  # noqa: PLC0415
@@ -246,13 +245,13 @@ def _site(path: Path | None) -> "Mapping[str, Any] | None":
         settings = load(path, auth={"anonymous": "reader"})
     except SettingsError as error:
         raise TraceError(str(error)) from None
-    return next(iter(settings.clusters.values())).site.plain
+    return next(iter(settings.clusters.values()))
 
 
 def _run(
     wanted: "Comparison",
     policies: list[str],
-    site: "Mapping[str, Any] | None",
+    cluster: "ClusterSettings | None",
     validate: bool,
     results: "list[ReplayResult]",
 ) -> None:
@@ -270,19 +269,20 @@ def _run(
             for note in ready.notes:
                 print(f"schedd replay: {note}", file=sys.stderr)
             prepared = ready.prepared
-            runs: list[tuple[str, Mapping[str, Any] | None]] = [(policy, None) for policy in policies]
-            if site is not None:
+            runs: list[tuple[str, dict[str, Any]]] = [(policy, {}) for policy in policies]
+            if cluster is not None:
+                site = cluster.site.plain
                 # All policies run the same jobs, or they could not be compared.
                 prepared, left_out = within_limits(prepared, site)
                 if left_out:
                     note = f"{prepared.name}: {left_out:,} jobs left out: the limits never allow them"
                     print(f"schedd replay: {note}", file=sys.stderr)
-                runs.append((PLANNING_POLICY, site))
-            for policy, chosen in runs:
-                name = f"{prepared.name} {policy}" + (" site" if chosen is not None else "")
+                runs.append((PLANNING_POLICY, {"site": site, "slack": cluster.slack}))
+            for policy, how in runs:
+                name = f"{prepared.name} {policy}" + (" site" if how else "")
                 with watch.replay(name, prepared.unix_start_time) as on_progress:
                     results.append(
-                        replay(prepared, policy, site=chosen, validate=validate, on_progress=on_progress)
+                        replay(prepared, policy, **how, validate=validate, on_progress=on_progress)
                     )
             watch.say("reading")
 

@@ -69,16 +69,17 @@ def replay(
     policy: str,
     *,
     site: Mapping[str, Any] | None = None,
+    slack: int = 0,
     validate: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> ReplayResult:
     """Replay ``prepared`` under ``policy`` and measure it. Raises Defect.
 
     With ``site``, a site's policy as plain values, its limits and priorities hold, too; all of ``prepared``
-    must be allowed by its limits.
+    must be allowed by its limits. ``slack`` seconds are what promises leave for priorities to work with.
     """
     begin, begin_cpu = perf_counter(), process_time()
-    schedule = run(prepared, policy, site=site, validate=validate, on_progress=on_progress)
+    schedule = run(prepared, policy, site=site, slack=slack, validate=validate, on_progress=on_progress)
     wall, cpu = perf_counter() - begin, process_time() - begin_cpu
     jobs = prepared.jobs
     submit = [job.submit for job in jobs]
@@ -119,11 +120,12 @@ def run(
     policy: str,
     *,
     site: Mapping[str, Any] | None = None,
+    slack: int = 0,
     validate: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Schedule:
     """Run ``prepared`` under ``policy`` to the end of its last job. Raises Defect."""
-    simulation = _Simulation(prepared, policy, site=site, validate=validate)
+    simulation = _Simulation(prepared, policy, site=site or {}, slack=slack, validate=validate)
     simulation.run(on_progress)
     return simulation.schedule()
 
@@ -132,7 +134,13 @@ class _Simulation:
     """The shell around the engine: a clock, the arrivals still to come, and a heap of ends."""
 
     def __init__(
-        self, prepared: Prepared, policy: str, *, site: Mapping[str, Any] | None = None, validate: bool
+        self,
+        prepared: Prepared,
+        policy: str,
+        *,
+        site: Mapping[str, Any] | None = None,
+        slack: int = 0,
+        validate: bool,
     ) -> None:
         self._prepared = prepared
         self._jobs = prepared.jobs
@@ -141,6 +149,7 @@ class _Simulation:
         first = self._jobs[0].submit + self._offset
         settings = EngineSettings(
             policy=policy,
+            slack=slack,
             end_allowance=0,
             tell=False,
             repair_slice=1 << 60,

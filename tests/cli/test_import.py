@@ -1,12 +1,14 @@
 """``schedd import``: other schedulers' configurations as settings, and what is said of the rest."""
+# ruff: noqa: DTZ001  (reservations speak of the clock on the wall)
 
 import tomllib
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from schedd.cli.importing.maui import import_maui
+from schedd.cli.importing.maui import import_maui as import_maui_on
 from schedd.cli.importing.result import Imported, Verdict, duration
 from schedd.cli.importing.sched_config import import_sched_config
 from schedd.cli.main import main
@@ -17,6 +19,10 @@ EXAMPLES = Path(__file__).parent / "examples"
 MAUI = (EXAMPLES / "maui.cfg").read_text()
 TORQUE = EXAMPLES / "torque"
 OPENPBS = EXAMPLES / "openpbs"
+
+
+def import_maui(text: str) -> Imported:
+    return import_maui_on(text, date(2026, 11, 21), "Europe/Prague")
 
 
 def sched(directory: Path) -> Imported:
@@ -116,7 +122,20 @@ def test_what_stands_in_the_way_of_a_maui_site_is_a_blocker() -> None:
         ("CLASSCFG[DEFAULT] MAXJOB=9", "CLASSCFG[DEFAULT] MAXJOB", "blocker: a limit of each queue"),
         ("CLASSCFG[x] MAXJOB[QOS]=9", "CLASSCFG[x] MAXJOB[QOS]", "blocker: limits by QOS"),
         ("NODECFG[n1] MAXJOB=2", "NODECFG[n1]", "blocker: policies of single nodes"),
-        ("SRSTARTTIME[0] 8:00:00", "SRSTARTTIME[0]", "blocker: standing reservations"),
+        ("SRSTARTTIME[0] 8:00:00", "SRSTARTTIME[0]", "blocker: reservations in this old form"),
+        (
+            "SRCFG[x] PERIOD=INFINITY HOSTLIST=n1",
+            "SRCFG[x]",
+            "blocker: its nodes would be",
+        ),
+        ("SRCFG[x] TASKCOUNT=4", "SRCFG[x]", "blocker: its nodes would be open to all: it names no HOSTLIST"),
+        ("SRCFG[x] HOSTLIST=n1 DAYS=NOW", "SRCFG[x]", "blocker: its nodes would be open to all: DAYS=NOW"),
+        ("SRCFG[x] HOSTLIST=n1 STARTTIME=9:00:00 ENDTIME=8:00:00", "SRCFG[x]", "blocker: its nodes would be"),
+        (
+            "SRCFG[x] HOSTLIST=n1 TPN=4",
+            "SRCFG[x]",
+            "differs: a reservation of its own",
+        ),
         ("NODEACCESSPOLICY SHARED", "NODEACCESSPOLICY", "not needed: nodes are shared"),
         ("QUEUETIMEWEIGHT much", "QUEUETIMEWEIGHT", "differs: 'much' is no number"),
         ("XFACTORWEIGHT 0", "XFACTORWEIGHT", "not needed: it is 0"),
@@ -137,9 +156,40 @@ def test_no_setting_of_maui_is_passed_over_in_silence(line: str, setting: str, s
     assert any(f"{one.verdict.value}: {one.words}".startswith(said) for one in found), done.findings
 
 
+def test_reservations_of_maui_are_windows_on_the_hosts_clock() -> None:
+    """Of each reservation the first window lies in this week, which for Maui begins on Sunday."""
+    done = import_maui(
+        MAUI + "SRCFG[w] PERIOD=WEEK STARTTIME=1:08:00:00 ENDTIME=1:12:00:00 HOSTLIST=ALL USERLIST=ann,bob\n"
+    )
+    assert done.site["zone"] == "Europe/Prague"
+    assert done.site["reservations"] == {
+        "course": {
+            "first": datetime(2026, 11, 17, 8),
+            "last": datetime(2026, 11, 17, 12),
+            "rule": "FREQ=WEEKLY;BYDAY=TU,TH",
+            "nodes": ["n01", "n02"],
+            "groups": ["students", "staff"],
+        },
+        "w": {
+            "first": datetime(2026, 11, 16, 8),
+            "last": datetime(2026, 11, 16, 12),
+            "rule": "FREQ=WEEKLY",
+            "everywhere": True,
+            "users": ["ann", "bob"],
+        },
+    }
+    table = settings_in(done.toml("main"))
+    assert [one.name for one in site_policy(ClusterSettings(**table).site.plain).reservations] == [
+        "course",
+        "w",
+    ]
+
+
 def test_every_line_of_the_example_has_a_finding() -> None:
     lines = {n for n, line in enumerate(MAUI.splitlines(), 1) if line.partition("#")[0].strip()}
-    assert {finding.line for finding in import_maui(MAUI).findings} - {0} == lines
+    second_of_a_reservation = {n for n, line in enumerate(MAUI.splitlines(), 1) if "HOSTLIST=n01,n02" in line}
+    found = {finding.line for finding in import_maui(MAUI).findings} - {0}
+    assert found == lines - second_of_a_reservation
 
 
 def test_priorities_of_users_and_groups_are_not_added_up_and_that_is_said() -> None:
@@ -282,7 +332,8 @@ def test_what_is_printed_is_a_part_of_schedd_toml(
     assert main(["import", str(EXAMPLES / file), "--cluster", "east"]) == exit_code
     printed = capsys.readouterr()
     table = settings_in(printed.out, "east")
-    assert site_policy(table["site"]).fair_share is not None
+    assert site_policy(ClusterSettings(**table).site.plain).fair_share is not None
+    assert "set slack in [clusters.NAME]" in printed.err
     assert printed.err.startswith("Blockers: not supported, and it matters who runs (")
     blockers = [line for line in printed.out.splitlines() if line.startswith("# BLOCKER")]
     assert len(blockers) == int(printed.err.partition("(")[2].partition(")")[0])

@@ -6,9 +6,11 @@ Names and meanings follow the Maui Administrator's Guide, appendix F (parameters
 
 import re
 from collections.abc import Iterable, Mapping
+from datetime import date
 
 from schedd.cli.importing.maui_entries import OWNERS, Entry, entries_of
 from schedd.cli.importing.maui_limits import credential
+from schedd.cli.importing.maui_reservations import standing
 from schedd.cli.importing.result import Imported, Verdict, duration
 
 __all__ = ["import_maui"]
@@ -79,8 +81,11 @@ _NOT_NEEDED = {
 _PREEMPTION = frozenset({"PREEMPTPOLICY", "PREEMPTIONPOLICY", "PREEMPTPRIOJOBSELECTWEIGHT"})
 
 
-def import_maui(text: str) -> Imported:
-    """The settings that say the same as a maui.cfg, as far as there are such."""
+def import_maui(text: str, today: date, zone: str = "UTC") -> Imported:
+    """The settings that say the same as a maui.cfg, as far as there are such.
+
+    Windows of reservations begin in the week of ``today``; times in the file are those of ``zone``.
+    """
     done = Imported()
     entries = list(entries_of(text, done))
     weights = _weights(entries, done)
@@ -89,6 +94,7 @@ def import_maui(text: str) -> Imported:
     for entry in entries:
         _one(entry, done)
     _priorities(weights, entries, done)
+    standing(entries, today, zone, done)
     done.findings.sort(key=lambda finding: finding.line)
     return done
 
@@ -270,8 +276,10 @@ def _one(entry: Entry, done: Imported) -> None:
         if "PREEMPT" in value:
             words = f"running jobs are never stopped for others; {words}"
         done.note(Verdict.BLOCKER, entry.line, entry.setting, words)
-    elif name in ("SRCFG", "SRNAME") or re.fullmatch(r"SR[A-Z]+", name):
-        words = "standing reservations are not taken over: their nodes would be open to all"
+    elif name == "SRCFG":
+        pass  # several lines may speak of one reservation
+    elif re.fullmatch(r"SR[A-Z]+", name):
+        words = "reservations in this old form are not taken over: their nodes would be open to all"
         done.note(Verdict.BLOCKER, entry.line, entry.setting, words)
     elif name == "NODEACCESSPOLICY":
         _access(entry, done)
