@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any, Final, NoReturn
+from urllib.parse import urlsplit
 
 from fastapi import Depends, Path, Request
 from fastapi.security import HTTPBearer
@@ -98,6 +99,7 @@ def _of_token(request: Request, askers: Askers, token: str) -> Bearer:
     if asker.role != "proxy":
         return asker
     header = askers.auth.proxy_header
+    _same_site(request)
     users = request.headers.getlist(header)
     if len(users) != 1:
         _unknown(f"a proxy must name the user for whom it asks in one header {header}")
@@ -105,6 +107,25 @@ def _of_token(request: Request, askers: Askers, token: str) -> Bearer:
         return askers.user(users[0])
     except UnknownUser as error:
         _unknown(f"{header}: {error}")
+
+
+def _same_site(request: Request) -> None:
+    """Behind a proxy a browser is known by what it sends to it by itself, whichever page has it do so.
+
+    Raises ProblemError for what would change something and comes from another site's page.
+    """
+    if request.method in ("GET", "HEAD"):
+        return
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    origin = request.headers.get("origin")
+    if site != "same-origin" or (
+        origin is not None and urlsplit(origin).netloc != request.headers.get("host")
+    ):
+        raise ProblemError(
+            "not-allowed",
+            "this was sent by a page of another site",
+            hint="the proxy must pass the Host header on",
+        )
 
 
 async def _of_munge(askers: Askers, credential: str) -> Bearer:

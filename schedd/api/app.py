@@ -16,6 +16,7 @@ from schedd.api import clusters as clusters_router
 from schedd.api import exchange, health, jobs, plan, problems, questions, stream
 from schedd.api.access import known_parameters
 from schedd.api.examples import EXAMPLES
+from schedd.api.headers import Closed
 from schedd.api.limits import BodyLimit
 from schedd.api.queries import Queries
 from schedd.service.askers import Askers
@@ -85,6 +86,7 @@ def create_app(
             dependencies=[Depends(known_parameters)],
             responses=problems.answers("invalid"),
         )
+    app.add_middleware(Closed)
     app.add_middleware(GZipMiddleware, minimum_size=2_000, compresslevel=4)
     app.add_middleware(BodyLimit, most=max_body)
     app.state.queries = CollectorRegistry()

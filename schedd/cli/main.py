@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["BARE", "COMMANDS", "main"]
 
 COMMANDS: Final = {
+    "audit": ("schedd.cli.audit", "Say who did what."),
     "bench": ("schedd.cli.bench", "Measure how quick and how large the planner is here."),
     "checkjob": ("schedd.cli.user.checkjob", "Show everything about a job."),
     "config": ("schedd.cli.config", "Check the daemon's settings, show or explain them."),
@@ -28,8 +29,10 @@ COMMANDS: Final = {
     "history": ("schedd.cli.history", "Say what happened to a job or to a node."),
     "import": ("schedd.cli.import_config", "Translate a maui.cfg or sched_config into settings."),
     "migrate": ("schedd.cli.migrate", "Bring the database to this program's version, or back."),
+    "pause": ("schedd.cli.user.pause", "Start no jobs of a cluster until it is resumed."),
     "replay": ("schedd.cli.replay", "Replay logs under one policy or several and compare."),
     "rerun": ("schedd.cli.rerun", "Run an incident again and print what was decided."),
+    "resume": ("schedd.cli.user.resume", "Start jobs of a cluster again."),
     "serve": ("schedd.cli.serve", "Run the daemon."),
     "showbf": ("schedd.cli.user.showbf", "Show what is free now, and for how long."),
     "showplan": ("schedd.cli.user.showplan", "Show the plan as a chart in text."),

@@ -14,6 +14,7 @@ __all__ = [
     "ClusterView",
     "ClustersView",
     "Counts",
+    "Dispatch",
     "Ended",
     "Explanation",
     "Gap",
@@ -69,6 +70,13 @@ class ClustersView(TypedDict):
     """All clusters of this daemon."""
 
     clusters: list[ClusterView]
+
+
+class Dispatch(TypedDict):
+    """Whether jobs are started."""
+
+    paused: str
+    generation: int
 
 
 class ShareFacts(TypedDict):

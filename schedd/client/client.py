@@ -10,6 +10,7 @@ from schedd.client.answers import (
     Bars,
     ClustersView,
     ClusterView,
+    Dispatch,
     Explanation,
     Gap,
     GapsView,
@@ -80,6 +81,14 @@ class Client:
             )
         self._cluster = found[0]["name"]
         return found[0]
+
+    def pause(self, reason: str) -> Dispatch:
+        """Start no jobs of the cluster until ``resume``."""
+        return cast("Dispatch", self._http.ask("POST", self._path("/pause"), body={"reason": reason}))
+
+    def resume(self) -> Dispatch:
+        """Start jobs again."""
+        return cast("Dispatch", self._http.ask("POST", self._path("/resume")))
 
     def _path(self, rest: str) -> str:
         if not self._cluster:

@@ -13,6 +13,7 @@ from schedd.client.places import ConfigError, Place
 __all__ = ["Connection", "Query"]
 
 Query = Mapping[str, str | int | None]
+_MUNGE_S = 10.0
 _TYPE = "urn:schedd:problem:"
 
 
@@ -92,9 +93,12 @@ class Connection:
         headers = dict(more)
         if self._place.token:
             headers["Authorization"] = f"Bearer {self._place.token}"
+        program = "" if self._place.token or self._place.url.startswith("unix:") else self._place.munge
         if data is not None:
             headers["Content-Type"] = "application/json"
         for again in (True, False):
+            if program:  # a credential counts once
+                headers["Authorization"] = f"Munge {_credential(program)}"
             fresh = self._http.sock is None
             try:
                 self._http.request(method, target, data, headers)
@@ -133,6 +137,21 @@ class Connection:
         raise Unreachable(
             f"what answers at {self._place.url} is not schedd (HTTP {answer.status} {answer.reason})"
         )
+
+
+def _credential(program: str) -> str:
+    """What MUNGE says of who runs this. Raises ConfigError."""
+    import subprocess  # noqa: PLC0415  (only who uses MUNGE pays for it)
+
+    try:
+        made = subprocess.run(
+            [program, "-s", "schedd"], capture_output=True, text=True, check=True, timeout=_MUNGE_S
+        )
+    except subprocess.CalledProcessError as error:
+        raise ConfigError(f"{program} makes no credential: {error.stderr.strip()}") from None
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ConfigError(f"{program} makes no credential: {_words(error)}") from None
+    return made.stdout.strip()
 
 
 def _words(error: Exception) -> str:

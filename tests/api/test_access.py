@@ -169,3 +169,29 @@ def test_a_history_is_shown_to_whom_the_job_is(ask: As, busy_cluster: TestClient
     busy_cluster.post(f"{MAIN}/events", json={"events": [CLOSED]})
     assert ask("ann", f"{MAIN}/jobs/3.server/history").status_code == 200
     problem(ask("ann", f"{MAIN}/jobs/2.server/history"), "unknown-job")
+
+
+def test_behind_a_proxy_nothing_is_done_for_another_sites_page(app: FastAPI, ask: As) -> None:
+    app.state.askers = Askers(tokens(), AuthSettings(operators=("bob",)))
+    with TestClient(
+        app, headers={"Authorization": f"Bearer {token('proxy')}", "X-Remote-User": "bob"}
+    ) as client:
+        for foreign in (
+            {"Sec-Fetch-Site": "cross-site"},
+            {"Sec-Fetch-Site": "none"},
+            {"Origin": "http://evil.org"},
+        ):
+            problem(client.post(f"{MAIN}/resume", headers=foreign), "not-allowed")
+            assert client.get(MAIN, headers=foreign).status_code == 200
+        own = {"Sec-Fetch-Site": "same-origin", "Origin": "http://testserver"}
+        assert client.post(f"{MAIN}/resume", headers=own).status_code == 200
+
+
+def test_no_answer_can_be_framed_or_read_by_another_sites_page(busy_cluster: TestClient) -> None:
+    for path in ("/docs", "/openapi.json", MAIN, "/nowhere"):
+        for method in ("GET", "OPTIONS"):
+            answer = busy_cluster.request(method, path, headers={"Origin": "http://evil.org"})
+            assert answer.headers["x-frame-options"] == "DENY"
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+            assert not [name for name in answer.headers if name.startswith("access-control")]

@@ -3,12 +3,15 @@
 import contextlib
 import http.client
 import json
+import os
+import pwd
 import re
 import shutil
 import signal
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -147,6 +150,40 @@ def test_on_the_socket_the_peers_user_is_known(served: Served, folder: Path) -> 
     assert acts == [("resume", "main"), ("pause", "main")]
     done = run("--config", str(configured(folder)))
     assert (done.returncode, "another daemon does" in done.stderr) == (1, True)
+
+
+def command(folder: Path, *words: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "schedd.cli.main", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=WAIT,
+        env={**os.environ, "SCHEDD_URL": f"unix:{folder}/socket", "HOME": str(folder)},
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_root_pauses_and_resumes_from_the_shell_and_the_audit_says_so(served: Served, folder: Path) -> None:
+    assert command(folder, "pause", "main", "--reason", "the cooling failed") == (
+        *(0, "main: no jobs are started: the cooling failed\n", ""),
+    )
+    assert served.get("")["paused"] == "the cooling failed"
+    assert command(folder, "pause", "mian")[0] == 3
+    code, out, _ = command(folder, "resume", "--json")
+    assert (code, json.loads(out)["paused"]) == (0, "")
+    assert served.get("")["paused"] == ""
+    config = str(folder / "schedd.toml")
+    code, out, _ = command(folder, "audit", "--config", config)
+    assert code == 0
+    me = pwd.getpwuid(os.geteuid()).pw_name
+    assert re.search(
+        rf"^\S+ \S+  {me} +resume +main\n\S+ \S+  {me} +pause +main  the cooling failed$", out, re.MULTILINE
+    )
+    assert (
+        json.loads(command(folder, "audit", "--config", config, "--most", "1", "--json")[1])[0]["act"]
+        == "resume"
+    )
 
 
 def connection(served: Served) -> socket.socket:

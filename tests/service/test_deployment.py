@@ -66,7 +66,7 @@ def test_the_units_environment_is_understood(monkeypatch: pytest.MonkeyPatch) ->
     found = dict(re.findall(r"^Environment=(\w+)=(.*)$", UNIT.read_text(), re.MULTILINE))
     assert found.pop("SCHEDD_CONFIG") == str(USUAL)
     settings = from_environment(monkeypatch, found)
-    assert str(settings.server.socket) == "/run/schedd/socket"
+    assert str(settings.server.socket) == "/run/schedd/schedd.sock"
     commands = re.findall(r"^Exec\w+=/opt/schedd/bin/schedd (\w+)", UNIT.read_text(), re.MULTILINE)
     assert commands == ["serve", "config"]
     assert set(commands) <= COMMANDS.keys()

@@ -4,8 +4,11 @@ import os
 import pwd
 import shutil
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,8 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from schedd.api.app import create_app
+from schedd.client.http import Connection
+from schedd.client.places import ConfigError, find_place
 from schedd.engine import EngineSettings
 from schedd.service.askers import Askers
 from schedd.service.clusters import Clusters
@@ -119,3 +124,37 @@ def test_over_http_the_user_has_the_role_of_the_settings(munged: Path, app: Fast
 def test_who_vouches_is_asked_for_the_user(munged: Path) -> None:
     askers = Askers(Tokens(()), AuthSettings(munge=True, munge_socket=munged))
     assert askers.munge(credential(munged)) == Bearer(ME, "user")
+
+
+def test_the_client_shows_a_credential_with_each_request(munged: Path, tmp_path: Path) -> None:
+    program = tmp_path / "munge"
+    program.write_text(f'#!/bin/sh\nexec munge --socket={munged} "$@"\n')
+    program.chmod(0o755)
+    (tmp_path / "client.toml").write_text(f'url = "http://127.0.0.1:1"\nmunge = "{program}"\n')
+    place = find_place({"HOME": str(tmp_path)}, tmp_path)
+    assert place.munge == str(program)
+    shown: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            shown.append(self.headers["Authorization"])
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        asking = Connection(replace(place, url=f"http://127.0.0.1:{server.server_address[1]}"), 10)
+        for _ in range(2):
+            asking.ask("GET", "/")
+        asking.close()
+        server.shutdown()
+    assert len(set(shown)) == 2
+    for header in shown:
+        assert decode(header.removeprefix("Munge "), munged) == os.geteuid()
+    program.write_text("#!/bin/sh\necho no key >&2\nexit 1\n")
+    with pytest.raises(ConfigError, match="makes no credential: no key"):
+        Connection(place, 1).ask("GET", "/")

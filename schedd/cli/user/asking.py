@@ -52,8 +52,8 @@ Command = Callable[[Session, argparse.Namespace], bool]
 """Asks and prints; whether a start is known, where one was asked for."""
 
 
-def parser(name: str, about: str, more: str = "") -> argparse.ArgumentParser:
-    """A parser with the options of all commands."""
+def parser(name: str, about: str, more: str = "", *, of_cluster: bool = False) -> argparse.ArgumentParser:
+    """A parser with the options of all commands; what is ``of_cluster`` names it as its argument."""
     codes = "\n".join(f"  {code}  {words}" for code, words in EXIT_CODES.items())
     found = argparse.ArgumentParser(
         prog=name,
@@ -64,7 +64,10 @@ def parser(name: str, about: str, more: str = "") -> argparse.ArgumentParser:
     )
     add = found.add_argument
     add("--json", action="store_true", help="the daemon's answer as JSON")
-    add("--cluster", metavar="NAME", help="which cluster, where the daemon has several")
+    if of_cluster:
+        add("cluster", nargs="?", metavar="CLUSTER", help="which cluster, where the daemon has several")
+    else:
+        add("--cluster", metavar="NAME", help="which cluster, where the daemon has several")
     add("--url", metavar="URL", help="where the daemon is: http://HOST:PORT, https://HOST or unix:/PATH")
     return found
 

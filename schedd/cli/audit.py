@@ -1,0 +1,38 @@
+"""``schedd audit``: who did what."""
+
+import json
+import time
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from schedd.cli.installed import ConfigFile, failing, opened, settings_of
+
+__all__ = ["command"]
+
+
+def command(
+    days: Annotated[float, typer.Option(help="Of so many days.", min=0)] = 30,
+    most: Annotated[int, typer.Option(help="At most so many.", min=1, max=100_000)] = 1_000,
+    config: Annotated[Path | None, ConfigFile] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="As JSON; times are seconds since the epoch.")
+    ] = False,
+) -> None:
+    """Say who paused, resumed, made or revoked tokens, changed settings: the newest first."""
+    with failing("audit"), opened(settings_of(config)) as store:
+        entries = store.audited(int(time.time() - days * 86_400), most)
+    if as_json:
+        typer.echo(json.dumps([asdict(entry) for entry in entries], indent=2))
+        return
+    lines = [(_date(one.time), one.who, one.act, one.cluster or "", one.detail) for one in entries]
+    widths = [max(map(len, column)) for column in zip(("",) * 5, *lines, strict=True)]
+    for line in lines:
+        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _date(moment: int) -> str:
+    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M:%S}"

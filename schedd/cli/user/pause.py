@@ -1,0 +1,32 @@
+"""``schedd pause``: start no jobs until ``schedd resume``."""
+
+import argparse
+from collections.abc import Sequence
+
+from schedd.cli.user.asking import Session, answer, parser, show_json
+
+__all__ = ["run"]
+
+
+def run(argv: Sequence[str]) -> int:
+    """Pause; returns the exit code."""
+    found = parser(
+        "schedd pause",
+        "Start no jobs of a cluster until `schedd resume`; the plan goes on.",
+        _MORE,
+        of_cluster=True,
+    )
+    found.add_argument("--reason", default="an admin's order", help="shown to everybody who asks")
+    return answer(found, _pause, argv)
+
+
+_MORE = "It holds over restarts. Needs the role operator or admin; on the daemon's socket root is one."
+
+
+def _pause(session: Session, args: argparse.Namespace) -> bool:
+    done = session.client.pause(args.reason)
+    if args.json:
+        show_json(done)
+    else:
+        print(f"{session.cluster['name']}: no jobs are started: {done['paused']}")
+    return True

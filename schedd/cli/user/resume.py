@@ -1,0 +1,29 @@
+"""``schedd resume``: start jobs again."""
+
+import argparse
+from collections.abc import Sequence
+
+from schedd.cli.user.asking import Session, answer, parser, show_json
+
+__all__ = ["run"]
+
+
+def run(argv: Sequence[str]) -> int:
+    """Resume; returns the exit code."""
+    found = parser("schedd resume", "Start jobs again, those that are due at once.", _MORE, of_cluster=True)
+    return answer(found, _resume, argv)
+
+
+_MORE = (
+    "After a pause, and after another scheduler was met. Needs the role operator or admin; on the daemon's "
+    "socket root is one."
+)
+
+
+def _resume(session: Session, args: argparse.Namespace) -> bool:
+    done = session.client.resume()
+    if args.json:
+        show_json(done)
+    else:
+        print(f"{session.cluster['name']}: jobs are started")
+    return True
