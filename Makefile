@@ -1,16 +1,20 @@
 # One verb for each habit. `make` alone lists them.
 VENV  := .venv
+PREFIX ?= /usr/local
 STAMP := $(VENV)/.installed
 # Newest first; the newest Python that numba has wheels for leads the list (0.68: 3.15).
 PYTHONS ?= python3.15 python3.14 python3.13 python3.12 python3.11 python3 python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lint test soak bench docs clean
+.PHONY: help setup install demo lint test soak bench docs clean
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
 setup: $(STAMP) ## make the virtual environment .venv (again only when pyproject.toml changed)
+
+install: $(STAMP) ## link schedd and the users' commands below PREFIX (/usr/local), never over a file
+	$(VENV)/bin/schedd install --prefix $(PREFIX)
 
 demo: $(STAMP) ## daemon, adapter and an emulated pbs_server on loopback; Ctrl-C ends it
 	$(VENV)/bin/schedd demo --open

@@ -1,10 +1,11 @@
-"""Writes the reference of commands, docs/cli.md, and checks the links between the documents."""
+"""Writes the reference in docs/commands.md, and checks the links between the documents."""
 
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+from schedd.cli.manual import reference
 
 ROOT = Path(__file__).resolve().parent.parent
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -33,16 +34,16 @@ def broken_links(root: Path) -> Iterator[str]:
                 yield f"{page.relative_to(root)}: no such heading: {link}"
 
 
-def write_commands(page: Path) -> None:
-    """Writes every command with its options, from the program's own help, to `page`."""
-    command = "typer schedd.cli.main utils docs --name schedd --title Commands --output"
-    subprocess.run([sys.executable, "-m", *command.split(), str(page)], check=True)
+def with_reference(text: str) -> str:
+    """The page of commands with its reference, which follows the heading of that name, as it is now."""
+    head = text.partition("\n## Reference\n")[0]
+    return f"{head}\n## Reference\n\n{reference()}"
 
 
 def main() -> int:
     """Prints what is broken; the exit code is 1 if anything is."""
-    if (ROOT / "schedd" / "cli" / "main.py").exists():
-        write_commands(ROOT / "docs" / "cli.md")
+    page = ROOT / "docs" / "commands.md"
+    page.write_text(with_reference(page.read_text("utf-8")), "utf-8")
     broken = list(broken_links(ROOT))
     for line in broken:
         print(line)

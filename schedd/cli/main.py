@@ -6,7 +6,7 @@ sub-commands, or ``run``, a function that takes the arguments as they are and re
 """
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import PurePath
@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "emulate": ("schedd.cli.emulate", "Run an emulated pbs_server over a simulated cluster."),
     "history": ("schedd.cli.history", "Say what happened to a job or to a node."),
     "import": ("schedd.cli.import_config", "Translate a maui.cfg or sched_config into settings."),
+    "install": ("schedd.cli.install", "Offer the commands for users under their bare names."),
     "migrate": ("schedd.cli.migrate", "Bring the database to this program's version, or back."),
     "pause": ("schedd.cli.user.pause", "Start no jobs of a cluster until it is resumed."),
     "replay": ("schedd.cli.replay", "Replay logs under one policy or several and compare."),
@@ -112,18 +113,6 @@ def _typed(modules: dict[str, Any]) -> "typer.Typer":
 
 def _nothing() -> None:
     """A planning scheduler for PBS-family clusters: every queued job has a planned start."""
-
-
-def _existing(names: Iterable[str]) -> dict[str, Any]:
-    modules = {name: import_module(COMMANDS[name][0]) for name in names}
-    return {name: module for name, module in modules.items() if not hasattr(module, "run")}
-
-
-def __getattr__(name: str) -> Any:
-    # `typer schedd.cli.main utils docs` writes the reference of commands from it.
-    if name == "app":
-        return _typed(_existing(COMMANDS))
-    raise AttributeError(name)
 
 
 if __name__ == "__main__":

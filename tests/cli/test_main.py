@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import pytest
 
 from schedd import __version__
-from schedd.cli.main import COMMANDS, main
+from schedd.cli.main import BARE, COMMANDS, main
 
 SLOW = ("numpy", "numba", "pydantic", "fastapi", "sqlalchemy", "matplotlib", "typer", "rich")
 """Libraries that a command for users must not pay for."""
@@ -56,6 +56,12 @@ def test_what_a_users_command_passes_through_loads_no_slow_library() -> None:
     assert imported("import schedd.cli.main") == set()
     assert imported("from schedd.cli.main import main; main(['--help']); main(['--version'])") == set()
     assert imported("import schedd, schedd.wire") == set()
+
+
+@pytest.mark.parametrize("name", BARE)
+def test_a_users_command_loads_no_slow_library(name: str) -> None:
+    args = [name, "--url", "http://127.0.0.1:9", *(["1"] if name in ("showstart", "checkjob") else [])]
+    assert imported(f"from schedd.cli.main import main; assert main({args}) == 4") == set()
 
 
 def test_help_of_replay_waits_for_no_numeric_library() -> None:

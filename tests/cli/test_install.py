@@ -1,0 +1,109 @@
+"""Bare names, man pages, completion, and the reference in the documentation."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from docs.build import with_reference
+from schedd.cli.main import BARE, COMMANDS, main
+from schedd.cli.manual import completion, man_page, parsers
+from tests.conftest import ROOT
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "venv" / "schedd"
+    path.parent.mkdir()
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return path
+
+
+def install(prefix: Path, program: Path) -> int:
+    return main(["install", "--prefix", str(prefix), "--program", str(program)])
+
+
+def test_bare_names_are_links_and_nothing_is_laid_over(
+    tmp_path: Path, program: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prefix = tmp_path / "usr"
+    (prefix / "bin").mkdir(parents=True)
+    mauis = prefix / "bin" / "showq"
+    mauis.write_text("Maui's")
+    (prefix / "bin" / "checkjob").symlink_to("/opt/maui/bin/checkjob")
+    page = prefix / "share" / "man" / "man1" / "showq.1"
+    page.parent.mkdir(parents=True)
+    page.write_text(".TH showq 1 Maui")
+    assert install(prefix, program) == 1
+    shown = capsys.readouterr().out
+    assert (mauis.read_text(), page.read_text()) == ("Maui's", ".TH showq 1 Maui")
+    assert (prefix / "bin" / "checkjob").readlink() == Path("/opt/maui/bin/checkjob")
+    assert shown.count("something else is there") == 3
+    assert (prefix / "bin" / "showstart").readlink() == program
+    assert (prefix / "bin" / "schedd").readlink() == program
+    assert (prefix / "share" / "bash-completion" / "completions" / "showbf").exists()
+    # What it made itself it finds, and brings up to date.
+    own = prefix / "share" / "man" / "man1" / "showstart.1"
+    own.write_text(man_page("showstart").replace("OPTIONS", "CHOICES"))
+    assert install(prefix, program) == 1
+    assert own.read_text() == man_page("showstart")
+
+
+def test_what_cannot_be_written_or_linked_to_is_said(
+    tmp_path: Path, program: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert install(tmp_path / "file", program) == 2
+    assert "Not a directory" in capsys.readouterr().err
+    assert install(tmp_path, tmp_path / "none") == 2
+    assert "is no program to link to" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", BARE)
+def test_a_man_page_names_every_option(name: str) -> None:
+    page = man_page(name)
+    for option in (o for action in parsers()[name]._actions for o in action.option_strings):
+        assert option.replace("-", "\\-") in page
+    if shutil.which("groff"):
+        done = subprocess.run(
+            ["groff", "-man", "-Tutf8", "-ww"], input=page, capture_output=True, text=True, check=True
+        )
+        assert done.stderr == ""
+        # Bold is written by overstriking, or by escape sequences.
+        assert "EXIT STATUS" in re.sub(r".\x08|\x1b\[\d+m", "", done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["schedd", "showb"], ["showbf"]),
+        (["schedd", "showq", "--j"], ["--json"]),
+        (["/usr/local/bin/showplan", "--h"], ["--help", "--hours"]),
+        (["showq", "1"], []),
+    ],
+)
+def test_the_shell_completes_commands_and_options(
+    words: list[str], expected: list[str], tmp_path: Path
+) -> None:
+    if not (bash := shutil.which("bash")):
+        pytest.skip("there is no bash")
+    script = tmp_path / "completion"
+    script.write_text(completion())
+    array = " ".join(f"'{word}'" for word in words)
+    code = (
+        f"source {script}; COMP_WORDS=({array}); COMP_CWORD={len(words) - 1}; _schedd; echo ${{COMPREPLY[@]}}"
+    )
+    done = subprocess.run([bash, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout.split(), done.stderr) == (expected, "")
+
+
+def test_the_reference_is_that_of_the_commands() -> None:
+    page = (ROOT / "docs" / "commands.md").read_text("utf-8")
+    assert with_reference(page) == page, "run `make docs`"
+
+
+def test_every_bare_name_is_a_command() -> None:
+    assert set(BARE) <= set(COMMANDS)
