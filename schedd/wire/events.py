@@ -78,12 +78,16 @@ class JobStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnded:
-    """A running job ended and its resources are free; ``exit_status`` as the server reports it."""
+    """A running job ended and its resources are free; ``exit_status`` as the server reports it.
+
+    ``used`` are the seconds for which it ran, as the server counts them, where that is known.
+    """
 
     id: str
     time: int
     job_id: str
     exit_status: int = 0
+    used: int | None = None
     type: Literal["job_ended"] = "job_ended"
 
 

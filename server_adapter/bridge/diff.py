@@ -45,7 +45,8 @@ def endings(state: State, *, ids: Ids, now: int) -> Iterator[JobEnded]:
     """The ends of all jobs that are complete but still listed, for one who may not have heard of them."""
     for name, end in state.ended.items():
         moment = now if end.completed is None else end.completed
-        yield JobEnded(id=next(ids), time=moment, job_id=name, exit_status=end.exit_status or 0)
+        status = end.exit_status or 0
+        yield JobEnded(id=next(ids), time=moment, job_id=name, exit_status=status, used=end.used)
 
 
 def snapshot(
@@ -108,7 +109,8 @@ class _Step:
         """A run's end. How a job ended that vanished while nobody looked is not known: as a success."""
         moment = self._now if end is None or end.completed is None else end.completed
         status = 0 if end is None or end.exit_status is None else end.exit_status
-        return JobEnded(id=next(self._ids), time=moment, job_id=job.id, exit_status=status)
+        used = None if end is None else end.used
+        return JobEnded(id=next(self._ids), time=moment, job_id=job.id, exit_status=status, used=used)
 
     # -- what jobs run on ---------------------------------------------------------------------------
 

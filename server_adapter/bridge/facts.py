@@ -151,6 +151,13 @@ class Ending:
     shares: tuple[ShareFacts, ...]
     by: str = ""
 
+    @property
+    def used(self) -> int | None:
+        """Seconds for which the last run lasted."""
+        if self.started is None or self.completed is None:
+            return None
+        return max(0, self.completed - self.started)
+
 
 def ending(values: Values) -> Ending:
     """A job in state C."""

@@ -82,10 +82,10 @@ def test_a_job(old: Values | None, new: Values | None, expected: list[str]) -> N
     assert [event.id for event in found] == [f"7:{number}" for number in range(1, len(found) + 1)]
 
 
-def test_an_end_has_the_servers_time_and_exit_status() -> None:
+def test_an_end_has_the_servers_time_exit_status_and_length() -> None:
     (ended,) = events(one(RUNNING), one(DONE))
     assert ended.type == "job_ended"
-    assert (ended.time, ended.exit_status) == (1795264330, 3)
+    assert (ended.time, ended.exit_status, ended.used) == (1795264330, 3, 10)
 
 
 def test_a_start_has_the_servers_time_and_shares() -> None:
