@@ -1,21 +1,19 @@
 """What the emulated server does with jobs, nodes and time, without sockets."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from server_adapter.dis import Attribute, Decoder, Operation, encode_attribute
-from server_adapter.emulator import EmulatedServer, Job, NodeSpec, RefusalError, State, Timing
-from server_adapter.emulator.destination import parse_destination
+from server_adapter.emulator import RefusalError, State, Timing
 from server_adapter.emulator.dialogue import Dialogue
 from server_adapter.emulator.encoding import encode_entry
 from server_adapter.emulator.principal import principal_of
 from server_adapter.torque.codes import ManagerCommand, ObjectType, RequestCode, SchedulerCommand
-from server_adapter.torque.replies import Reply, Selection, Status, decode_reply
+from server_adapter.torque.replies import Selection, Status, decode_reply
 from server_adapter.torque.requests import (
     JobRequest,
     JobScriptRequest,
-    ManageRequest,
     MoveRequest,
     QueueJobRequest,
     Request,
@@ -24,60 +22,7 @@ from server_adapter.torque.requests import (
     SignalRequest,
     StatusRequest,
 )
-
-NODES = [NodeSpec("node1", 4, ("odd",)), NodeSpec("node2", 4, ("even",)), NodeSpec("node3", 4, ("odd",))]
-
-
-class Lab:
-    """An emulated server whose clock stands still, and one voice to speak to it."""
-
-    def __init__(self, version: str = "6.1", timing: Timing | None = None) -> None:
-        self.server = EmulatedServer(
-            NODES, version=version, time_scale=0, epoch=1_795_255_000.0, timing=timing or Timing()
-        )
-        self.cluster = self.server.cluster
-
-    def say(self, request: Request, user: str = "root") -> Reply:
-        who = principal_of(self.cluster, user, privileged=user == "root")
-        return decode_reply(Decoder(self.server.handlers.answer(request, Dialogue(who))))
-
-    def run(self, job: str, destination: str = "", code: RequestCode = RequestCode.RUN_JOB) -> int:
-        return self.say(RunRequest(code=code, job=job, destination=destination)).code
-
-    def manage(
-        self,
-        code: RequestCode,
-        name: str,
-        *changes: Attribute,
-        kind: ObjectType = ObjectType.JOB,
-        command: ManagerCommand = ManagerCommand.SET,
-        user: str = "root",
-    ) -> int:
-        request = ManageRequest(code=code, command=command, object_type=kind, name=name, attributes=changes)
-        return self.say(request, user).code
-
-    def hold(self, job: str, letters: str, user: str = "root") -> int:
-        return self.manage(RequestCode.HOLD_JOB, job, Attribute("Hold_Types", letters), user=user)
-
-    def release(self, job: str, letters: str, user: str = "root") -> int:
-        return self.manage(RequestCode.RELEASE_JOB, job, Attribute("Hold_Types", letters), user=user)
-
-    def delete(self, job: str, user: str = "root") -> int:
-        return self.manage(RequestCode.DELETE_JOB, job, command=ManagerCommand.DELETE, user=user)
-
-    def job(self, name: str) -> Job:
-        return self.server.job(name)
-
-    def command(self) -> SchedulerCommand | None:
-        return self.cluster.take_command()
-
-
-@pytest.fixture
-def lab() -> Lab:
-    found = Lab()
-    found.server.set_scheduling(True)
-    assert found.command() is SchedulerCommand.FIRST
-    return found
+from tests.server_adapter.lab import Lab
 
 
 def test_a_job_runs_to_its_end_and_is_forgotten_after_keep_completed(lab: Lab) -> None:
@@ -166,85 +111,6 @@ def test_a_job_with_an_execution_time_waits_for_it(lab: Lab) -> None:
     assert lab.job(name).state is State.WAITING
 
 
-@pytest.mark.parametrize(
-    ("destination", "code"),
-    [
-        ("node1:ppn=4+node2:ppn=4", 0),
-        ("node1", 0),
-        ("node1+node1", 0),
-        ("node1/0+node1/1", 0),
-        ("1:ppn=2:even", 0),
-        ("2:ppn=4:odd", 0),
-        ("", 0),
-        ("node9:ppn=1", 15064),
-        ("node1:ppn=5", 15064),
-        ("node1:ppn=", 15064),
-        ("3:ppn=4:odd", 15064),
-        ("4:ppn=1", 15064),
-    ],
-)
-def test_destinations_mean_what_the_protocol_document_says(lab: Lab, destination: str, code: int) -> None:
-    assert lab.run(lab.server.submit(resources={"nodes": "1:ppn=2"}), destination) == code
-
-
-def test_a_name_without_ppn_takes_one_slot_whatever_the_job_asked_for(lab: Lab) -> None:
-    name = lab.server.submit(resources={"nodes": "1:ppn=4"})
-    lab.run(name, "node1")
-    assert lab.job(name).exec_host == "node1/0"
-
-
-def test_an_empty_destination_follows_neednodes(lab: Lab) -> None:
-    name = lab.server.submit(resources={"nodes": "1:ppn=2"})
-    lab.manage(RequestCode.MODIFY_JOB, name, Attribute("Resource_List", "node3:ppn=2", "neednodes"))
-    assert lab.run(name) == 0
-    assert lab.job(name).exec_host == "node3/0-1"
-
-
-def test_the_older_version_writes_single_slots() -> None:
-    lab = Lab("4.2")
-    name = lab.server.submit()
-    lab.run(name, "node1:ppn=2+node2:ppn=1")
-    assert lab.job(name).exec_host == "node1/0+node1/1+node2/0"
-    assert lab.job(name).exec_port == "30003+30003+30005"
-
-
-def test_what_the_server_does_not_check_goes_through(lab: Lab) -> None:
-    name = lab.server.submit(resources={"nodes": "2:ppn=4", "mem": "9999gb"}, holds="u")
-    assert lab.run(name, "node1:ppn=1") == 0
-
-
-def test_runs_are_refused_with_the_real_codes(lab: Lab) -> None:
-    first, second = lab.server.submit(), lab.server.submit()
-    assert lab.run(first, "node1:ppn=3") == 0
-    assert lab.run(first, "node2:ppn=1") == 15018
-    assert lab.run(second, "node1:ppn=2") == 15046
-    assert lab.run("99.localhost", "node1") == 15001
-    lab.cluster.queues["batch"].attributes["started"] = "False"
-    assert lab.run(second, "node2:ppn=1") == 15004
-    assert lab.cluster.runs == {first: 1}
-
-
-def test_an_offline_or_dead_node_is_busy_not_unknown(lab: Lab) -> None:
-    lab.manage(RequestCode.MANAGER, "node1", Attribute("state", "offline"), kind=ObjectType.NODE)
-    lab.server.kill_node("node2")
-    name = lab.server.submit()
-    assert lab.run(name, "node1:ppn=1") == 15046
-    lab.server.skip(151)
-    assert lab.run(name, "node2:ppn=1") == 15046
-    assert lab.server.node("node2").state == "down"
-
-
-def test_a_job_on_a_dead_node_stays_running_until_its_mom_is_back(lab: Lab) -> None:
-    name = lab.server.submit(runtime=10)
-    lab.run(name, "node1:ppn=1")
-    lab.server.kill_node("node1")
-    lab.server.skip(1000)
-    assert lab.job(name).state is State.RUNNING
-    lab.server.revive_node("node1")
-    lab.server.skip(1)
-    assert lab.job(name).state is State.COMPLETE
-
-
 def test_an_array_keeps_to_its_slot_limit(lab: Lab) -> None:
     array = lab.server.submit(array="1-4%2", runtime=10)
     assert array == "0[].localhost"
@@ -306,20 +172,6 @@ def test_the_start_time_of_a_queued_job_is_shown_and_then_overwritten(lab: Lab) 
     assert lab.job(name).start_time == lab.server.now
 
 
-def test_a_rerun_is_counted_and_frees_the_slots(lab: Lab) -> None:
-    name = lab.server.submit(runtime=100)
-    lab.run(name, "node1:ppn=4")
-    assert lab.say(JobRequest(code=RequestCode.RERUN, job=name)).code == 0
-    assert lab.server.node("node1").free == 4
-    lab.run(name, "node1:ppn=4")
-    lab.server.skip(100.1)
-    assert lab.job(name).start_count == 2
-    assert lab.cluster.runs[name] == 2
-    pinned = lab.server.submit(rerunnable=False)
-    lab.run(pinned, "node2:ppn=1")
-    assert lab.say(JobRequest(code=RequestCode.RERUN, job=pinned)).code == 15040
-
-
 def test_signals_moves_and_order_need_the_right_state(lab: Lab) -> None:
     first, second = lab.server.submit(), lab.server.submit()
     signal = SignalRequest(code=RequestCode.SIGNAL_JOB, job=first, signal="SIGCONT")
@@ -371,28 +223,6 @@ def test_submissions_are_refused_with_the_real_codes(changes: tuple[Attribute, .
     assert lab.say(elsewhere, "alice").code == 15020
 
 
-def test_faults_refuse_and_return_runs(lab: Lab) -> None:
-    name = lab.server.submit()
-    lab.server.faults.refuse_runs(1)
-    assert lab.run(name, "node1:ppn=1") == 15043
-    lab.server.faults.return_runs(1)
-    assert lab.run(name, "node1:ppn=1", RequestCode.ASYNC_RUN_JOB) == 0
-    lab.server.skip(1)
-    assert lab.job(name).state is State.QUEUED
-    assert lab.server.node("node1").free == 4
-    assert lab.run(name, "node1:ppn=1") == 0
-
-
-def test_a_mom_that_died_unnoticed_refuses_or_returns_the_job(lab: Lab) -> None:
-    name = lab.server.submit()
-    lab.server.kill_node("node1")
-    assert lab.server.node("node1").state == "free"
-    assert lab.run(name, "node1:ppn=1") == 15043
-    assert lab.run(name, "node1:ppn=1", RequestCode.ASYNC_RUN_JOB) == 0
-    lab.server.skip(1)
-    assert (lab.job(name).state, lab.job(name).start_count) == (State.QUEUED, 0)
-
-
 def test_a_node_may_lie_about_its_load(lab: Lab) -> None:
     lab.server.lie_about_load("node1", load=99.5, available=7)
     raw = lab.server.handlers.answer(
@@ -429,56 +259,6 @@ def test_qmgr_makes_queues_and_nodes_and_unmakes_them(lab: Lab) -> None:
     assert lab.server.node("node9").free == 8
     assert lab.manage(manager, "", Attribute("colour", "red"), kind=ObjectType.SERVER) == 15002
     assert lab.manage(manager, "", kind=ObjectType.SERVER, user="alice") == 15007
-
-
-actions = st.sampled_from(["submit", "run", "delete", "rerun", "hold", "release", "kill", "revive", "wait"])
-
-
-@settings(deadline=None)
-@given(st.lists(st.tuples(actions, st.integers(0, 9), st.integers(0, 2), st.integers(1, 4)), max_size=60))
-def test_slots_are_never_given_twice_and_every_run_is_counted(
-    steps: list[tuple[str, int, int, int]],
-) -> None:
-    lab = Lab()
-    for action, number, node, slots in steps:
-        name, host = f"{number}.localhost", f"node{node + 1}"
-        match action:
-            case "submit":
-                lab.server.submit(runtime=10.0 * slots)
-            case "run":
-                lab.run(name, f"{host}:ppn={slots}")
-            case "delete":
-                lab.delete(name)
-            case "rerun":
-                lab.say(JobRequest(code=RequestCode.RERUN, job=name))
-            case "hold":
-                lab.hold(name, "u")
-            case "release":
-                lab.release(name, "u")
-            case "kill":
-                lab.server.kill_node(host)
-            case "revive":
-                lab.server.revive_node(host)
-            case _:
-                lab.server.skip(7.0 * slots)
-        for place in lab.cluster.nodes.values():
-            assert len(place.taken) <= place.slots
-            for slot, holder in place.taken.items():
-                assert (place.name, slot) in [
-                    (held, one) for held, many in lab.job(holder).held_slots for one in many
-                ]
-        for job in lab.cluster.jobs.values():
-            assert job.start_count == lab.cluster.runs.get(job.id, 0)
-            assert bool(job.held_slots) == job.active
-
-
-@given(st.text("node123:ppn=+/odev, ", max_size=30))
-def test_any_destination_is_read_or_refused(text: str) -> None:
-    lab = Lab()
-    try:
-        parse_destination(text, lab.cluster.nodes)
-    except RefusalError as error:
-        assert error.code == 15064
 
 
 def test_a_queue_refuses_what_exceeds_its_limits(lab: Lab) -> None:

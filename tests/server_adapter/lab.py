@@ -1,0 +1,59 @@
+"""An emulated server to speak to without sockets."""
+
+from server_adapter.dis import Attribute, Decoder
+from server_adapter.emulator import EmulatedServer, Job, NodeSpec, Timing
+from server_adapter.emulator.dialogue import Dialogue
+from server_adapter.emulator.principal import principal_of
+from server_adapter.torque.codes import ManagerCommand, ObjectType, RequestCode, SchedulerCommand
+from server_adapter.torque.replies import Reply, decode_reply
+from server_adapter.torque.requests import (
+    ManageRequest,
+    Request,
+    RunRequest,
+)
+
+NODES = [NodeSpec("node1", 4, ("odd",)), NodeSpec("node2", 4, ("even",)), NodeSpec("node3", 4, ("odd",))]
+
+
+class Lab:
+    """An emulated server whose clock stands still, and one voice to speak to it."""
+
+    def __init__(self, version: str = "6.1", timing: Timing | None = None) -> None:
+        self.server = EmulatedServer(
+            NODES, version=version, time_scale=0, epoch=1_795_255_000.0, timing=timing or Timing()
+        )
+        self.cluster = self.server.cluster
+
+    def say(self, request: Request, user: str = "root") -> Reply:
+        who = principal_of(self.cluster, user, privileged=user == "root")
+        return decode_reply(Decoder(self.server.handlers.answer(request, Dialogue(who))))
+
+    def run(self, job: str, destination: str = "", code: RequestCode = RequestCode.RUN_JOB) -> int:
+        return self.say(RunRequest(code=code, job=job, destination=destination)).code
+
+    def manage(
+        self,
+        code: RequestCode,
+        name: str,
+        *changes: Attribute,
+        kind: ObjectType = ObjectType.JOB,
+        command: ManagerCommand = ManagerCommand.SET,
+        user: str = "root",
+    ) -> int:
+        request = ManageRequest(code=code, command=command, object_type=kind, name=name, attributes=changes)
+        return self.say(request, user).code
+
+    def hold(self, job: str, letters: str, user: str = "root") -> int:
+        return self.manage(RequestCode.HOLD_JOB, job, Attribute("Hold_Types", letters), user=user)
+
+    def release(self, job: str, letters: str, user: str = "root") -> int:
+        return self.manage(RequestCode.RELEASE_JOB, job, Attribute("Hold_Types", letters), user=user)
+
+    def delete(self, job: str, user: str = "root") -> int:
+        return self.manage(RequestCode.DELETE_JOB, job, command=ManagerCommand.DELETE, user=user)
+
+    def job(self, name: str) -> Job:
+        return self.server.job(name)
+
+    def command(self) -> SchedulerCommand | None:
+        return self.cluster.take_command()
