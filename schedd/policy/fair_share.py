@@ -124,15 +124,20 @@ class Standing:
 class Usage:
     """What ended jobs have used, in whole cpu-seconds by leaf and window. Changed by its owner alone."""
 
-    __slots__ = ("_interval", "_leaves")
+    __slots__ = ("_forgotten", "_interval", "_leaves", "_sums", "_sums_of")
 
     def __init__(self, interval: int) -> None:
         self._interval = interval
         self._leaves: dict[Path, dict[int, tuple[int, int]]] = {}
+        self._forgotten = -1
+        # What a leaf's windows come to changes only when a run is booked on it or a window is over.
+        self._sums: dict[Path, tuple[float, float]] = {}
+        self._sums_of: tuple[FairShare, int] | None = None
 
     def book(self, held: Held) -> None:
         """A job has ended."""
         windows = self._leaves.setdefault(held.path, {})
+        self._sums.pop(held.path, None)
         for window, used in _spread(held, self._interval):
             before, waited = windows.get(window, (0, 0))
             windows[window] = (before + used, waited)
@@ -143,6 +148,9 @@ class Usage:
     def forget(self, settings: FairShare, now: int) -> None:
         """Let go of what no longer counts."""
         oldest = now // self._interval - settings.depth + 1
+        if oldest == self._forgotten:
+            return
+        self._forgotten = oldest
         for path, windows in list(self._leaves.items()):
             for window in [window for window in windows if window < oldest]:
                 del windows[window]
@@ -163,15 +171,18 @@ class Usage:
                 part[window] = part.get(window, 0) + amount
         newest = now // self._interval
         weights = [settings.decay**age for age in range(settings.depth)]
+        if self._sums_of != (settings, newest):
+            self._sums.clear()
+            self._sums_of = settings, newest
         found: dict[Path, tuple[float, float]] = {}
         for path in sorted({*self._leaves, *so_far}):
-            ended, part = self._leaves.get(path, {}), so_far.get(path, {})
-            cpus = seconds = 0.0
-            for age, weight in enumerate(weights):
-                used, waited = ended.get(newest - age, (0, 0))
-                cpus += weight * (used + part.get(newest - age, 0))
-                seconds += weight * waited
-            found[path] = (cpus, seconds)
+            if path not in self._sums:
+                self._sums[path] = _sum(self._leaves.get(path, {}), newest, weights)
+            used, waited = self._sums[path]
+            for window, amount in sorted(so_far.get(path, {}).items(), reverse=True):
+                if 0 <= newest - window < settings.depth:
+                    used += weights[newest - window] * amount
+            found[path] = (used, waited)
         return found
 
     def copy(self) -> "Usage":
@@ -199,6 +210,17 @@ class Usage:
                 if len(path) == len(settings.levels):
                     usage._leaves[tuple(path)] = {window: (used, waited) for window, used, waited in windows}
         return usage
+
+
+def _sum(windows: Mapping[int, tuple[int, int]], newest: int, weights: list[float]) -> tuple[float, float]:
+    """What is left of cpu-seconds used and of seconds waited, the newest window first."""
+    cpus = seconds = 0.0
+    for window in sorted(windows, reverse=True):
+        if 0 <= newest - window < len(weights):
+            used, waited = windows[window]
+            cpus += weights[newest - window] * used
+            seconds += weights[newest - window] * waited
+    return cpus, seconds
 
 
 def _spread(held: Held, interval: int, until: int | None = None) -> Iterator[tuple[int, int]]:

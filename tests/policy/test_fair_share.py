@@ -98,6 +98,18 @@ def test_forgetting_changes_nothing_that_counts_and_a_saved_usage_goes_on(jobs: 
     )
 
 
+@given(_JOBS, st.lists(st.integers(0, 8 * HOUR), min_size=20, max_size=20))
+def test_asking_in_between_changes_nothing(jobs: list[Held], moments: list[int]) -> None:
+    asked = Usage(HOUR)
+    for i, (held, now) in enumerate(zip(jobs, moments, strict=False)):
+        asked.book(held)
+        fresh = Usage(HOUR)
+        for one in jobs[: i + 1]:
+            fresh.book(one)
+        for tree in (TREE, FairShare(interval=HOUR, decay=0.7, depth=3)):
+            assert asked.decayed(tree, now) == fresh.decayed(tree, now)
+
+
 def test_usage_of_other_windows_or_another_tree_is_not_taken_over() -> None:
     usage = Usage(HOUR)
     usage.book(Held(ANN, 1, 0, HOUR))
