@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from schedd.dashboard.words import natural
 from schedd.engine.job_view import Standing, standing_of
 from schedd.engine.records import JobRecord
 from schedd.engine.view import Published
@@ -32,7 +33,7 @@ def plan_columns(published: Published, sees: Callable[[JobRecord], bool]) -> dic
     placed = [(slot, record) for slot in slots.tolist() if (record := published.records[slot]) is not None]
     shown = placed[:MOST]
     slots = np.array([slot for slot, _ in shown], np.int64)
-    nodes = sorted(published.nodes)
+    nodes = sorted(published.nodes, key=natural)
     number = {name: i for i, name in enumerate(nodes)}
     return {
         "generation": published.generation,

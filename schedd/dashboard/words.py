@@ -2,13 +2,14 @@
 written here is UTC.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from markupsafe import Markup
 
-__all__ = ["FILTERS", "clock", "kib", "number", "relative", "span", "when"]
+__all__ = ["FILTERS", "clock", "kib", "natural", "number", "relative", "span", "when"]
 
 _MINUTE: Final = 60
 _HOUR: Final = 3600
@@ -60,6 +61,12 @@ def kib(amount: int) -> str:
             return f"{value:.3g} {unit}"
         value /= 1024
     return f"{value:.4g} {_UNITS[-1]}"
+
+
+def natural(name: str) -> list[tuple[int, int | str]]:
+    """A key that puts ``node2`` before ``node10``."""
+    parts = re.findall(r"\d+|\D+", name)
+    return [(0, int(part)) if part.isdecimal() else (1, part) for part in parts]
 
 
 def number(value: float) -> str:

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from schedd.dashboard.load import load_of
 from schedd.dashboard.rendering import page
 from schedd.dashboard.viewer import Cluster, Reader, Seen
+from schedd.dashboard.words import natural
 from schedd.service.gaps import Gap, gaps
 from schedd.service.loop import PlanLoop
 from schedd.service.reading import NodeView, nodes
@@ -42,7 +43,7 @@ def show(
 ) -> Response:
     """All nodes as a map, and those that fit the filter as a table."""
     published = cluster.published
-    views = nodes(published, sees=seen.sees)
+    views = sorted(nodes(published, sees=seen.sees), key=lambda view: natural(view.name))
     words = q.lower().split()
     found = [
         view

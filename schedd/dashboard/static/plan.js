@@ -192,7 +192,7 @@ function use() {
 function labels() {
   const { rows } = bars;
   for (const axis of chart.models) {
-    if (axis.type === "DatetimeAxis") axis.ticker.desired_num_ticks = Math.max(2, Math.floor(box.clientWidth / 150));
+    if (axis.type === "DatetimeAxis") axis.ticker.desired_num_ticks = Math.max(4, Math.floor(box.clientWidth / 130));
   }
   const high = height(rows.length);
   const figure = chart.named("chart");
