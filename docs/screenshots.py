@@ -25,7 +25,7 @@ TO = ROOT / "docs" / "images"
 DESKTOP = {"width": 1280, "height": 900}
 PHONE = {"width": 390, "height": 844}
 PLAYED_S = 40
-WHAT_IF = "what-if?nodes=2&ppn=16&walltime=12:00:00"
+WHAT_IF = "what-if?nodes=1&ppn=8&walltime=12:00:00"
 
 
 @contextmanager

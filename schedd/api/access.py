@@ -29,6 +29,7 @@ __all__ = [
     "asker_of",
     "daemon_of",
     "known_parameters",
+    "same_site",
 ]
 
 _bearer = HTTPBearer(
@@ -99,7 +100,7 @@ def _of_token(request: Request, askers: Askers, token: str) -> Bearer:
     if asker.role != "proxy":
         return asker
     header = askers.auth.proxy_header
-    _same_site(request)
+    same_site(request)
     users = request.headers.getlist(header)
     if len(users) != 1:
         _unknown(f"a proxy must name the user for whom it asks in one header {header}")
@@ -109,7 +110,7 @@ def _of_token(request: Request, askers: Askers, token: str) -> Bearer:
         _unknown(f"{header}: {error}")
 
 
-def _same_site(request: Request) -> None:
+def same_site(request: Request) -> None:
     """Behind a proxy a browser is known by what it sends to it by itself, whichever page has it do so.
 
     Raises ProblemError for what would change something and comes from another site's page.

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from fastapi import Depends, Request
 
-from schedd.api.access import asker_of, daemon_of
+from schedd.api.access import asker_of, daemon_of, same_site
 from schedd.api.problems import ProblemError
 from schedd.dashboard.sessions import COOKIE, Session, Sessions
 from schedd.service.askers import Askers
@@ -125,7 +125,7 @@ Seen = Annotated[Sight, Depends(_seen)]
 
 async def form_of(request: Request) -> dict[str, str]:
     """The fields of a form. Raises ProblemError where it is too long, or was not sent from a page of ours."""
-    _same_origin(request)
+    same_site(request)
     body = b""
     async for part in request.stream():
         body += part
@@ -141,16 +141,3 @@ async def form_of(request: Request) -> dict[str, str]:
 
 
 Form = Annotated[dict[str, str], Depends(form_of)]
-
-
-def _same_origin(request: Request) -> None:
-    """Refuse what another site's page sent. Raises ProblemError."""
-    site = request.headers.get("sec-fetch-site", "same-origin")
-    host = request.headers.get("host", "")
-    origin = request.headers.get("origin")
-    if site != "same-origin" or (origin is not None and urllib.parse.urlsplit(origin).netloc != host):
-        raise ProblemError(
-            "not-allowed",
-            "this form was sent by a page of another site",
-            hint="behind a proxy, let it pass the Host header on",
-        )
