@@ -1,6 +1,7 @@
 """The API's description: fit for a newcomer, served offline, and true."""
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -91,10 +92,25 @@ def test_what_is_not_as_described_is_refused_as_described(api: Any, path: str, m
     _try(api[path][method], GenerationMode.NEGATIVE, (*CHECKS, negative_data_rejection))
 
 
-def _try(operation: Any, mode: GenerationMode, checks: Sequence[Any]) -> None:
-    @settings(max_examples=20, suppress_health_check=list(HealthCheck), database=None)
+@pytest.mark.soak
+def test_nothing_that_is_asked_at_length_is_a_defect(api: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    examples = int(os.environ.get("SCHEDD_EXAMPLES", "1000"))
+    right = sum(_try(api[p][m], GenerationMode.POSITIVE, CHECKS, examples) for p, m in OPERATIONS + SIMPLE)
+    refusing = (*CHECKS, negative_data_rejection)
+    wrong = sum(_try(api[p][m], GenerationMode.NEGATIVE, refusing, examples) for p, m in OPERATIONS)
+    with capsys.disabled():
+        print(f"\n{right} requests as described, {wrong} not as described")  # noqa: T201  (counts for the page)
+
+
+def _try(operation: Any, mode: GenerationMode, checks: Sequence[Any], examples: int = 20) -> int:
+    """Tries so many requests, if there are so many; returns how many there were."""
+    count = 0
+
+    @settings(max_examples=examples, suppress_health_check=list(HealthCheck), database=None, deadline=None)
     @given(operation.as_strategy(generation_mode=mode), st.booleans())
     def tried(case: Any, here: bool) -> None:
+        nonlocal count
+        count += 1
         wrong = mode is GenerationMode.NEGATIVE
         if here and "cluster" in (case.path_parameters or {}):
             case.path_parameters["cluster"] = "main"
@@ -105,6 +121,7 @@ def _try(operation: Any, mode: GenerationMode, checks: Sequence[Any]) -> None:
         case.call_and_validate(headers={"Authorization": f"Bearer {token('admin')}"}, checks=chosen)
 
     tried()
+    return count
 
 
 @pytest.fixture(scope="module")

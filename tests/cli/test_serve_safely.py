@@ -20,6 +20,8 @@ from typing import Any
 
 import httpx2
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from schedd.store import Store
 from tests.cli.test_serve import MAIN, TOKEN, WAIT, Served, _until, is_ready, job, node, run, start
@@ -239,6 +241,19 @@ def test_a_large_body_that_comes_quickly_is_taken(served: Served) -> None:
     events = [job(number, 1_000) for number in range(1_000, 3_000)]
     taken = served.client.post(f"{MAIN}/events", json={"events": events})
     assert (taken.status_code, len(taken.request.content) > 300_000) == (200, True), taken.text
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@given(
+    st.binary(max_size=200) | st.text(max_size=60).map(lambda text: f"GET /{text} HTTP/1.1\r\n\r\n".encode())
+)
+def test_any_bytes_on_the_wire_are_survived(served: Served, said: bytes) -> None:
+    with connection(served) as channel:
+        channel.sendall(said + b"\r\n\r\n")
+        channel.shutdown(socket.SHUT_WR)
+        found = everything(channel)
+    assert not found or re.match(rb"HTTP/1\.1 (200|4\d\d) ", found), found
+    assert served.process.poll() is None
 
 
 def test_a_quick_client_may_ask_again_and_again_on_one_connection(served: Served) -> None:
