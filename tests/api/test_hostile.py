@@ -45,10 +45,12 @@ def refused(client: TestClient, loop: PlanLoop, path: str, body: bytes, **header
 
 
 def fuzz(*strategies: Any) -> Callable[[Any], Any]:
+    hushed = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
+    chosen: Any = settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=hushed)
+    tried: Any = given(*strategies)
+
     def decorate(test: Any) -> Any:
-        hushed = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
-        chosen = settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=hushed)
-        return chosen(given(*strategies)(test))
+        return chosen(tried(test))
 
     return decorate
 

@@ -244,15 +244,13 @@ def test_a_large_body_that_comes_quickly_is_taken(served: Served) -> None:
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), database=None)
-@given(
-    st.binary(max_size=200) | st.text(max_size=60).map(lambda text: f"GET /{text} HTTP/1.1\r\n\r\n".encode())
-)
+@given(st.binary(max_size=200) | st.text(max_size=60).map(lambda path: f"GET /{path} HTTP/1.1".encode()))
 def test_any_bytes_on_the_wire_are_survived(served: Served, said: bytes) -> None:
     with connection(served) as channel:
         channel.sendall(said + b"\r\n\r\n")
         channel.shutdown(socket.SHUT_WR)
         found = everything(channel)
-    assert not found or re.match(rb"HTTP/1\.1 (200|4\d\d) ", found), found
+    assert not found or re.match(rb"HTTP/1\.1 [234]\d\d ", found), found
     assert served.process.poll() is None
 
 
