@@ -44,7 +44,7 @@ __all__ = ["FORMAT", "CheckpointError", "Frozen", "load", "save", "settings_of"]
 
 Buffer = bytes | memoryview
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 _MAGIC: Final = b"schedd-engine "
 _SIZES: Final = struct.Struct("<QII")
 _CHANGES: Final = 100_000
@@ -57,11 +57,14 @@ _APART: Final = frozenset({"settings", "plan", "intake", "policy", "site", "by_s
 _CHANGING: Final = (np.ndarray, dict, list, set, deque, Reservation)
 """Kinds of values that the engine changes in place."""
 
-_COLUMNS: Final = ("promise", "told", "tell_due", "changed", "last_move", "born", "rank")
+_COLUMNS: Final = (
+    *("promise", "told", "tell_due", "changed", "last_move", "born", "rank"),
+    *("waits_since", "due_by", "owner_of"),
+)
 _PLAIN: Final = (
     *("now", "paused", "foreign", "stale", "generation", "decision_number", "change_number", "breaches"),
     *("told_at", "told_then", "down_since", "started_at", "started_then", "started_on", "since", "holes"),
-    "adapter_mode",
+    *("adapter_mode", "owners"),
 )
 """Fields of the state that are JSON-able as they are."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from schedd.engine import jobs, nodes, outcomes, reconcile, reservations
+from schedd.engine import improve, jobs, nodes, outcomes, reconcile, reservations
 from schedd.engine.intake import Understood
 from schedd.engine.places import make_room_in_pools, quarantine, replan
 from schedd.engine.records import Cause, JobRecord, Phase
@@ -11,6 +11,7 @@ from schedd.engine.running import hold_new_node
 from schedd.engine.state import EngineState
 from schedd.wire import (
     Event,
+    Improved,
     JobAltered,
     JobDeleted,
     JobEnded,
@@ -171,4 +172,5 @@ _HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {
     Reserve: reservations.reserve,
     Unreserve: reservations.unreserve,
     Snapshot: _snapshot,
+    Improved: improve.improved,
 }

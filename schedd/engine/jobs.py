@@ -212,6 +212,8 @@ def _resettle(
         record = replace(record, lost=Cause.NODE_LOST)
     old = unplan(state, record)
     record = _fit_slot(state, replace(record, facts=facts, understood=understood))
+    if record.slot >= 0 and state.limits.lowered & state.plan.pools_of(record.slot).keys():
+        cause, words = Cause.QUEUE, "the slot limit of its array was changed"
     set_rank(state, record)
     seat(state, record, event, ahead=True)
     slot = state.records[record.id].slot

@@ -34,6 +34,7 @@ class Cause(StrEnum):
     RELEASED = "released"
     FREED = "freed"
     PRIORITY = "a job of higher priority"
+    IMPROVED = "the plan was improved"
     NODE_LOST = "node lost"
     OVERRUN = "overrun ahead"
     REFUSED = "run refused"

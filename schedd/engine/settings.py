@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from schedd.plan.evaluate import DEFAULT_WEIGHTS
+
 __all__ = ["EngineSettings"]
 
 
@@ -75,6 +77,10 @@ class EngineSettings:
     """TORQUE ``nodes=``: every unit a node of its own, or units may share."""
     mem_per_core: int = 0
     """KiB per core planned for jobs that ask for no memory; 0 plans none."""
+    weights: Mapping[str, float] = field(
+        default_factory=lambda: {str(c): w for c, w in DEFAULT_WEIGHTS.items()}
+    )
+    """What a plan is judged by when a search found another: criteria of ``schedd.plan.evaluate``."""
     repair_slice: int = 16_000
     """Visited segments between two looks for new events: about half a millisecond."""
     priority_every: int = 300

@@ -17,6 +17,8 @@ from schedd.engine.records import ChangeSet, JobRecord, Ranks, Reservation
 from schedd.engine.settings import EngineSettings
 from schedd.engine.words import why
 from schedd.model import FOREVER, Never, Node, Request
+from schedd.model.parse.deadline import read_deadline
+from schedd.plan.evaluate import JobColumns
 from schedd.plan.kernels.layout import PLANNED, READY, START, STATE, Ints
 from schedd.plan.plan import Plan
 from schedd.policy.access import Access
@@ -75,6 +77,13 @@ class EngineState:
     rank: Ints = field(default_factory=lambda: _column(0, 0))
     """The total of the job's priority when it was last worked out."""
     ranks: Ranks = field(default_factory=Ranks)
+    waits_since: Ints = field(default_factory=lambda: _column(0, 0))
+    """Since when the slot's job waits: since it is eligible, or was submitted."""
+    due_by: Ints = field(default_factory=lambda: _column(0, FOREVER))
+    """When it should have ended, as the plan reckons its end; FOREVER without a deadline."""
+    owner_of: Ints = field(default_factory=lambda: _column(0, 0))
+    owners: dict[str, int] = field(default_factory=dict)
+    """A number for every owner of a job there was."""
     homeless: dict[str, None] = field(default_factory=dict)
     """Jobs that may be planned but have no start, in the order in which they lost it."""
     queue: dict[int, None] = field(default_factory=dict)
@@ -157,12 +166,26 @@ class EngineState:
         if record.slot >= 0:
             self.by_slot[record.slot] = record
             self.changed[record.slot] = self.generation
+            self._describe(record)
             self.slotless.pop(record.id, None)
             self.unheard.pop(record.id, None)
         else:
             self.slotless[record.id] = record
             self.unheard[record.id] = None
         return record
+
+    def _describe(self, record: JobRecord) -> None:
+        facts, slot = record.facts, record.slot
+        since = record.eligible_since
+        self.waits_since[slot] = since if since >= 0 else facts.submitted
+        deadline = read_deadline(facts.resources, facts.submitted)
+        self.due_by[slot] = FOREVER if deadline is None else deadline + self.settings.end_allowance
+        self.owner_of[slot] = self.owners.setdefault(facts.owner, len(self.owners))
+
+    @property
+    def columns(self) -> JobColumns:
+        """What an evaluation must know of the jobs; it is not to be changed."""
+        return JobColumns(self.waits_since, self.due_by, self.owner_of)
 
     def new_slot(self, request: Request, duration: int, pools: Mapping[str, int] | None = None) -> int:
         """A slot of the plan, with its columns set to their beginnings."""
@@ -202,6 +225,9 @@ class EngineState:
             self.last_move = np.concatenate([self.last_move, _column(grow, -1)])
             self.born = np.concatenate([self.born, _column(grow, 0)])
             self.rank = np.concatenate([self.rank, _column(grow, 0)])
+            self.waits_since = np.concatenate([self.waits_since, _column(grow, 0)])
+            self.due_by = np.concatenate([self.due_by, _column(grow, FOREVER)])
+            self.owner_of = np.concatenate([self.owner_of, _column(grow, 0)])
             self.by_slot = [*self.by_slot, *[None] * grow]
 
     def _reset(self, slot: int) -> None:

@@ -9,7 +9,6 @@ from time import perf_counter
 
 import numpy as np
 
-from schedd.optimize.places import Place, place_of, takes_in
 from schedd.optimize.report import Change, Report, WhyEnded
 from schedd.optimize.settings import Kind, SearchSettings
 from schedd.plan.evaluate import UNITS, Criterion, Evaluation, JobColumns, Values, Weights
@@ -18,6 +17,7 @@ from schedd.plan.kernels import moves as mv
 from schedd.plan.kernels import propose as pr
 from schedd.plan.kernels.evaluate import ASKED, Floats
 from schedd.plan.kernels.layout import Ints
+from schedd.plan.places import Place, place_of, takes_in
 from schedd.plan.plan import Plan
 
 __all__ = ["Improvement", "Search"]

@@ -3,12 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
-from typing import Final
 
-from schedd.plan.evaluate import Criterion
+from schedd.plan.evaluate import DEFAULT_WEIGHTS, Criterion
 
-__all__ = ["DEFAULT_WEIGHTS", "Kind", "SearchSettings"]
+__all__ = ["Kind", "SearchSettings"]
 
 
 class Kind(StrEnum):
@@ -20,12 +18,6 @@ class Kind(StrEnum):
     """A random job takes the place of an earlier one, which is then placed anew (Gap Search)."""
     TABU = "tabu"
     """The same, small jobs first, none of those tried lately, sometimes sorted (Tabu Search)."""
-
-
-DEFAULT_WEIGHTS: Final[Mapping[Criterion, float]] = MappingProxyType(
-    {Criterion.WAIT: 1.0, Criterion.BOUNDED_SLOWDOWN: 1.0, Criterion.WAIT_MAX: 1.0}
-)
-"""Mean wait, mean bounded slowdown, and, against starvation, the longest wait."""
 
 
 @dataclass(frozen=True, slots=True)

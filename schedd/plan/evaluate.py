@@ -7,7 +7,8 @@ that will be.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Self
+from types import MappingProxyType
+from typing import Final, Self
 
 import numpy as np
 
@@ -18,7 +19,16 @@ from schedd.plan.kernels.evaluate import Floats, Scores
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.plan import Plan
 
-__all__ = ["NON_REGULAR", "UNITS", "Criterion", "Evaluation", "JobColumns", "Values", "Weights"]
+__all__ = [
+    "DEFAULT_WEIGHTS",
+    "NON_REGULAR",
+    "UNITS",
+    "Criterion",
+    "Evaluation",
+    "JobColumns",
+    "Values",
+    "Weights",
+]
 
 
 class Criterion(StrEnum):
@@ -59,6 +69,11 @@ UNITS: Mapping[Criterion, str] = {
     for criterion in Criterion
 }
 """The unit of each criterion: seconds, jobs, or a plain number."""
+
+DEFAULT_WEIGHTS: Final[Mapping[Criterion, float]] = MappingProxyType(
+    {Criterion.WAIT: 1.0, Criterion.BOUNDED_SLOWDOWN: 1.0, Criterion.WAIT_MAX: 1.0}
+)
+"""Mean wait, mean bounded slowdown, and, against starvation, the longest wait."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,12 @@ from time import perf_counter
 import numpy as np
 
 from schedd.model import FOREVER, Chunk, Node, Request
-from schedd.optimize import Kind, Report, Search, SearchSettings, latest_starts, rebase
-from schedd.plan.evaluate import Criterion, JobColumns
+from schedd.optimize import Kind, Report, Search, SearchSettings
+from schedd.plan.evaluate import Criterion, JobColumns, Weights
 from schedd.plan.kernels.layout import PLANNED, START, STATE, Ints
+from schedd.plan.latest import latest_starts
 from schedd.plan.plan import Plan
+from schedd.plan.rebase import rebase
 from schedd.replay.compare import Comparison, Machine
 from schedd.replay.metrics import Metrics, measure
 from schedd.replay.prepare import Prepared
@@ -220,7 +222,8 @@ class _Simulation:
         found = Search(plan.fork(), self._columns, latest, now, settings).run()
         course.reports.append(found.report)
         if found.places:
-            rebase(plan, found.places, self._columns, latest, now, settings)
+            weights = Weights(settings.weights)
+            rebase(plan, found.places, self._columns, latest, now, weights, threshold=settings.threshold)
 
 
 # ---- the command --------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from schedd.wire.decisions import Alert, Decision, Run, Tell
 from schedd.wire.events import (
     Delivery,
     Event,
+    Improved,
     JobAltered,
     JobDeleted,
     JobEnded,
@@ -20,13 +21,23 @@ from schedd.wire.events import (
     Snapshot,
     Unreserve,
 )
-from schedd.wire.facts import JobFacts, Mode, NodeFacts, QueueFacts, ServerFacts, ShareFacts
+from schedd.wire.facts import (
+    JobFacts,
+    Mode,
+    NodeFacts,
+    PlaceFacts,
+    QueueFacts,
+    ServerFacts,
+    ShareFacts,
+    UnitsFacts,
+)
 
 __all__ = [
     "Alert",
     "Decision",
     "Delivery",
     "Event",
+    "Improved",
     "JobAltered",
     "JobDeleted",
     "JobEnded",
@@ -38,6 +49,7 @@ __all__ = [
     "Mode",
     "NodeChanged",
     "NodeFacts",
+    "PlaceFacts",
     "QueueChanged",
     "QueueFacts",
     "Reserve",
@@ -49,5 +61,6 @@ __all__ = [
     "ShareFacts",
     "Snapshot",
     "Tell",
+    "UnitsFacts",
     "Unreserve",
 ]

@@ -7,7 +7,15 @@ Every event carries ``id``, which the sender chose and which is kept over re-del
 from dataclasses import dataclass
 from typing import Literal
 
-from schedd.wire.facts import JobFacts, Mode, NodeFacts, QueueFacts, ServerFacts, ShareFacts
+from schedd.wire.facts import (
+    JobFacts,
+    Mode,
+    NodeFacts,
+    PlaceFacts,
+    QueueFacts,
+    ServerFacts,
+    ShareFacts,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +208,18 @@ class Snapshot:
     type: Literal["snapshot"] = "snapshot"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Improved:
+    """A search found better places for these jobs, on a copy of the plan. The engine takes them over as far
+    as the plan is still better for it and keeps its promises.
+    """
+
+    id: str
+    time: int
+    places: tuple[PlaceFacts, ...]
+    type: Literal["improved"] = "improved"
+
+
 Event = (
     JobQueued
     | JobAltered
@@ -216,6 +236,7 @@ Event = (
     | Reserve
     | Unreserve
     | Snapshot
+    | Improved
 )
 
 

@@ -15,9 +15,11 @@ __all__ = [
     "Mode",
     "NodeFacts",
     "NodeStateName",
+    "PlaceFacts",
     "QueueFacts",
     "ServerFacts",
     "ShareFacts",
+    "UnitsFacts",
 ]
 
 Family = Literal["torque", "openpbs"]
@@ -116,3 +118,21 @@ class ServerFacts:
     version: str = ""
     defaults: Mapping[str, str] = field(default_factory=dict)
     limits: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class UnitsFacts:
+    """So many units of a chunk of a request, chunks counted from 0, on one node."""
+
+    node: str
+    chunk: int
+    units: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceFacts:
+    """Where a waiting job could be planned: its start (seconds since the epoch) and what goes where."""
+
+    job_id: str
+    start: int
+    units: tuple[UnitsFacts, ...]

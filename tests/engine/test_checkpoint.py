@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from schedd.engine import CheckpointError, Engine, EngineSettings, Incident
-from schedd.engine.checkpoint import Frozen
+from schedd.engine.checkpoint import FORMAT, Frozen
 from schedd.engine.incident import IncidentError, dump, read, rerun
 from schedd.wire import Decision, Event
 from tests.engine.test_random import Chaos, play
@@ -97,7 +97,7 @@ def test_a_damaged_checkpoint_is_refused_whatever_was_lost() -> None:
         (saved[:20], "cut short"),
         (saved[:-1], "damaged"),
         (saved[:-9] + b"\x01" + saved[-8:], "damaged"),
-        (saved.replace(b"schedd-engine 2\n", b"schedd-engine 99\n"), "format 99"),
+        (saved.replace(b"schedd-engine %d\n" % FORMAT, b"schedd-engine 99\n"), "format 99"),
     ):
         with pytest.raises(CheckpointError, match=words):
             Engine.restore(wrong)

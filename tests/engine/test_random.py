@@ -11,12 +11,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from schedd.engine import Engine, EngineSettings
+from schedd.engine.improve import place_facts
 from schedd.engine.job_view import job_view
 from schedd.engine.records import MAY_BREAK, Phase
 from schedd.engine.view import publish
+from schedd.optimize import Search, SearchSettings
+from schedd.plan.latest import latest_starts
+from schedd.plan.places import Place
 from schedd.wire import (
     Decision,
     Event,
+    Improved,
     JobDeleted,
     JobEnded,
     JobFacts,
@@ -24,6 +29,7 @@ from schedd.wire import (
     JobReleased,
     JobStarted,
     NodeFacts,
+    PlaceFacts,
     QueueFacts,
     Reserve,
     Run,
@@ -98,6 +104,7 @@ class Chaos(RuleBasedStateMachine):
         self.offered: list[Run] = []
         self.open: dict[str, Run] = {}
         self.fate, self.adapter = "prompt", "run"
+        self.found: Improved | None = None
 
     @initialize(seed=seeds)
     def begin(self, seed: int) -> None:
@@ -200,6 +207,34 @@ class Chaos(RuleBasedStateMachine):
         elif what == "wake" and facts.state == "W":
             self.line += self.server.alter(job, state="Q", not_before=None)
         self._deliver()
+
+    def _facts(self, place: Place) -> PlaceFacts:
+        record = self.engine.state.by_slot[place.slot]
+        assert record is not None
+        return place_facts(self.engine.state.plan, record.id, place)
+
+    @rule(seed=seeds, late=st.booleans())
+    def search(self, seed: int, late: bool) -> None:
+        """A search on a copy; what it finds comes at once, or when the plan has moved on."""
+        state = self.engine.state
+        if self.found is not None and late:
+            return
+        found, self.found = self.found, None
+        if found is None:
+            latest = latest_starts(state.plan, state.promise, state.columns)
+            search = Search(
+                state.plan.fork(), state.columns, latest, state.now, SearchSettings(moves=20, seed=seed)
+            )
+            places = search.run().places
+            found = Improved(
+                id=self.server.event_id(),
+                time=self.server.now,
+                places=tuple(self._facts(place) for place in places),
+            )
+            if late:
+                self.found = found
+                return
+        self._handle([found])
 
     @rule(job=jobs, node=names, cpus=st.integers(1, 6))
     def start_by_hand(self, job: str, node: str, cpus: int) -> None:
@@ -447,6 +482,7 @@ def _acts(world: Chaos, random: Random) -> list[tuple[int, Callable[[], None]]]:
         (1, lambda: world.reserve("r1", [node], number(-100, 2000), choice([None, number(1, 2000)]), {})),
         (1, lambda: world.reserve("r2", [node], number(-100, 2000), number(1, 2000), choice(MORE))),
         (1, lambda: world.unreserve(choice(["r1", "r2"]))),
+        (2, lambda: world.search(number(0, 1 << 30), choice([True, False]))),
         (1, lambda: world.pause(choice(["", "", "upgrade"]))),
         (8, lambda: world.time_passes(choice([0, 1, 7, 30, 60, 130, 300, 1000, 4000]))),
         (1, lambda: world.weather(choice(FATES), choice(ADAPTERS))),

@@ -4,10 +4,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedd.optimize import latest_starts
 from schedd.plan.evaluate import Criterion, Evaluation, Weights
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels import moves as mv
+from schedd.plan.latest import latest_starts
 from tests.optimize.scenes import NOW, Scene, scenes, weights
 
 

@@ -7,11 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedd.model import FOREVER, Chunk, Node, Request
-from schedd.optimize import Search, SearchSettings, latest_starts, rebase
-from schedd.optimize.places import Place, place_of
+from schedd.optimize import Search, SearchSettings
 from schedd.plan.evaluate import Criterion, JobColumns, Weights
 from schedd.plan.kernels import layout as at
+from schedd.plan.latest import latest_starts
+from schedd.plan.places import Place, place_of
 from schedd.plan.plan import Plan
+from schedd.plan.rebase import rebase
 from tests.optimize.scenes import NOW, Scene, cost_between, scenes, search_settings
 from tests.plan.strategies import DURATIONS, requests
 
@@ -53,7 +55,15 @@ def test_a_rebase_keeps_what_must_be_kept(
     places = [place for place in improvement.places if scene.mirror.jobs.get(place.slot) is known[place.slot]]
     latest = latest_starts(scene.plan, scene.promised, scene.columns)
     before = scene.on(scene.plan.fork())
-    rebased = rebase(scene.plan, places, scene.columns, latest, now, settings)
+    rebased = rebase(
+        scene.plan,
+        places,
+        scene.columns,
+        latest,
+        now,
+        Weights(settings.weights),
+        threshold=settings.threshold,
+    )
 
     scene.check()
     assert set(scene.waiting) == set(before.waiting)
@@ -91,7 +101,15 @@ def test_into_the_same_plan_all_is_taken_over(scene: Scene, settings: SearchSett
     found = scene.on(scene.plan.fork())
     latest = latest_starts(scene.plan, scene.promised, scene.columns)
     improvement = Search(found.plan, scene.columns, latest, NOW, settings).run()
-    rebased = rebase(scene.plan, improvement.places, scene.columns, latest, NOW, settings)
+    rebased = rebase(
+        scene.plan,
+        improvement.places,
+        scene.columns,
+        latest,
+        NOW,
+        Weights(settings.weights),
+        threshold=settings.threshold,
+    )
     assert rebased.whole == bool(improvement.places)
     for slot in scene.waiting:
         assert place_of(scene.plan, slot) == place_of(found.plan, slot)
@@ -120,7 +138,7 @@ def test_places_taken_in_the_meantime_are_not_taken_twice() -> None:
     plan.place(urgent, 0)
     plan.place(1, 0)
     plan.place(2, 0)
-    rebased = rebase(plan, places, columns, free, 0, settings)
+    rebased = rebase(plan, places, columns, free, 0, Weights(settings.weights), threshold=settings.threshold)
     assert rebased.whole
     assert [plan.start(slot) for slot in (urgent, 2, 1)] == [50, 55, 65]
 
@@ -131,7 +149,9 @@ def test_a_promise_made_in_the_meantime_counts() -> None:
     places = Search(plan.fork(), columns, free, 0, settings).run().places
     promised = free.copy()
     promised[1] = 50
-    rebased = rebase(plan, places, columns, promised, 0, settings)
+    rebased = rebase(
+        plan, places, columns, promised, 0, Weights(settings.weights), threshold=settings.threshold
+    )
     assert len(rebased.moves) == 0
     assert not rebased.whole
     assert [plan.start(slot) for slot in (1, 2)] == [50, 1050]
@@ -142,7 +162,7 @@ def test_what_is_given_up_takes_no_chance_from_a_later_repair() -> None:
     plan.drop(1, 0)  # its place is free, nobody has been moved up yet
     taken = Place(2, 10, plan.takes(2))  # another runs there: it would go to its earliest gap, at 50
     bad = Place(3, 5000, plan.takes(3))
-    rebased = rebase(plan, [taken, bad], columns, free, 0, SearchSettings(weights=MEANS))
+    rebased = rebase(plan, [taken, bad], columns, free, 0, Weights(MEANS))
     assert len(rebased.moves) == 0
     assert [plan.start(slot) for slot in (2, 3)] == [1050, 1060]
     plan.repair(0)
@@ -154,7 +174,15 @@ def test_single_places_are_taken_where_all_together_fail() -> None:
     settings = SearchSettings(weights=MEANS)
     places = Search(plan.fork(), columns, free, 0, settings).run().places
     plan.drop(1, 0)  # its place is free, nobody has been moved up yet
-    rebased = rebase(plan, [p for p in places if p.slot == 2], columns, free, 0, settings)
+    rebased = rebase(
+        plan,
+        [p for p in places if p.slot == 2],
+        columns,
+        free,
+        0,
+        Weights(settings.weights),
+        threshold=settings.threshold,
+    )
     assert plan.start(2) == 50
     assert plan.state(2) == at.PLANNED
     assert rebased.moves.slots.tolist() == [2]

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 
 from schedd.model import FOREVER, Chunk, Node, Request
-from schedd.optimize import Kind, Search, SearchSettings, WhyEnded, latest_starts
-from schedd.optimize.places import place_of
+from schedd.optimize import Kind, Search, SearchSettings, WhyEnded
 from schedd.plan.evaluate import Criterion, Evaluation, JobColumns, Weights
+from schedd.plan.latest import latest_starts
+from schedd.plan.places import place_of
 from schedd.plan.plan import Plan
 from tests.optimize.scenes import NOW, Scene, cost_between, scenes, search_settings
 

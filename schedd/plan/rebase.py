@@ -5,12 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schedd.optimize.places import Place, free_at, is_misplaced, place_of, put_back
-from schedd.optimize.settings import SearchSettings
 from schedd.plan.evaluate import Evaluation, JobColumns, Weights
 from schedd.plan.kernels.evaluate import Floats
 from schedd.plan.kernels.layout import PLANNED, READY, SEEN, STATE, Ints
 from schedd.plan.kernels.moves import LEAST_GAIN
+from schedd.plan.places import Place, free_at, is_misplaced, place_of, put_back
 from schedd.plan.plan import Plan
 from schedd.plan.records import Moves
 
@@ -31,8 +30,9 @@ def rebase(
     columns: JobColumns,
     latest: Ints,
     now: int,
-    settings: SearchSettings,
+    weights: Weights,
     *,
+    threshold: int = 10,
     waited: Floats | None = None,
     used: Floats | None = None,
 ) -> Rebased:
@@ -43,7 +43,8 @@ def rebase(
     ``latest_starts``). First all places are tried together, a job whose place was taken in the meantime going
     to its earliest gap; if the plan is no better for it, each place that is earlier is tried alone.
     """
-    rebasing = _Rebasing(live, columns, latest, now, settings, waited, used)
+    evaluation = Evaluation(live, columns, now, threshold=threshold, waited=waited, used=used)
+    rebasing = _Rebasing(live, evaluation, latest, now, weights)
     return rebasing.run(places)
 
 
@@ -51,20 +52,16 @@ class _Rebasing:
     def __init__(
         self,
         live: Plan,
-        columns: JobColumns,
+        evaluation: Evaluation,
         latest: Ints,
         now: int,
-        settings: SearchSettings,
-        waited: Floats | None,
-        used: Floats | None,
+        weights: Weights,
     ) -> None:
         self._live = live
         self._latest = latest
         self._now = now
-        self._weights = Weights(settings.weights)
-        self._evaluation = Evaluation(
-            live, columns, now, threshold=settings.threshold, waited=waited, used=used
-        )
+        self._weights = weights
+        self._evaluation = evaluation
         self._before = self._evaluation.values()
         self._cost = self._weights.cost(self._before, self._before)
         self._seen: dict[int, int] = {}

@@ -1,0 +1,95 @@
+"""Taking over what a search found on a copy of the plan, as far as it is still better and keeps promises."""
+
+from collections import Counter
+
+from schedd.engine.places import plan_job
+from schedd.engine.promises import note_moves
+from schedd.engine.records import Cause, JobRecord, Phase
+from schedd.engine.state import EngineState
+from schedd.plan.evaluate import Criterion, Weights
+from schedd.plan.kernels.layout import (
+    CHUNK,
+    CHUNKS,
+    COUNT,
+    EXCLUSIVE,
+    NEED,
+    PER_NODE,
+    PLANNED,
+    SHAPE,
+    UNPLACED,
+)
+from schedd.plan.latest import latest_starts
+from schedd.plan.places import Place
+from schedd.plan.plan import Plan, Take
+from schedd.plan.rebase import rebase
+from schedd.wire import Improved, PlaceFacts, UnitsFacts
+
+__all__ = ["improved", "place_facts"]
+
+_WORDS = "the plan was improved"
+
+
+def place_facts(plan: Plan, job_id: str, place: Place) -> PlaceFacts:
+    """A place on ``plan``, or a fork of it, in the words of the event."""
+    units = (UnitsFacts(plan.name_of[take.row], take.chunk, take.units) for take in place.takes)
+    return PlaceFacts(job_id, place.start, tuple(units))
+
+
+def improved(state: EngineState, event: Improved) -> None:
+    """Move jobs to the places that the search found for them: see ``rebase``. No promise is broken by it."""
+    if state.policy is not None:
+        return
+    places = [place for facts in event.places if (place := _place(state, facts)) is not None]
+    if not places:
+        return
+    plan, columns = state.plan, state.columns
+    weights = Weights({Criterion(name): weight for name, weight in state.settings.weights.items()})
+    try:
+        latest = latest_starts(plan, state.promise, columns)
+        rebased = rebase(plan, places, columns, latest, state.now, weights)
+    except Exception:
+        # Whoever was lifted for it is not to be without a place.
+        for place in places:
+            record = state.by_slot[place.slot]
+            if record is not None and plan.state(place.slot) == UNPLACED:
+                plan_job(state, record, event.id, Cause.OUTAGE, "taking over a better plan failed")
+        raise
+    state.due = None
+    note_moves(state, event.id, Cause.IMPROVED, _WORDS, rebased.moves)
+
+
+def _place(state: EngineState, facts: PlaceFacts) -> Place | None:
+    """The place as the plan has it; None when the job is not planned, or not of this shape, any more."""
+    record = state.records.get(facts.job_id)
+    if record is None or record.phase is not Phase.WAITING or record.slot < 0:
+        return None
+    if state.plan.state(record.slot) != PLANNED:
+        return None
+    takes = _takes(state, record, facts)
+    return None if takes is None else Place(record.slot, facts.start, takes)
+
+
+def _takes(state: EngineState, record: JobRecord, facts: PlaceFacts) -> tuple[Take, ...] | None:
+    plan, tables = state.plan, state.plan.tables
+    shape = tables.jobs[SHAPE, record.slot]
+    first, chunks = int(tables.shapes[shape, CHUNK]), int(tables.shapes[shape, CHUNKS])
+    exclusive = bool(tables.shapes[shape, EXCLUSIVE])
+    counts: Counter[int] = Counter()
+    seen: set[int] = set()
+    takes = []
+    for units in facts.units:
+        row = plan.row_of.get(units.node)
+        if row is None or not 0 <= units.chunk < chunks or units.units < 1:
+            return None
+        chunk = tables.chunks[first + units.chunk]
+        if units.units > chunk[PER_NODE] or (chunk[PER_NODE] == 1 and row in seen):
+            return None
+        if exclusive:
+            amounts = [0] * tables.F.shape[0] if row in seen else tables.cap[row].tolist()
+        else:
+            amounts = (units.units * chunk[NEED:]).tolist()
+        takes.append(Take(row, units.chunk, units.units, tuple(amounts)))
+        counts[units.chunk] += units.units
+        seen.add(row)
+    wanted = {i: int(tables.chunks[first + i, COUNT]) for i in range(chunks)}
+    return tuple(takes) if counts == wanted else None
