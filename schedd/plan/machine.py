@@ -94,13 +94,11 @@ class Machine:
         tb.cap[row] = capacity
         tb.bounds[:, row] = 0
         tb.rows[row, at.VERSION] += 1
-        # Those who hold the whole node hold what came to it, too.
-        placed = np.flatnonzero(tb.jobs[at.ALLOCS])
-        whole = placed[tb.shapes[tb.jobs[at.SHAPE, placed], at.EXCLUSIVE] != 0]
-        for slot in on_row(tb, whole, row).tolist():
+        # Those who hold the whole node hold what came to it, too; whatever their requests say by now.
+        for slot in on_row(tb, np.flatnonzero(tb.jobs[at.ALLOCS]), row).tolist():
             start = int(tb.jobs[at.START, slot])
             for i in range(int(tb.jobs[at.ALLOC, slot]), int(tb.jobs[at.ALLOC : at.POOL, slot].sum())):
-                if tb.alloc[i, at.A_ROW] != row or not tb.alloc[i, at.A_TAKE + at.SHARE]:
+                if tb.alloc[i, at.A_ROW] != row or tb.alloc[i, at.A_TAKE + at.SHARE] < at.WHOLE:
                     continue
                 self._change(row, start, start + int(tb.jobs[at.DUR, slot]), delta, -1)
                 tb = self._slabs.tb
@@ -119,7 +117,7 @@ class Machine:
             chunk0 = int(tb.shapes[shape, at.CHUNK])
             for i in range(int(tb.jobs[at.ALLOC, slot]), int(tb.jobs[at.ALLOC : at.POOL, slot].sum())):
                 chunk, units = int(tb.alloc[i, at.A_CHUNK]), int(tb.alloc[i, at.A_UNITS])
-                if chunk < 0:
+                if chunk < 0 or tb.alloc[i, at.A_TAKE + at.SHARE] >= at.WHOLE:
                     continue
                 amount = units * tb.chunks[chunk0 + chunk, at.NEED :]
                 amount[:first] = 0

@@ -251,3 +251,15 @@ def test_a_job_on_a_node_that_nobody_knows_is_taken_as_it_is() -> None:
     cluster.node("ghost", cpus=4)
     cluster.submit("4")
     assert (cluster.start("3"), cluster.start("4")) == (500, 500)
+
+
+def test_a_running_job_that_was_altered_to_hold_its_node_alone_holds_what_comes_to_the_node() -> None:
+    cluster = Cluster()
+    cluster.submit("1", "1:ppn=2", walltime=1000)
+    cluster.ask("1", naccesspolicy="singlejob", walltime="2000")
+    cluster.submit("2", "1:ppn=2")
+    cluster.node("n1", cpus=8)
+    assert cluster.start("2") == 2000
+    cluster.node("n1", cpus=8, resources={"scratch": 5})
+    cluster.submit("3", "1:ppn=1", resources={"scratch": "1"})
+    assert cluster.start("3") == 2000
