@@ -15,14 +15,18 @@ from schedd.service.feed import JobLine
 from schedd.service.gaps import Gap, Step
 from schedd.service.reading import Bar, Counts, NodeView
 from schedd.service.smaller import Smaller
+from schedd.service.summaries import CriterionValue, UserSummary
 from schedd.wire import Decision, ShareFacts
 
 __all__ = [
+    "AccuracyView",
     "Bars",
     "Batch",
     "ClusterView",
     "ClustersView",
     "Dispatch",
+    "ErrorView",
+    "EvaluationView",
     "GapsView",
     "Health",
     "History",
@@ -32,6 +36,7 @@ __all__ = [
     "Ready",
     "ReservationView",
     "Taken",
+    "UsersView",
     "VariantAnswer",
     "WhatIfAnswer",
     "dated",
@@ -39,7 +44,7 @@ __all__ = [
 
 _VIEWS: tuple[type, ...] = (
     *(JobView, Change, Breach, Ended, JobLine, Bar, Counts, NodeView, Step, Gap),
-    *(On, Blocker, Explanation, Smaller, Window),
+    *(On, Blocker, Explanation, Smaller, Window, UserSummary, CriterionValue),
 )
 for _kind in _VIEWS:
     documented(_kind)
@@ -177,6 +182,47 @@ class News(Dated):
     """Jobs of which anything changed, and new ones."""
     gone: tuple[str, ...]
     """Ids of jobs that ended or were deleted."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsersView(Dated):
+    """Each user's jobs, counted."""
+
+    users: tuple[UserSummary, ...]
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationView(Dated):
+    """What the plan is worth."""
+
+    criteria: tuple[CriterionValue, ...]
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class ErrorView:
+    """By how much told starts were wrong: actual less told, in seconds; positive is later than told."""
+
+    lead: int
+    """Of starts that were told at least so many seconds before the job started (up to the next lead)."""
+    count: int
+    """How many such tellings there were."""
+    mean: float
+    median_absolute: float
+    p90_absolute: float
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class AccuracyView:
+    """How right told starts were."""
+
+    kept: bool
+    """False where the daemon has no database, and so keeps none."""
+    overall: ErrorView | None
+    by_lead: tuple[ErrorView, ...]
 
 
 @documented

@@ -5,7 +5,7 @@ import contextlib
 import signal
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import FrameType
 
@@ -26,6 +26,7 @@ from schedd.service.incidents import Incidents
 from schedd.service.notify import notify
 from schedd.service.settings import Settings
 from schedd.service.tokens import Tokens
+from schedd.service.webhooks import Hook
 from schedd.store.place import state_folder
 
 __all__ = ["serve"]
@@ -45,9 +46,11 @@ def serve(
     tls: ssl.SSLContext | None = None,
     read: Callable[[], Settings] | None = None,
     login_keys: Mapping[str, bytes] | None = None,
+    hooks: Sequence[Hook] = (),
 ) -> bool:
     """Serve on ``server``, by ``tls`` where it is given, and on the UNIX socket ``local``, until SIGTERM or
-    SIGINT; True when it ended cleanly. On SIGHUP the settings that ``read`` gives are taken.
+    SIGINT; True when it ended cleanly. On SIGHUP the settings that ``read`` gives are taken. ``hooks`` are
+    told of planned starts that moved.
 
     The port answers at once; all but the health checks answer 503 until the kernels are compiled. Whoever
     first opens ``/dashboard/enter?key=KEY`` with one of ``login_keys`` is logged in to the dashboard as the
@@ -76,7 +79,7 @@ def serve(
         askers,
         max_body=settings.server.max_body_mib << 20,
         root=settings.server.root,
-        lifespan=lifespan(clusters, askers, reload, give_up),
+        lifespan=lifespan(clusters, askers, reload, give_up, hooks),
     )
     sessions = add_dashboard(app)
     for key, digest in (login_keys or {}).items():

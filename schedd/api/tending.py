@@ -5,8 +5,9 @@ import contextlib
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
+import httpx2
 import structlog
 from fastapi import FastAPI
 
@@ -14,6 +15,7 @@ from schedd.api.app import Lifespan
 from schedd.service.askers import Askers
 from schedd.service.clusters import Clusters
 from schedd.service.notify import notify, watchdog_interval
+from schedd.service.webhooks import Hook, follow
 from schedd.store import StoreError
 
 __all__ = ["lifespan", "works"]
@@ -28,6 +30,7 @@ def lifespan(
     askers: Askers,
     reload: Callable[[], Awaitable[None]],
     give_up: Callable[[BaseException], None],
+    hooks: Sequence[Hook] = (),
 ) -> Lifespan:
     """From the first moment to the last: ``reload`` is called on SIGHUP, ``give_up`` when nothing helps."""
 
@@ -46,6 +49,7 @@ def lifespan(
         tasks = [
             asyncio.create_task(_tend(clusters, give_up)),
             asyncio.create_task(_keep_tokens(clusters, askers)),
+            *([asyncio.create_task(_tell_hooks(clusters, hooks))] if hooks else []),
         ]
         try:
             yield
@@ -57,6 +61,19 @@ def lifespan(
             await asyncio.to_thread(clusters.stop)
 
     return lived
+
+
+async def _tell_hooks(clusters: Clusters, hooks: Sequence[Hook]) -> None:
+    """Tell each hook of the moves in each cluster that it wants."""
+    async with httpx2.AsyncClient() as client:
+        await asyncio.gather(
+            *(
+                follow(loop, hook, client)
+                for loop in clusters
+                for hook in hooks
+                if not hook.settings.clusters or loop.name in hook.settings.clusters
+            )
+        )
 
 
 async def _keep_tokens(clusters: Clusters, askers: Askers) -> None:

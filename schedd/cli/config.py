@@ -12,6 +12,7 @@ from schedd.service.effective import effective
 from schedd.service.reference import SECTIONS, section
 from schedd.service.settings import Settings
 from schedd.service.tokens import Tokens
+from schedd.service.webhooks import hook_of
 from schedd.store.connect import url_of
 
 __all__ = ["app"]
@@ -60,6 +61,8 @@ def _checked(config: Path | None) -> Settings:
     """The settings, when all that they name can be used. Raises SettingsError and StoreError."""
     settings = settings_of(config)
     Tokens.of(settings.auth)
+    for one in settings.webhooks:
+        hook_of(one)
     tls_context(settings.server)
     if settings.store.url not in ("", "memory"):
         url_of(settings.store.url)

@@ -30,6 +30,7 @@ def run(argv: Sequence[str]) -> int:
     from schedd.service.logs import set_up  # noqa: PLC0415
     from schedd.service.settings import Settings, SettingsError, load  # noqa: PLC0415
     from schedd.service.tokens import Tokens  # noqa: PLC0415
+    from schedd.service.webhooks import hook_of  # noqa: PLC0415
 
     asked: dict[str, Any] = {"host": args.host, "port": args.port}
     server = {key: value for key, value in asked.items() if value is not None}
@@ -40,6 +41,7 @@ def run(argv: Sequence[str]) -> int:
     try:
         settings = read()
         tokens = Tokens.of(settings.auth)
+        hooks = [hook_of(one) for one in settings.webhooks]
         tls = tls_context(settings.server)
         set_up(settings.log)
         port = listen(settings.server.host, settings.server.port)
@@ -50,4 +52,6 @@ def run(argv: Sequence[str]) -> int:
     except ListenError as error:
         print(f"schedd serve: {error}", file=sys.stderr)
         return 1
-    return 0 if serve(settings, tokens, SystemClock(), port, local=local, tls=tls, read=read) else 1
+    clock = SystemClock()
+    ended = serve(settings, tokens, clock, port, local=local, tls=tls, read=read, hooks=hooks)
+    return 0 if ended else 1

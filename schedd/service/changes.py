@@ -38,6 +38,7 @@ def compare(old: Settings, new: Settings) -> Changes:
         # Names only: there are hashes of tokens among them.
         found = _different(getattr(old, section), getattr(new, section))
         now += [f"{section}.{name}" for name, _ in found]
+    restart += ["webhooks"] if old.webhooks != new.webhooks else []
     restart += [f"clusters.{name}" for name in sorted(old.clusters.keys() ^ new.clusters.keys())]
     clusters = dict(old.clusters)
     for name in old.clusters.keys() & new.clusters.keys():
@@ -50,7 +51,7 @@ def compare(old: Settings, new: Settings) -> Changes:
                 restart.append(f"clusters.{name}.{field}")
             else:
                 now.append(f"clusters.{name}.{field} {words}")
-    updates = {"server": old.server, "store": old.store, "clusters": clusters}
+    updates = {"server": old.server, "store": old.store, "webhooks": old.webhooks, "clusters": clusters}
     return Changes(new.model_copy(update=updates), tuple(now), tuple(restart))
 
 

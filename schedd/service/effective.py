@@ -28,6 +28,11 @@ def effective(settings: Settings, path: Path | None) -> Iterator[str]:
         if section == "clusters":
             for name, cluster in settings.clusters.items():
                 yield from _section(("clusters", name), cluster, file)
+        elif section == "webhooks":
+            for hook in settings.webhooks:
+                yield "[[webhooks]]"
+                yield from (f"{key} = {_toml(value)}" for key, value in hook.model_dump().items())
+                yield ""
         else:
             yield from _section((section,), getattr(settings, section), file)
 

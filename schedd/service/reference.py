@@ -18,6 +18,7 @@ from schedd.service.settings import (
     ServerSettings,
     StoreSettings,
     TokenSettings,
+    WebhookSettings,
 )
 from schedd.service.site_settings import (
     ClassSettings,
@@ -35,6 +36,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "[auth]": AuthSettings,
     "[[auth.tokens]]": TokenSettings,
     "[limits]": LimitSettings,
+    "[[webhooks]]": WebhookSettings,
     "[store]": StoreSettings,
     "[log]": LogSettings,
     "[clusters.NAME]": ClusterSettings,

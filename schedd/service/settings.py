@@ -32,6 +32,7 @@ __all__ = [
     "SettingsError",
     "StoreSettings",
     "TokenSettings",
+    "WebhookSettings",
     "load",
 ]
 
@@ -138,6 +139,21 @@ class LimitSettings(Section):
     """Seconds for a request to arrive whole, and for a client to take more of its answer."""
     connections: int = Field(default=1_000, ge=1, le=100_000)
     """Connections at a time; who comes then gets 503."""
+
+
+class WebhookSettings(Section):
+    """Where to tell of planned starts that moved. Changes need a restart."""
+
+    url: str = Field(pattern=r"^https?://[^\s/]+(/\S*)?$", max_length=2_000)
+    """`https://…`, to which each change is posted; `http://` only where the network is closed."""
+    secret_file: Path
+    """File with the secret that signs each request. Nobody but the daemon's user may have access to it."""
+    threshold: Seconds = 900
+    """Moves of less than so many seconds since the last telling are not told."""
+    clusters: tuple[str, ...] = ()
+    """Of these clusters alone; empty: of all."""
+    users: tuple[str, ...] = ()
+    """Jobs of these owners alone; empty: of all."""
 
 
 class LogSettings(Section):
@@ -295,6 +311,7 @@ class Settings(BaseSettings):
     limits: LimitSettings = Field(default_factory=LimitSettings)
     log: LogSettings = Field(default_factory=LogSettings)
     store: StoreSettings = Field(default_factory=StoreSettings)
+    webhooks: tuple[WebhookSettings, ...] = ()
     clusters: dict[str, ClusterSettings] = Field(default_factory=_one_cluster, min_length=1)
 
     @model_validator(mode="after")

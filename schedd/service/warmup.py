@@ -3,6 +3,7 @@
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.view import publish
 from schedd.service.forks import fork
+from schedd.service.summaries import evaluated
 from schedd.wire import (
     Event,
     JobAltered,
@@ -64,3 +65,4 @@ def warm_up() -> None:
             engine.handle([], _T + after)
     copy = fork(engine.state, publish(engine.state))
     copy.what_if(_job(1000, nodes="1:ppn=2", walltime="60"), _T + 200)
+    evaluated(copy)

@@ -127,6 +127,21 @@ def test_what_is_shown_can_be_read_again_and_says_where_it_comes_from(
     assert load(again).model_dump() == load(path).model_dump()
 
 
+def test_webhooks_are_shown_and_their_secrets_checked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "c.toml"
+    hook = f'[[webhooks]]\nurl = "https://x/hook"\nsecret_file = "{tmp_path}/none"\nusers = ["ann"]\n'
+    path.write_text('[auth]\nanonymous = "reader"\n[clusters.main]\n' + hook)
+    code, out, _ = run(capsys, "show", "--config", str(path))
+    assert code == 0
+    assert tomllib.loads(out)["webhooks"][0]["users"] == ["ann"]
+    code, _, err = run(capsys, "check", "--config", str(path))
+    assert (code, "cannot read the webhook's secret" in err) == (2, True)
+    path.write_text(hook.replace("url", "uri"))
+    assert "did you mean url?" in run(capsys, "check", "--config", str(path))[2]
+
+
 def test_all_settings_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "reference")
     assert code == 0

@@ -1,0 +1,74 @@
+"""What the plan is worth, how right told starts were, and each user's share."""
+
+from typing import Final
+
+from fastapi import APIRouter, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from schedd.api.access import Cluster, Daemon, Seen
+from schedd.api.bodies import AccuracyView, ErrorView, EvaluationView, UsersView, dated
+from schedd.api.problems import ProblemError, answers
+from schedd.api.replies import reply
+from schedd.api.waiting import a_copy
+from schedd.service.clusters import Clusters
+from schedd.service.loop import PlanLoop
+from schedd.service.summaries import evaluated, users
+from schedd.store import StoreError
+from schedd.store.records import Accuracy, Error
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["quality"])
+_READ: Final = {
+    **answers("no-token", "unknown-cluster", "not-ready"),
+    304: {"description": "Nothing changed since the `ETag` in `If-None-Match`"},
+}
+
+
+@router.get("/users", response_model=UsersView, responses=_READ)
+def get_users(request: Request, cluster: Cluster, seen: Seen) -> Response:
+    """Each user's jobs, counted: running, planned and when next, waiting and for how long."""
+    published = cluster.published
+    found = tuple(one for one in users(published) if seen.sees_owner(one.user))
+    return reply(request, UsersView(users=found, **dated(published)), published)
+
+
+@router.get("/evaluation", response_model=EvaluationView, responses=_READ)
+async def get_evaluation(request: Request, cluster: Cluster, _: Seen) -> Response:
+    """What the present plan is worth by each criterion, over the jobs that are planned.
+
+    Waits and slowdowns are those that the plan comes to if every job uses its walltime in full.
+    """
+    copy = await a_copy(cluster)
+    found = await run_in_threadpool(evaluated, copy)
+    return reply(request, EvaluationView(criteria=found, **dated(copy.published)), copy.published)
+
+
+@router.get("/accuracy", response_model=AccuracyView, responses=_READ)
+async def get_accuracy(request: Request, cluster: Cluster, daemon: Daemon, _: Seen) -> Response:
+    """How right the starts were that were told, of jobs that have started since: told against actual.
+
+    Errors are actual less told, in seconds: positive is later than told. A daemon without a database keeps
+    none.
+    """
+    accuracy = await run_in_threadpool(_accuracy, daemon, cluster)
+    if accuracy is None:
+        return reply(request, AccuracyView(kept=False, overall=None, by_lead=()))
+    by_lead = tuple(_error(error, lead) for lead, error in sorted(accuracy.by_lead.items()))
+    return reply(request, AccuracyView(kept=True, overall=_error(accuracy.overall, 0), by_lead=by_lead))
+
+
+def _accuracy(daemon: Clusters, cluster: PlanLoop) -> Accuracy | None:
+    if daemon.durable is None:
+        return None
+    try:
+        store = daemon.durable.store
+        return store.accuracy(store.cluster(cluster.name, cluster.now()))
+    except StoreError as error:
+        raise ProblemError(
+            "not-ready", f"the database cannot be had: {error}", headers={"Retry-After": "5"}
+        ) from None
+
+
+def _error(error: Error, lead: int) -> ErrorView:
+    return ErrorView(lead, error.count, error.mean, error.median_absolute, error.p90_absolute)

@@ -1,0 +1,84 @@
+"""Users' summaries, the plan's worth, how right told starts were."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from schedd.engine import EngineSettings
+from schedd.service.clusters import Clusters
+from schedd.service.durable import Durable
+from schedd.service.settings import StoreSettings
+from tests.api.conftest import EVENTS, token
+from tests.api.test_answers import MAIN, get
+from tests.api.test_jobs import queue
+from tests.service.build import StillClock, T
+
+
+def test_users_are_counted(busy_cluster: TestClient) -> None:
+    queue(busy_cluster, "6.server")
+    held = {"type": "job_held", "id": "h:1", "time": T, "job_id": "4.server", "holds": "u"}
+    busy_cluster.post(f"{MAIN}/events", json={"events": [held]})
+    found = get(busy_cluster, "/users")["users"]
+    jobs = get(busy_cluster, "/jobs")["jobs"]
+    assert [one["user"] for one in found] == ["ann", "bob"]
+    for one in found:
+        own = [job for job in jobs if job["owner"].startswith(one["user"])]
+        planned = [job for job in own if job["state"] == "planned"]
+        assert one["running"] == sum(job["state"] in ("running", "starting") for job in own)
+        assert one["planned"] == len(planned)
+        assert one["without_start"] == sum(job["planned_start"] is None for job in own)
+        assert one["running"] + one["planned"] + one["without_start"] == len(own)
+        assert one["cpus"] == 4 * one["running"]
+        assert one["cpu_seconds_planned"] == sum(job["cpus"] * job["walltime"] for job in planned)
+        assert one["next_start"] == min((job["planned_start"] for job in planned), default=None)
+        assert one["last_end"] == max(job["planned_end"] or 0 for job in own)
+
+
+def test_the_plan_is_worth_what_its_jobs_wait(busy_cluster: TestClient) -> None:
+    found = {one["criterion"]: one for one in get(busy_cluster, "/evaluation")["criteria"]}
+    waits = [
+        job["planned_start"] - job["submitted"] for job in get(busy_cluster, "/jobs", state="planned")["jobs"]
+    ]
+    assert found["wait"] == {"criterion": "wait", "value": sum(waits) / len(waits), "unit": "s"}
+    assert found["wait_max"]["value"] == max(waits)
+    assert found["slowdown"]["unit"] == "1"
+
+
+def test_without_a_database_nothing_is_kept(busy_cluster: TestClient) -> None:
+    assert get(busy_cluster, "/accuracy") == {"kept": False, "overall": None, "by_lead": []}
+
+
+@pytest.fixture
+def durable(the_app: FastAPI, tmp_path: Path) -> Iterator[TestClient]:
+    kept = Durable(StoreSettings(url=f"sqlite:///{tmp_path}/schedd.sqlite"))
+    clusters = Clusters({"main": EngineSettings()}, StillClock(), durable=kept)
+    clusters.start(warm=False)
+    the_app.state.clusters = clusters
+    with TestClient(the_app, headers={"Authorization": f"Bearer {token('admin')}"}) as client:
+        for _ in range(200):
+            if client.get("/leadz").status_code == 200:
+                break
+            clusters["main"]._stop.wait(0.05)
+        yield client
+    clusters.stop()
+
+
+def test_told_starts_are_compared_with_actual_ones(durable: TestClient) -> None:
+    answer = durable.post(f"{MAIN}/events", json={"events": EVENTS})
+    assert answer.status_code == 200, answer.text
+    told = get(durable, "/jobs/3")["planned_start"]
+    started = {
+        "type": "job_started",
+        "id": "s:1",
+        "time": told + 60,
+        "job_id": "3.server",
+        "shares": [{"node": "n1", "cpus": 4}],
+    }
+    assert durable.post(f"{MAIN}/events", json={"events": [started]}).status_code == 200
+    found = get(durable, "/accuracy")
+    assert found["kept"] is True
+    assert found["overall"] == found["by_lead"][0] | {"lead": 0}
+    assert (found["overall"]["count"], found["overall"]["mean"]) == (1, 60.0)

@@ -1,0 +1,234 @@
+"""Webhooks: what is told, signed, and told again when nobody took it. The hook is a real server."""
+
+import asyncio
+import contextlib
+import hashlib
+import hmac
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from schedd.engine.job_view import job_view
+from schedd.service.loop import PlanLoop
+from schedd.service.settings import SettingsError, WebhookSettings
+from schedd.service.webhooks import SIGNATURE, Hook, follow, hook_of
+from schedd.wire import JobDeleted, JobHeld, JobReleased
+from tests.service.build import T, event_id, job, node, planner
+
+WAIT = 30
+SECRET = b"a-secret-for-the-tests"
+
+
+@dataclass
+class Receiver:
+    """Keeps what was posted; answers with the statuses given, then with 200."""
+
+    url: str = ""
+    statuses: list[int] = field(default_factory=list)
+    taken: list[dict[str, Any]] = field(default_factory=list)
+    refused: int = 0
+    came: threading.Event = field(default_factory=threading.Event)
+
+    def moves(self, count: int) -> list[dict[str, Any]]:
+        """The first so many moves that were taken, once they are there."""
+        for _ in range(200):
+            found = [move for told in self.taken for move in told["moves"]]
+            if len(found) >= count:
+                return found
+            self.came.wait(0.1)
+            self.came.clear()
+        raise AssertionError(f"only {self.taken} came")
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    found = Receiver()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            moment, _, digest = self.headers[SIGNATURE].removeprefix("t=").partition(",v1=")
+            signed = hmac.new(SECRET, moment.encode() + b"." + body, hashlib.sha256).hexdigest()
+            status = found.statuses.pop(0) if found.statuses else 200
+            if signed != digest:
+                status = 401
+            if status == 200:
+                found.taken.append(json.loads(body))
+            else:
+                found.refused += 1
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            found.came.set()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        found.url = f"http://127.0.0.1:{server.server_port}/hook"
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield found
+        server.shutdown()
+        thread.join(WAIT)
+
+
+@contextlib.contextmanager
+def following(loop: PlanLoop, url: str, **settings: Any) -> Iterator[None]:
+    """The hook is told meanwhile; it has had its first look when this begins."""
+    chosen = WebhookSettings(url=url, secret_file=Path("unused"), **settings)
+    looked = threading.Event()
+
+    async def told() -> None:
+        async with httpx2.AsyncClient(trust_env=False) as client:
+            await asyncio.gather(
+                follow(loop, Hook(chosen, SECRET), client, pause=0.02, wait=lambda _tries: 0.05), first_look()
+            )
+
+    async def first_look() -> None:
+        await asyncio.sleep(0.2)
+        looked.set()
+
+    thread = threading.Thread(target=lambda: asyncio.run(told()))
+    thread.start()
+    assert looked.wait(WAIT)
+    try:
+        yield
+    finally:
+        loop.end_polls()
+        thread.join(WAIT)
+        assert not thread.is_alive()
+
+
+@pytest.fixture
+def loop() -> Iterator[PlanLoop]:
+    with planner(tell=False, end_allowance=0) as found:
+        found.submit([node("n1"), job("1", walltime="1000"), job("2", user="bob"), job("3")]).result(WAIT)
+        yield found
+
+
+def delete(loop: PlanLoop, job_id: str) -> str:
+    event = JobDeleted(id=event_id(), time=T, job_id=job_id)
+    loop.submit([event]).result(WAIT)
+    return event.id
+
+
+def test_a_start_that_moved_is_told_with_its_cause_and_signed(loop: PlanLoop, receiver: Receiver) -> None:
+    with following(loop, receiver.url, threshold=60):
+        cause = delete(loop, "1")
+        moves = {move["job"]: move for move in receiver.moves(2)}
+    assert set(moves) == {"2", "3"}
+    assert moves["2"] == {
+        "job": "2",
+        "owner": "bob@login",
+        "queue": "batch",
+        "before": T + 1000,
+        "after": T,
+        "cause": "freed",
+        "words": "job 1 was deleted",
+        "event": cause,
+        "time": T,
+    }
+    assert receiver.taken[0]["type"] == "planned_start_moved"
+    assert receiver.taken[0]["cluster"] == "main"
+    assert receiver.refused == 0
+
+
+def test_moves_below_the_threshold_are_told_when_they_add_up(loop: PlanLoop, receiver: Receiver) -> None:
+    short = [job(name, walltime="300") for name in ("a", "b")]
+    loop.submit([JobDeleted(id=event_id(), time=T, job_id="2"), *short, job("2", user="bob")]).result(WAIT)
+    with following(loop, receiver.url, threshold=500, users=("bob",)):
+        before = start_of(loop, "2")
+        for name in ("a", "b"):
+            assert receiver.taken == []
+            delete(loop, name)
+            time.sleep(0.3)  # it has looked since
+        found = receiver.moves(1)
+    assert [(one["job"], one["before"], one["after"]) for one in found] == [("2", before, before - 600)]
+
+
+def start_of(loop: PlanLoop, job_id: str) -> int:
+    view = job_view(loop.published, job_id)
+    assert view is not None
+    assert view.planned_start is not None
+    return view.planned_start
+
+
+def test_a_start_that_is_lost_or_found_is_told(loop: PlanLoop, receiver: Receiver) -> None:
+    with following(loop, receiver.url, threshold=100_000):
+        loop.submit([JobHeld(id=event_id(), time=T, job_id="3", holds="u")]).result(WAIT)
+        assert [(one["job"], one["after"]) for one in receiver.moves(1)] == [("3", None)]
+        loop.submit([JobReleased(id=event_id(), time=T, job_id="3")]).result(WAIT)
+        third = receiver.moves(2)[1]
+    assert (third["job"], third["before"], third["after"]) == ("3", None, T + 4600)
+
+
+@pytest.mark.parametrize("status", [500, 429])
+def test_what_was_not_taken_is_told_again_merged(loop: PlanLoop, receiver: Receiver, status: int) -> None:
+    receiver.statuses = [status] * 3
+    with following(loop, receiver.url, threshold=60, users=("ann",)):
+        delete(loop, "2")
+        found = receiver.moves(1)
+    assert receiver.refused == 3
+    assert [(one["job"], one["before"], one["after"]) for one in found] == [("3", T + 4600, T + 1000)]
+
+
+def test_a_hook_that_is_down_gets_it_when_it_is_back(loop: PlanLoop, receiver: Receiver) -> None:
+    with following(loop, "http://127.0.0.1:9/down", threshold=60):
+        delete(loop, "2")
+    assert receiver.taken == []
+
+
+def test_what_a_hook_refuses_is_dropped(loop: PlanLoop, receiver: Receiver) -> None:
+    receiver.statuses = [410]
+    with following(loop, receiver.url, threshold=60):
+        delete(loop, "1")
+        for _ in range(100):
+            if receiver.refused:
+                break
+            receiver.came.wait(0.1)
+        delete(loop, "2")
+        assert [one["job"] for one in receiver.moves(1)] == ["3"]
+    assert receiver.refused == 1
+
+
+def test_there_and_back_is_no_move(loop: PlanLoop, receiver: Receiver) -> None:
+    receiver.statuses = [503] * 4
+    with following(loop, receiver.url, threshold=60):
+        loop.submit([JobHeld(id=event_id(), time=T, job_id="3", holds="u")]).result(WAIT)
+        for _ in range(100):
+            if receiver.refused:
+                break
+            receiver.came.wait(0.1)
+        loop.submit([JobReleased(id=event_id(), time=T, job_id="3")]).result(WAIT)
+        delete(loop, "2")
+        last = receiver.moves(1)[-1]
+    assert (last["job"], last["before"], last["after"]) == ("3", T + 4600, T + 1000)
+
+
+def _settings(path: Path) -> WebhookSettings:
+    return WebhookSettings(url="https://x/hook", secret_file=path)
+
+
+def test_the_secret_is_read_and_must_be_kept(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    check: Callable[[], Hook] = lambda: hook_of(_settings(path))  # noqa: E731
+    with pytest.raises(SettingsError, match="cannot read the webhook's secret"):
+        check()
+    path.write_text("0123456789abcdef\n")
+    path.chmod(0o640)
+    with pytest.raises(SettingsError, match="others may have access"):
+        check()
+    path.chmod(0o600)
+    assert check().secret == b"0123456789abcdef"
+    path.write_text("short\n")
+    with pytest.raises(SettingsError, match="at least 16 characters"):
+        check()
