@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "rerun": ("schedd.cli.rerun", "Run an incident again and print what was decided."),
     "resume": ("schedd.cli.user.resume", "Start jobs of a cluster again."),
     "serve": ("schedd.cli.serve", "Run the daemon."),
+    "shadow-report": ("schedd.cli.shadow_report", "Say how near our plan was to another scheduler's starts."),
     "showbf": ("schedd.cli.user.showbf", "Show what is free now, and for how long."),
     "showplan": ("schedd.cli.user.showplan", "Show the plan as a chart in text."),
     "showq": ("schedd.cli.user.showq", "Show the queue: what runs, is planned, waits."),

@@ -39,6 +39,7 @@ __all__ = [
     "recent",
     "starts_in",
     "told_and_actual",
+    "told_last",
 ]
 
 _PAGE = 1_000
@@ -225,6 +226,15 @@ def told_and_actual(connection: Connection, cluster: int, limit: int) -> Sequenc
     )
     rows = connection.execute(query.order_by(told.c.decision.desc()).limit(limit))
     return [Told(row.job, row.time, row.start, row.actual) for row in rows]
+
+
+def told_last(connection: Connection, cluster: int, since: int) -> Mapping[str, Told]:
+    """By job, the start told last of those that began at ``since`` or later."""
+    query = select(told.c.job, told.c.time, told.c.start, told.c.actual).where(
+        told.c.cluster == cluster, told.c.start.is_not(None), told.c.actual >= since
+    )
+    rows = connection.execute(query.order_by(told.c.decision))
+    return {row.job: Told(row.job, row.time, row.start, row.actual) for row in rows}
 
 
 def broken(connection: Connection, cluster: int, limit: int) -> Sequence[Breach]:

@@ -29,7 +29,7 @@ from schedd.wire import (
     Snapshot,
 )
 
-__all__ = ["job_of", "job_past", "moments", "node_past", "note", "noted"]
+__all__ = ["cpus", "job_of", "job_past", "moments", "node_past", "note", "noted", "started_since"]
 
 _Row = dict[str, Any]
 _RUNS = ("R", "E", "S")
@@ -194,8 +194,24 @@ def job_past(connection: Connection, cluster: int, job: str) -> JobPast | None:
     """What is known of a job, ended or not; None when nothing is."""
     query = select(jobs).where(jobs.c.cluster == cluster, jobs.c.id == plain(job))
     row = connection.execute(query).first()
-    if row is None:
-        return None
+    return _past(row) if row is not None else None
+
+
+def started_since(connection: Connection, cluster: int, since: int) -> Sequence[JobPast]:
+    """The jobs whose last run began at ``since`` or later, by start."""
+    query = select(jobs).where(jobs.c.cluster == cluster, jobs.c.started >= since)
+    return [_past(row) for row in connection.execute(query.order_by(jobs.c.started, jobs.c.id))]
+
+
+def cpus(connection: Connection, cluster: int) -> int:
+    """How many cpus the nodes have by what was told of each last."""
+    last = select(nodes.c.node, func.max(nodes.c.event).label("event")).where(nodes.c.cluster == cluster)
+    newest = last.group_by(nodes.c.node).subquery()
+    here = (nodes.c.cluster == cluster, nodes.c.node == newest.c.node, nodes.c.event == newest.c.event)
+    return int(connection.scalar(select(func.coalesce(func.sum(nodes.c.cpus), 0)).where(*here)) or 0)
+
+
+def _past(row: Any) -> JobPast:
     return JobPast(
         id=row.id,
         owner=row.owner,

@@ -193,6 +193,21 @@ class Store:
 
     # ---- checkpoints and recovery ---------------------------------------------------------------
 
+    def started_since(self, cluster: int, since: int) -> Sequence[JobPast]:
+        """The jobs whose last run began at ``since`` or later, by start, as far as the log was noted."""
+        with self.database.read() as connection:
+            return history.started_since(connection, cluster, since)
+
+    def cpus(self, cluster: int) -> int:
+        """How many cpus the cluster's nodes have together."""
+        with self.database.read() as connection:
+            return history.cpus(connection, cluster)
+
+    def told_last(self, cluster: int, since: int) -> Mapping[str, Told]:
+        """By job, the start told last of those that began at ``since`` or later."""
+        with self.database.read() as connection:
+            return decided.told_last(connection, cluster, since)
+
     def told(self, cluster: int, limit: int = 1_000) -> Sequence[Told]:
         """The starts told last of jobs that have started, newest first."""
         with self.database.read() as connection:

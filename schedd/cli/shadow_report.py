@@ -1,0 +1,76 @@
+"""``schedd shadow-report``: how our plan did beside the scheduler that is still there."""
+
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from schedd.cli.installed import ConfigFile, failing, opened, settings_of
+from schedd.service.settings import SettingsError
+from schedd.service.shadow import DUE_S, ShadowReport, report, swf
+
+__all__ = ["command"]
+
+
+def command(
+    cluster: Annotated[str, typer.Argument(help="The cluster's name in the settings.")] = "main",
+    days: Annotated[float, typer.Option(help="Of jobs that began in so many days.", min=0)] = 7,
+    log: Annotated[
+        Path | None, typer.Option(help="Write these jobs there as a log (SWF), for `schedd replay`.")
+    ] = None,
+    config: Annotated[Path | None, ConfigFile] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON; times are seconds.")] = False,
+) -> None:
+    """Say how near the starts of jobs were to those that we told, and how long jobs waited.
+
+    For when another scheduler starts the jobs: modes shadow and adviser. What it would have been like with
+    schedd, `schedd replay` says of the log that --log writes.
+    """
+    with failing("shadow-report"), opened(settings_of(config)) as store:
+        number = store.known_cluster(cluster)
+        if number is None:
+            raise SettingsError(f"the database knows no cluster {cluster!r}")
+        since = int(time.time() - days * 86_400)
+        jobs = store.started_since(number, since)
+        found = report(jobs, store.told_last(number, since))
+        cpus = store.cpus(number)
+    if log is not None:
+        log.write_text("".join(f"{line}\n" for line in swf(jobs, cpus)), encoding="utf-8")
+    if as_json:
+        typer.echo(json.dumps(asdict(found), indent=2))
+        return
+    for line in _lines(cluster, days, found):
+        typer.echo(line)
+    if log is not None:
+        typer.echo(
+            f"\nschedd replay {log} --policy fcfs --policy easy --policy conservative --estimates user"
+        )
+
+
+def _lines(cluster: str, days: float, found: ShadowReport) -> list[str]:
+    if not found.started:
+        return [f"{cluster}: no job began in the last {days:g} days"]
+    share = f" ({found.due / found.told:.0%})" if found.told else ""
+    return [
+        f"{cluster}, the last {days:g} days: {found.started} jobs began, "
+        f"{found.told} were told a start before",
+        f"  within {DUE_S} s of it    {found.due:8}{share}",
+        f"  earlier            {found.earlier:8}",
+        f"  later              {found.later:8}",
+        "  error (actual - told last)",
+        f"    mean             {_s(found.error_mean)}",
+        f"    median, absolute {_s(found.error_median_absolute)}",
+        f"    90th, absolute   {_s(found.error_p90_absolute)}",
+        "  waits as they were",
+        f"    mean             {_s(found.wait_mean)}",
+        f"    95th             {_s(found.wait_p95)}",
+        f"    mean bounded slowdown of the {found.ended} that ended: "
+        + (f"{found.slowdown_mean:.2f}" if found.slowdown_mean is not None else "none"),
+    ]
+
+
+def _s(value: float | None) -> str:
+    return f"{value:8.0f} s" if value is not None else "    none"

@@ -1,0 +1,100 @@
+"""``schedd shadow-report``: what the database knows of starts that another scheduler made."""
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from schedd.cli.main import main
+from schedd.replay.swf import read_swf
+from schedd.service.shadow import report, swf
+from schedd.store import Store
+from schedd.wire import Event, JobDeleted, JobEnded, NodeChanged, NodeFacts
+from tests.store.build import facts, queued, started, tell
+from tests.store.test_history import appended, noted
+
+NOW = int(time.time()) // 60 * 60
+BEGAN = NOW - 10_000
+
+
+def ends(number: int, job: str, moment: int, status: int = 0) -> Event:
+    return JobEnded(id=f"epoch:{number}", time=moment, job_id=job, exit_status=status)
+
+
+@pytest.fixture
+def watched(store: Store) -> Store:
+    """Four jobs: one began when told, one earlier, one later, one was told nothing; and one of long ago."""
+    jobs = [queued(n) for n in range(1, 6)]
+    jobs = [replace(event, job=replace(event.job, submitted=BEGAN - 100)) for event in jobs]
+    node = NodeFacts(name="n1", cpus=8)
+    nodes = [NodeChanged(id=f"epoch:9{i}", time=BEGAN, node=replace(node, cpus=8 - i)) for i in range(2)]
+    batch = appended(store, *nodes, *jobs, now=BEGAN)
+    starts = {1: BEGAN + 30, 2: BEGAN + 1_000, 3: BEGAN - 500}
+    tells = [tell(i, "1.srv", BEGAN + 7_000) for i in (1,)]
+    tells += [tell(10 + job, f"{job}.srv", start, BEGAN - 50) for job, start in starts.items()]
+    store.record(1, batch, tells)
+    appended(
+        store,
+        *(started(10 + job, f"{job}.srv", BEGAN) for job in (1, 2, 3, 4)),
+        started(15, "5.srv", BEGAN - 90 * 86_400),
+    )
+    late = JobDeleted(id="epoch:23", time=BEGAN + 600, job_id="3.srv")
+    appended(store, ends(21, "1.srv", BEGAN + 100), ends(22, "2.srv", BEGAN + 400, 1), late)
+    return noted(store)
+
+
+def test_starts_are_compared_with_what_was_told_last(watched: Store) -> None:
+    since = BEGAN - 3_600
+    found = report(watched.started_since(1, since), watched.told_last(1, since))
+    assert (found.started, found.told, found.due, found.earlier, found.later) == (4, 3, 1, 1, 1)
+    assert found.error_mean == pytest.approx((-30 - 1_000 + 500) / 3)
+    assert found.error_median_absolute == 500
+    assert found.wait_mean == 100
+    # Bounded slowdowns: (100 + 100) / 100, (100 + 400) / 400, (100 + 600) / 600.
+    assert found.ended == 3
+    assert found.slowdown_mean == pytest.approx((2 + 1.25 + 7 / 6) / 3)
+    assert watched.cpus(1) == 7  # what was told last
+
+
+def test_the_window_can_be_replayed(watched: Store, tmp_path: Path) -> None:
+    path = tmp_path / "window.swf"
+    path.write_text("\n".join(swf(watched.started_since(1, BEGAN - 3_600), watched.cpus(1))) + "\n")
+    trace = read_swf(path, strict=True)
+    assert (trace.max_procs, len(trace.jobs), trace.faults) == (7, 3, ())
+    assert [job.run for job in trace.jobs] == [100, 400, 600]
+    assert {job.procs for job in trace.jobs} == {2}
+    assert {job.estimate for job in trace.jobs} == {3_600}
+
+
+def test_without_any_job_there_is_nothing_to_say() -> None:
+    empty = report([], {})
+    assert (empty.started, empty.error_mean, empty.wait_p95) == (0, None, None)
+    assert list(swf([], 0))[-1] == "; MaxProcs: 0"
+
+
+def test_the_command_says_it_in_words_and_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "schedd.toml"
+    config.write_text(f'[store]\nurl = "sqlite:///{tmp_path}/s.sqlite"\n')
+    store = Store.open(f"sqlite:///{tmp_path}/s.sqlite")
+    job = facts("1.srv", submitted=BEGAN - 100)
+    batch = appended(store, replace(queued(1), job=job), now=BEGAN)
+    store.record(1, batch, [tell(1, "1.srv", BEGAN + 30)])
+    appended(store, started(2, "1.srv", BEGAN), ends(3, "1.srv", BEGAN + 50))
+    noted(store).close()
+    words = ["shadow-report", "c", "--config", str(config)]
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert "c, the last 7 days: 1 jobs began, 1 were told a start before" in said
+    assert "within 60 s of it           1 (100%)" in said
+    log = tmp_path / "w.swf"
+    assert main([*words, "--log", str(log)]) == 0
+    assert f"schedd replay {log} --policy fcfs" in capsys.readouterr().out
+    assert len(read_swf(log, strict=True).jobs) == 1
+    assert main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["due"] == 1
+    assert main([*words, "--days", "0"]) == 0
+    assert "no job began" in capsys.readouterr().out
+    assert main(["shadow-report", "nain", "--config", str(config)]) == 2
+    assert "knows no cluster 'nain'" in capsys.readouterr().err
