@@ -54,9 +54,9 @@ def _lines(cluster: str, days: float, found: ShadowReport) -> list[str]:
     if not found.started:
         return [f"{cluster}: no job began in the last {days:g} days"]
     share = f" ({found.due / found.told:.0%})" if found.told else ""
+    began = f"{found.started} jobs began, {found.told} were told a start before"
     return [
-        f"{cluster}, the last {days:g} days: {found.started} jobs began, "
-        f"{found.told} were told a start before",
+        f"{cluster}, the last {days:g} days: {began}",
         f"  within {DUE_S} s of it    {found.due:8}{share}",
         f"  earlier            {found.earlier:8}",
         f"  later              {found.later:8}",
