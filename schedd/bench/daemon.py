@@ -74,11 +74,14 @@ class BenchDaemon:
 
     cluster = "/v1/clusters/main"
 
-    def __init__(self, folder: Path, database: str) -> None:
+    def __init__(self, folder: Path, database: str, keep: float = 0) -> None:
+        """``keep``: days for which all is kept; 0: for as long as usual."""
         self.token = secrets.token_hex(32)
         self.port = _free_port()
         self._file = folder / "bench.sqlite" if not database else None
         self._url = database or f"sqlite:///{self._file}"
+        kinds = ("events", "decisions", "told", "audit") if keep else ()
+        self._keep = "".join(f"keep_{kind} = {keep}\n" for kind in kinds)
         self._log = folder / "daemon.log"
         self._config = folder / "schedd.toml"
         self.process: subprocess.Popen[bytes] | None = None
@@ -90,7 +93,7 @@ class BenchDaemon:
         """
         self._config.touch(mode=0o600)
         self._config.write_text(
-            f"[server]\nport = {self.port}\n[store]\nurl = {json.dumps(self._url)}\n"
+            f"[server]\nport = {self.port}\n[store]\nurl = {json.dumps(self._url)}\n{self._keep}"
             f'[[auth.tokens]]\nname = "bench"\nrole = "admin"\n'
             f'sha256 = "{hashlib.sha256(self.token.encode()).hexdigest()}"\n'
             "[clusters.main]\n"
@@ -154,10 +157,13 @@ class BenchDaemon:
 
 
 @contextmanager
-def bench_daemon(database: str) -> Iterator[BenchDaemon]:
-    """A daemon to be started over ``database`` (empty: a new SQLite file, removed in the end)."""
+def bench_daemon(database: str, keep: float = 0) -> Iterator[BenchDaemon]:
+    """A daemon to be started over ``database`` (empty: a new SQLite file, removed in the end).
+
+    ``keep``: days for which all is kept; 0: for as long as usual.
+    """
     with tempfile.TemporaryDirectory(prefix="schedd-bench-") as folder:
-        daemon = BenchDaemon(Path(folder), database)
+        daemon = BenchDaemon(Path(folder), database, keep)
         try:
             yield daemon
         finally:

@@ -39,6 +39,8 @@ class Load:
     """URL of an empty database; empty: a new SQLite file."""
     events: int = 0
     """End the storm after so many; 0: when the time is over."""
+    keep: float = 0
+    """Days for which the daemon keeps anything; 0: for as long as usual."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class HttpResult(_Whole):
 def bench_events(load: Load, tell: Callable[[str], None] = lambda _: None) -> EventsResult:
     """Raises DaemonFailed, and CheckFailed when a placement is not what the plain checker says."""
     site = _site(load)
-    with bench_daemon(load.database) as daemon:
+    with bench_daemon(load.database, load.keep) as daemon:
         tell("starting the daemon")
         daemon.start()
         storm = Storm(daemon, site)
@@ -109,7 +111,7 @@ def bench_events(load: Load, tell: Callable[[str], None] = lambda _: None) -> Ev
 def bench_http(load: Load, reads_rate: float, tell: Callable[[str], None] = lambda _: None) -> HttpResult:
     """``reads_rate`` reads a second, alone and in the storm. Raises DaemonFailed."""
     site = _site(load)
-    with bench_daemon(load.database) as daemon:
+    with bench_daemon(load.database, load.keep) as daemon:
         tell("starting the daemon")
         daemon.start()
         storm = Storm(daemon, site)

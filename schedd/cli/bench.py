@@ -41,6 +41,13 @@ def _parser() -> argparse.ArgumentParser:
             "--database", default="", metavar="URL", help="an empty one; default: a new SQLite file in TMPDIR"
         )
     events.add_argument("--events", type=int, default=0, help="end the storm after so many")
+    events.add_argument(
+        "--keep",
+        type=float,
+        default=0,
+        metavar="DAYS",
+        help="keep all for so long, as by keep_*",
+    )
     for one in (plan, events, http):
         one.add_argument(
             "--profile", choices=PROFILES, default="metacentrum", help="shapes of nodes and jobs"
@@ -97,6 +104,7 @@ def _load(args: argparse.Namespace) -> int:
         seed=args.seed,
         database=args.database,
         events=getattr(args, "events", 0),
+        keep=getattr(args, "keep", 0),
     )
     result: EventsResult | HttpResult
     with Console(stderr=True).status("") as status:

@@ -4,6 +4,7 @@ import os
 import resource
 import signal
 import sqlite3
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,11 +28,15 @@ from tests.store.world import World
 pytestmark = pytest.mark.timeout(600)  # the first may have to compile the kernels
 
 _SEED = int(os.environ.get("SCHEDD_CRASH_SEED", "20261121"))
+FOR_HOW_LONG = [0, pytest.param(60, marks=pytest.mark.soak)]
+"""Seconds."""
 
 
 @contextmanager
-def trouble(daemon: Daemon) -> Iterator[None]:
-    """Within it the daemon cannot write; before it ends the daemon has said so."""
+def trouble(daemon: Daemon, seconds: float = 0) -> Iterator[None]:
+    """Within it the daemon cannot write; before it ends the daemon has said so, and answered reads for so
+    many seconds more.
+    """
     yield
     until = time.monotonic() + 60
     while True:
@@ -39,9 +44,15 @@ def trouble(daemon: Daemon) -> Iterator[None]:
             daemon.get("/readyz")
         except AwayError as error:
             if "main:" in str(error):
-                return
+                break
         assert time.monotonic() < until, "the daemon did not notice"
         time.sleep(0.05)
+    until = time.monotonic() + seconds
+    while True:
+        assert daemon.get("/v1/clusters/main/jobs")["as_of"]
+        if time.monotonic() >= until:
+            return
+        time.sleep(0.2)
 
 
 def survive(
@@ -70,10 +81,16 @@ def survive(
         settle(world, daemon)
         assert (daemon.pid, daemon.alive) == (pid, True)
         daemon.kill()
-        check(url, world)
-        same_decisions_from_the_log_alone(url, daemon.config)
+        account(url, world, daemon)
     finally:
         daemon.kill()
+
+
+def account(url: str, world: World, daemon: Daemon) -> None:
+    """Nothing may be lost; what was counted is told to those who ask (``pytest -rP``)."""
+    check(url, world)
+    world.counts["decisions made again from the log"] = same_decisions_from_the_log_alone(url, daemon.config)
+    sys.stdout.write(", ".join(f"{what}: {count}" for what, count in sorted(world.counts.items())) + "\n")
 
 
 def turn(world: World, daemon: Daemon, times: int) -> None:
@@ -109,12 +126,13 @@ def test_a_disk_that_takes_nothing_more(nursery: Nursery, tmp_path: Path) -> Non
     survive(nursery, tmp_path, f"sqlite:///{tmp_path}/a.sqlite", fill)
 
 
-def test_a_file_that_somebody_else_locks(nursery: Nursery, tmp_path: Path) -> None:
+@pytest.mark.parametrize("seconds", FOR_HOW_LONG)
+def test_a_file_that_somebody_else_locks(nursery: Nursery, tmp_path: Path, seconds: float) -> None:
     def lock(daemon: Daemon) -> None:
         other = sqlite3.connect(tmp_path / "a.sqlite", isolation_level=None, timeout=60)
         try:
             other.execute("BEGIN IMMEDIATE")
-            with trouble(daemon):
+            with trouble(daemon, seconds):
                 pass
         finally:
             other.close()
@@ -122,19 +140,46 @@ def test_a_file_that_somebody_else_locks(nursery: Nursery, tmp_path: Path) -> No
     survive(nursery, tmp_path, f"sqlite:///{tmp_path}/a.sqlite", lock)
 
 
-def test_a_server_that_crashes_and_comes_back(nursery: Nursery, tmp_path: Path) -> None:
+@pytest.mark.parametrize("seconds", FOR_HOW_LONG)
+def test_a_server_that_crashes_and_comes_back(nursery: Nursery, tmp_path: Path, seconds: float) -> None:
     server = PostgresServer()
     server.start()
     try:
 
         def crash(daemon: Daemon) -> None:
-            with trouble(daemon):
+            with trouble(daemon, seconds):
                 server.stop(signal.SIGQUIT)
             server.start()
 
         survive(nursery, tmp_path, server.create("faults"), crash)
     finally:
         server.close()
+
+
+def test_an_adapter_that_is_gone_and_comes_back_with_all_that_happened(
+    nursery: Nursery, new_database: NewDatabase, tmp_path: Path
+) -> None:
+    url = new_database()
+    daemon = Daemon(nursery, tmp_path, url, checkpoint=0.3)
+    world = World(Random(_SEED))
+    daemon.start().await_ready()
+    try:
+        turn(world, daemon, 15)
+        sent = len(world.acknowledged)
+        until = time.monotonic() + 7  # run decisions are void after 5
+        while time.monotonic() < until:
+            world.live()
+            time.sleep(0.2)
+        assert len(world.acknowledged) == sent
+        waiting = len(world.outbox)
+        assert waiting > 10
+        turn(world, daemon, 15)
+        settle(world, daemon)
+        daemon.kill()
+        world.counts["events that waited for the adapter"] = waiting
+        account(url, world, daemon)
+    finally:
+        daemon.kill()
 
 
 def test_a_clock_that_is_set_back(nursery: Nursery, new_database: NewDatabase, tmp_path: Path) -> None:
@@ -167,8 +212,7 @@ def test_a_restart_after_the_clock_was_set_back(
         turn(world, daemon, 15)
         settle(world, daemon)
         daemon.kill()
-        check(url, world)
-        same_decisions_from_the_log_alone(url, daemon.config)
+        account(url, world, daemon)
     finally:
         daemon.kill()
 
@@ -197,8 +241,7 @@ def test_a_pause_holds_over_a_kill_and_so_does_its_end(
         turn(world, daemon, 10)
         settle(world, daemon)
         daemon.kill()
-        check(url, world)
-        same_decisions_from_the_log_alone(url, daemon.config)
+        account(url, world, daemon)
         store = Store.open(url)
         acts = [(entry.who, entry.act, entry.detail, entry.cluster) for entry in store.audited()]
         store.close()
