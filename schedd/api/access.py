@@ -30,6 +30,8 @@ __all__ = [
     "daemon_of",
     "known_parameters",
     "same_site",
+    "seen_by",
+    "user_of",
 ]
 
 _bearer = HTTPBearer(
@@ -173,7 +175,8 @@ def _allowed(right: Right) -> Callable[[Request, Bearer], Coroutine[Any, Any, Be
     return allowed
 
 
-User = Annotated[Bearer, Depends(_allowed("ask"))]
+user_of = _allowed("ask")
+User = Annotated[Bearer, Depends(user_of)]
 """Everybody who is known. What of other people's jobs may be shown, ``Seen`` says."""
 Reader = Annotated[Bearer, Depends(_allowed("see all"))]
 """Who may see every job in full."""
@@ -210,9 +213,14 @@ async def _cluster(
 Cluster = Annotated[PlanLoop, Depends(_cluster)]
 
 
-async def _seen(request: Request, cluster: Cluster, asker: User) -> Sight:
+def seen_by(request: Request, asker: Bearer, cluster: PlanLoop) -> Sight:
+    """What ``asker``, a user, may see of the cluster's jobs."""
     askers: Askers = request.app.state.askers
     return sight(asker, askers.auth, cluster.published)
+
+
+async def _seen(request: Request, cluster: Cluster, asker: User) -> Sight:
+    return seen_by(request, asker, cluster)
 
 
 Seen = Annotated[Sight, Depends(_seen)]

@@ -13,7 +13,7 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from schedd import __version__
 from schedd.api import clusters as clusters_router
-from schedd.api import exchange, health, jobs, plan, problems, quality, questions, stream
+from schedd.api import exchange, health, hot, jobs, plan, problems, quality, questions, stream
 from schedd.api.access import known_parameters
 from schedd.api.examples import EXAMPLES
 from schedd.api.headers import Closed
@@ -87,6 +87,7 @@ def create_app(
             dependencies=[Depends(known_parameters)],
             responses=problems.answers("invalid"),
         )
+    hot.install(app)
     app.add_middleware(Closed)
     app.add_middleware(GZipMiddleware, minimum_size=2_000, compresslevel=4)
     app.add_middleware(BodyLimit, most=max_body)

@@ -15,10 +15,11 @@ from schedd.engine.job_view import JobView, Standing, job_history, view_of
 from schedd.engine.records import JobRecord
 from schedd.engine.view import Published
 from schedd.service.explain import Explanation, explain
+from schedd.service.loop import PlanLoop
 from schedd.service.reading import alike, find, jobs
 from schedd.service.sight import Sight
 
-__all__ = ["found_job", "router"]
+__all__ = ["found_job", "router", "the_job"]
 
 router = APIRouter(prefix="/v1/clusters/{cluster}/jobs", tags=["jobs"])
 _READ: Final = answers("no-token", "unknown-cluster", "not-ready", "invalid")
@@ -83,9 +84,7 @@ async def get_job(request: Request, cluster: Cluster, seen: Seen, job: _Job) -> 
     the causes in the documentation may break. Where no start is known, `answer` and `why` say what the job
     waits for, or that it can never run here.
     """
-    published = cluster.published
-    view = seen.view(view_of(published, found_job(cluster.name, published, seen, job)), published)
-    return reply(request, view, published)
+    return the_job(request, cluster, seen, job)
 
 
 @router.get("/{job}/history", response_model=History, responses=_ONE)
@@ -127,6 +126,13 @@ async def get_explanation(request: Request, cluster: Cluster, seen: Seen, job: _
         raise ProblemError("unknown-job", f"cluster {cluster.name} has no job {record.id}")
     shown = seen.explanation(found, copy.published)
     return reply(request, shown, copy.published)
+
+
+def the_job(request: Request, cluster: PlanLoop, seen: Sight, job: str) -> Response:
+    """One job, as ``get_job`` says. Raises ProblemError."""
+    published = cluster.published
+    view = seen.view(view_of(published, found_job(cluster.name, published, seen, job)), published)
+    return reply(request, view, published)
 
 
 def found_job(cluster: str, published: Published, seen: Sight, job: str) -> JobRecord:
