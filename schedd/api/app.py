@@ -13,7 +13,7 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from schedd import __version__
 from schedd.api import clusters as clusters_router
-from schedd.api import exchange, health, hot, jobs, plan, problems, quality, questions, stream
+from schedd.api import exchange, health, hot, jobs, plan, problems, quality, questions, ranks, stream
 from schedd.api.access import known_parameters
 from schedd.api.examples import EXAMPLES
 from schedd.api.headers import Closed
@@ -81,7 +81,7 @@ def create_app(
     app.state.askers = Askers(askers) if isinstance(askers, Tokens) else askers
     app.state.life = secrets.token_hex(4)
     problems.install(app)
-    for module in (clusters_router, jobs, plan, stream, questions, quality, exchange, health):
+    for module in (clusters_router, jobs, ranks, plan, stream, questions, quality, exchange, health):
         app.include_router(
             module.router,
             dependencies=[Depends(known_parameters)],

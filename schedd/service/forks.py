@@ -54,6 +54,7 @@ class Fork:
         self._other: tuple[str, Plan] | None = None
         self._intake = Intake(published.settings)
         self._intake.set_nodes(plan.nodes)
+        self._intake.set_shared(limits.shared)
         self._lock = threading.Lock()
 
     @property

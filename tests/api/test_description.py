@@ -66,6 +66,8 @@ SIMPLE = [
     (f"{_ONE}/jobs/{{job}}", "get"),
     (f"{_ONE}/jobs/{{job}}/explain", "get"),
     *((f"{_ONE}/{path}", "get") for path in ("users", "evaluation", "accuracy")),
+    (f"{_ONE}/jobs/{{job}}/priority", "get"),
+    (f"{_ONE}/fair-share", "get"),
     (f"{_ONE}/resume", "post"),
 ]
 """They have neither query nor body: nothing can be wrong with them."""

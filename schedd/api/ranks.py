@@ -1,0 +1,156 @@
+"""Who goes first and why: a job's priority term by term, and who has used how much of the cluster."""
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Path, Request, Response
+
+from schedd.api.access import Cluster, Seen
+from schedd.api.bodies import Dated
+from schedd.api.jobs import found_job
+from schedd.api.problems import ProblemError, answers
+from schedd.api.replies import documented, reply
+from schedd.api.waiting import answer_of
+from schedd.engine import Engine
+from schedd.engine.fair_use import fair_shares
+from schedd.engine.priorities import applicant_of, breakdown_of, demand_now
+from schedd.policy.fair_share import Standing
+from schedd.policy.protocol import Breakdown, Term
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["jobs"])
+_PATIENCE: Final = 2.0
+"""Real seconds: what is asked here needs a moment of the planner's own."""
+_AGAIN: Final = "ask again in a moment"
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriorityView(Dated):
+    """A job's priority as it is now."""
+
+    job: str
+    total: int
+    """The sum of all points, in whole points: jobs of equal totals do not give way to each other."""
+    rank: int
+    """The total as it was last worked out: by this the plan goes."""
+    terms: tuple[Term, ...]
+    """Each with what it found, its weight, and what it adds; terms without a weight are left out."""
+    breaks_promises: bool
+    """Whether the job may push others past what they were promised."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One place of the tree of shares."""
+
+    path: str
+    """Names from the top, such as `physics/ann`; `-` where jobs name nothing."""
+    share: float
+    """What is meant for it, relative to its siblings."""
+    target: float
+    """The same as a part of the whole."""
+    used: float
+    """Cpu-seconds held, as far as they still count."""
+    usage: float
+    """The same as a part of all use."""
+    factor: float
+    """1 without use, 0.5 at the target, going to 0."""
+    waited: float
+    """Seconds waited per cpu-second used (normalised user wait time)."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FairShareView(Dated):
+    """Who has used how much, against what is meant for each."""
+
+    levels: tuple[str, ...]
+    """What the tree is made of, from the top; empty where the site has no fair share."""
+    places: tuple[Place, ...]
+    """Parents before children."""
+
+
+_READ: Final = answers("no-token", "unknown-cluster", "not-ready", "invalid")
+
+
+@router.get(
+    "/jobs/{job}/priority",
+    response_model=PriorityView,
+    responses={**_READ, **answers("unknown-job")},
+)
+async def get_priority(
+    request: Request,
+    cluster: Cluster,
+    seen: Seen,
+    job: Annotated[str, Path(description="The server's id of the job.", examples=["123.server"])],
+) -> Response:
+    """A job's priority: what each term found, its weight, and what it adds to the sum.
+
+    The plan goes by `rank`, which is worked out when the job arrives and every few minutes.
+    """
+    wanted = found_job(cluster.name, cluster.published, seen, job).id
+    found = await answer_of(cluster.at_rest(lambda engine: _priority(engine, wanted)), _PATIENCE, _AGAIN)
+    if found is None:  # it went meanwhile
+        raise ProblemError("unknown-job", f"cluster {cluster.name} has no job {wanted}")
+    return reply(request, found)
+
+
+def _priority(engine: Engine, job: str) -> PriorityView | None:
+    state = engine.state
+    record = state.records.get(job)
+    if record is None:
+        return None
+    found: Breakdown = breakdown_of(state, record, demand_now(state))
+    return PriorityView(
+        job=job,
+        total=found.total,
+        rank=int(state.rank[record.slot]) if record.slot >= 0 else 0,
+        terms=found.terms,
+        breaks_promises=state.site.weights.breaks_promises(applicant_of(state, record)),
+        **_dates(engine),
+    )
+
+
+@router.get("/fair-share", response_model=FairShareView, responses=_READ)
+async def get_fair_share(request: Request, cluster: Cluster, seen: Seen) -> Response:
+    """The tree of shares: what is meant for each account, group or user, what it used, and its factor.
+
+    Who sees only own jobs sees no other users' places.
+    """
+    found = await answer_of(cluster.at_rest(_tree), _PATIENCE, _AGAIN)
+    at = found.levels.index("user") if "user" in found.levels else len(found.levels)
+    shown = tuple(
+        place
+        for place in found.places
+        if len(names := place.path.split("/")) <= at or seen.sees_owner(names[at])
+    )
+    return reply(request, replace(found, places=shown))
+
+
+def _tree(engine: Engine) -> FairShareView:
+    tree = engine.state.site.fair_share
+    return FairShareView(
+        levels=tree.levels if tree is not None else (),
+        places=tuple(map(_place, fair_shares(engine.state))),
+        **_dates(engine),
+    )
+
+
+def _place(row: Standing) -> Place:
+    return Place(
+        path="/".join(row.path),
+        share=row.share,
+        target=row.target,
+        used=row.used,
+        usage=row.usage,
+        factor=row.factor,
+        waited=row.waited,
+    )
+
+
+def _dates(engine: Engine) -> dict[str, Any]:
+    state = engine.state
+    return {"as_of": state.now, "generation": state.generation, "stale": state.stale}
