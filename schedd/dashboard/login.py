@@ -84,9 +84,9 @@ def _enter(request: Request, digest: bytes, following: str) -> Response:
     if before is not None:
         sessions.close(before[0].id)
     session = sessions.open(digest)
-    # Only a path of our own: a link must not lead elsewhere after the login.
+    # Behind our own path it leads nowhere else, whatever it is.
     path = urllib.parse.quote(following, safe="/?&=-._~%+") if following.startswith("/") else "/"
-    answer = RedirectResponse(base_of(request) + (path if not path.startswith("//") else "/"), 303)
+    answer = RedirectResponse(base_of(request) + path, 303)
     answer.set_cookie(
         COOKIE,
         session.id,
