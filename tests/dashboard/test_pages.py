@@ -226,6 +226,8 @@ def test_quality_counts_what_the_api_lists(look: Open, site: Site) -> None:
     assert said["up to 15 min"] == str(sum(0 < one <= 900 for one in left))
     waits = [one["planned_start"] - one["submitted"] for one in planned]
     assert page.locator("#tiles b").nth(1).inner_text() == span(sum(waits) / len(waits))
+    criteria = page.eval_on_selector_all("#criteria td", "all => all.map(one => Number(one.dataset.value))")
+    assert criteria == pytest.approx([one["value"] for one in site.ask("/evaluation")["criteria"]])
     expect(page.locator("main")).to_contain_text("Without a database")
 
 

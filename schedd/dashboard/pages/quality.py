@@ -1,13 +1,16 @@
 """Quality: what the plan is worth, told against actual starts, broken promises."""
 
 from fastapi import APIRouter, Request
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from schedd.api.waiting import a_copy
 from schedd.dashboard.quality import criteria_of, kept_of
 from schedd.dashboard.rendering import page
 from schedd.dashboard.viewer import Cluster, Reader, Seen
 from schedd.service.clusters import Clusters
 from schedd.service.sight import EVERYTHING
+from schedd.service.summaries import evaluated
 
 __all__ = ["router"]
 
@@ -15,16 +18,25 @@ router = APIRouter()
 
 
 @router.get("/{cluster}/quality")
-def quality(request: Request, cluster: Cluster, viewer: Reader, seen: Seen) -> Response:
-    """Criteria of the plan, and how well its words were kept."""
+async def quality(
+    request: Request, cluster: Cluster, viewer: Reader, seen: Seen, quick: bool = False
+) -> Response:
+    """Criteria of the plan, and how well its words were kept.
+
+    ``quick``: without the evaluation, which takes a copy of the plan and which the page does not repeat by
+    itself.
+    """
     clusters: Clusters = request.app.state.clusters
     all_seen = seen == EVERYTHING
+    copy = await a_copy(cluster) if not quick else None
     return page(
         request,
         "quality",
         viewer,
         cluster,
         plan=criteria_of(cluster.published),
-        kept=kept_of(clusters, cluster, singly=all_seen),
+        kept=await run_in_threadpool(kept_of, clusters, cluster, singly=all_seen),
         all_seen=all_seen,
+        criteria=await run_in_threadpool(evaluated, copy) if copy is not None else (),
+        evaluated_at=copy.as_of if copy is not None else None,
     )
