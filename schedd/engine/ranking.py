@@ -6,7 +6,10 @@ order of ranks, under the same test. Among equal ranks nobody gives way, so a si
 plan that it would have anyway.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
+import numpy.typing as npt
 
 from schedd.engine.priorities import applicant_of, breakdown_of, demand_now
 from schedd.engine.promises import note
@@ -16,6 +19,7 @@ from schedd.model import FOREVER
 from schedd.plan.kernels.layout import (
     CHUNK,
     CHUNKS,
+    COUNT,
     DUR,
     PLANNED,
     READY,
@@ -30,10 +34,11 @@ from schedd.plan.kernels.layout import (
 
 __all__ = ["forward", "next_rerank", "rank_all", "set_rank"]
 
-_MOST = 200
+_MOST = 60
 """So many jobs make way for one at most."""
-_WINDOWS = 4
-"""So many moments are tried from which others make way."""
+_WINDOWS = 2
+_NODES = 2
+"""So many sets of jobs are tried: moments from which all make way, or nodes on which they do."""
 _HIGHEST = 1 << 60
 _SLICE = 100
 """Ranks worked out between two looks for new events."""
@@ -66,34 +71,69 @@ def forward(state: EngineState, slot: int, event: str) -> bool:
     breaks = record is not None and _breaks_promises(state, record)
     if not breaks:
         movable &= state.promise > jobs[START]
-    others = _in_the_way(state, slot, np.flatnonzero(movable))
+    others = np.flatnonzero(movable)
     if not others.shape[0]:
         return False
-    others = others[np.argsort(jobs[START, others], kind="stable")][-_MOST:]
-    n = others.shape[0]
-    for window in range(_WINDOWS):
-        # From the earliest moment on all make way; then fewer and fewer, those that start last.
-        some = others[n - n * (_WINDOWS - window) // _WINDOWS :]
-        if not some.shape[0]:
-            return False
+    others = others[np.argsort(jobs[START, others], kind="stable")]
+    name = record.id if record is not None else "a job"
+    for some in _sets(state, slot, others):
         slots = np.append(np.int64(slot), some)
         latest = np.full(slots.shape[0], state.now + HORIZON, np.int64)
         if not breaks:
             latest = np.minimum(latest, state.promise[slots])
         latest[0] = start - 1
-        keys = (jobs[START, some], -state.rank[some])
-        order = np.lexsort(keys) + 1
+        starts = plan.tables.jobs[START, some]
+        order = np.lexsort((starts, -state.rank[some])) + 1
         moves = plan.advance(slots, order, latest, state.now)
         if len(moves):
             state.due = None
             theirs = moves.slots != slot
             cause = Cause.CLASS if breaks else Cause.PRIORITY
-            name = record.id if record is not None else "a job"
             words = f"job {name} of higher priority goes before"
             note(state, event, cause, words, moves.slots[theirs], moves.old[theirs], moves.new[theirs])
             return True
-        jobs = plan.tables.jobs
     return False
+
+
+def _sets(state: EngineState, slot: int, others: Ints) -> Iterator[Ints]:
+    """Which of ``others``, by start, might make way: the most promising sets first.
+
+    For a job of one unit those on one node, the nodes first on which room could be made soonest. For others,
+    and where pools are scarce, all who are in the way; then fewer and fewer, those that start last.
+    """
+    plan, tb = state.plan, state.plan.tables
+    shape = int(tb.jobs[SHAPE, slot])
+    chunk = int(tb.shapes[shape, CHUNK])
+    scarce = [pool for pool in plan.pools_of(slot) if plan.is_scarce(pool)]
+    useful = _useful(state, slot)
+    if int(tb.shapes[shape, CHUNKS]) == 1 and int(tb.chunks[chunk, COUNT]) == 1 and not scarce:
+        owner, rows = plan.rows_of(others)
+        here = useful[rows]
+        owner, rows = owner[here], rows[here]
+        found, first = np.unique(rows, return_index=True)  # owners come by start
+        for row in found[np.argsort(owner[first], kind="stable")][:_NODES].tolist():
+            yield others[owner[rows == row]][:_MOST]
+        return
+    for pool in scarce:
+        useful[plan.pools[pool]] = True
+    others = plan.holding(others, useful)[-_MOST:]
+    n = others.shape[0]
+    for window in range(_WINDOWS):
+        some = others[n - n * (_WINDOWS - window) // _WINDOWS :]
+        if some.shape[0]:
+            yield some
+
+
+def _useful(state: EngineState, slot: int) -> npt.NDArray[np.bool_]:
+    """By row, whether it is a node that the job could use."""
+    tb = state.plan.tables
+    shape = int(tb.jobs[SHAPE, slot])
+    first = int(tb.shapes[shape, CHUNK])
+    useful = np.zeros(tb.rows.shape[0], np.bool_)
+    for chunk in range(first, first + int(tb.shapes[shape, CHUNKS])):
+        at = int(tb.chunks[chunk, SET])
+        useful[tb.sets[at : at + int(tb.chunks[chunk, SET_LEN])]] = True
+    return useful
 
 
 def _breaks_promises(state: EngineState, record: JobRecord) -> bool:
@@ -101,20 +141,6 @@ def _breaks_promises(state: EngineState, record: JobRecord) -> bool:
     return any(one.breaks_promises for one in classes) and state.site.weights.breaks_promises(
         applicant_of(state, record)
     )
-
-
-def _in_the_way(state: EngineState, slot: int, others: Ints) -> Ints:
-    """Those of ``others`` that hold a row which the job could use, or some of a scarce pool of its own."""
-    plan, tb = state.plan, state.plan.tables
-    shape = int(tb.jobs[SHAPE, slot])
-    first = int(tb.shapes[shape, CHUNK])
-    useful = np.zeros(tb.rows.shape[0], np.bool_)
-    for chunk in range(first, first + int(tb.shapes[shape, CHUNKS])):
-        at = int(tb.chunks[chunk, SET])
-        useful[tb.sets[at : at + int(tb.chunks[chunk, SET_LEN])]] = True
-    for pool in plan.pools_of(slot):
-        useful[plan.pools[pool]] = plan.is_scarce(pool)
-    return plan.holding(others, useful)
 
 
 # ---- all jobs, every few minutes ----------------------------------------------------------------

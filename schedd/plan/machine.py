@@ -173,6 +173,7 @@ class Machine:
             tb.rows[row : row + more, at.KIND] = at.SPARE_ROW
         first = int(tb.rows[row, at.OFF])
         tb.rows[row, at.KIND] = at.POOL_ROW
+        tb.rows[row, at.MOST] = 0
         tb.rows[row, at.LEN] = 1
         tb.rows[row, at.VERSION] += 1
         tb.cap[row, 0] = capacity
@@ -211,6 +212,8 @@ class Machine:
     def ask(self, row: int, amount: int) -> None:
         """A job that may need ``amount`` of a pool came (or, below 0, went)."""
         self._demand[row] += amount
+        rows = self._slabs.tb.rows
+        rows[row, at.MOST] = max(int(rows[row, at.MOST]), amount)
         self._note_slack(row)
 
     def _note_slack(self, row: int) -> None:

@@ -67,7 +67,7 @@ def attempt_for(tb: Tables, n: int, most_rows: int) -> Attempt:
         log=np.zeros((FIELDS, 2 * n), np.int64),
         rows=np.zeros(most_rows, np.int64),
         mark=np.zeros(tb.rows.shape[0], np.int64),
-        bounds=np.zeros((most_rows, tb.bounds.shape[0]), np.int64),
+        bounds=np.empty((most_rows, tb.bounds.shape[0]), np.int64),
         counts=np.zeros(2, np.int64),
     )
 

@@ -13,6 +13,7 @@ from schedd.plan.kernels.bounds import level_cpus
 from schedd.plan.kernels.jit import inlined, lean
 from schedd.plan.kernels.layout import (
     A_ROW,
+    A_TAKE,
     CPUS,
     FAR,
     FREED,
@@ -21,10 +22,12 @@ from schedd.plan.kernels.layout import (
     KIND,
     LEN,
     LOOK,
+    MOST,
     NODE,
     NOW,
     OFF,
     SHARE,
+    SLACK,
     T_BEFORE,
     T_HI,
     T_LO,
@@ -36,7 +39,7 @@ from schedd.plan.kernels.layout import (
     Ints,
     Tables,
 )
-from schedd.plan.kernels.rows import locate
+from schedd.plan.kernels.rows import floor, locate
 
 MOST_FREED = 1 << 16
 """Entries of the log at most; beyond, all jobs are searched as a whole."""
@@ -164,7 +167,14 @@ def note(tb: Tables, fr: Freed, row: int, lo: int, hi: int) -> None:
 def note_entries(tb: Tables, fr: Freed, at: int, n: int, lo: int, hi: int) -> None:
     """What the entries ``[at, at + n)`` of the allocations held was given back over ``[lo, hi)``."""
     for i in range(at, at + n):
-        note(tb, fr, tb.alloc[i, A_ROW], lo, hi)
+        row = tb.alloc[i, A_ROW]
+        if tb.rows[row, KIND] != NODE:
+            # Where the largest need fitted before already, nobody waited for the pool.
+            if tb.rows[row, SLACK]:
+                continue
+            if floor(tb, row, CPUS, lo, hi) - tb.alloc[i, A_TAKE] >= tb.rows[row, MOST]:
+                continue
+        note(tb, fr, row, lo, hi)
 
 
 @lean

@@ -34,7 +34,8 @@ SLACK: Final = 4  # 1: a pool whose whole demand fits at once, so that nobody ne
 VERSION: Final = 5  # counts the changes of the row
 FREED_AT: Final = 6  # number of the last hole freed on the row
 KIND: Final = 7  # NODE, POOL_ROW, or SPARE_ROW: a pool's row that is out of use
-ROW_FIELDS: Final = 8
+MOST: Final = 8  # of a pool: the most that any job has ever asked of it
+ROW_FIELDS: Final = 9
 
 # rows[:, KIND]
 NODE: Final = 0

@@ -53,6 +53,7 @@ from schedd.plan.kernels.layout import (
     SET,
     SET_LEN,
     SHAPE,
+    SLACK,
     START,
     STATE,
     STOP,
@@ -94,6 +95,8 @@ def _gain_own(tb: Tables, fr: Freed, slot: int, seen: int, ready: int) -> tuple[
         if tb.rows[row, FREED_AT] < seen or tb.rows[row, USABLE] == 0:
             continue
         c = tb.alloc[i, A_CHUNK]
+        if c < 0 and tb.rows[row, SLACK]:
+            continue
         if c >= 0:
             need = tb.chunks[chunk0 + c, NEED:]
             cols = needed(need, exclusive)
@@ -101,22 +104,37 @@ def _gain_own(tb: Tables, fr: Freed, slot: int, seen: int, ready: int) -> tuple[
             need = tb.alloc[i, A_TAKE:]
             cols = 1
         since = free_before(tb, row, need, cols, ready, start)
-        if since < start:
+        lo = FAR
+        hi = -1
+        if since < start or c < 0:
             number = tb.rows[row, FREED_AT]
             while number >= seen and number >= tb.ctl[FREED_BASE]:
                 j = number - tb.ctl[FREED_BASE]
-                if fr.entries[T_LO, j] < start and fr.entries[T_HI, j] > since:
+                if since < start and fr.entries[T_LO, j] < start and fr.entries[T_HI, j] > since:
                     first = min(first, since)
                     last = max(last, min(start, fr.entries[T_HI, j]) - 1)
+                lo = min(lo, fr.entries[T_LO, j])
+                hi = max(hi, fr.entries[T_HI, j])
                 number = fr.entries[T_BEFORE, j]
                 tb.ctl[WORK] += 1
         if c < 0:
-            # Pools are rows of nobody's choice: the whole of it may fit before.
-            since, _ = fit(tb, row, need, cols, ready, dur, start - 1)
+            # Pools are rows of nobody's choice: the whole of it may fit before, where it reaches into a hole.
+            latest = min(start, hi) - 1
+            since, _ = fit(tb, row, need, cols, max(ready, lo - dur + 1), dur, latest)
             if since >= 0:
                 first = min(first, since)
-                last = start - 1
+                last = max(last, latest)
     return first, last
+
+
+@lean
+def _waits_for_pools(tb: Tables, slot: int) -> bool:
+    """Whether the job needs some of a pool in which not all have room at once."""
+    pool = tb.jobs[POOL, slot]
+    for i in range(pool, pool + tb.jobs[POOLS, slot]):
+        if tb.rows[tb.pools[i, 0], SLACK] == 0:
+            return True
+    return False
 
 
 @lean
@@ -293,7 +311,7 @@ def repair(
         one = (
             tb.shapes[shape, CHUNKS] == 1
             and tb.chunks[tb.shapes[shape, CHUNK], COUNT] == 1
-            and tb.jobs[POOLS, slot] == 0
+            and not _waits_for_pools(tb, slot)
             and not whole
         )
         if whole:
