@@ -59,4 +59,4 @@ def _different(old: BaseModel, new: BaseModel) -> Iterator[tuple[str, str]]:
     for name in type(old).model_fields:
         before, after = getattr(old, name), getattr(new, name)
         if before != after:
-            yield name, f"{before} -> {after}"
+            yield name, "was changed" if isinstance(after, BaseModel) else f"{before} -> {after}"

@@ -22,6 +22,7 @@ from schedd.service.forks import Fork, fork
 from schedd.service.incidents import Incidents
 from schedd.service.meters import ClusterMeters, Meters
 from schedd.service.promised import Promised
+from schedd.service.spoken import speak_of
 from schedd.store import AuditEntry, Batch, Journal, NotLeader, StoreError
 from schedd.wire import Alert, Event
 
@@ -379,6 +380,7 @@ class PlanLoop:
             self._publish()
         if made:
             self.decisions.append(made)
+            speak_of(self.name, made)
         self._checkpoint()
 
     def _keep_incident(self, why: str) -> None:

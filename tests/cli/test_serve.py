@@ -154,7 +154,10 @@ def test_from_events_to_decisions_answers_and_a_clean_end(served: Served) -> Non
 
     assert served.stop() == 0
     lines = [json.loads(line) for line in served.log.read_text().splitlines()]
-    assert [line["event"] for line in lines] == ["listening", "ready", "stopping", "stopped"]
+    said = [line["event"] for line in lines if "stimulus" not in line]
+    assert said == ["listening", "ready", "stopping", "stopped"]
+    runs = [(line["job"], line["stimulus"]) for line in lines if line["event"] == "a job is to be started"]
+    assert runs == [("1.s", "n:1"), ("2.s", "o:3")]  # the first of their batches
     assert TOKEN not in served.log.read_text()
 
 
@@ -175,19 +178,22 @@ def test_a_long_poll_is_woken_by_a_decision_and_ended_by_the_end(served: Served)
     assert found[0]["decisions"][0]["type"] == "run"
 
     waiting = threading.Thread(target=poll, args=(found[0]["last"],))
+    time.sleep(0.1)  # so that the first poll is not taken for the second
+    begun = time.monotonic()
     waiting.start()
-    # The poll is under way when its connection is; then the end does not wait for it.
-    _until(served.process, lambda: _connections(served) >= 2)
+    # The poll is under way when the daemon has heard of it; then the end does not wait for it.
+    _until(served.process, lambda: _heard(served) < time.monotonic() - begun)
     assert served.stop(signal.SIGINT) == 0
     waiting.join(WAIT)
     assert found[1]["decisions"] == []
 
 
-def _connections(served: Served) -> int:
-    """Established connections to the daemon's port, from the kernel's table."""
-    port = int(served.url.rpartition(":")[2])
-    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
-    return sum(f":{port:04X}" in line.split()[1] and line.split()[3] == "01" for line in lines)
+def _heard(served: Served) -> float:
+    """How many seconds ago the daemon heard of an adapter."""
+    numbers = served.client.get("/metrics").text
+    found = re.search(r"^schedd_adapter_age_seconds\{.*\} (\S+)$", numbers, re.MULTILINE)
+    assert found is not None
+    return float(found[1])
 
 
 def test_it_tells_the_service_manager_when_it_is_ready_alive_and_stopping(tmp_path: Path) -> None:

@@ -1,0 +1,78 @@
+"""What a reload takes, and what waits for a restart: every setting is one or the other."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from schedd.service.changes import compare
+from schedd.service.settings import ClusterSettings, Settings
+
+BASE = Settings(auth={"anonymous": "reader"})  # type: ignore[arg-type]
+
+
+def other(value: Any) -> Any:
+    """Something else than this; what it may be does not matter here."""
+    if isinstance(value, BaseModel):
+        name = next(iter(type(value).model_fields))
+        return value.model_copy(update={name: other(getattr(value, name))})
+    return Path("/other") if value is None else ("other",) if isinstance(value, tuple) else f"not {value}"
+
+
+def with_other(section: str, field: str) -> Settings:
+    before = getattr(BASE, section)
+    changed = before.model_copy(update={field: other(getattr(before, field))})
+    return BASE.model_copy(update={section: changed})
+
+
+SECTIONS = [name for name in Settings.model_fields if name not in ("clusters", "webhooks")]
+
+
+@pytest.mark.parametrize(
+    ("section", "field"), [(one, name) for one in SECTIONS for name in type(getattr(BASE, one)).model_fields]
+)
+def test_every_setting_counts_at_once_or_waits_for_a_restart(section: str, field: str) -> None:
+    new = with_other(section, field)
+    found = compare(BASE, new)
+    name = f"{section}.{field}"
+    waits = section in ("server", "store")
+    assert (found.now, found.restart) == (((), (name,)) if waits else ((name,), ()))
+    assert getattr(found.settings, section) == getattr(BASE if waits else new, section)
+    # What waits is said again with the next reload; what counts is not.
+    again = compare(found.settings, new)
+    assert (again.now, again.restart) == ((), found.restart)
+
+
+@pytest.mark.parametrize("field", ClusterSettings.model_fields)
+def test_every_setting_of_a_cluster_too(field: str) -> None:
+    before = BASE.clusters["main"]
+    changed = before.model_copy(update={field: other(getattr(before, field))})
+    found = compare(BASE, BASE.model_copy(update={"clusters": {"main": changed}}))
+    name = f"clusters.main.{ClusterSettings.model_fields[field].alias or field}"
+    if field == "policy":
+        assert (found.now, found.restart) == ((), (name,))
+        assert found.settings.clusters["main"] == before
+    else:
+        assert found.restart == ()
+        assert len(found.now) == 1
+        assert found.now[0].startswith(f"{name} ")
+        assert found.settings.clusters["main"] == changed
+
+
+def test_clusters_that_come_or_go_wait_for_a_restart() -> None:
+    new = BASE.model_copy(update={"clusters": {"east": ClusterSettings()}})
+    found = compare(BASE, new)
+    assert (found.now, found.restart) == ((), ("clusters.east", "clusters.main"))
+    assert found.settings == BASE
+
+
+def test_what_is_said_of_changes_has_no_secrets() -> None:
+    new = BASE.model_copy(update={"auth": BASE.auth.model_copy(update={"tokens": ("geheim",)})})
+    assert compare(BASE, new).now == ("auth.tokens",)
+    store = BASE.store.model_copy(update={"url": "postgresql://x:geheim@y/z"})
+    assert compare(BASE, BASE.model_copy(update={"store": store})).restart == ("store.url",)
+
+
+def test_without_a_change_there_is_nothing_to_say() -> None:
+    assert (compare(BASE, BASE).now, compare(BASE, BASE).restart) == ((), ())
