@@ -13,7 +13,19 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from schedd import __version__
 from schedd.api import clusters as clusters_router
-from schedd.api import exchange, health, hot, jobs, plan, problems, quality, questions, ranks, stream
+from schedd.api import (
+    exchange,
+    health,
+    hot,
+    jobs,
+    plan,
+    problems,
+    quality,
+    questions,
+    ranks,
+    reservations,
+    stream,
+)
 from schedd.api.access import known_parameters
 from schedd.api.examples import EXAMPLES
 from schedd.api.headers import Closed
@@ -52,6 +64,7 @@ _TAGS: Final = [
     {"name": "jobs", "description": "Where each job stands, when and where it starts, and why."},
     {"name": "plan", "description": "Nodes, the plan over time, and what is free."},
     {"name": "questions", "description": "When would it start?"},
+    {"name": "reservations", "description": "Nodes that are kept free, or for some."},
     {"name": "quality", "description": "What the plan is worth, and how well its words were kept."},
     {"name": "exchange with the adapter", "description": "Events in, decisions out."},
     {"name": "health", "description": "For those who watch the daemon."},
@@ -81,7 +94,8 @@ def create_app(
     app.state.askers = Askers(askers) if isinstance(askers, Tokens) else askers
     app.state.life = secrets.token_hex(4)
     problems.install(app)
-    for module in (clusters_router, jobs, ranks, plan, stream, questions, quality, exchange, health):
+    reading = (clusters_router, jobs, ranks, plan, stream, questions, quality)
+    for module in (*reading, reservations, exchange, health):
         app.include_router(
             module.router,
             dependencies=[Depends(known_parameters)],

@@ -34,7 +34,9 @@ __all__ = [
     "News",
     "NodePage",
     "Ready",
+    "ReservationDone",
     "ReservationView",
+    "ReservationsView",
     "Taken",
     "UsersView",
     "VariantAnswer",
@@ -243,6 +245,34 @@ class ReservationView:
     start: int
     end: int | None
     reason: str
+    features: tuple[str, ...]
+    """Nodes that have all of these are kept, too."""
+    everywhere: bool
+    """All nodes are kept."""
+    users: tuple[str, ...]
+    """Jobs of these may use the nodes all the same, and those of the groups, accounts and queues."""
+    groups: tuple[str, ...]
+    accounts: tuple[str, ...]
+    queues: tuple[str, ...]
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservationsView(Dated):
+    """All reservations by start."""
+
+    reservations: tuple[ReservationView, ...]
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservationDone(Dated):
+    """What came of it."""
+
+    reservation: ReservationView | None
+    """As it is now; null when it was lifted, or could not be made: the log has an alert then."""
+    breaches: int
+    """Promises that were broken meanwhile."""
 
 
 @documented

@@ -12,7 +12,7 @@ from schedd.model.parse import RequestError, resource_list
 from schedd.wire import Event, JobFacts
 from schedd.wire.facts import Family
 
-__all__ = ["Delivery", "Pause", "Variant", "WhatIf", "out_of_bounds"]
+__all__ = ["Delivery", "Pause", "Reservation", "Variant", "WhatIf", "out_of_bounds"]
 
 _TIME_END: Final = 1 << 36
 _AMOUNT_END: Final = 1 << 48
@@ -80,6 +80,57 @@ class Pause(BaseModel):
             examples=["storage is being repaired"],
         ),
     ]
+
+
+_Names = Annotated[
+    tuple[Annotated[str, Field(min_length=1, max_length=_LONGEST_NAME)], ...], Field(max_length=20_000)
+]
+
+
+class Reservation(BaseModel):
+    """Nodes to be kept free: those named, those with all of these features, or all there are.
+
+    Jobs of the users, groups, accounts and queues named here may use them as if they were not reserved.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"nodes": ["n1"], "end": 4_000_000_000, "reason": "new memory"},
+                {"everywhere": True, "start": 3_999_990_000, "end": 4_000_000_000, "reason": "new switch"},
+            ]
+        },
+    )
+
+    nodes: Annotated[_Names, Field(description="By their names.")] = ()
+    features: Annotated[_Names, Field(description="Nodes that have all of these.")] = ()
+    everywhere: Annotated[bool, Field(description="All nodes.")] = False
+    start: Annotated[
+        int | None, Field(description="Seconds since the epoch; without it, now.", ge=0, lt=_TIME_END)
+    ] = None
+    end: Annotated[int | None, Field(description="Without it, until it is lifted.", ge=0, lt=_TIME_END)] = (
+        None
+    )
+    reason: Annotated[
+        str,
+        Field(
+            description="Shown to all who ask.",
+            max_length=200,
+            pattern=r"^[^\x00-\x1f\x7f]*$",
+            examples=["x"],
+        ),
+    ] = ""
+    users: Annotated[_Names, Field(description="May use the nodes.")] = ()
+    groups: Annotated[_Names, Field(description="May use the nodes.")] = ()
+    accounts: Annotated[_Names, Field(description="May use the nodes.")] = ()
+    queues: Annotated[_Names, Field(description="Their jobs may use the nodes.")] = ()
+
+    @model_validator(mode="after")
+    def _of_something(self) -> Self:
+        if not (self.nodes or self.features or self.everywhere):
+            raise ValueError("name nodes or features, or say everywhere")
+        return self
 
 
 Resources = Annotated[

@@ -5,10 +5,11 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query, Request, Response
 
 from schedd.api.access import Cluster, Seen
-from schedd.api.bodies import Bars, GapsView, NodePage, ReservationView, dated
+from schedd.api.bodies import Bars, GapsView, NodePage, dated
 from schedd.api.jobs import Fields
 from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.replies import chosen, reply
+from schedd.api.reservations import reservation_view
 from schedd.engine.view import Published
 from schedd.service.gaps import gaps
 from schedd.service.reading import Bar, NodeView, nodes, window
@@ -86,7 +87,7 @@ def get_plan(
         end=last,
         jobs=page.rows,
         reservations=tuple(
-            ReservationView(r.name, r.nodes, r.start, r.end, r.reason)
+            reservation_view(r)
             for r in published.reservations
             if r.start < last and (r.end is None or r.end > first)
         ),

@@ -27,6 +27,7 @@ KINDS: Final[Mapping[str, tuple[int, str]]] = {
     "unknown-path": (404, "Nothing is served here"),
     "unknown-cluster": (404, "No such cluster"),
     "unknown-job": (404, "No such job"),
+    "unknown-reservation": (404, "No such reservation"),
     "wrong-method": (405, "This path is served with another method"),
     "too-large": (413, "The body is too large"),
     "invalid": (422, "Something in the request is not allowed"),

@@ -34,6 +34,7 @@ COMMANDS: Final = {
     "replay": ("schedd.cli.replay", "Replay logs under one policy or several and compare."),
     "rerun": ("schedd.cli.rerun", "Run an incident again and print what was decided."),
     "resume": ("schedd.cli.user.resume", "Start jobs of a cluster again."),
+    "reservation": ("schedd.cli.user.reservation", "Show, make or lift reservations."),
     "serve": ("schedd.cli.serve", "Run the daemon."),
     "shadow-report": ("schedd.cli.shadow_report", "Say how near our plan was to another scheduler's starts."),
     "showbf": ("schedd.cli.user.showbf", "Show what is free now, and for how long."),

@@ -27,7 +27,9 @@ __all__ = [
     "NodePage",
     "NodeView",
     "On",
+    "ReservationDone",
     "ReservationView",
+    "ReservationsView",
     "ShareFacts",
     "Smaller",
     "Step",
@@ -267,6 +269,31 @@ class ReservationView(TypedDict):
     start: int
     end: int | None
     reason: str
+    features: list[str]
+    everywhere: bool
+    users: list[str]
+    groups: list[str]
+    accounts: list[str]
+    queues: list[str]
+
+
+class ReservationsView(TypedDict):
+    """All reservations by start."""
+
+    as_of: int
+    generation: int
+    stale: str
+    reservations: list[ReservationView]
+
+
+class ReservationDone(TypedDict):
+    """What came of it."""
+
+    as_of: int
+    generation: int
+    stale: str
+    reservation: ReservationView | None
+    breaches: int
 
 
 class Bars(TypedDict):

@@ -20,6 +20,9 @@ from schedd.client.answers import (
     News,
     NodePage,
     NodeView,
+    ReservationDone,
+    ReservationsView,
+    ReservationView,
     WhatIfAnswer,
 )
 from schedd.client.errors import ClientError
@@ -182,6 +185,43 @@ class Client:
         }
         body = {name: value for name, value in question.items() if value is not None}
         return cast("WhatIfAnswer", self._http.ask("POST", self._path("/what-if"), body=body))
+
+    # ---- reservations ---------------------------------------------------------------------------
+
+    def reservations(self) -> list[ReservationView]:
+        """All that are in force or to come."""
+        found: ReservationsView = self._get("/reservations")
+        return found["reservations"]
+
+    def reserve(
+        self,
+        name: str,
+        *,
+        nodes: Sequence[str] = (),
+        features: Sequence[str] = (),
+        everywhere: bool = False,
+        start: int | None = None,
+        end: int | None = None,
+        reason: str = "",
+        access: Mapping[str, Sequence[str]] | None = None,
+    ) -> ReservationDone:
+        """Make a reservation, or put another in its place; ``access`` lets some in."""
+        body = {
+            "nodes": list(nodes),
+            "features": list(features),
+            "everywhere": everywhere,
+            "start": start,
+            "end": end,
+            "reason": reason,
+            **{who: list(names) for who, names in (access or {}).items()},
+        }
+        path = self._path(f"/reservations/{quote(name, safe='')}")
+        return cast("ReservationDone", self._http.ask("PUT", path, body=body))
+
+    def unreserve(self, name: str) -> ReservationDone:
+        """Lift a reservation."""
+        path = self._path(f"/reservations/{quote(name, safe='')}")
+        return cast("ReservationDone", self._http.ask("DELETE", path))
 
     def follow(
         self, *, user: str | None = None, job: str | None = None, last: str = ""

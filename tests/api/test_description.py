@@ -65,12 +65,13 @@ SIMPLE = [
     (_ONE, "get"),
     (f"{_ONE}/jobs/{{job}}", "get"),
     (f"{_ONE}/jobs/{{job}}/explain", "get"),
-    *((f"{_ONE}/{path}", "get") for path in ("users", "evaluation", "accuracy")),
+    *((f"{_ONE}/{path}", "get") for path in ("users", "evaluation", "accuracy", "reservations")),
     (f"{_ONE}/jobs/{{job}}/priority", "get"),
     (f"{_ONE}/fair-share", "get"),
     (f"{_ONE}/resume", "post"),
 ]
 """They have neither query nor body: nothing can be wrong with them."""
+NAMED = [(f"{_ONE}/reservations/{{name}}", "put"), (f"{_ONE}/reservations/{{name}}", "delete")]
 ENDLESS = [(f"{_ONE}/stream", "get")]
 """Their answers have no end: see test_stream."""
 OPERATIONS = [
@@ -82,15 +83,15 @@ OPERATIONS = [
 
 def test_every_operation_is_tried(schema: dict[str, Any]) -> None:
     described = [(path, method) for path, item in schema["paths"].items() for method in item]
-    assert sorted(described) == sorted(OPERATIONS + SIMPLE + ENDLESS)
+    assert sorted(described) == sorted(OPERATIONS + SIMPLE + NAMED + ENDLESS)
 
 
-@pytest.mark.parametrize(("path", "method"), OPERATIONS + SIMPLE)
+@pytest.mark.parametrize(("path", "method"), OPERATIONS + SIMPLE + NAMED)
 def test_what_is_asked_as_described_is_answered_as_described(api: Any, path: str, method: str) -> None:
     _try(api[path][method], GenerationMode.POSITIVE, CHECKS)
 
 
-@pytest.mark.parametrize(("path", "method"), OPERATIONS)
+@pytest.mark.parametrize(("path", "method"), OPERATIONS + NAMED)
 def test_what_is_not_as_described_is_refused_as_described(api: Any, path: str, method: str) -> None:
     _try(api[path][method], GenerationMode.NEGATIVE, (*CHECKS, negative_data_rejection))
 

@@ -14,7 +14,7 @@ def test_every_path_and_every_query_parameter_is_on_the_page(the_app: FastAPI) -
     summary = PAGE.partition("## In short")[2].partition("\n## ")[0]
     found = {
         (method, path.replace("{c}", "{cluster}").replace("{id}", "{job}")): set(re.findall(r"(\w+)=", query))
-        for method, path, query in re.findall(r"`(GET|POST) (/[^`?]*)(\?[^`]*)?`", summary)
+        for method, path, query in re.findall(r"`(GET|POST|PUT|DELETE) (/[^`?]*)(\?[^`]*)?`", summary)
     }
     expected = {
         (method.upper(), path): {p["name"] for p in operation.get("parameters", ()) if p["in"] == "query"}

@@ -16,6 +16,7 @@ from fastapi import FastAPI
 
 from schedd.api.app import create_app
 from schedd.cli.main import BARE, main
+from schedd.cli.user.reservation import time_of
 from schedd.cli.user.showbf import lines
 from schedd.cli.user.showplan import chart
 from schedd.cli.user.showstart import asked
@@ -93,8 +94,10 @@ def run(url: str, loop: PlanLoop, capsys: pytest.CaptureFixture[str]) -> Run:
         except SystemExit as end:
             code = int(end.code or 0)
         shown = capsys.readouterr()
-        assert all(len(line) <= 80 for line in shown.out.splitlines()), shown.out
-        return code, shown.out, shown.err
+        # The daemon in this process logs to the same place.
+        out = "".join(line for line in shown.out.splitlines(keepends=True) if not line.startswith('{"'))
+        assert all(len(line) <= 80 for line in out.splitlines()), out
+        return code, out, shown.err
 
     return run
 
@@ -254,6 +257,34 @@ def test_a_job_shorter_than_a_cell_is_drawn_all_the_same() -> None:
     bar["nodes"] = [{"node": "n1", "cpus": 1, "mem": 0, "gpus": 0}]
     shown = chart([bar], [{"name": "n1", "state": "up"}], 0, 1000, 23)  # type: ignore[typeddict-item]
     assert shown.splitlines()[2] == "n1 .A.................."
+
+
+def test_reservations_are_made_shown_and_lifted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("reservation") == (0, "there are no reservations\n", "")
+    code, _, err = run("reservation", "add", "r", "-w", "n1")
+    assert (code, "this needs one of the roles operator, admin" in err) == (5, True)
+    monkeypatch.setenv("SCHEDD_TOKEN", token("operator"))
+    made = run("reservation", "add", "repair", "-w", "n1,n2", "--start", "+1h", "--end", "2023-11-15T08:00")
+    assert (made[0], made[2]) == (0, "")
+    assert made[1] == (
+        "NAME    FROM                 UNTIL                NODES   REASON\n"
+        "repair  Tue Nov 14 23:13:20  Wed Nov 15 08:00:00  n1, n2\n"
+        "promises broken by it: 1\n"
+    )
+    assert run("reservation", "list")[1].splitlines() == made[1].splitlines()[:2]
+    assert run("reservation", "add", "repair", "-w", "n9")[2].endswith("body.nodes: no node n9\n")
+    assert run("reservation", "add", "repair")[0] == 2
+    _, _, err = run("reservation", "add", "repair", "--all", "--end", "soon")
+    assert err.endswith("no time; write 2026-12-01T08:00, 08:00 or +2h\n")
+    assert run("reservation", "remove", "repair")[:2] == (0, "reservation repair is lifted\n")
+    assert run("reservation", "remove", "repair")[0] == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("+90m", 5400), ("+2d", 172_800), ("22:20", 400), ("2023-11-14T22:13:21", 1)]
+)
+def test_moments_are_read_as_people_write_them(text: str, seconds: int) -> None:
+    assert time_of(text, T) == T + seconds
 
 
 # ---- what all share -----------------------------------------------------------------------------

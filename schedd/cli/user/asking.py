@@ -17,7 +17,7 @@ EXIT_CODES: Final = {
     0: "answered",
     1: "answered, but no start is known: the job waits for something, or can never run here",
     2: "the command was not understood",
-    3: "there is no such job or cluster",
+    3: "there is no such job, cluster or reservation",
     4: "no daemon answers, or it is not ready",
     5: "the daemon does not let you",
 }
@@ -26,6 +26,7 @@ _USAGE, _UNKNOWN, _UNREACHABLE, _NOT_ALLOWED = 2, 3, 4, 5
 _OF_KIND: Final = {
     "unknown-job": _UNKNOWN,
     "unknown-cluster": _UNKNOWN,
+    "unknown-reservation": _UNKNOWN,
     "invalid": _USAGE,
     "bad-request": _USAGE,
     "no-token": _NOT_ALLOWED,

@@ -1,0 +1,144 @@
+"""Reservations: nodes that are kept free of planned jobs, or kept for some of them."""
+
+import asyncio
+import secrets
+from typing import Annotated, Final
+
+import structlog
+from fastapi import APIRouter, Path, Request, Response
+
+from schedd.api.access import Cluster, Operator, Seen
+from schedd.api.bodies import ReservationDone, ReservationsView, ReservationView, dated
+from schedd.api.messages import Reservation
+from schedd.api.problems import Fault, ProblemError, answers
+from schedd.api.replies import reply
+from schedd.api.waiting import answer_of
+from schedd.engine.view import Published
+from schedd.service.loop import PlanLoop
+from schedd.wire import Reserve, Unreserve
+
+__all__ = ["reservation_view", "router"]
+
+router = APIRouter(prefix="/v1/clusters/{cluster}/reservations", tags=["reservations"])
+_log = structlog.get_logger(__name__)
+_PATIENCE: Final = 10.0
+_HINT: Final = "it is done as soon as the planner is free; GET the reservations to see whether it was"
+_NAMED: Final = 5
+_ACT: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid", "too-much")
+_Name = Annotated[
+    str,
+    Path(
+        description="The reservation's name: letters, digits, '.', '_' and '-'.",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
+        examples=["repair"],
+    ),
+]
+
+
+def reservation_view(event: Reserve) -> ReservationView:
+    """A reservation as readers see it."""
+    return ReservationView(
+        **{name: getattr(event, name) for name in ReservationView.__dataclass_fields__},
+    )
+
+
+@router.get(
+    "",
+    response_model=ReservationsView,
+    responses={
+        **answers("no-token", "unknown-cluster", "not-ready"),
+        304: {"description": "Nothing changed since the `ETag` in `If-None-Match`"},
+    },
+)
+def list_reservations(request: Request, cluster: Cluster, _: Seen) -> Response:
+    """All reservations that are in force or to come, those of the site's settings among them."""
+    published = cluster.published
+    rows = sorted(map(reservation_view, published.reservations), key=lambda one: (one.start, one.name))
+    return reply(request, ReservationsView(reservations=tuple(rows), **dated(published)), published)
+
+
+@router.put("/{name}", response_model=ReservationDone, responses=answers(*_ACT, "bad-request", "too-large"))
+async def put_reservation(
+    request: Request, cluster: Cluster, name: _Name, body: Reservation, asker: Operator
+) -> Response:
+    """Make a reservation, or put another in its place. Needs the role `operator` or `admin`.
+
+    What runs on its nodes stays. Planned jobs in its way are planned anew, and may be later than promised:
+    `breaches` counts the promises that this broke. Nodes that come later and have its features are taken in.
+    """
+    published = cluster.published
+    _check_nodes(published, body)
+    start = body.start if body.start is not None else cluster.now()
+    if body.end is not None and body.end <= max(start, cluster.now()):
+        raise _invalid(
+            "body.end", "the reservation would be over already", f"above {max(start, cluster.now())}"
+        )
+    event = Reserve(
+        id=f"api:{secrets.token_hex(8)}",
+        time=cluster.now(),
+        name=name,
+        nodes=body.nodes,
+        start=start,
+        end=body.end,
+        reason=body.reason,
+        features=body.features,
+        everywhere=body.everywhere,
+        users=body.users,
+        groups=body.groups,
+        accounts=body.accounts,
+        queues=body.queues,
+    )
+    before = published.breaches
+    await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
+    await asyncio.to_thread(cluster.audit, asker.name, "reserve", f"{name}: {_in_words(event)}")
+    _log.warning("a reservation was made", cluster=cluster.name, by=asker.name, reservation=name)
+    return _done(request, cluster, name, before)
+
+
+@router.delete("/{name}", response_model=ReservationDone, responses=answers(*_ACT, "unknown-reservation"))
+async def delete_reservation(request: Request, cluster: Cluster, name: _Name, asker: Operator) -> Response:
+    """Lift a reservation; its nodes are planned for at once. Needs the role `operator` or `admin`."""
+    published = cluster.published
+    known = [one.name for one in published.reservations]
+    if name not in known:
+        hint = f"there is {', '.join(sorted(known))}" if known else "there are no reservations"
+        raise ProblemError(
+            "unknown-reservation", f"cluster {cluster.name} has no reservation {name}", hint=hint
+        )
+    event = Unreserve(id=f"api:{secrets.token_hex(8)}", time=cluster.now(), name=name)
+    await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
+    await asyncio.to_thread(cluster.audit, asker.name, "unreserve", name)
+    _log.warning("a reservation was lifted", cluster=cluster.name, by=asker.name, reservation=name)
+    return _done(request, cluster, name, published.breaches)
+
+
+def _done(request: Request, cluster: PlanLoop, name: str, breaches: int) -> Response:
+    published = cluster.published
+    made = next((reservation_view(one) for one in published.reservations if one.name == name), None)
+    return reply(
+        request,
+        ReservationDone(reservation=made, breaches=max(0, published.breaches - breaches), **dated(published)),
+    )
+
+
+def _check_nodes(published: Published, body: Reservation) -> None:
+    missing = [name for name in body.nodes if name not in published.nodes]
+    if missing:
+        more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+        raise _invalid("body.nodes", f"no node {', '.join(missing[:_NAMED])}{more}")
+    has = {one for facts in published.nodes.values() for one in facts.properties}
+    unknown = [one for one in body.features if one not in has and one not in published.nodes]
+    if unknown:
+        raise _invalid("body.features", f"no node has {unknown[0]}")
+
+
+def _invalid(where: str, what: str, allowed: str | None = None) -> ProblemError:
+    return ProblemError(
+        "invalid", f"{where}: {what}", errors=[Fault(where=where, what=what, allowed=allowed)]
+    )
+
+
+def _in_words(event: Reserve) -> str:
+    where = "all nodes" if event.everywhere else ", ".join((*event.nodes, *event.features))
+    until = str(event.end) if event.end is not None else "lifted"
+    return f"{where} from {event.start} until {until}; {event.reason}"[:2_000]

@@ -1,0 +1,126 @@
+"""``schedd reservation``: nodes that are kept free for a time, or kept for some: shown, made, lifted."""
+
+import argparse
+import re
+from collections.abc import Sequence
+from datetime import datetime
+
+from schedd.cli.user.asking import Session, answer, parser, show_json
+from schedd.cli.user.text import few, moment, table
+from schedd.client import ClientError
+from schedd.client.answers import ReservationView
+
+__all__ = ["make_parser", "run", "time_of"]
+
+_UNITS = {"m": 60, "h": 3_600, "d": 86_400}
+_AHEAD = re.compile(r"\+(\d+)([mhd])")
+_ACCESS = ("users", "groups", "accounts", "queues")
+
+
+def make_parser(name: str = "schedd reservation") -> argparse.ArgumentParser:
+    """Its options."""
+    found = parser(
+        name,
+        "Show, make or lift reservations: nodes on which no job is planned for a time (maintenance), or none "
+        "but those of some users. To make or lift one needs the role operator or admin.",
+        "times:\n  2026-12-01T08:00   in local time; 08:00 is today's\n  +2h, +30m, +7d     from now on",
+    )
+    acts = found.add_subparsers(dest="act", metavar="ACT", title="acts")
+    acts.add_parser("list", help="show them all (without an act, too)", allow_abbrev=False)
+    make = acts.add_parser("add", help="make one, or put another in its place", allow_abbrev=False)
+    add = make.add_argument
+    add("name", metavar="NAME")
+    add("-w", dest="nodes", metavar="NODE,…", type=_several, default=[], help="these nodes")
+    add("-f", dest="features", metavar="FEATURE,…", type=_several, default=[], help="nodes with all of these")
+    add("--all", dest="everywhere", action="store_true", help="all nodes")
+    add("--start", metavar="WHEN", help="from then on; without it, now")
+    add("--end", metavar="WHEN", help="until then; without it, until it is lifted")
+    add("--reason", metavar="TEXT", default="", help="shown to all who ask")
+    for who in _ACCESS:
+        add(f"--{who}", metavar="NAME,…", type=_several, default=[], help=f"{who} that may use the nodes")
+    lift = acts.add_parser("remove", help="lift one", allow_abbrev=False)
+    lift.add_argument("name", metavar="NAME")
+    return found
+
+
+def run(argv: Sequence[str], name: str = "schedd reservation") -> int:
+    """The command."""
+    return answer(make_parser(name), _act, argv)
+
+
+def _several(text: str) -> list[str]:
+    return [part for part in text.split(",") if part]
+
+
+def _act(session: Session, args: argparse.Namespace) -> bool:
+    client = session.client
+    if args.act in (None, "list"):
+        found = client.reservations()
+        if args.json:
+            show_json({"reservations": found})
+        else:
+            print(_table(found, session.now) if found else "there are no reservations")
+        return True
+    if args.act == "remove":
+        done = client.unreserve(args.name)
+    else:
+        done = client.reserve(
+            args.name,
+            nodes=args.nodes,
+            features=args.features,
+            everywhere=args.everywhere,
+            start=time_of(args.start, session.now) if args.start is not None else None,
+            end=time_of(args.end, session.now) if args.end is not None else None,
+            reason=args.reason,
+            access={who: getattr(args, who) for who in _ACCESS},
+        )
+    if args.json:
+        show_json(done)
+        return True
+    made = done["reservation"]
+    if args.act == "remove":
+        print(f"reservation {args.name} is lifted")
+    elif made is None:
+        raise ClientError(f"reservation {args.name} was not made; the daemon's log says why")
+    else:
+        print(_table([made], session.now))
+    if done["breaches"]:
+        print(f"promises broken by it: {done['breaches']}")
+    return True
+
+
+def _table(found: list[ReservationView], now: int) -> str:
+    return table(
+        ("NAME", "FROM", "UNTIL", "NODES", "REASON"),
+        [
+            (
+                one["name"],
+                moment(one["start"], now),
+                moment(one["end"], now) if one["end"] is not None else "lifted",
+                "all" if one["everywhere"] else few([*one["nodes"], *one["features"]]),
+                one["reason"] + _for(one),
+            )
+            for one in found
+        ],
+        last=12,
+    )
+
+
+def _for(one: ReservationView) -> str:
+    names = [*one["users"], *one["groups"], *one["accounts"], *one["queues"]]
+    return f" (for {few(names)})" if names else ""
+
+
+def time_of(text: str, now: int) -> int:
+    """A moment as people write it. Raises ClientError."""
+    ahead = _AHEAD.fullmatch(text)
+    if ahead is not None:
+        return now + int(ahead[1]) * _UNITS[ahead[2]]
+    try:
+        if re.fullmatch(r"\d?\d:\d\d", text):
+            clock = datetime.strptime(text, "%H:%M")  # noqa: DTZ007  (of today, in local time)
+            today = datetime.fromtimestamp(now).astimezone()
+            return int(today.replace(hour=clock.hour, minute=clock.minute, second=0).timestamp())
+        return int(datetime.fromisoformat(text).astimezone().timestamp())
+    except ValueError:
+        raise ClientError(f"{text}: no time; write 2026-12-01T08:00, 08:00 or +2h") from None

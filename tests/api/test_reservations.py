@@ -1,0 +1,83 @@
+"""Reservations over HTTP: made, changed, lifted, by those who may."""
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.api.conftest import token
+from tests.api.test_answers import MAIN, get
+from tests.api.test_errors import problem
+from tests.service.build import T
+
+
+def put(client: TestClient, name: str, **body: Any) -> Any:
+    answer = client.put(f"{MAIN}/reservations/{name}", json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_a_reservation_keeps_its_nodes_free_until_it_is_lifted(busy_cluster: TestClient) -> None:
+    before = get(busy_cluster, "/jobs/3")
+    made = put(busy_cluster, "repair", everywhere=True, start=T + 1000, end=T + 90_000, reason="new switch")
+    assert made["reservation"]["reason"] == "new switch"
+    assert made["breaches"] == 3  # all that were promised a start before it is over
+    assert get(busy_cluster, "/jobs/3")["planned_start"] == T + 90_000
+    assert get(busy_cluster, "/jobs/3")["last_change"]["words"] == "reservation repair was made"
+    listed = get(busy_cluster, "/reservations")["reservations"]
+    assert listed == [made["reservation"]]
+    plan = get(busy_cluster, "/plan", end=T + 2_000)
+    assert plan["reservations"] == listed
+    gone = busy_cluster.delete(f"{MAIN}/reservations/repair").json()
+    assert gone["reservation"] is None
+    assert get(busy_cluster, "/reservations")["reservations"] == []
+    assert get(busy_cluster, "/jobs/3")["planned_start"] == before["planned_start"]
+
+
+def test_another_takes_the_place_of_one_of_the_same_name(busy_cluster: TestClient) -> None:
+    put(busy_cluster, "r", nodes=["n1"], end=T + 100)
+    made = put(busy_cluster, "r", nodes=["n2"])["reservation"]
+    assert (made["nodes"], made["start"], made["end"]) == (["n2"], T, None)
+    assert len(get(busy_cluster, "/reservations")["reservations"]) == 1
+
+
+def test_those_named_may_use_the_nodes(busy_cluster: TestClient) -> None:
+    put(busy_cluster, "course", everywhere=True, start=T, users=["ann"])
+    assert get(busy_cluster, "/jobs/3")["planned_start"] is not None
+    assert get(busy_cluster, "/jobs/4")["planned_start"] is None
+
+
+@pytest.mark.parametrize(
+    ("body", "where", "said"),
+    [
+        ({}, "body", "name nodes or features, or say everywhere"),
+        ({"nodes": ["n1", "n9", "n8"]}, "body.nodes", "no node n9, n8"),
+        ({"features": ["fast"]}, "body.features", "no node has fast"),
+        ({"nodes": ["n1"], "end": T}, "body.end", "over already"),
+        ({"nodes": ["n1"], "start": T + 10, "end": T + 5}, "body.end", "over already"),
+        ({"nodes": ["n1"], "reason": "a\nb"}, "body.reason", "pattern"),
+        ({"nodes": ["n1"], "until": 3}, "body.until", "Extra inputs"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    busy_cluster: TestClient, body: dict[str, Any], where: str, said: str
+) -> None:
+    answer = busy_cluster.put(f"{MAIN}/reservations/r", json=body)
+    found = problem(answer, "invalid")
+    assert found["errors"][0]["where"] == where
+    assert said in found["errors"][0]["what"]
+    assert get(busy_cluster, "/reservations")["reservations"] == []
+
+
+def test_one_that_is_not_there_cannot_be_lifted(busy_cluster: TestClient) -> None:
+    put(busy_cluster, "r", nodes=["n1"])
+    found = problem(busy_cluster.delete(f"{MAIN}/reservations/x"), "unknown-reservation")
+    assert found["hint"] == "there is r"
+
+
+def test_only_those_who_may_steer_make_reservations(busy_cluster: TestClient) -> None:
+    for role, status in (("reader", 403), ("adapter", 403), ("user", 403), ("operator", 200)):
+        headers = {"Authorization": f"Bearer {token(role)}"}
+        made = busy_cluster.put(f"{MAIN}/reservations/r", json={"nodes": ["n1"]}, headers=headers)
+        assert made.status_code == status, role
+        assert busy_cluster.get(f"{MAIN}/reservations", headers=headers).status_code == 200
