@@ -1,5 +1,6 @@
-"""Who goes first and why: a job's priority term by term, and who has used how much of the cluster."""
+"""Who goes first and why: priorities term by term, shares and their use, licences and their use."""
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 
@@ -14,6 +15,7 @@ from schedd.api.waiting import answer_of
 from schedd.engine import Engine
 from schedd.engine.fair_use import fair_shares
 from schedd.engine.priorities import applicant_of, breakdown_of, demand_now
+from schedd.engine.records import Phase
 from schedd.policy.fair_share import Standing
 from schedd.policy.protocol import Breakdown, Term
 
@@ -71,6 +73,31 @@ class FairShareView(Dated):
     """What the tree is made of, from the top; empty where the site has no fair share."""
     places: tuple[Place, ...]
     """Parents before children."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Licence:
+    """A resource of the whole cluster, and how far it is in use."""
+
+    name: str
+    copies: int
+    """How many there are; the least that server, site and programs say."""
+    held: int
+    """By jobs that run or are being started."""
+    wanted: int
+    """By jobs that wait."""
+    counted: int | None
+    """When a program last said how many there are; null where none is asked, 0 where none answered yet."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LicencesView(Dated):
+    """Licences and other resources of the whole cluster."""
+
+    licences: tuple[Licence, ...]
+    """By name."""
 
 
 _READ: Final = answers("no-token", "unknown-cluster", "not-ready", "invalid")
@@ -135,6 +162,35 @@ def _tree(engine: Engine) -> FairShareView:
     return FairShareView(
         levels=tree.levels if tree is not None else (),
         places=tuple(map(_place, fair_shares(engine.state))),
+        **_dates(engine),
+    )
+
+
+@router.get("/licences", response_model=LicencesView, responses=_READ)
+async def get_licences(request: Request, cluster: Cluster, seen: Seen) -> Response:  # noqa: ARG001  (any role)
+    """How many of each licence there are, are held, and are waited for, and how old the count is."""
+    found = await answer_of(cluster.at_rest(_licences), _PATIENCE, _AGAIN)
+    return reply(request, found)
+
+
+def _licences(engine: Engine) -> LicencesView:
+    state = engine.state
+    held, wanted = Counter[str](), Counter[str]()
+    for record in state.records.values() if state.limits.shared else ():
+        holds = record.phase in (Phase.RUNNING, Phase.DISPATCHED)
+        for name, amount in applicant_of(state, record).licences:
+            (held if holds else wanted)[name] += amount
+    return LicencesView(
+        licences=tuple(
+            Licence(
+                name=name,
+                copies=copies,
+                held=held[name],
+                wanted=wanted[name],
+                counted=state.limits.counted[name][1] if name in state.limits.counted else None,
+            )
+            for name, copies in sorted(state.limits.copies.items())
+        ),
         **_dates(engine),
     )
 

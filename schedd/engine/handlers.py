@@ -6,10 +6,12 @@ from typing import Any
 from schedd.engine import improve, jobs, nodes, outcomes, reconcile, reservations
 from schedd.engine.intake import Understood
 from schedd.engine.places import make_room_in_pools, quarantine, replan
+from schedd.engine.pools import claim_of
 from schedd.engine.records import Cause, JobRecord, Phase
 from schedd.engine.running import hold_new_node
 from schedd.engine.state import EngineState
 from schedd.wire import (
+    Counted,
     Event,
     Improved,
     JobAltered,
@@ -108,9 +110,27 @@ def _server(state: EngineState, event: ServerChanged) -> None:
         jobs.reread(state, event.id, None, "the server's defaults were changed")
 
 
+def _counted(state: EngineState, event: Counted) -> None:
+    """How much there is of a licence; one of which less is left than jobs hold is used up."""
+    held = 0
+    if event.free:
+        for record in state.records.values():
+            if record.phase is Phase.RUNNING:
+                claim = claim_of(record.facts, record.understood, {event.name})
+                held += claim.amounts.get(event.name, 0)
+    amount = event.amount + held
+    if state.limits.count(event.name, amount, event.time):
+        words = f"there are {amount} of {event.name} now"
+        if state.intake.set_shared(state.limits.shared):
+            jobs.reread(state, event.id, None, words)
+        _limits(state, event.id, words, ())
+
+
 def take_site(state: EngineState, event: str) -> None:
     """Plan under the site's policy as it is now, which is another than before."""
     state.site_changed = False
+    state.limits.keep_counts(state.site.polled)
+    state.intake.set_shared(state.limits.shared)
     words = "the site's policy was changed"
     jobs.reread(state, event, None, words)
     _limits(state, event, words, ())
@@ -171,6 +191,7 @@ _HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {
     ServerChanged: _server,
     Reserve: reservations.reserve,
     Unreserve: reservations.unreserve,
+    Counted: _counted,
     Snapshot: _snapshot,
     Improved: improve.improved,
 }

@@ -4,8 +4,8 @@ A pool is a row of the plan like a node, so a limit holds at every moment of the
 come from the server, its queues, the site's policy, and arrays (how many of their jobs may run at once).
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -71,6 +71,8 @@ class LimitBook:
     """By name of the pool."""
     shared: frozenset[str] = frozenset()
     """Names of resources of the whole cluster."""
+    counted: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """How much there is of resources that somebody counts, and when it was last counted."""
     opened: dict[str, int] = field(default_factory=dict)
     """By pool that has windows: until when it is known when it is open."""
     lowered: set[str] = field(default_factory=set)
@@ -79,8 +81,14 @@ class LimitBook:
 
     def copy(self) -> "LimitBook":
         """For a fork of the plan."""
-        return LimitBook(
-            self.server, dict(self.queues), self.site, dict(self.pools), self.shared, dict(self.opened)
+        return replace(
+            self,
+            queues=dict(self.queues),
+            pools=dict(self.pools),
+            counted=dict(self.counted),
+            opened=dict(self.opened),
+            lowered=set(),
+            _known={},
         )
 
     def read_server(self, server: ServerFacts) -> tuple[str, ...]:
@@ -100,24 +108,46 @@ class LimitBook:
         self.site = limits
         self._changed()
 
+    def count(self, name: str, amount: int, now: int) -> bool:
+        """Somebody counted a resource; returns whether there is more or less of it than before."""
+        before = self.counted.get(name)
+        self.counted[name] = (amount, now)
+        if before is not None and before[0] == amount:
+            return False
+        self._changed()
+        return True
+
+    def keep_counts(self, names: Collection[str]) -> None:
+        """Nobody counts other resources than these any more."""
+        self.counted = {name: count for name, count in self.counted.items() if name in names}
+        self._changed()
+
+    @property
+    def _counts(self) -> tuple[Limit, ...]:
+        return tuple(Limit(amount=amount, what=name) for name, (amount, _) in self.counted.items())
+
+    @property
+    def _all(self) -> Iterator[Limit]:
+        for limits in (self.server, *self.queues.values(), self.site, self._counts):
+            yield from limits
+
     def _changed(self) -> None:
         self._known.clear()
-        every = (self.server, *self.queues.values(), self.site)
-        self.shared = frozenset(limit.what for limits in every for limit in limits if limit.shared)
+        self.shared = frozenset(limit.what for limit in self._all if limit.shared)
 
     @property
     def copies(self) -> dict[str, int]:
         """How many there are of each resource of the whole cluster; the least that anybody says."""
         found: dict[str, int] = {}
-        for limits in (self.server, *self.queues.values(), self.site):
-            for limit in limits:
-                if limit.shared and limit.who == "all":
-                    found[limit.what] = min(limit.amount, found.get(limit.what, limit.amount))
+        for limit in self._all:
+            if limit.shared and limit.who == "all":
+                found[limit.what] = min(limit.amount, found.get(limit.what, limit.amount))
         return found
 
     def needs(self, plan: Plan, facts: JobFacts, understood: Understood, now: int) -> dict[str, int]:
         """What a job takes of which pools; those that the plan does not have yet are made."""
-        if not (self.server or self.site or self.queues.get(facts.queue) or facts.slot_limit is not None):
+        any_limit = self.server or self.site or self.counted or self.queues.get(facts.queue)
+        if not any_limit and facts.slot_limit is None:
             return {}
         claim = claim_of(facts, understood, self.shared)
         found = self._of(claim, facts.slot_limit)
@@ -157,7 +187,7 @@ class LimitBook:
         if found is None:
             if len(self._known) >= _KNOWN:
                 self._known.clear()
-            sources = (self.server, self.queues.get(claim.queue, ()), self.site)
+            sources = (self.server, self.queues.get(claim.queue, ()), self.site, self._counts)
             found = self._known[key] = strictest(sources, claim)
         if claim.array and slot_limit is not None:
             own = Limit(amount=slot_limit, who="array", name=claim.array)

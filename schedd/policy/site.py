@@ -46,6 +46,8 @@ class SitePolicy:
     fair_share: FairShare | None = None
     limits: tuple[Limit, ...] = ()
     reservations: tuple[StandingReservation, ...] = ()
+    polled: tuple[str, ...] = ()
+    """Licences that a program is asked for."""
 
 
 def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
@@ -57,12 +59,18 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
     if "class" in priority:
         priority["class_"] = priority.pop("class")
     zone = plain.get("zone", "UTC")
+    licences = plain.get("licences") or {}
+    copies = {name: one["copies"] for name, one in licences.items() if one.get("copies") is not None}
     classes = {name: _job_class(one) for name, one in (plain.get("classes") or {}).items()}
     tree = plain.get("fair_share")
     return SitePolicy(
         weights=SiteWeights(**priority, classes=classes),
         fair_share=_fair_share(tree) if tree is not None else None,
-        limits=tuple(_limit(one, zone) for one in plain.get("limits") or ()),
+        limits=(
+            *(_limit(one, zone) for one in plain.get("limits") or ()),
+            *(Limit(amount=amount, what=name) for name, amount in copies.items()),
+        ),
+        polled=tuple(name for name, one in licences.items() if one.get("command")),
         reservations=tuple(
             _reservation(name, one, zone) for name, one in (plain.get("reservations") or {}).items()
         ),

@@ -12,6 +12,7 @@ from schedd.service.incidents import Incidents
 from schedd.service.loop import PlanLoop
 from schedd.service.meters import Meters
 from schedd.service.past_use import past_use
+from schedd.service.polling import Poller
 from schedd.service.warmup import warm_up
 from schedd.store import AuditEntry, Journal, MemoryJournal
 
@@ -56,6 +57,7 @@ class Clusters:
             )
             for name, chosen in settings.items()
         }
+        self._pollers = [Poller(loop) for loop in self._loops.values()]
         self.ready = False
         self.stopping = False
 
@@ -73,6 +75,8 @@ class Clusters:
             loop.recovered.wait()
         if self.durable is not None and not self.stopping:
             self.durable.seek(self._loops.values())
+        for poller in self._pollers:
+            poller.start()
         self.ready = True
 
     @property
@@ -94,6 +98,8 @@ class Clusters:
     def stop(self) -> None:
         """End the planners, each after the batch at hand."""
         self.end_polls()
+        for poller in self._pollers:
+            poller.stop()
         if self.durable is not None:
             self.durable.stop_seeking()
         for loop in self._loops.values():

@@ -23,6 +23,7 @@ from schedd.service.settings import (
 from schedd.service.site_settings import (
     ClassSettings,
     FairShareSettings,
+    LicenceSettings,
     PrioritySettings,
     SiteLimitSettings,
     SiteReservationSettings,
@@ -45,6 +46,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "[clusters.NAME.site.classes.CLASS]": ClassSettings,
     "[clusters.NAME.site.fair_share]": FairShareSettings,
     "[[clusters.NAME.site.limits]]": SiteLimitSettings,
+    "[clusters.NAME.site.licences.LICENCE]": LicenceSettings,
     "[clusters.NAME.site.reservations.RESERVATION]": SiteReservationSettings,
 }
 """Every section of the file, and what may stand in it."""

@@ -13,6 +13,7 @@ from schedd.service.section import Section
 __all__ = [
     "ClassSettings",
     "FairShareSettings",
+    "LicenceSettings",
     "PrioritySettings",
     "SiteLimitSettings",
     "SiteReservationSettings",
@@ -192,6 +193,28 @@ class SiteReservationSettings(Section):
         return self
 
 
+class LicenceSettings(Section):
+    """A licence, or another resource of the whole cluster, that the server does not count."""
+
+    copies: Annotated[int, Field(ge=0, le=1 << 48)] | None = None
+    """How many there are."""
+    command: tuple[str, ...] = ()
+    """Program with arguments that says how many there are: a whole number on its first line. With `copies`,
+    the least counts."""
+    every: int = Field(default=60, ge=5, le=86_400)
+    """Seconds between two runs of it. It has 10 seconds to answer."""
+    free: bool = False
+    """What it says is how many are free, not how many there are (as for `server_dyn_res` of OpenPBS)."""
+    stale: int = Field(default=600, ge=10, le=7 * 86_400)
+    """Seconds without an answer after which the log says that the count is old; it holds on."""
+
+    @model_validator(mode="after")
+    def _be_known(self) -> Self:
+        if self.copies is None and not self.command:
+            raise ValueError("copies or command must be set")
+        return self
+
+
 class SiteSettings(Section):
     """What the site wants beyond what the server knows."""
 
@@ -205,6 +228,8 @@ class SiteSettings(Section):
     """Who is meant to get how much. Without this table nothing is kept of who used what."""
     limits: tuple[SiteLimitSettings, ...] = ()
     """What may be in use at once: `[[clusters.main.site.limits]]`."""
+    licences: dict[Name, LicenceSettings] = Field(default_factory=dict)
+    """Licences, by name: `[clusters.main.site.licences.matlab]`."""
     reservations: dict[Name, SiteReservationSettings] = Field(default_factory=dict)
     """Standing reservations, by name: `[clusters.main.site.reservations.maintenance]`."""
 

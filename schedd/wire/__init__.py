@@ -2,6 +2,7 @@
 
 from schedd.wire.decisions import Alert, Decision, Run, Tell
 from schedd.wire.events import (
+    Counted,
     Delivery,
     Event,
     Improved,
@@ -34,6 +35,7 @@ from schedd.wire.facts import (
 
 __all__ = [
     "Alert",
+    "Counted",
     "Decision",
     "Delivery",
     "Event",

@@ -189,6 +189,21 @@ class Unreserve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """Somebody counted how much there is of a resource of the whole cluster, such as a floating licence.
+
+    ``amount`` is all there is or, with ``free``, what is left beside what running jobs hold.
+    """
+
+    id: str
+    time: int
+    name: str
+    amount: int
+    free: bool = False
+    type: Literal["counted"] = "counted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """The whole state of the server at ``time``; where credible it wins over what was believed.
 
@@ -235,6 +250,7 @@ Event = (
     | ServerChanged
     | Reserve
     | Unreserve
+    | Counted
     | Snapshot
     | Improved
 )

@@ -68,6 +68,7 @@ SIMPLE = [
     *((f"{_ONE}/{path}", "get") for path in ("users", "evaluation", "accuracy", "reservations")),
     (f"{_ONE}/jobs/{{job}}/priority", "get"),
     (f"{_ONE}/fair-share", "get"),
+    (f"{_ONE}/licences", "get"),
     (f"{_ONE}/resume", "post"),
 ]
 """They have neither query nor body: nothing can be wrong with them."""

@@ -79,6 +79,17 @@ def test_a_user_who_may_not_see_others_sees_neither_their_priority_nor_their_pla
         assert client.get(f"{MAIN}/jobs/4/priority").status_code == 404
 
 
+def test_licences_tell_how_many_are_held_and_waited_for(client: TestClient) -> None:
+    jobs = [
+        {**e, "job": {**e["job"], "resources": {**e["job"]["resources"], "matlab": "2"}}} for e in EVENTS[2:]
+    ]
+    counted = {"type": "counted", "id": "c:1", "time": T, "name": "matlab", "amount": 3}
+    assert client.post(f"{MAIN}/events", json={"events": [counted, *EVENTS[:2], *jobs]}).status_code == 200
+    assert get(client, "/licences")["licences"] == [
+        {"name": "matlab", "copies": 3, "held": 2, "wanted": 8, "counted": T}
+    ]
+
+
 def test_a_job_that_is_not_there_has_no_priority(ranked: TestClient) -> None:
     answer = ranked.get(f"{MAIN}/jobs/99/priority")
     assert answer.status_code == 404

@@ -259,14 +259,14 @@ def test_preemption_prime_time_and_polled_resources_stand_in_the_way() -> None:
         "primetime_prefix",
         "nonprimetime_prefix",
         "preemptive_sched",
-        "server_dyn_res",
     ]
+    assert done.site["licences"] == {"matlab": {"command": ["/opt/bin/matlab_free"], "free": True}}
     assert "job_sort_formula" in words(done, "qmgr")
 
 
 def test_without_prime_time_its_options_do_not_matter() -> None:
     done = import_sched_config((OPENPBS / "sched_config").read_text(), {"holidays": "weekday all none\n"})
-    assert [finding.setting for finding in done.of(Verdict.BLOCKER)] == ["preemptive_sched", "server_dyn_res"]
+    assert [finding.setting for finding in done.of(Verdict.BLOCKER)] == ["preemptive_sched"]
 
 
 def test_halves_of_the_day_that_differ_are_said() -> None:
@@ -289,6 +289,8 @@ def test_halves_of_the_day_that_differ_are_said() -> None:
         ("job_sort_key: \"ncpus\" ALL", "job_sort_key ncpus", "differs: jobs cannot be ordered"),
         ("job_sort_formula: \"ncpus*10\"", "job_sort_formula", "blocker: formulas are not supported"),
         ("peer_queue: \"workq workq@other\"", "peer_queue", "blocker: jobs are not taken"),
+        ('server_dyn_res: "matlab"', "server_dyn_res", "blocker: matlab: not understood"),
+        ('server_dyn_res: "mem !/bin/get_mem"', "server_dyn_res", "blocker: mem !/bin/get_mem: not"),
         ("load_balancing: true ALL", "load_balancing", "differs: the load of nodes"),
         ("half_life: 24:00:00", "half_life", "not needed: fair share is off"),
         ("fair_share: true\nhalf_life: soon", "half_life", "differs"),

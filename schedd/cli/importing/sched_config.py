@@ -5,6 +5,7 @@ Administrator's Guide, "Scheduling". Beside the file stand others that say the r
 which share), holidays (prime time) and dedicated_time.
 """
 
+import shlex
 from collections.abc import Callable, Mapping
 
 from schedd.cli.importing.result import Imported, Verdict
@@ -260,6 +261,21 @@ def _resources(option: Option, _options: list[Option], _beside: Mapping[str, str
         done.note(Verdict.NOT_NEEDED, option.line, option.name, "these are planned anyway")
 
 
+def _dynamic(option: Option, _options: list[Option], _beside: Mapping[str, str], done: Imported) -> None:
+    """``server_dyn_res: "matlab !/opt/bin/matlab_free ARGUMENT"``: a program that says how much is free."""
+    name, _, program = option.value.partition("!")
+    try:
+        command = shlex.split(program)
+    except ValueError:
+        command = []
+    if not command or not name.strip() or name.strip() in _KNOWN_RESOURCES:
+        words = f"{option.value}: not understood, or what nodes have: it would not be counted"
+        done.note(Verdict.BLOCKER, option.line, option.name, words)
+        return
+    done.table("licences")[name.strip()] = {"command": command, "free": True}
+    done.note(Verdict.TRANSLATED, option.line, option.name, f"licences.{name.strip()}, asked every minute")
+
+
 def _of_fair_share(option: Option, options: list[Option], _beside: Mapping[str, str], done: Imported) -> None:
     if not any(other.name == "fair_share" and other.on for other in options):
         done.note(Verdict.NOT_NEEDED, option.line, option.name, "fair share is off")
@@ -297,7 +313,7 @@ _HANDLERS: Mapping[str, _Handler] = {
     "preempt_requeue": _blocked(_PREEMPTION),
     "job_sort_formula": _blocked("formulas are not supported: see docs/policy.md for the terms there are"),
     "peer_queue": _blocked("jobs are not taken from other servers"),
-    "server_dyn_res": _blocked("programs are not asked for amounts of resources: it would not be counted"),
+    "server_dyn_res": _dynamic,
     "mom_resources": _blocked("moms are not asked for amounts of resources: it would not be counted"),
     "load_balancing": _differs("the load of nodes is not followed: what was asked for is counted"),
     "load_balancing_rr": _differs("the load of nodes is not followed: what was asked for is counted"),

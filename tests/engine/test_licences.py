@@ -1,0 +1,71 @@
+"""Licences that somebody counts."""
+
+from typing import Any
+
+from schedd.engine import Engine, EngineSettings
+from schedd.engine.records import Cause
+from schedd.wire import Counted
+from tests.engine.cluster import Cluster, T
+
+POLLED: dict[str, Any] = {"licences": {"matlab": {"command": ["/bin/count"]}}}
+
+
+def count(cluster: Cluster, amount: int, *, free: bool = False) -> None:
+    server = cluster.server
+    event = Counted(id=server.event_id(), time=server.now, name="matlab", amount=amount, free=free)
+    cluster.tell(event)
+
+
+def jobs(cluster: Cluster, *ids: str) -> None:
+    for job in ids:
+        cluster.submit(job, "1:ppn=1", walltime=100, resources={"matlab": "1"})
+
+
+def test_before_it_is_counted_there_is_nothing_of_a_licence() -> None:
+    cluster = Cluster(nodes=1, site=POLLED)
+    jobs(cluster, "1")
+    assert cluster.view("1").waiting_for == "limit"
+    assert "at most 0 matlab" in cluster.view("1").why
+    count(cluster, 1)
+    assert cluster.start("1") == 0
+
+
+def test_jobs_follow_what_is_counted() -> None:
+    cluster = Cluster(nodes=1, site=POLLED)
+    count(cluster, 2)
+    jobs(cluster, "1", "2", "3", "4")
+    assert [cluster.start(job) for job in "1234"] == [0, 0, 100, 100]
+    count(cluster, 1)
+    assert [cluster.start(job) for job in "34"] == [100, 200]
+    assert cluster.record("4").breaches[-1].cause is Cause.LICENCE
+    count(cluster, 4)
+    cluster.at(1)
+    assert [cluster.start(job) for job in "34"] == [0, 0]
+
+
+def test_what_is_free_counts_beside_what_running_jobs_hold() -> None:
+    cluster = Cluster(nodes=1, site=POLLED)
+    count(cluster, 2)
+    jobs(cluster, "1", "2")
+    count(cluster, 1, free=True)
+    assert cluster.engine.state.limits.copies == {"matlab": 3}
+    jobs(cluster, "3", "4")
+    assert [cluster.start(job) for job in "34"] == [0, 100]
+
+
+def test_of_copies_and_a_count_the_least_holds() -> None:
+    site = {"licences": {"matlab": {"copies": 2, "command": ["/bin/count"]}, "ansys": {"copies": 1}}}
+    cluster = Cluster(nodes=1, site=site)
+    count(cluster, 5)
+    assert cluster.engine.state.limits.copies == {"matlab": 2, "ansys": 1}
+
+
+def test_a_count_outlives_a_checkpoint_and_goes_with_its_licence() -> None:
+    cluster = Cluster(nodes=1, site=POLLED)
+    count(cluster, 2)
+    again = Engine.restore(cluster.engine.checkpoint())
+    assert again.state.limits.counted == {"matlab": (2, T)}
+    assert again.state.limits.copies == {"matlab": 2}
+    other = Engine.restore(cluster.engine.checkpoint(), EngineSettings())
+    other.handle([], T)
+    assert other.state.limits.copies == {}

@@ -1,0 +1,107 @@
+"""Licences that a program counts: what is run, and what becomes of its answer."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schedd.engine import EngineSettings
+from schedd.service.clock import SystemClock
+from schedd.service.clusters import Clusters
+from schedd.service.polling import Poller, PollError, ask
+
+
+def script(path: Path, text: str) -> list[str]:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return [str(path)]
+
+
+@pytest.fixture
+def count(tmp_path: Path) -> Path:
+    """A file that the program prints."""
+    path = tmp_path / "count"
+    path.write_text("7\nmore\n")
+    return path
+
+
+@pytest.fixture
+def clusters(count: Path) -> Iterator[Clusters]:
+    site: dict[str, Any] = {"licences": {"matlab": {"command": ["cat", str(count)], "every": 5, "stale": 10}}}
+    found = Clusters({"main": EngineSettings(site=site), "plain": EngineSettings()}, SystemClock())
+    found.start(warm=False)
+    yield found
+    found.stop()
+
+
+def copies(clusters: Clusters) -> dict[str, int]:
+    return clusters["main"].at_rest(lambda engine: engine.state.limits.copies).result(10)
+
+
+def wait_for(clusters: Clusters, amount: int) -> None:
+    end = time.monotonic() + 20
+    while copies(clusters) != {"matlab": amount}:
+        assert time.monotonic() < end, copies(clusters)
+        time.sleep(0.01)
+
+
+def test_the_number_on_the_first_line_is_taken(tmp_path: Path) -> None:
+    assert ask(script(tmp_path / "s", "echo ' 12 '; echo 13")) == 12
+    assert ask(["echo", "0"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("exit 3", "ended with 3"),
+        ("echo no server >&2; exit 1", "ended with 1: no server"),
+        ("echo many", "said 'many': a whole number is needed"),
+        ("true", "said '': a whole number is needed"),
+        ("echo -4", "said '-4'"),
+        ("echo 99999999999999999999", "a whole number is needed"),
+        ("sleep 60", "did not answer within"),
+    ],
+)
+def test_what_is_no_count_is_an_error_that_says_why(
+    tmp_path: Path, text: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "sleep" in text:
+        monkeypatch.setattr("schedd.service.polling._PATIENCE", 0.2)
+    with pytest.raises(PollError, match=said):
+        ask(script(tmp_path / "s", text))
+
+
+def test_a_program_that_is_not_there_is_named() -> None:
+    with pytest.raises(PollError, match=r"/no/program: No such file"):
+        ask(["/no/program"])
+
+
+def test_the_daemons_environment_is_not_the_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCHEDD_SECRET", "1")
+    assert ask(["sh", "-c", "echo ${SCHEDD_SECRET:-0}"]) == 0
+
+
+def test_what_a_program_says_counts_in_the_plan(clusters: Clusters) -> None:
+    wait_for(clusters, 7)
+
+
+def test_an_answer_that_fails_leaves_the_last_count_and_is_told(
+    clusters: Clusters, count: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wait_for(clusters, 7)
+    poller = Poller(clusters["main"])
+    now = time.monotonic() + 1000
+    count.write_text("9\n")
+    poller.turn(now)
+    wait_for(clusters, 9)
+    count.unlink()
+    poller.turn(now + 1)  # not due yet
+    assert "was not counted" not in capsys.readouterr().out
+    poller.turn(now + 5)
+    assert "a licence was not counted" in capsys.readouterr().out
+    poller.turn(now + 10)
+    poller.turn(now + 15)
+    assert capsys.readouterr().out.count("the count of a licence is old") == 1
+    assert copies(clusters) == {"matlab": 9}
