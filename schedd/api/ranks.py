@@ -18,8 +18,10 @@ from schedd.engine.priorities import applicant_of, breakdown_of, demand_now
 from schedd.engine.records import Phase
 from schedd.policy.fair_share import Standing
 from schedd.policy.protocol import Breakdown, Term
+from schedd.service.loop import PlanLoop
+from schedd.service.sight import Sight
 
-__all__ = ["router"]
+__all__ = ["FairShareView", "PriorityView", "priority_of", "router", "shares_of"]
 
 router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["jobs"])
 _PATIENCE: Final = 2.0
@@ -119,7 +121,7 @@ async def get_priority(
     The plan goes by `rank`, which is worked out when the job arrives and every few minutes.
     """
     wanted = found_job(cluster.name, cluster.published, seen, job).id
-    found = await answer_of(cluster.at_rest(lambda engine: _priority(engine, wanted)), _PATIENCE, _AGAIN)
+    found = await priority_of(cluster, wanted)
     if found is None:  # it went meanwhile
         raise ProblemError("unknown-job", f"cluster {cluster.name} has no job {wanted}")
     return reply(request, found)
@@ -147,6 +149,16 @@ async def get_fair_share(request: Request, cluster: Cluster, seen: Seen) -> Resp
 
     Who sees only own jobs sees no other users' places.
     """
+    return reply(request, await shares_of(cluster, seen))
+
+
+async def priority_of(cluster: PlanLoop, job: str) -> PriorityView | None:
+    """The priority of the job with this id; None when it is not known. Raises ProblemError."""
+    return await answer_of(cluster.at_rest(lambda engine: _priority(engine, job)), _PATIENCE, _AGAIN)
+
+
+async def shares_of(cluster: PlanLoop, seen: Sight) -> FairShareView:
+    """The tree of shares, as far as it is shown to who asks. Raises ProblemError."""
     found = await answer_of(cluster.at_rest(_tree), _PATIENCE, _AGAIN)
     at = found.levels.index("user") if "user" in found.levels else len(found.levels)
     shown = tuple(
@@ -154,7 +166,7 @@ async def get_fair_share(request: Request, cluster: Cluster, seen: Seen) -> Resp
         for place in found.places
         if len(names := place.path.split("/")) <= at or seen.sees_owner(names[at])
     )
-    return reply(request, replace(found, places=shown))
+    return replace(found, places=shown)
 
 
 def _tree(engine: Engine) -> FairShareView:

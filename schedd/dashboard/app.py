@@ -39,6 +39,7 @@ def add_dashboard(app: FastAPI) -> Sessions:
     pages.add_middleware(Guarded)
     app.mount(PATH, pages)
 
+    @app.get(PATH, include_in_schema=False)
     @app.get("/", include_in_schema=False)
     async def _(request: Request) -> Response:
         return RedirectResponse(f"{base_of(request)}{PATH}/", 303)

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -23,6 +24,11 @@ from tests.dashboard.conftest import Look, Site, token, tokens
 from tests.service.build import StillClock, T, event_id, job, node
 
 Open = Callable[..., Look]
+SITE: dict[str, Any] = {
+    "priority": {"fair_share": 100.0, "waiting": 1.0},
+    "classes": {"ann": {"points": 7, "users": ["ann"]}},
+    "fair_share": {"levels": ["user"], "shares": {"ann": 2, "bob": 1}},
+}
 PAGES = ["plan", "queue", "nodes", "what-if", "quality"]
 
 
@@ -148,4 +154,25 @@ def test_behind_a_proxy_that_takes_its_prefix_off_all_links_have_it() -> None:
         cookie = client.post("/dashboard/login", data={"token": token("reader")}).headers["set-cookie"]
         assert "Path=/hpc/schedd/dashboard" in cookie
         assert "Secure" in cookie
+    clusters.stop()
+
+
+def test_priorities_and_shares_are_those_of_the_api(server: tuple[str, FastAPI]) -> None:
+    clusters = Clusters({"main": EngineSettings(site=SITE)}, StillClock())
+    clusters.start(warm=False)
+    site = put(server, clusters)
+    site.happen(node("n1"), *(job(f"{i}.server", user="ann" if i % 2 else "bob") for i in range(1, 4)))
+    with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
+        client.post("/login", data={"token": token("reader")})
+        page = client.get("/main/jobs/3.server").text
+        quality = client.get("/main/quality").text
+    terms = site.ask("/jobs/3.server/priority")["terms"]
+    assert terms
+    for term in terms:
+        assert f"{term['name'].replace('_', ' ')}</th>" in page
+        assert f'<td class="num">{term["points"]:.4g}</td>' in page
+    places = site.ask("/fair-share")["places"]
+    assert places
+    for place in places:
+        assert f'{place["path"]}</th><td class="num">{100 * place["target"]:.1f} %</td>' in quality
     clusters.stop()

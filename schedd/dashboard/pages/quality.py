@@ -4,6 +4,7 @@ from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from schedd.api.ranks import shares_of
 from schedd.api.waiting import a_copy
 from schedd.dashboard.quality import criteria_of, kept_of
 from schedd.dashboard.rendering import page
@@ -23,8 +24,8 @@ async def quality(
 ) -> Response:
     """Criteria of the plan, and how well its words were kept.
 
-    ``quick``: without the evaluation, which takes a copy of the plan and which the page does not repeat by
-    itself.
+    ``quick``: without the evaluation and the shares, for which the planner must be asked, and which the page
+    does not repeat by itself.
     """
     clusters: Clusters = request.app.state.clusters
     all_seen = seen == EVERYTHING
@@ -38,5 +39,6 @@ async def quality(
         kept=await run_in_threadpool(kept_of, clusters, cluster, singly=all_seen),
         all_seen=all_seen,
         criteria=await run_in_threadpool(evaluated, copy) if copy is not None else (),
+        shares=await shares_of(cluster, seen) if not quick else None,
         evaluated_at=copy.as_of if copy is not None else None,
     )

@@ -7,6 +7,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from schedd.api.jobs import found_job
+from schedd.api.ranks import priority_of
 from schedd.api.waiting import a_copy
 from schedd.dashboard.listing import PAGE, Wanted, listed
 from schedd.dashboard.rendering import page
@@ -39,8 +40,9 @@ async def job(
     """
     published = cluster.published
     record = found_job(cluster.name, published, seen, job)
-    explained = None
+    explained = priority = None
     if not quick and record.phase in (Phase.WAITING, Phase.BLOCKED):
+        priority = await priority_of(cluster, record.id)
         copy = await a_copy(cluster)
         found = await run_in_threadpool(explain, copy, record.id, cluster.now())
         explained = seen.explanation(found, copy.published) if found is not None else None
@@ -54,4 +56,5 @@ async def job(
         history=[seen.change(one, published) for one in history],
         ended=record.ended,
         explained=explained,
+        priority=priority,
     )
