@@ -24,6 +24,7 @@ from schedd.api import (
     questions,
     ranks,
     reservations,
+    searches,
     stream,
 )
 from schedd.api.access import known_parameters
@@ -95,7 +96,7 @@ def create_app(
     app.state.life = secrets.token_hex(4)
     problems.install(app)
     reading = (clusters_router, jobs, ranks, plan, stream, questions, quality)
-    for module in (*reading, reservations, exchange, health):
+    for module in (*reading, reservations, searches, exchange, health):
         app.include_router(
             module.router,
             dependencies=[Depends(known_parameters)],

@@ -14,6 +14,7 @@ from schedd.service.explain import Blocker, Explanation, On
 from schedd.service.feed import JobLine
 from schedd.service.gaps import Gap, Step
 from schedd.service.reading import Bar, Counts, NodeView
+from schedd.service.searching import SearchRun
 from schedd.service.smaller import Smaller
 from schedd.service.summaries import CriterionValue, UserSummary
 from schedd.wire import Decision, ShareFacts
@@ -37,11 +38,14 @@ __all__ = [
     "ReservationDone",
     "ReservationView",
     "ReservationsView",
+    "Searched",
+    "SearchesView",
     "Taken",
     "UsersView",
     "VariantAnswer",
     "WhatIfAnswer",
     "dated",
+    "search_view",
 ]
 
 _VIEWS: tuple[type, ...] = (
@@ -362,3 +366,87 @@ class Ready:
     """All planners can do their work."""
 
     status: Literal["ready"]
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class CriterionChange:
+    """One criterion before and after a search; `docs/optimize.md` has the formulas."""
+
+    criterion: str
+    unit: str
+    """`s`, `jobs`, or `1` for a plain number."""
+    before: float
+    after: float
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class SearchView:
+    """One search for a better plan."""
+
+    number: int
+    """Searches are numbered from the daemon's start on."""
+    started: int
+    why: Literal["periodic", "room was freed", "asked for"]
+    kind: str
+    """How moves were proposed."""
+    seconds: float
+    """How long it took."""
+    ended: str
+    """Why it ended."""
+    jobs: int
+    """Jobs that might be moved."""
+    tried: int
+    """Moves that were tried."""
+    accepted: int
+    too_late: int
+    """Moves given up since a job would have passed its promise or waited longer than any other."""
+    moved: int
+    """Jobs that it moved on its copy of the plan."""
+    taken: int
+    """Jobs that were moved in the plan itself, which had gone on meanwhile."""
+    gain: float
+    """Weighted mean of what the criteria that count gained on the copy, as shares of what they were."""
+    criteria: tuple[CriterionChange, ...]
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class SearchesView:
+    """The latest searches, newest first."""
+
+    searches: tuple[SearchView, ...]
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What became of a search that was asked for."""
+
+    search: SearchView | None
+    """Null when there was nothing to search: fewer than two jobs could be moved."""
+
+
+def search_view(run: SearchRun) -> SearchView:
+    """A search as readers see it."""
+    report = run.report
+    return SearchView(
+        number=run.number,
+        started=run.started,
+        why=run.why,
+        kind=report.kind.value,
+        seconds=round(report.elapsed_s, 3),
+        ended=report.why_ended.value,
+        jobs=report.jobs,
+        tried=report.tried,
+        accepted=report.accepted,
+        too_late=report.too_late,
+        moved=report.moved,
+        taken=run.taken,
+        gain=round(report.gain, 6),
+        criteria=tuple(
+            CriterionChange(change.criterion.value, change.unit, change.before, change.after)
+            for change in report.changes
+        ),
+    )

@@ -111,6 +111,7 @@ def _follow(state: EngineState, name: str, before: Node | None, event: NodeChang
     if node.state is NodeState.DRAIN and before.state is not NodeState.DRAIN:
         leave(state, state.plan.on_node(name), event.id, Cause.ADMIN, f"node {name} was set offline")
     if node.state is NodeState.UP and before.state is not NodeState.UP:
+        state.frees += 1
         _due_again(state, name)
     if _offer(before) == _offer(node):
         return False

@@ -77,6 +77,12 @@ class EngineSettings:
     """TORQUE ``nodes=``: every unit a node of its own, or units may share."""
     mem_per_core: int = 0
     """KiB per core planned for jobs that ask for no memory; 0 plans none."""
+    search_every: int = 300
+    """A search for a better plan begins so long after the last one, if the plan changed since; 0: never."""
+    search_pause: int = 30
+    """One begins as early as this after the last one when room was freed."""
+    search_seconds: float = 2.0
+    """A search takes so long at most."""
     weights: Mapping[str, float] = field(
         default_factory=lambda: {str(c): w for c, w in DEFAULT_WEIGHTS.items()}
     )

@@ -142,6 +142,8 @@ class EngineState:
     """Run decisions of the second ``started_at``: how many, and how many on each node."""
     freed_by: tuple[str, str] = ("", "")
     """The event that first freed something since the last repair ended, and its words."""
+    frees: int = 0
+    """Counts jobs that gave their room back and nodes that came back, since the engine began."""
     nevers: dict[Request, Never | None] = field(default_factory=dict)
     """Which requests the nodes as they are now can never meet, and why; as far as it was asked."""
     bare: Plan | None = None

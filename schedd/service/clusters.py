@@ -13,6 +13,7 @@ from schedd.service.loop import PlanLoop
 from schedd.service.meters import Meters
 from schedd.service.past_use import past_use
 from schedd.service.polling import Poller
+from schedd.service.searching import Searcher
 from schedd.service.warmup import warm_up
 from schedd.store import AuditEntry, Journal, MemoryJournal
 
@@ -58,6 +59,7 @@ class Clusters:
             for name, chosen in settings.items()
         }
         self._pollers = [Poller(loop) for loop in self._loops.values()]
+        self.searchers = {name: Searcher(loop) for name, loop in self._loops.items()}
         self.ready = False
         self.stopping = False
 
@@ -77,6 +79,8 @@ class Clusters:
             self.durable.seek(self._loops.values())
         for poller in self._pollers:
             poller.start()
+        for searcher in self.searchers.values():
+            searcher.start()
         self.ready = True
 
     @property
@@ -102,6 +106,8 @@ class Clusters:
             poller.stop()
         if self.durable is not None:
             self.durable.stop_seeking()
+        for searcher in self.searchers.values():
+            searcher.stop()
         for loop in self._loops.values():
             loop.stop()
         if self.durable is not None:

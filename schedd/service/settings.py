@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -17,6 +17,7 @@ from pydantic_settings import (
 )
 
 from schedd.engine import EngineSettings
+from schedd.plan.evaluate import Criterion, Weights
 from schedd.service.section import Section
 from schedd.service.site_settings import SiteSettings
 from schedd.store import Limits, Role
@@ -36,6 +37,17 @@ __all__ = [
     "load",
 ]
 
+
+def _known_criteria(weights: dict[str, float]) -> dict[str, float]:
+    names = [str(criterion) for criterion in Criterion]
+    for name in weights:
+        if name not in names:
+            raise ValueError(f"there is no criterion {name!r}; known are {', '.join(names)}")
+    Weights({Criterion(name): weight for name, weight in weights.items()})  # says what is wrong
+    return weights
+
+
+CriteriaWeights = Annotated[dict[str, float], AfterValidator(_known_criteria)]
 Seconds = Annotated[int, Field(ge=0, le=10 * 366 * 86400)]
 Step = Annotated[int, Field(ge=1, le=10 * 366 * 86400)]
 NAME_OF_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
@@ -274,6 +286,14 @@ class ClusterSettings(Section):
     """TORQUE's `nodes=`: `exact` gives every unit a node of its own, `pack` lets units share nodes."""
     mem_per_core: int = Field(default=_DEFAULTS.mem_per_core, ge=0, le=1 << 40)
     """KiB per core planned for jobs that ask for no memory; 0 plans none."""
+    search_every: int = Field(default=_DEFAULTS.search_every, ge=0, le=86_400)
+    """A search for a better plan begins so long after the last one, if the plan changed since; 0: never."""
+    search_pause: int = Field(default=_DEFAULTS.search_pause, ge=1, le=86_400)
+    """One begins as early as this after the last one when room was freed."""
+    search_seconds: float = Field(default=_DEFAULTS.search_seconds, gt=0, le=600)
+    """A search takes so long at most; events never wait for it."""
+    weights: CriteriaWeights = Field(default_factory=lambda: dict(_DEFAULTS.weights))
+    """How much each criterion counts when two plans are compared: see docs/optimize.md."""
     repair_slice: int = Field(default=_DEFAULTS.repair_slice, ge=1_000, le=10**9)
     """Work between two looks for new events; the default is about half a millisecond."""
     priority_every: int = Field(default=_DEFAULTS.priority_every, ge=1, le=86_400)

@@ -2,6 +2,8 @@
 
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.view import publish
+from schedd.optimize import Search, SearchSettings
+from schedd.plan.latest import latest_starts
 from schedd.service.forks import fork
 from schedd.service.summaries import evaluated
 from schedd.wire import (
@@ -66,3 +68,6 @@ def warm_up() -> None:
     copy = fork(engine.state, publish(engine.state))
     copy.what_if(_job(1000, nodes="1:ppn=2", walltime="60"), _T + 200)
     evaluated(copy)
+    state = engine.state
+    latest = latest_starts(state.plan, state.promise, state.columns)
+    Search(state.plan.fork(), state.columns, latest, state.now, SearchSettings(moves=50)).run()

@@ -39,7 +39,7 @@ CHECKS = (
 
 @pytest.fixture(scope="module")
 def api(the_app: FastAPI) -> Any:
-    clusters = Clusters({"main": EngineSettings()}, StillClock())
+    clusters = Clusters({"main": EngineSettings(search_seconds=0.01)}, StillClock())
     clusters.start(warm=False)
     the_app.state.clusters = clusters
     with TestClient(the_app, headers={"Authorization": f"Bearer {token('admin')}"}) as client:
@@ -70,6 +70,7 @@ SIMPLE = [
     (f"{_ONE}/fair-share", "get"),
     (f"{_ONE}/licences", "get"),
     (f"{_ONE}/resume", "post"),
+    *((f"{_ONE}/searches", method) for method in ("get", "post")),
 ]
 """They have neither query nor body: nothing can be wrong with them."""
 NAMED = [(f"{_ONE}/reservations/{{name}}", "put"), (f"{_ONE}/reservations/{{name}}", "delete")]

@@ -1,0 +1,46 @@
+"""Searches for a better plan: what became of them, and one more on demand."""
+
+import asyncio
+from typing import Final
+
+import structlog
+from fastapi import APIRouter, Request, Response
+
+from schedd.api.access import Cluster, Daemon, Operator, User
+from schedd.api.bodies import Searched, SearchesView, search_view
+from schedd.api.problems import answers
+from schedd.api.replies import reply
+from schedd.api.waiting import answer_of
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/clusters/{cluster}/searches", tags=["plan"])
+_log = structlog.get_logger(__name__)
+_PATIENCE: Final = 55.0
+_HINT: Final = "the search goes on; GET the searches to see what became of it"
+
+
+@router.get(
+    "", response_model=SearchesView, responses=answers("no-token", "unknown-cluster", "not-ready", "invalid")
+)
+def list_searches(request: Request, cluster: Cluster, daemon: Daemon, _: User) -> Response:
+    """The latest searches for a better plan since the daemon started, newest first."""
+    runs = daemon.searchers[cluster.name].runs
+    return reply(request, SearchesView(tuple(map(search_view, runs))))
+
+
+@router.post(
+    "",
+    response_model=Searched,
+    responses=answers("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid"),
+)
+async def search_now(request: Request, cluster: Cluster, daemon: Daemon, asker: Operator) -> Response:
+    """Look for a better plan now, and take it over. Needs the role `operator` or `admin`.
+
+    The answer comes when it is done. No promise is broken by it, and no event waits for it.
+    """
+    cluster.check_leads()
+    await asyncio.to_thread(cluster.audit, asker.name, "search", "")
+    _log.info("a search was asked for", cluster=cluster.name, by=asker.name)
+    run = await answer_of(daemon.searchers[cluster.name].ask(), _PATIENCE, _HINT)
+    return reply(request, Searched(search_view(run) if run is not None else None))

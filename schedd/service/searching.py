@@ -1,0 +1,233 @@
+"""Looking for better plans while there is time: one search at a time, on a copy of the plan."""
+
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import structlog
+
+from schedd.engine import Engine
+from schedd.engine.improve import place_facts
+from schedd.engine.records import Cause
+from schedd.engine.settings import EngineSettings
+from schedd.optimize import Report, Search, SearchSettings
+from schedd.plan.evaluate import Criterion, JobColumns
+from schedd.plan.kernels.layout import PLANNED, START, STATE, Ints
+from schedd.plan.latest import latest_starts
+from schedd.plan.plan import Plan
+from schedd.service.errors import Overloaded, PlannerStopped
+from schedd.service.loop import PlanLoop
+from schedd.wire import Improved
+
+__all__ = ["MOST_PLACES", "SearchRun", "Searcher", "Why"]
+
+Why = Literal["periodic", "room was freed", "asked for"]
+
+_log = structlog.get_logger(__name__)
+_LOOK_S = 1.0
+_KEPT = 200
+_PATIENCE_S = 60.0
+MOST_PLACES = 1_000
+"""A search that moved more jobs than this is not taken over: that would hold up events for too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRun:
+    """One search and what became of it.
+
+    ``why``: ``periodic``, ``room was freed`` or ``asked for``. ``taken`` jobs were moved in the live plan,
+    which may be fewer than the search moved: the plan went on meanwhile.
+    """
+
+    number: int
+    started: int
+    why: Why
+    generation: int
+    taken: int
+    report: Report
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """What a search begins with: copies of its own, made between two batches."""
+
+    plan: Plan
+    promised: Ints
+    columns: JobColumns
+    jobs: dict[int, str]
+    now: int
+    generation: int
+
+
+class Searcher:
+    """The searches of one cluster, in a thread of their own. Public methods may be called from any thread."""
+
+    def __init__(self, loop: PlanLoop) -> None:
+        self._loop = loop
+        self._turn = threading.Condition()
+        self._asked: deque[Future[SearchRun | None]] = deque()
+        self._stopping = False
+        self._search: Search | None = None
+        self._runs: deque[SearchRun] = deque(maxlen=_KEPT)
+        self._number = 0
+        self._epoch = time.time_ns()
+        self._ended = time.monotonic()
+        self._changes = 0
+        self._frees = 0
+        self._thread = threading.Thread(target=self._work, name=f"search-{loop.name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look for moments at which a search may gain something."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End at once; a search under way is given up."""
+        with self._turn:
+            self._stopping = True
+            if self._search is not None:
+                self._search.stop()
+            self._turn.notify()
+        if self._thread.ident is not None:
+            self._thread.join(10)
+        while self._asked:
+            self._asked.popleft().set_exception(PlannerStopped("the daemon is shutting down"))
+
+    @property
+    def runs(self) -> tuple[SearchRun, ...]:
+        """The latest runs, newest first."""
+        return tuple(reversed(self._runs))
+
+    def ask(self) -> "Future[SearchRun | None]":
+        """Search now; answers with the run, or None where there was nothing to do. Raises PlannerStopped."""
+        answer: Future[SearchRun | None] = Future()
+        with self._turn:
+            if self._stopping:
+                raise PlannerStopped("the daemon is shutting down")
+            self._asked.append(answer)
+            self._turn.notify()
+        return answer
+
+    # ---- the thread -----------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while True:
+            with self._turn:
+                if not self._asked and not self._stopping:
+                    self._turn.wait(_LOOK_S)
+                if self._stopping:
+                    return
+                asked = list(self._asked)
+                self._asked.clear()
+            try:
+                run = self._run("asked for") if asked else self._when_due()
+            except (PlannerStopped, Overloaded, TimeoutError) as error:
+                for answer in asked:
+                    answer.set_exception(PlannerStopped(str(error) or "the planner is busy"))
+            except Exception as error:
+                _log.exception("a search failed", cluster=self._loop.name)
+                self._ended = time.monotonic()
+                for answer in asked:
+                    answer.set_exception(error)
+            else:
+                for answer in asked:
+                    answer.set_result(run)
+
+    def _when_due(self) -> SearchRun | None:
+        loop = self._loop
+        settings = loop.published.settings
+        waited = time.monotonic() - self._ended
+        if (
+            settings.search_every == 0
+            or loop.standing_by
+            or waited < min(settings.search_pause, settings.search_every)
+        ):
+            return None
+        changes, frees = loop.at_rest(_counts).result(_PATIENCE_S)
+        if changes == self._changes:
+            return None
+        if waited >= settings.search_every:
+            return self._run("periodic")
+        return self._run("room was freed") if frees != self._frees else None
+
+    def _run(self, why: Why) -> SearchRun | None:
+        loop = self._loop
+        start = loop.at_rest(_start).result(_PATIENCE_S)
+        self._changes, self._frees = loop.at_rest(_counts).result(_PATIENCE_S)
+        if start is None:
+            self._ended = time.monotonic()
+            return None
+        self._number += 1
+        chosen = _settings(loop.published.settings, self._number)
+        latest = latest_starts(start.plan, start.promised, start.columns)
+        search = Search(start.plan, start.columns, latest, start.now, chosen)
+        with self._turn:
+            self._search = search
+            if self._stopping:
+                return None
+        found = search.run()
+        with self._turn:
+            self._search = None
+        taken = 0
+        if 0 < len(found.places) <= MOST_PLACES and not self._stopping:
+            places = (place_facts(start.plan, start.jobs[place.slot], place) for place in found.places)
+            event = Improved(id=f"search:{self._epoch}:{self._number}", time=loop.now(), places=tuple(places))
+            loop.submit([event]).result(_PATIENCE_S)
+            taken, self._changes = loop.at_rest(lambda engine: _taken(engine, event.id)).result(_PATIENCE_S)
+        run = SearchRun(self._number, start.now, why, start.generation, taken, found.report)
+        self._runs.append(run)
+        self._ended = time.monotonic()
+        report = found.report
+        _log.info(
+            "searched for a better plan",
+            cluster=loop.name,
+            why=why,
+            tried=report.tried,
+            accepted=report.accepted,
+            moved=report.moved,
+            taken=taken,
+            gain=round(report.gain, 4),
+            ended=report.why_ended.value,
+            seconds=round(report.elapsed_s, 3),
+        )
+        return run
+
+
+def _settings(settings: EngineSettings, seed: int) -> SearchSettings:
+    weights = {Criterion(name): weight for name, weight in settings.weights.items()}
+    return SearchSettings(weights=weights, moves=None, seconds=settings.search_seconds, seed=seed)
+
+
+def _counts(engine: Engine) -> tuple[int, int]:
+    return engine.state.change_number, engine.state.frees
+
+
+def _start(engine: Engine) -> _Start | None:
+    """Copies for a search; None where fewer than two jobs could be moved, or none may be."""
+    state = engine.state
+    if state.policy is not None:
+        return None
+    jobs = state.plan.tables.jobs
+    movable = np.flatnonzero((jobs[STATE] == PLANNED) & (jobs[START] > state.now))
+    if movable.shape[0] < 2:
+        return None
+    columns = JobColumns(state.waits_since.copy(), state.due_by.copy(), state.owner_of.copy())
+    ids = {slot: record.id for slot in movable.tolist() if (record := state.by_slot[slot]) is not None}
+    return _Start(
+        state.plan.fork(),
+        state.promise.copy(),
+        columns,
+        ids,
+        state.now,
+        state.generation,
+    )
+
+
+def _taken(engine: Engine, event: str) -> tuple[int, int]:
+    """How many jobs ``event`` moved, and the number of the next change."""
+    changes = engine.state.changes
+    moved = next((c for c in reversed(changes) if c.event == event and c.cause == Cause.IMPROVED), None)
+    return (moved.slots.shape[0] if moved is not None else 0), engine.state.change_number

@@ -1,0 +1,33 @@
+"""Searches over HTTP: who may ask for one, and what is told of it."""
+
+from fastapi.testclient import TestClient
+
+from tests.api.conftest import token
+
+SEARCHES = "/v1/clusters/main/searches"
+
+
+def test_a_search_is_made_and_told_of(busy_cluster: TestClient) -> None:
+    assert busy_cluster.get(SEARCHES).json() == {"searches": []}
+    made = busy_cluster.post(SEARCHES)
+    assert made.status_code == 200
+    found = made.json()["search"]
+    assert (found["number"], found["why"], found["kind"], found["ended"]) == (
+        1,
+        "asked for",
+        "tabu",
+        "seconds",
+    )
+    assert found["jobs"] == 3
+    assert {one["criterion"] for one in found["criteria"]} >= {"wait", "bounded_slowdown", "wait_max"}
+    assert busy_cluster.get(SEARCHES).json() == {"searches": [found]}
+
+
+def test_only_operators_and_admins_may_ask_for_one(busy_cluster: TestClient) -> None:
+    for role, status in (("user", 403), ("adapter", 403), ("operator", 200)):
+        answer = busy_cluster.post(SEARCHES, headers={"Authorization": f"Bearer {token(role)}"})
+        assert answer.status_code == status, role
+
+
+def test_a_search_with_nothing_to_do_says_so(client: TestClient) -> None:
+    assert client.post(SEARCHES).json() == {"search": None}

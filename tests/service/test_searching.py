@@ -1,0 +1,122 @@
+"""Searches beside the planner: when they begin, what they may change, and how they end."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from schedd.engine.job_view import JobView, job_history, job_view, record_of
+from schedd.service.errors import PlannerStopped
+from schedd.service.loop import PlanLoop
+from schedd.service.searching import Searcher
+from schedd.wire import JobEnded
+from tests.service.build import T, event_id, job, node, planner
+
+WAIT = 30
+"""Real seconds after which a test gives up."""
+
+
+@contextmanager
+def searching(**settings: Any) -> Iterator[tuple[PlanLoop, Searcher]]:
+    """A planner whose one node runs job 1; behind it wait a long job and then a short one."""
+    with planner(end_allowance=0, tell=False, **settings) as loop:
+        searcher = Searcher(loop)
+        searcher.start()
+        loop.submit([node("n1"), job("1")]).result(WAIT)
+        loop.submit([job("2", walltime="36000")]).result(WAIT)
+        loop.submit([job("3", walltime="60")]).result(WAIT)
+        try:
+            yield loop, searcher
+        finally:
+            searcher.stop()
+
+
+def view(loop: PlanLoop, job_id: str) -> JobView:
+    found = job_view(loop.published, job_id)
+    assert found is not None
+    return found
+
+
+def until_there_is_a_run(searcher: Searcher) -> None:
+    end = time.monotonic() + WAIT
+    while not searcher.runs:
+        assert time.monotonic() < end, "no search began"
+        time.sleep(0.02)
+
+
+def test_a_search_lets_a_short_job_go_first_where_the_promise_of_the_long_one_allows_it() -> None:
+    with searching(slack=300, search_seconds=0.2) as (loop, searcher):
+        assert (view(loop, "2").planned_start, view(loop, "3").planned_start) == (T + 3600, T + 39600)
+        run = searcher.ask().result(WAIT)
+        assert run is not None
+        assert (run.why, run.taken, run.report.moved) == ("asked for", 2, 2)
+        assert run.report.gain > 0
+        assert (view(loop, "2").planned_start, view(loop, "3").planned_start) == (T + 3660, T + 3600)
+        assert view(loop, "2").promised_start == T + 3900
+        record = record_of(loop.published, "3")
+        assert record is not None
+        last = job_history(loop.published, record)[0]
+        assert (last.cause, last.words) == ("the plan was improved", "the plan was improved")
+        assert searcher.runs == (run,)
+
+
+def test_a_search_moves_nobody_past_a_promise() -> None:
+    with searching(slack=59, search_seconds=0.2) as (loop, searcher):
+        run = searcher.ask().result(WAIT)
+        assert run is not None
+        assert (run.taken, run.report.moved) == (0, 0)
+        assert view(loop, "2").planned_start == T + 3600
+
+
+def test_there_is_nothing_to_search_for_where_one_job_waits() -> None:
+    with planner() as loop:
+        searcher = Searcher(loop)
+        searcher.start()
+        loop.submit([node("n1"), job("1"), job("2")]).result(WAIT)
+        assert searcher.ask().result(WAIT) is None
+        assert searcher.runs == ()
+        searcher.stop()
+        with pytest.raises(PlannerStopped):
+            searcher.ask()
+
+
+def test_searches_begin_by_themselves_when_the_plan_changed() -> None:
+    with searching(slack=300, search_every=1, search_pause=1, search_seconds=0.1) as (loop, searcher):
+        until_there_is_a_run(searcher)
+        assert searcher.runs[0].why == "periodic"
+        # Whatever it found changed the plan, but that is no reason to search again.
+        end = time.monotonic() + 2.5
+        while time.monotonic() < end:
+            time.sleep(0.1)
+        assert len(searcher.runs) == 1
+        assert view(loop, "3").planned_start == T + 3600
+
+
+def test_a_search_begins_when_room_was_freed() -> None:
+    with searching(slack=300, search_every=3600, search_pause=1, search_seconds=0.1) as (loop, searcher):
+        loop.submit([job("4", walltime="7200"), job("5", walltime="60")]).result(WAIT)
+        loop.submit([JobEnded(id=event_id(), time=T, job_id="1")]).result(WAIT)
+        until_there_is_a_run(searcher)
+        assert searcher.runs[0].why == "room was freed"
+
+
+def test_none_begins_where_searches_are_off() -> None:
+    with searching(search_every=0, search_pause=1) as (_, searcher):
+        time.sleep(2.5)
+        assert searcher.runs == ()
+
+
+def test_the_end_of_the_daemon_ends_a_search() -> None:
+    with searching(slack=300, search_seconds=600) as (_, searcher):
+        answer = searcher.ask()
+        end = time.monotonic() + WAIT
+        while searcher._search is None:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        searcher.stop()
+        assert not searcher._thread.is_alive()
+        run = answer.result(WAIT)
+        assert run is not None
+        assert (run.report.why_ended, run.taken) == ("stopped", 0)
