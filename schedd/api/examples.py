@@ -33,6 +33,7 @@ JOB: Final[dict[str, Any]] = {
     "limited_by": ["at most 10 jobs of user ann at once"],
     "deadline": None,
     "deadline_state": "",
+    "conditional": [],
     "weak": False,
     "answer": "start_known",
     "waiting_for": "",

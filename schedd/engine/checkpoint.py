@@ -187,6 +187,7 @@ def _header(
         "slotless": list(state.slotless),
         "unheard": list(state.unheard),
         "homeless": list(state.homeless),
+        "chained": list(state.chained),
         "queue": list(state.queue),
         "assumed": sorted(state.assumed),
         "out": list(state.out),
@@ -298,6 +299,7 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
     state.slotless = {job_id: state.records[job_id] for job_id in header["slotless"]}
     state.unheard = dict.fromkeys(header.get("unheard", ()))
     state.homeless = dict.fromkeys(header["homeless"])
+    state.chained = dict.fromkeys(header["chained"])
     state.queue = dict.fromkeys(header["queue"])
     state.assumed = set(header["assumed"])
     state.out = dict.fromkeys(header["out"])

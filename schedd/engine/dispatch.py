@@ -19,6 +19,8 @@ __all__ = ["catch_up", "dispatch_due", "due_by_policy"]
 
 _AGAIN = 30
 """Seconds after which a job is looked at again that is due but that the server has not released."""
+_RELEASED_WITHIN = 60
+"""Seconds for which a job keeps its place that is due but whose dependency the server has not lifted yet."""
 _ROUNDS = 4
 
 
@@ -71,6 +73,10 @@ def _try(state: EngineState, record: JobRecord, event: str) -> None:
     if slot_limited(record.facts):
         # The server releases it when it sees that another job of the array has ended: any moment now.
         state.plan.set_ready(slot, state.now + 1)
+        return
+    if record.behind and state.now < state.plan.start(slot) + _RELEASED_WITHIN:
+        # The server releases it when it has seen the end.
+        state.plan.set_ready(slot, min(state.now + 5, state.plan.start(slot) + _RELEASED_WITHIN))
         return
     if record.facts.state != "Q":
         record = replace(record, until=state.now + _AGAIN)

@@ -94,6 +94,8 @@ class JobView:
     deadline_state: Literal["", "on_track", "at_risk", "missed"]
     """`on_track`: it ends in time as planned now; `at_risk`: it could still, if it started sooner (or ends
     before its walltime); `missed`: it cannot any more. Empty without a deadline."""
+    conditional: tuple[str, ...]
+    """What must come true before it may start as planned: dependencies such as `afterok:12.server`."""
     weak: bool
     """True when the promise hangs on a job ahead whose walltime is only assumed."""
     answer: Literal["start_known", "waiting", "never"]
@@ -173,6 +175,7 @@ def view_of(published: Published, record: JobRecord) -> JobView:
         limited_by=limits,
         deadline=deadline,
         deadline_state=_deadline_state(deadline, walltime, start, standing, published.as_of),
+        conditional=tuple(f"{link.kind}:{link.job}" for link in record.behind),
         weak=record.weak,
         answer="start_known" if start >= 0 else "never" if standing == "never" else "waiting",
         waiting_for=record.answer.kind if isinstance(record.answer, WaitingFor) else "",

@@ -5,7 +5,7 @@ from dataclasses import replace
 from schedd.engine.fair_use import book_run
 from schedd.engine.intake import Understood, holds_resources, is_eligible, slot_limited
 from schedd.engine.nodes import note_end, unblock
-from schedd.engine.places import plan_job, replan, seat, unplan
+from schedd.engine.places import displace, lift_chain, plan_job, replan, seat, unplan
 from schedd.engine.promises import end_promise, note_one
 from schedd.engine.ranking import forward, set_rank
 from schedd.engine.records import Cause, JobRecord, Phase
@@ -211,6 +211,7 @@ def _resettle(
     if _on_lost_node(state, record):
         record = replace(record, lost=Cause.NODE_LOST)
     old = unplan(state, record)
+    followers, before_them = lift_chain(state, record.id) if state.chained else (None, None)
     record = _fit_slot(state, replace(record, facts=facts, understood=understood))
     if record.slot >= 0 and state.limits.lowered & state.plan.pools_of(record.slot).keys():
         cause, words = Cause.QUEUE, "the slot limit of its array was changed"
@@ -223,6 +224,8 @@ def _resettle(
         settled = state.records[record.id]
         if settled.lost is not None and start >= 0:
             state.put(replace(settled, lost=None))
+    if followers is not None and before_them is not None:
+        displace(state, followers, before_them, event, Cause.CHAIN, f"job {record.id} was planned anew")
 
 
 def _on_lost_node(state: EngineState, record: JobRecord) -> bool:
@@ -328,7 +331,7 @@ def released(state: EngineState, event: JobReleased) -> None:
         state.put(replace(record, facts=facts))
         return
     record = replace(record, facts=facts, returns=0, refusals=0, busy=0, refusal="", until=0, quarantine="")
-    if record.slot >= 0 and state.plan.state(record.slot) == PLANNED:
+    if record.slot >= 0 and state.plan.state(record.slot) == PLANNED and not record.behind:
         state.put(record)  # it was not held, or that was not heard of: repair may find it an earlier place
         state.plan.set_ready(record.slot, max(state.now, facts.not_before or 0))
         return

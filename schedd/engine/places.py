@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from schedd.engine import chains
 from schedd.engine.intake import is_eligible, waits_for
 from schedd.engine.promises import end_promise, make_promise, note, note_one
 from schedd.engine.ranking import forward
@@ -12,12 +13,14 @@ from schedd.engine.records import Cause, JobRecord, Phase
 from schedd.engine.state import HORIZON, EngineState
 from schedd.engine.waiting import no_node
 from schedd.model import Never, WaitingFor
-from schedd.plan.kernels.layout import PLANNED, START, STATE, UNPLACED, USABLE, Ints
+from schedd.plan.kernels.layout import PLANNED, READY, START, STATE, UNPLACED, USABLE, Ints
 
 __all__ = [
     "displace",
+    "follow_chains",
     "leave",
     "leave_if_crowded",
+    "lift_chain",
     "make_room_in_pools",
     "make_way",
     "plan_job",
@@ -95,15 +98,26 @@ def seat(state: EngineState, record: JobRecord, event: str, *, ahead: bool = Fal
 
 def _seat(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> None:
     state.homeless.pop(record.id, None)
+    state.chained.pop(record.id, None)
+    links = chains.behind(state, record)
+    record = replace(record, behind=links if isinstance(links, tuple) and state.policy is None else ())
     wait = _must_wait(state, record)
     if wait is not None:
+        if isinstance(wait, WaitingFor) and wait.kind == "dependency" and isinstance(links, WaitingFor):
+            wait = links
+            if chains.may_be_planned(record):
+                state.chained[record.id] = None
         state.queue.pop(record.slot, None)
-        _answer(state, record, Phase.BLOCKED, wait)
+        _answer(state, replace(record, behind=()), Phase.BLOCKED, wait)
         return
     slot, eligible = record.slot, record.eligible_since
     if eligible < 0 and is_eligible(record.facts, state.now):
         eligible = state.now
-    state.plan.set_ready(slot, max(state.now, record.facts.not_before or 0, record.until))
+    ready = max(state.now, record.facts.not_before or 0, record.until)
+    if record.behind:
+        ready = max(ready, chains.ready_after(state, record.behind))
+        state.chained[record.id] = None
+    state.plan.set_ready(slot, ready)
     if state.policy is not None:
         state.queue[slot] = None
         state.put(replace(record, phase=Phase.WAITING, answer=None, eligible_since=eligible))
@@ -147,7 +161,31 @@ def _must_wait(state: EngineState, record: JobRecord) -> WaitingFor | Never | No
     if too_much is not None:
         return too_much
     wait = waits_for(record.facts, state.stopped_queues)
-    return WaitingFor(*wait) if wait is not None else None
+    if wait is None or (wait[0] == "dependency" and record.behind):
+        return None
+    return WaitingFor(*wait)
+
+
+def follow_chains(state: EngineState, event: str) -> None:
+    """Let jobs move with those that they wait for, and be planned as soon as these have a start."""
+    for job_id in list(state.chained):
+        record = state.records[job_id]
+        slot = record.slot
+        if not record.behind:
+            found = chains.behind(state, record)
+            if not isinstance(found, WaitingFor):
+                replan(state, record, event, Cause.CHAIN, "what it waits for has a start")
+            elif found != record.answer:
+                _answer(state, record, record.phase, found)
+            continue
+        if state.plan.state(slot) != PLANNED:
+            continue
+        ready = chains.ready_after(state, record.behind)
+        ready = max(ready, record.facts.not_before or 0, record.until)
+        if ready > state.plan.start(slot) and ready > state.now:
+            replan(state, record, event, Cause.CHAIN, "what it waits for was moved")
+        elif ready < state.plan.tables.jobs[READY, slot]:
+            state.plan.set_ready(slot, max(state.now, ready))
 
 
 def quarantine(state: EngineState, record: JobRecord, event: str, error: Exception) -> None:
@@ -271,6 +309,25 @@ def make_room_in_pools(state: EngineState, event: str, cause: Cause, words: str)
         r for r in state.records.values() if isinstance(r.answer, WaitingFor) and r.answer.kind == "limit"
     ]
     _try_again(state, limited, event, words)
+
+
+def lift_chain(state: EngineState, job_id: str) -> tuple[Ints, Ints]:
+    """Lift the planned jobs that wait for this one, and those behind them: they must not be in its way.
+
+    Returns their slots and the starts they had: see ``displace``.
+    """
+    found: list[int] = []
+    heads = {job_id}
+    chained = [state.records[name] for name in state.chained]
+    while heads:
+        waiting = [r for r in chained if r.slot not in found and any(link.job in heads for link in r.behind)]
+        found += [record.slot for record in waiting]
+        heads = {record.id for record in waiting}
+    slots = np.array([slot for slot in found if state.plan.state(slot) == PLANNED], np.int64)
+    old = state.plan.tables.jobs[START, slots]
+    for slot in slots.tolist():
+        state.plan.lift(slot, state.now)
+    return slots, old
 
 
 def _try_again(state: EngineState, records: Iterable[JobRecord], event: str, words: str) -> None:

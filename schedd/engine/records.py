@@ -11,7 +11,18 @@ from schedd.model import Never, WaitingFor
 from schedd.policy.demand import Demand
 from schedd.wire import JobFacts, Reserve
 
-__all__ = ["MAY_BREAK", "Breach", "Cause", "ChangeSet", "Ended", "JobRecord", "Phase", "Ranks", "Reservation"]
+__all__ = [
+    "MAY_BREAK",
+    "Breach",
+    "Cause",
+    "ChangeSet",
+    "Ended",
+    "JobRecord",
+    "Link",
+    "Phase",
+    "Ranks",
+    "Reservation",
+]
 
 
 class Phase(StrEnum):
@@ -34,6 +45,7 @@ class Cause(StrEnum):
     RELEASED = "released"
     FREED = "freed"
     PRIORITY = "a job of higher priority"
+    CHAIN = "a job that it waits for"
     IMPROVED = "the plan was improved"
     NODE_LOST = "node lost"
     OVERRUN = "overrun ahead"
@@ -114,6 +126,14 @@ class Reservation:
     gate: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A part of a dependency: ``afterok`` of a job, or of an array."""
+
+    kind: str
+    job: str
+
+
 @dataclass(slots=True)
 class Ranks:
     """How far working out all ranks anew has come.
@@ -171,6 +191,8 @@ class JobRecord:
     quarantine: str = ""
     breaches: tuple[Breach, ...] = ()
     ended: Ended | None = None
+    behind: tuple[Link, ...] = ()
+    """What a dependency holds the job for: it is planned behind that, on condition."""
 
     @property
     def id(self) -> str:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from schedd.engine.intake import Understood
-from schedd.engine.records import Breach, Cause, Ended, JobRecord, Phase
+from schedd.engine.records import Breach, Cause, Ended, JobRecord, Link, Phase
 from schedd.model import Never, Request, WaitingFor
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.saved import load_request, save_request
@@ -231,6 +231,7 @@ _SAVE_RECORD: dict[str, _Plain] = {
     "answer": _save_answer,
     "breaches": _save_breaches,
     "ended": _save_ended,
+    "behind": lambda links: [[link.kind, link.job] for link in links],
 }
 _LOAD_RECORD: dict[str, _Plain] = {
     "phase": Phase,
@@ -238,4 +239,5 @@ _LOAD_RECORD: dict[str, _Plain] = {
     "breaches": _load_breaches,
     "ended": _load_ended,
     "lost": _load_cause,
+    "behind": lambda links: tuple(Link(*link) for link in links),
 }

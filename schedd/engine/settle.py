@@ -5,6 +5,7 @@ import numpy as np
 from schedd.engine.dispatch import catch_up, dispatch_due, due_by_policy
 from schedd.engine.nodes import lost_nodes, returns
 from schedd.engine.outcomes import unanswered
+from schedd.engine.places import follow_chains
 from schedd.engine.promises import note_moves
 from schedd.engine.ranking import next_rerank, rank_all
 from schedd.engine.records import Cause
@@ -28,6 +29,8 @@ def settle(state: EngineState, event: str) -> None:
         lost_nodes(state, event)
     if state.out:
         unanswered(state, event)
+    if state.chained:
+        follow_chains(state, event)
     if state.policy is not None:
         due_by_policy(state, event)
         state.plan.forget_freed()  # nobody repairs

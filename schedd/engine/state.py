@@ -84,6 +84,8 @@ class EngineState:
     owner_of: Ints = field(default_factory=lambda: _column(0, 0))
     owners: dict[str, int] = field(default_factory=dict)
     """A number for every owner of a job there was."""
+    chained: dict[str, None] = field(default_factory=dict)
+    """Jobs that are planned behind others which they wait for, or will be when these have a start."""
     homeless: dict[str, None] = field(default_factory=dict)
     """Jobs that may be planned but have no start, in the order in which they lost it."""
     queue: dict[int, None] = field(default_factory=dict)
@@ -257,6 +259,7 @@ class EngineState:
         if record is None:
             return None
         self.homeless.pop(job_id, None)
+        self.chained.pop(job_id, None)
         self.slotless.pop(job_id, None)
         self.unheard.pop(job_id, None)
         self.out.pop(job_id, None)

@@ -35,6 +35,8 @@ def why(record: JobRecord, start: int, limits: Sequence[str] = ()) -> str:
     if record.refusal and record.until > 0:
         tail = f"; its last start was refused by {record.refusal}" + tail
     if start >= 0:
+        if record.behind:
+            tail = "; if " + " and ".join(f"{link.kind}:{link.job}" for link in record.behind) + tail
         tail = "".join(f"; not sooner, since {limit}" for limit in limits) + tail
         return f"planned start {datetime.fromtimestamp(start, UTC):%Y-%m-%d %H:%M:%S} UTC" + tail
     return "in the queue" + tail

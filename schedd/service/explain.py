@@ -136,6 +136,8 @@ def explain(fork: Fork, job_id: str, now: int) -> Explanation | None:
 def _waits(published: Published, record: JobRecord) -> list[Blocker]:
     """What must happen before the job may be planned at all."""
     found = waits(record.facts, stopped_queues(published))
+    if record.behind:
+        found = [one for one in found if one[0] != "dependency"]
     if record.quarantine:
         found.append(("quarantine", f"an admin: planning it failed ({record.quarantine})"))
     elif record.returns >= published.settings.returns_most:

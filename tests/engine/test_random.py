@@ -173,6 +173,9 @@ class Chaos(RuleBasedStateMachine):
             array="7[].s" if job > "5" else "",
             slot_limit=1 + runtime % 2 if job > "5" else None,
             priority=runtime % 7,
+            depend=f"afterok:{int(job[0]) - 1}.s" if runtime % 5 == 0 else "",
+            state="H" if runtime % 5 == 0 else "Q",
+            holds="s" if runtime % 5 == 0 else "",
         )
         self.line += self.server.submit(facts, runtime)
         self._deliver()

@@ -1,0 +1,113 @@
+"""Jobs that wait for others (``-W depend=``): planned behind them, moved with them, started when released.
+
+The server holds a job whose dependency is not met and releases it itself; until then its plan is conditional
+and nothing is promised. What can be planned is ``after``, ``afterok`` and ``afterany`` of jobs that have a
+start, of arrays too; ``afternotok`` speaks of a failure that nobody plans.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from schedd.engine.records import JobRecord, Link, Phase
+from schedd.model import WaitingFor
+
+if TYPE_CHECKING:
+    from schedd.engine.state import EngineState
+
+__all__ = ["behind", "links_of", "may_be_planned", "moment", "ready_after"]
+
+_PLANNED = frozenset({"after", "afterok", "afterany"})
+_ARRAYS = {"afterstartarray": "after", "afterokarray": "afterok", "afteranyarray": "afterany"}
+_ARRAYS["afternotokarray"] = "afternotok"
+_UNSUPPORTED = frozenset({"synccount", "syncwith"})
+_DEEPEST = 10_000
+
+
+def behind(state: "EngineState", record: JobRecord) -> tuple[Link, ...] | WaitingFor:
+    """What the job is to be planned behind, nothing when no dependency holds it; or why it has no plan."""
+    facts = record.facts
+    if not facts.depend or facts.state != "H" or facts.holds.strip("sn"):
+        return ()
+    links = tuple(links_of(facts.depend))
+    for link in links:
+        if link.kind in _UNSUPPORTED:
+            return WaitingFor("dependency", f"its dependency {link.kind}, which is not supported")
+        if link.kind not in _PLANNED:
+            return WaitingFor("dependency", f"its dependency {facts.depend}")
+    circle = _circle(state, record.id, links)
+    if circle:
+        return WaitingFor("dependency", f"a circle of dependencies: {' -> '.join(circle)}")
+    for link in links:
+        found = _jobs(state, link)
+        if not found:
+            return WaitingFor("dependency", f"its dependency {facts.depend}")
+        for one in found:
+            if moment(state, link.kind, one) is None:
+                waits = one.answer.what if isinstance(one.answer, WaitingFor) else ""
+                tail = f", which waits for {waits}" if waits else ", which has no start"
+                return WaitingFor("dependency", f"job {one.id} ({link.kind}){tail}")
+    return links
+
+
+def may_be_planned(record: JobRecord) -> bool:
+    """Whether the job's dependency is of the kinds that are planned as soon as the others have a start."""
+    return all(link.kind in _PLANNED for link in links_of(record.facts.depend))
+
+
+def links_of(depend: str) -> Iterator[Link]:
+    """The parts of a ``depend`` attribute that hold the job: not those for which others wait (``before``)."""
+    for part in depend.split(","):
+        kind, _, jobs = part.strip().partition(":")
+        if not kind.startswith("before"):
+            for job in jobs.split(":") if jobs else [""]:
+                yield Link(_ARRAYS.get(kind, kind), job.partition("@")[0])
+
+
+def moment(state: "EngineState", kind: str, record: JobRecord) -> int | None:
+    """When, as planned now, this job will have done what the dependency asks for; None: nobody knows."""
+    start = state.plan.start(record.slot) if record.slot >= 0 else -1
+    if start < 0:
+        return None
+    if record.phase is Phase.RUNNING:
+        start = record.started
+    if kind == "after":
+        return start
+    end = start + record.understood.walltime
+    return end if end > state.now else max(state.now + 1, state.plan.end(record.slot))
+
+
+def ready_after(state: "EngineState", links: tuple[Link, ...]) -> int:
+    """The first moment at which all links are met, as planned now; jobs that are gone have met theirs."""
+    moments = [moment(state, link.kind, one) for link in links for one in _jobs(state, link)]
+    return max((moment for moment in moments if moment is not None), default=0)
+
+
+def _jobs(state: "EngineState", link: Link) -> list[JobRecord]:
+    """The known jobs that a link names: one, or those of an array."""
+    one = state.records.get(link.job)
+    if one is not None:
+        return [one]
+    if "[]" in link.job:
+        return [record for record in state.records.values() if record.facts.array == link.job]
+    return []
+
+
+def _circle(state: "EngineState", job: str, links: tuple[Link, ...]) -> list[str]:
+    """Jobs that wait for each other, the first of them last again; empty when there is no such circle."""
+    came: dict[str, str] = {}
+    todo = [(link.job, job) for link in links]
+    while todo and len(came) < _DEEPEST:
+        one, by = todo.pop()
+        if one == job:
+            found = [job]
+            while by != job:
+                found.append(by)
+                by = came[by]
+            return [job, *reversed(found)]
+        if one in came:
+            continue
+        came[one] = by
+        record = state.records.get(one)
+        if record is not None and record.facts.state == "H" and record.facts.depend:
+            todo += [(link.job, one) for link in links_of(record.facts.depend)]
+    return []

@@ -1,0 +1,146 @@
+"""Jobs that wait for others: planned behind them, moved with them, promised when released."""
+
+from typing import Any
+
+import pytest
+
+from schedd.engine import Engine
+from tests.engine.cluster import Cluster, T
+
+
+def chained(cluster: Cluster, job: str, depend: str, nodes: str = "1:ppn=4", **more: Any) -> None:
+    """A job that the server holds for its dependency."""
+    cluster.submit(job, nodes, depend=depend, state="H", holds="s", **more)
+
+
+def lift(cluster: Cluster, job: str) -> None:
+    """The server releases a job whose dependency is met."""
+    cluster.server.jobs[job] = cluster.server.jobs[job]
+    cluster.tell(*cluster.server.release(job))
+
+
+def test_a_chain_is_planned_and_promised_only_when_released() -> None:
+    cluster = Cluster(nodes=3)
+    cluster.submit("1", walltime=100)
+    chained(cluster, "2", "afterok:1@server", walltime=50)
+    chained(cluster, "3", "afterany:2@server")
+    assert (cluster.start("2"), cluster.start("3")) == (100, 150)
+    view = cluster.view("2")
+    assert (view.state, view.conditional, view.promised_start) == ("planned", ("afterok:1",), None)
+    assert view.why.endswith("; if afterok:1")
+    cluster.at(100)
+    assert cluster.runs("2") == []
+    lift(cluster, "2")
+    assert (cluster.runs("2"), cluster.view("2").conditional) == ([100], ())
+    assert cluster.start("3") == 150
+    cluster.at(152)
+    lift(cluster, "3")
+    assert (cluster.runs("3"), cluster.breaches("3")) == ([152], [])
+
+
+def test_a_chain_moves_with_its_head() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.submit("0", "2:ppn=4", 100)
+    cluster.submit("1", "1:ppn=4", 100)
+    chained(cluster, "2", "afterok:1", "n1:ppn=1")
+    chained(cluster, "3", "after:2", "n2:ppn=1")
+    assert [cluster.start(job) for job in "123"] == [100, 200, 200]
+    cluster.ask("1", walltime="300")
+    assert [cluster.start(job) for job in "123"] == [100, 400, 400]
+    change = cluster.view("3").last_change
+    assert change is not None
+    assert (change.cause, change.words) == ("a job that it waits for", "job 1 was planned anew")
+    cluster.ask("1", walltime="10")
+    cluster.at(1)
+    assert [cluster.start(job) for job in "123"] == [100, 110, 110]
+
+
+def test_an_overrun_of_the_head_moves_the_chain() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.submit("1", walltime=100, runtime=250)
+    chained(cluster, "2", "afterany:1", "n2:ppn=1")
+    cluster.at(100)
+    assert cluster.start("2") == 160
+    cluster.at(255)
+    lift(cluster, "2")
+    assert cluster.runs("2") == [255]
+
+
+def test_a_job_is_planned_when_what_it_waits_for_gets_a_start() -> None:
+    cluster = Cluster(nodes=2)
+    chained(cluster, "2", "afterok:1")
+    assert cluster.view("2").why == "waiting for its dependency afterok:1"
+    cluster.submit("1", state="H", holds="u")
+    assert cluster.view("2").why == "waiting for job 1 (afterok), which waits for a user hold"
+    cluster.tell(*cluster.server.release("1"))
+    assert (cluster.start("1"), cluster.start("2")) == (0, 100)
+
+
+def test_a_job_waits_for_all_jobs_of_an_array() -> None:
+    cluster = Cluster(nodes=2)
+    for i in range(4):
+        cluster.submit(f"9[{i}].s", array="9[].s", walltime=100 + i)
+    chained(cluster, "2", "afterokarray:9[].s@server")
+    assert cluster.start("2") == max(cluster.view(f"9[{i}].s").planned_end or 0 for i in range(4)) - T
+
+
+@pytest.mark.parametrize(
+    ("depend", "words"),
+    [
+        ("afternotok:1", "waiting for its dependency afternotok:1"),
+        ("on:2", "waiting for its dependency on:2"),
+        ("synccount:2", "waiting for its dependency synccount, which is not supported"),
+        ("syncwith:1", "waiting for its dependency syncwith, which is not supported"),
+        ("afterok:7", "waiting for its dependency afterok:7"),
+    ],
+)
+def test_what_cannot_be_planned_is_named(depend: str, words: str) -> None:
+    cluster = Cluster(nodes=2)
+    cluster.submit("1")
+    chained(cluster, "2", depend)
+    assert cluster.view("2").why == words
+
+
+def test_a_circle_is_named_and_not_planned() -> None:
+    cluster = Cluster(nodes=2)
+    chained(cluster, "1", "afterok:3")
+    chained(cluster, "2", "afterok:1")
+    chained(cluster, "3", "afterok:2")
+    assert cluster.view("3").why == "waiting for a circle of dependencies: 3 -> 2 -> 1 -> 3"
+    chained(cluster, "4", "afterok:4")
+    assert cluster.view("4").why == "waiting for a circle of dependencies: 4 -> 4"
+
+
+def test_a_job_whose_dependency_is_never_lifted_gives_up_its_place() -> None:
+    cluster = Cluster(nodes=1)
+    cluster.submit("1")
+    chained(cluster, "2", "afterok:1")
+    cluster.submit("3")
+    assert [cluster.start(job) for job in "123"] == [0, 100, 200]
+    cluster.at(159)
+    assert cluster.start("2") == 100
+    cluster.at(170)
+    assert cluster.view("2").why == "waiting for its dependency afterok:1"
+    assert cluster.runs("3") == [160]
+
+
+def test_a_hold_of_its_owner_goes_before_the_dependency() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.submit("1")
+    chained(cluster, "2", "afterok:1")
+    cluster.tell(*cluster.server.hold("2", "us"))
+    assert cluster.start("2") is None
+    cluster.tell(*cluster.server.hold("2", "s"))
+    assert cluster.start("2") == 100
+
+
+def test_chains_survive_a_checkpoint() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.submit("1")
+    chained(cluster, "2", "afterok:1")
+    chained(cluster, "3", "afterok:7")
+    engine = Engine.restore(cluster.engine.checkpoint())
+    assert engine.checkpoint() == cluster.engine.checkpoint()
+    cluster.engine = engine
+    cluster.ask("1", walltime="200")
+    assert cluster.start("2") == 200
