@@ -371,7 +371,7 @@ class Ready:
 @documented
 @dataclass(frozen=True, slots=True)
 class CriterionChange:
-    """One criterion before and after a search; `docs/optimize.md` has the formulas."""
+    """One criterion before and after a search; `docs/optimisation.md` has the formulas."""
 
     criterion: str
     unit: str

@@ -293,7 +293,7 @@ class ClusterSettings(Section):
     search_seconds: float = Field(default=_DEFAULTS.search_seconds, gt=0, le=600)
     """A search takes so long at most; events never wait for it."""
     weights: CriteriaWeights = Field(default_factory=lambda: dict(_DEFAULTS.weights))
-    """How much each criterion counts when two plans are compared: see docs/optimize.md."""
+    """How much each criterion counts when two plans are compared: see docs/optimisation.md."""
     repair_slice: int = Field(default=_DEFAULTS.repair_slice, ge=1_000, le=10**9)
     """Work between two looks for new events; the default is about half a millisecond."""
     priority_every: int = Field(default=_DEFAULTS.priority_every, ge=1, le=86_400)
