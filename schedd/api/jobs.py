@@ -70,7 +70,9 @@ def list_jobs(
     """
     only = chosen(fields, JobView)
     published = cluster.published
-    page = jobs(published, state=state, owner=user, queue=queue, sees=seen.sees, cursor=cursor, limit=limit)
+    page = jobs(
+        published, state=state, owner=user, queue=queue, sees=seen.sees, cursor=cursor, limit=limit, only=only
+    )
     rows = tuple(seen.view(row, published) for row in page.rows)
     found = JobPage(jobs=rows, next=page.next, **dated(published))
     return reply(request, found, published, "jobs", only)

@@ -10,8 +10,8 @@ Answers are the API's JSON as typed dictionaries (``schedd.client.answers``); ti
 the epoch (UTC), memory is KiB. It imports nothing else of schedd.
 """
 
-from schedd.client.client import Client
+from schedd.client.client import Client, State
 from schedd.client.errors import ClientError, Refused, Unreachable
 from schedd.client.places import ConfigError, Place, find_place
 
-__all__ = ["Client", "ClientError", "ConfigError", "Place", "Refused", "Unreachable", "find_place"]
+__all__ = ["Client", "ClientError", "ConfigError", "Place", "Refused", "State", "Unreachable", "find_place"]

@@ -29,7 +29,7 @@ from schedd.client.errors import ClientError
 from schedd.client.http import Connection, Query
 from schedd.client.places import Place, find_place
 
-__all__ = ["Client", "Resources"]
+__all__ = ["Client", "Resources", "State"]
 
 _PAGE = 10_000
 Resources = Mapping[str, str]

@@ -1,6 +1,7 @@
 """One job as readers see it, rendered from a published plan when it is read."""
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Literal
 
@@ -139,15 +140,23 @@ def job_view(published: Published, job_id: str) -> JobView | None:
     return view_of(published, record) if record is not None else None
 
 
-def view_of(published: Published, record: JobRecord) -> JobView:
-    """The row of a job; ``record`` must be the published one."""
+def view_of(published: Published, record: JobRecord, only: AbstractSet[str] | None = None) -> JobView:
+    """The row of a job; ``record`` must be the published one.
+
+    Where ``only`` some fields are wanted, the others may be empty: those that take long to find.
+    """
+
+    def wants(field: str) -> bool:
+        return only is None or field in only
+
     facts, slot = record.facts, record.slot
     start = int(published.starts[slot]) if slot >= 0 else -1
     promised = int(published.promise[slot]) if slot >= 0 else FOREVER
     walltime = record.understood.walltime
     standing = standing_of(record, start)
     deadline = read_deadline(facts.resources, facts.submitted)
-    limits = _limited_by(published, record) if standing == "planned" else ()
+    needs_limits = standing == "planned" and (wants("limited_by") or wants("why"))
+    limits = _limited_by(published, record) if needs_limits else ()
     return JobView(
         id=record.id,
         name=facts.name,
@@ -170,7 +179,7 @@ def view_of(published: Published, record: JobRecord) -> JobView:
         started=record.started if record.started >= 0 else None,
         planned_start=start if start >= 0 else None,
         planned_end=start + walltime if start >= 0 else None,
-        planned_nodes=shares_of(published, record) if start >= 0 else (),
+        planned_nodes=shares_of(published, record) if start >= 0 and wants("planned_nodes") else (),
         promised_start=promised if promised < FOREVER else None,
         limited_by=limits,
         deadline=deadline,
@@ -179,9 +188,9 @@ def view_of(published: Published, record: JobRecord) -> JobView:
         weak=record.weak,
         answer="start_known" if start >= 0 else "never" if standing == "never" else "waiting",
         waiting_for=record.answer.kind if isinstance(record.answer, WaitingFor) else "",
-        why=why(record, start, limits),
+        why=why(record, start, limits) if wants("why") else "",
         breaches=record.breaches,
-        last_change=last_change(published, slot) if slot >= 0 else None,
+        last_change=last_change(published, slot) if slot >= 0 and wants("last_change") else None,
         changed=int(published.changed[slot]) if slot >= 0 else published.generation,
         as_of=published.as_of,
         generation=published.generation,

@@ -12,6 +12,7 @@ from schedd.engine.view import Published
 from schedd.model import Never, WaitingFor
 from schedd.plan.kernels import layout as at
 from schedd.plan.plan import Plan
+from schedd.plan.shapes import GATE
 from schedd.plan.views import Blockers, Item, blockers
 from schedd.policy.limits import in_words
 from schedd.service.forks import Fork, stopped_queues
@@ -29,7 +30,7 @@ class On:
     """The node; or the limit or licence, in words."""
     what: tuple[str, ...]
     """The resources of the node that are lacking: `cpus`, `mem`, `gpus`, ...; `node` where the whole node is
-    wanted."""
+    wanted; `access` where a reservation lets others in alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +190,7 @@ def _because(record: JobRecord, ready: int, now: int) -> str:
 def _named(published: Published, plan: Plan, item: Item) -> Blocker:
     if item.slot < 0:
         return _node(published, plan.name_of[item.row], item.sooner)
-    columns = {column: name for name, column in plan.shapes.columns.items()}
+    columns = {c: "access" if n.startswith(GATE) else n for n, c in plan.shapes.columns.items()}
     pools = {row: name for name, row in plan.pools.items()}
     names = {at.SHARE: "node"}
     on = tuple(
@@ -203,7 +204,8 @@ def _named(published: Published, plan: Plan, item: Item) -> Blocker:
     if other is None:
         name = published.blocks.get(item.slot, "")
         open_ended = end - published.as_of >= HORIZON
-        words = f"reservation {name} keeps {_places(on)} free {'' if open_ended else 'until ' + _time(end)}"
+        does = "keeps others off" if any("access" in one.what for one in on) else "keeps free"
+        words = f"reservation {name} {does} {_places(on)} {'' if open_ended else 'until ' + _time(end)}"
         return Blocker(
             kind="reservation",
             name=name,

@@ -1,6 +1,7 @@
 """Lists read from a publication, page by page: jobs in order, what is placed in a window, nodes."""
 
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, TypeVar
@@ -145,8 +146,9 @@ def jobs(
     sees: Sees = _all,
     cursor: str | None = None,
     limit: int = 100,
+    only: AbstractSet[str] | None = None,
 ) -> Page[JobView]:
-    """Jobs by (planned) start, those without one last.
+    """Jobs by (planned) start, those without one last; ``only`` these fields of them need be found.
 
     A page goes on where the one before it ended, by start: a job that moves past the cursor in between may be
     missed or seen twice.
@@ -168,7 +170,7 @@ def jobs(
             continue
         if len(found) == limit and last is not None:
             return Page(tuple(found), f"{last[0]}.{last[1]}")
-        found.append(view_of(published, record))
+        found.append(view_of(published, record, only))
         last = key
     return Page(tuple(found), None)
 

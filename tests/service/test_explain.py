@@ -10,7 +10,7 @@ from schedd.engine.job_view import record_of
 from schedd.engine.pools import LimitBook
 from schedd.model import StartKnown
 from schedd.plan.kernels.layout import USABLE
-from schedd.service.explain import Blocker, Explanation, explain
+from schedd.service.explain import Blocker, Explanation, On, explain
 from schedd.service.forks import Fork
 from schedd.service.loop import PlanLoop
 from schedd.wire import (
@@ -138,13 +138,27 @@ def test_a_reservation_and_a_node_are_named() -> None:
         loop.submit([job("1"), job("2", nodes="2:ppn=1")]).result(WAIT)
         one, two = explained(loop, "1"), explained(loop, "2")
     assert [(b.kind, b.name, b.until) for b in one.blockers] == [("reservation", "repair", T + 500)]
-    assert one.blockers[0].words == "reservation repair keeps n1 free until 2023-11-14 22:21:40 UTC"
+    assert one.blockers[0].words == "reservation repair keeps free n1 until 2023-11-14 22:21:40 UTC"
     assert {(b.kind, b.name) for b in two.blockers} == {
         ("reservation", "repair"),
         ("node", "n2"),
         ("job", "1"),
     }
     assert [b.words for b in two.blockers if b.kind == "node"] == ["node n2 is offline"]
+
+
+def test_a_reservation_for_others_is_told_from_one_for_nobody() -> None:
+    with planner(tell=False) as loop:
+        reserve = Reserve(
+            id=event_id(), time=T, name="course", nodes=("n1",), start=T, end=T + 500, users=("ann",)
+        )
+        loop.submit([node("n1"), reserve, job("1", user="bob")]).result(WAIT)
+        found = explained(loop, "1")
+    assert [(one.kind, one.name, one.on) for one in found.blockers] == [
+        ("reservation", "course", (On("n1", ("access",)),))
+    ]
+    assert found.blockers[0].words == "reservation course keeps others off n1 until 2023-11-14 22:21:40 UTC"
+    assert (found.planned_start, found.earliest, found.without) == (T + 500, T, T)
 
 
 def test_all_that_a_job_waits_for_is_named_and_when_it_would_start_then() -> None:

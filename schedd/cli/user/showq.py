@@ -2,18 +2,18 @@
 
 import argparse
 from collections.abc import Sequence
+from itertools import chain
 
 from schedd.cli.user.asking import Session, answer, parser, show_json
 from schedd.cli.user.text import moment, span, table
+from schedd.client import State
 from schedd.client.answers import JobView
 
 __all__ = ["make_parser", "run"]
 
-_FIELDS = (
-    *("id", "owner", "queue", "state", "cpus", "walltime", "planned_start", "planned_end"),
-    *("promised_start", "why"),
-)
+_FIELDS = (*("id", "owner", "queue", "state", "cpus", "walltime", "planned_start", "planned_end"),)
 _RUNNING = ("running", "starting")
+_BLOCKED: tuple[State, ...] = ("waiting", "never")
 _WHY = 24
 
 
@@ -36,11 +36,17 @@ def run(argv: Sequence[str], name: str = "showq") -> int:
 
 
 def _show(session: Session, args: argparse.Namespace) -> bool:
-    jobs = list(session.client.jobs(user=args.user, queue=args.queue, fields=_FIELDS))
+    client = session.client
+    jobs = list(client.jobs(user=args.user, queue=args.queue, fields=_FIELDS))
+    # Why is asked of those without a start alone: of all it takes long to find.
+    blocked = (
+        client.jobs(state=state, user=args.user, queue=args.queue, fields=(*_FIELDS, "why"))
+        for state in _BLOCKED
+    )
     parts = {
         "running": [job for job in jobs if job["state"] in _RUNNING],
         "planned": [job for job in jobs if job["state"] == "planned"],
-        "blocked": [job for job in jobs if job["state"] not in (*_RUNNING, "planned")],
+        "blocked": list(chain.from_iterable(blocked)),
     }
     wanted = args.parts or list(parts)
     if args.json:

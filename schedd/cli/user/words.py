@@ -47,7 +47,9 @@ def blocked(one: Blocker, now: int) -> str:
         return f"job {one['name']} {does} {_held(one['on'])}"
     if one["kind"] == "reservation":
         until = f" until {moment(one['until'], now)}" if one["until"] is not None else ""
-        return f"reservation {one['name']} keeps {few([on['name'] for on in one['on']])} free{until}"
+        others = any("access" in on["what"] for on in one["on"])
+        does = "keeps others off" if others else "keeps free"
+        return f"reservation {one['name']} {does} {few([on['name'] for on in one['on']])}{until}"
     return one["words"]
 
 
