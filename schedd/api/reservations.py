@@ -1,6 +1,7 @@
 """Reservations: nodes that are kept free of planned jobs, or kept for some of them."""
 
 import asyncio
+import re
 import secrets
 from typing import Annotated, Final
 
@@ -17,19 +18,21 @@ from schedd.engine.view import Published
 from schedd.service.loop import PlanLoop
 from schedd.wire import Reserve, Unreserve
 
-__all__ = ["reservation_view", "router"]
+__all__ = ["RESERVATION", "reservation_view", "reserve", "router", "unreserve"]
 
 router = APIRouter(prefix="/v1/clusters/{cluster}/reservations", tags=["reservations"])
 _log = structlog.get_logger(__name__)
 _PATIENCE: Final = 10.0
 _HINT: Final = "it is done as soon as the planner is free; GET the reservations to see whether it was"
 _NAMED: Final = 5
+RESERVATION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+"""Names of reservations."""
 _ACT: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid", "too-much")
 _Name = Annotated[
     str,
     Path(
         description="The reservation's name: letters, digits, '.', '_' and '-'.",
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
+        pattern=f"^{RESERVATION.pattern}$",
         examples=["repair"],
     ),
 ]
@@ -66,8 +69,14 @@ async def put_reservation(
     What runs on its nodes stays. Planned jobs in its way are planned anew, and may be later than promised:
     `breaches` counts the promises that this broke. Nodes that come later and have its features are taken in.
     """
-    published = cluster.published
-    _check_nodes(published, body)
+    before = cluster.published.breaches
+    await reserve(cluster, name, body, asker.name)
+    return _done(request, cluster, name, before)
+
+
+async def reserve(cluster: PlanLoop, name: str, body: Reservation, who: str) -> None:
+    """Make the reservation, and note who did. Raises ProblemError."""
+    _check_nodes(cluster.published, body)
     start = body.start if body.start is not None else cluster.now()
     if body.end is not None and body.end <= max(start, cluster.now()):
         raise _invalid(
@@ -88,18 +97,22 @@ async def put_reservation(
         accounts=body.accounts,
         queues=body.queues,
     )
-    before = published.breaches
     await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
-    await asyncio.to_thread(cluster.audit, asker.name, "reserve", f"{name}: {_in_words(event)}")
-    _log.warning("a reservation was made", cluster=cluster.name, by=asker.name, reservation=name)
-    return _done(request, cluster, name, before)
+    await asyncio.to_thread(cluster.audit, who, "reserve", f"{name}: {_in_words(event)}")
+    _log.warning("a reservation was made", cluster=cluster.name, by=who, reservation=name)
 
 
 @router.delete("/{name}", response_model=ReservationDone, responses=answers(*_ACT, "unknown-reservation"))
 async def delete_reservation(request: Request, cluster: Cluster, name: _Name, asker: Operator) -> Response:
     """Lift a reservation; its nodes are planned for at once. Needs the role `operator` or `admin`."""
-    published = cluster.published
-    known = [one.name for one in published.reservations]
+    before = cluster.published.breaches
+    await unreserve(cluster, name, asker.name)
+    return _done(request, cluster, name, before)
+
+
+async def unreserve(cluster: PlanLoop, name: str, who: str) -> None:
+    """Lift the reservation, and note who did. Raises ProblemError."""
+    known = [one.name for one in cluster.published.reservations]
     if name not in known:
         hint = f"there is {', '.join(sorted(known))}" if known else "there are no reservations"
         raise ProblemError(
@@ -107,9 +120,8 @@ async def delete_reservation(request: Request, cluster: Cluster, name: _Name, as
         )
     event = Unreserve(id=f"api:{secrets.token_hex(8)}", time=cluster.now(), name=name)
     await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
-    await asyncio.to_thread(cluster.audit, asker.name, "unreserve", name)
-    _log.warning("a reservation was lifted", cluster=cluster.name, by=asker.name, reservation=name)
-    return _done(request, cluster, name, published.breaches)
+    await asyncio.to_thread(cluster.audit, who, "unreserve", name)
+    _log.warning("a reservation was lifted", cluster=cluster.name, by=who, reservation=name)
 
 
 def _done(request: Request, cluster: PlanLoop, name: str, breaches: int) -> Response:

@@ -11,6 +11,7 @@ from schedd.engine.records import JobRecord
 from schedd.engine.view import Published
 from schedd.model import FOREVER
 from schedd.plan.kernels.layout import A_CHUNK, A_ROW, A_TAKE, CPUS, Ints
+from schedd.wire import NodeFacts, Reserve
 
 __all__ = ["MOST", "STATES", "plan_columns"]
 
@@ -48,7 +49,7 @@ def plan_columns(published: Published, sees: Callable[[JobRecord], bool]) -> dic
         "reservations": [
             {
                 "name": one.name,
-                "nodes": [number[name] for name in one.nodes if name in number],
+                "nodes": [number[name] for name in nodes if _holds(one, published.nodes[name])],
                 "start": one.start - base,
                 "end": one.end - base if one.end is not None else None,
                 "reason": one.reason,
@@ -57,6 +58,16 @@ def plan_columns(published: Published, sees: Callable[[JobRecord], bool]) -> dic
         ],
         "left_out": len(placed) - len(shown),
     }
+
+
+def _holds(reservation: Reserve, node: NodeFacts) -> bool:
+    """Whether the reservation is of this node."""
+    features = reservation.features
+    return (
+        reservation.everywhere
+        or node.name in reservation.nodes
+        or (bool(features) and all(one in node.properties or one == node.name for one in features))
+    )
 
 
 def _jobs(

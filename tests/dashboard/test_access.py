@@ -80,6 +80,33 @@ def test_an_operator_pauses_and_resumes(look: Open, site: Site) -> None:
     assert site.ask("")["paused"] == ""
 
 
+def test_an_operator_reserves_nodes_and_lifts_that(look: Open, site: Site) -> None:
+    window = look("operator")
+    page = window.go("admin")
+    page.get_by_text("Reserve nodes").click()
+    page.get_by_role("textbox", name="Name").fill("repair")
+    page.get_by_label("Nodes or properties").fill("n1, n9")
+    page.get_by_label("From").fill("2023-11-15T12:00")
+    page.get_by_label("Until").fill("2023-11-15T18:00")
+    page.get_by_label("Reason").fill("new memory")
+    page.get_by_role("button", name="Reserve").click()
+    expect(page.get_by_role("alert")).to_contain_text("no node n9")
+    expect(page.get_by_role("textbox", name="Name")).to_have_value("repair")
+    page.get_by_label("Nodes or properties").fill("n1")
+    page.get_by_role("button", name="Reserve").click()
+    expect(page.locator("#reservations")).to_contain_text("new memory")
+    (made,) = site.ask("/reservations")["reservations"]
+    noon_in_prague = 1_700_046_000
+    assert (made["name"], made["nodes"], made["reason"]) == ("repair", ["n1"], "new memory")
+    assert (made["start"], made["end"]) == (noon_in_prague, noon_in_prague + 6 * 3600)
+    columns = page.evaluate("fetch('plan.json').then((answer) => answer.json())")
+    assert [one["nodes"] for one in columns["reservations"]] == [[0]]
+    page.get_by_role("button", name="Lift repair").click()
+    expect(page.locator("#reservations")).to_contain_text("No nodes are reserved")
+    assert site.ask("/reservations")["reservations"] == []
+    window.wrong = [one for one in window.wrong if "422" not in one]
+
+
 def visitor(site: Site) -> httpx2.Client:
     return httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"})
 

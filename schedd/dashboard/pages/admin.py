@@ -1,6 +1,8 @@
 """Acts of operators and admins, the health of the parts, and who did what."""
 
 import asyncio
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import structlog
@@ -8,7 +10,9 @@ from fastapi import APIRouter, Query, Request
 from pydantic import ValidationError
 from starlette.responses import RedirectResponse, Response
 
-from schedd.api.messages import Pause
+from schedd.api.messages import Pause, Reservation
+from schedd.api.problems import ProblemError
+from schedd.api.reservations import RESERVATION, reserve, unreserve
 from schedd.api.waiting import answer_of
 from schedd.dashboard.health import audit_of, health_of
 from schedd.dashboard.rendering import base_of, page
@@ -26,6 +30,8 @@ _ACTS: Final = 100
 _DONE: Final = {
     "paused": "No more jobs are started. The plan goes on.",
     "resumed": "Jobs are started again.",
+    "reserved": "The reservation is made. Planned jobs in its way were planned anew.",
+    "lifted": "The reservation is lifted. Its nodes are planned for again.",
 }
 
 
@@ -65,12 +71,83 @@ async def resume(request: Request, cluster: Cluster, viewer: Operator, _: Form) 
     return _back(request, cluster.name, "resumed")
 
 
+@router.post("/reserve")
+async def make_reservation(request: Request, cluster: Cluster, viewer: Operator, form: Form) -> Response:
+    """Keep nodes free of planned jobs."""
+    name = form.get("name", "").strip()
+    try:
+        if not RESERVATION.fullmatch(name):
+            raise ProblemError("invalid", "name: letters, digits, '.', '_' and '-'")
+        await reserve(cluster, name, _reservation(form), viewer.bearer.name)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = f"{first['loc'][-1]}: " if first["loc"] else ""
+        return await _page(
+            request,
+            cluster,
+            viewer,
+            422,
+            unmade=where + first["msg"].removeprefix("Value error, "),
+            form=form,
+        )
+    except ProblemError as error:
+        if error.kind != "invalid":
+            raise
+        return await _page(
+            request, cluster, viewer, 422, unmade=error.detail.removeprefix("body."), form=form
+        )
+    return _back(request, cluster.name, "reserved")
+
+
+@router.post("/unreserve")
+async def lift_reservation(request: Request, cluster: Cluster, viewer: Operator, form: Form) -> Response:
+    """Plan for its nodes again."""
+    await unreserve(cluster, form.get("name", ""), viewer.bearer.name)
+    return _back(request, cluster.name, "lifted")
+
+
+def _reservation(form: Mapping[str, str]) -> Reservation:
+    """What the form says. Raises ValidationError and ProblemError."""
+    words = form.get("where", "").replace(",", " ").split()
+    kind = form.get("kind", "nodes")
+    return Reservation(
+        nodes=tuple(words) if kind == "nodes" else (),
+        features=tuple(words) if kind == "features" else (),
+        everywhere=kind == "everywhere",
+        start=_moment(form, "start"),
+        end=_moment(form, "end"),
+        reason=form.get("reason", "").strip(),
+        users=tuple(form.get("users", "").replace(",", " ").split()),
+    )
+
+
+def _moment(form: Mapping[str, str], name: str) -> int | None:
+    """A moment of the form: a script gives seconds since the epoch; without one it is read as UTC."""
+    seconds, text = form.get(f"{name}_seconds", ""), form.get(name, "")
+    if not text:
+        return None
+    try:
+        if seconds:
+            return int(seconds)
+        return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
+    except (ValueError, OverflowError):
+        raise ProblemError("invalid", f"{name}: not a date and a time") from None
+
+
 def _back(request: Request, cluster: str, done: str) -> Response:
     return RedirectResponse(f"{base_of(request)}/{cluster}/admin?done={done}", 303)
 
 
 async def _page(
-    request: Request, cluster: PlanLoop, viewer: Viewer, status: int = 200, *, done: str = "", wrong: str = ""
+    request: Request,
+    cluster: PlanLoop,
+    viewer: Viewer,
+    status: int = 200,
+    *,
+    done: str = "",
+    wrong: str = "",
+    unmade: str = "",
+    form: Mapping[str, str] | None = None,
 ) -> Response:
     clusters: Clusters = request.app.state.clusters
     acts, why_none = await asyncio.to_thread(audit_of, clusters, cluster.name, _ACTS)
@@ -85,4 +162,7 @@ async def _page(
         why_none=why_none,
         done=_DONE.get(done, ""),
         wrong=wrong,
+        reservations=sorted(cluster.published.reservations, key=lambda one: (one.start, one.name)),
+        unmade=unmade,
+        form=form or {},
     )
