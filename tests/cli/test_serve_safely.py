@@ -12,6 +12,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -48,8 +49,11 @@ def configured(folder: Path, **sections: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("serve")
+def folder() -> Iterator[Path]:
+    """Through which others may go, too: they ask on the socket in it."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o711)
+        yield Path(name)
 
 
 @pytest.fixture(scope="module")
@@ -152,6 +156,24 @@ def test_on_the_socket_the_peers_user_is_known(served: Served, folder: Path) -> 
     assert acts == [("resume", "main"), ("pause", "main")]
     done = run("--config", str(configured(folder)))
     assert (done.returncode, "another daemon does" in done.stderr) == (1, True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be others")
+@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl here")
+def test_others_on_the_socket_are_users(served: Served, folder: Path) -> None:
+    nobody = pwd.getpwnam("nobody")
+
+    def ask(path: str, *more: str) -> Any:
+        asked = ["curl", "-s", "--unix-socket", str(folder / "socket"), f"http://localhost{path}", *more]
+        done = subprocess.run(asked, capture_output=True, check=True, user=nobody.pw_uid, cwd="/")
+        return json.loads(done.stdout)
+
+    assert ask(MAIN)["name"] == "main"
+    refused = ask(f"{MAIN}/resume", "-X", "POST")
+    assert refused["status"] == 403
+    assert refused["detail"].startswith("nobody has the role user")
+    # A header does not make somebody else of them.
+    assert ask(f"{MAIN}/resume", "-X", "POST", "-H", "X-Remote-User: root")["status"] == 403
 
 
 def command(folder: Path, *words: str) -> tuple[int, str, str]:
