@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from schedd.wire import JobFacts, NodeFacts, QueueFacts, ServerFacts
+from server_adapter.bridge.arrays import SlotLimits
 from server_adapter.bridge.facts import (
     ACTIVE,
     Ending,
@@ -58,6 +59,7 @@ class StateBuilder:
 
     def __init__(self, by_hand: Callable[[str], str] = lambda _: "") -> None:
         self._by_hand = by_hand
+        self._slot_limits = SlotLimits()
         self._jobs: dict[str, tuple[Values, JobFacts, Writing]] = {}
         self._endings: dict[str, tuple[Values, Ending]] = {}
         self._nodes: Mapping[str, NodeFacts] = {}
@@ -87,6 +89,7 @@ class StateBuilder:
         # Filled on the way, since a pass over all jobs at the end would hold the loop.
         facts: dict[str, JobFacts] = {}
         writings: dict[str, Writing] = {}
+        self._slot_limits.begin()
         for count, job in enumerate(jobs, start=1):
             name, values = job.name, job.values
             if values.get("job_state") == "C":
@@ -99,8 +102,16 @@ class StateBuilder:
                     entry = (values, _reuse(entry, self._facts(job)), writing(values))
                 living[name] = entry
                 facts[name] = entry[1]
+                if entry[1].array:
+                    self._slot_limits.see(entry[1])
                 if entry[2] is not _NOTHING:
                     writings[name] = entry[2]
+            if count % slice_length == 0:
+                yield None
+        for count, name in enumerate(self._slot_limits.learn(), start=1):
+            read, before, text = living[name]
+            facts[name] = self._limited(before)
+            living[name] = (read, facts[name], text)
             if count % slice_length == 0:
                 yield None
         self._jobs, self._endings, self._nodes = living, endings, known
@@ -114,9 +125,13 @@ class StateBuilder:
         )
 
     def _facts(self, job: Described) -> JobFacts:
-        facts = job_facts(job.name, job.values)
+        facts = self._limited(job_facts(job.name, job.values))
         by = self._by_hand(job.name) if facts.state in ACTIVE else ""
         return replace(facts, by=by) if by else facts
+
+    def _limited(self, facts: JobFacts) -> JobFacts:
+        limit = self._slot_limits.of(facts.array) if facts.array else None
+        return facts if limit is None else replace(facts, slot_limit=limit)
 
     def _ending(self, job: Described) -> Ending:
         end = ending(job.values)

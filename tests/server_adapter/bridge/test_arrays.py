@@ -1,0 +1,61 @@
+"""Slot limits of arrays, seen by what the server holds back."""
+
+from server_adapter.bridge.state import State, StateBuilder
+from server_adapter.torque.status import Described
+
+
+class Server:
+    """Sub-jobs by index, each Q, R, H (for the limit), U (held by its user) or C."""
+
+    def __init__(self) -> None:
+        self.builder = StateBuilder()
+
+    def read(self, letters: str) -> State:
+        jobs = [Described(2, "1.srv", {"job_state": "Q"})]
+        for index, letter in enumerate(letters):
+            values = {"job_state": "H" if letter == "U" else letter, "job_array_id": str(index)}
+            values |= {"H": {"Hold_Types": ""}, "U": {"Hold_Types": "u"}}.get(letter, {})
+            jobs.append(Described(2, f"9[{index}].srv", values))
+        *_, state = self.builder.build(server={}, queues=[], nodes=[], jobs=jobs, slice_length=3)
+        assert state is not None
+        return state
+
+
+def limits(state: State) -> set[int | None]:
+    return {job.slot_limit for job in state.jobs.values() if job.array}
+
+
+def test_as_many_as_are_let_go_may_run() -> None:
+    server = Server()
+    state = server.read("RQHHH")
+    assert limits(state) == {2}
+    assert state.jobs["1.srv"].slot_limit is None
+
+
+def test_an_array_of_which_nothing_is_held_back_has_no_limit_that_matters() -> None:
+    server = Server()
+    assert limits(server.read("RQQQ")) == {None}
+    assert limits(server.read("UQQQ")) == {None}
+
+
+def test_the_moment_after_an_end_does_not_lower_the_limit_and_nothing_changes() -> None:
+    server = Server()
+    first = server.read("RRHHH")
+    second = server.read("CRHHH")
+    assert limits(first) == limits(second) == {2}
+    assert all(second.jobs[name] is first.jobs[name] for name in second.jobs)
+    assert limits(server.read("CRRHH")) == {2}
+    assert limits(server.read("CCCRR")) == {2}
+
+
+def test_a_limit_that_was_raised_is_seen() -> None:
+    server = Server()
+    server.read("RRHHHH")
+    assert limits(server.read("RRQHHH")) == {3}
+
+
+def test_an_array_that_is_gone_is_forgotten() -> None:
+    server = Server()
+    server.read("RRHH")
+    server.read("CCCC")
+    assert limits(server.read("RQQQ")) == {None}
