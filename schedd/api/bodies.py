@@ -388,7 +388,7 @@ class SearchView:
     number: int
     """Searches are numbered from the daemon's start on."""
     started: int
-    why: Literal["periodic", "room was freed", "asked for"]
+    why: Literal["periodic", "room was freed", "not at its end", "asked for"]
     kind: str
     """How moves were proposed."""
     seconds: float

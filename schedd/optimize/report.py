@@ -18,6 +18,8 @@ class WhyEnded(StrEnum):
     """Its time was up."""
     STOPPED = "stopped"
     """It was told to stop."""
+    MOVED_ENOUGH = "moved enough"
+    """It moved as many jobs as one search may."""
     NOTHING_TO_DO = "nothing to do"
     """Fewer than two jobs wait that may be moved."""
 

@@ -108,6 +108,8 @@ class Search:
             return WhyEnded.STOPPED
         if settings.moves is not None and self._tried >= settings.moves:
             return WhyEnded.MOVES
+        if settings.most_moved is not None and len(self._touched) >= settings.most_moved:
+            return WhyEnded.MOVED_ENOUGH
         if settings.seconds is not None and perf_counter() - begin >= settings.seconds:
             return WhyEnded.SECONDS
         return None

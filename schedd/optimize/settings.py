@@ -27,7 +27,8 @@ class SearchSettings:
     ``moves`` and ``seconds`` bound it (None: no bound; or both); with a bound on moves alone the same plan
     and ``seed`` give the same result. ``lifted`` is the most jobs that one move lifts (at least 2).
     ``whole``: a plan of at most so many waiting jobs is first tried in the orders of priority rules, each a
-    move. ``threshold`` is that of the bounded slowdown, in seconds. Raises ValueError.
+    move. ``threshold`` is that of the bounded slowdown, in seconds. With ``most_moved`` the search ends
+    when so many jobs were moved (a few more may be). Raises ValueError.
     """
 
     kind: Kind = Kind.TABU
@@ -38,6 +39,7 @@ class SearchSettings:
     lifted: int = 8
     whole: int = 64
     threshold: int = 10
+    most_moved: int | None = None
 
     def __post_init__(self) -> None:
         if self.moves is None and self.seconds is None:

@@ -14,7 +14,7 @@ from schedd.engine import Engine
 from schedd.engine.improve import place_facts
 from schedd.engine.records import Cause
 from schedd.engine.settings import EngineSettings
-from schedd.optimize import Report, Search, SearchSettings
+from schedd.optimize import Report, Search, SearchSettings, WhyEnded
 from schedd.plan.evaluate import Criterion, JobColumns
 from schedd.plan.kernels.layout import PLANNED, START, STATE, Ints
 from schedd.plan.latest import latest_starts
@@ -23,24 +23,25 @@ from schedd.service.errors import Overloaded, PlannerStopped
 from schedd.service.loop import PlanLoop
 from schedd.wire import Improved
 
-__all__ = ["MOST_PLACES", "SearchRun", "Searcher", "Why"]
+__all__ = ["MOST_MOVED", "SearchRun", "Searcher", "Why"]
 
-Why = Literal["periodic", "room was freed", "asked for"]
+Why = Literal["periodic", "room was freed", "not at its end", "asked for"]
 
 _log = structlog.get_logger(__name__)
 _LOOK_S = 1.0
 _KEPT = 200
 _PATIENCE_S = 60.0
-MOST_PLACES = 1_000
-"""A search that moved more jobs than this is not taken over: that would hold up events for too long."""
+MOST_MOVED = 500
+"""A search ends when it has moved so many jobs: taking over more would hold up events for too long."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchRun:
     """One search and what became of it.
 
-    ``why``: ``periodic``, ``room was freed`` or ``asked for``. ``taken`` jobs were moved in the live plan,
-    which may be fewer than the search moved: the plan went on meanwhile.
+    ``why``: ``periodic``, ``room was freed``, ``not at its end`` (the one before had moved enough) or
+    ``asked for``. ``taken`` jobs were moved in the live plan, which may be fewer than the
+    search moved: the plan went on meanwhile.
     """
 
     number: int
@@ -78,6 +79,7 @@ class Searcher:
         self._ended = time.monotonic()
         self._changes = 0
         self._frees = 0
+        self._go_on = False
         self._thread = threading.Thread(target=self._work, name=f"search-{loop.name}", daemon=True)
 
     def start(self) -> None:
@@ -146,6 +148,8 @@ class Searcher:
             or waited < min(settings.search_pause, settings.search_every)
         ):
             return None
+        if self._go_on:
+            return self._run("not at its end")
         changes, frees = loop.at_rest(_counts).result(_PATIENCE_S)
         if changes == self._changes:
             return None
@@ -157,6 +161,7 @@ class Searcher:
         loop = self._loop
         start = loop.at_rest(_start).result(_PATIENCE_S)
         self._changes, self._frees = loop.at_rest(_counts).result(_PATIENCE_S)
+        self._go_on = False
         if start is None:
             self._ended = time.monotonic()
             return None
@@ -172,13 +177,14 @@ class Searcher:
         with self._turn:
             self._search = None
         taken = 0
-        if 0 < len(found.places) <= MOST_PLACES and not self._stopping:
+        if found.places and not self._stopping:
             places = (place_facts(start.plan, start.jobs[place.slot], place) for place in found.places)
             event = Improved(id=f"search:{self._epoch}:{self._number}", time=loop.now(), places=tuple(places))
             loop.submit([event]).result(_PATIENCE_S)
             taken, self._changes = loop.at_rest(lambda engine: _taken(engine, event.id)).result(_PATIENCE_S)
         run = SearchRun(self._number, start.now, why, start.generation, taken, found.report)
         self._runs.append(run)
+        self._go_on = taken > 0 and found.report.why_ended is WhyEnded.MOVED_ENOUGH
         self._ended = time.monotonic()
         report = found.report
         _log.info(
@@ -198,7 +204,9 @@ class Searcher:
 
 def _settings(settings: EngineSettings, seed: int) -> SearchSettings:
     weights = {Criterion(name): weight for name, weight in settings.weights.items()}
-    return SearchSettings(weights=weights, moves=None, seconds=settings.search_seconds, seed=seed)
+    return SearchSettings(
+        weights=weights, moves=None, seconds=settings.search_seconds, seed=seed, most_moved=MOST_MOVED
+    )
 
 
 def _counts(engine: Engine) -> tuple[int, int]:

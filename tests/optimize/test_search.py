@@ -97,6 +97,15 @@ def test_short_jobs_go_first_where_nothing_is_promised(kind: Kind, whole: int) -
     assert report.gain > 0.5
 
 
+def test_a_search_that_moved_enough_ends() -> None:
+    plan, columns = long_then_short()
+    settings = SearchSettings(weights=MEANS, moves=500, lifted=2, whole=0, most_moved=2)
+    report = Search(plan, columns, never(plan), 0, settings).run().report
+    assert report.why_ended is WhyEnded.MOVED_ENOUGH
+    assert 2 <= report.moved < 6
+    assert report.tried < 500
+
+
 def test_a_promise_holds_a_job_where_it_is() -> None:
     plan, columns = long_then_short()
     promised = never(plan)
