@@ -1,5 +1,7 @@
 """Compiles every kernel before the daemon says it is ready, by planning a little cluster of its own."""
 
+from dataclasses import replace
+
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.view import publish
 from schedd.optimize import Search, SearchSettings
@@ -42,6 +44,50 @@ def _node(name: str, state: str = "up", cpus: int = 4) -> NodeChanged:
 
 def warm_up() -> None:
     """Call everything that the engine calls, once. Quick when the compiled kernels are on disk."""
+    _without_policy()
+    _with_policy()
+
+
+def _with_policy() -> None:
+    """Limits, priorities and an access list: jobs that go before others, in pools and out of them."""
+    window = {"first": "2001-09-09T02:00:00", "last": "2001-09-09T03:00:00", "rule": "FREQ=DAILY"}
+    site = {
+        "priority": {"wish": 1.0},
+        "limits": [{"amount": 6, "what": "cpus", "who": "user", **window}, {"amount": 3, "who": "user"}],
+    }
+    engine = Engine(EngineSettings(slack=10**6, site=site), _T)
+    staff = Reserve(id="r", time=_T, name="r", nodes=("b",), start=_T + 900, end=_T + 1800, groups=("x",))
+    _run(
+        engine,
+        [
+            (0, [_node("a"), _node("b")]),
+            (0, [_queued(i, nodes="1:ppn=4", walltime=str(600 + i)) for i in range(6)]),
+            (0, [_queued(20, nodes="2:ppn=1", walltime="60"), _queued(21, procs="3", walltime="60")]),
+            (1, [JobAltered(id=f"p{i}", time=_T, job=replace(_asked(i), priority=9)) for i in (4, 20, 21)]),
+            (2, [staff]),
+            (9, [JobDeleted(id="d", time=_T, job_id="0")]),
+            (300, []),
+        ],
+    )
+
+
+def _asked(number: int) -> JobFacts:
+    """A job of those above, as it was queued."""
+    if number < 20:
+        return _job(number, nodes="1:ppn=4", walltime=str(600 + number))
+    return _job(number, **({"nodes": "2:ppn=1"} if number == 20 else {"procs": "3"}), walltime="60")
+
+
+def _run(engine: Engine, steps: list[tuple[int, list[Event]]]) -> None:
+    for after, events in steps:
+        engine.handle(events, _T + after)
+        for _ in range(20):
+            if engine.next_wake != _T + after:
+                break
+            engine.handle([], _T + after)
+
+
+def _without_policy() -> None:
     engine = Engine(EngineSettings(node_grace=60), _T)
     steps: list[tuple[int, list[Event]]] = [
         (0, [_node("a"), _node("b"), _node("c", cpus=8)]),
@@ -59,12 +105,7 @@ def warm_up() -> None:
         (99, [Unreserve(id="u", time=_T, name="r"), _node("c", "up", 6)]),
         (120, []),
     ]
-    for after, events in steps:
-        engine.handle(events, _T + after)
-        for _ in range(20):
-            if engine.next_wake != _T + after:
-                break
-            engine.handle([], _T + after)
+    _run(engine, steps)
     copy = fork(engine.state, publish(engine.state))
     copy.what_if(_job(1000, nodes="1:ppn=2", walltime="60"), _T + 200)
     evaluated(copy)
