@@ -33,7 +33,9 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Criteria:
-    """Over the planned jobs, as the plan reckons: waits from submission to planned start, in seconds."""
+    """Over the planned jobs: waits from submission to planned start, in seconds, and what follows with the
+    lengths that the plan reckons with, the end allowance among them.
+    """
 
     jobs: int
     wait: float
@@ -51,20 +53,20 @@ def criteria_of(published: Published) -> Criteria:
     records = [(slot, record) for slot in slots.tolist() if (record := published.records[slot]) is not None]
     slots = np.array([slot for slot, _ in records], np.int64)
     submitted = np.array([record.facts.submitted for _, record in records], np.int64)
-    walltime = np.array([record.understood.walltime for _, record in records], np.int64)
+    length = published.durations[slots]
     starts = published.starts[slots]
     wait = np.maximum(starts - submitted, 0)
     promised = published.promise[slots]
     known = promised < FOREVER
     slack = promised[known] - starts[known]
     n = len(records)
-    slowdown = np.maximum((wait + walltime) / np.maximum(walltime, _SHORTEST_S), 1.0)
+    slowdown = np.maximum((wait + length) / np.maximum(length, _SHORTEST_S), 1.0)
     slacks = _shares(slack[slack >= 0], _SLACKS)
     return Criteria(
         jobs=n,
         wait=float(wait.mean()) if n else 0.0,
         wait_max=int(wait.max()) if n else 0,
-        response=float((wait + walltime).mean()) if n else 0.0,
+        response=float((wait + length).mean()) if n else 0.0,
         bounded_slowdown=float(slowdown.mean()) if n else 0.0,
         waits=_shares(wait, _WAITS),
         slacks=(

@@ -31,6 +31,7 @@ def _environment() -> Environment:
         loader=PackageLoader("schedd.dashboard"),
         autoescape=True,
         undefined=StrictUndefined,
+        auto_reload=False,
         trim_blocks=True,
         lstrip_blocks=True,
     )
