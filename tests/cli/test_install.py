@@ -10,6 +10,7 @@ import pytest
 from docs.build import with_reference
 from schedd.cli.main import BARE, COMMANDS, main
 from schedd.cli.manual import completion, man_page, parsers
+from schedd.cli.user.asking import EXIT_CODES
 from tests.conftest import ROOT
 
 
@@ -103,6 +104,11 @@ def test_the_shell_completes_commands_and_options(
 def test_the_reference_is_that_of_the_commands() -> None:
     page = (ROOT / "docs" / "commands.md").read_text("utf-8")
     assert with_reference(page) == page, "run `make docs`"
+
+
+def test_the_exit_codes_are_on_the_page() -> None:
+    page = (ROOT / "docs" / "commands.md").read_text("utf-8")
+    assert "\n".join(f"| {code} | {words} |" for code, words in EXIT_CODES.items()) in page
 
 
 def test_every_bare_name_is_a_command() -> None:

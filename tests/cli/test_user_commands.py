@@ -119,7 +119,21 @@ def test_showstart_says_when_where_and_why_not_sooner(run: Run, name: str) -> No
         "not sooner  job 1.srv.site runs until Tue Nov 14 22:30:00 and holds cpus of n1\n"
         "otherwise   Tue Nov 14 22:13:20  now, were it not for this\n"
         "last moved  Tue Nov 14 22:13:20  start known: it arrived\n"
+        "at once if  1 node (asked: 2)\n"
     )
+
+
+def test_showstart_says_what_altering_a_job_would_bring(run: Run) -> None:
+    code, out, _ = run("showstart", "2", "-l", "nodes=1:ppn=8,walltime=60")
+    assert code == 0
+    assert out.partition("\naltered to ")[2] == (
+        "1 x (8 cpus); free; 00:01:00\n\n"
+        "start  Tue Nov 14 22:13:20  now\n"
+        "end    Tue Nov 14 22:14:20  in 00:01:00\n"
+        "on     n2\n"
+    )
+    assert run("showstart", "1@1@60", "-l", "nodes=1")[0] == 2
+    assert "runs already" in run("showstart", "1", "-l", "walltime=60")[2]
 
 
 def test_showstart_of_jobs_that_run_wait_or_never_fit(run: Run) -> None:
@@ -294,7 +308,7 @@ def test_moments_are_read_as_people_write_them(text: str, seconds: int) -> None:
 @pytest.mark.parametrize(
     ("command", "fields"),
     [
-        (("showstart", "2"), {"job", "explain"}),
+        (("showstart", "2"), {"job", "explain", "what_if"}),
         (("showstart", "1@1@60"), {"planned_start", "windows", "changes"}),
         (("showbf",), {"as_of", "windows"}),
         (("showq",), {"running", "planned", "blocked"}),

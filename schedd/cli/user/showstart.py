@@ -8,7 +8,7 @@ from schedd.cli.user.asking import Session, answer, parser, show_json
 from schedd.cli.user.text import moment, rows, span
 from schedd.cli.user.words import moved, places, when, why_not_sooner
 from schedd.client import ClientError
-from schedd.client.answers import Explanation, JobView, Smaller, WhatIfAnswer, Window
+from schedd.client.answers import Explanation, JobView, Smaller, VariantAnswer, WhatIfAnswer, Window
 
 __all__ = ["make_parser", "run"]
 
@@ -23,21 +23,19 @@ def make_parser(name: str = "showstart") -> argparse.ArgumentParser:
         "Show when and where a job starts, what is promised, why it does not start sooner, and why its start "
         "last moved. Or ask when a job would start that nobody submitted.",
         "what-if:\n"
-        "  2@8@4:00:00            2 nodes with 8 cpus each, for 4 hours\n"
-        "  2@8@4:00:00@16gb@ib    with 16 GB of memory in all, on nodes with the feature ib\n"
-        "  12@1:00:00             12 cpus anywhere\n"
-        "  -l select=2:ncpus=8    as qsub -l takes it",
+        "  2@8@4:00:00              2 nodes with 8 cpus each, for 4 hours\n"
+        "  2@8@4:00:00@16gb@ib      with 16 GB of memory in all, on nodes with the feature ib\n"
+        "  12@1:00:00               12 cpus anywhere\n"
+        "  -l select=2:ncpus=8      as qsub -l takes it\n"
+        "  123 -l walltime=1:00:00  a job in the queue, were it altered so",
     )
-    found.add_argument(
-        "what",
-        nargs="?",
-        metavar="JOB|NODES@PPN@WALLTIME",
-        help="a job (123, 123.server, 123[4]), or a what-if",
+    add = found.add_argument
+    what = "a job (123, 123.server, 123[4]), or a what-if"
+    add("what", nargs="?", metavar="JOB|NODES@PPN@WALLTIME", help=what)
+    add(
+        "-l", dest="request", metavar="LIST", help="a what-if, as qsub -l takes it; of a job, were it altered"
     )
-    found.add_argument("-l", dest="request", metavar="LIST", help="a what-if, as qsub -l takes it")
-    found.add_argument(
-        "-q", dest="queue", metavar="QUEUE", default="", help="of a what-if: its defaults count"
-    )
+    add("-q", dest="queue", metavar="QUEUE", default="", help="of a what-if: its defaults count")
     return found
 
 
@@ -47,11 +45,14 @@ def run(argv: Sequence[str], name: str = "showstart") -> int:
 
 
 def _show(session: Session, args: argparse.Namespace) -> bool:
-    if (args.what is None) == (args.request is None):
+    what: str = args.what or ""
+    if not what and args.request is None:
         raise ClientError("name a job, or NODES@PPN@WALLTIME, or a list with -l")
-    if args.request is None and "@" not in args.what:
+    if what and "@" not in what:
         return _job(session, args)
-    request = args.request if args.request is not None else asked(args.what)
+    if what and args.request is not None:
+        raise ClientError(f"{what} and -l {args.request} are two what-ifs")
+    request: str = args.request if args.request is not None else asked(what)
     found = session.client.what_if(request, queue=args.queue, windows=_WINDOWS, changes=True)
     if args.json:
         show_json(found)
@@ -83,13 +84,24 @@ def asked(text: str) -> str:
 
 
 def _job(session: Session, args: argparse.Namespace) -> bool:
-    job = session.client.job(args.what)
-    found = session.client.explain(job["id"])
+    client, now = session.client, session.now
+    job = client.job(args.what)
+    found = client.explain(job["id"])
+    altered = [args.request] if args.request is not None else []
+    asked = None
+    if altered or job["state"] == "planned":
+        asked = client.what_if(job=job["id"], variants=altered, changes=True)
     if args.json:
-        show_json({"job": job, "explain": found})
-    else:
-        print(title(job) + "\n")
-        print(rows(list(start_rows(job, found, session.now))))
+        show_json({"job": job, "explain": found, "what_if": asked})
+        return job["planned_start"] is not None
+    print(title(job) + "\n")
+    lines = list(start_rows(job, found, now))
+    if asked is not None:
+        lines += _changes(asked["changes"])
+    print(rows(lines))
+    for variant in asked["variants"] if asked is not None else []:
+        print(f"\naltered to {variant['request']}\n")
+        print(rows(list(_answer(variant, now))))
     return job["planned_start"] is not None
 
 
@@ -123,6 +135,9 @@ def start_rows(job: JobView, found: Explanation, now: int) -> Iterator[tuple[str
     if job["promised_start"] is not None and state == "planned":
         weak = ", if a job ahead of it without a walltime ends in time" if job["weak"] else ""
         yield "promised", f"no later than {moment(job['promised_start'], now)}{weak}"
+    if job["deadline"] is not None:
+        states = {"on_track": "is met", "at_risk": "is not met as planned", "missed": "cannot be met"}
+        yield "deadline", f"{moment(job['deadline'], now)}, which {states.get(job['deadline_state'], '')}"
     if state == "planned":
         yield from why_not_sooner(found, now)
     if found["last_change"] is not None and state != "running":
@@ -148,7 +163,7 @@ def _waits(job: JobView, found: Explanation, now: int) -> Iterator[tuple[str, st
 # ---- a what-if ----------------------------------------------------------------------------------
 
 
-def _what_if(found: WhatIfAnswer, now: int) -> Iterator[tuple[str, str]]:
+def _answer(found: VariantAnswer, now: int) -> Iterator[tuple[str, str]]:
     start, end = found["planned_start"], found["planned_end"]
     if start is None or end is None:
         yield "start", "never here" if found["answer"] == "never" else "not known"
@@ -157,6 +172,10 @@ def _what_if(found: WhatIfAnswer, now: int) -> Iterator[tuple[str, str]]:
         yield "start", when(start, now)
         yield "end", when(end, now)
         yield "on", places(found["planned_nodes"])
+
+
+def _what_if(found: WhatIfAnswer, now: int) -> Iterator[tuple[str, str]]:
+    yield from _answer(found, now)
     yield from _windows(found["windows"], now)
     yield from _changes(found["changes"])
     for note in found["notes"]:

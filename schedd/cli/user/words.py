@@ -8,11 +8,19 @@ from schedd.client.answers import Blocker, Change, Explanation, On, ShareFacts
 __all__ = ["blocked", "moved", "places", "when", "why_not_sooner"]
 
 _SHOWN = 3
+_MOMENT_S = 5
 
 
 def when(time: int, now: int) -> str:
     """`Sat Nov 21 16:30:08  in 01:02:00`."""
-    away = "now" if time == now else f"in {span(time - now)}" if time > now else f"{span(now - time)} ago"
+    # The daemon's clock went on between two of its answers.
+    away = (
+        "now"
+        if abs(time - now) <= _MOMENT_S
+        else f"in {span(time - now)}"
+        if time > now
+        else f"{span(now - time)} ago"
+    )
     return f"{moment(time, now)}  {away}"
 
 
