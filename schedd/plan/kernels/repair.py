@@ -95,8 +95,6 @@ def _gain_own(tb: Tables, fr: Freed, slot: int, seen: int, ready: int) -> tuple[
         if tb.rows[row, FREED_AT] < seen or tb.rows[row, USABLE] == 0:
             continue
         c = tb.alloc[i, A_CHUNK]
-        if c < 0 and tb.rows[row, SLACK]:
-            continue
         if c >= 0:
             need = tb.chunks[chunk0 + c, NEED:]
             cols = needed(need, exclusive)
@@ -128,11 +126,12 @@ def _gain_own(tb: Tables, fr: Freed, slot: int, seen: int, ready: int) -> tuple[
 
 
 @lean
-def _waits_for_pools(tb: Tables, slot: int) -> bool:
-    """Whether the job needs some of a pool in which not all have room at once."""
+def _waits_for_pools(tb: Tables, slot: int, seen: int) -> bool:
+    """Whether the job needs some of a pool in which not all have room at once, or had not before ``seen``."""
     pool = tb.jobs[POOL, slot]
     for i in range(pool, pool + tb.jobs[POOLS, slot]):
-        if tb.rows[tb.pools[i, 0], SLACK] == 0:
+        row = tb.pools[i, 0]
+        if tb.rows[row, SLACK] == 0 or tb.rows[row, FREED_AT] >= seen:
             return True
     return False
 
@@ -311,7 +310,7 @@ def repair(
         one = (
             tb.shapes[shape, CHUNKS] == 1
             and tb.chunks[tb.shapes[shape, CHUNK], COUNT] == 1
-            and not _waits_for_pools(tb, slot)
+            and not _waits_for_pools(tb, slot, seen)
             and not whole
         )
         if whole:
