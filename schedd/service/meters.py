@@ -65,6 +65,12 @@ class Meters:
             one,
             registry=self.registry,
         )
+        self.searches = Counter(
+            "schedd_searches",
+            "Searches for a better plan; `taken` where jobs of the live plan moved by them",
+            [*one, "effect"],
+            registry=self.registry,
+        )
         self.errors = Histogram(
             "schedd_told_start_error_seconds",
             "Actual start minus the last one told; above 0: later than told",
@@ -88,6 +94,7 @@ class ClusterMeters:
         self._moves = {cause: meters.moves.labels(cluster, cause.value) for cause in Cause}
         self._earlier = meters.earlier.labels(cluster)
         self._gaps = meters.gaps.labels(cluster)
+        self._searches = {effect: meters.searches.labels(cluster, effect) for effect in ("taken", "none")}
         self._errors = meters.errors.labels(cluster)
         self.heard = 0.0
         """When the adapter was last heard of, by the monotonic clock; 0: never."""
@@ -107,6 +114,10 @@ class ClusterMeters:
         """Events that came at ``came`` (monotonic) are handled."""
         self._events.inc(count)
         self._lag.observe(time.monotonic() - came)
+
+    def searched(self, moved: int) -> None:
+        """A search ended, by which so many jobs of the live plan moved."""
+        self._searches["taken" if moved else "none"].inc()
 
     def before(self, engine: Engine, events: Sequence[Event]) -> int:
         """Sees what told starts came to, before the engine handles these events; for ``after``."""

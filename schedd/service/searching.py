@@ -185,6 +185,7 @@ class Searcher:
         run = SearchRun(self._number, start.now, why, start.generation, taken, found.report)
         self._runs.append(run)
         self._go_on = taken > 0 and found.report.why_ended is WhyEnded.MOVED_ENOUGH
+        loop.meters.searched(taken)
         self._ended = time.monotonic()
         report = found.report
         _log.info(

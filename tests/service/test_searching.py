@@ -39,6 +39,10 @@ def view(loop: PlanLoop, job_id: str) -> JobView:
     return found
 
 
+def effects(loop: PlanLoop) -> dict[str, float]:
+    return {effect: counter._value.get() for effect, counter in loop.meters._searches.items()}
+
+
 def until_there_is_a_run(searcher: Searcher) -> None:
     end = time.monotonic() + WAIT
     while not searcher.runs:
@@ -60,6 +64,7 @@ def test_a_search_lets_a_short_job_go_first_where_the_promise_of_the_long_one_al
         last = job_history(loop.published, record)[0]
         assert (last.cause, last.words) == ("the plan was improved", "the plan was improved")
         assert searcher.runs == (run,)
+        assert effects(loop) == {"taken": 1, "none": 0}
 
 
 def test_a_search_moves_nobody_past_a_promise() -> None:
@@ -67,6 +72,7 @@ def test_a_search_moves_nobody_past_a_promise() -> None:
         run = searcher.ask().result(WAIT)
         assert run is not None
         assert (run.taken, run.report.moved) == (0, 0)
+        assert effects(loop) == {"taken": 0, "none": 1}
         assert view(loop, "2").planned_start == T + 3600
 
 
