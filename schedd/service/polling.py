@@ -18,8 +18,8 @@ __all__ = ["PollError", "Poller", "ask"]
 _log = structlog.get_logger(__name__)
 _PATIENCE: Final = 10.0
 """Seconds that a program has to answer."""
-_LOOK: Final = 5.0
-"""Seconds between two looks at the settings, which a reload may change."""
+_LOOK: Final = 1.0
+"""Seconds between two looks at the settings, which a reload may change, and at whether this daemon leads."""
 _MOST: Final = 1 << 40
 
 
