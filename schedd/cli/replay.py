@@ -13,6 +13,7 @@ from schedd.model.parse import RequestError, parse_size
 if TYPE_CHECKING:
     from schedd.replay.compare import Comparison
     from schedd.replay.result import ReplayResult
+    from schedd.replay.searching import Searching
     from schedd.service.settings import ClusterSettings
 
 __all__ = ["command"]
@@ -38,8 +39,9 @@ def command(
         typer.Option(
             "--policy",
             metavar="POLICY",
-            help="conservative (plan every job, fill gaps, repair), easy, aggressive, fcfs, sjf, or all. May "
-            "be repeated, or several with commas.  [default: conservative]",
+            help="conservative (plan every job, fill gaps, repair), tabu (the same, and search for a better "
+            "plan), easy, aggressive, fcfs, sjf, or all but tabu. May be repeated, or several with commas.  "
+            "[default: conservative]",
             show_default=False,
         ),
     ] = None,
@@ -50,6 +52,22 @@ def command(
             metavar="FILE",
             help="A schedd.toml: also replay conservative under its (first) cluster's site policy and slack.",
             show_default=False,
+        ),
+    ] = None,
+    slack: Annotated[
+        str,
+        typer.Option(
+            metavar="S|off",
+            help="Seconds that promises of conservative and tabu leave for moves; off: no promise holds.",
+        ),
+    ] = "0",
+    moves: Annotated[
+        int, typer.Option(metavar="N", help="tabu: moves that one search tries, each 5 simulated minutes.")
+    ] = 200,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            metavar="S", help="tabu: real seconds of one search instead; no two runs are alike then."
         ),
     ] = None,
     estimates: Annotated[
@@ -91,7 +109,7 @@ def command(
         typer.Option(
             "--seed",
             metavar="S",
-            help="Of the model; a replay of a log draws nothing at random.",
+            help="Of the model and of searches; nothing else is drawn at random.",
             rich_help_panel=_WORKLOAD,
         ),
     ] = 1,
@@ -181,7 +199,8 @@ def command(
             load=load,
             seed=seed,
         )
-        _run(wanted, policies, _site(policy_file), validate, results)
+        runs = [_how(name, _slack(slack), _searching(moves, seconds, seed)) for name in policies]
+        _run(wanted, runs, _site(policy_file), validate, results)
     except (TraceError, OSError) as error:
         _fail(str(error), 2)
     except Defect as defect:
@@ -196,18 +215,50 @@ def command(
 def _policies(named: list[str], words: list[str]) -> tuple[list[str], list[Path]]:
     """Policies and logs; `--policy fcfs easy` leaves `easy` among the logs, where it is no file."""
     from schedd.replay.compare import POLICIES  # noqa: PLC0415
+    from schedd.replay.searching import SEARCH_POLICY  # noqa: PLC0415
     from schedd.replay.workload import TraceError  # noqa: PLC0415
 
-    known = {*POLICIES, "all"}
+    known = {*POLICIES, SEARCH_POLICY, "all"}
     strays = [word for word in words if word in known and not Path(word).exists()]
     wanted = [name for text in named for name in text.split(",")] + strays
     for name in wanted:
         if name not in known:
-            raise TraceError(f"no policy {name!r}: there are {', '.join(POLICIES)} and all")
+            raise TraceError(f"no policy {name!r}: there are {', '.join(POLICIES)}, {SEARCH_POLICY} and all")
     paths = [Path(word) for word in words if word not in strays]
     if "all" in wanted:
-        return list(POLICIES), paths
+        return list(dict.fromkeys([*POLICIES, *(name for name in wanted if name != "all")])), paths
     return list(dict.fromkeys(wanted)) or [POLICIES[0]], paths
+
+
+def _slack(text: str) -> int:
+    from schedd.replay.searching import NO_PROMISE  # noqa: PLC0415
+    from schedd.replay.workload import TraceError  # noqa: PLC0415
+
+    if text == "off":
+        return NO_PROMISE
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        raise TraceError(f"--slack {text}: seconds, or off")
+    return int(text)
+
+
+def _searching(moves: int, seconds: float | None, seed: int) -> "Searching":
+    from schedd.replay.searching import Searching  # noqa: PLC0415
+    from schedd.replay.workload import TraceError  # noqa: PLC0415
+
+    try:
+        return Searching(moves=None if seconds is not None else moves, seconds=seconds, seed=seed)
+    except ValueError as error:
+        raise TraceError(f"--{error}") from None
+
+
+def _how(policy: str, slack: int, searching: "Searching") -> tuple[str, str, dict[str, Any]]:
+    """A run: its name, the engine's policy, and what else it is told."""
+    from schedd.replay.driver import PLANNING_POLICY  # noqa: PLC0415
+    from schedd.replay.searching import SEARCH_POLICY  # noqa: PLC0415
+
+    if policy == SEARCH_POLICY:
+        return policy, PLANNING_POLICY, {"slack": slack, "searching": searching}
+    return policy, policy, {"slack": slack} if policy == PLANNING_POLICY else {}
 
 
 def _check_outputs(json: Path | None, plot: Path | None) -> None:
@@ -250,7 +301,7 @@ def _site(path: Path | None) -> "ClusterSettings | None":
 
 def _run(
     wanted: "Comparison",
-    policies: list[str],
+    chosen: list[tuple[str, str, dict[str, Any]]],
     cluster: "ClusterSettings | None",
     validate: bool,
     results: "list[ReplayResult]",
@@ -263,13 +314,13 @@ def _run(
 
     with Watch() as watch:
         watch.say("loading the planner's kernels (compiled at the first use)")
-        warm_up()
+        warm_up(search=any("searching" in how for _, _, how in chosen))
         watch.say("reading")
         for ready in wanted.ready():
             for note in ready.notes:
                 print(f"schedd replay: {note}", file=sys.stderr)
             prepared = ready.prepared
-            runs: list[tuple[str, dict[str, Any]]] = [(policy, {}) for policy in policies]
+            runs = list(chosen)
             if cluster is not None:
                 site = cluster.site.plain
                 # All policies run the same jobs, or they could not be compared.
@@ -277,10 +328,10 @@ def _run(
                 if left_out:
                     note = f"{prepared.name}: {left_out:,} jobs left out: the limits never allow them"
                     print(f"schedd replay: {note}", file=sys.stderr)
-                runs.append((PLANNING_POLICY, {"site": site, "slack": cluster.slack}))
-            for policy, how in runs:
-                name = f"{prepared.name} {policy}" + (" site" if how else "")
-                with watch.replay(name, prepared.unix_start_time) as on_progress:
+                with_site: dict[str, Any] = {"site": site, "slack": cluster.slack}
+                runs.append((f"{PLANNING_POLICY} site", PLANNING_POLICY, with_site))
+            for name, policy, how in runs:
+                with watch.replay(f"{prepared.name} {name}", prepared.unix_start_time) as on_progress:
                     results.append(
                         replay(prepared, policy, **how, validate=validate, on_progress=on_progress)
                     )

@@ -10,6 +10,7 @@ from schedd.replay.lublin import generate
 from schedd.replay.machines import read_machines
 from schedd.replay.prepare import Prepared, prepare
 from schedd.replay.read import read_traces
+from schedd.replay.searching import Searching
 from schedd.replay.site import Site, equal_nodes, of_groups, one_node
 from schedd.replay.workload import Estimates, Trace, TraceError, TraceJob, select
 
@@ -175,7 +176,7 @@ def _why(prepared: Prepared, wider: int) -> str:
     return "; ".join(f"{count:,} {reason}" for reason, count in reasons.items() if count)
 
 
-def warm_up() -> None:
+def warm_up(*, search: bool = False) -> None:
     """Run a tiny workload, so that no measured replay pays for compiling or loading kernels."""
     jobs = tuple(
         TraceJob(id=i, submit=i, run=10 + i, procs=1 + i % 4, estimate=40 + i) for i in range(_WARM_UP)
@@ -185,3 +186,5 @@ def warm_up() -> None:
         prepared = prepare(chosen, site)
         for policy in (PLANNING_POLICY, "easy"):
             replay(prepared, policy)
+        if search:
+            replay(prepared, PLANNING_POLICY, slack=100, searching=Searching(every=1, moves=5))

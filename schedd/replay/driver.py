@@ -18,6 +18,7 @@ from schedd.replay.limits import peaks
 from schedd.replay.metrics import measure, series
 from schedd.replay.prepare import Prepared
 from schedd.replay.result import ReplayResult
+from schedd.replay.searching import SEARCH_POLICY, Searches, Searching
 from schedd.replay.timing import TimedPlan
 from schedd.wire import (
     Decision,
@@ -62,6 +63,7 @@ class Schedule:
     events: int
     promise_breaches: int
     plan: TimedPlan | None
+    searches: int = 0
 
 
 def replay(
@@ -70,16 +72,26 @@ def replay(
     *,
     site: Mapping[str, Any] | None = None,
     slack: int = 0,
+    searching: Searching | None = None,
     validate: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> ReplayResult:
     """Replay ``prepared`` under ``policy`` and measure it. Raises Defect.
 
     With ``site``, a site's policy as plain values, its limits and priorities hold, too; all of ``prepared``
-    must be allowed by its limits. ``slack`` seconds are what promises leave for priorities to work with.
+    must be allowed by its limits. ``slack`` seconds are what promises leave for priorities and searches to
+    work with. With ``searching`` the planning policy's plan is searched now and then.
     """
     begin, begin_cpu = perf_counter(), process_time()
-    schedule = run(prepared, policy, site=site, slack=slack, validate=validate, on_progress=on_progress)
+    schedule = run(
+        prepared,
+        policy,
+        site=site,
+        slack=slack,
+        searching=searching,
+        validate=validate,
+        on_progress=on_progress,
+    )
     wall, cpu = perf_counter() - begin, process_time() - begin_cpu
     jobs = prepared.jobs
     submit = [job.submit for job in jobs]
@@ -94,7 +106,7 @@ def replay(
     add_mean, add_p99 = plan.add_us if plan is not None else (None, None)
     return ReplayResult(
         log=prepared.name,
-        policy=policy if site is None else f"{policy}, site",
+        policy=_name(policy, site is not None, searching is not None),
         estimates=prepared.estimates,
         kill=prepared.kill,
         procs=capacity,
@@ -103,6 +115,7 @@ def replay(
         metrics=measure(submit, schedule.start, schedule.end, procs, [job.user for job in jobs], capacity),
         promise_breaches=schedule.promise_breaches,
         repairs=len(plan.repair_ns) if plan is not None else 0,
+        searches=schedule.searches,
         wall_s=wall,
         cpu_s=cpu,
         events_per_s=schedule.events / wall,
@@ -121,13 +134,20 @@ def run(
     *,
     site: Mapping[str, Any] | None = None,
     slack: int = 0,
+    searching: Searching | None = None,
     validate: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Schedule:
     """Run ``prepared`` under ``policy`` to the end of its last job. Raises Defect."""
-    simulation = _Simulation(prepared, policy, site=site or {}, slack=slack, validate=validate)
+    simulation = _Simulation(
+        prepared, policy, site=site or {}, slack=slack, searching=searching, validate=validate
+    )
     simulation.run(on_progress)
     return simulation.schedule()
+
+
+def _name(policy: str, site: bool, search: bool) -> str:
+    return (SEARCH_POLICY if search else policy) + (", site" if site else "")
 
 
 class _Simulation:
@@ -140,6 +160,7 @@ class _Simulation:
         *,
         site: Mapping[str, Any] | None = None,
         slack: int = 0,
+        searching: Searching | None = None,
         validate: bool,
     ) -> None:
         self._prepared = prepared
@@ -173,6 +194,7 @@ class _Simulation:
         self._ended = 0
         self._events = 0
         self._late = 0
+        self._searches = Searches(searching, first + searching.every) if searching is not None else None
 
     def run(self, on_progress: Callable[[Progress], None] | None) -> None:
         engine = self._engine
@@ -200,6 +222,7 @@ class _Simulation:
             events=self._events,
             promise_breaches=self._engine.state.breaches + self._late,
             plan=self._plan,
+            searches=len(self._searches.reports) if self._searches is not None else 0,
         )
 
     def _progress(self, t: int) -> Progress:
@@ -224,6 +247,9 @@ class _Simulation:
         for _ in range(_MOST_ROUNDS):
             self._events += len(batch)
             batch = self._starts(self._engine.handle(batch, t), t)
+            if not batch and self._searches is not None:
+                improved = self._searches.improved(self._engine)
+                batch = [improved] if improved is not None else []
             if not batch:
                 return
         raise Defect(f"the engine does not come to rest at {t - self._offset}")

@@ -42,6 +42,7 @@ class ReplayResult:
     metrics: Metrics
     promise_breaches: int
     repairs: int
+    searches: int = 0
     wall_s: float
     cpu_s: float
     events_per_s: float
@@ -65,6 +66,7 @@ class ReplayResult:
             **asdict(self.metrics),
             "promise_breaches": self.promise_breaches,
             "repairs": self.repairs,
+            "searches": self.searches,
             "limits": [asdict(peak) for peak in self.limits],
             **{name: getattr(self, name) for name in TIMINGS},
         }

@@ -80,6 +80,11 @@ def test_all_means_every_policy_and_none_the_planner(rows: Rows, log: Path) -> N
     }  # fmt: skip
 
 
+def test_searches_are_asked_for_by_name(rows: Rows, log: Path) -> None:
+    found = rows(log, "--policy", "tabu,conservative", "--slack", "off", "--moves", "10")
+    assert [row["policy"] for row in found] == ["tabu", "conservative"]
+
+
 def test_two_runs_give_the_same_json_but_for_the_timings(rows: Rows, log: Path) -> None:
     again = ("--policy", "all", "--seed", "5")
     assert rows(log, *again) == rows(log, *again)
@@ -182,6 +187,9 @@ def test_what_is_left_out_is_said(rows: Rows, log: Path, capsys: pytest.CaptureF
         (("--lublin", "10"), "needs the machine"),
         (("--lublin", "0", "--procs", "4"), "must be above 0"),
         (("LOG", "--load", "0.5"), "--load needs --lublin"),
+        (("LOG", "--slack", "much"), "--slack much: seconds, or off"),
+        (("LOG", "--policy", "tabu", "--moves", "-1"), "--moves -1: must be at least 0"),
+        (("LOG", "--policy", "tabu", "--seconds", "-1"), "--seconds -1.0: must be finite"),
     ],
 )
 def test_a_wrong_call_is_one_clear_line(
