@@ -102,6 +102,8 @@ class ClusterView:
     """Counts the batches of events that the plan has taken in."""
     paused: str
     """Why an admin stopped starting jobs; empty when none did."""
+    foreign: str
+    """By which sign another scheduler starts jobs; empty when none does. Ended by `resume`."""
     halted: str
     """Why no jobs are started, for whatever reason; empty when they are."""
     stale: str

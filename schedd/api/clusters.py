@@ -66,6 +66,7 @@ def cluster_view(loop: PlanLoop) -> ClusterView:
         as_of=published.as_of,
         generation=published.generation,
         paused=published.paused,
+        foreign=published.foreign,
         halted=published.halted,
         stale=published.stale,
         trouble=loop.failure or loop.trouble,

@@ -71,8 +71,8 @@ def _planner(loop: PlanLoop) -> Part:
 
 
 def _dispatch(loop: PlanLoop) -> Part:
-    paused = loop.published.paused
-    return Part("Starting jobs", "warn" if paused else "good", f"paused: {paused}" if paused else "on")
+    halted = loop.published.halted
+    return Part("Starting jobs", "warn" if halted else "good", halted or "on")
 
 
 def audit_of(clusters: Clusters, cluster: str, most: int) -> tuple[Sequence[AuditEntry], str]:

@@ -289,9 +289,9 @@ class EngineState:
     def halted(self) -> str:
         """Why no jobs are started; empty when they are."""
         if self.paused:
-            return f"starting jobs is paused ({self.paused})"
+            return f"paused: {self.paused}"
         if self.foreign:
-            return f"starting jobs is stopped ({self.foreign})"
+            return f"stopped until somebody resumes, since {self.foreign}"
         if self.mode != "scheduler":
             whose = "this cluster's mode" if self.settings.mode == self.mode else "the adapter's mode"
             return f"{whose} is {self.mode}"

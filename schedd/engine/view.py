@@ -38,6 +38,7 @@ class Published:
     generation: int
     as_of: int
     paused: str
+    foreign: str
     halted: str
     stale: str
     server: ServerFacts
@@ -135,6 +136,7 @@ def publish(state: EngineState) -> Published:
         generation=state.generation,
         as_of=state.now,
         paused=state.paused,
+        foreign=state.foreign,
         halted=state.halted,
         stale=state.stale,
         server=state.server,

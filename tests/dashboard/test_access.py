@@ -10,7 +10,9 @@ import pytest
 from playwright.sync_api import expect
 
 from schedd.dashboard.sessions import Sessions
+from schedd.wire import JobStarted, ShareFacts
 from tests.dashboard.conftest import Look, Site, token
+from tests.service.build import T, event_id
 
 Open = Callable[..., Look]
 
@@ -78,6 +80,17 @@ def test_an_operator_pauses_and_resumes(look: Open, site: Site) -> None:
     page.get_by_role("button", name="Start jobs again").click()
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
     assert site.ask("")["paused"] == ""
+
+
+def test_after_a_start_by_another_scheduler_an_operator_resumes(look: Open, site: Site) -> None:
+    site.happen(JobStarted(id=event_id(), time=T, job_id="5.server", shares=(ShareFacts("n1", 1),)))
+    page = look("operator").go("admin")
+    words = "since job 5.server was started by somebody else"
+    expect(page.locator("main")).to_contain_text(f"Stopped until somebody resumes, {words}.")
+    expect(page.locator("#alerts")).to_contain_text(words)
+    page.get_by_role("button", name="Start jobs again").click()
+    expect(page.get_by_role("button", name="Pause")).to_be_visible()
+    assert site.ask("")["halted"] == ""
 
 
 def test_an_operator_reserves_nodes_and_lifts_that(look: Open, site: Site) -> None:

@@ -183,7 +183,7 @@ def test_a_pause_stops_starts_at_once_and_resume_goes_on() -> None:
     assert cluster.breaches("2")[0] == "server, adapter or daemon outage"
     change = cluster.view("2").last_change
     assert change is not None
-    assert change.words == "it was not started in time: starting jobs is paused (upgrade)"
+    assert change.words == "it was not started in time: paused: upgrade"
     cluster.engine.resume()
     cluster.tell()
     assert cluster.runs("2") == [300]

@@ -63,9 +63,8 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
         f"{len(jobs)} jobs{whose}: {len(parts['running'])} running on {busy} of {cluster['cpus']} cpus, "
         f"{len(parts['planned'])} planned, {len(parts['blocked'])} without a start"
     )
-    halted = cluster["paused"]
-    if halted:
-        print(f"no jobs are started: {halted}")
+    if cluster["halted"]:
+        print(f"no jobs are started: {cluster['halted']}")
     return True
 
 

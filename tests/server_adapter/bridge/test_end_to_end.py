@@ -150,7 +150,7 @@ async def test_after_a_start_by_somebody_else_one_resume_is_enough(house: House)
         await asyncio.sleep(0.1)
     await as_client(house, verbs.run(theirs, [("node1", 8)]))
     server.set_scheduling(True)
-    while not (halted := (await house.ask(""))["halted"]).startswith("starting jobs is stopped"):
+    while not (halted := (await house.ask(""))["halted"]).startswith("stopped until somebody resumes"):
         await asyncio.sleep(0.1)
     assert f"job {theirs} was started by somebody else" in halted
     house.adapter.kill()
