@@ -6,7 +6,8 @@ from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Cluster, Daemon, Seen
-from schedd.api.bodies import AccuracyView, ErrorView, EvaluationView, UsersView, dated
+from schedd.api.bodies import dated
+from schedd.api.outcomes import AccuracyView, ErrorView, EvaluationView, UsersView
 from schedd.api.problems import ProblemError, answers
 from schedd.api.replies import reply
 from schedd.api.waiting import a_copy

@@ -6,9 +6,9 @@ from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Cluster, Seen
-from schedd.api.bodies import VariantAnswer, WhatIfAnswer
 from schedd.api.jobs import found_job
 from schedd.api.messages import Variant, WhatIf
+from schedd.api.outcomes import VariantAnswer, WhatIfAnswer
 from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.replies import reply
 from schedd.api.waiting import a_copy

@@ -9,8 +9,9 @@ import structlog
 from fastapi import APIRouter, Path, Request, Response
 
 from schedd.api.access import Cluster, Operator, Seen
-from schedd.api.bodies import ReservationDone, ReservationsView, ReservationView, dated
+from schedd.api.bodies import ReservationView, dated
 from schedd.api.messages import Reservation
+from schedd.api.outcomes import ReservationDone, ReservationsView
 from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.replies import reply
 from schedd.api.waiting import answer_of

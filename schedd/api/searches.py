@@ -7,7 +7,7 @@ import structlog
 from fastapi import APIRouter, Request, Response
 
 from schedd.api.access import Cluster, Daemon, Operator, User
-from schedd.api.bodies import Searched, SearchesView, search_view
+from schedd.api.outcomes import Searched, SearchesView, search_view
 from schedd.api.problems import answers
 from schedd.api.replies import reply
 from schedd.api.waiting import answer_of

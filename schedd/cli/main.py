@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "install": ("schedd.cli.install", "Offer the commands for users under their bare names."),
     "migrate": ("schedd.cli.migrate", "Bring the database to this program's version, or back."),
     "pause": ("schedd.cli.user.pause", "Start no jobs of a cluster until it is resumed."),
+    "optimise": ("schedd.cli.user.optimise", "Look for a better plan now."),
     "replay": ("schedd.cli.replay", "Replay logs under one policy or several and compare."),
     "rerun": ("schedd.cli.rerun", "Run an incident again and print what was decided."),
     "resume": ("schedd.cli.user.resume", "Start jobs of a cluster again."),

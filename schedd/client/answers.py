@@ -14,6 +14,7 @@ __all__ = [
     "ClusterView",
     "ClustersView",
     "Counts",
+    "CriterionChange",
     "Dispatch",
     "Ended",
     "Explanation",
@@ -30,6 +31,9 @@ __all__ = [
     "ReservationDone",
     "ReservationView",
     "ReservationsView",
+    "SearchView",
+    "Searched",
+    "SearchesView",
     "ShareFacts",
     "Smaller",
     "Step",
@@ -275,6 +279,46 @@ class ReservationView(TypedDict):
     groups: list[str]
     accounts: list[str]
     queues: list[str]
+
+
+class CriterionChange(TypedDict):
+    """A criterion before and after a search."""
+
+    criterion: str
+    unit: str
+    before: float
+    after: float
+
+
+class SearchView(TypedDict):
+    """A search for a better plan, and what became of it."""
+
+    number: int
+    started: int
+    why: str
+    kind: str
+    seconds: float
+    ended: str
+    jobs: int
+    tried: int
+    accepted: int
+    too_late: int
+    moved: int
+    taken: int
+    gain: float
+    criteria: list[CriterionChange]
+
+
+class SearchesView(TypedDict):
+    """The latest searches, newest first."""
+
+    searches: list[SearchView]
+
+
+class Searched(TypedDict):
+    """What became of a search that was asked for."""
+
+    search: SearchView | None
 
 
 class ReservationsView(TypedDict):

@@ -23,6 +23,9 @@ from schedd.client.answers import (
     ReservationDone,
     ReservationsView,
     ReservationView,
+    Searched,
+    SearchesView,
+    SearchView,
     WhatIfAnswer,
 )
 from schedd.client.errors import ClientError
@@ -185,6 +188,18 @@ class Client:
         }
         body = {name: value for name, value in question.items() if value is not None}
         return cast("WhatIfAnswer", self._http.ask("POST", self._path("/what-if"), body=body))
+
+    # ---- searches -------------------------------------------------------------------------------
+
+    def searches(self) -> list[SearchView]:
+        """The latest searches for a better plan, newest first."""
+        found: SearchesView = self._get("/searches")
+        return found["searches"]
+
+    def optimise(self) -> SearchView | None:
+        """Search for a better plan now and take it over; None when there was nothing to search."""
+        found: Searched = self._http.ask("POST", self._path("/searches"))
+        return found["search"]
 
     # ---- reservations ---------------------------------------------------------------------------
 

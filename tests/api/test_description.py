@@ -22,7 +22,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from schedd.api.bodies import Batch, WhatIfAnswer
+from schedd.api.bodies import Batch
+from schedd.api.outcomes import WhatIfAnswer
 from schedd.engine import EngineSettings
 from schedd.engine.job_view import JobView
 from schedd.service.clusters import Clusters

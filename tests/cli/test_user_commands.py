@@ -295,6 +295,24 @@ def test_reservations_are_made_shown_and_lifted(run: Run, monkeypatch: pytest.Mo
     assert run("reservation", "remove", "repair")[0] == 3
 
 
+def test_a_better_plan_is_looked_for_and_what_came_of_it_is_shown(
+    run: Run, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("optimise", "--list")[1] == "there were no searches since the daemon started\n"
+    assert run("optimise")[0] == 5
+    monkeypatch.setenv("SCHEDD_TOKEN", token("operator"))
+    assert run("optimise")[1] == "there is nothing to search: fewer than two jobs could be moved\n"
+    long = [job(f"l{i}", nodes="1:ppn=8", walltime="9000") for i in range(3)]
+    loop.submit([*long, *(job(f"s{i}", nodes="1:ppn=8", walltime="60") for i in range(6))]).result(WAIT)
+    code, out, _ = run("optimise")
+    assert code == 0
+    assert re.search(r"^search +\w+, \d+\.\d s, \d+ moves tried; ", out)
+    assert re.search(r"^moved +\d+ of \d+ jobs in the plan$", out, re.MULTILINE)
+    code, out, _ = run("optimise", "--list")
+    assert (code, out.splitlines()[0].split()[:2]) == (0, ["STARTED", "KIND"])
+    assert "asked for" in out
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"), [("+90m", 5400), ("+2d", 172_800), ("22:20", 400), ("2023-11-14T22:13:21", 1)]
 )

@@ -33,7 +33,7 @@ _OF_KIND: Final = {
     "not-allowed": _NOT_ALLOWED,
     "too-often": _NOT_ALLOWED,
 }
-_WAIT_S: Final = 20.0
+_WAIT_S: Final = 60.0
 
 
 class Session:

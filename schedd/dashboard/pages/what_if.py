@@ -7,9 +7,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from schedd.api.bodies import WhatIfAnswer
 from schedd.api.jobs import found_job
 from schedd.api.messages import WhatIf
+from schedd.api.outcomes import WhatIfAnswer
 from schedd.api.problems import ProblemError
 from schedd.api.questions import answered
 from schedd.api.waiting import a_copy

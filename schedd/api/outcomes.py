@@ -1,0 +1,215 @@
+"""What the API answers to questions and acts: what-if, the plan's worth, searches, reservations."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from schedd.api.bodies import Dated, ReservationView
+from schedd.api.replies import documented
+from schedd.plan.views import Window
+from schedd.service.searching import SearchRun
+from schedd.service.smaller import Smaller
+from schedd.service.summaries import CriterionValue, UserSummary
+from schedd.wire import ShareFacts
+
+__all__ = [
+    "AccuracyView",
+    "CriterionChange",
+    "ErrorView",
+    "EvaluationView",
+    "ReservationDone",
+    "ReservationsView",
+    "SearchView",
+    "Searched",
+    "SearchesView",
+    "UsersView",
+    "VariantAnswer",
+    "WhatIfAnswer",
+    "search_view",
+]
+
+_VIEWS: tuple[type, ...] = (Smaller, Window, UserSummary, CriterionValue)
+for _kind in _VIEWS:
+    documented(_kind)
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsersView(Dated):
+    """Each user's jobs, counted."""
+
+    users: tuple[UserSummary, ...]
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationView(Dated):
+    """What the plan is worth."""
+
+    criteria: tuple[CriterionValue, ...]
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class ErrorView:
+    """By how much told starts were wrong: actual less told, in seconds; positive is later than told."""
+
+    lead: int
+    """Of starts that were told at least so many seconds before the job started (up to the next lead)."""
+    count: int
+    """How many such tellings there were."""
+    mean: float
+    median_absolute: float
+    p90_absolute: float
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class AccuracyView:
+    """How right told starts were."""
+
+    kept: bool
+    """False where the daemon has no database, and so keeps none."""
+    overall: ErrorView | None
+    by_lead: tuple[ErrorView, ...]
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservationsView(Dated):
+    """All reservations by start."""
+
+    reservations: tuple[ReservationView, ...]
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservationDone(Dated):
+    """What came of it."""
+
+    reservation: ReservationView | None
+    """As it is now; null when it was lifted, or could not be made: the log has an alert then."""
+    breaches: int
+    """Promises that were broken meanwhile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantAnswer:
+    """When the job would start if it were submitted so, now, and nothing else changed."""
+
+    request: Annotated[str, Field(description="What is asked for, in canonical words.")]
+    answer: Literal["start_known", "waiting", "never"]
+    planned_start: int | None
+    planned_end: int | None
+    planned_nodes: tuple[ShareFacts, ...]
+    waiting_for: Annotated[str, Field(description="When `waiting`: the kind of what must happen first.")]
+    why: Annotated[
+        str, Field(description="In words: what it waits for, or the first requirement that nothing can meet.")
+    ]
+    walltime: Annotated[int, Field(description="Seconds that the answer counts with.")]
+    walltime_assumed: Annotated[
+        bool, Field(description="True when neither the job nor a default names a walltime.")
+    ]
+    notes: Annotated[tuple[str, ...], Field(description="Remarks on how the request was understood.")]
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIfAnswer(VariantAnswer):
+    """The same for the question itself, with all else that was asked."""
+
+    windows: tuple[Window, ...]
+    """Where it could start, from the earliest on."""
+    changes: tuple[Smaller, ...]
+    """Changes that let it start at once, each by itself, in no order of merit."""
+    variants: tuple[VariantAnswer, ...]
+    """In the order of the question."""
+    as_of: int
+    """The moment at which the job was thought to arrive."""
+    generation: int
+    """The plan that was asked."""
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class CriterionChange:
+    """One criterion before and after a search; `docs/optimisation.md` has the formulas."""
+
+    criterion: str
+    unit: str
+    """`s`, `jobs`, or `1` for a plain number."""
+    before: float
+    after: float
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class SearchView:
+    """One search for a better plan."""
+
+    number: int
+    """Searches are numbered from the daemon's start on."""
+    started: int
+    why: Literal["periodic", "room was freed", "not at its end", "asked for"]
+    kind: str
+    """How moves were proposed."""
+    seconds: float
+    """How long it took."""
+    ended: str
+    """Why it ended."""
+    jobs: int
+    """Jobs that might be moved."""
+    tried: int
+    """Moves that were tried."""
+    accepted: int
+    too_late: int
+    """Moves given up since a job would have passed its promise or waited longer than any other."""
+    moved: int
+    """Jobs that it moved on its copy of the plan."""
+    taken: int
+    """Jobs that were moved in the plan itself, which had gone on meanwhile."""
+    gain: float
+    """Weighted mean of what the criteria that count gained on the copy, as shares of what they were."""
+    criteria: tuple[CriterionChange, ...]
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class SearchesView:
+    """The latest searches, newest first."""
+
+    searches: tuple[SearchView, ...]
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What became of a search that was asked for."""
+
+    search: SearchView | None
+    """Null when there was nothing to search: fewer than two jobs could be moved."""
+
+
+def search_view(run: SearchRun) -> SearchView:
+    """A search as readers see it."""
+    report = run.report
+    return SearchView(
+        number=run.number,
+        started=run.started,
+        why=run.why,
+        kind=report.kind.value,
+        seconds=round(report.elapsed_s, 3),
+        ended=report.why_ended.value,
+        jobs=report.jobs,
+        tried=report.tried,
+        accepted=report.accepted,
+        too_late=report.too_late,
+        moved=report.moved,
+        taken=run.taken,
+        gain=round(report.gain, 6),
+        criteria=tuple(
+            CriterionChange(change.criterion.value, change.unit, change.before, change.after)
+            for change in report.changes
+        ),
+    )
