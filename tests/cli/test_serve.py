@@ -207,15 +207,23 @@ def test_it_tells_the_service_manager_when_it_is_ready_alive_and_stopping(tmp_pa
             assert is_ready(served)
             assert manager.recv(4096) == b"WATCHDOG=1"
             assert manager.recv(4096) == b"WATCHDOG=1"
+            served.process.send_signal(signal.SIGHUP)
+            told = _but_watchdogs(manager)
+            assert re.fullmatch(r"RELOADING=1\nMONOTONIC_USEC=\d+", told)
+            assert _but_watchdogs(manager) == "READY=1\nSTATUS=settings read anew, 0 changed"
             assert served.stop() == 0
-            told = b"WATCHDOG=1"
-            while told == b"WATCHDOG=1":
-                told = manager.recv(4096)
-            assert told == b"STOPPING=1"
+            assert _but_watchdogs(manager) == "STOPPING=1"
         finally:
             served.client.close()
             served.process.kill()
             served.process.wait()
+
+
+def _but_watchdogs(manager: socket.socket) -> str:
+    """The next that is told but for signs of life."""
+    while (told := manager.recv(4096).decode()) == "WATCHDOG=1":
+        pass
+    return told
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
