@@ -64,7 +64,7 @@ _COLUMNS: Final = (
 _PLAIN: Final = (
     *("now", "paused", "foreign", "stale", "generation", "decision_number", "change_number", "breaches"),
     *("told_at", "told_then", "down_since", "started_at", "started_then", "started_on", "since", "holes"),
-    *("adapter_mode", "owners"),
+    *("adapter_mode", "owners", "policy_version"),
 )
 """Fields of the state that are JSON-able as they are."""
 
@@ -283,6 +283,8 @@ def _of(prefix: str, arrays: dict[str, Ints]) -> dict[str, Ints]:
 
 
 def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSettings) -> EngineState:
+    if header["state"].get("policy_version", 0):
+        settings = replace(settings, site=header["settings"]["site"])  # set at run time, it goes before
     state = EngineState.empty(settings, header["state"]["now"])
     state.plan = load_plan(header["plan"], _of("plan.", arrays))
     state.intake.set_nodes(state.plan.nodes)

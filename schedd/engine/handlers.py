@@ -10,6 +10,7 @@ from schedd.engine.pools import claim_of
 from schedd.engine.records import Cause, JobRecord, Phase
 from schedd.engine.running import hold_new_node
 from schedd.engine.state import EngineState
+from schedd.policy.site import site_policy
 from schedd.wire import (
     Counted,
     Event,
@@ -22,6 +23,7 @@ from schedd.wire import (
     JobReleased,
     JobStarted,
     NodeChanged,
+    PolicyChanged,
     QueueChanged,
     Reserve,
     RunAccepted,
@@ -126,6 +128,19 @@ def _counted(state: EngineState, event: Counted) -> None:
         _limits(state, event.id, words, ())
 
 
+def _policy(state: EngineState, event: PolicyChanged) -> None:
+    """Plan under another policy of the site; one that cannot be read changes nothing."""
+    try:
+        site = site_policy(event.site)
+    except (KeyError, TypeError, ValueError) as error:
+        words = f"policy {event.version} was not taken, since it cannot be read: {error!r}"
+        state.alert(event.id, "policy", words)
+        return
+    state.set_site(site, event.site)
+    state.policy_version = event.version
+    take_site(state, event.id)
+
+
 def take_site(state: EngineState, event: str) -> None:
     """Plan under the site's policy as it is now, which is another than before."""
     state.site_changed = False
@@ -191,6 +206,7 @@ _HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {
     ServerChanged: _server,
     Reserve: reservations.reserve,
     Unreserve: reservations.unreserve,
+    PolicyChanged: _policy,
     Counted: _counted,
     Snapshot: _snapshot,
     Improved: improve.improved,

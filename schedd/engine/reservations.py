@@ -19,7 +19,7 @@ from schedd.plan.shapes import GATE
 from schedd.policy.access import Access
 from schedd.wire import Reserve, ShareFacts, Unreserve
 
-__all__ = ["block_takes", "nodes_again", "nodes_of", "reservation_edges", "reserve", "unreserve"]
+__all__ = ["access_of", "block_takes", "nodes_again", "nodes_of", "reservation_edges", "reserve", "unreserve"]
 
 _BLOCK = Request((Chunk(cpus=0),), Place.FREE, exclusive=True)
 _GUARD = Request((Chunk(cpus=0),), Place.FREE)

@@ -7,7 +7,7 @@ stand in columns by slot; what is particular to a job stands in its record.
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -56,6 +56,8 @@ class EngineState:
     """What ended jobs have used, where the site has fair share."""
     standing_due: int = 0
     """When the windows of standing reservations are to be looked at again."""
+    policy_version: int = 0
+    """Of the policy that was set while the engine ran; 0: that of the settings is in force."""
     site_changed: bool = False
     """The site's policy is another than that under which jobs were planned: to be dealt with first."""
 
@@ -203,6 +205,20 @@ class EngineState:
     def pools_for(self, facts: JobFacts, understood: Understood) -> dict[str, int]:
         """What a job needs of the pools of its limits."""
         return self.limits.needs(self.plan, facts, understood, self.now)
+
+    def set_site(self, site: SitePolicy, plain: Mapping[str, Any]) -> None:
+        """Go on under another policy of the site, which reads ``plain`` in the settings."""
+        tree = site.fair_share
+        before = self.site.fair_share
+        if tree is None:
+            self.usage = None
+        elif self.usage is None or before is None or before.interval != tree.interval:
+            self.usage = Usage(tree.interval)
+        self.settings = replace(self.settings, site=dict(plain))
+        self.site = site
+        self.limits.set_site(site.limits)
+        self.standing_due = self.now
+        self.ranks = Ranks(matter=True, again=self.now)
 
     def with_gates(self, facts: JobFacts, request: Request) -> Request:
         """The request with the gates that are open to the job."""

@@ -4,8 +4,9 @@ Every event carries ``id``, which the sender chose and which is kept over re-del
 ``EPOCH:SEQUENCE``. ``time`` is when it happened by the server host's clock, in seconds since the epoch.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from schedd.wire.facts import (
     JobFacts,
@@ -204,6 +205,22 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyChanged:
+    """The site's policy is another from now on, as plain values: what else stands in the configuration.
+
+    ``version`` counts the changes; with 0 the configuration's own policy is in force again, also after the
+    next start. ``by`` is who changed it.
+    """
+
+    id: str
+    time: int
+    version: int
+    site: Mapping[str, Any]
+    by: str = ""
+    type: Literal["policy_changed"] = "policy_changed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """The whole state of the server at ``time``; where credible it wins over what was believed.
 
@@ -250,6 +267,7 @@ Event = (
     | ServerChanged
     | Reserve
     | Unreserve
+    | PolicyChanged
     | Counted
     | Snapshot
     | Improved

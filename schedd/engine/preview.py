@@ -1,0 +1,113 @@
+"""What would follow if something was done, found by doing it to a copy of the engine."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from schedd.engine.engine import Engine
+from schedd.engine.records import JobRecord, Phase
+from schedd.engine.reservations import access_of, nodes_of
+from schedd.engine.state import EngineState
+from schedd.model import FOREVER
+from schedd.wire import Alert, Event, Reserve
+
+__all__ = ["InTheWay", "Moved", "Preview", "preview"]
+
+_ROUNDS = 2_000
+"""Calls in which the copy comes to rest: a slice of repair each."""
+
+
+@dataclass(frozen=True, slots=True)
+class InTheWay:
+    """A running job that still holds nodes when they are to be reserved; nothing is done to it."""
+
+    job: str
+    owner: str
+    nodes: tuple[str, ...]
+    until: int
+    """Until when it holds them at the longest, in seconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A waiting job whose planned start would be another; null: it would have, or has, none."""
+
+    job: str
+    owner: str
+    before: int | None
+    after: int | None
+    promised: int | None
+    """The start that is promised to it now."""
+    broken: bool
+    """Whether that promise would be broken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What would follow; jobs whose promise would be broken come first, then by their present start."""
+
+    moved: tuple[Moved, ...]
+    running: tuple[InTheWay, ...]
+    alerts: tuple[str, ...]
+    """What an admin would be told."""
+
+
+def preview(engine: Engine, events: Sequence[Event], now: int) -> Preview:
+    """What ``events`` would do to the plan at ``now``; ``engine`` is a copy, of no use afterwards."""
+    state = engine.state
+    state.paused = state.paused or "a preview"
+    engine.handle((), now)
+    _rest(engine, now)
+    before = {record.id: _standing(state, record) for record in _waiting(state)}
+    reserving = [event for event in events if isinstance(event, Reserve)]
+    running = tuple(one for event in reserving for one in _in_the_way(state, event))
+    decisions = engine.handle(events, now)
+    _rest(engine, now)
+    moved = []
+    for record in _waiting(state):
+        new, _, breaches = _standing(state, record)
+        old, promised, known = before.get(record.id, (None, None, 0))
+        if new != old:
+            late = promised is not None and (new is None or new > promised)
+            moved.append(Moved(record.id, record.facts.owner, old, new, promised, late or breaches > known))
+    moved.sort(key=lambda one: (not one.broken, one.before if one.before is not None else FOREVER, one.job))
+    return Preview(tuple(moved), running, tuple(one.text for one in decisions if isinstance(one, Alert)))
+
+
+def _rest(engine: Engine, now: int) -> None:
+    for _ in range(_ROUNDS):
+        wake = engine.next_wake
+        if wake is None or wake > now:
+            return
+        engine.handle((), now)
+
+
+def _waiting(state: EngineState) -> list[JobRecord]:
+    return [one for one in state.records.values() if one.phase in (Phase.WAITING, Phase.BLOCKED)]
+
+
+def _standing(state: EngineState, record: JobRecord) -> tuple[int | None, int | None, int]:
+    """The planned and the promised start, and how many promises were broken so far."""
+    if record.slot < 0:
+        return None, None, 0
+    start, promised = state.plan.start(record.slot), int(state.promise[record.slot])
+    return (
+        start if start >= 0 else None,
+        promised if promised < FOREVER else None,
+        len(record.breaches),
+    )
+
+
+def _in_the_way(state: EngineState, event: Reserve) -> list[InTheWay]:
+    """Jobs that run on nodes of the reservation beyond its start, save those on its access list."""
+    reserved, access = frozenset(nodes_of(event, state.plan.nodes)), access_of(event)
+    found = []
+    for record in state.records.values():
+        if record.phase is not Phase.RUNNING:
+            continue
+        facts, until = record.facts, state.plan.end(record.slot)
+        nodes = tuple(dict.fromkeys(share.node for share in facts.shares if share.node in reserved))
+        admitted = access.admits(facts.owner, facts.group, facts.account, facts.queue)
+        begins_late = event.end is not None and record.started >= event.end
+        if nodes and until > event.start and not admitted and not begins_late:
+            found.append(InTheWay(record.id, facts.owner, nodes, until))
+    return found

@@ -1,0 +1,109 @@
+"""The site's policy set while the engine runs, and what would follow, asked before."""
+
+from dataclasses import replace
+from typing import Any
+
+from schedd.engine import Engine
+from schedd.engine.preview import preview
+from schedd.wire import PolicyChanged, Reserve
+from tests.engine.cluster import Cluster, T
+
+
+def change(cluster: Cluster, version: int, site: dict[str, Any]) -> PolicyChanged:
+    return PolicyChanged(
+        id=cluster.server.event_id(), time=cluster.server.now, version=version, site=site, by="root"
+    )
+
+
+def starts(cluster: Cluster, jobs: str) -> list[int | None]:
+    return [cluster.start(job) for job in jobs]
+
+
+ONE_EACH = {"limits": [{"what": "jobs", "who": "user", "amount": 1}]}
+
+
+def test_limits_set_at_run_time_move_jobs_and_their_end_lets_them_back() -> None:
+    cluster = Cluster(nodes=2)
+    for job in "1234":
+        cluster.submit(job)
+    assert starts(cluster, "1234") == [0, 0, 100, 100]
+    cluster.tell(change(cluster, 1, ONE_EACH))
+    assert starts(cluster, "34") == [100, 200]
+    assert cluster.breaches("4") == ["queue stopped or limit lowered"]
+    cluster.tell(change(cluster, 0, {}))
+    assert starts(cluster, "34") == [100, 100]
+
+
+def test_priorities_set_at_run_time_are_worked_out_at_once() -> None:
+    cluster = Cluster(nodes=1, slack=1000)
+    for i, job in enumerate("1234"):
+        cluster.submit(job, priority=i)
+    cluster.tell(change(cluster, 1, {"priority": {"wish": 1.0}}))
+    assert starts(cluster, "1234") == [0, 300, 200, 100]
+
+
+def test_a_policy_set_at_run_time_goes_before_the_settings_after_a_restart_until_it_is_withdrawn() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.tell(change(cluster, 3, ONE_EACH))
+    settings = replace(cluster.engine.state.settings, site={})
+    cluster.engine = Engine.restore(cluster.engine.checkpoint(), settings)
+    assert cluster.engine.state.policy_version == 3
+    cluster.submit("1")
+    cluster.submit("2")
+    assert starts(cluster, "12") == [0, 100]
+    cluster.tell(change(cluster, 0, {}))
+    cluster.engine = Engine.restore(cluster.engine.checkpoint(), replace(settings, site=ONE_EACH))
+    cluster.submit("3")
+    assert starts(cluster, "123") == [0, 0, 100]
+
+
+def test_a_policy_that_cannot_be_read_changes_nothing_and_is_told() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.tell(change(cluster, 1, ONE_EACH))
+    cluster.tell(change(cluster, 2, {"limits": [{"what": "jobs"}]}))
+    assert cluster.alerts("policy")[0].startswith("policy 2 was not taken, since it cannot be read: ")
+    assert cluster.engine.state.policy_version == 1
+    cluster.submit("1")
+    cluster.submit("2")
+    assert starts(cluster, "12") == [0, 100]
+
+
+# ---- previews -----------------------------------------------------------------------------------
+
+
+def test_a_preview_says_who_would_move_and_who_runs_there_and_changes_nothing() -> None:
+    cluster = Cluster(nodes=2, slack=10)
+    cluster.submit("1", "n1:ppn=4", 500)
+    cluster.submit("2", "n2:ppn=4", 100, owner="bob")
+    cluster.submit("3", "n2:ppn=4", 100, owner="eve")
+    cluster.submit("4", "n1:ppn=4", 100)
+    saved = cluster.engine.checkpoint()
+    event = Reserve(id="x", time=T, name="r", start=T + 150, end=T + 300, everywhere=True)
+    found = preview(Engine.restore(saved), [event], T)
+    assert [(one.job, one.until - T, one.nodes) for one in found.running] == [("1", 500, ("n1",))]
+    assert [(one.job, one.owner, one.broken) for one in found.moved] == [("3", "eve", True)]
+    moved = found.moved[0]
+    assert (moved.before, moved.after, moved.promised) == (T + 100, T + 300, T + 110)
+    assert found.alerts == ()
+    assert cluster.engine.checkpoint() == saved
+    cluster.tell(event)
+    assert starts(cluster, "34") == [300, 500]
+
+
+def test_a_preview_leaves_out_those_on_the_access_list() -> None:
+    cluster = Cluster(nodes=1)
+    cluster.submit("1", walltime=500)
+    cluster.submit("2")
+    event = Reserve(id="x", time=T, name="r", start=T, end=T + 1000, everywhere=True, users=("ann",))
+    found = preview(Engine.restore(cluster.engine.checkpoint()), [event], T)
+    assert (found.moved, found.running) == ((), ())
+
+
+def test_a_preview_of_a_policy_says_who_would_move() -> None:
+    cluster = Cluster(nodes=2)
+    for job in "1234":
+        cluster.submit(job)
+    found = preview(Engine.restore(cluster.engine.checkpoint()), [change(cluster, 1, ONE_EACH)], T)
+    assert [(one.job, one.after, one.broken) for one in found.moved] == [("4", T + 200, True)]
+    wrong = preview(Engine.restore(cluster.engine.checkpoint()), [change(cluster, 1, {"limits": [{}]})], T)
+    assert (wrong.moved, len(wrong.alerts)) == ((), 1)
