@@ -17,20 +17,19 @@ from schedd.wire import (
     JobQueued,
     JobStarted,
     Run,
-    RunAccepted,
-    RunRefused,
     Tell,
 )
 from server_adapter.bridge.accepted import AcceptedRuns
 from server_adapter.bridge.by_hand import ByHand, Recorded, ServerLog
-from server_adapter.bridge.commands import Offers, destination
+from server_adapter.bridge.commands import Offers
 from server_adapter.bridge.daemon_client import DaemonClient
 from server_adapter.bridge.delivery import Delivery, Waits
 from server_adapter.bridge.diff import diff, endings, snapshot
-from server_adapter.bridge.dispatch import Dispatcher, Outcome, RunRules
+from server_adapter.bridge.dispatch import Dispatcher, RunRules
 from server_adapter.bridge.journal import Journal
 from server_adapter.bridge.link import PERMITTED, ServerLink
 from server_adapter.bridge.reader import StateReader, job_question
+from server_adapter.bridge.runs import Runs
 from server_adapter.bridge.settings import Settings
 from server_adapter.bridge.shadow import Shadow
 from server_adapter.bridge.snapshots import SnapshotTimes
@@ -92,7 +91,7 @@ class Adapter:
             per_node=run.per_node,
         )
         question = job_question()
-        self._dispatcher = Dispatcher(self.link, self.journal, self._barred, rules, question, clock=clock)
+        dispatcher = Dispatcher(self.link, self.journal, self._barred, rules, question, clock=clock)
         offers = Offers(comment=tell.comment, start_time=tell.start_time, planned=tell.planned)
         self.writer = Writer(self.link, offers, threshold=tell.threshold, per_second=tell.per_second)
         self.shadow = Shadow()
@@ -103,7 +102,7 @@ class Adapter:
         self._snapshots = SnapshotTimes(settings.poll.snapshot, clock)
         self._accepted = AcceptedRuns()
         self._accepted.recall(self.journal.asked, clock())
-        self._runs: set[asyncio.Task[None]] = set()
+        self._runs = Runs(dispatcher, self.delivery, self._accepted, self.look, clock)
         self.listens_on: int | None = None
         """The port that takes the server's commands, while there is one."""
 
@@ -137,7 +136,7 @@ class Adapter:
             await self._cycle()
             await self.delivery.flush()
             await self.delivery.follow(self.take, wait=0)
-            await asyncio.gather(*self._runs)
+            await self._runs.finished()
             await self._cycle()
             if self.settings.mode != "shadow" and self.state is not None:
                 while await self.writer.step(self.state):
@@ -155,9 +154,7 @@ class Adapter:
 
     async def close(self) -> None:
         """Ends runs that wait, and closes all connections."""
-        for task in list(self._runs):
-            task.cancel()
-        await asyncio.gather(*self._runs, return_exceptions=True)
+        await self._runs.close()
         await self.link.close()
         await self._client.close()
         self.journal.close()
@@ -172,9 +169,7 @@ class Adapter:
             case Run():
                 if self.settings.mode != "scheduler":
                     self.shadow.decided(decision)
-                task = asyncio.create_task(self._carry_out(decision))
-                self._runs.add(task)
-                task.add_done_callback(self._runs.discard)
+                self._runs.begin(decision)
             case Tell():
                 if self.settings.mode != "scheduler":
                     self.shadow.told(decision)
@@ -308,41 +303,11 @@ class Adapter:
         if events:
             _log.debug("cycle %d: %s", self.cycles, _counts(events))
 
-    # -- decisions ----------------------------------------------------------------------------------------
+    # -- writing, and what may be done ------------------------------------------------------------------
 
     def _barred(self) -> str:
         mode = self.settings.mode
         return "" if mode == "scheduler" else f"the adapter is in {mode} mode"
-
-    async def _carry_out(self, run: Run) -> None:
-        outcome = await self._attempt(run)
-        now = int(self._clock())
-        name = next(self.delivery.ids)
-        event: Event
-        if outcome.accepted:
-            self._accepted.note(run.job_id)
-            _log.info("%s runs on %s", run.job_id, destination(run.shares))
-            event = RunAccepted(id=name, time=now, decision_id=run.id, job_id=run.job_id)
-        else:
-            _log.info("%s was not started: %s", run.job_id, outcome.text)
-            event = RunRefused(
-                id=name,
-                time=now,
-                decision_id=run.id,
-                job_id=run.job_id,
-                code=outcome.code,
-                text=outcome.text,
-            )
-        await self.delivery.put(event)
-        self._look.set()
-
-    async def _attempt(self, run: Run) -> Outcome:
-        try:
-            return await self._dispatcher.run(run)
-        except (RightsError, ValueError) as error:
-            return Outcome(False, 0, str(error))
-
-    # -- writing --------------------------------------------------------------------------------------------
 
     async def _write(self) -> None:
         waits = Waits(first=1.0, longest=30.0)
