@@ -144,7 +144,7 @@ def _policy(state: EngineState, event: PolicyChanged) -> None:
 def take_site(state: EngineState, event: str) -> None:
     """Plan under the site's policy as it is now, which is another than before."""
     state.site_changed = False
-    state.limits.keep_counts(state.site.polled)
+    state.limits.set_polled(state.site.polled)
     state.intake.set_shared(state.limits.shared)
     words = "the site's policy was changed"
     jobs.reread(state, event, None, words)

@@ -73,6 +73,8 @@ class LimitBook:
     """Names of resources of the whole cluster."""
     counted: dict[str, tuple[int, int]] = field(default_factory=dict)
     """How much there is of resources that somebody counts, and when it was last counted."""
+    polled: frozenset[str] = frozenset()
+    """Resources that somebody is asked for, not only told of."""
     opened: dict[str, int] = field(default_factory=dict)
     """By pool that has windows: until when it is known when it is open."""
     lowered: set[str] = field(default_factory=set)
@@ -117,9 +119,16 @@ class LimitBook:
         self._changed()
         return True
 
-    def keep_counts(self, names: Collection[str]) -> None:
-        """Nobody counts other resources than these any more."""
-        self.counted = {name: count for name, count in self.counted.items() if name in names}
+    def set_polled(self, names: Collection[str]) -> None:
+        """These resources are asked for from now on; others that were are no longer counted.
+
+        Before one is counted there is nothing of it: a job without its licence would fail.
+        """
+        for name in self.polled.difference(names):
+            self.counted.pop(name, None)
+        for name in names:
+            self.counted.setdefault(name, (0, 0))
+        self.polled = frozenset(names)
         self._changed()
 
     @property

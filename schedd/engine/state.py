@@ -160,8 +160,7 @@ class EngineState:
         site = site_policy(settings.site)
         usage = Usage(site.fair_share.interval) if site.fair_share is not None else None
         state = cls(settings, Plan([], now), now, Intake(settings), policy, site, usage)
-        # Before it is counted there is nothing of it: a job without its licence would fail.
-        state.limits.counted = dict.fromkeys(site.polled, (0, 0))
+        state.limits.set_polled(site.polled)
         state.limits.set_site(site.limits)
         state.intake.set_shared(state.limits.shared)
         return state

@@ -66,6 +66,8 @@ def test_a_count_outlives_a_checkpoint_and_goes_with_its_licence() -> None:
     again = Engine.restore(cluster.engine.checkpoint())
     assert again.state.limits.counted == {"matlab": (2, T)}
     assert again.state.limits.copies == {"matlab": 2}
-    other = Engine.restore(cluster.engine.checkpoint(), EngineSettings())
+    cluster.tell(Counted(id="x:1", time=T, name="told", amount=5))
+    more = {"licences": {"ansys": {"command": ["/bin/count"]}}}
+    other = Engine.restore(cluster.engine.checkpoint(), EngineSettings(site=more))
     other.handle([], T)
-    assert other.state.limits.copies == {}
+    assert other.state.limits.copies == {"ansys": 0, "told": 5}
