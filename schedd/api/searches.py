@@ -1,6 +1,7 @@
 """Searches for a better plan: what became of them, and one more on demand."""
 
 import asyncio
+from concurrent.futures import Future
 from typing import Final
 
 import structlog
@@ -11,8 +12,11 @@ from schedd.api.outcomes import Searched, SearchesView, search_view
 from schedd.api.problems import answers
 from schedd.api.replies import reply
 from schedd.api.waiting import answer_of
+from schedd.service.clusters import Clusters
+from schedd.service.loop import PlanLoop
+from schedd.service.searching import SearchRun
 
-__all__ = ["router"]
+__all__ = ["router", "search"]
 
 router = APIRouter(prefix="/v1/clusters/{cluster}/searches", tags=["plan"])
 _log = structlog.get_logger(__name__)
@@ -39,8 +43,13 @@ async def search_now(request: Request, cluster: Cluster, daemon: Daemon, asker: 
 
     The answer comes when it is done. No promise is broken by it, and no event waits for it.
     """
-    cluster.check_leads()
-    await asyncio.to_thread(cluster.audit, asker.name, "search", "")
-    _log.info("a search was asked for", cluster=cluster.name, by=asker.name)
-    run = await answer_of(daemon.searchers[cluster.name].ask(), _PATIENCE, _HINT)
+    run = await answer_of(await search(cluster, daemon, asker.name), _PATIENCE, _HINT)
     return reply(request, Searched(search_view(run) if run is not None else None))
+
+
+async def search(cluster: PlanLoop, daemon: Clusters, who: str) -> "Future[SearchRun | None]":
+    """Begin a search, and note who asked for it; None: there was nothing to search. Raises PlannerStopped."""
+    cluster.check_leads()
+    await asyncio.to_thread(cluster.audit, who, "search", "")
+    _log.info("a search was asked for", cluster=cluster.name, by=who)
+    return daemon.searchers[cluster.name].ask()

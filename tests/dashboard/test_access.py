@@ -93,6 +93,18 @@ def test_after_a_start_by_another_scheduler_an_operator_resumes(look: Open, site
     assert site.ask("")["halted"] == ""
 
 
+def test_an_operator_lets_the_daemon_search_and_sees_what_came_of_it(look: Open, site: Site) -> None:
+    page = look("operator").go("admin")
+    page.get_by_role("button", name="Optimise now").click()
+    expect(page.locator("main").get_by_role("status")).to_contain_text("The search")
+    (run,) = site.ask("/searches")["searches"]
+    page.get_by_role("navigation").get_by_role("link", name="Quality").click()
+    row = page.locator("#searches tbody tr")
+    expect(row).to_have_count(1)
+    expect(row).to_contain_text("asked for")
+    assert row.locator("td.num").all_inner_texts()[:2] == [str(run["jobs"]), str(run["taken"])]
+
+
 def test_an_operator_reserves_nodes_and_lifts_that(look: Open, site: Site) -> None:
     window = look("operator")
     page = window.go("admin")

@@ -13,6 +13,7 @@ from starlette.responses import RedirectResponse, Response
 from schedd.api.messages import Pause, Reservation
 from schedd.api.problems import ProblemError
 from schedd.api.reservations import RESERVATION, reserve, unreserve
+from schedd.api.searches import search
 from schedd.api.waiting import answer_of
 from schedd.dashboard.health import audit_of, health_of
 from schedd.dashboard.rendering import base_of, page
@@ -27,9 +28,15 @@ _log = structlog.get_logger(__name__)
 _PATIENCE: Final = 10.0
 _HINT: Final = "it is done as soon as the planner is free; this page shows it then"
 _ACTS: Final = 100
+_SEARCH_S: Final = 5.0
+"""For how long a page waits for a search; it goes on anyway."""
 _DONE: Final = {
     "paused": "No more jobs are started. The plan goes on.",
     "resumed": "Jobs are started again.",
+    "searching": "The search goes on. The page of quality shows what comes of it.",
+    "idle": "There was nothing to search: fewer than two jobs could be moved.",
+    "searched": "The search found nothing better.",
+    "improved": "The search found a better plan. The page of quality shows what it gained.",
     "reserved": "The reservation is made. Planned jobs in its way were planned anew.",
     "lifted": "The reservation is lifted. Its nodes are planned for again.",
 }
@@ -69,6 +76,18 @@ async def resume(request: Request, cluster: Cluster, viewer: Operator, _: Form) 
     await asyncio.to_thread(cluster.audit, viewer.bearer.name, "resume", "")
     _log.warning("starting jobs was resumed", cluster=cluster.name, by=viewer.bearer.name)
     return _back(request, cluster.name, "resumed")
+
+
+@router.post("/search")
+async def search_now(request: Request, cluster: Cluster, viewer: Operator, _: Form) -> Response:
+    """Look for a better plan now."""
+    under_way = asyncio.wrap_future(await search(cluster, request.app.state.clusters, viewer.bearer.name))
+    done, _pending = await asyncio.wait((under_way,), timeout=_SEARCH_S)
+    if not done:
+        under_way.add_done_callback(lambda late: late.cancelled() or late.exception())
+        return _back(request, cluster.name, "searching")
+    run = under_way.result()
+    return _back(request, cluster.name, "idle" if run is None else "improved" if run.taken else "searched")
 
 
 @router.post("/reserve")

@@ -1,9 +1,12 @@
 """Quality: what the plan is worth, told against actual starts, broken promises."""
 
+from typing import Final
+
 from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from schedd.api.outcomes import search_view
 from schedd.api.ranks import shares_of
 from schedd.api.waiting import a_copy
 from schedd.dashboard.quality import criteria_of, kept_of
@@ -16,6 +19,7 @@ from schedd.service.summaries import evaluated
 __all__ = ["router"]
 
 router = APIRouter()
+_SEARCHES: Final = 20
 
 
 @router.get("/{cluster}/quality")
@@ -39,6 +43,7 @@ async def quality(
         kept=await run_in_threadpool(kept_of, clusters, cluster, singly=all_seen),
         all_seen=all_seen,
         criteria=await run_in_threadpool(evaluated, copy) if copy is not None else (),
+        searches=[search_view(run) for run in clusters.searchers[cluster.name].runs[:_SEARCHES]],
         shares=await shares_of(cluster, seen) if not quick else None,
         evaluated_at=copy.as_of if copy is not None else None,
     )
