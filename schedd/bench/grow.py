@@ -68,6 +68,10 @@ class Grower:
 
     # ---- events ---------------------------------------------------------------------------------
 
+    def fill(self, planned: int) -> None:
+        """Let so many jobs be planned, however long it takes."""
+        self.grow_to(planned, _Times())
+
     def grow_to(self, planned: int, times: _Times) -> None:
         """Add jobs, with ends and deletions between, until so many are planned."""
         while self.planned < planned:

@@ -1,4 +1,4 @@
-"""``schedd bench plan | events | http | wire``: how quick planner, daemon and adapter are here."""
+"""``schedd bench plan | optimise | events | http | wire``: how quick they are."""
 
 import argparse
 import sys
@@ -12,6 +12,9 @@ from schedd.bench.daemon import DaemonFailed
 from schedd.bench.grow import CheckFailed, run_bench
 from schedd.bench.load import EventsResult, HttpResult, Load, bench_events, bench_http, table_of
 from schedd.bench.load import to_json as load_to_json
+from schedd.bench.optimise import bench_optimise
+from schedd.bench.optimise import table_of as optimise_table
+from schedd.bench.optimise import to_json as optimise_to_json
 from schedd.bench.result import Step, step_table, summary_table, to_json
 from schedd.bench.workload import PROFILES
 from server_adapter import bench_wire
@@ -25,6 +28,9 @@ def _parser() -> argparse.ArgumentParser:
     plan = what.add_parser("plan", help="grow a plan and measure every operation")
     plan.add_argument("--nodes", type=int, required=True)
     plan.add_argument("--jobs", type=int, required=True, help="so many are planned in the end, at least 10")
+    optimise = what.add_parser("optimise", help="search a plan: moves a second, and what they gain")
+    optimise.add_argument("--nodes", type=int, default=219, help="(default: %(default)s)")
+    optimise.add_argument("--jobs", type=int, required=True, help="so many wait, at least 10")
     events = what.add_parser(
         "events", help="events at a real daemon: how many, and how long until it decides"
     )
@@ -48,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DAYS",
         help="keep all for so long, as by keep_*",
     )
-    for one in (plan, events, http):
+    for one in (plan, optimise, events, http):
         one.add_argument(
             "--profile", choices=PROFILES, default="metacentrum", help="shapes of nodes and jobs"
         )
@@ -66,7 +72,7 @@ def run(argv: Sequence[str]) -> int:
     if args.what == "wire":
         return bench_wire.run(args)
     try:
-        return _plan(args) if args.what == "plan" else _load(args)
+        return {"plan": _plan, "optimise": _optimise}.get(args.what, _load)(args)
     except ValueError as error:
         print(f"schedd bench: {error}", file=sys.stderr)
         return 2
@@ -91,6 +97,19 @@ def _plan(args: argparse.Namespace) -> int:
     console.print(summary_table(result))
     if args.json is not None:
         args.json.write_text(to_json(result), encoding="utf-8")
+    return 0
+
+
+def _optimise(args: argparse.Namespace) -> int:
+    with Console(stderr=True).status("") as status:
+
+        def tell(words: str) -> None:
+            status.update(f"{words} ...")
+
+        result = bench_optimise(args.profile, args.nodes, args.jobs, args.seed, tell=tell)
+    Console().print(optimise_table(result))
+    if args.json is not None:
+        args.json.write_text(optimise_to_json(result), encoding="utf-8")
     return 0
 
 

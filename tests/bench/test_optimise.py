@@ -1,0 +1,41 @@
+"""`schedd bench optimise`: what it writes, and what it refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from schedd.bench.optimise import bench_optimise, to_json
+from schedd.cli.bench import run
+
+
+def test_every_kind_of_move_is_measured_for_every_time() -> None:
+    told: list[str] = []
+    result = bench_optimise("metacentrum", 24, 100, 3, lifted=(2, 4), seconds=(0.05, 0.1), tell=told.append)
+    found = json.loads(to_json(result))
+    assert [(one["lifted"], one["seconds"]) for one in found["searches"]] == [
+        (2, 0.05), (2, 0.1), (4, 0.05), (4, 0.1),
+    ]  # fmt: skip
+    assert all(one["moves"] > 0 and one["moves_per_s"] > 0 for one in found["searches"])
+    assert all(one["gain"] >= 0 for one in found["searches"])
+    assert found["jobs"] == 100
+    assert len(told) == 5
+
+
+def test_the_command_writes_what_it_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("schedd.cli.bench.bench_optimise", _short)
+    path = tmp_path / "found.json"
+    assert run(["optimise", "--jobs", "30", "--nodes", "9", "--json", str(path)]) == 0
+    assert json.loads(path.read_text())["nodes"] == 9
+    assert "moves/s" in capsys.readouterr().out
+
+
+def _short(*args: object, **more: object) -> object:
+    return bench_optimise(*args, **more, lifted=(2,), seconds=(0.05,))  # type: ignore[arg-type]
+
+
+def test_too_few_jobs_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["optimise", "--jobs", "9"]) == 2
+    assert "at least 10" in capsys.readouterr().err
