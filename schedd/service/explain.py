@@ -113,6 +113,8 @@ def explain(fork: Fork, job_id: str, now: int) -> Explanation | None:
         blocking = blockers(plan, record.slot, now, now + HORIZON)
         found = tuple(_named(published, plan, item) for item in blocking.items)
         earliest, without = blocking.earliest, blocking.without
+        if earliest > ready:
+            because = _scarce(published, plan, record) or because
         why = _why(found, blocking, start, now, because)
     return Explanation(
         job=record.id,
@@ -177,6 +179,9 @@ def _afterwards(fork: Fork, record: JobRecord, now: int) -> int:
 def _because(record: JobRecord, ready: int, now: int) -> str:
     if ready <= now:
         return ""
+    if record.behind:
+        links = " and ".join(f"{link.kind}:{link.job}" for link in record.behind)
+        return f"its dependency {links} allows no start before"
     if (record.facts.not_before or 0) >= ready:
         return "its owner allows no start before"
     if record.until >= ready:
@@ -249,13 +254,26 @@ def _node(published: Published, name: str, sooner: bool) -> Blocker:
     )
 
 
+def _scarce(published: Published, plan: Plan, record: JobRecord) -> str:
+    """The limits and licences of which a job needs some, where others than jobs leave no room."""
+    rows = [plan.pools[pool] for pool in plan.pools_of(record.slot) if plan.is_scarce(pool)]
+    words = [in_words(limit) for row in rows if (limit := published.limits.get(row)) is not None]
+    return f"{' and '.join(words)}: that leaves no room before" if words else ""
+
+
 def _why(found: tuple[Blocker, ...], blocking: Blockers, start: int, now: int, because: str) -> str:
     if blocking.start >= 0 and (start < 0 or blocking.start < start):
         return f"it can start at {_time(blocking.start)}; the plan is being repaired"
     if not found:
         if blocking.start < 0:
             return "no node that can take it is in use"
-        return f"{because} {_time(blocking.start)}".strip() if because else "it can start at once"
+        if because:
+            return f"{because} {_time(blocking.start)}"
+        return (
+            "it can start at once"
+            if blocking.start <= now
+            else f"the plan has no room before {_time(blocking.start)}"
+        )
     moment = f"at {_time(blocking.earliest)}" if blocking.earliest > now else "now"
     words = [one.words for one in found[:_NAMED]]
     more = f"; and {len(found) - _NAMED} more are in its way" if len(found) > _NAMED else ""

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from schedd.engine.job_view import record_of
 from schedd.engine.pools import LimitBook
+from schedd.engine.view import publish
 from schedd.model import StartKnown
 from schedd.plan.kernels.layout import USABLE
 from schedd.service.explain import Blocker, Explanation, On, explain
-from schedd.service.forks import Fork
+from schedd.service.forks import Fork, fork
 from schedd.service.loop import PlanLoop
 from schedd.wire import (
     Event,
@@ -25,6 +26,8 @@ from schedd.wire import (
     ServerFacts,
     ShareFacts,
 )
+from tests.engine.cluster import Cluster
+from tests.engine.test_windows import quota
 from tests.service.build import T, event_id, job, node, planner
 
 WAIT = 30
@@ -82,9 +85,9 @@ def test_without_the_blockers_what_if_starts_earlier_and_with_any_one_it_does_no
 ) -> None:
     with planner(tell=False) as loop:
         loop.submit(events).result(WAIT)
-        fork = loop.fork().result(WAIT)
-    for record in fork.published.ids.values():
-        found = explain(fork, record.id, T)
+        copy = loop.fork().result(WAIT)
+    for record in copy.published.ids.values():
+        found = explain(copy, record.id, T)
         assert found is not None
         if found.state in ("starting", "never"):
             assert found.blockers == ()
@@ -93,16 +96,16 @@ def test_without_the_blockers_what_if_starts_earlier_and_with_any_one_it_does_no
         start = found.planned_start
         assert found.blockers
         assert found.earliest == T
-        assert what_if_without(fork, record.id, found.blockers) == T
+        assert what_if_without(copy, record.id, found.blockers) == T
         for one in found.blockers:
-            assert what_if_without(fork, record.id, [b for b in found.blockers if b != one]) != T
+            assert what_if_without(copy, record.id, [b for b in found.blockers if b != one]) != T
         sooner = [one for one in found.blockers if one.sooner]
-        without = what_if_without(fork, record.id, sooner)
+        without = what_if_without(copy, record.id, sooner)
         assert without == found.without
         assert without is not None
         assert start is None or without < start
         for one in sooner:
-            less = what_if_without(fork, record.id, [b for b in sooner if b != one])
+            less = what_if_without(copy, record.id, [b for b in sooner if b != one])
             assert less is None or (start is not None and less >= start)
 
 
@@ -177,14 +180,18 @@ def test_all_that_a_job_waits_for_is_named_and_when_it_would_start_then() -> Non
     assert found.why == words
 
 
-def test_a_dependency_is_not_called_a_hold() -> None:
-    with planner(tell=False) as loop:
-        loop.submit(
-            [node("n1"), job("1"), changed(job("2"), state="H", holds="s", depend="afterok:1")]
-        ).result(WAIT)
+def test_a_dependency_is_named_and_when_it_is_over() -> None:
+    with planner(tell=False, end_allowance=0) as loop:
+        dependent = changed(job("2", nodes="1:ppn=1"), state="H", holds="s", depend="afterok:1")
+        loop.submit([node("n1"), node("n2"), job("1"), dependent]).result(WAIT)
         found = explained(loop, "2")
-    assert [(one.kind, one.name) for one in found.blockers] == [("dependency", "its dependency afterok:1")]
-    assert found.without == T + 3720
+        never = changed(job("3"), state="H", holds="s", depend="afternotok:1")
+        loop.submit([never]).result(WAIT)
+        waiting = explained(loop, "3")
+    assert (found.planned_start, found.earliest, found.blockers) == (T + 3600, T + 3600, ())
+    assert found.why == "its dependency afterok:1 allows no start before 2023-11-14 23:13:20 UTC"
+    assert [one.kind for one in waiting.blockers] == ["dependency"]
+    assert waiting.planned_start is None
 
 
 def test_what_the_owner_allows_is_said() -> None:
@@ -208,6 +215,17 @@ def test_never_and_a_policy_without_starts_are_said() -> None:
     with planner(tell=False, policy="fcfs") as loop:
         loop.submit([node("n1"), job("1"), job("2")]).result(WAIT)
         assert [one.kind for one in explained(loop, "2").blockers] == ["policy"]
+
+
+def test_a_quota_that_leaves_no_room_is_named_though_nobody_uses_it() -> None:
+    cluster = Cluster(nodes=2, site=quota(4, 0, 4 * 3600))
+    cluster.submit("1", "2:ppn=4", walltime=3600)
+    state = cluster.engine.state
+    found = explain(fork(state, publish(state)), "1", T)
+    assert found is not None
+    assert (found.planned_start, found.earliest, found.blockers) == (T + 14_400, T + 14_400, ())
+    assert found.why.startswith("at most 4 cpus of user ann at once from ")
+    assert found.why.endswith(": that leaves no room before 2023-11-15 02:13:20 UTC")
 
 
 def test_a_limit_is_named_with_those_who_use_it_up() -> None:
