@@ -133,18 +133,8 @@ def table_of(result: OptimiseResult) -> Table:
     table = Table(
         title=f"{result.profile}: {result.jobs:,} jobs wait for {result.nodes:,} nodes, {result.cpus:,} cpus"
     )
-    for name in (
-        "jobs a move",
-        "s",
-        "moves",
-        "moves/s",
-        "accepted",
-        "too late",
-        "moved",
-        "gain",
-        "mean wait",
-    ):
-        table.add_column(name, justify="right")
+    for name in ("lifted", "s", "moves", "moves/s", "accepted", "too late", "gain", "wait"):
+        table.add_column(name, justify="right", no_wrap=True)
     for one in result.searches:
         table.add_row(
             str(one.lifted),
@@ -153,8 +143,7 @@ def table_of(result: OptimiseResult) -> Table:
             f"{one.moves_per_s:,.0f}",
             f"{one.accepted:,}",
             f"{one.too_late:,}",
-            f"{one.moved:,}",
-            f"{100 * one.gain:.2f} %",
-            f"{one.wait_s_before:,.0f} s → {one.wait_s_after:,.0f} s",
+            f"{100 * one.gain:.1f} %",
+            f"{100 * (one.wait_s_after / max(one.wait_s_before, 1) - 1):+.1f} %",
         )
     return table
