@@ -1,0 +1,91 @@
+"""The site's policy through the server's own wire: limits, a polled licence, a reservation, fair share."""
+
+import asyncio
+import collections
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from server_adapter.emulator import State
+from tests.server_adapter.bridge.processes import House
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]  # the kernels may have to be compiled first
+
+CLOSED = tuple(f"node{number}" for number in range(3, 17))
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    made = House(tmp_path, "4.2")
+    today = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
+    with (tmp_path / "schedd0.toml").open("a") as config:
+        config.write(
+            f"""
+            slack = 3600
+            [[clusters.main.site.limits]]
+            who = "user"
+            name = "ann"
+            amount = 2
+            [clusters.main.site.licences.matlab]
+            command = ["echo", "1"]
+            [clusters.main.site.fair_share]
+            levels = ["user"]
+            [clusters.main.site.reservations.course]
+            nodes = {list(CLOSED)}
+            users = ["tina"]
+            first = {(today - timedelta(hours=1)).isoformat()}
+            last = {(today + timedelta(hours=1)).isoformat()}
+            """
+        )
+    async with made.server:
+        made.server.cluster.attributes |= {"scheduling": "True", "keep_completed": "3600"}
+        made.configure()
+        made.daemon.start()
+        try:
+            await made.ready()
+            yield made
+        finally:
+            made.adapter.kill()
+            made.daemon.kill()
+
+
+async def test_the_policy_of_the_site_is_kept_on_the_server(house: House) -> None:
+    server = house.server
+    for _ in range(6):
+        server.submit("ann", resources={"nodes": "1:ppn=1", "walltime": "60"}, runtime=0.5)
+    for _ in range(3):
+        wanted = {"nodes": "1:ppn=1", "walltime": "60", "gres": "matlab:1"}
+        server.submit("bob", resources=wanted, runtime=0.5)
+    for _ in range(4):
+        server.submit("eve", resources={"nodes": "1:ppn=8", "walltime": "60"}, runtime=1.3)
+    tinas = server.submit("tina", resources={"nodes": "node9:ppn=1", "walltime": "60"}, runtime=0.3)
+    house.adapter.start()
+    most: collections.Counter[str] = collections.Counter()
+    ran_on: dict[str, set[str]] = collections.defaultdict(set)
+    jobs = server.cluster.jobs
+    while house.done() < len(jobs):
+        running = [job for job in jobs.values() if job.state is State.RUNNING]
+        for user, count in collections.Counter(job.owner.partition("@")[0] for job in running).items():
+            most[user] = max(most[user], count)
+        for job in running:
+            ran_on[job.owner.partition("@")[0]] |= {
+                slot.partition("/")[0] for slot in job.exec_host.split("+")
+            }
+        assert not house.adapter.ended, house.adapter.log.read_text()
+        await asyncio.sleep(0.01)
+    assert (most["ann"], most["bob"]) == (2, 1)
+    assert not ran_on["eve"] & set(CLOSED)
+    assert ran_on["tina"] == {"node9"}
+    assert server.cluster.runs[tinas] == 1
+    places = {place["path"]: place for place in (await house.ask("/fair-share"))["places"]}
+    assert places["eve"]["used"] > places["tina"]["used"]
+    (licence,) = (await house.ask("/licences"))["licences"]
+    assert (licence["name"], licence["copies"], licence["held"]) == ("matlab", 1, 0)
+    assert licence["counted"] > 0
