@@ -143,6 +143,7 @@ class JobView(TypedDict):
     planned_nodes: list[ShareFacts]
     promised_start: int | None
     limited_by: list[str]
+    conditional: list[str]
     deadline: int | None
     deadline_state: Literal["", "on_track", "at_risk", "missed"]
     weak: bool

@@ -146,6 +146,21 @@ def test_showstart_of_jobs_that_run_wait_or_never_fit(run: Run) -> None:
     assert (code, "start  never here: 9 cpus of a node: the largest has 8\n" in out) == (1, True)
 
 
+def test_showstart_says_what_a_job_may_not_start_before(run: Run, loop: PlanLoop) -> None:
+    first = job("5.srv.site", nodes="1:ppn=1", walltime="60")
+    behind = job("6.srv.site", nodes="1:ppn=1", walltime="60")
+    held = replace(behind.job, state="H", holds="s", depend="afterok:5.srv.site")
+    late = job("7.srv.site", nodes="1:ppn=1", walltime="60")
+    patient = replace(late.job, not_before=T + 500)
+    loop.submit([first, replace(behind, job=held), replace(late, job=patient)]).result(WAIT)
+    _, out, _ = run("showstart", "6")
+    assert "if          afterok:5.srv.site\n" in out
+    told = " ".join(out.split())
+    assert "not before Tue Nov 14 22:14:20: its dependency afterok:5.srv.site allows no start last" in told
+    _, out, _ = run("showstart", "7")
+    assert "not before  Tue Nov 14 22:21:40: its owner allows no start\n" in out
+
+
 def test_showstart_answers_for_a_job_that_nobody_submitted(run: Run) -> None:
     code, out, _ = run("showstart", "2@8@0:10:00")
     assert code == 0

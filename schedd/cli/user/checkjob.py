@@ -68,8 +68,6 @@ def _request(job: JobView, now: int) -> Iterator[tuple[str, str]]:
     yield "submitted", when(job["submitted"], now)
     if job["eligible_since"] is not None and job["eligible_since"] != job["submitted"]:
         yield "eligible", when(job["eligible_since"], now)
-    if job["not_before"] is not None and job["not_before"] > now:
-        yield "not before", f"{when(job['not_before'], now)}, as its owner wants"
     if job["holds"].strip("n"):
         yield "holds", job["holds"]
     if job["depend"]:

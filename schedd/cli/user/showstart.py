@@ -130,6 +130,8 @@ def start_rows(job: JobView, found: Explanation, now: int) -> Iterator[tuple[str
     else:
         yield "start" if state == "planned" else "starting", when(start, now)
         yield "end", when(end, now)
+    if job["conditional"]:
+        yield "if", ", ".join(job["conditional"])
     if job["planned_nodes"]:
         yield "on", places(job["planned_nodes"])
     if job["promised_start"] is not None and state == "planned":

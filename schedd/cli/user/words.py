@@ -81,8 +81,14 @@ def why_not_sooner(found: Explanation, now: int, most: int = _SHOWN) -> Iterator
     """What keeps a job from starting sooner, as rows."""
     blockers = [one for one in found["blockers"] if one["sooner"]]
     hidden = found["hidden"]
+    earliest, because = found["earliest"], found["earliest_why"]
+    if because and earliest is not None:
+        yield (
+            "not before",
+            f"{moment(earliest, now)}: {because.removesuffix(' before').removesuffix(' then')}",
+        )
     if not found["blockers"] and not hidden:
-        if found["planned_start"] is not None and found["planned_start"] > now:
+        if not because and found["planned_start"] is not None and found["planned_start"] > now:
             yield "not sooner", found["why"]
         return
     name = "not sooner"
