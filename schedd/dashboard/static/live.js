@@ -62,6 +62,7 @@ function listen() {
 }
 
 localise(document);
+document.querySelector("nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 const note = document.getElementById("zone");
 if (note) note.textContent = `times in ${zone}`;
 document.documentElement.classList.add("scripted");
