@@ -25,9 +25,13 @@ def reference() -> str:
         usage = " ".join(parser.format_usage().split()).removeprefix("usage: ")
         rows = [f"| `{words}` | {about} |" for words, about in _options(parser)]
         parts.append(
-            f"### {name}\n\n{parser.description}\n\n```\n{usage}\n```\n\n| | |\n|---|---|\n" + "\n".join(rows)
+            f"### {name}\n\n{_about(parser)}\n\n```\n{usage}\n```\n\n| | |\n|---|---|\n" + "\n".join(rows)
         )
     return "\n\n".join(parts) + "\n"
+
+
+def _about(parser: argparse.ArgumentParser) -> str:
+    return " ".join((parser.description or "").split())
 
 
 def _actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
@@ -62,7 +66,7 @@ def man_page(name: str) -> str:
         f".B {name}",
         _troff(usage),
         ".SH DESCRIPTION",
-        _troff(parser.description or ""),
+        _troff(_about(parser)),
         ".SH OPTIONS",
     ]
     for words, about in _options(parser):

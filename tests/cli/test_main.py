@@ -68,3 +68,17 @@ def test_help_of_replay_waits_for_no_numeric_library() -> None:
     loaded = imported("from schedd.cli.main import main; assert main(['replay', '--help']) == 0")
     assert "typer" in loaded  # the check can tell
     assert loaded.isdisjoint({"numpy", "numba", "matplotlib"})
+
+
+@pytest.mark.parametrize("name", [*BARE, "reservation", "optimise"])
+def test_the_help_of_a_users_command_fits_the_terminal(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main([name, "--help"])
+    assert all(len(line) <= 80 for line in capsys.readouterr().out.splitlines())
+
+
+def test_commands_stand_in_the_order_of_the_alphabet() -> None:
+    assert list(COMMANDS) == sorted(COMMANDS)

@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -15,7 +16,7 @@ __all__ = ["EXIT_CODES", "Command", "Session", "answer", "parser", "show_json"]
 
 EXIT_CODES: Final = {
     0: "answered",
-    1: "answered, but no start is known: the job waits for something, or can never run here",
+    1: "answered, but no start is known: the job waits, or never runs here",
     2: "the command was not understood",
     3: "there is no such job, cluster or reservation",
     4: "no daemon answers, or it is not ready",
@@ -58,7 +59,7 @@ def parser(name: str, about: str, more: str = "", *, of_cluster: bool = False) -
     codes = "\n".join(f"  {code}  {words}" for code, words in EXIT_CODES.items())
     found = argparse.ArgumentParser(
         prog=name,
-        description=about,
+        description=textwrap.fill(about, 79),
         epilog=f"{more}\n\nexit status:\n{codes}".strip("\n"),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

@@ -25,8 +25,8 @@ def make_parser(name: str = "showplan") -> argparse.ArgumentParser:
     found = parser(
         name,
         "Show the plan as a chart: a line for each node, time to the right, a letter for each job.",
-        f"A cell shows the job that holds most of the node then; {_IDLE} nothing is planned, {_DOWN} the\n"
-        f"node is not in use, {_OTHER} a job beyond the {len(_LETTERS)} that have a letter.",
+        f"A cell shows the job that holds most of the node then; {_IDLE} nothing is planned,\n"
+        f"{_DOWN} the node is not in use, {_OTHER} a job beyond the {len(_LETTERS)} that have a letter.",
     )
     add = found.add_argument
     add("--hours", type=float, default=24.0, help="how far ahead (24)")

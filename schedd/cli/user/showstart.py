@@ -24,7 +24,7 @@ def make_parser(name: str = "showstart") -> argparse.ArgumentParser:
         "last moved. Or ask when a job would start that nobody submitted.",
         "what-if:\n"
         "  2@8@4:00:00              2 nodes with 8 cpus each, for 4 hours\n"
-        "  2@8@4:00:00@16gb@ib      with 16 GB of memory in all, on nodes with the feature ib\n"
+        "  2@8@4:00:00@16gb@ib      with 16 GB in all, on nodes with the feature ib\n"
         "  12@1:00:00               12 cpus anywhere\n"
         "  -l select=2:ncpus=8      as qsub -l takes it\n"
         "  123 -l walltime=1:00:00  a job in the queue, were it altered so",
