@@ -122,6 +122,23 @@ def test_the_error_of_told_starts_is_reported_by_lead(store: Store) -> None:
     assert {lead: error.count for lead, error in found.by_lead.items()} == {0: 2, 3600: 1}
     assert store.accuracy(cluster, since=1200).overall.count == 1
     assert store.accuracy(cluster, since=9999).overall.count == 0
+    rows = [(one.job, one.start, one.actual) for one in store.told(cluster)]
+    assert rows == [("a", 2030, 2060), ("b", 9000, 8000), ("a", 2000, 2060)]
+    assert [one.job for one in store.told(cluster, limit=1)] == ["a"]
+
+
+def test_broken_promises_are_told_newest_first(store: Store) -> None:
+    cluster, other = store.cluster("c", 1000), store.cluster("d", 1000)
+    found = [
+        Breach("a", 1000, "e:1", "node lost", 900, 1900),
+        Breach("b", 1000, "e:1", "node lost", 800, None),
+        Breach("a", 2000, "e:2", "overrun ahead", 1900, 2900),
+    ]
+    store.record(cluster, appended(store, cluster, queued(1)), [], breaches=found[:2])
+    store.record(cluster, appended(store, cluster, queued(2)), [], breaches=found[2:])
+    assert store.broken(cluster) == found[::-1]
+    assert store.broken(cluster, limit=1) == found[2:]
+    assert store.broken(other) == []
 
 
 def test_a_requeued_job_keeps_the_start_of_its_first_run_with_what_was_told_then(store: Store) -> None:
