@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pytest
+from structlog.testing import capture_logs
 
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.fair_use import fair_shares
@@ -66,19 +66,20 @@ def test_reading_comes_to_the_same_as_hearing_of_the_ends(tmp_path: Path) -> Non
     assert read.saved() == heard.saved()
 
 
-def test_malformed_lines_and_missing_files_are_told_and_passed_over(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_malformed_lines_and_missing_files_are_told_and_passed_over(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text(record(NOW - 60) + "04/14/2024 12:00:03;E;5.head;user=x start=no end=1\n;E;\n")
-    assert used(past_use(settings(log), "main", NOW)) == {("phys", "ann"): (4 * 3600.0, 100.0)}
-    assert "malformed=2" in capsys.readouterr().out
-    assert used(past_use(settings(tmp_path / "none"), "main", NOW)) == {}
-    assert "an accounting log cannot be read" in capsys.readouterr().out
+    with capture_logs() as said:
+        assert used(past_use(settings(log), "main", NOW)) == {("phys", "ann"): (4 * 3600.0, 100.0)}
+    assert said[-1]["malformed"] == 2
+    with capture_logs() as said:
+        assert used(past_use(settings(tmp_path / "none"), "main", NOW)) == {}
+    assert "an accounting log cannot be read" in str(said)
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert used(past_use(settings(empty), "main", NOW)) == {}
-    assert "no accounting log (YYYYMMDD)" in capsys.readouterr().out
+    with capture_logs() as said:
+        assert used(past_use(settings(empty), "main", NOW)) == {}
+    assert "no accounting log (YYYYMMDD)" in str(said)
     broken = tmp_path / "20231114.gz"
     broken.write_bytes(gzip.compress(record(NOW - 60).encode())[:-20])
     assert used(past_use(settings(broken), "main", NOW)) is not None
