@@ -19,6 +19,7 @@ from schedd.api import (
     hot,
     jobs,
     plan,
+    policy,
     problems,
     quality,
     questions,
@@ -66,6 +67,10 @@ _TAGS: Final = [
     {"name": "plan", "description": "Nodes, the plan over time, and what is free."},
     {"name": "questions", "description": "When would it start?"},
     {"name": "reservations", "description": "Nodes that are kept free, or for some."},
+    {
+        "name": "policy",
+        "description": "What the site wants: limits, priorities, licences.",
+    },
     {"name": "quality", "description": "What the plan is worth, and how well its words were kept."},
     {"name": "exchange with the adapter", "description": "Events in, decisions out."},
     {"name": "health", "description": "For those who watch the daemon."},
@@ -96,7 +101,7 @@ def create_app(
     app.state.life = secrets.token_hex(4)
     problems.install(app)
     reading = (clusters_router, jobs, ranks, plan, stream, questions, quality)
-    for module in (*reading, reservations, searches, exchange, health):
+    for module in (*reading, reservations, policy, searches, exchange, health):
         app.include_router(
             module.router,
             dependencies=[Depends(known_parameters)],

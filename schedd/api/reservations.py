@@ -12,6 +12,7 @@ from schedd.api.access import Cluster, Operator, Seen
 from schedd.api.bodies import ReservationView, dated
 from schedd.api.messages import Reservation
 from schedd.api.outcomes import ReservationDone, ReservationsView
+from schedd.api.policy import PreviewView, previewed
 from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.replies import reply
 from schedd.api.waiting import answer_of
@@ -75,15 +76,37 @@ async def put_reservation(
     return _done(request, cluster, name, before)
 
 
+@router.post(
+    "/{name}/preview", response_model=PreviewView, responses=answers(*_ACT, "bad-request", "too-large")
+)
+async def preview_reservation(
+    request: Request, cluster: Cluster, name: _Name, body: Reservation, _: Operator
+) -> Response:
+    """What would follow if this reservation was made? Nothing is done. Needs the role `operator` or `admin`.
+
+    Tells the running jobs that hold its nodes beyond its start, and the waiting jobs that would move, those
+    first whose promise would be broken.
+    """
+    return reply(request, await previewed(cluster, [_event(cluster, name, body)]))
+
+
 async def reserve(cluster: PlanLoop, name: str, body: Reservation, who: str) -> None:
     """Make the reservation, and note who did. Raises ProblemError."""
+    event = _event(cluster, name, body)
+    await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
+    await asyncio.to_thread(cluster.audit, who, "reserve", f"{name}: {_in_words(event)}")
+    _log.warning("a reservation was made", cluster=cluster.name, by=who, reservation=name)
+
+
+def _event(cluster: PlanLoop, name: str, body: Reservation) -> Reserve:
+    """The event that makes the reservation. Raises ProblemError."""
     _check_nodes(cluster.published, body)
     start = body.start if body.start is not None else cluster.now()
     if body.end is not None and body.end <= max(start, cluster.now()):
         raise _invalid(
             "body.end", "the reservation would be over already", f"above {max(start, cluster.now())}"
         )
-    event = Reserve(
+    return Reserve(
         id=f"api:{secrets.token_hex(8)}",
         time=cluster.now(),
         name=name,
@@ -98,9 +121,6 @@ async def reserve(cluster: PlanLoop, name: str, body: Reservation, who: str) -> 
         accounts=body.accounts,
         queues=body.queues,
     )
-    await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
-    await asyncio.to_thread(cluster.audit, who, "reserve", f"{name}: {_in_words(event)}")
-    _log.warning("a reservation was made", cluster=cluster.name, by=who, reservation=name)
 
 
 @router.delete("/{name}", response_model=ReservationDone, responses=answers(*_ACT, "unknown-reservation"))

@@ -64,7 +64,7 @@ _COLUMNS: Final = (
 _PLAIN: Final = (
     *("now", "paused", "foreign", "stale", "generation", "decision_number", "change_number", "breaches"),
     *("told_at", "told_then", "down_since", "started_at", "started_then", "started_on", "since", "holes"),
-    *("adapter_mode", "owners", "policy_version"),
+    *("adapter_mode", "owners", "policy_version", "configured"),
 )
 """Fields of the state that are JSON-able as they are."""
 
@@ -284,6 +284,7 @@ def _of(prefix: str, arrays: dict[str, Ints]) -> dict[str, Ints]:
 
 
 def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSettings) -> EngineState:
+    configured = settings.site
     if header["state"].get("policy_version", 0):
         settings = replace(settings, site=header["settings"]["site"])  # set at run time, it goes before
     state = EngineState.empty(settings, header["state"]["now"])
@@ -292,6 +293,8 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
     for name in _PLAIN:
         if name in header["state"]:  # else it is younger than the checkpoint
             setattr(state, name, header["state"][name])
+    if state.policy_version and configured != settings.site:
+        state.configured = configured
     for name in _COLUMNS:
         setattr(state, name, arrays[name])
     state.by_slot = [None] * state.promise.shape[0]

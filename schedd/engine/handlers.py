@@ -130,13 +130,17 @@ def _counted(state: EngineState, event: Counted) -> None:
 
 def _policy(state: EngineState, event: PolicyChanged) -> None:
     """Plan under another policy of the site; one that cannot be read changes nothing."""
+    back = state.configured if state.policy_version else state.settings.site
+    plain = event.site if event.version else back
     try:
-        site = site_policy(event.site)
+        site = site_policy(plain)
     except (KeyError, TypeError, ValueError) as error:
         words = f"policy {event.version} was not taken, since it cannot be read: {error!r}"
         state.alert(event.id, "policy", words)
         return
-    state.set_site(site, event.site)
+    if not state.policy_version:
+        state.configured = state.settings.site
+    state.set_site(site, plain)
     state.policy_version = event.version
     take_site(state, event.id)
 

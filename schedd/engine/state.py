@@ -56,6 +56,8 @@ class EngineState:
     """What ended jobs have used, where the site has fair share."""
     standing_due: int = 0
     """When the windows of standing reservations are to be looked at again."""
+    configured: Mapping[str, Any] = field(default_factory=dict)
+    """The policy of the settings, while another is in force."""
     policy_version: int = 0
     """Of the policy that was set while the engine ran; 0: that of the settings is in force."""
     site_changed: bool = False

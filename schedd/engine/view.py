@@ -58,6 +58,7 @@ class Published:
     reservations: tuple[Reserve, ...]
     """Each with the nodes that it is about by now."""
     gates: Mapping[str, Access]
+    policy_version: int
     blocks: Mapping[int, str]
     starting: tuple[str, ...]
     breaches: int
@@ -155,6 +156,7 @@ def publish(state: EngineState) -> Published:
         queues=dict(state.queues),
         reservations=tuple(replace(one.event, nodes=one.nodes) for one in state.reservations.values()),
         gates=dict(state.gates),
+        policy_version=state.policy_version,
         blocks={one.slot: name for name, one in state.reservations.items() if one.slot >= 0},
         starting=tuple(state.out),
         breaches=state.breaches,

@@ -5,7 +5,7 @@ Every event carries ``id``, which the sender chose and which is kept over re-del
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from schedd.wire.facts import (
@@ -208,14 +208,14 @@ class Counted:
 class PolicyChanged:
     """The site's policy is another from now on, as plain values: what else stands in the configuration.
 
-    ``version`` counts the changes; with 0 the configuration's own policy is in force again, also after the
-    next start. ``by`` is who changed it.
+    ``version`` counts the changes; with 0 the configuration's own policy is in force again, and ``site`` is
+    not looked at. ``by`` is who changed it.
     """
 
     id: str
     time: int
     version: int
-    site: Mapping[str, Any]
+    site: Mapping[str, Any] = field(default_factory=dict)
     by: str = ""
     type: Literal["policy_changed"] = "policy_changed"
 

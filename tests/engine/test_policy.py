@@ -51,10 +51,14 @@ def test_a_policy_set_at_run_time_goes_before_the_settings_after_a_restart_until
     cluster.submit("1")
     cluster.submit("2")
     assert starts(cluster, "12") == [0, 100]
+    two = {"limits": [{"what": "jobs", "who": "user", "amount": 2}]}
+    cluster.engine = Engine.restore(cluster.engine.checkpoint(), replace(settings, site=two))
+    cluster.engine = Engine.restore(cluster.engine.checkpoint())
+    assert starts(cluster, "12") == [0, 100]
     cluster.tell(change(cluster, 0, {}))
-    cluster.engine = Engine.restore(cluster.engine.checkpoint(), replace(settings, site=ONE_EACH))
-    cluster.submit("3")
+    cluster.submit("3", "1:ppn=1")
     assert starts(cluster, "123") == [0, 0, 100]
+    assert cluster.engine.state.settings.site == two
 
 
 def test_a_policy_that_cannot_be_read_changes_nothing_and_is_told() -> None:

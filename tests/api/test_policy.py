@@ -1,0 +1,59 @@
+"""The site's policy over HTTP: read, tried out, put in force, withdrawn."""
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.api.conftest import token
+from tests.api.test_answers import MAIN, get
+from tests.api.test_errors import problem
+from tests.service.build import T
+
+ONE_AT_A_TIME = {"limits": [{"what": "jobs", "amount": 1}]}
+
+
+def test_a_policy_is_tried_out_put_in_force_and_withdrawn(busy_cluster: TestClient) -> None:
+    assert get(busy_cluster, "/policy")["version"] == 0
+    before = {job["id"]: job["planned_start"] for job in get(busy_cluster, "/jobs")["jobs"]}
+    seen = busy_cluster.post(f"{MAIN}/policy/preview", json=ONE_AT_A_TIME).json()
+    assert seen["moves"] == len(seen["moved"]) > 0
+    assert get(busy_cluster, "/policy")["version"] == 0
+    made = busy_cluster.put(f"{MAIN}/policy", json=ONE_AT_A_TIME).json()
+    assert (made["version"], made["site"]) == (1, ONE_AT_A_TIME)
+    after = {job["id"]: job["planned_start"] for job in get(busy_cluster, "/jobs")["jobs"]}
+    assert {one["job"]: one["after"] for one in seen["moved"]} == {
+        job: start for job, start in after.items() if start != before[job]
+    }
+    gone = busy_cluster.delete(f"{MAIN}/policy").json()
+    assert (gone["version"], gone["site"]) == (0, {})
+
+
+def test_a_reservation_is_tried_out(busy_cluster: TestClient) -> None:
+    body = {"everywhere": True, "start": T + 1000, "end": T + 90_000}
+    seen = busy_cluster.post(f"{MAIN}/reservations/r/preview", json=body).json()
+    assert seen["broken"] == 3
+    assert get(busy_cluster, "/reservations")["reservations"] == []
+    made = busy_cluster.put(f"{MAIN}/reservations/r", json=body).json()
+    assert made["breaches"] == seen["broken"]
+    for one in seen["moved"]:
+        assert get(busy_cluster, f"/jobs/{one['job']}")["planned_start"] == one["after"]
+
+
+@pytest.mark.parametrize(
+    ("body", "where"),
+    [({"limits": [{"what": "jobs"}]}, "body.limits[0].amount"), ({"limit": []}, "body.limit")],
+)
+def test_what_makes_no_sense_is_refused(busy_cluster: TestClient, body: dict[str, Any], where: str) -> None:
+    for answer in (
+        busy_cluster.put(f"{MAIN}/policy", json=body),
+        busy_cluster.post(f"{MAIN}/policy/preview", json=body),
+    ):
+        assert problem(answer, "invalid")["errors"][0]["where"] == where
+    assert get(busy_cluster, "/policy")["version"] == 0
+
+
+def test_only_admins_change_a_policy(busy_cluster: TestClient) -> None:
+    reader = {"Authorization": f"Bearer {token('reader')}"}
+    problem(busy_cluster.put(f"{MAIN}/policy", json={}, headers=reader), "not-allowed")
+    problem(busy_cluster.get(f"{MAIN}/policy", headers=reader), "not-allowed")
