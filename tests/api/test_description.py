@@ -69,17 +69,25 @@ SIMPLE = [
     *((f"{_ONE}/{path}", "get") for path in ("users", "evaluation", "accuracy", "reservations")),
     (f"{_ONE}/jobs/{{job}}/priority", "get"),
     (f"{_ONE}/fair-share", "get"),
+    (f"{_ONE}/policy", "get"),
+    (f"{_ONE}/policy", "delete"),
     (f"{_ONE}/licences", "get"),
     (f"{_ONE}/resume", "post"),
     *((f"{_ONE}/searches", method) for method in ("get", "post")),
 ]
 """They have neither query nor body: nothing can be wrong with them."""
-NAMED = [(f"{_ONE}/reservations/{{name}}", "put"), (f"{_ONE}/reservations/{{name}}", "delete")]
+NAMED = [
+    (f"{_ONE}/reservations/{{name}}", "put"),
+    (f"{_ONE}/reservations/{{name}}", "delete"),
+    (f"{_ONE}/reservations/{{name}}/preview", "post"),
+]
 ENDLESS = [(f"{_ONE}/stream", "get")]
 """Their answers have no end: see test_stream."""
 OPERATIONS = [
     *((f"{_ONE}/{path}", "get") for path in ("jobs", "nodes", "plan", "gaps", "decisions")),
     (f"{_ONE}/jobs/{{job}}/history", "get"),
+    (f"{_ONE}/policy/preview", "post"),
+    (f"{_ONE}/policy", "put"),
     *((f"{_ONE}/{path}", "post") for path in ("events", "what-if", "pause")),
 ]
 
