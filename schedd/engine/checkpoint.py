@@ -52,7 +52,9 @@ _CHANGES: Final = 100_000
 _SET_WEIGHT: Final = 20
 _PIECE: Final = 500
 """Elements of a long list that are made JSON at once."""
-_APART: Final = frozenset({"settings", "plan", "intake", "policy", "site", "by_slot", "nevers", "bare"})
+_APART: Final = frozenset(
+    {"settings", "plan", "intake", "policy", "site", "applicants", "by_slot", "nevers", "bare"}
+)
 """Fields of the state that are not saved as they are."""
 _CHANGING: Final = (np.ndarray, dict, list, set, deque, Reservation)
 """Kinds of values that the engine changes in place."""

@@ -4,13 +4,15 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from schedd.engine.fair_use import running
-from schedd.engine.intake import is_eligible
+from schedd.engine.intake import Understood, is_eligible
 from schedd.engine.pools import claim_of
 from schedd.engine.records import JobRecord, Phase
+from schedd.model import FOREVER
 from schedd.model.parse.deadline import read_deadline
 from schedd.policy.demand import Demand, demand
 from schedd.policy.priority import priority
 from schedd.policy.protocol import Applicant, Breakdown
+from schedd.wire import JobFacts, QueueFacts
 
 if TYPE_CHECKING:
     from schedd.engine.state import EngineState
@@ -19,11 +21,21 @@ __all__ = ["applicant_of", "breakdown_of", "demand_now"]
 
 
 def applicant_of(state: "EngineState", record: JobRecord) -> Applicant:
-    """A job as the terms of its priority see it."""
+    """A job as the terms of its priority see it; worked out again when anything that it hangs on is other."""
     facts, understood = record.facts, record.understood
-    queue = state.queues.get(facts.queue)
-    amounts = claim_of(facts, understood, state.limits.shared).amounts
-    since = facts.eligible if facts.eligible is not None else facts.submitted
+    queue, shared = state.queues.get(facts.queue), state.limits.shared
+    hangs_on = (facts, understood, queue, shared)
+    known = state.applicants.get(facts.id)
+    if known is None or any(one is not other for one, other in zip(known[0], hangs_on, strict=True)):
+        known = state.applicants[facts.id] = (hangs_on, _applicant(facts, understood, queue, shared))
+    return known[1]
+
+
+def _applicant(
+    facts: JobFacts, understood: Understood, queue: QueueFacts | None, shared: frozenset[str]
+) -> Applicant:
+    amounts = claim_of(facts, understood, shared).amounts
+    since = max(facts.eligible if facts.eligible is not None else facts.submitted, facts.not_before or 0)
     return Applicant(
         id=facts.id,
         owner=facts.owner,
@@ -32,7 +44,7 @@ def applicant_of(state: "EngineState", record: JobRecord) -> Applicant:
         group=facts.group,
         account=facts.account,
         project=facts.project,
-        eligible=since if is_eligible(facts, state.now) else None,
+        eligible=since if is_eligible(facts, FOREVER) else None,
         priority=facts.priority,
         queue_priority=queue.priority if queue is not None else 0,
         cpus=amounts.get("cpus", 0),
@@ -40,7 +52,7 @@ def applicant_of(state: "EngineState", record: JobRecord) -> Applicant:
         mem=amounts.get("mem", 0),
         walltime=understood.walltime,
         deadline=read_deadline(facts.resources, facts.submitted),
-        licences=tuple((name, amounts[name]) for name in sorted(state.limits.shared) if amounts.get(name)),
+        licences=tuple((name, amounts[name]) for name in sorted(shared) if amounts.get(name)),
     )
 
 

@@ -24,6 +24,7 @@ from schedd.plan.plan import Plan
 from schedd.policy.access import Access
 from schedd.policy.fair_share import Usage
 from schedd.policy.limits import in_words
+from schedd.policy.protocol import Applicant
 from schedd.policy.queue import QUEUE_POLICIES, QueuePolicy
 from schedd.policy.site import SitePolicy, site_policy
 from schedd.wire import Alert, Decision, JobFacts, Mode, NodeFacts, QueueFacts, ServerFacts
@@ -54,6 +55,8 @@ class EngineState:
     site: SitePolicy
     usage: Usage | None
     """What ended jobs have used, where the site has fair share."""
+    applicants: dict[str, tuple[tuple[object, ...], Applicant]] = field(default_factory=dict)
+    """Jobs as terms of priorities see them, each with what that hangs on."""
     standing_due: int = 0
     """When the windows of standing reservations are to be looked at again."""
     configured: Mapping[str, Any] = field(default_factory=dict)
@@ -272,6 +275,7 @@ class EngineState:
 
     def remove(self, job_id: str) -> JobRecord | None:
         """Forget a job and free what it holds; None when it is not known."""
+        self.applicants.pop(job_id, None)
         record = self.records.pop(job_id, None)
         if record is None:
             return None

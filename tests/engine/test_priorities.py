@@ -37,6 +37,33 @@ def test_terms_see_what_the_server_says_of_a_job() -> None:
     assert (one.submitted, one.deadline) == (T, T + 3600)
 
 
+def test_what_terms_see_follows_what_is_altered() -> None:
+    cluster = Cluster(nodes=1)
+    cluster.submit("0", walltime=100)
+    cluster.submit("1", "1:ppn=2", walltime=100, priority=1)
+    state = cluster.engine.state
+
+    def seen() -> tuple[int, int, int, int, str]:
+        one = applicant_of(state, state.records["1"])
+        assert applicant_of(state, state.records["1"]) is one
+        return one.priority, one.queue_priority, one.cpus, one.walltime, one.queue
+
+    assert seen() == (1, 0, 2, 100, "batch")
+    cluster.alter("1", priority=7)
+    assert seen() == (7, 0, 2, 100, "batch")
+    cluster.ask("1", nodes="1:ppn=1", walltime="50")
+    assert seen() == (7, 0, 1, 50, "batch")
+    cluster.server.queues["batch"] = QueueFacts(name="batch", priority=9)
+    cluster.tell(cluster.server.snapshot())
+    assert seen() == (7, 9, 1, 50, "batch")
+    cluster.server.queues["other"] = QueueFacts(name="other", priority=3)
+    cluster.tell(cluster.server.snapshot())
+    cluster.alter("1", queue="other")
+    assert seen() == (7, 3, 1, 50, "other")
+    cluster.at(1000)
+    assert state.applicants == {}
+
+
 def test_waiting_counts_from_the_release_and_not_while_held() -> None:
     cluster = Cluster(nodes=1, site={"priority": {"waiting": 3600.0}})
     cluster.submit("0", walltime=10_000)
