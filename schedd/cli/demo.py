@@ -38,7 +38,8 @@ def _parser() -> argparse.ArgumentParser:
 def run(argv: Sequence[str]) -> int:
     """Play until Ctrl-C, the end of the jobs, or --exit-after; 0, or 2 for bad arguments, 1 for trouble."""
     args = _parser().parse_args(argv)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # As Ctrl-C, which the event loop takes as an order to end and not as an error of whatever runs just then.
+    signal.signal(signal.SIGTERM, lambda _number, _frame: signal.raise_signal(signal.SIGINT))
     try:
         return _play(args)
     except KeyboardInterrupt:
