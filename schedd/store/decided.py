@@ -43,6 +43,8 @@ __all__ = [
 ]
 
 _PAGE = 1_000
+_LAST = 100_000
+"""Told starts that are enough to know their errors by."""
 _LEADS = (0, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600)
 
 
@@ -205,13 +207,14 @@ def recent(connection: Connection, cluster: int, most: int) -> tuple[Decision, .
 
 
 def accuracy(connection: Connection, cluster: int, since: int) -> Accuracy:
-    """The errors of the starts told at ``since`` or later of jobs that have started."""
+    """The errors of the starts told at ``since`` or later of jobs that have started: the last 100,000."""
     query = select(told.c.time, told.c.start, told.c.actual).where(
         told.c.cluster == cluster,
         told.c.time >= since,
         told.c.start.is_not(None),
         told.c.actual.is_not(None),
     )
+    query = query.order_by(told.c.decision.desc()).limit(_LAST)
     rows = np.array([tuple(row) for row in connection.execute(query)], np.int64).reshape(-1, 3)
     error, lead = rows[:, 2] - rows[:, 1], np.maximum(rows[:, 2] - rows[:, 0], 0)
     place = np.searchsorted(np.array(_LEADS), lead, side="right") - 1

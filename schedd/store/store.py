@@ -160,7 +160,7 @@ class Store:
             return decided.recent(connection, cluster, _RECENT)
 
     def accuracy(self, cluster: int, since: int = 0) -> Accuracy:
-        """How wrong the starts told at ``since`` or later were, of jobs that have started."""
+        """How wrong the starts told at ``since`` or later were, of jobs that have started: the last ones."""
         with self.database.read() as connection:
             return decided.accuracy(connection, cluster, since)
 

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -26,6 +27,8 @@ pytestmark = pytest.mark.timeout(600)  # the first may have to compile the kerne
 
 _SEED = int(os.environ.get("SCHEDD_CRASH_SEED", "20261121"))
 _CHECKPOINT = float(os.environ.get("SCHEDD_CRASH_CHECKPOINT", "0.2"))
+_ROUNDS = int(os.environ.get("SCHEDD_CRASH_ROUNDS", "10"))
+"""Of a hundred kills each, in the soak."""
 _SHORT = int(os.environ.get("SCHEDD_CRASH_KILLS", "6"))
 
 
@@ -136,10 +139,11 @@ def run(daemon: Daemon, url: str, kills: int, seed: int) -> Counter[str]:
     return world.counts
 
 
-def report(capsys: pytest.CaptureFixture[str], url: str, seed: int, counts: Counter[str]) -> None:
-    words = ", ".join(f"{what}: {count}" for what, count in sorted(counts.items()))
+def report(capsys: pytest.CaptureFixture[str], what: str, counts: Counter[str]) -> None:
+    words = ", ".join(f"{one}: {count:,}" for one, count in sorted(counts.items()))
     with capsys.disabled():
-        sys.stdout.write(f"\n{url.partition(':')[0]}, seed {seed}: {words}\n")
+        sys.stdout.write(f"\n{what}: {words}\n")
+        sys.stdout.flush()
 
 
 def test_nothing_acknowledged_is_lost_by_kills_at_random_moments(
@@ -153,12 +157,18 @@ def test_nothing_acknowledged_is_lost_by_kills_at_random_moments(
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(0)
 def test_nothing_acknowledged_is_lost_by_a_thousand_kills(
     nursery: Nursery, new_database: NewDatabase, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for part in range(10):
+    total: Counter[str] = Counter()
+    begun = time.monotonic()
+    for part in range(_ROUNDS):
         url = new_database()
         folder = tmp_path / str(part)
         folder.mkdir()
         counts = run(Daemon(nursery, folder, url, checkpoint=_CHECKPOINT), url, 100, _SEED + part)
-        report(capsys, url, _SEED + part, counts)
+        kind, took = url.partition(":")[0], time.monotonic() - begun
+        report(capsys, f"{kind}, round {part + 1} of {_ROUNDS}, seed {_SEED + part}, {took:,.0f} s", counts)
+        total += counts
+    report(capsys, f"{kind}, all {_ROUNDS} rounds in {took:,.0f} s, nothing lost", total)
