@@ -34,11 +34,17 @@ test: lint ## lint, then all tests but the long ones
 soak: $(STAMP) ## the long runs
 	$(VENV)/bin/pytest -m soak --timeout 0
 
-bench: $(STAMP) ## measure the planner; build/*.json has the figures
+bench: $(STAMP) ## measure the planner and the daemon; build/*.json has the figures
 	mkdir -p build
 	$(VENV)/bin/schedd bench plan --nodes 219 --jobs 5000 --json build/bench-5000.json
 	$(VENV)/bin/schedd bench plan --nodes 219 --jobs 25000 --json build/bench-25000.json
 	$(VENV)/bin/schedd bench plan --nodes 10000 --jobs 100000 --profile large --json build/bench-large.json
+	for jobs in 1000 10000 25000; do \
+	  $(VENV)/bin/schedd bench events --jobs $$jobs --json build/events-$$jobs.json && \
+	  $(VENV)/bin/python -m tests.store.postgres $(VENV)/bin/schedd bench events --jobs $$jobs \
+	    --json build/events-$$jobs-postgresql.json --database || exit; \
+	done
+	$(VENV)/bin/schedd bench http --json build/http.json
 
 docs: $(STAMP) ## write the reference of commands, check the links between the documents
 	$(VENV)/bin/python docs/build.py

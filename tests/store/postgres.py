@@ -10,6 +10,7 @@ import pwd
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -158,3 +159,17 @@ class PostgresServer:
     def _execute(self, statement: str) -> None:
         with psycopg.connect(self.address("postgres"), autocommit=True) as connection:
             connection.execute(statement.encode())
+
+
+def main(command: list[str]) -> int:
+    """Run ``command`` with the URL of a new database of a server of its own at its end."""
+    server = PostgresServer()
+    try:
+        server.start()
+        return subprocess.run([*command, server.create("bench")], check=False).returncode
+    finally:
+        server.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
