@@ -47,6 +47,7 @@ class Reign:
     ``decisions`` are the last ones, without runs whose outcome is known; ``last`` is the highest id of all.
     """
 
+    engine: Engine
     journal: Journal
     promised: Promised
     decisions: Sequence[Decision]
@@ -87,7 +88,7 @@ class Succession:
         except BaseException:
             journal.close()
             raise
-        return Reign(journal, self._follower.promised, decisions, last)
+        return Reign(self._follower.engine, journal, self._follower.promised, decisions, last)
 
     def forget(self) -> None:
         """Begin anew from the store: the engine may know more than was kept."""

@@ -1,10 +1,12 @@
 """An engine that follows what the store has: a restarted daemon until it leads, a standby for as long.
 
-The engine is called with the very batches that the leader's was called with, so it comes to the same plan and
-the same decisions. When its daemon takes over, it goes on from there.
+The engine is called with the very batches that the leader's was called with, under the settings of the
+checkpoint from which it goes on, so it comes to the same plan and the same decisions. When its daemon takes
+over, it goes on from there under the settings of this daemon.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import structlog
 
@@ -19,6 +21,7 @@ from schedd.wire import Alert, Decision, Run
 __all__ = ["Follower"]
 
 _log = structlog.get_logger(__name__)
+_UNREADABLE = (ValueError, LookupError, TypeError, AttributeError)
 
 
 class Follower:
@@ -28,32 +31,39 @@ class Follower:
         self._store = store
         self._name = cluster
         self._number = store.cluster(cluster, now)
+        self._settings = settings
         self._at = Tail()
         self._last: tuple[Batch, tuple[Decision, ...], list[Promise], list[Breach]] | None = None
         self.promised = Promised()
-        self.engine, batches = self._begin(settings, now)
+        self.kept = True
+        """Whether there is a checkpoint to go on from, under the settings in force."""
+        self.engine, batches = self._begin(now)
         self.promised.begin(self.engine)
         self._apply(batches)
 
-    def _begin(self, settings: EngineSettings, now: int) -> tuple[Engine, Sequence[Batch]]:
+    def _begin(self, now: int) -> tuple[Engine, Sequence[Batch]]:
         """From the newest checkpoint that can be read, and the log after it."""
         before: int | None = None
         while True:
             try:
                 found = self._store.recover(self._number, before)
-                return self._restored(settings, found, now), found.batches
+                return self._restored(found, now), found.batches
             except BadCheckpoint as error:
                 _log.error("a checkpoint cannot be read", cluster=self._name, why=str(error))
                 before = error.batch
 
-    def _restored(self, settings: EngineSettings, found: Recovered, now: int) -> Engine:
+    def _restored(self, found: Recovered, now: int) -> Engine:
         self._at = found.after
         if found.checkpoint is None:
-            used = past_use(settings, self._name, now)
-            return Engine(settings, found.batches[0].now if found.batches else now, used=used)
+            self.kept = False
+            used = past_use(self._settings, self._name, now)
+            return Engine(self._settings, found.batches[0].now if found.batches else now, used=used)
+        with suppress(*_UNREADABLE):
+            return Engine.restore(found.checkpoint)
+        # Its own settings may be such as this version does not know.
         try:
-            return Engine.restore(found.checkpoint, settings)
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            return Engine.restore(found.checkpoint, self._settings)
+        except _UNREADABLE as error:
             words = f"checkpoint after batch {found.after.batch}: {error!r}"
             raise BadCheckpoint(found.after.batch, words) from error
 
@@ -98,8 +108,21 @@ class Follower:
                 found=self.engine.state.decision_number,
             )
             self.engine.state.decision_number = number
+        self._settle_settings(journal)
         recent = [decision for decision in self._store.recent(self._number) if self._counts(decision)]
         return recent, self._store.last_decision(self._number)
+
+    def _settle_settings(self, journal: Journal) -> None:
+        """What is done from now on is done under this daemon's settings; a checkpoint says so."""
+        engine = self.engine
+        if engine.state.settings != self._settings:
+            _log.info("other settings than before", cluster=self._name)
+            self.engine = Engine.restore(engine.checkpoint(), self._settings)
+            self.promised.begin(self.engine)
+            self.kept = False
+        if not self.kept:
+            frozen = self.engine.freeze()
+            self.kept = journal.maybe_checkpoint(frozen.parts, self.engine.state.now, must=True)
 
     def _counts(self, decision: Decision) -> bool:
         """Whether a decision may still matter: a run that is out, a start told of a job that waits."""

@@ -294,10 +294,13 @@ class PlanLoop:
         if reign is None:
             return False
         self._journal, self._promised = reign.journal, reign.promised
+        if reign.engine is not self._engine:
+            self._engine = reign.engine
+            self._publish()
         self.decisions = DecisionLog(last=reign.last)
         self.decisions.append(reign.decisions)
         self.standing_by = False
-        _log.info("planning", cluster=self.name, jobs=len(engine.state.records))
+        _log.info("planning", cluster=self.name, jobs=len(self._engine.state.records))
         return True
 
     def _stand_down(self, why: str) -> None:
@@ -395,11 +398,14 @@ class PlanLoop:
     def _checkpoint(self, *, must: bool = False) -> None:
         """Keep the engine's state when it is time for that; without it the log to follow is only longer."""
         try:
-            self._journal.maybe_checkpoint(lambda: self._engine.freeze().parts(), self.now(), must=must)
+            self._keep(must=must)
         except StoreError as error:
             if not error.retryable:
                 raise
             _log.error("no checkpoint was kept", cluster=self.name, why=str(error))
+
+    def _keep(self, *, must: bool) -> bool:
+        return self._journal.maybe_checkpoint(lambda: self._engine.freeze().parts(), self.now(), must=must)
 
     def _insist(self, call: Callable[[], _T]) -> _T:
         """The journal's answer, asked for until it can give one. Raises PlannerStopped when told to stop."""
@@ -476,7 +482,8 @@ class PlanLoop:
         self._engine = Engine.restore(engine.checkpoint(), settings)
         if self._promised is not None:
             self._promised.begin(self._engine)
-        self._checkpoint(must=True)
+        # Without it the log from here on would be followed under the old settings.
+        self._insist(lambda: self._keep(must=True))
         self._batch((), ())
         if self._unpublished:
             self._publish()

@@ -207,6 +207,8 @@ class DurableJournal:
 
             def keep(body: bytes) -> None:
                 self._store.save_checkpoint(self.cluster, at, now, body)
+                if must:  # somebody waits
+                    return
                 _slices(lambda: self._store.note_past(self.cluster))
                 _slices(lambda: bool(self._store.purge(self._limits, now)))
 

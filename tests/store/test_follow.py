@@ -1,0 +1,123 @@
+"""A daemon that is started again under other settings than those under which the log was written."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from schedd.engine import Engine, EngineSettings
+from schedd.service.follow import Follower
+from schedd.store import DurableJournal, Store
+from schedd.wire import Event, JobFacts, NodeFacts, Run
+from tests.engine.server import Server
+
+OLD = EngineSettings(tell_threshold=0, slack=5, site={"priority": {"waiting": 1.5}})
+NEW = replace(OLD, tell=False, slack=77)
+T = 1_700_000_000
+
+
+class Life:
+    """A daemon's thread, without the daemon: each batch is kept, handled, and what followed is kept."""
+
+    def __init__(self, store: Store, engine: Engine) -> None:
+        self.engine = engine
+        self.journal = DurableJournal(store, "c", T, every=3600)
+        self.runs: list[Run] = []
+
+    def batch(self, events: list[Event], now: int) -> None:
+        batch = self.journal.commit_events(events, now)
+        assert batch is not None
+        made = self.engine.handle(batch.events, batch.now)
+        self.journal.commit_decisions(batch, made)
+        self.runs += [decision for decision in made if isinstance(decision, Run)]
+
+    def checkpoint(self) -> None:
+        assert self.journal.maybe_checkpoint(lambda: self.engine.freeze().parts(), T, must=True)
+
+
+def worked(store: Store) -> Life:
+    """Jobs were planned, told, started and refused, before a checkpoint and after it."""
+    life, server = Life(store, Engine(OLD, T)), Server(T)
+    life.checkpoint()
+    life.batch([e for n in range(2) for e in server.change_node(NodeFacts(name=f"n{n}", cpus=4))], T)
+    for number in range(30):
+        server.now += 7
+        facts = JobFacts(
+            id=f"{number}.s",
+            owner="ann",
+            queue="q",
+            submitted=server.now,
+            resources={"nodes": f"1:ppn={1 + number % 4}", "walltime": str(100 + number)},
+        )
+        life.batch([*server.submit(facts, 50), *server.ends()], server.now)
+        outcomes: list[Event] = []
+        for run in life.runs:
+            outcomes += server.refuse(run, 15043, "no") if int(run.job_id[:-2]) % 5 == 0 else server.run(run)
+        life.runs.clear()
+        if outcomes:
+            life.batch(outcomes, server.now)
+        if number == 12:
+            life.checkpoint()
+    return life
+
+
+def assert_alike(found: Engine, expected: Engine) -> None:
+    one, other = found.state, expected.state
+    assert one.records == other.records
+    assert (one.now, one.decision_number, one.breaches) == (other.now, other.decision_number, other.breaches)
+    for name in ("promise", "told", "tell_due"):
+        assert np.array_equal(getattr(one, name), getattr(other, name)), name
+    assert np.array_equal(one.plan.tables.jobs, other.plan.tables.jobs)
+
+
+def test_the_log_is_followed_under_the_settings_under_which_it_was_written(store: Store) -> None:
+    life = worked(store)
+    found = Follower(store, "c", NEW, T)
+    assert found.engine.state.settings == OLD
+    assert_alike(found.engine, life.engine)
+
+
+@pytest.mark.parametrize("settings", [OLD, NEW])
+def test_who_takes_over_goes_on_under_its_own_settings_and_keeps_that(
+    store: Store, settings: EngineSettings
+) -> None:
+    life = worked(store)
+    found = Follower(store, "c", settings, T)
+    kept = store.latest_checkpoint(1)
+    journal = DurableJournal(store, "c", T)
+    found.take_over(journal)
+    journal.close()
+    assert found.engine.state.settings == settings
+    assert_alike(found.engine, life.engine)
+    newest = store.latest_checkpoint(1)
+    assert newest is not None
+    assert kept is not None
+    assert newest[1] == (kept[1] if settings == OLD else store.tail(1))
+    again = Follower(store, "c", EngineSettings(), T)
+    assert again.engine.state.settings == settings
+    assert_alike(again.engine, found.engine)
+
+
+def test_a_new_cluster_has_a_checkpoint_before_its_first_event(store: Store) -> None:
+    store.cluster("c", T)
+    found = Follower(store, "c", OLD, T)
+    journal = DurableJournal(store, "c", T)
+    found.take_over(journal)
+    journal.close()
+    assert store.latest_checkpoint(1) is not None
+    assert Follower(store, "c", NEW, T).engine.state.settings == OLD
+
+
+def test_a_checkpoint_whose_settings_nobody_knows_is_read_under_ours(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worked(store)
+    restore = Engine.restore.__func__  # type: ignore[attr-defined]
+
+    def without_its_own(data: bytes, settings: EngineSettings | None = None) -> Engine:
+        if settings is None:
+            raise ValueError("no such setting")
+        return restore(Engine, data, settings)  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(Engine, "restore", without_its_own)
+    assert Follower(store, "c", NEW, T).engine.state.settings == NEW
