@@ -1,5 +1,6 @@
 import pytest
 
+from schedd.model.parse.deadline import read_deadline
 from schedd.wire import NodeFacts, ShareFacts
 from server_adapter.bridge.facts import (
     Values,
@@ -87,6 +88,13 @@ def test_holds_and_waits(changes: Values, state: str, holds: str, eligible: int 
 def test_a_sub_job_names_its_array() -> None:
     assert job_facts("9[3].srv", QUEUED | {"job_array_id": "3"}).array == "9[].srv"
     assert job_facts("9.srv", QUEUED).array == ""
+
+
+@pytest.mark.parametrize("deadline", ["1800000000", "+1:30:00", "2027-01-15T08:00Z"])
+def test_a_deadline_that_qsub_was_told_reaches_the_planner(deadline: str) -> None:
+    facts = job_facts("5.srv", QUEUED | {"x": f"FLAGS:RESTARTABLE;deadline:{deadline}"})
+    expected = {"+1:30:00": facts.submitted + 5400}.get(deadline, 1_800_000_000)
+    assert read_deadline(facts.resources, facts.submitted) == expected
 
 
 def test_whole_nodes_may_be_asked_for_in_three_ways() -> None:
