@@ -212,3 +212,17 @@ def test_a_job_that_another_one_begins_to_wait_for_keeps_its_version() -> None:
     assert waited_for.version == alone.version
     assert waited_for.depend
     assert waiting.version != alone.version
+
+
+@pytest.mark.parametrize(
+    ("values", "limit"),
+    [
+        ({"job_array_request": "0-99%10"}, 10),
+        ({"job_array_request": "0-99"}, None),
+        ({"job_array_request": "0-99%10", "array_slot_limit": "4"}, 4),
+        ({"job_array_request": "1-3%x"}, None),
+    ],
+)
+def test_how_many_jobs_of_an_array_may_run_at_once(values: dict[str, str], limit: int | None) -> None:
+    assert job_facts("9[3].srv", QUEUED | {"job_array_id": "3"} | values).slot_limit == limit
+    assert job_facts("9.srv", QUEUED | values).slot_limit is None
