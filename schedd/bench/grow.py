@@ -200,9 +200,17 @@ class Grower:
 
 
 def run_bench(
-    profile: Profile, nodes: int, n_jobs: int, seed: int, tell: Callable[[Step], None] = lambda _: None
+    profile: Profile,
+    nodes: int,
+    n_jobs: int,
+    seed: int,
+    tell: Callable[[Step], None] = lambda _: None,
+    *,
+    policy: bool = False,
 ) -> BenchResult:
     """Grow a plan to ``n_jobs`` planned jobs on ``nodes`` nodes; ``tell`` hears of every step.
+
+    With ``policy`` the engine is measured once more with all of the site's policy on.
 
     Raises CheckFailed when a placement is not what the plain checker says, ValueError for no jobs or nodes.
     """
@@ -224,7 +232,9 @@ def run_bench(
     grower.plan.look_at_all()
     repair_all = grower.repair()
     cpus = sum(node.cpus for node in grower.nodes)
-    live = engine_figures(grower.nodes, [grower.jobs[slot] for slot in grower.jobs], grower.spare(200))
+    queued, arriving = list(grower.jobs.values()), grower.spare(200)
+    live = engine_figures(grower.nodes, queued, arriving)
+    ruled = engine_figures(grower.nodes, queued, arriving, policy=True) if policy else None
     return BenchResult(
         profile=profile,
         nodes=nodes,
@@ -246,6 +256,8 @@ def run_bench(
         horizon_s=grower.area // cpus,
         exponent=exponent([s.jobs for s in steps], [s.add_us_mean for s in steps]),
         engine_arrival_us=live.arrival_us,
+        policy_arrival_us=ruled.arrival_us if ruled is not None else None,
+        policy_dispatch_ms=ruled.first_dispatch_ms if ruled is not None else None,
         wall_s=(perf_counter_ns() - begin) / 1e9,
     )
 

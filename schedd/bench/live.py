@@ -1,7 +1,7 @@
 """The engine at full size: what an arrival, an early end and the publication of a snapshot cost."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import thread_time_ns
 
 import numpy as np
@@ -10,7 +10,18 @@ from schedd.bench.workload import BenchJob
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.view import publish
 from schedd.model import Node
-from schedd.wire import Event, JobEnded, JobFacts, JobQueued, JobStarted, NodeChanged, NodeFacts, Run
+from schedd.wire import (
+    Event,
+    JobEnded,
+    JobFacts,
+    JobQueued,
+    JobStarted,
+    NodeChanged,
+    NodeFacts,
+    Run,
+    ServerChanged,
+    ServerFacts,
+)
 
 __all__ = ["EngineFigures", "engine_figures"]
 
@@ -31,15 +42,33 @@ class EngineFigures:
     snapshot_us: float
 
 
+POLICY = EngineSettings(
+    slack=3600,
+    site={"priority": {"wish": 1.0, "waiting": 1.0, "fair_share": 10.0}, "fair_share": {}},
+)
+"""Priorities, and room for them; the limits are below."""
+_LIMITS = {
+    "max_running": "2000",
+    "max_user_run": "60",
+    "max_run_res.ncpus": "[u:PBS_GENERIC=300],[g:PBS_GENERIC=1000]",
+    "resources_available.matlab": "50",
+}
+
+
 def engine_figures(
-    nodes: Sequence[Node], queued: Sequence[BenchJob], arriving: Sequence[BenchJob]
+    nodes: Sequence[Node],
+    queued: Sequence[BenchJob],
+    arriving: Sequence[BenchJob],
+    *,
+    policy: bool = False,
 ) -> EngineFigures:
     """Queue all of ``queued`` in an engine, then measure it.
 
     First the jobs ``arriving`` come one by one, each alone in its batch; then running jobs end early, one by
-    one, until in a hundred cases (fewer in a very long plan) another job was started for it.
+    one, until in a hundred cases (fewer in a very long plan) another job was started for it. With ``policy``
+    the jobs are of 200 users in 20 groups with limits, priorities and fair share, one in 20 wants a licence.
     """
-    live = _Live(nodes)
+    live = _Live(nodes, policy)
     for i in range(0, len(queued), _BATCH):
         live.handle([live.queued(job) for job in queued[i : i + _BATCH]])
         live.rest()
@@ -78,13 +107,17 @@ def engine_figures(
 class _Live:
     """An engine and the server's side of its talk: whatever is to run does so at once."""
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
+    def __init__(self, nodes: Sequence[Node], policy: bool) -> None:
         self.now = _START
-        self.engine = Engine(EngineSettings(), self.now)
+        self.policy = policy
+        self.engine = Engine(POLICY if policy else EngineSettings(), self.now)
         self.running: dict[str, None] = {}
         self._facts: dict[str, JobFacts] = {}
         self._events = 0
         self.handle([self._node(node) for node in nodes])
+        if policy:
+            facts = ServerFacts(limits=_LIMITS)
+            self.handle([ServerChanged(id=self._id(), time=self.now, server=facts)])
 
     def _id(self) -> str:
         self._events += 1
@@ -105,6 +138,16 @@ class _Live:
             submitted=self.now,
             resources=job.resources,
         )
+        if self.policy:
+            number = len(self._facts)
+            licence = {"matlab": "1"} if number % 20 == 0 else {}
+            facts = replace(
+                facts,
+                owner=f"u{number * 7919 % 200}@bench",
+                group=f"g{number * 7919 % 20}",
+                priority=number * 31 % 5,
+                resources={**job.resources, **licence},
+            )
         self._facts[facts.id] = facts
         return JobQueued(id=self._id(), time=self.now, job=facts)
 

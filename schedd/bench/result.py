@@ -65,6 +65,10 @@ class BenchResult:
     proportion."""
     engine_arrival_us: float
     """``Engine.handle`` of one arrival at full size; the mean."""
+    policy_arrival_us: float | None
+    """The same with limits, licences, priorities and fair share on; null when that was not asked for."""
+    policy_dispatch_ms: float | None
+    """``first_dispatch_ms`` likewise."""
     wall_s: float
 
 
@@ -102,6 +106,15 @@ def step_table(result: BenchResult) -> Table:
     return table
 
 
+def _with_policy(result: BenchResult) -> list[tuple[str, str]]:
+    if result.policy_arrival_us is None or result.policy_dispatch_ms is None:
+        return []
+    return [
+        ("one arrival with all of policy \\[µs]", f"{result.policy_arrival_us:,.0f}"),
+        ("early end to first dispatch with policy \\[ms]", f"{result.policy_dispatch_ms:.2f}"),
+    ]
+
+
 def summary_table(result: BenchResult) -> Table:
     """All but the steps."""
     table = Table(show_header=False)
@@ -125,6 +138,7 @@ def summary_table(result: BenchResult) -> Table:
         ("started at once", f"{result.started_at_once:.1%}"),
         ("requested area \\[days of the machine]", f"{result.horizon_s / 86400:.1f}"),
         ("one arrival in the engine \\[µs]", f"{result.engine_arrival_us:,.0f}"),
+        *_with_policy(result),
         ("this run \\[s]", f"{result.wall_s:,.1f}"),
     ):
         table.add_row(name, value)

@@ -31,6 +31,9 @@ def _parser() -> argparse.ArgumentParser:
     optimise = what.add_parser("optimise", help="search a plan: moves a second, and what they gain")
     optimise.add_argument("--nodes", type=int, default=219, help="(default: %(default)s)")
     optimise.add_argument("--jobs", type=int, required=True, help="so many wait, at least 10")
+    plan.add_argument(
+        "--policy", action="store_true", help="measure the engine once more, with limits and priorities on"
+    )
     events = what.add_parser(
         "events", help="events at a real daemon: how many, and how long until it decides"
     )
@@ -92,7 +95,7 @@ def _plan(args: argparse.Namespace) -> int:
         def tell(step: Step) -> None:
             progress.update(task, completed=step.jobs)
 
-        result = run_bench(args.profile, args.nodes, args.jobs, args.seed, tell)
+        result = run_bench(args.profile, args.nodes, args.jobs, args.seed, tell, policy=args.policy)
     console.print(step_table(result))
     console.print(summary_table(result))
     if args.json is not None:

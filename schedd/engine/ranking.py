@@ -36,8 +36,9 @@ __all__ = ["forward", "next_rerank", "rank_all", "set_rank"]
 
 _MOST = 60
 """So many jobs make way for one at most."""
-_WINDOWS = 2
-_NODES = 2
+_FEW = 20
+"""While an event waits for it."""
+_SETS = 2
 """So many sets of jobs are tried: moments from which all make way, or nodes on which they do."""
 _HIGHEST = 1 << 60
 _SLICE = 100
@@ -55,9 +56,10 @@ def set_rank(state: EngineState, record: JobRecord) -> None:
         state.rank[record.slot] = max(-_HIGHEST, min(total, _HIGHEST))
 
 
-def forward(state: EngineState, slot: int, event: str) -> bool:
+def forward(state: EngineState, slot: int, event: str, *, thorough: bool = False) -> bool:
     """Let a planned job start earlier where only jobs of lower rank are in its way, and none is late by that.
 
+    An event waits for this, so few jobs are asked to make way, unless it is to be ``thorough``.
     Others whose starts moved are noted, the job itself is not; returns whether it moved.
     """
     plan, jobs = state.plan, state.plan.tables.jobs
@@ -76,7 +78,7 @@ def forward(state: EngineState, slot: int, event: str) -> bool:
         return False
     others = others[np.argsort(jobs[START, others], kind="stable")]
     name = record.id if record is not None else "a job"
-    for some in _sets(state, slot, others):
+    for some in _sets(state, slot, others, _MOST if thorough else _FEW, _SETS if thorough else 1):
         slots = np.append(np.int64(slot), some)
         latest = np.full(slots.shape[0], state.now + HORIZON, np.int64)
         if not breaks:
@@ -95,8 +97,8 @@ def forward(state: EngineState, slot: int, event: str) -> bool:
     return False
 
 
-def _sets(state: EngineState, slot: int, others: Ints) -> Iterator[Ints]:
-    """Which of ``others``, by start, might make way: the most promising sets first.
+def _sets(state: EngineState, slot: int, others: Ints, most: int, sets: int) -> Iterator[Ints]:
+    """Which of ``others``, by start, might make way: so many sets of so many, the most promising first.
 
     For a job of one unit those on one node, the nodes first on which room could be made soonest. For others,
     and where pools are scarce, all who are in the way; then fewer and fewer, those that start last.
@@ -111,15 +113,15 @@ def _sets(state: EngineState, slot: int, others: Ints) -> Iterator[Ints]:
         here = useful[rows]
         owner, rows = owner[here], rows[here]
         found, first = np.unique(rows, return_index=True)  # owners come by start
-        for row in found[np.argsort(owner[first], kind="stable")][:_NODES].tolist():
-            yield others[owner[rows == row]][:_MOST]
+        for row in found[np.argsort(owner[first], kind="stable")][:sets].tolist():
+            yield others[owner[rows == row]][:most]
         return
     for pool in scarce:
         useful[plan.pools[pool]] = True
-    others = plan.holding(others, useful)[-_MOST:]
+    others = plan.holding(others, useful)[-most:]
     n = others.shape[0]
-    for window in range(_WINDOWS):
-        some = others[n - n * (_WINDOWS - window) // _WINDOWS :]
+    for window in range(sets):
+        some = others[n - n * (sets - window) // sets :]
         if some.shape[0]:
             yield some
 
@@ -177,7 +179,7 @@ def rank_all(state: EngineState, event: str) -> None:
         if state.plan.state(slot) != PLANNED:
             continue
         old = state.plan.start(slot)
-        if forward(state, slot, event):
+        if forward(state, slot, event, thorough=True):
             moved = (np.array([value], np.int64) for value in (slot, old, state.plan.start(slot)))
             note(state, event, Cause.PRIORITY, _WORDS, *moved)
 
