@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import which
 
 from schedd.service.settings import Settings
+from schedd.service.site_settings import SiteSettings
 
 __all__ = ["advice"]
 
@@ -29,12 +31,24 @@ def advice(settings: Settings) -> Iterator[str]:
             yield f"{where}.mem_per_core: jobs that ask for no memory are planned as if they needed none"
         if cluster.slack == 0:
             yield f"{where}.slack: promises leave no room, so that no job may be planned before an older one"
+        yield from _about_site(f"{where}.site", cluster.site)
         if cluster.validate_:
             yield f"{where}.validate: every batch is checked; much too slow for production"
         if cluster.mode == "scheduler" and not cluster.alone:
             yield f"{where}.alone: another scheduler beside this one would not be noticed"
         if cluster.policy != "conservative":
             yield f"{where}.policy: {cluster.policy} plans no starts; no job has a planned or promised one"
+
+
+def _about_site(where: str, site: SiteSettings) -> Iterator[str]:
+    tree = site.fair_share
+    if tree is not None and not site.priority.fair_share:
+        yield f"{where}.fair_share: use is kept, but priority.fair_share is 0: it puts nobody first"
+    if tree is not None and tree.accounting and not Path(tree.accounting).exists():
+        yield f"{where}.fair_share.accounting: no {tree.accounting} here; earlier use will not count"
+    for name, licence in site.licences.items():
+        if licence.command and which(licence.command[0]) is None:
+            yield f"{where}.licences.{name}: {licence.command[0]} cannot be run here; none is counted"
 
 
 def _others_may_read(path: Path) -> bool:

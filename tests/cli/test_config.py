@@ -71,6 +71,18 @@ def test_settings_that_can_be_used_are_said_to_be_with_advice(
             ),
             {"server.allow_remote", "auth.anonymous", "auth.admins"},
         ),
+        (
+            (
+                '[auth]\nanonymous = "reader"\n[clusters.main]\nslack = 1\nmem_per_core = 1\n'
+                '[clusters.main.site.fair_share]\naccounting = "/none/accounting"\n'
+                '[clusters.main.site.licences.matlab]\ncommand = ["/none/count"]\n'
+                '[clusters.main.site.licences.ansys]\ncommand = ["echo", "1"]\n'
+            ),
+            {
+                f"clusters.main.site.{name}"
+                for name in ("fair_share", "fair_share.accounting", "licences.matlab")
+            },
+        ),
     ],
 )
 def test_what_is_seldom_meant_is_said(
