@@ -20,7 +20,7 @@ from schedd.engine.view import Published
 from schedd.service.loop import PlanLoop
 from schedd.wire import Reserve, Unreserve
 
-__all__ = ["RESERVATION", "reservation_view", "reserve", "router", "unreserve"]
+__all__ = ["RESERVATION", "preview", "reservation_view", "reserve", "router", "unreserve"]
 
 router = APIRouter(prefix="/v1/clusters/{cluster}/reservations", tags=["reservations"])
 _log = structlog.get_logger(__name__)
@@ -87,7 +87,12 @@ async def preview_reservation(
     Tells the running jobs that hold its nodes beyond its start, and the waiting jobs that would move, those
     first whose promise would be broken.
     """
-    return reply(request, await previewed(cluster, [_event(cluster, name, body)]))
+    return reply(request, await preview(cluster, name, body))
+
+
+async def preview(cluster: PlanLoop, name: str, body: Reservation) -> PreviewView:
+    """What would follow if this reservation was made. Raises ProblemError."""
+    return await previewed(cluster, [_event(cluster, name, body)])
 
 
 async def reserve(cluster: PlanLoop, name: str, body: Reservation, who: str) -> None:

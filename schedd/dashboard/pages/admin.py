@@ -11,8 +11,9 @@ from pydantic import ValidationError
 from starlette.responses import RedirectResponse, Response
 
 from schedd.api.messages import Pause, Reservation
+from schedd.api.policy import PreviewView
 from schedd.api.problems import ProblemError
-from schedd.api.reservations import RESERVATION, reserve, unreserve
+from schedd.api.reservations import RESERVATION, preview, reserve, unreserve
 from schedd.api.searches import search
 from schedd.api.waiting import answer_of
 from schedd.dashboard.health import audit_of, health_of
@@ -92,12 +93,17 @@ async def search_now(request: Request, cluster: Cluster, viewer: Operator, _: Fo
 
 @router.post("/reserve")
 async def make_reservation(request: Request, cluster: Cluster, viewer: Operator, form: Form) -> Response:
-    """Keep nodes free of planned jobs."""
+    """Keep nodes free of planned jobs; or show what would follow."""
     name = form.get("name", "").strip()
     try:
         if not RESERVATION.fullmatch(name):
             raise ProblemError("invalid", "name: letters, digits, '.', '_' and '-'")
-        await reserve(cluster, name, _reservation(form), viewer.bearer.name)
+        wanted = _reservation(form)
+        if form.get("preview"):
+            return await _page(
+                request, cluster, viewer, foreseen=await preview(cluster, name, wanted), form=form
+            )
+        await reserve(cluster, name, wanted, viewer.bearer.name)
     except ValidationError as error:
         first = error.errors()[0]
         where = f"{first['loc'][-1]}: " if first["loc"] else ""
@@ -166,6 +172,7 @@ async def _page(
     done: str = "",
     wrong: str = "",
     unmade: str = "",
+    foreseen: PreviewView | None = None,
     form: Mapping[str, str] | None = None,
 ) -> Response:
     clusters: Clusters = request.app.state.clusters
@@ -183,5 +190,6 @@ async def _page(
         wrong=wrong,
         reservations=sorted(cluster.published.reservations, key=lambda one: (one.start, one.name)),
         unmade=unmade,
+        foreseen=foreseen,
         form=form or {},
     )
