@@ -12,7 +12,7 @@ from pydantic_core import from_json
 from starlette.concurrency import run_in_threadpool
 
 from schedd.api.messages import Delivery
-from schedd.wire import Event, JobFacts, Snapshot
+from schedd.wire import Event, JobFacts, Snapshot, Told
 
 __all__ = ["LARGE", "DeliveryRoute", "delivery_of"]
 
@@ -21,7 +21,7 @@ LARGE: Final = 50_000
 _PIECE: Final = 100
 """Events, or jobs of a snapshot, that are looked at before another thread may go on."""
 _MOST: Final = 100_000
-_EVENTS: Final[TypeAdapter[list[Event]]] = TypeAdapter(list[Annotated[Event, Field(discriminator="type")]])
+_EVENTS: Final[TypeAdapter[list[Told]]] = TypeAdapter(list[Annotated[Told, Field(discriminator="type")]])
 _SNAPSHOT: Final = TypeAdapter(Snapshot)
 _JOBS: Final = TypeAdapter(list[JobFacts])
 

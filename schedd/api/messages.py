@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from schedd.api.problems import Fault
 from schedd.model.parse import RequestError, resource_list
-from schedd.wire import Event, JobFacts
+from schedd.wire import Event, JobFacts, Told
 from schedd.wire.facts import Family
 
 __all__ = ["Delivery", "Pause", "Reservation", "Variant", "WhatIf", "out_of_bounds"]
@@ -60,7 +60,7 @@ class Delivery(BaseModel):
     )
 
     events: Annotated[
-        tuple[Annotated[Event, Field(discriminator="type")], ...],
+        tuple[Annotated[Told, Field(discriminator="type")], ...],
         Field(description="At most 100,000.", max_length=100_000),
     ]
 

@@ -21,6 +21,7 @@ from schedd.wire.events import (
     RunRefused,
     ServerChanged,
     Snapshot,
+    Told,
     Unreserve,
 )
 from schedd.wire.facts import (
@@ -65,6 +66,7 @@ __all__ = [
     "ShareFacts",
     "Snapshot",
     "Tell",
+    "Told",
     "UnitsFacts",
     "Unreserve",
 ]

@@ -252,7 +252,7 @@ class Improved:
     type: Literal["improved"] = "improved"
 
 
-Event = (
+Told = (
     JobQueued
     | JobAltered
     | JobHeld
@@ -267,11 +267,13 @@ Event = (
     | ServerChanged
     | Reserve
     | Unreserve
-    | PolicyChanged
     | Counted
     | Snapshot
     | Improved
 )
+"""What an adapter may tell."""
+
+Event = Told | PolicyChanged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,6 +53,14 @@ def test_what_makes_no_sense_is_refused(busy_cluster: TestClient, body: dict[str
     assert get(busy_cluster, "/policy")["version"] == 0
 
 
+def test_an_adapter_cannot_change_a_policy(busy_cluster: TestClient) -> None:
+    event = {"type": "policy_changed", "id": "x:1", "time": T, "version": 1, "site": {}}
+    adapter = {"Authorization": f"Bearer {token('adapter')}"}
+    answer = busy_cluster.post(f"{MAIN}/events", json={"events": [event]}, headers=adapter)
+    problem(answer, "invalid")
+    assert get(busy_cluster, "/policy")["version"] == 0
+
+
 def test_only_admins_change_a_policy(busy_cluster: TestClient) -> None:
     reader = {"Authorization": f"Bearer {token('reader')}"}
     problem(busy_cluster.put(f"{MAIN}/policy", json={}, headers=reader), "not-allowed")
