@@ -10,9 +10,13 @@ __all__ = ["remarks", "why"]
 
 
 def remarks(record: JobRecord) -> list[str]:
-    """What the plan makes of the job's request that its owner should know."""
+    """What the plan makes of the job's request that its owner should know, and on what its start depends."""
     understood = record.understood
-    found = list(understood.request.notes) if understood.request is not None else []
+    found: list[str] = []
+    if record.behind and record.phase is Phase.WAITING and record.answer is None:
+        found.append("if " + " and ".join(f"{link.kind}:{link.job}" for link in record.behind))
+    if understood.request is not None:
+        found += understood.request.notes
     if understood.assumed and understood.request is not None:
         found.append(f"walltime assumed to be {understood.walltime} s")
     return found
@@ -35,8 +39,6 @@ def why(record: JobRecord, start: int, limits: Sequence[str] = ()) -> str:
     if record.refusal and record.until > 0:
         tail = f"; its last start was refused by {record.refusal}" + tail
     if start >= 0:
-        if record.behind:
-            tail = "; if " + " and ".join(f"{link.kind}:{link.job}" for link in record.behind) + tail
         tail = "".join(f"; not sooner, since {limit}" for limit in limits) + tail
         return f"planned start {datetime.fromtimestamp(start, UTC):%Y-%m-%d %H:%M:%S} UTC" + tail
     return "in the queue" + tail

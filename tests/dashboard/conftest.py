@@ -114,7 +114,7 @@ class Look:
         return self.page
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     path = chromium()
     if path is None:
@@ -128,7 +128,7 @@ def browser() -> Iterator[Browser]:
         found.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def server() -> Iterator[tuple[str, FastAPI]]:
     """One application on one port for all tests; each puts its own clusters behind it."""
     warm_up()

@@ -97,7 +97,7 @@ FORMS = {
     # -- what must happen before --------------------------------------------------------------------
     "a hold": Form(nodes("1"), "1 x (1 cpu); free", "waiting for a user hold", holds="u"),
     "a dependency": Form(
-        nodes("1"), "1 x (1 cpu); free", "waiting for its dependency", depend="afterok:0.localhost"
+        nodes("1"), "1 x (1 cpu); free", "if afterok:0.localhost", depend="afterok:0.localhost"
     ),
     "an array with a slot limit": Form(nodes("1"), "1 x (1 cpu); free", array="1-4%2"),
 }
