@@ -29,7 +29,8 @@ test: lint ## lint, then all tests but the long ones
 	@# Compiled here, so that no test waits for the compiler longer than a test may take.
 	$(VENV)/bin/python -c "from schedd.service.warmup import warm_up; warm_up()"
 	$(VENV)/bin/python tests/dashboard/browser.py
-	$(VENV)/bin/pytest
+	@# A file's tests stay together: many share what is dear to start.
+	$(VENV)/bin/pytest --numprocesses 2 --dist loadfile
 
 soak: $(STAMP) ## the long runs
 	$(VENV)/bin/pytest -m soak --timeout 0
