@@ -55,8 +55,15 @@ class Leadership:
         if path is not None and not self._take_file(path):
             return False
         begun = time.monotonic()
-        with self._database.renewing() as connection:
-            term = lease.take(connection, self._holder, self._seconds, force=path is not None)
+        try:
+            with self._database.renewing() as connection:
+                term = lease.take(connection, self._holder, self._seconds, force=path is not None)
+        except StoreError:
+            # Whoever led may have been cut off with the lease's row in its hands: then the next try succeeds.
+            if path is None:
+                with suppress(StoreError), self._database.renewing() as connection:
+                    lease.end_stuck(connection)
+            raise
         if term is None:
             return False
         self.term, self._lost = term, ""

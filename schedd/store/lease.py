@@ -50,6 +50,24 @@ def take(connection: Connection, holder: str, seconds: float, *, force: bool = F
     return int(term) if term is not None else None
 
 
+def end_stuck(connection: Connection) -> int:
+    """End transactions that hold up a take-over: those of daemons, older than 3 s, when the lease is over.
+
+    PostgreSQL ends those of clients that went silent between two statements by itself, but not one that was
+    cut off in the middle of a large one. Returns how many were ended.
+    """
+    return int(connection.scalar(_END_STUCK, {"name": _NAME}) or 0)
+
+
+_END_STUCK = text("""
+    SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+    WHERE datname = current_database() AND usename = current_user AND application_name = 'schedd'
+      AND pid <> pg_backend_pid() AND xact_start < clock_timestamp() - interval '3 seconds'
+      AND EXISTS (SELECT FROM leases WHERE name = :name
+                  AND expires < extract(epoch FROM clock_timestamp()) * 1000)
+""")
+
+
 def renew(connection: Connection, holder: str, term: int, seconds: float) -> bool:
     """Extend the lease, even one that is over but that nobody else took; False when another has it."""
     statement = update(leases).where(leases.c.name == _NAME, leases.c.holder == holder, leases.c.term == term)

@@ -1,15 +1,17 @@
 """One daemon leads, on the database's clock; what another decides after that is not kept."""
 
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
+import psycopg
 import pytest
 from sqlalchemy import text
 
 from schedd.store import DurableJournal, Leadership, NotLeader, Store
 from schedd.store import lease as leases
-from schedd.store.errors import LeaseExpired
+from schedd.store.errors import LeaseExpired, StoreError
 from tests.store.build import queued, run
 from tests.store.conftest import NewDatabase
 from tests.store.postgres import PostgresServer
@@ -186,3 +188,29 @@ def test_renewal_keeps_it_and_tells_when_it_is_lost(on_postgres: Daemons) -> Non
         leases.release(connection, "b", 2)
     assert lead.take()
     assert (lead.leads, lead.lost, lead.term) == (True, "", 3)
+
+
+def test_a_take_over_ends_the_transaction_of_a_leader_that_was_cut_off_in_a_statement(
+    on_postgres: Daemons,
+) -> None:
+    _, first = on_postgres.one("a")
+    assert first.take()
+    first._stopping.set()  # it renews no more
+    _, second = on_postgres.one("b")
+    held = psycopg.connect(on_postgres.url.replace("+psycopg", ""), application_name="schedd")
+    # As a backend that waits for the rest of a large statement: nothing ends it for being idle.
+    held.execute("SET idle_in_transaction_session_timeout = 0")
+    held.commit()
+    held.execute("SELECT 1 FROM leases FOR KEY SHARE")
+    on_postgres.let_it_run_out()
+    until = time.monotonic() + 30
+    taken, tries = False, 0
+    while not taken:
+        assert time.monotonic() < until
+        tries += 1
+        with suppress(StoreError):
+            taken = second.take()
+    assert (second.term, tries > 1) == (2, True)
+    with pytest.raises(psycopg.OperationalError):
+        held.execute("SELECT 1")
+    held.close()
