@@ -1,5 +1,6 @@
 """The clusters of one daemon, by name."""
 
+import gc
 import time
 from collections.abc import Callable, Iterator, Mapping
 
@@ -75,6 +76,7 @@ class Clusters:
             loop.start()
         for loop in self._loops.values():
             loop.recovered.wait()
+        gc.freeze()  # see loop.py: what was recovered
         if self.durable is not None and not self.stopping:
             self.durable.seek(self._loops.values())
         for poller in self._pollers:
