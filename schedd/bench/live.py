@@ -1,5 +1,6 @@
 """The engine at full size: what an arrival, an early end and the publication of a snapshot cost."""
 
+import gc
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import thread_time_ns
@@ -72,6 +73,9 @@ def engine_figures(
     for i in range(0, len(queued), _BATCH):
         live.handle([live.queued(job) for job in queued[i : i + _BATCH]])
         live.rest()
+    # As the daemon does after a snapshot: no look for garbage goes through all the records.
+    gc.collect()
+    gc.freeze()
     arrivals = []
     for job in arriving:
         event = live.queued(job)
