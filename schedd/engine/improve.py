@@ -1,12 +1,15 @@
 """Taking over what a search found on a copy of the plan, as far as it is still better and keeps promises."""
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import numpy as np
 
 from schedd.engine.places import plan_job
 from schedd.engine.promises import note_moves
 from schedd.engine.records import Cause, JobRecord, Phase
 from schedd.engine.state import EngineState
-from schedd.plan.evaluate import Criterion, Weights
+from schedd.plan.evaluate import Weights, by_name
 from schedd.plan.kernels.layout import (
     CHUNK,
     CHUNKS,
@@ -16,7 +19,10 @@ from schedd.plan.kernels.layout import (
     PER_NODE,
     PLANNED,
     SHAPE,
+    START,
+    STATE,
     UNPLACED,
+    Ints,
 )
 from schedd.plan.latest import latest_starts
 from schedd.plan.places import Place
@@ -24,13 +30,28 @@ from schedd.plan.plan import Plan, Take
 from schedd.plan.rebase import rebase
 from schedd.wire import Improved, PlaceFacts, UnitsFacts
 
-__all__ = ["improved", "place_facts"]
+__all__ = ["improved", "improvement", "movable"]
 
 _WORDS = "the plan was improved"
 
 
-def place_facts(plan: Plan, job_id: str, place: Place) -> PlaceFacts:
-    """A place on ``plan``, or a fork of it, in the words of the event."""
+def movable(state: EngineState) -> Ints:
+    """The slots that a search could move: of planned jobs that do not start now."""
+    jobs = state.plan.tables.jobs
+    found: Ints = np.flatnonzero((jobs[STATE] == PLANNED) & (jobs[START] > state.now))
+    return found
+
+
+def improvement(
+    event: str, now: int, plan: Plan, jobs: Mapping[int, str], places: Iterable[Place]
+) -> Improved:
+    """The event that tells of ``places`` on ``plan``, or a fork of it; ``jobs``: the ids of jobs by slot."""
+    return Improved(
+        id=event, time=now, places=tuple(_place_facts(plan, jobs[place.slot], place) for place in places)
+    )
+
+
+def _place_facts(plan: Plan, job_id: str, place: Place) -> PlaceFacts:
     units = (UnitsFacts(plan.name_of[take.row], take.chunk, take.units) for take in place.takes)
     return PlaceFacts(job_id, place.start, tuple(units))
 
@@ -43,7 +64,7 @@ def improved(state: EngineState, event: Improved) -> None:
     if not places:
         return
     plan, columns = state.plan, state.columns
-    weights = Weights({Criterion(name): weight for name, weight in state.settings.weights.items()})
+    weights = Weights(by_name(state.settings.weights))
     try:
         latest = latest_starts(plan, state.promise, columns)
         rebased = rebase(plan, places, columns, latest, state.now, weights)

@@ -28,6 +28,7 @@ __all__ = [
     "JobColumns",
     "Values",
     "Weights",
+    "by_name",
 ]
 
 
@@ -88,6 +89,10 @@ class JobColumns:
     due: Ints
     owner: Ints
 
+    def copy(self) -> Self:
+        """Arrays of their own."""
+        return type(self)(self.release.copy(), self.due.copy(), self.owner.copy())
+
     @classmethod
     def blank(cls, slots: int) -> Self:
         """For ``slots`` jobs of one user, released at 0, without deadlines."""
@@ -107,6 +112,14 @@ class Values:
     def as_dict(self) -> dict[str, float]:
         """By the names of the criteria."""
         return dict(zip(map(str, _ORDER), self.array.tolist(), strict=True))
+
+
+def by_name(weights: Mapping[str, float]) -> dict[Criterion, float]:
+    """Weights whose criteria are given by their names. Raises ValueError for a name that is none."""
+    for name in weights:
+        if name not in _ORDER:
+            raise ValueError(f"there is no criterion {name!r}; known are {', '.join(_ORDER)}")
+    return {Criterion(name): weight for name, weight in weights.items()}
 
 
 class Weights:

@@ -1,13 +1,11 @@
 """Searches within a replay: as the daemon makes them, but by the simulated clock."""
 
-from dataclasses import dataclass, field
-
-import numpy as np
+from dataclasses import dataclass, field, replace
 
 from schedd.engine import Engine
-from schedd.engine.improve import place_facts
+from schedd.engine.improve import improvement, movable
 from schedd.optimize import Report, Search, SearchSettings
-from schedd.plan.kernels.layout import PLANNED, START, STATE
+from schedd.plan.evaluate import by_name
 from schedd.plan.latest import latest_starts
 from schedd.wire import Improved
 
@@ -60,18 +58,16 @@ class Searches:
         if state.change_number == self.seen:
             return None
         self.seen = state.change_number
-        jobs = state.plan.tables.jobs
-        if np.count_nonzero((jobs[STATE] == PLANNED) & (jobs[START] > state.now)) < 2:
+        if movable(state).shape[0] < 2:
             return None
-        settings = self.how.settings(self.how.seed * 1_000_003 + len(self.reports))
+        settings = replace(
+            self.how.settings(self.how.seed * 1_000_003 + len(self.reports)),
+            weights=by_name(state.settings.weights),
+        )
         latest = latest_starts(state.plan, state.promise, state.columns)
         found = Search(state.plan.fork(), state.columns, latest, state.now, settings).run()
         self.reports.append(found.report)
-        places = []
-        for place in found.places:
-            record = state.by_slot[place.slot]
-            if record is not None:
-                places.append(place_facts(state.plan, record.id, place))
-        if not places:
+        if not found.places:
             return None
-        return Improved(id=f"search:{len(self.reports)}", time=state.now, places=tuple(places))
+        jobs = {record.slot: record.id for record in state.records.values()}
+        return improvement(f"search:{len(self.reports)}", state.now, state.plan, jobs, found.places)

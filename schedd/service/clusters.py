@@ -1,6 +1,5 @@
 """The clusters of one daemon, by name."""
 
-import gc
 import time
 from collections.abc import Callable, Iterator, Mapping
 
@@ -9,6 +8,7 @@ from schedd.policy.fair_share import Usage
 from schedd.service.clock import Clock
 from schedd.service.durable import Durable
 from schedd.service.errors import UnknownCluster
+from schedd.service.garbage import set_aside
 from schedd.service.incidents import Incidents
 from schedd.service.loop import PlanLoop
 from schedd.service.meters import Meters
@@ -76,7 +76,7 @@ class Clusters:
             loop.start()
         for loop in self._loops.values():
             loop.recovered.wait()
-        gc.freeze()  # see loop.py: what was recovered
+        set_aside()
         if self.durable is not None and not self.stopping:
             self.durable.seek(self._loops.values())
         for poller in self._pollers:

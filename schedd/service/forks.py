@@ -13,6 +13,7 @@ from schedd.engine.state import HORIZON, EngineState
 from schedd.engine.view import Published
 from schedd.model import Answer, Never, Placement, Request, Share, StartKnown, WaitingFor
 from schedd.model.parse import canonical
+from schedd.plan.evaluate import JobColumns
 from schedd.plan.plan import Plan
 from schedd.plan.views import Window, bare, why_never, windows
 from schedd.policy.access import Access
@@ -46,8 +47,9 @@ class Asked:
 class Fork:
     """The plan as it was at a batch boundary. Any thread may ask; questions are answered one at a time."""
 
-    def __init__(self, plan: Plan, published: Published, limits: LimitBook) -> None:
+    def __init__(self, plan: Plan, published: Published, limits: LimitBook, columns: JobColumns) -> None:
         self.published = published
+        self.columns = columns
         self._plan = plan
         self._limits = limits
         self._bare: Plan | None = None
@@ -214,4 +216,4 @@ def fork(state: EngineState, published: Published) -> Fork:
 
     To be called between batches, by the thread that owns the state.
     """
-    return Fork(state.plan.fork(), published, state.limits.copy())
+    return Fork(state.plan.fork(), published, state.limits.copy(), state.columns.copy())

@@ -1,5 +1,6 @@
 """Incidents kept as files, when a planner stops or a job makes it fail: what `schedd rerun` runs again."""
 
+import time
 from pathlib import Path
 
 import structlog
@@ -10,6 +11,7 @@ from schedd.engine.log import Incident
 __all__ = ["Incidents"]
 
 _log = structlog.get_logger(__name__)
+_EVERY_S = 60.0
 
 
 class Incidents:
@@ -18,9 +20,15 @@ class Incidents:
     def __init__(self, folder: Path, most: int = 20) -> None:
         self.folder = folder
         self._most = most
+        self._last: dict[str, float] = {}
+
+    def due(self, cluster: str) -> bool:
+        """Whether the last one of this cluster is a minute old: many in a row do not drown the first."""
+        return time.monotonic() >= self._last.get(cluster, -_EVERY_S) + _EVERY_S
 
     def keep(self, cluster: str, why: str, incident: Incident, now: int) -> Path | None:
         """Write ``incident``, for the daemon's user alone; None, and a line in the log, when it cannot be."""
+        self._last[cluster] = time.monotonic()
         path = self.folder / f"{cluster}-{now}-{why}.jsonl"
         part = path.with_suffix(".part")
         try:

@@ -1,6 +1,5 @@
 """The thread that owns one cluster's live plan: batches of events in, decisions and publications out."""
 
-import gc
 import threading
 import time
 from collections import deque
@@ -20,6 +19,7 @@ from schedd.service.durable import Succession
 from schedd.service.errors import Overloaded, PlannerStopped, StandingBy
 from schedd.service.feed import Feed
 from schedd.service.forks import Fork, fork
+from schedd.service.garbage import set_aside
 from schedd.service.incidents import Incidents
 from schedd.service.meters import ClusterMeters, Meters
 from schedd.service.promised import Promised
@@ -41,7 +41,6 @@ _LOOK_S = 60.0
 _STORE_WAITS = (0.1, 0.2, 0.5, 1.0, 2.0)
 """Seconds between tries while the store fails; the last one for as long as it does."""
 _FOLLOW_S = 0.5
-_INCIDENT_EVERY_S = 60.0
 """Between two looks at what the leader wrote."""
 
 
@@ -78,7 +77,6 @@ class PlanLoop:
         self._journal = journal
         self._succession = succession
         self._incidents = incidents
-        self._incident_at = -_INCIDENT_EVERY_S
         self._promised: Promised | None = None
         self._stepping_down = False
         self.standing_by = succession is not None
@@ -377,7 +375,7 @@ class PlanLoop:
             made = self._insist(lambda: self._journal.commit_decisions(batch, decisions, *news))
         self._unpublished = True
         if any(isinstance(event, Snapshot) for event in batch.events):
-            _keep_out_of_collections()
+            set_aside()
         if batch.events:
             self._batches += 1
             self.decisions.acknowledge(batch.events)
@@ -391,12 +389,8 @@ class PlanLoop:
 
     def _keep_incident(self, why: str) -> None:
         """What led to this, as a file; of several in a short time the first, but for the last of all."""
-        if self._incidents is None:
-            return
-        if why != "stopped" and time.monotonic() < self._incident_at + _INCIDENT_EVERY_S:
-            return
-        self._incident_at = time.monotonic()
-        self._incidents.keep(self.name, why, self._engine.incident(), self.now())
+        if self._incidents is not None and (why == "stopped" or self._incidents.due(self.name)):
+            self._incidents.keep(self.name, why, self._engine.incident(), self.now())
 
     def _checkpoint(self, *, must: bool = False) -> None:
         """Keep the engine's state when it is time for that; without it the log to follow is only longer."""
@@ -526,10 +520,3 @@ class PlanLoop:
             _, answer = self._calls.popleft()
             if answer.set_running_or_notify_cancel():
                 answer.set_exception(PlannerStopped(why))
-
-
-def _keep_out_of_collections() -> None:
-    """Look no more at what there is now when looking for garbage: with the records of many jobs one such look
-    holds up events for a quarter of a second. They are in no cycles, so they go all the same in the end.
-    """
-    gc.freeze()

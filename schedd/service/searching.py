@@ -7,21 +7,19 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import structlog
 
 from schedd.engine import Engine
-from schedd.engine.improve import place_facts
+from schedd.engine.improve import improvement, movable
 from schedd.engine.records import Cause
 from schedd.engine.settings import EngineSettings
 from schedd.optimize import Report, Search, SearchSettings, WhyEnded
-from schedd.plan.evaluate import Criterion, JobColumns
-from schedd.plan.kernels.layout import PLANNED, START, STATE, Ints
+from schedd.plan.evaluate import JobColumns, by_name
+from schedd.plan.kernels.layout import Ints
 from schedd.plan.latest import latest_starts
 from schedd.plan.plan import Plan
 from schedd.service.errors import Overloaded, PlannerStopped
 from schedd.service.loop import PlanLoop
-from schedd.wire import Improved
 
 __all__ = ["MOST_MOVED", "SearchRun", "Searcher", "Why"]
 
@@ -40,8 +38,8 @@ class SearchRun:
     """One search and what became of it.
 
     ``why``: ``periodic``, ``room was freed``, ``not at its end`` (the one before had moved enough) or
-    ``asked for``. ``taken`` jobs were moved in the live plan, which may be fewer than the
-    search moved: the plan went on meanwhile.
+    ``asked for``. ``taken`` jobs were moved in the live plan, which may be fewer than the search moved: the
+    plan went on meanwhile.
     """
 
     number: int
@@ -62,6 +60,7 @@ class _Start:
     jobs: dict[int, str]
     now: int
     generation: int
+    counts: tuple[int, int]
 
 
 class Searcher:
@@ -131,7 +130,6 @@ class Searcher:
                     answer.set_exception(PlannerStopped(str(error) or "the planner is busy"))
             except Exception as error:
                 _log.exception("a search failed", cluster=self._loop.name)
-                self._ended = time.monotonic()
                 for answer in asked:
                     answer.set_exception(error)
             else:
@@ -158,12 +156,17 @@ class Searcher:
         return self._run("room was freed") if frees != self._frees else None
 
     def _run(self, why: Why) -> SearchRun | None:
+        try:
+            return self._searched(why)
+        finally:  # whatever came of it: where the planner is too busy, the next one waits, too
+            self._ended = time.monotonic()
+
+    def _searched(self, why: Why) -> SearchRun | None:
         loop = self._loop
         start = loop.at_rest(_start).result(_PATIENCE_S)
-        self._changes, self._frees = loop.at_rest(_counts).result(_PATIENCE_S)
+        self._changes, self._frees = start.counts
         self._go_on = False
-        if start is None:
-            self._ended = time.monotonic()
+        if len(start.jobs) < 2:
             return None
         self._number += 1
         chosen = _settings(loop.published.settings, self._number)
@@ -178,15 +181,14 @@ class Searcher:
             self._search = None
         taken = 0
         if found.places and not self._stopping:
-            places = (place_facts(start.plan, start.jobs[place.slot], place) for place in found.places)
-            event = Improved(id=f"search:{self._epoch}:{self._number}", time=loop.now(), places=tuple(places))
+            name = f"search:{self._epoch}:{self._number}"
+            event = improvement(name, loop.now(), start.plan, start.jobs, found.places)
             loop.submit([event]).result(_PATIENCE_S)
-            taken, self._changes = loop.at_rest(lambda engine: _taken(engine, event.id)).result(_PATIENCE_S)
+            taken, self._changes = loop.at_rest(lambda engine: _taken(engine, name)).result(_PATIENCE_S)
         run = SearchRun(self._number, start.now, why, start.generation, taken, found.report)
         self._runs.append(run)
         self._go_on = taken > 0 and found.report.why_ended is WhyEnded.MOVED_ENOUGH
         loop.meters.searched(taken)
-        self._ended = time.monotonic()
         report = found.report
         _log.info(
             "searched for a better plan",
@@ -204,9 +206,12 @@ class Searcher:
 
 
 def _settings(settings: EngineSettings, seed: int) -> SearchSettings:
-    weights = {Criterion(name): weight for name, weight in settings.weights.items()}
     return SearchSettings(
-        weights=weights, moves=None, seconds=settings.search_seconds, seed=seed, most_moved=MOST_MOVED
+        weights=by_name(settings.weights),
+        moves=None,
+        seconds=settings.search_seconds,
+        seed=seed,
+        most_moved=MOST_MOVED,
     )
 
 
@@ -214,24 +219,17 @@ def _counts(engine: Engine) -> tuple[int, int]:
     return engine.state.change_number, engine.state.frees
 
 
-def _start(engine: Engine) -> _Start | None:
-    """Copies for a search; None where fewer than two jobs could be moved, or none may be."""
+def _start(engine: Engine) -> _Start:
     state = engine.state
-    if state.policy is not None:
-        return None
-    jobs = state.plan.tables.jobs
-    movable = np.flatnonzero((jobs[STATE] == PLANNED) & (jobs[START] > state.now))
-    if movable.shape[0] < 2:
-        return None
-    columns = JobColumns(state.waits_since.copy(), state.due_by.copy(), state.owner_of.copy())
-    ids = {slot: record.id for slot in movable.tolist() if (record := state.by_slot[slot]) is not None}
+    slots = movable(state).tolist() if state.policy is None else []
     return _Start(
-        state.plan.fork(),
-        state.promise.copy(),
-        columns,
-        ids,
-        state.now,
-        state.generation,
+        plan=state.plan.fork(),
+        promised=state.promise.copy(),
+        columns=state.columns.copy(),
+        jobs={slot: record.id for slot in slots if (record := state.by_slot[slot]) is not None},
+        now=state.now,
+        generation=state.generation,
+        counts=_counts(engine),
     )
 
 

@@ -17,7 +17,7 @@ from pydantic_settings import (
 )
 
 from schedd.engine import EngineSettings
-from schedd.plan.evaluate import Criterion, Weights
+from schedd.plan.evaluate import Weights, by_name
 from schedd.service.section import Section
 from schedd.service.site_settings import SiteSettings
 from schedd.store import Limits, Role
@@ -39,11 +39,7 @@ __all__ = [
 
 
 def _known_criteria(weights: dict[str, float]) -> dict[str, float]:
-    names = [str(criterion) for criterion in Criterion]
-    for name in weights:
-        if name not in names:
-            raise ValueError(f"there is no criterion {name!r}; known are {', '.join(names)}")
-    Weights({Criterion(name): weight for name, weight in weights.items()})  # says what is wrong
+    Weights(by_name(weights))  # says what is wrong
     return weights
 
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from schedd.engine.job_view import standing_of
 from schedd.engine.records import JobRecord
 from schedd.engine.view import Published
-from schedd.model.parse.deadline import read_deadline
-from schedd.plan.evaluate import UNITS, Criterion, Evaluation, JobColumns
+from schedd.plan.evaluate import UNITS, Criterion, Evaluation
 from schedd.service.forks import Fork
 
 __all__ = ["CriterionValue", "UserSummary", "evaluated", "users"]
@@ -78,20 +77,6 @@ def users(published: Published) -> tuple[UserSummary, ...]:
 
 
 def evaluated(fork: Fork) -> tuple[CriterionValue, ...]:
-    """The plan's value by each criterion, over the jobs that are planned."""
-    published = fork.published
-    plan = fork.copy()
-    slots = plan.tables.jobs.shape[1]
-    columns = JobColumns.blank(slots)
-    numbers: dict[str, int] = {}
-    for slot, record in enumerate(published.records):
-        if record is None:
-            continue
-        facts = record.facts
-        columns.release[slot] = facts.submitted
-        columns.owner[slot] = numbers.setdefault(facts.owner.partition("@")[0], len(numbers))
-        deadline = read_deadline(facts.resources, facts.submitted)
-        if deadline is not None:
-            columns.due[slot] = deadline
-    values = Evaluation(plan, columns, published.as_of).values()
+    """The plan's value by each criterion, over the jobs that are planned; as searches reckon it."""
+    values = Evaluation(fork.copy(), fork.columns, fork.as_of).values()
     return tuple(CriterionValue(one.value, float(values[one]), UNITS[one]) for one in Criterion)

@@ -11,7 +11,7 @@ from schedd.engine import CheckpointError, Engine, EngineSettings, Incident
 from schedd.engine.checkpoint import FORMAT, Frozen
 from schedd.engine.incident import IncidentError, dump, read, rerun
 from schedd.wire import Decision, Event
-from tests.engine.test_random import Chaos, play
+from tests.engine.chaos import Chaos, play
 
 
 class Recorded(Chaos):

@@ -10,6 +10,7 @@ from schedd.engine.job_view import record_of
 from schedd.engine.pools import LimitBook
 from schedd.engine.view import publish
 from schedd.model import StartKnown
+from schedd.plan.evaluate import JobColumns
 from schedd.plan.kernels.layout import USABLE
 from schedd.service.explain import Blocker, Explanation, On, explain
 from schedd.service.forks import Fork, fork
@@ -51,7 +52,11 @@ def what_if_without(fork: Fork, job_id: str, gone: Iterable[Blocker]) -> int | N
         else:
             assert one.kind == "node"
             plan.tables.rows[plan.row_of[one.name], USABLE] = 1
-    answer = Fork(plan, published, LimitBook()).what_if(record.facts, T).answer
+    answer = (
+        Fork(plan, published, LimitBook(), JobColumns.blank(plan.tables.jobs.shape[1]))
+        .what_if(record.facts, T)
+        .answer
+    )
     return answer.placement.start if isinstance(answer, StartKnown) else None
 
 

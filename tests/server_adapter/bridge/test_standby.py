@@ -129,8 +129,10 @@ async def test_leaders_that_are_killed_are_followed_by_the_other_and_no_job_runs
             await asyncio.sleep(0.05)
         while (leader := await house.leader()) < 0:  # the last kill may still be under way
             await asyncio.sleep(0.05)
+        followed = house.adapter.log.read_text().count(" leads")
         house.daemons[leader].kill()
-        while await house.leader() in (leader, -1):  # started too early it would lead again itself
+        # Started too early it would lead again itself, and the adapter would have nobody to follow.
+        while house.adapter.log.read_text().count(" leads") == followed:
             await asyncio.sleep(0.1)
         house.daemons[leader].start()
         server.submit(resources={"nodes": "1", "walltime": "10"}, runtime=0.5)
@@ -139,6 +141,5 @@ async def test_leaders_that_are_killed_are_followed_by_the_other_and_no_job_runs
     assert server.cluster.runs == dict.fromkeys(server.cluster.jobs, 1)
     assert house.adapter.terminate() == 0
     log = house.adapter.log.read_text()
-    assert log.count(" leads") >= 2
     assert json.loads((house.directory / "state" / "state.json").read_text())["term"] >= 3
     assert "another scheduler is alive" not in log
