@@ -1,5 +1,6 @@
 """What the API answers to questions and acts: what-if, the plan's worth, searches, reservations."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -8,16 +9,18 @@ from pydantic import Field
 from schedd.api.bodies import Dated, ReservationView
 from schedd.api.replies import documented
 from schedd.plan.views import Window
-from schedd.service.searching import SearchRun
 from schedd.service.smaller import Smaller
 from schedd.service.summaries import CriterionValue, UserSummary
+from schedd.service.track import SearchRun, Why
 from schedd.wire import ShareFacts
 
 __all__ = [
     "AccuracyView",
     "CriterionChange",
     "ErrorView",
+    "EvaluatedView",
     "EvaluationView",
+    "EvaluationsView",
     "ReservationDone",
     "ReservationsView",
     "SearchView",
@@ -48,6 +51,33 @@ class EvaluationView(Dated):
     """What the plan is worth."""
 
     criteria: tuple[CriterionValue, ...]
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class EvaluatedView:
+    """What the plan was worth at a moment."""
+
+    time: int
+    generation: int
+    """The plan that was evaluated."""
+    jobs: int
+    """Jobs that were planned, over which the criteria are."""
+    values: Mapping[str, float]
+    """By criterion, in the units above."""
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class EvaluationsView:
+    """What the plan was worth over time."""
+
+    units: Mapping[str, str]
+    """Of each criterion: `s`, `jobs`, or `1` for a plain number."""
+    evaluations: tuple[EvaluatedView, ...]
+    """In the order of time."""
+    next: int | None
+    """Ask for what comes next with this as `since`; null when there is no more."""
 
 
 @documented
@@ -149,9 +179,9 @@ class SearchView:
     """One search for a better plan."""
 
     number: int
-    """Searches are numbered from the daemon's start on."""
+    """Searches are numbered from 1 on; without a database, from the daemon's start."""
     started: int
-    why: Literal["periodic", "room was freed", "not at its end", "asked for"]
+    why: Why
     kind: str
     """How moves were proposed."""
     seconds: float
@@ -177,9 +207,10 @@ class SearchView:
 @documented
 @dataclass(frozen=True, slots=True)
 class SearchesView:
-    """The latest searches, newest first."""
+    """Searches, newest first."""
 
     searches: tuple[SearchView, ...]
+    next: Annotated[str | None, Field(description="The cursor of the next page; null on the last.")]
 
 
 @documented

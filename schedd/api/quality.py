@@ -1,25 +1,35 @@
 """What the plan is worth, how right told starts were, and each user's share."""
 
-from typing import Final
+from typing import Annotated, Final
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Cluster, Daemon, Seen
 from schedd.api.bodies import dated
-from schedd.api.outcomes import AccuracyView, ErrorView, EvaluationView, UsersView
-from schedd.api.problems import ProblemError, answers
+from schedd.api.outcomes import (
+    AccuracyView,
+    ErrorView,
+    EvaluatedView,
+    EvaluationsView,
+    EvaluationView,
+    UsersView,
+)
+from schedd.api.problems import answers
 from schedd.api.replies import reply
-from schedd.api.waiting import a_copy
+from schedd.api.waiting import a_copy, the_database
+from schedd.plan.evaluate import UNITS
 from schedd.service.clusters import Clusters
 from schedd.service.loop import PlanLoop
 from schedd.service.summaries import evaluated, users
-from schedd.store import StoreError
 from schedd.store.records import Accuracy, Error
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["quality"])
+DAY: Final = 86_400
+MOST: Final = 2**62
+_UNITS: Final = {criterion.value: unit for criterion, unit in UNITS.items()}
 _READ: Final = {
     **answers("no-token", "unknown-cluster", "not-ready"),
     304: {"description": "Nothing changed since the `ETag` in `If-None-Match`"},
@@ -34,7 +44,7 @@ def get_users(request: Request, cluster: Cluster, seen: Seen) -> Response:
     return reply(request, UsersView(users=found, **dated(published)), published)
 
 
-@router.get("/evaluation", response_model=EvaluationView, responses=_READ)
+@router.get("/plan/evaluation", response_model=EvaluationView, responses=_READ)
 async def get_evaluation(request: Request, cluster: Cluster, _: Seen) -> Response:
     """What the present plan is worth by each criterion, over the jobs that are planned.
 
@@ -43,6 +53,40 @@ async def get_evaluation(request: Request, cluster: Cluster, _: Seen) -> Respons
     copy = await a_copy(cluster)
     found = await run_in_threadpool(evaluated, copy)
     return reply(request, EvaluationView(criteria=found, **dated(copy.published)), copy.published)
+
+
+@router.get(
+    "/plan/evaluation/history",
+    response_model=EvaluationsView,
+    responses=answers("no-token", "unknown-cluster", "not-ready", "invalid"),
+)
+def get_evaluations(
+    request: Request,
+    cluster: Cluster,
+    daemon: Daemon,
+    _: Seen,
+    since: Annotated[
+        int | None,
+        Query(description="Those of this second and later; a day ago unless given.", ge=0, le=MOST),
+    ] = None,
+    until: Annotated[int | None, Query(description="Those before this second.", ge=0, le=MOST)] = None,
+    every: Annotated[
+        int, Query(description="The last of each so many seconds alone: for pictures.", ge=1, le=DAY * 366)
+    ] = 1,
+    limit: Annotated[int, Query(description="At most so many.", ge=1, le=10_000)] = 1_500,
+) -> Response:
+    """What the plan was worth before, in the order of time: it is noted every minute while the plan changes.
+
+    This is read from the database, unlike what is answered about the present plan.
+    """
+    begin = since if since is not None else cluster.now() - DAY
+    end = until if until is not None else MOST
+    with the_database():
+        found = daemon.tracks[cluster.name].evaluations(begin, end, limit + 1, every)
+    views = tuple(EvaluatedView(one.time, one.generation, one.jobs, one.values) for one in found[:limit])
+    # What is older than the next one of them was said.
+    following = found[limit - 1].time + 1 if len(found) > limit else None
+    return reply(request, EvaluationsView(_UNITS, views, following))
 
 
 @router.get("/accuracy", response_model=AccuracyView, responses=_READ)
@@ -62,13 +106,9 @@ async def get_accuracy(request: Request, cluster: Cluster, daemon: Daemon, _: Se
 def _accuracy(daemon: Clusters, cluster: PlanLoop) -> Accuracy | None:
     if daemon.durable is None:
         return None
-    try:
+    with the_database():
         store = daemon.durable.store
-        return store.accuracy(store.cluster(cluster.name, cluster.now()))
-    except StoreError as error:
-        raise ProblemError(
-            "not-ready", f"the database cannot be had: {error}", headers={"Retry-After": "5"}
-        ) from None
+        return store.accuracy(store.known_cluster(cluster.name) or 0)
 
 
 def _error(error: Error, lead: int) -> ErrorView:

@@ -2,24 +2,25 @@
 
 import asyncio
 from concurrent.futures import Future
-from typing import Final
+from typing import Annotated, Final
 
 import structlog
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from schedd.api.access import Cluster, Daemon, Operator, User
 from schedd.api.outcomes import Searched, SearchesView, search_view
 from schedd.api.problems import answers
 from schedd.api.replies import reply
-from schedd.api.waiting import answer_of
+from schedd.api.waiting import answer_of, the_database
 from schedd.service.clusters import Clusters
 from schedd.service.loop import PlanLoop
-from schedd.service.searching import SearchRun
+from schedd.service.track import SearchRun
 
 __all__ = ["router", "search"]
 
 router = APIRouter(prefix="/v1/clusters/{cluster}/searches", tags=["plan"])
 _log = structlog.get_logger(__name__)
+_MOST: Final = 2**62
 _PATIENCE: Final = 55.0
 _HINT: Final = "the search goes on; GET the searches to see what became of it"
 
@@ -27,10 +28,22 @@ _HINT: Final = "the search goes on; GET the searches to see what became of it"
 @router.get(
     "", response_model=SearchesView, responses=answers("no-token", "unknown-cluster", "not-ready", "invalid")
 )
-def list_searches(request: Request, cluster: Cluster, daemon: Daemon, _: User) -> Response:
-    """The latest searches for a better plan since the daemon started, newest first."""
-    runs = daemon.searchers[cluster.name].runs
-    return reply(request, SearchesView(tuple(map(search_view, runs))))
+def list_searches(
+    request: Request,
+    cluster: Cluster,
+    daemon: Daemon,
+    _: User,
+    cursor: Annotated[
+        int | None,
+        Query(description="`next` of the page before; without it, the first page.", ge=1, le=_MOST),
+    ] = None,
+    limit: Annotated[int, Query(description="At most so many on a page.", ge=1, le=1_000)] = 100,
+) -> Response:
+    """Searches for a better plan and what became of them, newest first, as long as they are kept."""
+    with the_database():
+        page = daemon.tracks[cluster.name].searches(limit, cursor)
+    following = str(page.following) if page.following is not None else None
+    return reply(request, SearchesView(tuple(map(search_view, page.runs)), following))
 
 
 @router.post(

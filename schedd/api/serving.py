@@ -63,6 +63,7 @@ def serve(
         clock,
         durable=durable,
         incidents=Incidents(folder) if folder is not None else None,
+        evaluate_every=settings.store.evaluate_every,
     )
     failed: list[BaseException] = []
 

@@ -1,14 +1,17 @@
-"""Waiting for the planner's thread, but not for ever."""
+"""Waiting for the planner's thread, but not for ever; and for the database, which may be gone."""
 
 import asyncio
+from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from schedd.api.problems import ProblemError
 from schedd.service.forks import Fork
 from schedd.service.loop import PlanLoop
+from schedd.store import StoreError
 
-__all__ = ["a_copy", "answer_of"]
+__all__ = ["a_copy", "answer_of", "the_database"]
 
 _T = TypeVar("_T")
 _PATIENCE: Final = 0.5
@@ -42,3 +45,14 @@ async def answer_of(future: "Future[_T]", seconds: float, hint: str) -> _T:
             "not-ready", "the planner is busy with something else", hint=hint, headers={"Retry-After": "2"}
         )
     return waiting.result()
+
+
+@contextmanager
+def the_database() -> Iterator[None]:
+    """Raises ProblemError where the database fails within."""
+    try:
+        yield
+    except StoreError as error:
+        raise ProblemError(
+            "not-ready", f"the database cannot be had: {error}", headers={"Retry-After": "5"}
+        ) from None

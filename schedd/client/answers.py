@@ -15,8 +15,11 @@ __all__ = [
     "ClustersView",
     "Counts",
     "CriterionChange",
+    "CriterionValue",
     "Dispatch",
     "Ended",
+    "EvaluatedView",
+    "EvaluationView",
     "Explanation",
     "Gap",
     "GapsView",
@@ -311,9 +314,36 @@ class SearchView(TypedDict):
 
 
 class SearchesView(TypedDict):
-    """The latest searches, newest first."""
+    """Searches, newest first."""
 
     searches: list[SearchView]
+    next: str | None
+
+
+class CriterionValue(TypedDict):
+    """What the plan is worth by one criterion; `docs/optimisation.md` has the formulas."""
+
+    criterion: str
+    value: float
+    unit: str
+
+
+class EvaluationView(TypedDict):
+    """What the plan is worth."""
+
+    as_of: int
+    generation: int
+    stale: str
+    criteria: list[CriterionValue]
+
+
+class EvaluatedView(TypedDict):
+    """What the plan was worth at a moment; by criterion, in the units of `EvaluationView`."""
+
+    time: int
+    generation: int
+    jobs: int
+    values: dict[str, float]
 
 
 class Searched(TypedDict):

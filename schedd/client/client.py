@@ -11,6 +11,8 @@ from schedd.client.answers import (
     ClustersView,
     ClusterView,
     Dispatch,
+    EvaluatedView,
+    EvaluationView,
     Explanation,
     Gap,
     GapsView,
@@ -35,6 +37,7 @@ from schedd.client.places import Place, find_place
 __all__ = ["Client", "Resources", "State"]
 
 _PAGE = 10_000
+_SEARCHES = 100
 Resources = Mapping[str, str]
 State = Literal["running", "starting", "planned", "waiting", "never"]
 
@@ -189,12 +192,26 @@ class Client:
         body = {name: value for name, value in question.items() if value is not None}
         return cast("WhatIfAnswer", self._http.ask("POST", self._path("/what-if"), body=body))
 
-    # ---- searches -------------------------------------------------------------------------------
+    # ---- what the plan is worth -----------------------------------------------------------------
 
-    def searches(self) -> list[SearchView]:
-        """The latest searches for a better plan, newest first."""
-        found: SearchesView = self._get("/searches")
-        return found["searches"]
+    def evaluation(self) -> EvaluationView:
+        """What the present plan is worth by each criterion."""
+        return cast("EvaluationView", self._get("/plan/evaluation"))
+
+    def evaluations(self, *, since: int, until: int | None = None, every: int = 1) -> Iterator[EvaluatedView]:
+        """What the plan was worth in ``[since, until)``, in order; the last of each ``every`` seconds."""
+        begin: int | None = since
+        while begin is not None:
+            query: Query = {"since": begin, "until": until, "every": every}
+            page = self._get("/plan/evaluation/history", query)
+            yield from page["evaluations"]
+            begin = page["next"]
+
+    def searches(self) -> Iterator[SearchView]:
+        """Searches for a better plan, newest first."""
+        page: SearchesView
+        for page in self._pages("/searches", {"limit": _SEARCHES}):
+            yield from page["searches"]
 
     def optimise(self) -> SearchView | None:
         """Search for a better plan now and take it over; None when there was nothing to search."""

@@ -11,6 +11,7 @@ from schedd.model import FOREVER
 from schedd.plan.kernels.layout import PLANNED, Ints
 from schedd.service.clusters import Clusters
 from schedd.service.loop import PlanLoop
+from schedd.service.track import SearchRun
 from schedd.store import Breach, StoreError
 from schedd.store.records import Accuracy, Told
 
@@ -21,6 +22,7 @@ _SHORTEST_S: Final = 10
 _WAITS: Final = ((900, "up to 15 min"), (3600, "up to 1 h"), (14_400, "up to 4 h"), (86_400, "up to 1 d"))
 _SLACKS: Final = ((0, "none left"), (900, "up to 15 min"), (7200, "up to 2 h"), (86_400, "up to 1 d"))
 _MOST: Final = 2_000
+_SEARCHES: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +88,14 @@ def _shares(values: Ints, limits: Sequence[tuple[int, str]]) -> tuple[Share, ...
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What the database knows; ``why_none`` says why it knows nothing."""
+    """What the database knows; ``why_none`` says why it knows nothing. ``searches`` are known without one,
+    too, newest first.
+    """
 
     accuracy: Accuracy | None = None
     told: Sequence[Told] = ()
     breaches: Sequence[Breach] = ()
+    searches: Sequence[SearchRun] = ()
     why_none: str = ""
 
 
@@ -98,14 +103,16 @@ def kept_of(clusters: Clusters, loop: PlanLoop, *, singly: bool) -> Kept:
     """Told starts against actual ones; ``singly``: those of each job, and broken promises. Waits for the
     database.
     """
-    if clusters.durable is None:
-        return Kept(why_none="Without a database neither told starts nor broken promises are kept.")
-    store = clusters.durable.store
     try:
-        cluster = store.cluster(loop.name, loop.now())
+        runs = clusters.tracks[loop.name].searches(_SEARCHES).runs
+        if clusters.durable is None:
+            none = "Without a database neither told starts nor broken promises are kept."
+            return Kept(searches=runs, why_none=none)
+        store = clusters.durable.store
+        cluster = store.known_cluster(loop.name) or 0
         accuracy = store.accuracy(cluster)
         if not singly:
-            return Kept(accuracy)
-        return Kept(accuracy, store.told(cluster, _MOST), store.broken(cluster, 100))
+            return Kept(accuracy, searches=runs)
+        return Kept(accuracy, store.told(cluster, _MOST), store.broken(cluster, 100), runs)
     except StoreError as error:
         return Kept(why_none=f"The database cannot be had: {error}")

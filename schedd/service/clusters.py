@@ -14,7 +14,9 @@ from schedd.service.loop import PlanLoop
 from schedd.service.meters import Meters
 from schedd.service.past_use import past_use
 from schedd.service.polling import Poller
+from schedd.service.sampling import Sampler
 from schedd.service.searching import Searcher
+from schedd.service.track import MemoryTrack, StoredTrack, Track
 from schedd.service.warmup import warm_up
 from schedd.store import AuditEntry, Journal, MemoryJournal
 
@@ -42,6 +44,7 @@ class Clusters:
         journal: Callable[[], Journal] = MemoryJournal,
         durable: Durable | None = None,
         incidents: Incidents | None = None,
+        evaluate_every: float = 0,
     ) -> None:
         now = int(clock.now())
         self.durable = durable
@@ -60,7 +63,13 @@ class Clusters:
             for name, chosen in settings.items()
         }
         self._pollers = [Poller(loop) for loop in self._loops.values()]
-        self.searchers = {name: Searcher(loop) for name, loop in self._loops.items()}
+        self.tracks: dict[str, Track] = {
+            name: StoredTrack(durable, name) if durable is not None else MemoryTrack() for name in self._loops
+        }
+        self.searchers = {name: Searcher(loop, self.tracks[name]) for name, loop in self._loops.items()}
+        self._samplers = [
+            Sampler(loop, self.tracks[name], evaluate_every) for name, loop in self._loops.items()
+        ]
         self.ready = False
         self.stopping = False
 
@@ -83,6 +92,8 @@ class Clusters:
             poller.start()
         for searcher in self.searchers.values():
             searcher.start()
+        for sampler in self._samplers:
+            sampler.start()
         self.ready = True
 
     @property
@@ -108,6 +119,8 @@ class Clusters:
             poller.stop()
         if self.durable is not None:
             self.durable.stop_seeking()
+        for sampler in self._samplers:
+            sampler.stop()
         for searcher in self.searchers.values():
             searcher.stop()
         for loop in self._loops.values():

@@ -5,7 +5,6 @@ import time
 from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Literal
 
 import structlog
 
@@ -13,41 +12,23 @@ from schedd.engine import Engine
 from schedd.engine.improve import improvement, movable
 from schedd.engine.records import Cause
 from schedd.engine.settings import EngineSettings
-from schedd.optimize import Report, Search, SearchSettings, WhyEnded
+from schedd.optimize import Search, SearchSettings, WhyEnded
 from schedd.plan.evaluate import JobColumns, by_name
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.latest import latest_starts
 from schedd.plan.plan import Plan
 from schedd.service.errors import Overloaded, PlannerStopped
 from schedd.service.loop import PlanLoop
+from schedd.service.track import SearchRun, Track, Why
+from schedd.store import StoreError
 
-__all__ = ["MOST_MOVED", "SearchRun", "Searcher", "Why"]
-
-Why = Literal["periodic", "room was freed", "not at its end", "asked for"]
+__all__ = ["MOST_MOVED", "Searcher"]
 
 _log = structlog.get_logger(__name__)
 _LOOK_S = 1.0
-_KEPT = 200
 _PATIENCE_S = 60.0
 MOST_MOVED = 500
 """A search ends when it has moved so many jobs: taking over more would hold up events for too long."""
-
-
-@dataclass(frozen=True, slots=True)
-class SearchRun:
-    """One search and what became of it.
-
-    ``why``: ``periodic``, ``room was freed``, ``not at its end`` (the one before had moved enough) or
-    ``asked for``. ``taken`` jobs were moved in the live plan, which may be fewer than the search moved: the
-    plan went on meanwhile.
-    """
-
-    number: int
-    started: int
-    why: Why
-    generation: int
-    taken: int
-    report: Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +47,13 @@ class _Start:
 class Searcher:
     """The searches of one cluster, in a thread of their own. Public methods may be called from any thread."""
 
-    def __init__(self, loop: PlanLoop) -> None:
+    def __init__(self, loop: PlanLoop, track: Track) -> None:
         self._loop = loop
+        self._track = track
         self._turn = threading.Condition()
         self._asked: deque[Future[SearchRun | None]] = deque()
         self._stopping = False
         self._search: Search | None = None
-        self._runs: deque[SearchRun] = deque(maxlen=_KEPT)
         self._number = 0
         self._epoch = time.time_ns()
         self._ended = time.monotonic()
@@ -97,11 +78,6 @@ class Searcher:
         while self._asked:
             self._asked.popleft().set_exception(PlannerStopped("the daemon is shutting down"))
 
-    @property
-    def runs(self) -> tuple[SearchRun, ...]:
-        """The latest runs, newest first."""
-        return tuple(reversed(self._runs))
-
     def ask(self) -> "Future[SearchRun | None]":
         """Search now; answers with the run, or None where there was nothing to do. Raises PlannerStopped."""
         answer: Future[SearchRun | None] = Future()
@@ -125,7 +101,7 @@ class Searcher:
                 self._asked.clear()
             try:
                 run = self._run("asked for") if asked else self._when_due()
-            except (PlannerStopped, Overloaded, TimeoutError) as error:
+            except (PlannerStopped, Overloaded, TimeoutError, StoreError) as error:
                 for answer in asked:
                     answer.set_exception(PlannerStopped(str(error) or "the planner is busy"))
             except Exception as error:
@@ -168,7 +144,7 @@ class Searcher:
         self._go_on = False
         if len(start.jobs) < 2:
             return None
-        self._number += 1
+        self._number = max(self._number, self._track.last_search()) + 1
         chosen = _settings(loop.published.settings, self._number)
         latest = latest_starts(start.plan, start.promised, start.columns)
         search = Search(start.plan, start.columns, latest, start.now, chosen)
@@ -186,7 +162,7 @@ class Searcher:
             loop.submit([event]).result(_PATIENCE_S)
             taken, self._changes = loop.at_rest(lambda engine: _taken(engine, name)).result(_PATIENCE_S)
         run = SearchRun(self._number, start.now, why, start.generation, taken, found.report)
-        self._runs.append(run)
+        self._note(run)
         self._go_on = taken > 0 and found.report.why_ended is WhyEnded.MOVED_ENOUGH
         loop.meters.searched(taken)
         report = found.report
@@ -203,6 +179,12 @@ class Searcher:
             seconds=round(report.elapsed_s, 3),
         )
         return run
+
+    def _note(self, run: SearchRun) -> None:
+        try:
+            self._track.note_search(run)
+        except StoreError as error:
+            _log.error("the report of a search was not kept", cluster=self._loop.name, why=str(error))
 
 
 def _settings(settings: EngineSettings, seed: int) -> SearchSettings:

@@ -186,6 +186,9 @@ class StoreSettings(Section):
     """Seconds after which another daemon may lead when this one is not heard of."""
     checkpoint: float = Field(default=5.0, ge=0.1, le=3600)
     """Seconds between two checkpoints of the plan."""
+    evaluate_every: float = Field(default=60.0, ge=0, le=86_400)
+    """Seconds between two evaluations of the plan that are kept, while it changes; 0: none are. With `memory`
+    the last 1,440 are kept."""
     incidents: Path | None = None
     """Folder for what led to a planner's stop or to a job set aside, for `schedd rerun`; the newest twenty
     are kept. Default: `incidents` in the state directory, none with `memory`."""
@@ -195,6 +198,8 @@ class StoreSettings(Section):
     """Days for which decisions are kept, with their outcomes."""
     keep_told: float = Field(default=400, gt=0, le=3660)
     """Days for which told starts and promises are kept, and what became of jobs and nodes."""
+    keep_quality: float = Field(default=90, gt=0, le=3660)
+    """Days for which evaluations of the plan and reports of searches are kept."""
     keep_audit: float = Field(default=400, gt=0, le=3660)
     """Days for which it is kept who did what."""
 
@@ -207,6 +212,7 @@ class StoreSettings(Section):
             told=int(self.keep_told * _DAY),
             promises=int(self.keep_told * _DAY),
             jobs=int(self.keep_told * _DAY),
+            quality=int(self.keep_quality * _DAY),
             audit=int(self.keep_audit * _DAY),
         )
 

@@ -12,6 +12,7 @@ __all__ = [
     "Batch",
     "Breach",
     "Error",
+    "Evaluated",
     "JobPast",
     "Lead",
     "Limits",
@@ -20,6 +21,7 @@ __all__ = [
     "Promise",
     "Recovered",
     "Role",
+    "SearchReport",
     "Tail",
     "Token",
     "Told",
@@ -116,6 +118,25 @@ class Accuracy:
     by_lead: Mapping[int, Error]
 
 
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """What the plan of ``generation`` was worth at ``time``, over its planned ``jobs``; by criterion."""
+
+    time: int
+    generation: int
+    jobs: int
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchReport:
+    """What the search ``number``, begun at ``time``, says of itself: JSON of its own."""
+
+    number: int
+    time: int
+    body: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """How long what is kept, in seconds. Events and decisions that a recovery needs stay in any case."""
@@ -126,6 +147,8 @@ class Limits:
     promises: int = 400 * _DAY
     jobs: int = 400 * _DAY
     """After their end; what became of nodes, too."""
+    quality: int = 90 * _DAY
+    """Evaluations of the plan, and reports of searches."""
     audit: int = 400 * _DAY
     tokens: int = 90 * _DAY
     """Past their expiry or revocation."""

@@ -12,10 +12,12 @@ from schedd.store.tables import (
     breaches,
     clusters,
     decisions,
+    evaluations,
     events,
     jobs,
     nodes,
     promises,
+    searches,
     tokens,
     told,
 )
@@ -39,6 +41,8 @@ def purge(connection: Connection, limits: Limits, now: int) -> Mapping[str, int]
         _oldest(connection, gone, told, cluster, now - limits.told)
         _oldest(connection, gone, promises, cluster, now - limits.promises)
         _oldest(connection, gone, breaches, cluster, now - limits.promises)
+        _oldest(connection, gone, evaluations, cluster, now - limits.quality)
+        _oldest(connection, gone, searches, cluster, now - limits.quality)
         _ended(connection, gone, cluster, now - limits.jobs)
         _replaced(connection, gone, cluster, now - limits.jobs)
     _delete(connection, gone, audit, audit.c.time < now - limits.audit)

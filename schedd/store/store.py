@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sqlalchemy import Connection, insert, select
 
-from schedd.store import checkpoints, decided, history, lease, log, retention, rights
+from schedd.store import checkpoints, decided, history, lease, log, quality, retention, rights
 from schedd.store.codec import plain
 from schedd.store.database import Database
 from schedd.store.records import (
@@ -12,6 +12,7 @@ from schedd.store.records import (
     AuditEntry,
     Batch,
     Breach,
+    Evaluated,
     JobPast,
     Lead,
     Limits,
@@ -20,6 +21,7 @@ from schedd.store.records import (
     Promise,
     Recovered,
     Role,
+    SearchReport,
     Tail,
     Token,
     Told,
@@ -191,8 +193,6 @@ class Store:
         with self.database.read() as connection:
             return history.node_past(connection, cluster, node)
 
-    # ---- checkpoints and recovery ---------------------------------------------------------------
-
     def started_since(self, cluster: int, since: int) -> Sequence[JobPast]:
         """The jobs whose last run began at ``since`` or later, by start, as far as the log was noted."""
         with self.database.read() as connection:
@@ -217,6 +217,32 @@ class Store:
         """The promises broken last, newest first."""
         with self.database.read() as connection:
             return decided.broken(connection, cluster, limit)
+
+    # ---- what the plan was worth ----------------------------------------------------------------
+
+    def put_evaluation(self, cluster: int, found: Evaluated) -> None:
+        """Keep what the plan was worth; of the same second only the last is kept."""
+        with self.database.write(guarded=True) as connection:
+            quality.put_evaluation(connection, cluster, found)
+
+    def evaluations(
+        self, cluster: int, since: int, until: int, limit: int, every: int = 1
+    ) -> Sequence[Evaluated]:
+        """Up to ``limit`` of those in ``[since, until)``, in order; the last of each ``every`` seconds."""
+        with self.database.read() as connection:
+            return quality.evaluations(connection, cluster, since, until, limit, every)
+
+    def put_search(self, cluster: int, report: SearchReport) -> None:
+        """Keep what a search says of itself. Made again it changes nothing."""
+        with self.database.write(guarded=True) as connection:
+            quality.put_search(connection, cluster, report)
+
+    def searches(self, cluster: int, before: int | None, limit: int) -> Sequence[SearchReport]:
+        """Up to ``limit`` reports, of searches with numbers below ``before`` or of all, newest first."""
+        with self.database.read() as connection:
+            return quality.searches(connection, cluster, before, limit)
+
+    # ---- checkpoints and recovery ---------------------------------------------------------------
 
     def save_checkpoint(self, cluster: int, at: Tail, time: int, checkpoint: bytes) -> None:
         """Keep the engine's state after ``at``, all batches up to which are kept: compressed with zlib."""

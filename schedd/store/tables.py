@@ -26,12 +26,14 @@ __all__ = [
     "checkpoints",
     "clusters",
     "decisions",
+    "evaluations",
     "events",
     "jobs",
     "leases",
     "metadata",
     "nodes",
     "promises",
+    "searches",
     "tokens",
     "told",
 ]
@@ -200,6 +202,27 @@ breaches = Table(
     Column("promised", BigInteger, nullable=False),
     Column("planned", BigInteger),
     Index("ix_breaches_cluster_job", "cluster", "job"),
+)
+
+# What the plan was worth at `time`, over its planned `jobs`: `body` is JSON, criteria with their values.
+evaluations = Table(
+    "evaluations",
+    metadata,
+    _cluster(),
+    Column("time", BigInteger, primary_key=True, autoincrement=False),
+    Column("generation", BigInteger, nullable=False),
+    Column("jobs", BigInteger, nullable=False),
+    Column("body", Text, nullable=False),
+)
+
+# One search for a better plan, begun at `time`: `body` is its report, JSON.
+searches = Table(
+    "searches",
+    metadata,
+    _cluster(),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("time", BigInteger, nullable=False),
+    Column("body", Text, nullable=False),
 )
 
 audit = Table(

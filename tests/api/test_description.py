@@ -66,14 +66,14 @@ SIMPLE = [
     (_ONE, "get"),
     (f"{_ONE}/jobs/{{job}}", "get"),
     (f"{_ONE}/jobs/{{job}}/explain", "get"),
-    *((f"{_ONE}/{path}", "get") for path in ("users", "evaluation", "accuracy", "reservations")),
+    *((f"{_ONE}/{path}", "get") for path in ("users", "plan/evaluation", "accuracy", "reservations")),
     (f"{_ONE}/jobs/{{job}}/priority", "get"),
     (f"{_ONE}/fair-share", "get"),
     (f"{_ONE}/policy", "get"),
     (f"{_ONE}/policy", "delete"),
     (f"{_ONE}/licences", "get"),
     (f"{_ONE}/resume", "post"),
-    *((f"{_ONE}/searches", method) for method in ("get", "post")),
+    (f"{_ONE}/searches", "post"),
 ]
 """They have neither query nor body: nothing can be wrong with them."""
 NAMED = [
@@ -86,6 +86,7 @@ ENDLESS = [(f"{_ONE}/stream", "get")]
 OPERATIONS = [
     *((f"{_ONE}/{path}", "get") for path in ("jobs", "nodes", "plan", "gaps", "decisions")),
     (f"{_ONE}/jobs/{{job}}/history", "get"),
+    *((f"{_ONE}/{path}", "get") for path in ("plan/evaluation/history", "searches")),
     (f"{_ONE}/policy/preview", "post"),
     (f"{_ONE}/policy", "put"),
     *((f"{_ONE}/{path}", "post") for path in ("events", "what-if", "pause")),

@@ -11,6 +11,7 @@ from schedd.engine import EngineSettings
 from schedd.service.clusters import Clusters
 from schedd.service.durable import Durable
 from schedd.service.settings import StoreSettings
+from schedd.store.records import Evaluated
 from tests.api.conftest import EVENTS, token
 from tests.api.test_answers import MAIN, get
 from tests.api.test_jobs import queue
@@ -38,13 +39,29 @@ def test_users_are_counted(busy_cluster: TestClient) -> None:
 
 
 def test_the_plan_is_worth_what_its_jobs_wait(busy_cluster: TestClient) -> None:
-    found = {one["criterion"]: one for one in get(busy_cluster, "/evaluation")["criteria"]}
+    found = {one["criterion"]: one for one in get(busy_cluster, "/plan/evaluation")["criteria"]}
     waits = [
         job["planned_start"] - job["submitted"] for job in get(busy_cluster, "/jobs", state="planned")["jobs"]
     ]
     assert found["wait"] == {"criterion": "wait", "value": sum(waits) / len(waits), "unit": "s"}
     assert found["wait_max"]["value"] == max(waits)
     assert found["slowdown"]["unit"] == "1"
+
+
+def test_the_past_of_the_plan_is_told_a_page_at_a_time(busy_cluster: TestClient, clusters: Clusters) -> None:
+    path = "/plan/evaluation/history"
+    assert get(busy_cluster, path)["evaluations"] == []
+    for time in (T - 90_000, T - 120, T - 90, T - 60):
+        clusters.tracks["main"].note_evaluation(Evaluated(time, 3, 5, {"wait": 7.0}))
+    found = get(busy_cluster, path)
+    assert [one["time"] for one in found["evaluations"]] == [T - 120, T - 90, T - 60]
+    assert found["evaluations"][0] == {"time": T - 120, "generation": 3, "jobs": 5, "values": {"wait": 7.0}}
+    assert (found["units"]["wait"], found["units"]["late_jobs"], found["next"]) == ("s", "jobs", None)
+    page = get(busy_cluster, path, since=0, limit=2)
+    assert ([one["time"] for one in page["evaluations"]], page["next"]) == ([T - 90_000, T - 120], T - 119)
+    page = get(busy_cluster, path, since=page["next"], until=T - 60)
+    assert ([one["time"] for one in page["evaluations"]], page["next"]) == ([T - 90], None)
+    assert len(get(busy_cluster, path, every=86_400, since=0)["evaluations"]) == 2
 
 
 def test_without_a_database_nothing_is_kept(busy_cluster: TestClient) -> None:
@@ -82,3 +99,30 @@ def test_told_starts_are_compared_with_actual_ones(durable: TestClient) -> None:
     assert found["kept"] is True
     assert found["overall"] == found["by_lead"][0] | {"lead": 0}
     assert (found["overall"]["count"], found["overall"]["mean"]) == (1, 60.0)
+
+
+def test_searches_and_the_past_of_the_plan_outlive_the_daemon(durable: TestClient, the_app: FastAPI) -> None:
+    assert durable.post(f"{MAIN}/events", json={"events": EVENTS}).status_code == 200
+    before: Clusters = the_app.state.clusters
+    before._samplers[0].turn()
+    run = durable.post(f"{MAIN}/searches").json()["search"]
+    made = get(durable, "/plan/evaluation/history")["evaluations"]
+    assert made[0]["jobs"] == 3
+    before.stop()
+    assert before.durable is not None
+    again = Clusters({"main": EngineSettings()}, StillClock(), durable=Durable(before.durable.settings))
+    the_app.state.clusters = again
+    assert durable.get(f"{MAIN}/searches").status_code == 503  # it has not opened the database yet
+    again.start(warm=False)
+    try:
+        assert get(durable, "/searches") == {"searches": [run], "next": None}
+        assert get(durable, "/plan/evaluation/history")["evaluations"] == made
+        for _ in range(200):
+            if durable.get("/leadz").status_code == 200:
+                break
+            again["main"]._stop.wait(0.05)
+        assert durable.post(f"{MAIN}/searches").json()["search"]["number"] == run["number"] + 1
+        assert get(durable, "/searches", limit=1)["next"] == "2"
+        assert [one["number"] for one in get(durable, "/searches", cursor=2)["searches"]] == [1]
+    finally:
+        again.stop()

@@ -8,7 +8,7 @@ SEARCHES = "/v1/clusters/main/searches"
 
 
 def test_a_search_is_made_and_told_of(busy_cluster: TestClient) -> None:
-    assert busy_cluster.get(SEARCHES).json() == {"searches": []}
+    assert busy_cluster.get(SEARCHES).json() == {"searches": [], "next": None}
     made = busy_cluster.post(SEARCHES)
     assert made.status_code == 200
     found = made.json()["search"]
@@ -20,7 +20,7 @@ def test_a_search_is_made_and_told_of(busy_cluster: TestClient) -> None:
     )
     assert found["jobs"] == 3
     assert {one["criterion"] for one in found["criteria"]} >= {"wait", "bounded_slowdown", "wait_max"}
-    assert busy_cluster.get(SEARCHES).json() == {"searches": [found]}
+    assert busy_cluster.get(SEARCHES).json() == {"searches": [found], "next": None}
 
 
 def test_only_operators_and_admins_may_ask_for_one(busy_cluster: TestClient) -> None:

@@ -313,7 +313,7 @@ def test_reservations_are_made_shown_and_lifted(run: Run, monkeypatch: pytest.Mo
 def test_a_better_plan_is_looked_for_and_what_came_of_it_is_shown(
     run: Run, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert run("optimise", "--list")[1] == "there were no searches since the daemon started\n"
+    assert run("optimise", "--list")[1] == "there were no searches yet\n"
     assert run("optimise")[0] == 5
     monkeypatch.setenv("SCHEDD_TOKEN", token("operator"))
     assert run("optimise")[1] == "there is nothing to search: fewer than two jobs could be moved\n"

@@ -13,6 +13,7 @@ from schedd.client import Client, ClientError, ConfigError, Place, Refused, Unre
 from schedd.engine import EngineSettings
 from schedd.service.clusters import Clusters
 from schedd.service.warmup import warm_up
+from schedd.store.records import Evaluated
 from schedd.wire import JobDeleted
 from tests.api.conftest import token, tokens
 from tests.api.serving import WAIT, serving
@@ -97,6 +98,18 @@ def test_questions_are_answered(client: Client) -> None:
     assert asked["planned_start"] == asked["windows"][0]["first"]
     assert [one["walltime"] for one in asked["variants"]] == [30, 60]
     assert client.what_if(job="3")["planned_start"] == third["planned_start"]
+    assert {one["criterion"]: one["unit"] for one in client.evaluation()["criteria"]}["wait"] == "s"
+
+
+def test_the_past_of_the_plan_is_read_page_by_page(client: Client, clusters: Clusters) -> None:
+    for time in range(T, T + 1_600):
+        clusters.tracks["main"].note_evaluation(Evaluated(time, 1, 0, {}))
+    found = [one["time"] for one in client.evaluations(since=0)]
+    assert found == list(range(T + 160, T + 1_600))  # memory keeps 1,440
+    assert [one["time"] for one in client.evaluations(since=T, until=T + 200)] == list(
+        range(T + 160, T + 200)
+    )
+    assert list(client.searches()) == []
 
 
 def test_lists_go_on_from_page_to_page(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from schedd.engine.job_view import JobView, job_history, job_view, record_of
 from schedd.service.errors import PlannerStopped
 from schedd.service.loop import PlanLoop
 from schedd.service.searching import Searcher
+from schedd.service.track import MemoryTrack, SearchRun
 from schedd.wire import JobEnded
 from tests.service.build import T, event_id, job, node, planner
 
@@ -22,7 +23,7 @@ WAIT = 30
 def searching(**settings: Any) -> Iterator[tuple[PlanLoop, Searcher]]:
     """A planner whose one node runs job 1; behind it wait a long job and then a short one."""
     with planner(end_allowance=0, tell=False, **settings) as loop:
-        searcher = Searcher(loop)
+        searcher = Searcher(loop, MemoryTrack())
         searcher.start()
         loop.submit([node("n1"), job("1")]).result(WAIT)
         loop.submit([job("2", walltime="36000")]).result(WAIT)
@@ -43,9 +44,13 @@ def effects(loop: PlanLoop) -> dict[str, float]:
     return {effect: counter._value.get() for effect, counter in loop.meters._searches.items()}
 
 
+def runs(searcher: Searcher) -> tuple[SearchRun, ...]:
+    return searcher._track.searches(1000).runs
+
+
 def until_there_is_a_run(searcher: Searcher) -> None:
     end = time.monotonic() + WAIT
-    while not searcher.runs:
+    while not runs(searcher):
         assert time.monotonic() < end, "no search began"
         time.sleep(0.02)
 
@@ -63,7 +68,7 @@ def test_a_search_lets_a_short_job_go_first_where_the_promise_of_the_long_one_al
         assert record is not None
         last = job_history(loop.published, record)[0]
         assert (last.cause, last.words) == ("the plan was improved", "the plan was improved")
-        assert searcher.runs == (run,)
+        assert runs(searcher) == (run,)
         assert effects(loop) == {"taken": 1, "none": 0}
 
 
@@ -78,11 +83,11 @@ def test_a_search_moves_nobody_past_a_promise() -> None:
 
 def test_there_is_nothing_to_search_for_where_one_job_waits() -> None:
     with planner() as loop:
-        searcher = Searcher(loop)
+        searcher = Searcher(loop, MemoryTrack())
         searcher.start()
         loop.submit([node("n1"), job("1"), job("2")]).result(WAIT)
         assert searcher.ask().result(WAIT) is None
-        assert searcher.runs == ()
+        assert runs(searcher) == ()
         searcher.stop()
         with pytest.raises(PlannerStopped):
             searcher.ask()
@@ -91,12 +96,12 @@ def test_there_is_nothing_to_search_for_where_one_job_waits() -> None:
 def test_searches_begin_by_themselves_when_the_plan_changed() -> None:
     with searching(slack=300, search_every=1, search_pause=1, search_seconds=0.1) as (loop, searcher):
         until_there_is_a_run(searcher)
-        assert searcher.runs[0].why == "periodic"
+        assert runs(searcher)[0].why == "periodic"
         # Whatever it found changed the plan, but that is no reason to search again.
         end = time.monotonic() + 2.5
         while time.monotonic() < end:
             time.sleep(0.1)
-        assert len(searcher.runs) == 1
+        assert len(runs(searcher)) == 1
         assert view(loop, "3").planned_start == T + 3600
 
 
@@ -105,13 +110,13 @@ def test_a_search_begins_when_room_was_freed() -> None:
         loop.submit([job("4", walltime="7200"), job("5", walltime="60")]).result(WAIT)
         loop.submit([JobEnded(id=event_id(), time=T, job_id="1")]).result(WAIT)
         until_there_is_a_run(searcher)
-        assert searcher.runs[0].why == "room was freed"
+        assert runs(searcher)[0].why == "room was freed"
 
 
 def test_none_begins_where_searches_are_off() -> None:
     with searching(search_every=0, search_pause=1) as (_, searcher):
         time.sleep(2.5)
-        assert searcher.runs == ()
+        assert runs(searcher) == ()
 
 
 def test_the_end_of_the_daemon_ends_a_search() -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from itertools import islice
 
 from schedd.cli.user.asking import Session, answer, parser, show_json
 from schedd.cli.user.text import moment, rows, span, table
@@ -32,11 +33,11 @@ def run(argv: Sequence[str], name: str = "schedd optimise") -> int:
 
 def _act(session: Session, args: argparse.Namespace) -> bool:
     if args.show:
-        found = session.client.searches()
+        found = list(islice(session.client.searches(), _NAMED))
         if args.json:
             show_json({"searches": found})
         else:
-            print(_list(found, session.now) if found else "there were no searches since the daemon started")
+            print(_list(found, session.now) if found else "there were no searches yet")
         return True
     run = session.client.optimise()
     if args.json:
@@ -77,7 +78,7 @@ def _list(found: list[SearchView], now: int) -> str:
                 f"{100 * one['gain']:.1f} %",
                 one["why"],
             )
-            for one in found[:_NAMED]
+            for one in found
         ],
         right="2345",
     )

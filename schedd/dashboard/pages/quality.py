@@ -1,7 +1,5 @@
 """Quality: what the plan is worth, told against actual starts, broken promises."""
 
-from typing import Final
-
 from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
@@ -19,7 +17,6 @@ from schedd.service.summaries import evaluated
 __all__ = ["router"]
 
 router = APIRouter()
-_SEARCHES: Final = 20
 
 
 @router.get("/{cluster}/quality")
@@ -34,16 +31,17 @@ async def quality(
     clusters: Clusters = request.app.state.clusters
     all_seen = seen == EVERYTHING
     copy = await a_copy(cluster) if not quick else None
+    kept = await run_in_threadpool(kept_of, clusters, cluster, singly=all_seen)
     return page(
         request,
         "quality",
         viewer,
         cluster,
         plan=criteria_of(cluster.published),
-        kept=await run_in_threadpool(kept_of, clusters, cluster, singly=all_seen),
+        kept=kept,
         all_seen=all_seen,
         criteria=await run_in_threadpool(evaluated, copy) if copy is not None else (),
-        searches=[search_view(run) for run in clusters.searchers[cluster.name].runs[:_SEARCHES]],
+        searches=[search_view(run) for run in kept.searches],
         shares=await shares_of(cluster, seen) if not quick else None,
         evaluated_at=copy.as_of if copy is not None else None,
     )

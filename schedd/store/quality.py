@@ -1,0 +1,69 @@
+"""What the plan was worth over time, and what searches for a better one did. Over one transaction."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Table, func, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from schedd.store.records import Evaluated, SearchReport
+from schedd.store.tables import evaluations as _evaluations
+from schedd.store.tables import searches as _searches
+
+__all__ = ["evaluations", "put_evaluation", "put_search", "searches"]
+
+
+def put_evaluation(connection: Connection, cluster: int, found: Evaluated) -> None:
+    """Keep what the plan was worth; of the same second only the last is kept."""
+    body = json.dumps(dict(found.values), separators=(",", ":"), allow_nan=False)
+    _put(
+        connection,
+        _evaluations,
+        {
+            "cluster": cluster,
+            "time": found.time,
+            "generation": found.generation,
+            "jobs": found.jobs,
+            "body": body,
+        },
+    )
+
+
+def evaluations(
+    connection: Connection, cluster: int, since: int, until: int, limit: int, every: int = 1
+) -> Sequence[Evaluated]:
+    """Up to ``limit`` of those in ``[since, until)``, in order; the last of each ``every`` seconds."""
+    table = _evaluations
+    within = (table.c.cluster == cluster, table.c.time >= since, table.c.time < until)
+    query = select(table).where(*within)
+    if every > 1:
+        last = select(func.max(table.c.time)).where(*within).group_by(table.c.time // every)
+        query = select(table).where(table.c.cluster == cluster, table.c.time.in_(last))
+    rows = connection.execute(query.order_by(table.c.time).limit(limit))
+    return [Evaluated(row.time, row.generation, row.jobs, json.loads(row.body)) for row in rows]
+
+
+def put_search(connection: Connection, cluster: int, report: SearchReport) -> None:
+    """Keep what a search says of itself."""
+    row = {"cluster": cluster, "number": report.number, "time": report.time, "body": report.body}
+    _put(connection, _searches, row)
+
+
+def searches(connection: Connection, cluster: int, before: int | None, limit: int) -> Sequence[SearchReport]:
+    """Up to ``limit`` reports with numbers below ``before`` where it is given, newest first."""
+    table = _searches
+    query = select(table).where(table.c.cluster == cluster)
+    if before is not None:
+        query = query.where(table.c.number < before)
+    rows = connection.execute(query.order_by(table.c.number.desc()).limit(limit))
+    return [SearchReport(row.number, row.time, row.body) for row in rows]
+
+
+def _put(connection: Connection, table: Table, row: dict[str, Any]) -> None:
+    """A row in the place of one with its key."""
+    dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
+    statement = dialect.insert(table).values(row)
+    keys = [column.name for column in table.primary_key.columns]
+    new = {name: statement.excluded[name] for name in row if name not in keys}
+    connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=new))

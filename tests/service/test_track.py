@@ -1,0 +1,134 @@
+"""How a plan's track record is kept: in memory, and in a database across lives of the daemon."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from schedd.optimize import Report, WhyEnded
+from schedd.optimize.report import Change
+from schedd.optimize.settings import Kind
+from schedd.plan.evaluate import Criterion
+from schedd.service.durable import Durable
+from schedd.service.sampling import Sampler
+from schedd.service.settings import StoreSettings
+from schedd.service.track import MemoryTrack, SearchRun, StoredTrack, Track
+from schedd.store import StoreError
+from schedd.store.records import Evaluated, SearchReport
+from tests.service.build import T, job, node, planner
+
+WAIT = 30
+REPORT = Report(
+    kind=next(iter(Kind)),
+    seed=1,
+    jobs=3,
+    tried=10,
+    accepted=2,
+    too_late=1,
+    pulled_left=0,
+    moved=2,
+    gain=0.25,
+    changes=(Change(Criterion.WAIT, "s", 20.0, 1 / 3),),
+    why_ended=WhyEnded.SECONDS,
+    elapsed_s=0.5,
+)
+
+
+def run(number: int) -> SearchRun:
+    return SearchRun(number, T + number, "periodic", 4, 2, REPORT)
+
+
+@pytest.fixture
+def durable(tmp_path: Path) -> Iterator[Durable]:
+    opened = Durable(StoreSettings(url=f"sqlite:///{tmp_path}/a.sqlite"))
+    opened.open()
+    opened.store.cluster("main", T)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(params=["memory", "store"])
+def track(request: pytest.FixtureRequest) -> Track:
+    if request.param == "memory":
+        return MemoryTrack()
+    return StoredTrack(request.getfixturevalue("durable"), "main")
+
+
+def test_searches_come_back_as_they_were_page_by_page(track: Track) -> None:
+    assert (track.last_search(), track.searches(5).runs) == (0, ())
+    for number in (1, 2, 3):
+        track.note_search(run(number))
+    assert track.last_search() == 3
+    page = track.searches(2)
+    assert (page.runs, page.following) == ((run(3), run(2)), 2)
+    page = track.searches(2, page.following)
+    assert (page.runs, page.following) == ((run(1),), None)
+    assert track.searches(3).following is None
+
+
+def test_evaluations_come_back_thinned_where_that_is_asked(track: Track) -> None:
+    made = [Evaluated(at, 1, 5, {"wait": at / 7}) for at in (60, 90, 120, 121, 200)]
+    for one in made:
+        track.note_evaluation(one)
+    track.note_evaluation(replace(made[-1], generation=2))
+    made[-1] = replace(made[-1], generation=2)
+    assert track.evaluations(0, 1000, 10) == made
+    assert track.evaluations(60, 200, 2) == made[:2]
+    assert track.evaluations(0, 1000, 10, 60) == [made[1], made[3], made[4]]
+
+
+def test_what_another_version_wrote_is_left_out(durable: Durable) -> None:
+    track = StoredTrack(durable, "main")
+    track.note_search(run(1))
+    durable.store.put_search(1, SearchReport(2, T, '{"kind": "of a later version"}'))
+    track.note_search(run(3))
+    assert track.searches(9).runs == (run(3), run(1))
+    assert track.searches(1, 3).following == 2  # a page may be empty, and is not the last
+
+
+def test_before_the_database_is_open_it_says_so(tmp_path: Path) -> None:
+    track = StoredTrack(Durable(StoreSettings(url=f"sqlite:///{tmp_path}/a.sqlite")), "main")
+    for call in (lambda: track.searches(1), lambda: track.evaluations(0, 1, 1), track.last_search):
+        with pytest.raises(StoreError, match="not opened yet"):
+            call()
+
+
+def until(found: Callable[[], bool]) -> None:
+    end = time.monotonic() + WAIT
+    while not found():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_a_plan_is_evaluated_while_it_goes_on() -> None:
+    track = MemoryTrack()
+    with planner(end_allowance=0) as loop:
+        sampler = Sampler(loop, track, 0.02)
+        loop.submit([node("n1"), job("1"), job("2")]).result(WAIT)
+        sampler.start()
+        until(lambda: bool(track.evaluations(0, 2 * T, 9)))
+        (one,) = track.evaluations(0, 2 * T, 9)
+        assert (one.time, one.generation, one.jobs) == (T, loop.published.generation, 1)
+        assert one.values["wait"] == 3600.0
+        loop.submit([job("3")]).result(WAIT)
+        until(lambda: track.evaluations(0, 2 * T, 9)[-1].jobs == 2)
+        sampler.stop()
+
+
+def test_nothing_is_evaluated_while_nothing_goes_on_or_another_leads() -> None:
+    track = MemoryTrack()
+    with planner() as loop:
+        loop.submit([node("n1"), job("1")]).result(WAIT)
+        sampler = Sampler(loop, track, 60)
+        loop.standing_by = True
+        sampler.turn()
+        assert track.evaluations(0, 2 * T, 9) == []
+        loop.standing_by = False
+        sampler.turn()
+        made = track.evaluations(0, 2 * T, 9)
+        assert len(made) == 1
+        sampler.turn()
+        assert track.evaluations(0, 2 * T, 9)[0] is made[0]
+        sampler.stop()
