@@ -16,6 +16,7 @@ from schedd.api import clusters as clusters_router
 from schedd.api import (
     exchange,
     health,
+    holds,
     hot,
     jobs,
     plan,
@@ -101,7 +102,7 @@ def create_app(
     app.state.life = secrets.token_hex(4)
     problems.install(app)
     reading = (clusters_router, jobs, ranks, plan, stream, questions, quality)
-    for module in (*reading, reservations, policy, searches, exchange, health):
+    for module in (*reading, reservations, holds, policy, searches, exchange, health):
         app.include_router(
             module.router,
             dependencies=[Depends(known_parameters)],

@@ -12,7 +12,7 @@ from schedd.model.parse import RequestError, resource_list
 from schedd.wire import Event, JobFacts, Told
 from schedd.wire.facts import Family
 
-__all__ = ["Delivery", "Pause", "Reservation", "Variant", "WhatIf", "out_of_bounds"]
+__all__ = ["Delivery", "Hold", "Pause", "Reservation", "Variant", "WhatIf", "out_of_bounds"]
 
 _TIME_END: Final = 1 << 36
 _AMOUNT_END: Final = 1 << 48
@@ -65,21 +65,32 @@ class Delivery(BaseModel):
     ]
 
 
+_Reason = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=200,
+        pattern=r"^[^\x00-\x1f\x7f]+$",
+        description="Shown to all who ask, and in the log.",
+        examples=["storage is being repaired"],
+    ),
+]
+
+
+class Hold(BaseModel):
+    """Why nothing new is to be planned on a node, or of a queue."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: _Reason
+
+
 class Pause(BaseModel):
     """Why no jobs are to be started."""
 
     model_config = ConfigDict(extra="forbid")
 
-    reason: Annotated[
-        str,
-        Field(
-            min_length=1,
-            max_length=200,
-            pattern=r"^[^\x00-\x1f\x7f]+$",
-            description="Shown to all who ask, and in the log.",
-            examples=["storage is being repaired"],
-        ),
-    ]
+    reason: _Reason
 
 
 _Names = Annotated[

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, Final
 
 import structlog
@@ -11,8 +11,9 @@ from fastapi import APIRouter, Request, Response
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
-from schedd.api.access import Admin, Cluster, Operator
+from schedd.api.access import Admin, Cluster, Daemon, Operator
 from schedd.api.bodies import Dated, dated
+from schedd.api.outcomes import SearchView, search_view
 from schedd.api.problems import answers
 from schedd.api.replies import reply
 from schedd.api.waiting import answer_of
@@ -20,10 +21,11 @@ from schedd.engine import Engine
 from schedd.engine.checkpoint import Frozen
 from schedd.engine.preview import InTheWay, Moved, Preview, preview
 from schedd.service.loop import PlanLoop
+from schedd.service.searching import Searcher
 from schedd.service.site_settings import SiteSettings
 from schedd.wire import Event, PolicyChanged
 
-__all__ = ["PolicyView", "PreviewView", "previewed", "router"]
+__all__ = ["PolicyPreview", "PolicyView", "PreviewView", "change_policy", "foreseen", "previewed", "router"]
 
 router = APIRouter(prefix="/v1/clusters/{cluster}/policy", tags=["policy"])
 _log = structlog.get_logger(__name__)
@@ -68,6 +70,19 @@ class PreviewView(Dated):
     alerts: Annotated[tuple[str, ...], Field(description="What an admin would be told.")]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyPreview(PreviewView):
+    """The same of a policy, with what a search under its criteria would find, on a copy of the plan."""
+
+    search: Annotated[
+        SearchView | None,
+        Field(
+            description="Null where its criteria are those in force, or nothing could be moved. `taken` "
+            "is 0: nothing was done."
+        ),
+    ]
+
+
 @router.get("", response_model=PolicyView, responses=answers("no-token", "unknown-cluster", "not-ready"))
 def get_policy(request: Request, cluster: Cluster, _: Operator) -> Response:
     """The policy in force. Needs the role `operator` or `admin`."""
@@ -81,22 +96,40 @@ async def put_policy(request: Request, cluster: Cluster, body: SiteSettings, ask
     It goes before the configuration, also after a restart. Jobs beyond its limits move at once.
     """
     version = cluster.published.policy_version + 1
-    await _change(cluster, version, body.plain, asker.name)
+    await change_policy(cluster, version, body.plain, asker.name)
     return _view(request, cluster)
 
 
 @router.delete("", response_model=PolicyView, responses=answers(*_ACT))
 async def delete_policy(request: Request, cluster: Cluster, asker: Admin) -> Response:
     """Withdraw the policy put in force: the configuration's is back. Needs the role `admin`."""
-    await _change(cluster, 0, {}, asker.name)
+    await change_policy(cluster, 0, {}, asker.name)
     return _view(request, cluster)
 
 
-@router.post("/preview", response_model=PreviewView, responses=answers(*_ACT))
-async def preview_policy(request: Request, cluster: Cluster, body: SiteSettings, asker: Operator) -> Response:
-    """What would follow if this policy was put in force? Needs the role `operator` or `admin`."""
-    event = PolicyChanged(id="preview", time=cluster.now(), version=1, site=body.plain, by=asker.name)
-    return reply(request, await previewed(cluster, [event]))
+@router.post("/preview", response_model=PolicyPreview, responses=answers(*_ACT))
+async def preview_policy(
+    request: Request, cluster: Cluster, daemon: Daemon, body: SiteSettings, asker: Operator
+) -> Response:
+    """What would follow if this policy was put in force? Needs the role `operator` or `admin`.
+
+    `moved` are the jobs that would move at once. Where other criteria are to count in searches than now, one
+    search under these is made on a copy: it takes some seconds.
+    """
+    return reply(request, await foreseen(cluster, daemon.searchers[cluster.name], body.plain, asker.name))
+
+
+async def foreseen(cluster: PlanLoop, searcher: Searcher, site: Mapping[str, Any], who: str) -> PolicyPreview:
+    """What would follow if this policy was put in force. Raises ProblemError, PlannerStopped."""
+    event = PolicyChanged(id="preview", time=cluster.now(), version=1, site=site, by=who)
+    found = await previewed(cluster, [event])
+    settings = cluster.published.settings
+    wanted = replace(settings, site=site).criteria
+    run = await run_in_threadpool(searcher.trial, wanted) if wanted != settings.criteria else None
+    return PolicyPreview(
+        **{field.name: getattr(found, field.name) for field in fields(found)},
+        search=search_view(run) if run is not None else None,
+    )
 
 
 async def previewed(cluster: PlanLoop, events: Sequence[Event]) -> PreviewView:
@@ -122,7 +155,8 @@ def _try(frozen: Frozen, events: Sequence[Event], now: int) -> Preview:
     return preview(Engine.restore(frozen.encode()), events, now)
 
 
-async def _change(cluster: PlanLoop, version: int, site: Mapping[str, Any], who: str) -> None:
+async def change_policy(cluster: PlanLoop, version: int, site: Mapping[str, Any], who: str) -> None:
+    """Put a policy in force, or with version 0 the configuration's; and note who did. Raises ProblemError."""
     event = PolicyChanged(
         id=f"api:{secrets.token_hex(8)}", time=cluster.now(), version=version, site=site, by=who
     )

@@ -3,7 +3,7 @@
 What each field means is told by the API itself (``/docs``). Fields may be added there: see docs/api.md.
 """
 
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 __all__ = [
     "Bar",
@@ -24,13 +24,20 @@ __all__ = [
     "Gap",
     "GapsView",
     "History",
+    "HoldView",
+    "HoldsView",
+    "InTheWay",
     "JobLine",
     "JobPage",
     "JobView",
+    "Moved",
     "News",
     "NodePage",
     "NodeView",
     "On",
+    "PolicyPreview",
+    "PolicyView",
+    "PreviewView",
     "ReservationDone",
     "ReservationView",
     "ReservationsView",
@@ -237,6 +244,7 @@ class NodeView(TypedDict):
 
     name: str
     state: str
+    held: str
     cpus: int
     mem: int
     gpus: int
@@ -285,6 +293,68 @@ class ReservationView(TypedDict):
     queues: list[str]
 
 
+class HoldView(TypedDict):
+    """A node or queue whose planning is held."""
+
+    kind: Literal["node", "queue"]
+    name: str
+    reason: str
+    since: int
+    by: str
+
+
+class HoldsView(TypedDict):
+    """All nodes and queues whose planning is held."""
+
+    as_of: int
+    generation: int
+    stale: str
+    holds: list[HoldView]
+
+
+class InTheWay(TypedDict):
+    """A running job that holds nodes which are to be kept free; nothing is done to it."""
+
+    job: str
+    owner: str
+    nodes: list[str]
+    until: int
+
+
+class Moved(TypedDict):
+    """A waiting job whose planned start would be another; null: it would have, or has, none."""
+
+    job: str
+    owner: str
+    before: int | None
+    after: int | None
+    promised: int | None
+    broken: bool
+
+
+class PolicyView(TypedDict):
+    """The site's policy in force."""
+
+    as_of: int
+    generation: int
+    stale: str
+    version: int
+    site: dict[str, Any]
+
+
+class PreviewView(TypedDict):
+    """What would follow; nothing was done."""
+
+    as_of: int
+    generation: int
+    stale: str
+    moved: list[Moved]
+    moves: int
+    broken: int
+    running: list[InTheWay]
+    alerts: list[str]
+
+
 class CriterionChange(TypedDict):
     """A criterion before and after a search."""
 
@@ -311,6 +381,12 @@ class SearchView(TypedDict):
     taken: int
     gain: float
     criteria: list[CriterionChange]
+
+
+class PolicyPreview(PreviewView):
+    """The same of a policy, with what a search under its criteria would find, on a copy of the plan."""
+
+    search: SearchView | None
 
 
 class SearchesView(TypedDict):

@@ -17,11 +17,16 @@ from schedd.client.answers import (
     Gap,
     GapsView,
     History,
+    HoldsView,
+    HoldView,
     JobPage,
     JobView,
     News,
     NodePage,
     NodeView,
+    PolicyPreview,
+    PolicyView,
+    PreviewView,
     ReservationDone,
     ReservationsView,
     ReservationView,
@@ -254,6 +259,48 @@ class Client:
         """Lift a reservation."""
         path = self._path(f"/reservations/{quote(name, safe='')}")
         return cast("ReservationDone", self._http.ask("DELETE", path))
+
+    # ---- policy ---------------------------------------------------------------------------------
+
+    def policy(self) -> PolicyView:
+        """The site's policy in force."""
+        return cast("PolicyView", self._get("/policy"))
+
+    def preview_policy(self, site: Mapping[str, Any]) -> PolicyPreview:
+        """What would follow if this policy was put in force."""
+        path = self._path("/policy/preview")
+        return cast("PolicyPreview", self._http.ask("POST", path, body=dict(site)))
+
+    def set_policy(self, site: Mapping[str, Any]) -> PolicyView:
+        """Put another policy in force, as a whole."""
+        return cast("PolicyView", self._http.ask("PUT", self._path("/policy"), body=dict(site)))
+
+    def withdraw_policy(self) -> PolicyView:
+        """Let the configuration's policy be in force again."""
+        return cast("PolicyView", self._http.ask("DELETE", self._path("/policy")))
+
+    # ---- holds ----------------------------------------------------------------------------------
+
+    def holds(self) -> list[HoldView]:
+        """Nodes and queues whose planning is held."""
+        found: HoldsView = self._get("/holds")
+        return found["holds"]
+
+    def hold(self, kind: Literal["node", "queue"], name: str, reason: str) -> list[HoldView]:
+        """Hold the planning of a node or queue; all that are held then."""
+        path = self._path(f"/holds/{kind}/{quote(name, safe='')}")
+        found: HoldsView = self._http.ask("PUT", path, body={"reason": reason})
+        return found["holds"]
+
+    def preview_hold(self, kind: Literal["node", "queue"], name: str, reason: str) -> PreviewView:
+        """What would follow if it was held."""
+        path = self._path(f"/holds/{kind}/{quote(name, safe='')}/preview")
+        return cast("PreviewView", self._http.ask("POST", path, body={"reason": reason}))
+
+    def release(self, kind: Literal["node", "queue"], name: str) -> list[HoldView]:
+        """Plan for a node or queue again; all that are held still."""
+        found: HoldsView = self._http.ask("DELETE", self._path(f"/holds/{kind}/{quote(name, safe='')}"))
+        return found["holds"]
 
     def follow(
         self, *, user: str | None = None, job: str | None = None, last: str = ""

@@ -38,7 +38,7 @@ from schedd.policy.access import Access
 from schedd.policy.demand import Demand
 from schedd.policy.fair_share import Usage
 from schedd.policy.limits import Limit
-from schedd.wire import NodeFacts, QueueFacts, ServerFacts
+from schedd.wire import NodeFacts, PlanningHeld, QueueFacts, ServerFacts
 
 __all__ = ["FORMAT", "CheckpointError", "Frozen", "load", "save", "settings_of"]
 
@@ -205,6 +205,7 @@ def _header(
         "reservations": [
             [save_reserve(r.event), r.slot, r.nodes, r.gate] for r in state.reservations.values()
         ],
+        "holds": [save_facts(event) for event in state.holds.values()],
         "ranks": _save_ranks(state.ranks),
         "gates": [
             [gate, *(sorted(getattr(access, field.name)) for field in fields(access))]
@@ -332,6 +333,8 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
         event["name"]: Reservation(load_reserve(event), slot, tuple(nodes), gate)
         for event, slot, nodes, gate in header["reservations"]
     }
+    holds = [load_facts(PlanningHeld, saved) for saved in header.get("holds", ())]
+    state.holds = {(event.kind, event.name): event for event in holds}
     state.ranks = _load_ranks(header["ranks"], state)
     state.gates = {gate: Access(*map(frozenset, lists)) for gate, *lists in header["gates"]}
     state.blocked = {name: dict.fromkeys(jobs) for name, jobs in header["blocked"].items()}

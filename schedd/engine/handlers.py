@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from schedd.engine import improve, jobs, nodes, outcomes, reconcile, reservations
+from schedd.engine import holds, improve, jobs, nodes, outcomes, reconcile, reservations
 from schedd.engine.intake import Understood
 from schedd.engine.places import make_room_in_pools, quarantine, replan
 from schedd.engine.pools import claim_of
@@ -23,6 +23,8 @@ from schedd.wire import (
     JobReleased,
     JobStarted,
     NodeChanged,
+    PlanningHeld,
+    PlanningReleased,
     PolicyChanged,
     QueueChanged,
     Reserve,
@@ -210,6 +212,8 @@ _HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {
     ServerChanged: _server,
     Reserve: reservations.reserve,
     Unreserve: reservations.unreserve,
+    PlanningHeld: holds.hold,
+    PlanningReleased: holds.release,
     PolicyChanged: _policy,
     Counted: _counted,
     Snapshot: _snapshot,

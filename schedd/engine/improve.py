@@ -64,7 +64,7 @@ def improved(state: EngineState, event: Improved) -> None:
     if not places:
         return
     plan, columns = state.plan, state.columns
-    weights = Weights(by_name(state.settings.weights))
+    weights = Weights(by_name(state.settings.criteria))
     try:
         latest = latest_starts(plan, state.promise, columns)
         rebased = rebase(plan, places, columns, latest, state.now, weights)

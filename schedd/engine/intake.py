@@ -1,7 +1,6 @@
 """From what a server says of a job to what the planner needs of it; pure, and cached where it is slow."""
 
-from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from schedd.engine.settings import EngineSettings
@@ -9,7 +8,7 @@ from schedd.model import Node, NodeState, Request
 from schedd.model.parse import RequestError, parse_openpbs, parse_torque, parse_walltime
 from schedd.plan.shapes import GATE
 from schedd.policy.access import Access
-from schedd.wire import JobFacts, NodeFacts, QueueFacts
+from schedd.wire import JobFacts, NodeFacts, PlanningHeld, QueueFacts
 
 __all__ = [
     "Intake",
@@ -19,6 +18,7 @@ __all__ = [
     "node_of",
     "passes",
     "slot_limited",
+    "stopped_queues",
     "waits",
     "waits_for",
 ]
@@ -185,10 +185,18 @@ def is_eligible(facts: JobFacts, now: int) -> bool:
     return free and (facts.not_before or 0) <= now
 
 
-def waits(facts: JobFacts, stopped: AbstractSet[str]) -> list[tuple[str, str]]:
+def stopped_queues(queues: Mapping[str, QueueFacts], holds: Iterable[PlanningHeld] = ()) -> Mapping[str, str]:
+    """The queues that start nothing, each with why: ``which is stopped``."""
+    found = {name: "which is stopped" for name, queue in queues.items() if not queue.started}
+    held = {one.name: f"which is held: {one.reason}" for one in holds if one.kind == "queue"}
+    return found | held
+
+
+def waits(facts: JobFacts, stopped: Mapping[str, str]) -> list[tuple[str, str]]:
     """All that must happen before the job may be planned, as (kind, words).
 
-    ``stopped`` are the queues that start nothing. A job that waits for a moment (``-a``) may be planned.
+    ``stopped`` are the queues that start nothing, with why. A job that waits for a moment (``-a``) may be
+    planned.
     """
     found: list[tuple[str, str]] = []
     if (facts.state == "H" or facts.holds.strip("n")) and not slot_limited(facts):
@@ -204,11 +212,11 @@ def waits(facts: JobFacts, stopped: AbstractSet[str]) -> list[tuple[str, str]]:
     if facts.state in ("T", "S"):
         found.append(("server", f"the server, which keeps it in state {facts.state}"))
     if facts.queue in stopped:
-        found.append(("queue", f"queue {facts.queue}, which is stopped"))
+        found.append(("queue", f"queue {facts.queue}, {stopped[facts.queue]}"))
     return found
 
 
-def waits_for(facts: JobFacts, stopped: AbstractSet[str]) -> tuple[str, str] | None:
+def waits_for(facts: JobFacts, stopped: Mapping[str, str]) -> tuple[str, str] | None:
     """What must happen first before the job may be planned, as (kind, words); None for a job that may."""
     found = waits(facts, stopped)
     if not found:

@@ -74,13 +74,15 @@ def _shown(state: EngineState, name: str) -> Node:
     """A node as the plan is to see it.
 
     One that is down, but reserved until a known end, is planned for from that end on: the reservation tells
-    when it returns. One that counts as blocked gets no new jobs.
+    when it returns. One that counts as blocked, or whose planning is
+    held, gets no new jobs.
     """
     node = node_of(state.node_facts[name])
     if state.gates:
         gates = tuple((gate, WHOLE) for gate in state.gates)
         node = replace(node, resources=(*node.resources, *gates))
-    if name in state.blocked or (name in state.holes and node.state is NodeState.UP):
+    shunned = name in state.holes and node.state is NodeState.UP
+    if name in state.blocked or ("node", name) in state.holds or shunned:
         return replace(node, state=NodeState.DRAIN)
     if node.state is not NodeState.UP and returns(state, name):
         return replace(node, state=NodeState.UP)

@@ -8,7 +8,7 @@ from schedd.engine.records import JobRecord, Phase
 from schedd.engine.reservations import access_of, nodes_of
 from schedd.engine.state import EngineState
 from schedd.model import FOREVER
-from schedd.wire import Alert, Event, Reserve
+from schedd.wire import Alert, Event, PlanningHeld, Reserve
 
 __all__ = ["InTheWay", "Moved", "Preview", "preview"]
 
@@ -59,6 +59,7 @@ def preview(engine: Engine, events: Sequence[Event], now: int) -> Preview:
     _rest(engine, now)
     before = {record.id: _standing(state, record) for record in _waiting(state)}
     reserving = [event for event in events if isinstance(event, Reserve)]
+    reserving += [_as_reserve(event) for event in events if isinstance(event, PlanningHeld)]
     running = tuple(one for event in reserving for one in _in_the_way(state, event))
     decisions = engine.handle(events, now)
     _rest(engine, now)
@@ -95,6 +96,12 @@ def _standing(state: EngineState, record: JobRecord) -> tuple[int | None, int | 
         promised if promised < FOREVER else None,
         len(record.breaches),
     )
+
+
+def _as_reserve(event: PlanningHeld) -> Reserve:
+    """Of a node: running jobs are in the way of both alike."""
+    nodes = (event.name,) if event.kind == "node" else ()
+    return Reserve(id=event.id, time=event.time, name=event.name, nodes=nodes, start=event.time)
 
 
 def _in_the_way(state: EngineState, event: Reserve) -> list[InTheWay]:

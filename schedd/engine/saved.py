@@ -17,7 +17,15 @@ from schedd.engine.records import Breach, Cause, Ended, JobRecord, Link, Phase
 from schedd.model import Never, Request, WaitingFor
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.saved import load_request, save_request
-from schedd.wire import JobFacts, NodeFacts, QueueFacts, Reserve, ServerFacts, ShareFacts
+from schedd.wire import (
+    JobFacts,
+    NodeFacts,
+    PlanningHeld,
+    QueueFacts,
+    Reserve,
+    ServerFacts,
+    ShareFacts,
+)
 
 __all__ = ["load_facts", "load_records", "load_reserve", "save_facts", "save_records", "save_reserve"]
 
@@ -111,7 +119,7 @@ _LISTS = ("properties", "nodes", "features", "users", "groups", "accounts", "que
 _LOAD: dict[str, _Plain] = {"shares": _load_shares, **dict.fromkeys(_LISTS, tuple)}
 
 
-def save_facts(facts: NodeFacts | QueueFacts | ServerFacts | Reserve) -> dict[str, Any]:
+def save_facts(facts: NodeFacts | QueueFacts | ServerFacts | Reserve | PlanningHeld) -> dict[str, Any]:
     """One object of facts as plain values."""
     return {field.name: _SAVE.get(field.name, _same)(getattr(facts, field.name)) for field in fields(facts)}
 

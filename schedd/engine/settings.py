@@ -101,3 +101,8 @@ class EngineSettings:
     """The site's policy as plain values: see ``schedd.policy.site``."""
     validate: bool = False
     """Check all invariants after every batch; costly."""
+
+    @property
+    def criteria(self) -> Mapping[str, float]:
+        """The weights in force: the site's policy goes before ``weights``."""
+        return self.site.get("criteria") or self.weights

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from schedd.engine.intake import Intake, Understood, passes
+from schedd.engine.intake import Intake, Understood, passes, stopped_queues
 from schedd.engine.pools import LimitBook, binding
 from schedd.engine.records import ChangeSet, JobRecord, Ranks, Reservation
 from schedd.engine.settings import EngineSettings
@@ -27,7 +27,7 @@ from schedd.policy.limits import in_words
 from schedd.policy.protocol import Applicant
 from schedd.policy.queue import QUEUE_POLICIES, QueuePolicy
 from schedd.policy.site import SitePolicy, site_policy
-from schedd.wire import Alert, Decision, JobFacts, Mode, NodeFacts, QueueFacts, ServerFacts
+from schedd.wire import Alert, Decision, JobFacts, Mode, NodeFacts, PlanningHeld, QueueFacts, ServerFacts
 
 __all__ = ["HORIZON", "EngineState", "Reservation"]
 
@@ -114,6 +114,8 @@ class EngineState:
     """By name of the gate: whom it lets pass. Gates are used again, never taken away."""
     down_since: dict[str, int] = field(default_factory=dict)
     """Nodes that are down and that planned jobs have not left yet."""
+    holds: dict[tuple[str, str], PlanningHeld] = field(default_factory=dict)
+    """By kind and name: the nodes and queues whose planning an admin holds."""
     blocked: dict[str, dict[str, None]] = field(default_factory=dict)
     """Nodes that count as blocked, with the jobs that should have ended there long ago."""
     paused: str = ""
@@ -342,9 +344,9 @@ class EngineState:
     # ---- the cluster ----------------------------------------------------------------------------
 
     @property
-    def stopped_queues(self) -> frozenset[str]:
-        """Queues that start nothing."""
-        return frozenset(name for name, queue in self.queues.items() if not queue.started)
+    def stopped_queues(self) -> Mapping[str, str]:
+        """Queues that start nothing, with why."""
+        return stopped_queues(self.queues, self.holds.values())
 
     def set_nodes(self, nodes: Iterable[Node]) -> bool:
         """Take over nodes as the plan is to see them; returns whether requests may now read differently."""

@@ -17,7 +17,7 @@ from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.layout import Ints
 from schedd.policy.access import Access
 from schedd.policy.limits import Limit
-from schedd.wire import NodeFacts, QueueFacts, Reserve, ServerFacts
+from schedd.wire import NodeFacts, PlanningHeld, QueueFacts, Reserve, ServerFacts
 
 __all__ = ["Published", "publish"]
 
@@ -54,11 +54,13 @@ class Published:
     changes: deque[ChangeSet]
     names: Mapping[int, str]
     nodes: Mapping[str, NodeFacts]
+    """As the server describes them, but that one whose planning is held is draining."""
     queues: Mapping[str, QueueFacts]
     reservations: tuple[Reserve, ...]
     """Each with the nodes that it is about by now."""
     gates: Mapping[str, Access]
     policy_version: int
+    holds: tuple[PlanningHeld, ...]
     blocks: Mapping[int, str]
     starting: tuple[str, ...]
     breaches: int
@@ -87,6 +89,11 @@ class Published:
             self._use.update(found)
         nothing = np.zeros(1, np.int64)
         return self._use.get(row, (nothing, nothing))
+
+    @property
+    def held_nodes(self) -> dict[str, str]:
+        """Nodes whose planning an admin holds, with the reasons."""
+        return {one.name: one.reason for one in self.holds if one.kind == "node"}
 
     @property
     def starts(self) -> Ints:
@@ -127,6 +134,14 @@ def _frozen(column: Ints) -> Ints:
     return copy
 
 
+def _nodes(state: EngineState) -> dict[str, NodeFacts]:
+    found = dict(state.node_facts)
+    for kind, name in state.holds:
+        if kind == "node" and name in found and found[name].state == "up":
+            found[name] = replace(found[name], state="drain")
+    return found
+
+
 def publish(state: EngineState) -> Published:
     """The state as readers may see it; to be called between batches, by the thread that owns the state."""
     tables = state.plan.tables
@@ -152,11 +167,12 @@ def publish(state: EngineState) -> Published:
         ids=state.records,
         changes=state.changes,
         names=dict(state.plan.name_of),
-        nodes=dict(state.node_facts),
+        nodes=_nodes(state),
         queues=dict(state.queues),
         reservations=tuple(replace(one.event, nodes=one.nodes) for one in state.reservations.values()),
         gates=dict(state.gates),
         policy_version=state.policy_version,
+        holds=tuple(state.holds.values()),
         blocks={one.slot: name for name, one in state.reservations.items() if one.slot >= 0},
         starting=tuple(state.out),
         breaches=state.breaches,

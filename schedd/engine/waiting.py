@@ -45,6 +45,9 @@ def _state_of(state: EngineState, name: str) -> str:
     if name in state.blocked:
         jobs = ", ".join(state.blocked[name])
         return f"blocked by job {jobs}, long past its walltime"
+    held = state.holds.get(("node", name))
+    if held is not None:
+        return f"held: {held.reason}"
     if name in state.holes:
         return "not used, since jobs fail on it"
     facts = state.node_facts.get(name)

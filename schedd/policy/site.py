@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
 
+from schedd.plan.evaluate import Weights, by_name
 from schedd.policy.fair_share import FairShare
 from schedd.policy.limits import Limit
 from schedd.policy.priority import JobClass, SiteWeights
@@ -55,6 +56,8 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
 
     Raises ValueError, TypeError or KeyError for what the edge should not have let through.
     """
+    if plain.get("criteria") is not None:  # searches read them by themselves
+        Weights(by_name(plain["criteria"]))
     priority = dict(plain.get("priority") or {})
     if "class" in priority:
         priority["class_"] = priority.pop("class")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from schedd.engine.intake import waits
+from schedd.engine.intake import stopped_queues, waits
 from schedd.engine.job_view import Change, Standing, last_change, record_of, standing_of
 from schedd.engine.records import JobRecord, Phase
 from schedd.engine.state import HORIZON
@@ -15,7 +15,7 @@ from schedd.plan.plan import Plan
 from schedd.plan.shapes import GATE
 from schedd.plan.views import Blockers, Item, blockers
 from schedd.policy.limits import in_words
-from schedd.service.forks import Fork, stopped_queues
+from schedd.service.forks import Fork
 
 __all__ = ["Blocker", "Explanation", "On", "explain"]
 
@@ -138,7 +138,7 @@ def explain(fork: Fork, job_id: str, now: int) -> Explanation | None:
 
 def _waits(published: Published, record: JobRecord) -> list[Blocker]:
     """What must happen before the job may be planned at all."""
-    found = waits(record.facts, stopped_queues(published))
+    found = waits(record.facts, stopped_queues(published.queues, published.holds))
     if record.behind:
         found = [one for one in found if one[0] != "dependency"]
     if record.quarantine:
@@ -241,6 +241,8 @@ def _named(published: Published, plan: Plan, item: Item) -> Blocker:
 def _node(published: Published, name: str, sooner: bool) -> Blocker:
     facts = published.nodes.get(name)
     state = {"down": "down", "drain": "offline"}.get(facts.state if facts is not None else "", "not used")
+    if name in published.held_nodes:
+        state = f"held: {published.held_nodes[name]}"
     return Blocker(
         kind="node",
         name=name,

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from schedd.engine.intake import Intake, Understood, passes, waits_for
+from schedd.engine.intake import Intake, Understood, passes, stopped_queues, waits_for
 from schedd.engine.job_view import record_of
 from schedd.engine.pools import LimitBook
 from schedd.engine.shares import shares_of
@@ -20,7 +20,7 @@ from schedd.policy.access import Access
 from schedd.service.smaller import Smaller, smaller
 from schedd.wire import JobFacts
 
-__all__ = ["Asked", "Fork", "NotUnderstood", "fork", "stopped_queues"]
+__all__ = ["Asked", "Fork", "NotUnderstood", "fork"]
 
 
 class NotUnderstood(ValueError):
@@ -122,7 +122,7 @@ class Fork:
         never = self._plan.shapes.why_never(request)
         if never is not None:
             return never
-        wait = waits_for(facts, stopped_queues(self.published))
+        wait = waits_for(facts, stopped_queues(self.published.queues, self.published.holds))
         if wait is not None:
             return WaitingFor(*wait)
         policy = self.published.settings.policy
@@ -204,11 +204,6 @@ class _Asking:
         duration = walltime + self.allowance
         request = replace(request, passes=passes(self.gates, self.facts))
         return windows(self.plan, request, duration, self.ready, end, pools=pools, limit=most)
-
-
-def stopped_queues(published: Published) -> frozenset[str]:
-    """Queues that start nothing."""
-    return frozenset(name for name, queue in published.queues.items() if not queue.started)
 
 
 def fork(state: EngineState, published: Published) -> Fork:

@@ -82,7 +82,9 @@ class NodeView:
 
     name: str
     state: str
-    """`up`, `drain` (offline: nothing new is started) or `down`."""
+    """`up`, `drain` (offline, or held by an admin: nothing new is started) or `down`."""
+    held: str
+    """Why an admin holds its planning; empty when none does."""
     cpus: int
     mem: int
     gpus: int
@@ -261,6 +263,7 @@ def nodes(
         record = published.records[int(slots[i])]
         if record is not None and sees(record):
             here.setdefault(name, []).append(record.id)
+    held = published.held_nodes
     views = []
     for name in sorted(filter(accept, published.nodes)):
         facts = published.nodes[name]
@@ -269,6 +272,7 @@ def nodes(
             NodeView(
                 name=name,
                 state=facts.state,
+                held=held.get(name, ""),
                 cpus=facts.cpus,
                 mem=facts.mem,
                 gpus=facts.gpus,

@@ -95,7 +95,7 @@ def _may_be(field: FieldInfo) -> str:
     parts = tuple(get_args(p)[0] if get_origin(p) is Annotated else p for p in (kind, *get_args(kind)))
     if any(isinstance(part, type) and issubclass(part, BaseModel) for part in parts):
         return "tables" if get_origin(kind) in (tuple, dict) else "table"
-    if get_origin(kind) is dict:
+    if dict in (get_origin(kind), *map(get_origin, parts)):
         return "table of numbers"
     if datetime in parts:
         return "date and time"

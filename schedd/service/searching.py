@@ -3,8 +3,9 @@
 import threading
 import time
 from collections import deque
+from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -87,6 +88,20 @@ class Searcher:
             self._asked.append(answer)
             self._turn.notify()
         return answer
+
+    def trial(self, weights: Mapping[str, float]) -> SearchRun | None:
+        """What a search under these weights would find now, on a copy; None where there is nothing to search.
+
+        Nothing is taken over. To be called in a thread that may wait: it takes as long as a search. Raises
+        PlannerStopped.
+        """
+        start = self._loop.at_rest(_start).result(_PATIENCE_S)
+        if len(start.jobs) < 2:
+            return None
+        chosen = _settings(replace(self._loop.published.settings, weights=weights, site={}), 0)
+        latest = latest_starts(start.plan, start.promised, start.columns)
+        found = Search(start.plan, start.columns, latest, start.now, chosen).run()
+        return SearchRun(0, start.now, "asked for", start.generation, 0, found.report)
 
     # ---- the thread -----------------------------------------------------------------------------
 
@@ -189,7 +204,7 @@ class Searcher:
 
 def _settings(settings: EngineSettings, seed: int) -> SearchSettings:
     return SearchSettings(
-        weights=by_name(settings.weights),
+        weights=by_name(settings.criteria),
         moves=None,
         seconds=settings.search_seconds,
         seed=seed,

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -17,9 +17,8 @@ from pydantic_settings import (
 )
 
 from schedd.engine import EngineSettings
-from schedd.plan.evaluate import Weights, by_name
 from schedd.service.section import Section
-from schedd.service.site_settings import SiteSettings
+from schedd.service.site_settings import CriteriaWeights, SiteSettings
 from schedd.store import Limits, Role
 
 __all__ = [
@@ -38,12 +37,6 @@ __all__ = [
 ]
 
 
-def _known_criteria(weights: dict[str, float]) -> dict[str, float]:
-    Weights(by_name(weights))  # says what is wrong
-    return weights
-
-
-CriteriaWeights = Annotated[dict[str, float], AfterValidator(_known_criteria)]
 Seconds = Annotated[int, Field(ge=0, le=10 * 366 * 86400)]
 Step = Annotated[int, Field(ge=1, le=10 * 366 * 86400)]
 NAME_OF_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from schedd.plan.evaluate import Weights, by_name
 from schedd.policy.fair_share import FairShare, Level
 from schedd.policy.priority import SiteWeights
 from schedd.policy.site import site_policy
@@ -12,6 +13,7 @@ from schedd.service.section import Section
 
 __all__ = [
     "ClassSettings",
+    "CriteriaWeights",
     "FairShareSettings",
     "LicenceSettings",
     "PrioritySettings",
@@ -24,6 +26,14 @@ _WEIGHTS = SiteWeights()
 _TREE = FairShare()
 
 Weight = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
+
+
+def _known_criteria(weights: dict[str, float]) -> dict[str, float]:
+    Weights(by_name(weights))  # says what is wrong
+    return weights
+
+
+CriteriaWeights = Annotated[dict[str, float], AfterValidator(_known_criteria)]
 Name = Annotated[str, Field(pattern=r"^[^\s/\x00-\x1f]{1,255}$")]
 Names = tuple[Name, ...]
 _RULE = r"^[A-Za-z0-9=;,+-]*$"
@@ -222,6 +232,8 @@ class SiteSettings(Section):
     """Time zone of all times of day below, by its IANA name: `Europe/Prague`."""
     priority: PrioritySettings = Field(default_factory=PrioritySettings)
     """How much each term of a job's priority counts."""
+    criteria: CriteriaWeights | None = None
+    """Weights of the criteria by which a search judges a plan; they go before the cluster's `weights`."""
     classes: dict[Name, ClassSettings] = Field(default_factory=dict)
     """Classes of jobs, by name: `[clusters.main.site.classes.gold]`."""
     fair_share: FairShareSettings | None = None

@@ -221,6 +221,33 @@ class PolicyChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlanningHeld:
+    """An admin wants nothing new to be planned: on a node, where running jobs go on; or of a queue.
+
+    ``by`` is who wants it; one that is held already is held for another ``reason`` from now on.
+    """
+
+    id: str
+    time: int
+    kind: Literal["node", "queue"]
+    name: str
+    reason: str
+    by: str = ""
+    type: Literal["planning_held"] = "planning_held"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanningReleased:
+    """A node or queue whose planning was held is planned for again."""
+
+    id: str
+    time: int
+    kind: Literal["node", "queue"]
+    name: str
+    type: Literal["planning_released"] = "planning_released"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """The whole state of the server at ``time``; where credible it wins over what was believed.
 
@@ -273,7 +300,7 @@ Told = (
 )
 """What an adapter may tell."""
 
-Event = Told | PolicyChanged
+Event = Told | PolicyChanged | PlanningHeld | PlanningReleased
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,16 @@ from schedd.engine import EngineSettings
 from schedd.service.clusters import Clusters
 from schedd.service.loop import PlanLoop
 from schedd.service.warmup import warm_up
-from schedd.wire import JobHeld, JobStarted, NodeChanged, NodeFacts, Reserve, ShareFacts
+from schedd.wire import (
+    JobHeld,
+    JobStarted,
+    NodeChanged,
+    NodeFacts,
+    QueueChanged,
+    QueueFacts,
+    Reserve,
+    ShareFacts,
+)
 from tests.api.conftest import token, tokens
 from tests.api.serving import WAIT, serving
 from tests.service.build import GIB, StillClock, T, event_id, job, node
@@ -482,3 +491,57 @@ def test_tables_fit_and_names_are_in_their_natural_order(monkeypatch: pytest.Mon
     assert table(("A", "B"), [("1", "x" * 200)]).splitlines()[1] == "1  " + "x" * 76 + "…"
     assert sorted(["n10", "n2", "n1a", "n1"], key=natural) == ["n1", "n1a", "n2", "n10"]
     assert few(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
+
+
+def test_nodes_and_queues_are_held_and_released(
+    run: Run, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = QueueChanged(id=event_id(), time=T, queue=QueueFacts(name="batch"))
+    loop.submit([queue]).result(WAIT)
+    assert run("hold") == (0, "nothing is held\n", "")
+    assert run("hold", "-w", "n1")[:2] == (2, "")
+    assert run("hold", "-w", "n1", "--reason", "x")[0] == 5
+    monkeypatch.setenv("SCHEDD_TOKEN", token("operator"))
+    code, out, _ = run("hold", "-w", "n2", "--reason", "new memory", "--preview")
+    assert (code, run("hold")[1]) == (0, "nothing is held\n")
+    assert out.startswith("node n2 held: 1 waiting job would move, 1 promise would be broken\n")
+    assert "2.srv.site  bob   Tue Nov 14 22:30:00  not known  broken" in out
+    held = run("hold", "-w", "n2", "-q", "batch", "--reason", "new memory")
+    assert held[0] == 0
+    assert [line.split()[:2] for line in held[1].splitlines()] == [
+        ["KIND", "NAME"],
+        ["node", "n2"],
+        ["queue", "batch"],
+    ]
+    assert run("hold")[1] == held[1]
+    assert "waiting for queue batch, which is held" in run("showq", "-b")[1]
+    assert run("release", "-w", "n2", "-q", "batch")[1] == (
+        "node n2 is planned for again\nqueue batch is planned for again\n"
+    )
+    assert run("release", "-w", "n2")[0] == 2
+    assert run("release")[0] == 2
+    assert run("hold", "-w", "n9", "--reason", "x") == (2, "", "schedd hold: path.name: no node n9\n")
+
+
+def test_a_policy_is_shown_tried_out_set_and_withdrawn(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert run("policy")[0] == 5
+    monkeypatch.setenv("SCHEDD_TOKEN", token("admin"))
+    assert run("policy") == (0, "that of the settings\n{}\n", "")
+    assert (
+        "0 waiting jobs would move, 0 promises would be broken"
+        in run("policy", "preview", "priority.waiting=2", "criteria.wait=1")[1]
+    )
+    assert run("policy", "show")[1].startswith("that of the settings\n")
+    made = run("policy", "set", "priority.waiting=2")[1].partition("\n")
+    assert made[0] == "version 1, set while the daemon runs"
+    assert json.loads(made[2]) == {"priority": {"waiting": 2.0}}
+    file = tmp_path / "site.toml"
+    file.write_text('[[limits]]\nwhat = "jobs"\namount = 1\n')
+    assert run("policy", "set", str(file))[1].startswith("version 2, set while the daemon runs\n")
+    assert '"amount": 1' in run("policy")[1]
+    code, _, err = run("policy", "set", "priority.nonsense=2")
+    assert (code, "priority.nonsense" in err) == (2, True)
+    assert run("policy", "set", str(tmp_path / "none"))[2].endswith("none: No such file or directory\n")
+    assert run("policy", "withdraw")[1] == "that of the settings\n{}\n"

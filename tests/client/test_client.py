@@ -63,7 +63,9 @@ def agrees(hint: Any, schema: dict[str, Any], known: dict[str, Any]) -> bool:
     if schema["type"] == "array":
         return get_origin(hint) is list and agrees(get_args(hint)[0], schema["items"], known)
     if schema["type"] == "object":
-        return get_origin(hint) is dict and agrees(get_args(hint)[1], schema["additionalProperties"], known)
+        values = schema["additionalProperties"]
+        of = get_args(hint)[1]
+        return get_origin(hint) is dict and (of is Any if values is True else agrees(of, values, known))
     plain = {"string": str, "integer": int, "boolean": bool, "number": float, "null": type(None)}
     return hint is plain[schema["type"]]
 

@@ -8,7 +8,7 @@ from schedd.cli.user.asking import Session, answer, parser, show_json
 from schedd.cli.user.text import moment, rows, span, table
 from schedd.client.answers import CriterionChange, SearchView
 
-__all__ = ["make_parser", "run"]
+__all__ = ["changes", "make_parser", "run"]
 
 _NAMED = 8
 
@@ -54,9 +54,12 @@ def _rows(run: SearchView) -> list[tuple[str, str]]:
         ("search", f"{run['kind']}, {run['seconds']:.1f} s, {run['tried']} moves tried; {run['ended']}"),
         ("moved", f"{run['taken']} of {run['jobs']} jobs in the plan"),
     ]
-    return lines + [
-        (one["criterion"], _change(one)) for one in run["criteria"] if one["before"] != one["after"]
-    ]
+    return lines + changes(run)
+
+
+def changes(run: SearchView) -> list[tuple[str, str]]:
+    """The criteria that a search changed, as rows."""
+    return [(one["criterion"], _change(one)) for one in run["criteria"] if one["before"] != one["after"]]
 
 
 def _change(one: CriterionChange) -> str:

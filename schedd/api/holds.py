@@ -1,0 +1,148 @@
+"""Nodes and queues whose planning an admin holds: nothing new there, what runs goes on."""
+
+import asyncio
+import secrets
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+import structlog
+from fastapi import APIRouter, Path, Request, Response
+from pydantic import Field
+
+from schedd.api.access import Cluster, Operator, User
+from schedd.api.bodies import Dated, dated
+from schedd.api.messages import Hold
+from schedd.api.policy import PreviewView, previewed
+from schedd.api.problems import Fault, ProblemError, answers
+from schedd.api.replies import reply
+from schedd.api.waiting import answer_of
+from schedd.engine.view import Published
+from schedd.service.loop import PlanLoop
+from schedd.wire import PlanningHeld, PlanningReleased
+
+__all__ = ["HoldView", "HoldsView", "Kind", "hold", "preview", "release", "router"]
+
+router = APIRouter(prefix="/v1/clusters/{cluster}/holds", tags=["plan"])
+_log = structlog.get_logger(__name__)
+_PATIENCE: Final = 10.0
+_HINT: Final = "it is done as soon as the planner is free; GET the holds to see whether it was"
+_ACT: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid")
+Kind = Literal["node", "queue"]
+_Kind = Annotated[Kind, Path(description="Whether a `node` is meant, or a `queue`.")]
+_Name = Annotated[str, Path(description="Its name on the server.", max_length=512, examples=["n1"])]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldView:
+    """A node or queue whose planning is held."""
+
+    kind: Kind
+    name: str
+    reason: Annotated[str, Field(description="Shown to all who ask why a job waits.")]
+    since: Annotated[int, Field(description="When it was last said, in seconds since the epoch.")]
+    by: Annotated[str, Field(description="Who said so.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldsView(Dated):
+    """All nodes and queues whose planning is held."""
+
+    holds: tuple[HoldView, ...]
+
+
+@router.get(
+    "",
+    response_model=HoldsView,
+    responses={
+        **answers("no-token", "unknown-cluster", "not-ready"),
+        304: {"description": "Nothing changed since the `ETag` in `If-None-Match`"},
+    },
+)
+def list_holds(request: Request, cluster: Cluster, _: User) -> Response:
+    """Nodes and queues for which nothing new is planned, by an admin's order."""
+    return _view(request, cluster)
+
+
+@router.put("/{kind}/{name}", response_model=HoldsView, responses=answers(*_ACT, "bad-request", "too-large"))
+async def put_hold(
+    request: Request, cluster: Cluster, kind: _Kind, name: _Name, body: Hold, asker: Operator
+) -> Response:
+    """Hold the planning of a node (drain it) or of a queue. Needs the role `operator` or `admin`.
+
+    Jobs that run go on. Those planned on the node are planned elsewhere, those of the queue have no start
+    until it is released; they may be later than promised.
+    """
+    await hold(cluster, kind, name, body.reason, asker.name)
+    return _view(request, cluster)
+
+
+@router.delete("/{kind}/{name}", response_model=HoldsView, responses=answers(*_ACT))
+async def delete_hold(
+    request: Request, cluster: Cluster, kind: _Kind, name: _Name, asker: Operator
+) -> Response:
+    """Plan for a node or a queue again. Needs the role `operator` or `admin`."""
+    await release(cluster, kind, name, asker.name)
+    return _view(request, cluster)
+
+
+@router.post(
+    "/{kind}/{name}/preview",
+    response_model=PreviewView,
+    responses=answers(*_ACT, "bad-request", "too-large"),
+)
+async def preview_hold(
+    request: Request, cluster: Cluster, kind: _Kind, name: _Name, body: Hold, asker: Operator
+) -> Response:
+    """What would follow if it was held? Nothing is done. Needs the role `operator` or `admin`."""
+    return reply(request, await preview(cluster, kind, name, body.reason, asker.name))
+
+
+async def hold(cluster: PlanLoop, kind: Kind, name: str, reason: str, who: str) -> None:
+    """Hold the planning of a node or queue, and note who did. Raises ProblemError."""
+    event = _event(cluster, kind, name, reason, who)
+    await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
+    await asyncio.to_thread(cluster.audit, who, "hold", f"{kind} {name}: {reason}")
+    _log.warning("planning was held", cluster=cluster.name, by=who, kind=kind, name=name, reason=reason)
+
+
+async def preview(cluster: PlanLoop, kind: Kind, name: str, reason: str, who: str) -> PreviewView:
+    """What would follow if it was held. Raises ProblemError."""
+    return await previewed(cluster, [_event(cluster, kind, name, reason, who)])
+
+
+async def release(cluster: PlanLoop, kind: Kind, name: str, who: str) -> None:
+    """Plan for it again, and note who did so. Raises ProblemError."""
+    held = [one.name for one in cluster.published.holds if one.kind == kind]
+    if name not in held:
+        allowed = ", ".join(sorted(held)) or f"none: no {kind} is held"
+        raise _invalid(f"planning of {kind} {name[:80]} is not held", allowed)
+    event = PlanningReleased(id=f"api:{secrets.token_hex(8)}", time=cluster.now(), kind=kind, name=name)
+    await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
+    await asyncio.to_thread(cluster.audit, who, "release", f"{kind} {name}")
+    _log.warning("planning was released", cluster=cluster.name, by=who, kind=kind, name=name)
+
+
+def _event(cluster: PlanLoop, kind: Kind, name: str, reason: str, who: str) -> PlanningHeld:
+    known = _known(cluster.published, kind)
+    if name not in known:
+        raise _invalid(f"no {kind} {name[:80]}", ", ".join(sorted(known)[:20]) or f"no {kind}s are known yet")
+    return PlanningHeld(
+        id=f"api:{secrets.token_hex(8)}", time=cluster.now(), kind=kind, name=name, reason=reason, by=who
+    )
+
+
+def _known(published: Published, kind: Kind) -> frozenset[str]:
+    return frozenset(published.nodes if kind == "node" else published.queues)
+
+
+def _invalid(what: str, allowed: str) -> ProblemError:
+    return ProblemError("invalid", what, errors=[Fault(where="path.name", what=what, allowed=allowed)])
+
+
+def _view(request: Request, cluster: PlanLoop) -> Response:
+    published = cluster.published
+    rows = tuple(
+        HoldView(kind=one.kind, name=one.name, reason=one.reason, since=one.time, by=one.by)
+        for one in sorted(published.holds, key=lambda one: (one.kind, one.name))
+    )
+    return reply(request, HoldsView(holds=rows, **dated(published)), published)

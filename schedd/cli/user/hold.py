@@ -1,0 +1,78 @@
+"""``schedd hold``: plan nothing new on nodes, or of queues; or show what is held."""
+
+import argparse
+from collections.abc import Sequence
+from typing import Literal
+
+from schedd.cli.user.asking import Session, answer, parser, show_json
+from schedd.cli.user.foreseen import foreseen
+from schedd.cli.user.text import moment, table
+from schedd.client import ClientError
+from schedd.client.answers import HoldView
+
+__all__ = ["Kind", "make_parser", "named", "run", "with_names"]
+
+
+Kind = Literal["node", "queue"]
+
+
+def make_parser(name: str = "schedd hold") -> argparse.ArgumentParser:
+    """Its options."""
+    found = with_names(
+        parser(
+            name,
+            "Plan nothing new on nodes (drain them), or of queues, until `schedd release`; without a name, "
+            "show what is held. Running jobs go on. To hold one needs the role operator or admin.",
+        )
+    )
+    found.add_argument("--reason", metavar="TEXT", help="shown to all whose jobs wait for it")
+    found.add_argument("--preview", action="store_true", help="only say what would follow")
+    return found
+
+
+def with_names(found: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """With the options that name nodes and queues."""
+    found.add_argument("-w", dest="nodes", metavar="NODE,…", type=_several, default=[], help="these nodes")
+    found.add_argument("-q", dest="queues", metavar="QUEUE,…", type=_several, default=[], help="these queues")
+    return found
+
+
+def _several(text: str) -> list[str]:
+    return [part for part in text.split(",") if part]
+
+
+def named(args: argparse.Namespace) -> list[tuple[Kind, str]]:
+    """What is named, as (kind, name)."""
+    nodes: list[tuple[Kind, str]] = [("node", name) for name in args.nodes]
+    return nodes + [("queue", name) for name in args.queues]
+
+
+def run(argv: Sequence[str], name: str = "schedd hold") -> int:
+    """The command."""
+    return answer(make_parser(name), _act, argv)
+
+
+def _act(session: Session, args: argparse.Namespace) -> bool:
+    client, names = session.client, named(args)
+    if names and not args.reason:
+        raise ClientError("say why, with --reason: users whose jobs wait see it")
+    if args.preview:
+        found = {f"{kind} {name}": client.preview_hold(kind, name, args.reason) for kind, name in names}
+        if args.json:
+            show_json(found)
+        else:
+            print("\n\n".join(f"{what} held: {foreseen(one, session.now)}" for what, one in found.items()))
+        return True
+    held = client.holds() if not names else []
+    for kind, name in names:
+        held = client.hold(kind, name, args.reason)
+    if args.json:
+        show_json({"holds": held})
+    else:
+        print(_table(held, session.now) if held else "nothing is held")
+    return True
+
+
+def _table(held: list[HoldView], now: int) -> str:
+    lines = [(one["kind"], one["name"], moment(one["since"], now), one["by"], one["reason"]) for one in held]
+    return table(("KIND", "NAME", "SINCE", "BY", "REASON"), lines, last=12)

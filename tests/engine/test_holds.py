@@ -1,0 +1,110 @@
+"""Nodes and queues whose planning an admin holds."""
+
+from typing import Literal
+
+from schedd.engine import Engine
+from schedd.engine.preview import preview
+from schedd.engine.view import publish
+from schedd.wire import PlanningHeld, PlanningReleased
+from tests.engine.cluster import Cluster, T
+
+
+def hold(cluster: Cluster, kind: Literal["node", "queue"], name: str, reason: str = "repair") -> PlanningHeld:
+    server = cluster.server
+    return PlanningHeld(id=server.event_id(), time=server.now, kind=kind, name=name, reason=reason, by="root")
+
+
+def release(cluster: Cluster, kind: Literal["node", "queue"], name: str) -> PlanningReleased:
+    return PlanningReleased(id=cluster.server.event_id(), time=cluster.server.now, kind=kind, name=name)
+
+
+def test_on_a_held_node_running_jobs_go_on_and_nothing_new_is_planned_until_it_is_released() -> None:
+    cluster = Cluster(nodes=2)
+    for job in "1234":
+        cluster.submit(job)
+    assert [cluster.where(job) for job in "1234"] == [["n1"], ["n2"], ["n1"], ["n2"]]
+    cluster.tell(hold(cluster, "node", "n1"))
+    assert [cluster.view(job).state for job in "12"] == ["running", "running"]
+    assert [cluster.start(job) for job in "34"] == [200, 100]
+    assert cluster.where("3") == cluster.where("4") == ["n2"]
+    assert cluster.breaches("3") == ["an admin's order"]
+    assert publish(cluster.engine.state).nodes["n1"].state == "drain"
+    cluster.at(150)
+    assert cluster.server.jobs["4"].shares[0].node == "n2"
+    assert cluster.start("3") == 200
+    cluster.tell(release(cluster, "node", "n1"))
+    cluster.at(151)
+    assert (cluster.view("3").state, cluster.where("3"), cluster.start("3")) == ("running", ["n1"], 150)
+    assert publish(cluster.engine.state).nodes["n1"].state == "up"
+
+
+def test_who_can_only_use_a_held_node_waits_for_it_with_the_reason() -> None:
+    cluster = Cluster(nodes=1)
+    cluster.tell(hold(cluster, "node", "n1", "new memory"))
+    cluster.submit("1")
+    assert cluster.view("1").why == "waiting for node n1, which is held: new memory"
+    assert cluster.promise("1") is None
+    cluster.tell(release(cluster, "node", "n1"))
+    assert cluster.start("1") == 0
+
+
+def test_a_held_node_that_the_server_takes_down_and_back_stays_held() -> None:
+    cluster = Cluster(nodes=1)
+    cluster.tell(hold(cluster, "node", "n1"))
+    cluster.node("n1", state="down")
+    assert publish(cluster.engine.state).nodes["n1"].state == "down"
+    cluster.node("n1", state="up")
+    cluster.submit("1")
+    assert cluster.start("1") is None
+    cluster.tell(release(cluster, "node", "n1"))
+    assert cluster.start("1") == 0
+
+
+def test_jobs_of_a_held_queue_lose_their_starts_and_get_them_back() -> None:
+    cluster = Cluster(nodes=1)
+    cluster.submit("1")
+    cluster.submit("2", queue="long")
+    cluster.submit("3")
+    assert [cluster.start(job) for job in "123"] == [0, 100, 200]
+    cluster.tell(hold(cluster, "queue", "long", "the course has them"))
+    assert [cluster.start(job) for job in "123"] == [0, None, 100]
+    said = cluster.view("2")
+    assert said.why == "waiting for queue long, which is held: the course has them"
+    assert said.waiting_for == "queue"
+    cluster.tell(release(cluster, "queue", "long"))
+    assert [cluster.start(job) for job in "123"] == [0, 200, 100]
+
+
+def test_holds_are_in_the_checkpoint() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.tell(hold(cluster, "node", "n1"), hold(cluster, "queue", "long"))
+    cluster.engine = Engine.restore(cluster.engine.checkpoint())
+    assert list(cluster.engine.state.holds) == [("node", "n1"), ("queue", "long")]
+    cluster.submit("1")
+    cluster.submit("2", queue="long")
+    assert (cluster.where("1"), cluster.start("2")) == (["n2"], None)
+
+
+def test_what_is_not_held_or_not_known_may_be_released_and_held() -> None:
+    cluster = Cluster(nodes=1)
+    cluster.tell(release(cluster, "node", "n1"), release(cluster, "queue", "batch"))
+    cluster.tell(hold(cluster, "node", "n7"))
+    cluster.submit("1")
+    assert cluster.start("1") == 0
+    cluster.node("n7")
+    cluster.submit("2")
+    assert cluster.where("2") == ["n1"]
+
+
+def test_a_preview_says_who_would_leave_and_who_runs_there() -> None:
+    cluster = Cluster(nodes=2)
+    for job in "123":
+        cluster.submit(job)
+    found = preview(Engine.restore(cluster.engine.checkpoint()), [hold(cluster, "node", "n1")], T)
+    assert [(one.job, one.nodes) for one in found.running] == [("1", ("n1",))]
+    assert [(one.job, one.before, one.after) for one in found.moved] == []
+    cluster.submit("4")
+    found = preview(Engine.restore(cluster.engine.checkpoint()), [hold(cluster, "node", "n1")], T)
+    assert [(one.job, one.broken) for one in found.moved] == [("3", True)]
+    found = preview(Engine.restore(cluster.engine.checkpoint()), [hold(cluster, "queue", "batch")], T)
+    assert [(one.job, one.after) for one in found.moved] == [("3", None), ("4", None)]
