@@ -1,6 +1,5 @@
 """``schedd replay``: its options, and what it prints and writes."""
 
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,12 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from schedd.model.parse import RequestError, parse_size
-
 if TYPE_CHECKING:
     from schedd.replay.compare import Comparison
     from schedd.replay.result import ReplayResult
-    from schedd.replay.searching import Searching
     from schedd.service.settings import ClusterSettings
 
 __all__ = ["command"]
@@ -40,7 +36,8 @@ def command(
             "--policy",
             metavar="POLICY",
             help="conservative (plan every job, fill gaps, repair), tabu (the same, and search for a better "
-            "plan), easy, aggressive, fcfs, sjf, or all but tabu. May be repeated, or several with commas.  "
+            "plan), fcfs, sjf, edf, easy, aggressive, flexible, easy-sjf-24h …; all: the classical "
+            "five; rivals: the stronger. May be repeated, or several with commas.  "
             "[default: conservative]",
             show_default=False,
         ),
@@ -57,13 +54,32 @@ def command(
     slack: Annotated[
         str,
         typer.Option(
-            metavar="S|off",
-            help="Seconds that promises of conservative and tabu leave for moves; off: no promise holds.",
+            metavar="S",
+            help="What promises of conservative and tabu leave for moves: seconds (600), a time (4h), a "
+            "share of the wait planned at arrival (0.5w), a sum of these (1h+0.5w); off: no promise holds. "
+            "Several with commas: a replay for each.",
         ),
     ] = "0",
-    moves: Annotated[
-        int, typer.Option(metavar="N", help="tabu: moves that one search tries, each 5 simulated minutes.")
-    ] = 200,
+    kind: Annotated[
+        str,
+        typer.Option(
+            metavar="KIND", help="tabu: which search instead, see docs/optimisation.md. Several with commas."
+        ),
+    ] = "tabu",
+    every: Annotated[
+        int, typer.Option(metavar="S", help="tabu: simulated seconds between two searches.")
+    ] = 300,
+    lifted: Annotated[int, typer.Option(metavar="K", help="tabu: most jobs that a move lifts.")] = 8,
+    weights: Annotated[
+        str,
+        typer.Option(
+            metavar="C=W,…",
+            help="tabu: what counts when two plans are compared, such as wait=1,wait_max=2.  [default: as in "
+            "the daemon]",
+            show_default=False,
+        ),
+    ] = "",
+    moves: Annotated[int, typer.Option(metavar="N", help="tabu: moves that one search tries.")] = 200,
     seconds: Annotated[
         float | None,
         typer.Option(
@@ -171,13 +187,14 @@ def command(
     Exit status: 0, 2 for input that cannot be replayed, 3 when the engine did what it must never do.
     """
     # Here and not above: `--help` and a mistyped option need not wait for the numeric libraries.
+    from schedd.cli.replay_options import kib, policies_of, runs_of, searches_of, slacks_of  # noqa: PLC0415
     from schedd.replay.compare import Comparison, Machine  # noqa: PLC0415
     from schedd.replay.driver import Defect  # noqa: PLC0415
     from schedd.replay.workload import TraceError  # noqa: PLC0415
 
     results: list[ReplayResult] = []
     try:
-        policies, paths = _policies(policy or [], logs or [])
+        policies, paths = policies_of(policy or [], logs or [])
         _check_outputs(json, plot)
         if estimates not in ("exact", "user"):
             raise TraceError(f"--estimates {estimates}: exact or user")
@@ -187,7 +204,7 @@ def command(
                 procs=procs,
                 nodes=nodes,
                 cpus_per_node=cpus_per_node,
-                mem_per_node=_kib(mem_per_node),
+                mem_per_node=kib(mem_per_node),
                 machines=machines,
             ),
             estimates="user" if estimates == "user" else "exact",
@@ -199,7 +216,9 @@ def command(
             load=load,
             seed=seed,
         )
-        runs = [_how(name, _slack(slack), _searching(moves, seconds, seed)) for name in policies]
+        bounds = {"moves": None if seconds is not None else moves, "seconds": seconds, "seed": seed}
+        searches = searches_of(kind, every, {**bounds, "lifted": lifted}, weights)
+        runs = [run for name in policies for run in runs_of(name, slacks_of(slack), searches)]
         _run(wanted, runs, _site(policy_file), validate, results)
     except (TraceError, OSError) as error:
         _fail(str(error), 2)
@@ -210,55 +229,6 @@ def command(
             _finish(results, json, plot)
         _fail(f"interrupted; {len(results)} complete", 130)
     _finish(results, json, plot)
-
-
-def _policies(named: list[str], words: list[str]) -> tuple[list[str], list[Path]]:
-    """Policies and logs; `--policy fcfs easy` leaves `easy` among the logs, where it is no file."""
-    from schedd.replay.compare import POLICIES  # noqa: PLC0415
-    from schedd.replay.searching import SEARCH_POLICY  # noqa: PLC0415
-    from schedd.replay.workload import TraceError  # noqa: PLC0415
-
-    known = {*POLICIES, SEARCH_POLICY, "all"}
-    strays = [word for word in words if word in known and not Path(word).exists()]
-    wanted = [name for text in named for name in text.split(",")] + strays
-    for name in wanted:
-        if name not in known:
-            raise TraceError(f"no policy {name!r}: there are {', '.join(POLICIES)}, {SEARCH_POLICY} and all")
-    paths = [Path(word) for word in words if word not in strays]
-    if "all" in wanted:
-        return list(dict.fromkeys([*POLICIES, *(name for name in wanted if name != "all")])), paths
-    return list(dict.fromkeys(wanted)) or [POLICIES[0]], paths
-
-
-def _slack(text: str) -> int:
-    from schedd.replay.searching import NO_PROMISE  # noqa: PLC0415
-    from schedd.replay.workload import TraceError  # noqa: PLC0415
-
-    if text == "off":
-        return NO_PROMISE
-    if not re.fullmatch(r"[0-9]{1,9}", text):
-        raise TraceError(f"--slack {text}: seconds, or off")
-    return int(text)
-
-
-def _searching(moves: int, seconds: float | None, seed: int) -> "Searching":
-    from schedd.replay.searching import Searching  # noqa: PLC0415
-    from schedd.replay.workload import TraceError  # noqa: PLC0415
-
-    try:
-        return Searching(moves=None if seconds is not None else moves, seconds=seconds, seed=seed)
-    except ValueError as error:
-        raise TraceError(f"--{error}") from None
-
-
-def _how(policy: str, slack: int, searching: "Searching") -> tuple[str, str, dict[str, Any]]:
-    """A run: its name, the engine's policy, and what else it is told."""
-    from schedd.replay.driver import PLANNING_POLICY  # noqa: PLC0415
-    from schedd.replay.searching import SEARCH_POLICY  # noqa: PLC0415
-
-    if policy == SEARCH_POLICY:
-        return policy, PLANNING_POLICY, {"slack": slack, "searching": searching}
-    return policy, policy, {"slack": slack} if policy == PLANNING_POLICY else {}
 
 
 def _check_outputs(json: Path | None, plot: Path | None) -> None:
@@ -272,17 +242,6 @@ def _check_outputs(json: Path | None, plot: Path | None) -> None:
             raise TraceError(f"{path} is a directory; a file is needed")
     if plot is not None and plot.suffix.lower() not in _PICTURES:
         raise TraceError(f"--plot {plot}: its name must end in {', '.join(_PICTURES)}")
-
-
-def _kib(text: str | None) -> int | None:
-    from schedd.replay.workload import TraceError  # noqa: PLC0415
-
-    if text is None or re.fullmatch(r"[0-9]{1,15}", text):
-        return None if text is None else int(text)
-    try:
-        return parse_size(text)
-    except RequestError as error:
-        raise TraceError(f"--mem-per-node {text}: {error.comment}") from None
 
 
 def _site(path: Path | None) -> "ClusterSettings | None":
@@ -311,6 +270,7 @@ def _run(
     from schedd.replay.compare import warm_up  # noqa: PLC0415
     from schedd.replay.driver import PLANNING_POLICY, replay  # noqa: PLC0415
     from schedd.replay.limits import within_limits  # noqa: PLC0415
+    from schedd.replay.slack import Slack  # noqa: PLC0415
 
     with Watch() as watch:
         watch.say("loading the planner's kernels (compiled at the first use)")
@@ -328,7 +288,8 @@ def _run(
                 if left_out:
                     note = f"{prepared.name}: {left_out:,} jobs left out: the limits never allow them"
                     print(f"schedd replay: {note}", file=sys.stderr)
-                with_site: dict[str, Any] = {"site": site, "slack": cluster.slack}
+                slack = Slack(cluster.slack, cluster.slack_share)
+                with_site: dict[str, Any] = {"site": site, "slack": slack}
                 runs.append((f"{PLANNING_POLICY} site", PLANNING_POLICY, with_site))
             for name, policy, how in runs:
                 with watch.replay(f"{prepared.name} {name}", prepared.unix_start_time) as on_progress:
@@ -340,13 +301,22 @@ def _run(
 
 def _finish(results: "list[ReplayResult]", json: Path | None, plot: Path | None) -> None:
     """The tables on standard output, the files beside."""
-    from schedd.replay.report import limits_table, quality_table, speed_table, to_json  # noqa: PLC0415
+    from schedd.replay.report import (  # noqa: PLC0415
+        limits_table,
+        promises_table,
+        quality_table,
+        speed_table,
+        to_json,
+    )
 
     # Cut to a terminal's width a table is readable; in a file or a pipe no column may be lost.
     console = Console() if sys.stdout.isatty() else Console(width=200)
     console.print(quality_table(results))
     if any(result.limits for result in results):
         console.print(limits_table(results))
+    promises = promises_table(results)
+    if promises is not None:
+        console.print(promises)
     console.print(speed_table(results))
     try:
         if json is not None:

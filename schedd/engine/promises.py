@@ -86,7 +86,7 @@ def _judge(
         kept = (kept[0], *kept[2:])
     state.breaches += 1
     state.put(replace(record, breaches=(*kept, breach), lost=None))
-    state.promise[slot] = planned + state.settings.slack
+    state.promise[slot] = _bound(state, slot, planned)
 
 
 def make_promise(state: EngineState, record: JobRecord, start: int) -> None:
@@ -94,10 +94,17 @@ def make_promise(state: EngineState, record: JobRecord, start: int) -> None:
     slot = record.slot
     if record.eligible_since < 0 or state.promise[slot] < FOREVER:
         return
-    state.promise[slot] = start + state.settings.slack
+    state.promise[slot] = _bound(state, slot, start)
     weak = bool(state.assumed) and _behind_assumed(state, slot)
     if weak != record.weak:
         state.put(replace(record, weak=weak))
+
+
+def _bound(state: EngineState, slot: int, planned: int) -> int:
+    """The last start that is promised to a job that is planned to start then."""
+    settings = state.settings
+    wait = max(0, planned - int(state.waits_since[slot]))
+    return planned + settings.slack + int(settings.slack_share * wait)
 
 
 def end_promise(state: EngineState, record: JobRecord, event: str, words: str) -> JobRecord:

@@ -3,7 +3,8 @@
 import numpy as np
 
 from schedd.engine.state import EngineState
-from schedd.plan.kernels.layout import DUR
+from schedd.plan.kernels.layout import DUR, SHAPE, Ints
+from schedd.policy.queue import Waiting
 
 __all__ = ["start_by_policy"]
 
@@ -15,7 +16,7 @@ def start_by_policy(state: EngineState) -> list[int]:
         return []
     plan = state.plan
     waiting = np.fromiter(state.queue, np.int64, len(state.queue))
-    slots = policy.order(waiting, plan.tables.jobs[DUR, waiting])
+    slots = waiting[policy.order(_columns(state, waiting))]
     started: list[int] = []
     reserved: list[int] = []
     blocked = 0
@@ -41,3 +42,17 @@ def start_by_policy(state: EngineState) -> list[int]:
     for slot in reserved:
         plan.lift(slot, state.now)
     return started
+
+
+def _columns(state: EngineState, slots: Ints) -> Waiting:
+    jobs = state.plan.tables.jobs
+
+    def cpus() -> Ints:
+        shapes, at = np.unique(jobs[SHAPE, slots], return_inverse=True)
+        requests = state.plan.shapes.requests
+        of_shape = np.array([requests[shape].cpus for shape in shapes.tolist()], np.int64)
+        asked: Ints = of_shape[at]
+        return asked
+
+    columns = state.columns
+    return Waiting(state.now, columns.release[slots], jobs[DUR, slots], columns.due[slots], cpus)

@@ -28,6 +28,8 @@ class EngineSettings:
     """Jobs started a second on one node at most; 0: no limit."""
     slack: int = 0
     """Added to the planned start to make the promised one."""
+    slack_share: float = 0.0
+    """And this share of the wait that is planned then."""
     end_allowance: int = 120
     """A running job holds its resources this long past its walltime."""
     overrun_step: int = 60

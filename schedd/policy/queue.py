@@ -1,42 +1,125 @@
 """Queue policies as three hooks of one loop: order, may-start-now, reserve.
 
 They decide at the last moment and plan nothing but what they reserve; the planning policy (conservative gap
-filling with repair) is the engine itself. Sources: planning.md §3.1 (FCFS), §3.3 (SJF), §3.4 (EASY), §3.6
-(aggressive backfilling without reservations).
+filling with repair) is the engine itself. Sources: planning.md §3.1 (FCFS), §3.2 (EDF), §3.3 (SJF), §3.4
+(EASY), §3.6 (aggressive backfilling without reservations), §3.8 (flexible backfilling).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["QUEUE_POLICIES", "QueuePolicy"]
+__all__ = ["AGE_CAPS_H", "QUEUE_POLICIES", "QueuePolicy", "Waiting"]
 
 _Ints = npt.NDArray[np.int64]
+_Floats = npt.NDArray[np.float64]
+
+AGE_CAPS_H: Final = (12, 24, 48)
+"""Hours of waiting after which a job goes before all younger ones, whatever else orders the queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The queue in order of arrival, as columns of one length.
+
+    ``now`` and ``since`` (when each began to wait) are seconds since the epoch, ``duration`` is the seconds
+    asked for, above 0. ``due`` is when a job should have ended, far beyond all else where it has no deadline.
+    ``cpus`` works out how many each asks for; few orders ask.
+    """
+
+    now: int
+    since: _Ints
+    duration: _Ints
+    due: _Ints
+    cpus: Callable[[], _Ints]
 
 
 @dataclass(frozen=True, slots=True)
 class QueuePolicy:
     """One queue policy.
 
-    ``order`` gets waiting slots in order of arrival and their durations, and returns them in the order in
-    which they are tried. ``may_start`` says whether a job may start when this many before it could not.
-    ``reserves`` says whether a job that cannot start gets a reservation, likewise.
+    ``order`` returns the positions of the waiting jobs in the order in which they are tried. ``may_start``
+    says whether a job may start when this many before it could not. ``reserves`` says whether a job that
+    cannot start gets a reservation, likewise.
     """
 
     name: str
-    order: Callable[[_Ints, _Ints], _Ints]
+    order: Callable[[Waiting], _Ints]
     may_start: Callable[[int], bool]
     reserves: Callable[[int], bool]
 
 
-def _by_arrival(slots: _Ints, _durations: _Ints) -> _Ints:
-    return slots
+# ---- orders -------------------------------------------------------------------------------------
 
 
-def _shortest_first(slots: _Ints, durations: _Ints) -> _Ints:
-    return slots[np.argsort(durations, kind="stable")]
+def _by_arrival(queue: Waiting) -> _Ints:
+    return np.arange(queue.since.shape[0])
+
+
+def _first(key: Callable[[Waiting], _Ints | _Floats]) -> Callable[[Waiting], _Ints]:
+    """Smallest key first; equal ones by arrival."""
+
+    def order(queue: Waiting) -> _Ints:
+        return np.argsort(key(queue), kind="stable")
+
+    return order
+
+
+def _capped(key: Callable[[Waiting], _Ints | _Floats], cap: int) -> Callable[[Waiting], _Ints]:
+    """The same among those that wait for less than ``cap`` seconds; before them the others, by arrival."""
+
+    def order(queue: Waiting) -> _Ints:
+        young = queue.now - queue.since < cap
+        return np.lexsort((np.where(young, key(queue), 0), young))
+
+    return order
+
+
+def _duration(queue: Waiting) -> _Ints:
+    return queue.duration
+
+
+def _area(queue: Waiting) -> _Ints:
+    area: _Ints = queue.duration * queue.cpus()
+    return area
+
+
+def _expansion(queue: Waiting) -> _Floats:
+    """The expansion factor (wait + estimate) / estimate, largest first."""
+    factor: _Floats = (queue.now - queue.since + queue.duration) / queue.duration
+    return -factor
+
+
+def _due(queue: Waiting) -> _Ints:
+    return queue.due
+
+
+_AGING: Final = 0.01
+"""For each second of waiting."""
+_LEAD: Final = 2.0
+"""The pressure of a deadline begins so many times the job's length before its latest start."""
+_LEAST, _MOST = 0.1, 20.0
+_BOOST: Final = 2.0
+"""For the shortest job; less for longer ones."""
+
+
+def _flexible(queue: Waiting) -> _Floats:
+    """Aging, deadline and shortness, largest sum first; a deadline that cannot be met presses nobody."""
+    length = queue.duration
+    lead = _LEAD * length
+    laxity = queue.due - length - queue.now
+    pressed = (laxity >= 0) & (laxity < lead)
+    deadline = np.where(pressed, _LEAST + (_MOST - _LEAST) * (lead - laxity) / lead, _LEAST)
+    aging = _AGING * (queue.now - queue.since)
+    value: _Floats = aging + deadline + _BOOST * length.min() / length
+    # Sums that differ by the last bits alone are ties, which go by arrival.
+    return -value.round(9)
+
+
+# ---- the policies -------------------------------------------------------------------------------
 
 
 def _nobody_blocked(blocked: int) -> bool:
@@ -51,12 +134,36 @@ def _never(_blocked: int) -> bool:
     return False
 
 
-QUEUE_POLICIES: dict[str, QueuePolicy] = {
+def _strict(name: str, order: Callable[[Waiting], _Ints]) -> QueuePolicy:
+    """Nobody passes a job that cannot start."""
+    return QueuePolicy(name, order, _nobody_blocked, _never)
+
+
+def _easy(name: str, order: Callable[[Waiting], _Ints]) -> QueuePolicy:
+    """The first that cannot start has a reservation; others start where they do not delay it."""
+    return QueuePolicy(name, order, _always, _nobody_blocked)
+
+
+_KEYS: Final[Mapping[str, Callable[[Waiting], _Ints | _Floats]]] = {
+    "sjf": _duration,
+    "area": _area,
+    "xf": _expansion,
+}
+
+QUEUE_POLICIES: Final[Mapping[str, QueuePolicy]] = {
     policy.name: policy
     for policy in (
-        QueuePolicy("fcfs", _by_arrival, _nobody_blocked, _never),
-        QueuePolicy("sjf", _shortest_first, _nobody_blocked, _never),
-        QueuePolicy("easy", _by_arrival, _always, _nobody_blocked),
+        _strict("fcfs", _by_arrival),
+        _strict("sjf", _first(_duration)),
+        _strict("edf", _first(_due)),
+        _easy("easy", _by_arrival),
         QueuePolicy("aggressive", _by_arrival, _always, _never),
+        _easy("flexible", _first(_flexible)),
+        *(
+            _easy(f"easy-{name}-{hours}h", _capped(key, hours * 3600))
+            for name, key in _KEYS.items()
+            for hours in AGE_CAPS_H
+        ),
     )
 }
+"""By name. ``easy-KEY-CAP``: EASY whose queue is ordered shortest first, by area, or by expansion factor."""

@@ -1,9 +1,11 @@
 """One comparison: the logs and the machine that a user names, made ready for the policies."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
+from schedd.optimize import SearchSettings
 from schedd.policy.queue import QUEUE_POLICIES
 from schedd.replay.driver import PLANNING_POLICY, replay
 from schedd.replay.lublin import generate
@@ -12,11 +14,18 @@ from schedd.replay.prepare import Prepared, prepare
 from schedd.replay.read import read_traces
 from schedd.replay.searching import Searching
 from schedd.replay.site import Site, equal_nodes, of_groups, one_node
+from schedd.replay.slack import OFF
 from schedd.replay.workload import Estimates, Trace, TraceError, TraceJob, select
 
-__all__ = ["POLICIES", "Comparison", "Machine", "Ready", "warm_up"]
+__all__ = ["GROUPS", "POLICIES", "Comparison", "Machine", "Ready", "warm_up"]
 
 POLICIES = (PLANNING_POLICY, *QUEUE_POLICIES)
+
+GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
+    "all": (PLANNING_POLICY, "fcfs", "sjf", "easy", "aggressive"),
+    "rivals": ("flexible", *(name for name in QUEUE_POLICIES if name.startswith("easy-"))),
+}
+"""What one word stands for."""
 
 _WARM_UP = 12
 
@@ -187,4 +196,4 @@ def warm_up(*, search: bool = False) -> None:
         for policy in (PLANNING_POLICY, "easy"):
             replay(prepared, policy)
         if search:
-            replay(prepared, PLANNING_POLICY, slack=100, searching=Searching(every=1, moves=5))
+            replay(prepared, PLANNING_POLICY, slack=OFF, searching=Searching(1, SearchSettings(moves=5)))

@@ -1,12 +1,13 @@
 """The driver of a replay: the daemon's own engine under a simulated clock.
 
-Jobs arrive as the log says, a run decision starts its job in the same second, a job ends after its run time.
-What happens in one second is handled together, ends before arrivals, before anything starts.
+Jobs arrive as the log says, a run decision starts its job in the same second, a job ends after its run time
+or with a node that fails under it. What happens in one second is handled together: ends, then nodes, then
+arrivals, before anything starts.
 """
 
 import heapq
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter, process_time
 from typing import Any
 
@@ -14,23 +15,16 @@ import numpy as np
 
 from schedd.engine import Engine, EngineSettings
 from schedd.plan.kernels.layout import Ints
+from schedd.replay.failures import Outage, check_outages
+from schedd.replay.floor import Defect, Floor, check_room
 from schedd.replay.limits import peaks
-from schedd.replay.metrics import measure, series
+from schedd.replay.metrics import kept, lateness, measure, series
 from schedd.replay.prepare import Prepared
 from schedd.replay.result import ReplayResult
-from schedd.replay.searching import SEARCH_POLICY, Searches, Searching
+from schedd.replay.searching import Searched, Searches, Searching
+from schedd.replay.slack import NONE, Slack
 from schedd.replay.timing import TimedPlan
-from schedd.wire import (
-    Decision,
-    Event,
-    JobEnded,
-    JobQueued,
-    JobStarted,
-    NodeChanged,
-    NodeFacts,
-    Run,
-    ShareFacts,
-)
+from schedd.wire import Decision, Event, JobEnded, JobQueued, JobStarted, NodeChanged, Run
 
 __all__ = ["PLANNING_POLICY", "Defect", "Progress", "Schedule", "replay", "run"]
 
@@ -38,10 +32,8 @@ PLANNING_POLICY = "conservative"
 
 _REPORT_EVERY = 256
 _MOST_ROUNDS = 1000
-
-
-class Defect(RuntimeError):
-    """The engine did what it must never do; the message says what, and when in simulated time."""
+_KILLED = 271
+"""The exit status of a job that did not end by itself, as PBS reports it: 256 and the signal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +48,20 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When each job of a selection ran, in the log's seconds, and what the engine did for it."""
+    """When each job of a selection ran, in the log's seconds, and what the engine did for it.
+
+    ``told`` is the start that was told of each job when it arrived, -1 for none; ``killed`` says who ended
+    with a node.
+    """
 
     start: Ints
     end: Ints
+    told: Ints
+    killed: Ints
     events: int
     promise_breaches: int
     plan: TimedPlan | None
-    searches: int = 0
+    searched: Searched = Searched()
 
 
 def replay(
@@ -71,16 +69,18 @@ def replay(
     policy: str,
     *,
     site: Mapping[str, Any] | None = None,
-    slack: int = 0,
+    slack: Slack = NONE,
     searching: Searching | None = None,
+    outages: Sequence[Outage] = (),
     validate: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> ReplayResult:
     """Replay ``prepared`` under ``policy`` and measure it. Raises Defect.
 
     With ``site``, a site's policy as plain values, its limits and priorities hold, too; all of ``prepared``
-    must be allowed by its limits. ``slack`` seconds are what promises leave for priorities and searches to
-    work with. With ``searching`` the planning policy's plan is searched now and then.
+    must be allowed by its limits. ``slack`` is what promises leave for priorities and searches to work with.
+    With ``searching`` the planning policy's plan is searched now and then. Jobs killed by ``outages`` are
+    counted, and part of no other figure.
     """
     begin, begin_cpu = perf_counter(), process_time()
     schedule = run(
@@ -89,33 +89,47 @@ def replay(
         site=site,
         slack=slack,
         searching=searching,
+        outages=outages,
         validate=validate,
         on_progress=on_progress,
     )
     wall, cpu = perf_counter() - begin, process_time() - begin_cpu
     jobs = prepared.jobs
-    submit = [job.submit for job in jobs]
-    procs = [job.procs for job in jobs]
     capacity = prepared.site.procs
-    _check_room(schedule, procs, capacity)
+    check_room(schedule.start, schedule.end, [job.procs for job in jobs], capacity)
     used = peaks(site, jobs, schedule.start.tolist(), schedule.end.tolist()) if site is not None else []
     for peak in used:
         if peak.used > peak.amount:
             raise Defect(f"{peak.limit}: {peak.used} at once by {peak.by}")
+    well = np.flatnonzero(schedule.killed == 0)
+    if not well.shape[0]:
+        raise Defect("every job was killed by a node that failed: nothing is left to measure")
+    ran = [jobs[i] for i in well.tolist()]
+    submit, procs = [job.submit for job in ran], [job.procs for job in ran]
+    start, end = schedule.start[well], schedule.end[well]
+    held, told_late = kept(schedule.told[well], start)
+    late_jobs, tardiness = lateness([job.deadline for job in ran], end)
     plan = schedule.plan
     add_mean, add_p99 = plan.add_us if plan is not None else (None, None)
+    name = policy if searching is None else str(searching.search.kind)
     return ReplayResult(
         log=prepared.name,
-        policy=_name(policy, site is not None, searching is not None),
+        policy=name if site is None else f"{name}, site",
         estimates=prepared.estimates,
         kill=prepared.kill,
+        slack=str(slack) if plan is not None else "",
         procs=capacity,
         jobs=len(jobs),
         skipped=prepared.skipped,
-        metrics=measure(submit, schedule.start, schedule.end, procs, [job.user for job in jobs], capacity),
+        metrics=measure(submit, start, end, procs, [job.user for job in ran], capacity),
         promise_breaches=schedule.promise_breaches,
+        held_share=held,
+        told_late_s=told_late,
+        late_jobs=late_jobs,
+        tardiness_s=tardiness,
+        killed_jobs=len(jobs) - len(ran),
         repairs=len(plan.repair_ns) if plan is not None else 0,
-        searches=schedule.searches,
+        searched=schedule.searched,
         wall_s=wall,
         cpu_s=cpu,
         events_per_s=schedule.events / wall,
@@ -124,7 +138,7 @@ def replay(
         repair_us_p99=plan.repair_us_p99 if plan is not None else None,
         unix_start_time=prepared.unix_start_time,
         limits=tuple(used),
-        series=series(submit, schedule.start, schedule.end, procs, capacity),
+        series=series(submit, start, end, procs, capacity),
     )
 
 
@@ -133,68 +147,72 @@ def run(
     policy: str,
     *,
     site: Mapping[str, Any] | None = None,
-    slack: int = 0,
+    slack: Slack = NONE,
     searching: Searching | None = None,
+    outages: Sequence[Outage] = (),
     validate: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Schedule:
     """Run ``prepared`` under ``policy`` to the end of its last job. Raises Defect."""
-    simulation = _Simulation(
-        prepared, policy, site=site or {}, slack=slack, searching=searching, validate=validate
+    settings = EngineSettings(
+        policy=policy,
+        slack=slack.seconds,
+        slack_share=slack.share,
+        end_allowance=0,
+        tell=False,
+        repair_slice=1 << 60,
+        log_batches=1,
+        hole_failures=0,
+        site=site or {},
+        validate=validate,
     )
+    simulation = _Simulation(prepared, settings, searching, outages)
     simulation.run(on_progress)
     return simulation.schedule()
 
 
-def _name(policy: str, site: bool, search: bool) -> str:
-    return (SEARCH_POLICY if search else policy) + (", site" if site else "")
-
-
 class _Simulation:
-    """The shell around the engine: a clock, the arrivals still to come, and a heap of ends."""
+    """The shell around the engine: a clock, the arrivals still to come, a heap of ends, nodes that fail."""
 
     def __init__(
         self,
         prepared: Prepared,
-        policy: str,
-        *,
-        site: Mapping[str, Any] | None = None,
-        slack: int = 0,
+        settings: EngineSettings,
         searching: Searching | None = None,
-        validate: bool,
+        outages: Sequence[Outage] = (),
     ) -> None:
         self._prepared = prepared
         self._jobs = prepared.jobs
         # The engine's clock counts from the epoch, a log's own perhaps from before its first job.
         self._offset = prepared.offset
         first = self._jobs[0].submit + self._offset
-        settings = EngineSettings(
-            policy=policy,
-            slack=slack,
-            end_allowance=0,
-            tell=False,
-            repair_slice=1 << 60,
-            log_batches=1,
-            site=site or {},
-            validate=validate,
-        )
+        if searching is not None:
+            settings = replace(settings, weights=searching.weights)
         self._engine = Engine(settings, first)
         self._plan: TimedPlan | None = None
-        if policy == PLANNING_POLICY:
+        if settings.policy == PLANNING_POLICY:
             self._plan = TimedPlan(first)
             self._engine.state.plan = self._plan
         nodes = [NodeChanged(id=f"n{i}", time=first, node=node) for i, node in enumerate(prepared.site.nodes)]
         self._engine.handle(nodes, first)
         if self._plan is not None:
             self._plan.clear_timings()
-        self._floor = _Floor(prepared.site.nodes)
+        self._floor = Floor(prepared.site.nodes)
         self._start = np.full(len(self._jobs), -1, np.int64)
+        self._end = np.full(len(self._jobs), -1, np.int64)
+        self._told = np.full(len(self._jobs), -1, np.int64)
+        self._killed = np.zeros(len(self._jobs), np.int64)
         self._ends: list[tuple[int, int]] = []
         self._arrived = 0
         self._ended = 0
         self._events = 0
         self._late = 0
         self._searches = Searches(searching, first + searching.every) if searching is not None else None
+        check_outages(outages, len(prepared.site.nodes))
+        # Who comes back goes before who fails, last first: they are taken from the end.
+        changes = [(o.begin + self._offset, 1, o.node) for o in outages]
+        changes += [(o.end + self._offset, 0, o.node) for o in outages]
+        self._changes = sorted(changes, reverse=True)
 
     def run(self, on_progress: Callable[[Progress], None] | None) -> None:
         engine = self._engine
@@ -215,38 +233,50 @@ class _Simulation:
             on_progress(self._progress(engine.state.now))
 
     def schedule(self) -> Schedule:
-        start = self._start - self._offset
         return Schedule(
-            start=start,
-            end=start + np.array([job.run for job in self._jobs], np.int64),
+            start=self._start - self._offset,
+            end=self._end - self._offset,
+            told=np.where(self._told < 0, -1, self._told - self._offset),
+            killed=self._killed,
             events=self._events,
             promise_breaches=self._engine.state.breaches + self._late,
             plan=self._plan,
-            searches=len(self._searches.reports) if self._searches is not None else 0,
+            searched=self._searches.done() if self._searches is not None else Searched(),
         )
 
     def _progress(self, t: int) -> Progress:
         return Progress(self._ended, len(self._jobs), self._events, t - self._offset)
 
     def _next_moment(self) -> int | None:
-        """The next end, arrival or wish of the engine; None when the log is through."""
+        """The next end, arrival, change of a node or wish of the engine; None when the log is through."""
+        while self._ends and self._killed[self._ends[0][1]]:
+            heapq.heappop(self._ends)
+        if self._ended == len(self._jobs):
+            return None
         moments = []
         if self._ends:
             moments.append(self._ends[0][0])
         if self._arrived < len(self._jobs):
             moments.append(self._jobs[self._arrived].submit + self._offset)
-        if moments or self._ended < len(self._jobs):
-            wake = self._engine.next_wake
-            if wake is not None:
-                moments.append(wake)
+        if self._changes:
+            moments.append(self._changes[-1][0])
+        wake = self._engine.next_wake
+        if wake is not None:
+            moments.append(wake)
+        if self._searches is not None and (due := self._searches.due(self._engine)) is not None:
+            moments.append(due)
         return min(moments) if moments else None
 
     def _second(self, t: int) -> None:
         """All that happens at ``t``: ends and arrivals in one batch, then starts until none is left."""
+        before = self._arrived
         batch = self._batch(t)
-        for _ in range(_MOST_ROUNDS):
+        for at_rest in range(_MOST_ROUNDS):
             self._events += len(batch)
-            batch = self._starts(self._engine.handle(batch, t), t)
+            decisions = self._engine.handle(batch, t)
+            if at_rest == 0 and self._plan is not None:
+                self._note_told(range(before, self._arrived))
+            batch = self._starts(decisions, t)
             if not batch and self._searches is not None:
                 improved = self._searches.improved(self._engine)
                 batch = [improved] if improved is not None else []
@@ -259,9 +289,10 @@ class _Simulation:
         ends = self._ends
         while ends and ends[0][0] == t:
             _, job = heapq.heappop(ends)
-            batch.append(JobEnded(id=f"e{job}", time=t, job_id=str(job)))
-            self._floor.leave(job)
-            self._ended += 1
+            if not self._killed[job]:
+                batch.append(self._leave(job, t))
+        while self._changes and self._changes[-1][0] == t:
+            batch += self._change(self._changes.pop(), t)
         jobs, facts, offset = self._jobs, self._prepared.facts, self._offset
         i = self._arrived
         while i < len(jobs) and jobs[i].submit + offset == t:
@@ -269,6 +300,32 @@ class _Simulation:
             i += 1
         self._arrived = i
         return batch
+
+    def _leave(self, job: int, t: int) -> JobEnded:
+        self._floor.leave(job)
+        self._ended += 1
+        self._end[job] = t
+        status = _KILLED if self._killed[job] else 0
+        return JobEnded(id=f"e{job}", time=t, job_id=str(job), exit_status=status)
+
+    def _change(self, change: tuple[int, int, int], t: int) -> list[Event]:
+        """A node fails with all that runs on it, or is back."""
+        _, fails, number = change
+        node = self._prepared.site.nodes[number]
+        if not fails:
+            self._floor.restore(node.name)
+            return [NodeChanged(id=f"u{number}:{t}", time=t, node=node)]
+        killed = self._floor.fail(node.name)
+        self._killed[killed] = 1
+        gone: list[Event] = [self._leave(job, t) for job in killed]
+        return [*gone, NodeChanged(id=f"d{number}:{t}", time=t, node=replace(node, state="down"))]
+
+    def _note_told(self, arrived: range) -> None:
+        state = self._engine.state
+        for i in arrived:
+            record = state.records.get(str(i))
+            if record is not None and record.slot >= 0:
+                self._told[i] = state.plan.start(record.slot)
 
     def _starts(self, decisions: tuple[Decision, ...], t: int) -> list[Event]:
         """Do what the engine decided: what it starts does start."""
@@ -282,50 +339,10 @@ class _Simulation:
             self._late += t > int(state.promise[state.records[decision.job_id].slot])
             if self._start[job] >= 0:
                 raise Defect(f"job {self._jobs[job].id} was started twice, at {t - self._offset} again")
-            full = self._floor.enter(job, decision.shares)
-            if full:
-                raise Defect(f"job {self._jobs[job].id} was started at {t - self._offset} on {full}")
+            wrong = self._floor.enter(job, decision.shares)
+            if wrong:
+                raise Defect(f"job {self._jobs[job].id} was started at {t - self._offset} on {wrong}")
             self._start[job] = t
             heapq.heappush(self._ends, (t + self._jobs[job].run, job))
             events.append(JobStarted(id=f"s{job}", time=t, job_id=decision.job_id, shares=decision.shares))
         return events
-
-
-class _Floor:
-    """What runs where, kept without asking the engine, which is what it checks."""
-
-    def __init__(self, nodes: Sequence[NodeFacts]) -> None:
-        self._cpus = {node.name: node.cpus for node in nodes}
-        self._mem = {node.name: node.mem for node in nodes if node.mem}
-        self._held: dict[int, Sequence[ShareFacts]] = {}
-
-    def enter(self, job: int, shares: Sequence[ShareFacts]) -> str:
-        """A job starts on these shares; returns the node that has no room for it, or nothing."""
-        self._held[job] = shares
-        full = ""
-        for share in shares:
-            self._cpus[share.node] -= share.cpus
-            if share.node in self._mem:
-                self._mem[share.node] -= share.mem
-            if self._cpus[share.node] < 0 or self._mem.get(share.node, 0) < 0:
-                full = f"{share.node}, which has no room for it"
-        return full
-
-    def leave(self, job: int) -> None:
-        """A job has ended."""
-        for share in self._held.pop(job):
-            self._cpus[share.node] += share.cpus
-            if share.node in self._mem:
-                self._mem[share.node] += share.mem
-
-
-def _check_room(schedule: Schedule, procs: list[int], capacity: int) -> None:
-    """No moment may have more processors in use than there are: checked from the outside, every time."""
-    width = np.array(procs, np.int64)
-    times = np.concatenate([schedule.end, schedule.start])  # ends of a second come before its starts
-    change = np.concatenate([-width, width])
-    order = np.argsort(times, kind="stable")
-    level = np.cumsum(change[order])
-    worst = int(level.argmax())
-    if int(level[worst]) > capacity:
-        raise Defect(f"{level[worst]} processors of {capacity} in use at {times[order[worst]]}")

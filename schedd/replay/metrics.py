@@ -3,13 +3,14 @@
 Formulas and their sources: docs/metrics.md.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Metrics", "Series", "measure", "series"]
+__all__ = ["Metrics", "Series", "kept", "lateness", "measure", "series"]
 
 _SLOWDOWN_FLOOR: Final = 1
 _BOUND: Final = 10
@@ -96,6 +97,32 @@ def _normalised_waits(
     _, at = np.unique(owner, return_inverse=True)
     waited = np.bincount(at, weights=wait.astype(np.float64))
     return waited / np.bincount(at, weights=area)
+
+
+def kept(told: ArrayLike, start: ArrayLike) -> tuple[float | None, float | None]:
+    """The share of jobs that started by the start told to them, and by how many seconds the others missed it
+    in the mean (0 without any); jobs of one length, integer seconds, -1 for nothing told.
+
+    None and None where nothing was told at all.
+    """
+    said, started = np.asarray(told, dtype=np.int64), np.asarray(start, dtype=np.int64)
+    started, said = started[said >= 0], said[said >= 0]
+    if not said.size:
+        return None, None
+    late = started - said
+    return float((late <= 0).mean()), float(late[late > 0].mean()) if (late > 0).any() else 0.0
+
+
+def lateness(deadline: Sequence[int | None], end: ArrayLike) -> tuple[int | None, float | None]:
+    """How many jobs ended after their deadline (integer seconds, None: it has none), and by how many seconds
+    in the mean over all that have one. None and None where no job has one.
+    """
+    ends = np.asarray(end, dtype=np.int64)
+    has = [i for i, due in enumerate(deadline) if due is not None]
+    if not has:
+        return None, None
+    late = np.maximum(0, ends[has] - np.array([deadline[i] for i in has], np.int64))
+    return int((late > 0).sum()), float(late.mean())
 
 
 def series(

@@ -14,6 +14,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from numpy.typing import NDArray
 
 from schedd.replay.metrics import Series
+from schedd.replay.report import label
 from schedd.replay.result import ReplayResult
 
 __all__ = ["draw", "save"]
@@ -46,7 +47,7 @@ def draw(results: Sequence[ReplayResult]) -> Figure:
     """One block for each log; in all blocks a policy has one colour. Raises ValueError for no results."""
     if not results:
         raise ValueError("no results to draw")
-    labels = list(dict.fromkeys(_label(result) for result in results))
+    labels = list(dict.fromkeys(label(result) for result in results))
     colour = {label: _COLOURS[at % len(_COLOURS)] for at, label in enumerate(labels)}
     logs = list(dict.fromkeys(result.log for result in results))
     figure = Figure(figsize=(13, 5.2 * len(logs)), facecolor="white")
@@ -55,10 +56,6 @@ def draw(results: Sequence[ReplayResult]) -> Figure:
     for log, block in zip(logs, blocks[:, 0], strict=True):
         _draw_log(block, [result for result in results if result.log == log], colour)
     return figure
-
-
-def _label(result: ReplayResult) -> str:
-    return result.policy if result.estimates == "exact" else f"{result.policy}, user"
 
 
 def _draw_log(block: Any, results: list[ReplayResult], colour: dict[str, str]) -> None:
@@ -117,7 +114,7 @@ def _bars(
     largest = max(*dark, *pale, origin)
     log = axes.get_xscale() == "log"
     for at, (result, inner, outer, text) in enumerate(zip(results, dark, pale, texts, strict=True)):
-        shade = colour[_label(result)]
+        shade = colour[label(result)]
         axes.barh(at, outer - origin, left=origin, height=0.72, color=shade, alpha=0.28, linewidth=0)
         axes.barh(at, inner - origin, left=origin, height=0.36, color=shade, linewidth=0)
         reach = max(inner, outer)
@@ -126,7 +123,7 @@ def _bars(
     room = max(largest / origin, 2.0) ** 1.45 * origin if log else (largest or 1.0) * 1.42
     axes.set_xlim(origin, room)
     axes.set_ylim(max(len(results), 3) - 0.4, -0.6)
-    axes.set_yticks(range(len(results)), [_label(result) for result in results])
+    axes.set_yticks(range(len(results)), [label(result) for result in results])
     axes.tick_params(axis="y", length=0)
 
 
@@ -142,9 +139,9 @@ def _draw_courses(usage: Axes, queue: Axes, results: list[ReplayResult], colour:
         course = _coarser(result.series)
         zero = result.unix_start_time or 0 if dated else -course.time[0]
         middles = (course.time + course.width / 2 + zero) / _DAY
-        shade = colour[_label(result)]
+        shade = colour[label(result)]
         usage.plot(middles, 100 * course.utilisation, color=shade, linewidth=width)
-        queue.plot(middles, course.queued, color=shade, linewidth=width, label=_label(result))
+        queue.plot(middles, course.queued, color=shade, linewidth=width, label=label(result))
         longest = max(longest, float(course.queued.max()))
         spans += [(course.time[0] + zero) / _DAY, (course.time[-1] + course.width + zero) / _DAY]
     usage.set_ylim(0, 104)

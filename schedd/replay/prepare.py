@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from schedd.engine.intake import Intake, node_of
 from schedd.engine.settings import EngineSettings
@@ -47,8 +48,14 @@ class Prepared:
             queue=job.queue,
             submitted=job.submit + self.offset,
             family=ask.family,
-            resources={**ask.resources, "walltime": str(job.estimate)},
+            resources={**ask.resources, "walltime": str(job.estimate), **self._deadline(job)},
         )
+
+    def _deadline(self, job: TraceJob) -> dict[str, str]:
+        if job.deadline is None:
+            return {}
+        due = datetime.fromtimestamp(job.deadline + self.offset, UTC)
+        return {"deadline": due.isoformat()}
 
 
 def prepare(selection: Selection, site: Site, unix_start_time: int | None = None) -> Prepared:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from schedd.replay.result import ReplayResult
 
-__all__ = ["limits_table", "quality_table", "speed_table", "to_json"]
+__all__ = ["label", "limits_table", "promises_table", "quality_table", "speed_table", "to_json"]
 
 
 def to_json(results: Sequence[ReplayResult]) -> str:
@@ -22,19 +22,23 @@ def quality_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table:
 
     With `rich.box.MARKDOWN` as `box` it prints as a Markdown table.
     """
+    due = any(result.late_jobs is not None for result in results)
+    failed = any(result.killed_jobs for result in results)
     table = _table(
-        box, "log", "policy", "jobs", "skipped", "wait mean", "p95", "max [s]", "response [s]", "slowdown",
-        "bounded 10 s", "util. %", "fairness", "breaches",
+        box, "log", "policy", "jobs", "skipped", "wait mean", "p95", "p99.9", "max [s]", "response [s]",
+        "slowdown", "bounded 10 s", "util. %", "fairness", "breaches",
+        *(("late jobs", "tardiness [s]") if due else ()), *(("killed",) if failed else ()),
     )  # fmt: skip
     for result, log, last in _grouped(results):
         m = result.metrics
         table.add_row(
             log,
-            result.policy if result.estimates == "exact" else f"{result.policy}, user",
+            label(result),
             f"{result.jobs:,}",
             f"{result.skipped:,}",
             f"{m.avg_wait_s:,.0f}",
             f"{m.p95_wait_s:,.0f}",
+            f"{m.p999_wait_s:,.0f}",
             f"{m.max_wait_s:,}",
             f"{m.avg_response_s:,.0f}",
             _figures(m.avg_bounded_slowdown),
@@ -42,6 +46,8 @@ def quality_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table:
             f"{100 * m.utilisation:.2f}",
             _figures(m.fairness_nuwt_stddev),
             f"{result.promise_breaches:,}",
+            *((_count(result.late_jobs), _figures(result.tardiness_s)) if due else ()),
+            *((f"{result.killed_jobs:,}",) if failed else ()),
             end_section=last,
         )
     return table
@@ -64,7 +70,7 @@ def speed_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table:
     for result, log, last in _grouped(results):
         table.add_row(
             log,
-            result.policy if result.estimates == "exact" else f"{result.policy}, user",
+            label(result),
             f"{result.wall_s:,.2f}",
             f"{result.cpu_s:,.2f}",
             f"{result.events_per_s:,.0f}",
@@ -72,6 +78,36 @@ def speed_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table:
             _figures(result.plan_add_us_p99),
             f"{result.repairs:,}",
             _figures(result.repair_us_p99),
+            end_section=last,
+        )
+    return table
+
+
+def promises_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table | None:
+    """How good the starts told at arrival were, and what the searches did; None where nothing was told.
+
+    Seconds late are those of the jobs that started later than told.
+    """
+    told = [result for result in results if result.held_share is not None]
+    if not told:
+        return None
+    table = _table(
+        box, "log", "policy", "slack", "held %", "late mean [s]", "searches", "moves tried", "accepted",
+        "too late", "search [s]",
+    )  # fmt: skip
+    for result, log, last in _grouped(told):
+        done = result.searched
+        table.add_row(
+            log,
+            label(result),
+            result.slack,
+            "-" if result.held_share is None else f"{100 * result.held_share:.1f}",
+            "-" if result.told_late_s is None else f"{result.told_late_s:,.0f}",
+            f"{done.searches:,}",
+            f"{done.moves_tried:,}",
+            f"{done.moves_accepted:,}",
+            f"{done.moves_too_late:,}",
+            f"{done.search_s:,.1f}",
             end_section=last,
         )
     return table
@@ -87,6 +123,16 @@ def limits_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table:
                 result.log if not at else "", peak.limit, f"{peak.used:,}", peak.by, end_section=last
             )
     return table
+
+
+def label(result: ReplayResult) -> str:
+    """The policy, with all that is not as usual."""
+    parts = [result.policy]
+    if result.slack not in ("", "0"):
+        parts.append(f"slack {result.slack}")
+    if result.estimates != "exact":
+        parts.append(result.estimates)
+    return ", ".join(parts)
 
 
 def _table(box: Box, *columns: str) -> Table:
@@ -107,6 +153,10 @@ def _grouped(results: Sequence[ReplayResult]) -> list[tuple[ReplayResult, str, b
         )
         for at, result in enumerate(results)
     ]
+
+
+def _count(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"
 
 
 def _figures(value: float | None) -> str:

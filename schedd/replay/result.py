@@ -5,11 +5,13 @@ from typing import Any, Final
 
 from schedd.replay.limits import Peak
 from schedd.replay.metrics import Metrics, Series
+from schedd.replay.searching import Searched
 from schedd.replay.workload import Estimates
 
 __all__ = ["TIMINGS", "ReplayResult"]
 
 TIMINGS: Final = (
+    "search_s",
     "wall_s",
     "cpu_s",
     "events_per_s",
@@ -25,7 +27,11 @@ class ReplayResult:
     """One log under one policy: how the jobs fared, and what the planning cost.
 
     ``jobs`` ran on ``procs`` processors; ``skipped`` were wider than the machine. With ``kill`` jobs ended
-    at their limit. ``wall_s`` is the duration of the replay in seconds of this computer, ``cpu_s`` the time
+    at their limit. ``slack`` is that of its promises, empty where none are made. ``held_share`` is the share
+    of jobs that started by the moment told at their arrival, ``told_late_s`` by how much the others missed it
+    in the mean; None where nothing was told. ``late_jobs`` missed their deadlines, by ``tardiness_s`` in the
+    mean over all that have one; None where none has. ``killed_jobs`` ended with their node and are in no
+    other figure. ``wall_s`` is the duration of the replay in seconds of this computer, ``cpu_s`` the time
     that its processor spent on it, ``events_per_s`` the rate by the wall; ``plan_add_us_*`` are microseconds
     for placing one new job, ``repair_us_p99`` for one repair; None where a policy plans or repairs nothing.
     ``unix_start_time`` is the epoch second of the log's time 0, if known. ``limits`` says how far those of a
@@ -36,13 +42,19 @@ class ReplayResult:
     policy: str
     estimates: Estimates
     kill: bool = False
+    slack: str = ""
     procs: int
     jobs: int
     skipped: int
     metrics: Metrics
     promise_breaches: int
+    held_share: float | None = None
+    told_late_s: float | None = None
+    late_jobs: int | None = None
+    tardiness_s: float | None = None
+    killed_jobs: int = 0
     repairs: int
-    searches: int = 0
+    searched: Searched = Searched()
     wall_s: float
     cpu_s: float
     events_per_s: float
@@ -53,6 +65,11 @@ class ReplayResult:
     limits: tuple[Peak, ...] = ()
     series: Series | None = None
 
+    @property
+    def search_s(self) -> float:
+        """Seconds of this computer that the searches took."""
+        return self.searched.search_s
+
     def as_row(self) -> dict[str, Any]:
         """Field to value for JSON, in the order that the documentation gives; the timings come last."""
         return {
@@ -60,13 +77,19 @@ class ReplayResult:
             "policy": self.policy,
             "estimates": self.estimates,
             "kill": self.kill,
+            "slack": self.slack,
             "procs": self.procs,
             "jobs": self.jobs,
             "skipped": self.skipped,
             **asdict(self.metrics),
             "promise_breaches": self.promise_breaches,
             "repairs": self.repairs,
-            "searches": self.searches,
+            "held_share": self.held_share,
+            "told_late_s": self.told_late_s,
+            "late_jobs": self.late_jobs,
+            "tardiness_s": self.tardiness_s,
+            "killed_jobs": self.killed_jobs,
+            **self.searched.counts(),
             "limits": [asdict(peak) for peak in self.limits],
             **{name: getattr(self, name) for name in TIMINGS},
         }

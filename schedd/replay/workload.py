@@ -54,7 +54,7 @@ class TraceJob:
     that the log does not say. Memory is KiB: requested and used for each processor, or requested on each
     node. ``nodes_spec`` is a TORQUE ``nodes=`` value, ``select_spec`` an OpenPBS ``select=`` value.
     ``wait`` is what the log's own scheduler achieved. ``status`` follows the Standard Workload Format:
-    1 completed, 0 failed, 5 cancelled, -1 unknown.
+    1 completed, 0 failed, 5 cancelled, -1 unknown. ``deadline``: when it should have ended, if it has one.
     """
 
     id: int | str
@@ -72,6 +72,7 @@ class TraceJob:
     select_spec: str | None = None
     wait: int | None = None
     status: int = -1
+    deadline: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ def advice(settings: Settings) -> Iterator[str]:
         where = f"clusters.{name}"
         if cluster.mem_per_core == 0:
             yield f"{where}.mem_per_core: jobs that ask for no memory are planned as if they needed none"
-        if cluster.slack == 0:
+        if cluster.slack == 0 and cluster.slack_share == 0:
             yield f"{where}.slack: promises leave no room, so that no job may be planned before an older one"
         yield from _about_site(f"{where}.site", cluster.site)
         if cluster.validate_:

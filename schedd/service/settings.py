@@ -229,6 +229,9 @@ class ClusterSettings(Section):
     """Jobs started a second on one node at most; 0: no limit."""
     slack: Seconds = _DEFAULTS.slack
     """Added to the planned start to make the promised one."""
+    slack_share: float = Field(default=_DEFAULTS.slack_share, ge=0, le=100)
+    """And this share of the wait planned then: with 0.5, a job that is told to wait 4 hours is promised to
+    wait no longer than 6, and `slack`."""
     end_allowance: Seconds = _DEFAULTS.end_allowance
     """A running job holds its resources this long past its walltime."""
     overrun_step: Step = _DEFAULTS.overrun_step

@@ -83,6 +83,16 @@ def test_all_means_every_policy_and_none_the_planner(rows: Rows, log: Path) -> N
 def test_searches_are_asked_for_by_name(rows: Rows, log: Path) -> None:
     found = rows(log, "--policy", "tabu,conservative", "--slack", "off", "--moves", "10")
     assert [row["policy"] for row in found] == ["tabu", "conservative"]
+    assert [row["slack"] for row in found] == ["off", "off"]
+
+
+def test_each_kind_of_search_is_replayed_with_each_slack(rows: Rows, log: Path) -> None:
+    how = ("--slack", "0,1h+0.5w", "--kind", "gap,random", "--every", "60", "--lifted", "4", "--moves", "9")
+    found = rows(log, "--policy", "tabu,easy", *how, "--weights", "wait=1,wait_max=2")
+    assert [(row["policy"], row["slack"]) for row in found] == [
+        ("gap", "0"), ("gap", "1h+0.5w"), ("random", "0"), ("random", "1h+0.5w"), ("easy", "")
+    ]  # fmt: skip
+    assert all(row["moves_tried"] for row in found[:4])
 
 
 def test_two_runs_give_the_same_json_but_for_the_timings(rows: Rows, log: Path) -> None:
@@ -187,7 +197,12 @@ def test_what_is_left_out_is_said(rows: Rows, log: Path, capsys: pytest.CaptureF
         (("--lublin", "10"), "needs the machine"),
         (("--lublin", "0", "--procs", "4"), "must be above 0"),
         (("LOG", "--load", "0.5"), "--load needs --lublin"),
-        (("LOG", "--slack", "much"), "--slack much: seconds, or off"),
+        (("LOG", "--slack", "much"), "slack 'much' is not understood: seconds"),
+        (("LOG", "--policy", "tabu", "--kind", "best"), "--kind best: there are random, gap, tabu"),
+        (("LOG", "--policy", "tabu", "--every", "0"), "--every 0: at least 1 second"),
+        (("LOG", "--policy", "tabu", "--lifted", "1"), "--lifted 1: must be at least 2"),
+        (("LOG", "--policy", "tabu", "--weights", "speed=1"), "--weights speed=1: criteria with numbers"),
+        (("LOG", "--policy", "tabu", "--weights", "wait=0"), "--weights wait=0: criteria with numbers"),
         (("LOG", "--policy", "tabu", "--moves", "-1"), "--moves -1: must be at least 0"),
         (("LOG", "--policy", "tabu", "--seconds", "-1"), "--seconds -1.0: must be finite"),
     ],

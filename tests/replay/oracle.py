@@ -3,8 +3,9 @@
 It knows nothing of timelines, holes, kernels or events: lists of jobs, walked through again at every moment.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 __all__ = ["Each", "Job", "Outcome", "kept", "simulate"]
 
@@ -16,6 +17,7 @@ class Job:
     procs: int
     limit: int
     user: int = 0
+    due: int | None = None
 
 
 @dataclass(frozen=True)
@@ -206,4 +208,56 @@ def _easy(machine: _Machine, queue: list[int], now: int) -> list[int]:
     return started
 
 
-_QUEUES = {"fcfs": _strict, "sjf": _shortest, "aggressive": _aggressive, "easy": _easy}
+def _wait_and_rank(job: Job, key: str, now: int) -> float:
+    wait = now - job.submit
+    if key == "sjf":
+        return job.limit
+    if key == "area":
+        return job.limit * job.procs
+    return -((wait + job.limit) / job.limit)
+
+
+def _ordered_easy(machine: _Machine, queue: list[int], now: int, policy: str) -> list[int]:
+    """``easy-KEY-CAPh``: whoever waits for CAP hours goes first, in order of arrival; then by KEY."""
+    _, key, cap = policy.split("-")
+    jobs = machine.jobs
+    old = [i for i in queue if now - jobs[i].submit >= 3600 * int(cap[:-1])]
+    young = [i for i in queue if i not in old]
+    return _easy(machine, old + sorted(young, key=lambda i: _wait_and_rank(jobs[i], key, now)), now)
+
+
+def _flexible(machine: _Machine, queue: list[int], now: int) -> list[int]:
+    jobs = machine.jobs
+    if not queue:
+        return []
+    shortest = min(jobs[i].limit for i in queue)
+
+    def weight(i: int) -> float:
+        job = jobs[i]
+        deadline = 0.1
+        if job.due is not None:
+            begin = job.due - 2.0 * job.limit
+            if begin < now + job.limit <= job.due:
+                deadline = (20.0 - 0.1) / (2.0 * job.limit) * (now + job.limit - begin) + 0.1
+        return 0.01 * (now - job.submit) + deadline + 2.0 * shortest / job.limit
+
+    return _easy(machine, sorted(queue, key=lambda i: -round(weight(i), 9)), now)
+
+
+def _earliest_due(machine: _Machine, queue: list[int], now: int) -> list[int]:
+    due = [float("inf") if job.due is None else job.due for job in machine.jobs]
+    return _strict(machine, sorted(queue, key=lambda i: due[i]), now)
+
+
+_QUEUES: dict[str, Callable[[_Machine, list[int], int], list[int]]] = {
+    "fcfs": _strict,
+    "sjf": _shortest,
+    "edf": _earliest_due,
+    "aggressive": _aggressive,
+    "easy": _easy,
+    "flexible": _flexible,
+    **{
+        name: partial(_ordered_easy, policy=name)
+        for name in (f"easy-{key}-{cap}h" for key in ("sjf", "area", "xf") for cap in (12, 24, 48))
+    },
+}

@@ -8,8 +8,11 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from schedd.engine import EngineSettings
 from schedd.policy.queue import QUEUE_POLICIES
-from schedd.replay.driver import Defect, Progress, Schedule, _check_room, _Floor, _Simulation, replay, run
+from schedd.replay.driver import Defect, Progress, Schedule, _Simulation, replay, run
+from schedd.replay.failures import Outage, check_outages, random_outages
+from schedd.replay.floor import Floor, check_room
 from schedd.replay.limits import peaks, within_limits
 from schedd.replay.prepare import Prepared, prepare
 from schedd.replay.report import to_json
@@ -27,7 +30,13 @@ def prepared(jobs: Sequence[Job], procs: int, **how: bool) -> Prepared:
         "t",
         tuple(
             TraceJob(
-                id=i, submit=job.submit, run=job.run, procs=job.procs, estimate=job.limit, user=f"u{i % 3}"
+                id=i,
+                submit=job.submit,
+                run=job.run,
+                procs=job.procs,
+                estimate=job.limit,
+                user=f"u{i % 3}",
+                deadline=job.due,
             )
             for i, job in enumerate(jobs, 1)
         ),
@@ -131,16 +140,22 @@ _JOBS = st.lists(
 )
 
 
+# Rivals by age are told apart only by waits of hours: their times are stretched.
+_STRETCH = {name: 60 if name.startswith("easy-") else 1 for name in POLICIES}
+
+
 @pytest.mark.parametrize("policy", POLICIES)
-@given(raw=_JOBS, exact=st.booleans())
-@settings(max_examples=120)
+@given(raw=_JOBS, exact=st.booleans(), lax=st.lists(st.integers(-3, 9), min_size=28, max_size=28))
+@settings(max_examples=60)
 def test_random_traces_run_as_in_a_slow_and_obvious_simulator(
-    policy: str, raw: list[tuple[int, int, int, int]], exact: bool
+    policy: str, raw: list[tuple[int, int, int, int]], exact: bool, lax: list[int]
 ) -> None:
-    jobs, at = [], 0
-    for gap, length, procs, spare in raw:
+    jobs, at, by = [], 0, _STRETCH[policy]
+    for (gap, length, procs, spare), late in zip(raw, lax, strict=False):
         at += gap
-        jobs.append(Job(at, length, procs, length + (0 if exact else spare)))
+        limit = length + (0 if exact else spare)
+        due = None if late < 0 else at + limit * (1 + late) // 2
+        jobs.append(Job(by * at, by * length, procs, by * limit, due=None if due is None else by * due))
     expected = simulate(jobs, 7, policy)
     found = run(prepared(jobs, 7), policy, validate=True)
     assert found.promise_breaches == 0
@@ -281,25 +296,29 @@ def test_repairs_are_counted_where_jobs_end_early() -> None:
 
 def test_over_commitment_would_be_found_from_outside() -> None:
     schedule = run(prepared([Job(0, 10, 2, 10), Job(0, 10, 2, 10)], 2), "fcfs")
-    _check_room(schedule, [2, 2], 2)
+    check_room(schedule.start, schedule.end, [2, 2], 2)
     with pytest.raises(Defect, match="4 processors of 2"):
-        _check_room(replace(schedule, start=schedule.start * 0, end=schedule.start * 0 + 10), [2, 2], 2)
+        check_room(schedule.start * 0, schedule.start * 0 + 10, [2, 2], 2)
 
 
 def test_a_start_on_a_full_node_is_found_from_outside() -> None:
-    floor = _Floor([NodeFacts(name="a", cpus=4, mem=100), NodeFacts(name="b", cpus=4)])
+    floor = Floor([NodeFacts(name="a", cpus=4, mem=100), NodeFacts(name="b", cpus=4)])
     assert not floor.enter(1, [ShareFacts("a", 2, 60), ShareFacts("b", 4, 999)])
     assert floor.enter(2, [ShareFacts("b", 1)]).startswith("b,")
     assert floor.enter(3, [ShareFacts("a", 1, 50)]).startswith("a,")
     for job in (1, 2, 3):
         floor.leave(job)
     assert not floor.enter(4, [ShareFacts("a", 4, 100), ShareFacts("b", 4)])
+    assert floor.fail("b") == [4]
+    floor.leave(4)
+    assert floor.enter(5, [ShareFacts("b", 1)]) == "b, which is down"
+    floor.restore("b")
+    assert not floor.enter(6, [ShareFacts("b", 1)])
 
 
 def test_a_start_after_its_promise_counts_as_a_breach_though_the_engine_saw_none() -> None:
-    simulation = _Simulation(
-        prepared([Job(0, 10, 1, 10), Job(1, 10, 1, 10)], 1), "conservative", validate=False
-    )
+    settings = EngineSettings(end_allowance=0, tell=False)
+    simulation = _Simulation(prepared([Job(0, 10, 1, 10), Job(1, 10, 1, 10)], 1), settings)
     for _ in range(2):
         moment = simulation._next_moment()
         assert moment is not None
@@ -308,3 +327,79 @@ def test_a_start_after_its_promise_counts_as_a_breach_though_the_engine_saw_none
     state.promise[state.records["1"].slot] -= 1
     simulation.run(None)
     assert simulation.schedule().promise_breaches == 1
+
+
+def on_nodes(jobs: Sequence[Job], nodes: int) -> Prepared:
+    """Nodes of one cpu."""
+    traced = tuple(TraceJob(i, job.submit, job.run, job.procs, job.limit) for i, job in enumerate(jobs, 1))
+    return prepare(select(Trace("t", traced), estimates="user", procs=nodes), equal_nodes(nodes, 1))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_what_runs_on_a_node_that_fails_is_killed_and_nothing_starts_there_until_it_is_back(
+    policy: str,
+) -> None:
+    jobs = [Job(0, 100, 2, 100), Job(0, 100, 1, 100), Job(1, 10, 3, 10)]
+    found = run(on_nodes(jobs, 3), policy, outages=[Outage(50, 200, 0)], validate=True)
+    # Whichever of the first two held node 0 is killed at 50; all three are free again at 200.
+    assert found.killed.sum() == 1
+    killed = int(found.killed.argmax())
+    assert found.end[killed] == 50
+    assert found.end[1 - killed] == 100
+    assert found.start[2] >= 200
+    result = replay(on_nodes(jobs, 3), policy, outages=[Outage(50, 200, 0)])
+    assert (result.jobs, result.killed_jobs) == (3, 1)
+    assert result.metrics.max_wait_s == found.start[2] - 1
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@given(raw=_JOBS, seed=st.integers(0, 99))
+@settings(max_examples=20)
+def test_jobs_run_once_and_for_their_time_though_nodes_fail(
+    policy: str, raw: list[tuple[int, int, int, int]], seed: int
+) -> None:
+    at, jobs = 0, []
+    for gap, length, procs, spare in raw:
+        at += gap
+        jobs.append(Job(at, length, procs, length + spare))
+    ready = on_nodes(jobs, 7)
+    outages = random_outages(ready, 0.2, 0.1, seed)
+    # A start on a node that is down, or on one without room, would be a Defect.
+    found = run(ready, policy, outages=outages, validate=True)
+    for i, job in enumerate(jobs):
+        ran = found.end[i] - found.start[i]
+        assert ran < job.run if found.killed[i] else ran == job.run
+        assert not found.killed[i] or any(outage.begin == found.end[i] for outage in outages)
+
+
+def test_outages_that_make_no_sense_are_refused() -> None:
+    ready = on_nodes([Job(0, 1, 1, 1)], 2)
+    with pytest.raises(ValueError, match="must end later"):
+        Outage(5, 5, 0)
+    with pytest.raises(ValueError, match="there are only 2"):
+        check_outages([Outage(0, 5, 2)], 2)
+    with pytest.raises(ValueError, match="while it is down"):
+        check_outages([Outage(3, 9, 1), Outage(0, 5, 1)], 2)
+    with pytest.raises(ValueError, match="above 0"):
+        random_outages(ready, 0, 1, 1)
+    far = on_nodes([Job(0, 1, 1, 1), Job(10**6, 1, 1, 1)], 2)
+    check_outages(random_outages(far, 10, 1, 1), 2)
+    assert random_outages(far, 10, 1, 1) == random_outages(far, 10, 1, 1) != random_outages(far, 10, 1, 2)
+
+
+def test_deadlines_reach_the_engine_and_are_judged() -> None:
+    jobs = tuple(TraceJob(i, 0, 10, 1, 10, deadline=due) for i, due in enumerate([10, 15, None]))
+    ready = prepare(select(Trace("t", jobs), procs=1), one_node(1))
+    assert ready.facts(1).resources["deadline"].startswith("1970-01-01T00:00:16")
+    result = replay(ready, "fcfs")
+    assert (result.late_jobs, result.tardiness_s) == (1, 2.5)
+    assert replay(prepared([Job(0, 1, 1, 1)], 1), "fcfs").late_jobs is None
+
+
+def test_the_start_told_at_arrival_is_kept_and_compared_with_the_real_one() -> None:
+    jobs = [Job(0, 30, 2, 100), Job(1, 50, 2, 50)]
+    found = run(prepared(jobs, 2), "conservative")
+    assert (found.told.tolist(), found.start.tolist()) == ([0, 100], [0, 30])
+    result = replay(prepared(jobs, 2), "conservative")
+    assert (result.held_share, result.told_late_s) == (1.0, 0.0)
+    assert replay(prepared(jobs, 2), "easy").held_share is None

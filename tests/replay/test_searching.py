@@ -1,14 +1,23 @@
 """A replay with searches: better plans, kept promises, the same result every time."""
 
-import pytest
+import math
 
-from schedd.replay.driver import PLANNING_POLICY, replay
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schedd.optimize import Kind, SearchSettings
+from schedd.plan.evaluate import Criterion
+from schedd.replay.driver import PLANNING_POLICY, replay, run
+from schedd.replay.floor import check_room
 from schedd.replay.lublin import generate
 from schedd.replay.prepare import Prepared, prepare
 from schedd.replay.result import TIMINGS, ReplayResult
-from schedd.replay.searching import NO_PROMISE, SEARCH_POLICY, Searching
+from schedd.replay.searching import SEARCH_POLICY, Searching
 from schedd.replay.site import equal_nodes, one_node
-from schedd.replay.workload import select
+from schedd.replay.slack import NONE, OFF, Slack
+from schedd.replay.workload import Trace, TraceJob, select
 
 
 @pytest.fixture(scope="module")
@@ -22,33 +31,130 @@ def rows(result: ReplayResult) -> dict[str, object]:
 
 
 def test_searches_shorten_the_waits_where_nothing_is_promised(prepared: Prepared) -> None:
-    plain = replay(prepared, PLANNING_POLICY, slack=NO_PROMISE)
-    searched = replay(prepared, PLANNING_POLICY, slack=NO_PROMISE, searching=Searching(), validate=True)
-    assert (plain.searches, plain.policy) == (0, PLANNING_POLICY)
+    plain = replay(prepared, PLANNING_POLICY, slack=OFF)
+    searched = replay(prepared, PLANNING_POLICY, slack=OFF, searching=Searching(), validate=True)
+    assert (plain.searched.searches, plain.policy, plain.held_share) == (0, PLANNING_POLICY, 1.0)
     assert searched.policy == SEARCH_POLICY
-    assert searched.searches > 10
+    done = searched.searched
+    assert done.searches > 10
+    assert done.moves_tried > done.moves_accepted > 10
+    assert done.search_s > 0
+    assert searched.held_share is not None
+    assert searched.held_share < 1.0
     assert searched.metrics.avg_wait_s < 0.95 * plain.metrics.avg_wait_s
     assert searched.metrics.avg_bounded_slowdown_10s < plain.metrics.avg_bounded_slowdown_10s
 
 
 def test_a_seed_gives_one_result_and_another_seed_another(prepared: Prepared) -> None:
     one, again, other = (
-        rows(replay(prepared, PLANNING_POLICY, slack=3600, searching=Searching(moves=60, seed=seed)))
+        rows(
+            replay(
+                prepared,
+                PLANNING_POLICY,
+                slack=Slack(3600),
+                searching=Searching(search=SearchSettings(moves=60, seed=seed)),
+            )
+        )
         for seed in (1, 1, 2)
     )
     assert one == again
     assert one != other
 
 
-@pytest.mark.parametrize("slack", [0, 1800])
-def test_no_promise_is_broken_by_a_search(slack: int) -> None:
+@pytest.mark.parametrize("slack", [NONE, Slack(1800), Slack(60, 0.5)])
+def test_no_promise_is_broken_by_a_search_on_nodes(slack: Slack) -> None:
     chosen = select(generate(200, 32, seed=5, load=1.2), estimates="user", procs=32)
     on_nodes = prepare(chosen, equal_nodes(8, 4))
-    result = replay(on_nodes, PLANNING_POLICY, slack=slack, searching=Searching(every=60), validate=True)
-    assert (result.promise_breaches, result.searches > 10) == (0, True)
+    result = replay(on_nodes, PLANNING_POLICY, slack=slack, searching=Searching(60), validate=True)
+    assert (result.promise_breaches, result.searched.searches > 10) == (0, True)
 
 
-@pytest.mark.parametrize("wrong", [{"moves": -1}, {"seconds": -1.0}, {"moves": None}, {"every": 0}])
-def test_a_search_without_a_sensible_bound_is_refused(wrong: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match=r"moves|seconds|every|bound"):
-        Searching(**wrong)
+PROCS = 4
+JOBS = st.lists(
+    st.tuples(
+        st.integers(0, 400), st.integers(1, 300), st.integers(1, PROCS), st.sampled_from([0, 0, 50, 500])
+    ),
+    min_size=1,
+    max_size=25,
+)
+
+
+def of(raw: list[tuple[int, int, int, int]]) -> Prepared:
+    jobs = tuple(
+        TraceJob(i, submit, length, procs, length + over, user=f"u{i % 3}")
+        for i, (submit, length, procs, over) in enumerate(raw)
+    )
+    return prepare(select(Trace("t", jobs), estimates="user", procs=PROCS), one_node(PROCS))
+
+
+@given(raw=JOBS, slack=st.sampled_from([OFF, NONE, Slack(100), Slack(0, 0.5), Slack(60, 0.25)]))
+@settings(max_examples=40)
+def test_with_searches_nobody_starts_later_than_told_and_slack(
+    raw: list[tuple[int, int, int, int]], slack: Slack
+) -> None:
+    """The promise is worked out here from the start told at arrival, not asked of the engine."""
+    ready = of(raw)
+    searching = Searching(50, SearchSettings(moves=60))
+    found = run(ready, PLANNING_POLICY, slack=slack, searching=searching, validate=True)
+    check_room(found.start, found.end, [job.procs for job in ready.jobs], PROCS)
+    submit = np.array([job.submit for job in ready.jobs])
+    assert (found.start >= submit).all()
+    assert (found.told >= submit).all()
+    allowed = slack.seconds + np.floor(slack.share * (found.told - submit))
+    assert (found.start <= found.told + allowed).all()
+    assert found.promise_breaches == 0
+
+
+LONG_THEN_SHORT = [(0, 100, 4, 0), (1, 1000, 4, 0), *[(2 + i, 10, 4, 0) for i in range(5)]]
+
+
+def test_slack_is_what_lets_a_search_gain_and_who_pays_is_counted() -> None:
+    ready = of(LONG_THEN_SHORT)
+    weights = {Criterion.WAIT: 1.0, Criterion.BOUNDED_SLOWDOWN: 1.0}
+    searching = Searching(10, SearchSettings(weights=weights, moves=60))
+    found = {
+        name: replay(ready, PLANNING_POLICY, slack=slack, searching=searching)
+        for name, slack in {"none": NONE, "some": Slack(25), "share": Slack(0, 0.3), "off": OFF}.items()
+    }
+    waits = {name: result.metrics.avg_wait_s for name, result in found.items()}
+    assert waits["none"] == replay(ready, PLANNING_POLICY).metrics.avg_wait_s
+    # The long job is told to wait 99 s: 30 % of it is room for two of the short ones, as 25 s are.
+    assert waits["off"] < waits["some"] == waits["share"] < waits["none"]
+    assert found["off"].held_share == pytest.approx(6 / 7)
+    assert found["off"].told_late_s == 50
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_a_replay_is_named_after_its_search(prepared: Prepared, kind: Kind) -> None:
+    searching = Searching(3600, SearchSettings(kind=kind, moves=5))
+    assert replay(prepared, PLANNING_POLICY, slack=OFF, searching=searching).policy == str(kind)
+
+
+def test_searches_at_no_interval_are_refused() -> None:
+    with pytest.raises(ValueError, match="every 0"):
+        Searching(0)
+
+
+@pytest.mark.parametrize(
+    ("text", "slack", "again"),
+    [
+        ("0", NONE, "0"),
+        ("4h", Slack(14400), "4h"),
+        ("90m", Slack(5400), "90m"),
+        ("86400", Slack(86400), "1d"),
+        ("601", Slack(601), "601"),
+        ("0.5w", Slack(share=0.5), "0.5w"),
+        ("1m+1w", Slack(60, 1.0), "1m+1w"),
+        ("off", OFF, "off"),
+    ],
+)
+def test_slack_is_read_and_written(text: str, slack: Slack, again: str) -> None:
+    assert Slack.parse(text) == slack
+    assert str(slack) == again
+    assert math.isclose(Slack.parse(again).share, slack.share)
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "nanw", "1h+", "1e9w", "0.5", "off+1h"])
+def test_slack_that_makes_no_sense_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not understood"):
+        Slack.parse(text)

@@ -1,0 +1,97 @@
+"""What the options of ``schedd replay`` mean; whatever cannot be understood is a TraceError."""
+
+import re
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from schedd.model.parse import RequestError, parse_size
+from schedd.optimize import Kind, SearchSettings
+from schedd.plan.evaluate import Criterion, Weights, by_name
+from schedd.replay.compare import GROUPS, POLICIES
+from schedd.replay.driver import PLANNING_POLICY
+from schedd.replay.searching import SEARCH_POLICY, Searching
+from schedd.replay.slack import Slack
+from schedd.replay.workload import TraceError
+
+__all__ = ["kib", "known_policies", "policies_of", "runs_of", "searches_of", "slacks_of"]
+
+
+def policies_of(named: list[str], words: list[str]) -> tuple[list[str], list[Path]]:
+    """Policies and logs; `--policy fcfs easy` leaves `easy` among the logs, where it is no file."""
+    known = known_policies()
+    strays = [word for word in words if word in known and not Path(word).exists()]
+    paths = [Path(word) for word in words if word not in strays]
+    wanted: list[str] = []
+    for name in [name for text in named for name in text.split(",")] + strays:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known_policies())}"
+            raise TraceError(f"no policy {name!r}: {hint}")
+        wanted += GROUPS.get(name, (name,))
+    return list(dict.fromkeys(wanted)) or [POLICIES[0]], paths
+
+
+def known_policies() -> list[str]:
+    """All names that ``--policy`` takes."""
+    return [*POLICIES, SEARCH_POLICY, *GROUPS]
+
+
+def slacks_of(text: str) -> list[Slack]:
+    """Several with commas."""
+    try:
+        return [Slack.parse(part) for part in text.split(",")]
+    except ValueError as error:
+        raise TraceError(f"--slack: {error}") from None
+
+
+def searches_of(kinds: str, every: int, how: dict[str, Any], weights: str) -> list[Searching]:
+    """The searches of each kind."""
+    known = [str(kind) for kind in Kind]
+    for name in kinds.split(","):
+        if name not in known:
+            raise TraceError(f"--kind {name}: there are {', '.join(known)}")
+    if weights:
+        how |= {"weights": _weights(weights)}
+    try:
+        return [Searching(every, SearchSettings(kind=Kind(name), **how)) for name in kinds.split(",")]
+    except ValueError as error:
+        raise TraceError(f"--{error}") from None
+
+
+def _weights(text: str) -> dict[Criterion, float]:
+    pairs = [part.partition("=") for part in text.split(",")]
+    try:
+        weights = by_name({name: float(value or "1") for name, _, value in pairs})
+        Weights(weights)
+    except ValueError:
+        raise TraceError(
+            f"--weights {text}: criteria with numbers, such as wait=1,wait_max=2; there are "
+            f"{', '.join(Criterion)}"
+        ) from None
+    return weights
+
+
+def runs_of(
+    policy: str, slacks: list[Slack], searches: list[Searching]
+) -> list[tuple[str, str, dict[str, Any]]]:
+    """Runs, each with its name, the engine's policy, and what else it is told."""
+    if policy == SEARCH_POLICY:
+        return [
+            (str(searching.search.kind), PLANNING_POLICY, {"slack": slack, "searching": searching})
+            for searching in searches
+            for slack in slacks
+        ]
+    if policy == PLANNING_POLICY:
+        return [(policy, policy, {"slack": slack}) for slack in slacks]
+    return [(policy, policy, {})]
+
+
+def kib(text: str | None) -> int | None:
+    """A size in KiB, or with a unit."""
+    if text is None or re.fullmatch(r"[0-9]{1,15}", text):
+        return None if text is None else int(text)
+    try:
+        return parse_size(text)
+    except RequestError as error:
+        raise TraceError(f"--mem-per-node {text}: {error.comment}") from None

@@ -1,0 +1,66 @@
+"""The floor of a replay's machine: what runs where, kept without asking the engine, which it checks."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from schedd.plan.kernels.layout import Ints
+from schedd.wire import NodeFacts, ShareFacts
+
+__all__ = ["Defect", "Floor", "check_room"]
+
+
+class Defect(RuntimeError):
+    """The engine did what it must never do; the message says what, and when in simulated time."""
+
+
+class Floor:
+    """Nodes with their free cpus and memory, and who holds them."""
+
+    def __init__(self, nodes: Sequence[NodeFacts]) -> None:
+        self._cpus = {node.name: node.cpus for node in nodes}
+        self._mem = {node.name: node.mem for node in nodes if node.mem}
+        self._held: dict[int, Sequence[ShareFacts]] = {}
+        self._down: set[str] = set()
+
+    def enter(self, job: int, shares: Sequence[ShareFacts]) -> str:
+        """A job starts on these shares; returns the node that it must not start on and why, or nothing."""
+        self._held[job] = shares
+        wrong = ""
+        for share in shares:
+            self._cpus[share.node] -= share.cpus
+            if share.node in self._mem:
+                self._mem[share.node] -= share.mem
+            if self._cpus[share.node] < 0 or self._mem.get(share.node, 0) < 0:
+                wrong = f"{share.node}, which has no room for it"
+            elif share.node in self._down:
+                wrong = f"{share.node}, which is down"
+        return wrong
+
+    def leave(self, job: int) -> None:
+        """A job has ended."""
+        for share in self._held.pop(job):
+            self._cpus[share.node] += share.cpus
+            if share.node in self._mem:
+                self._mem[share.node] += share.mem
+
+    def fail(self, node: str) -> list[int]:
+        """A node goes down; returns the jobs that run there, even in part."""
+        self._down.add(node)
+        return [job for job, shares in self._held.items() if any(share.node == node for share in shares)]
+
+    def restore(self, node: str) -> None:
+        """It is back."""
+        self._down.discard(node)
+
+
+def check_room(start: Ints, end: Ints, procs: Sequence[int], capacity: int) -> None:
+    """Raise Defect where more processors were in use than there are, at whatever moment."""
+    width = np.array(procs, np.int64)
+    times = np.concatenate([end, start])  # ends of a second come before its starts
+    change = np.concatenate([-width, width])
+    order = np.argsort(times, kind="stable")
+    level = np.cumsum(change[order])
+    worst = int(level.argmax())
+    if int(level[worst]) > capacity:
+        raise Defect(f"{level[worst]} processors of {capacity} in use at {times[order[worst]]}")

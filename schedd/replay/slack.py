@@ -1,0 +1,55 @@
+"""How much later than first told a job may start: what a replay promises."""
+
+import re
+from dataclasses import dataclass
+from typing import Final, Self
+
+__all__ = ["NONE", "OFF", "Slack"]
+
+_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_SECONDS: Final = re.compile(r"(\d{1,9})([smhd]?)")
+_SHARE: Final = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)w")
+
+
+@dataclass(frozen=True, slots=True)
+class Slack:
+    """Seconds, and a share of the wait that was planned when the start was told."""
+
+    seconds: int = 0
+    share: float = 0.0
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """``off`` (no promise holds), ``600``, ``4h``, ``0.5w`` (half the wait), ``1h+0.5w``.
+
+        Raises ValueError.
+        """
+        if text == "off":
+            return cls(OFF.seconds)
+        seconds, share = 0, 0.0
+        for part in text.split("+"):
+            if found := _SECONDS.fullmatch(part):
+                seconds += int(found[1]) * _UNITS[found[2]]
+            elif found := _SHARE.fullmatch(part):
+                share += float(found[1])
+            else:
+                raise ValueError(
+                    f"slack {text!r} is not understood: seconds (600), a time (30m, 4h, 1d), a share of the "
+                    "wait (0.5w), a sum of these (1h+0.5w), or off"
+                )
+        return cls(seconds, share)
+
+    def __str__(self) -> str:
+        """As it is parsed, in the largest unit that is exact."""
+        if self.seconds >= OFF.seconds:
+            return "off"
+        unit = next((u for u in "dhm" if self.seconds and self.seconds % _UNITS[u] == 0), "")
+        parts = [f"{self.seconds // _UNITS[unit]}{unit}"] if self.seconds or not self.share else []
+        return "+".join([*parts, *([f"{self.share:g}w"] if self.share else [])])
+
+
+NONE: Final = Slack()
+"""Every start told is promised."""
+
+OFF: Final = Slack(1 << 40)
+"""A slack that no wait reaches: nothing is promised."""
