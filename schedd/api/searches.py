@@ -54,7 +54,7 @@ def list_searches(
 async def search_now(request: Request, cluster: Cluster, daemon: Daemon, asker: Operator) -> Response:
     """Look for a better plan now, and take it over. Needs the role `operator` or `admin`.
 
-    The answer comes when it is done. No promise is broken by it, and no event waits for it.
+    The answer comes when it is done. No promise is broken by it, and events do not wait for it.
     """
     run = await answer_of(await search(cluster, daemon, asker.name), _PATIENCE, _HINT)
     return reply(request, Searched(search_view(run) if run is not None else None))

@@ -289,7 +289,7 @@ class ClusterSettings(Section):
     search_pause: int = Field(default=_DEFAULTS.search_pause, ge=1, le=86_400)
     """One begins as early as this after the last one when room was freed."""
     search_seconds: float = Field(default=_DEFAULTS.search_seconds, gt=0, le=600)
-    """A search takes so long at most; events never wait for it."""
+    """A search takes so long at most; events go on meanwhile."""
     weights: CriteriaWeights = Field(default_factory=lambda: dict(_DEFAULTS.weights))
     """How much each criterion counts when two plans are compared: see docs/optimisation.md."""
     repair_slice: int = Field(default=_DEFAULTS.repair_slice, ge=1_000, le=10**9)
