@@ -162,8 +162,15 @@ class Repairs:
         self, order: Ints, cursor: int, now: int, only_now: bool, since: int, budget: int, moves: list[Ints]
     ) -> tuple[int, int]:
         out = np.empty((order.shape[0] - cursor, 3), np.int64)
+        ctl = self._slabs.tb.ctl
         while True:
             self.fit()
+            if ctl[at.NO_ROOM]:
+                ctl[at.NO_ROOM] = 0
+                self._slabs.grow()
+                self.fit(2 * int(self._slabs.tb.jobs[at.ALLOCS].max()) + 64)
+                if budget < WHOLE_PASS:  # work enough for a slice
+                    return cursor, PAUSED
             cursor, n, how = repair(
                 self._slabs.tb, self.freed, order, cursor, now, only_now, since, budget, out
             )
@@ -171,9 +178,8 @@ class Repairs:
                 moves.append(out[:n].copy())
             if how != FULL:
                 return cursor, how
-            self._slabs.grow()
-            self.fit(2 * int(self._slabs.tb.jobs[at.ALLOCS].max()) + 64)
-            if budget < WHOLE_PASS:  # making room was work enough
+            ctl[at.NO_ROOM] = 1
+            if budget < WHOLE_PASS:  # the next slice makes some
                 return cursor, PAUSED
 
 

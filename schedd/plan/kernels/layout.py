@@ -97,7 +97,8 @@ CAME_TO: Final = 11  # the moment that a search which left off had come to: ther
 HALF: Final = 12  # 1 + the slot whose search left off; 0: none did
 HALF_START: Final = 13  # where it was planned then
 HALF_TOP: Final = 14  # the number that the next hole would have had when the search began
-CTL_FIELDS: Final = 15
+NO_ROOM: Final = 15  # 1: a slice of repair ended since a slab was full
+CTL_FIELDS: Final = 16
 
 # entries[:, i] of the log of freed holes: see kernels/freed.py
 T_ROW: Final = 0
