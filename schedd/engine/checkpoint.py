@@ -66,7 +66,7 @@ _COLUMNS: Final = (
 _PLAIN: Final = (
     *("now", "paused", "foreign", "stale", "generation", "decision_number", "change_number", "breaches"),
     *("told_at", "told_then", "down_since", "started_at", "started_then", "started_on", "since", "holes"),
-    *("adapter_mode", "owners", "policy_version", "configured"),
+    *("adapter_mode", "owners", "policy_version", "configured", "site_changed"),
 )
 """Fields of the state that are JSON-able as they are."""
 
@@ -326,7 +326,7 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
     limits = [Limit(**limit) for limit in header["limits"]]
     state.limits.pools = {limit.pool: limit for limit in limits}
     state.limits.opened = header["opened"]
-    state.site_changed = settings.site != header["settings"]["site"]
+    state.site_changed = state.site_changed or settings.site != header["settings"]["site"]
     if state.site.fair_share is not None and header["usage"]:
         state.usage = Usage.load(header["usage"], state.site.fair_share)
     state.reservations = {

@@ -88,16 +88,18 @@ class Succession:
         except BaseException:
             journal.close()
             raise
-        return Reign(self._follower.engine, journal, self._follower.promised, decisions, last)
+        follower, self._follower = self._follower, None
+        return Reign(follower.engine, journal, follower.promised, decisions, last)
 
     def forget(self) -> None:
         """Begin anew from the store: the engine may know more than was kept."""
         self._follower = None
 
     def reconfigure(self, settings: EngineSettings) -> None:
-        """Follow under other settings: anew from the last checkpoint."""
+        """Lead under other settings, when it comes to that: who follows does so under those of the log."""
         self._settings = settings
-        self.forget()
+        if self._follower is not None:
+            self._follower.settings = settings
 
     def audit(self, entry: AuditEntry) -> None:
         """Keep who did what. Raises StoreError."""

@@ -1,12 +1,14 @@
 """An engine that follows what the store has: a restarted daemon until it leads, a standby for as long.
 
 The engine is called with the very batches that the leader's was called with, under the settings of the
-checkpoint from which it goes on, so it comes to the same plan and the same decisions. When its daemon takes
-over, it goes on from there under the settings of this daemon.
+checkpoint from which it goes on and then those that the batches name, so it comes to the same plan and the
+same decisions. When its daemon takes over, it goes on from there under the settings of this daemon.
 """
 
+import json
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import asdict
 
 import structlog
 
@@ -18,31 +20,43 @@ from schedd.store import Batch, Breach, Journal, Promise, Recovered, Store, Tail
 from schedd.store.errors import BadCheckpoint
 from schedd.wire import Alert, Decision, Run
 
-__all__ = ["Follower"]
+__all__ = ["Follower", "in_the_log"]
 
 _log = structlog.get_logger(__name__)
 _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError)
 
 
+def in_the_log(settings: EngineSettings) -> str:
+    """Settings as a batch names them."""
+    return json.dumps(asdict(settings), separators=(",", ":"))
+
+
 class Follower:
-    """One cluster's. Every method raises StoreError when the database fails; it may be called again then."""
+    """One cluster's. ``settings`` are this daemon's, which count when it leads.
+
+    Every method raises StoreError when the database fails; it may be called again then.
+    """
 
     def __init__(self, store: Store, cluster: str, settings: EngineSettings, now: int) -> None:
         self._store = store
         self._name = cluster
         self._number = store.cluster(cluster, now)
-        self._settings = settings
+        self.settings = settings
         self._at = Tail()
         self._last: tuple[Batch, tuple[Decision, ...], list[Promise], list[Breach]] | None = None
         self.promised = Promised()
         self.kept = True
-        """Whether there is a checkpoint to go on from, under the settings in force."""
-        self.engine, batches = self._begin(now)
+        """Whether there is a checkpoint to go on from."""
+        self.engine: Engine
+        self._begin(now)
+
+    def _begin(self, now: int) -> None:
+        """From the newest checkpoint that can be read, and the log after it."""
+        self.engine, batches = self._found(now)
         self.promised.begin(self.engine)
         self._apply(batches)
 
-    def _begin(self, now: int) -> tuple[Engine, Sequence[Batch]]:
-        """From the newest checkpoint that can be read, and the log after it."""
+    def _found(self, now: int) -> tuple[Engine, Sequence[Batch]]:
         before: int | None = None
         while True:
             try:
@@ -54,15 +68,15 @@ class Follower:
 
     def _restored(self, found: Recovered, now: int) -> Engine:
         self._at = found.after
+        self.kept = found.checkpoint is not None
         if found.checkpoint is None:
-            self.kept = False
-            used = past_use(self._settings, self._name, now)
-            return Engine(self._settings, found.batches[0].now if found.batches else now, used=used)
+            used = past_use(self.settings, self._name, now)
+            return Engine(self.settings, found.batches[0].now if found.batches else now, used=used)
         with suppress(*_UNREADABLE):
             return Engine.restore(found.checkpoint)
         # Its own settings may be such as this version does not know.
         try:
-            return Engine.restore(found.checkpoint, self._settings)
+            return Engine.restore(found.checkpoint, self.settings)
         except _UNREADABLE as error:
             words = f"checkpoint after batch {found.after.batch}: {error!r}"
             raise BadCheckpoint(found.after.batch, words) from error
@@ -70,12 +84,17 @@ class Follower:
     def catch_up(self) -> bool:
         """Handle what the leader has written since; whether there was anything."""
         batches = self._store.events_after(self._number, self._at)
-        self._apply(batches)
+        if batches and not self.kept:  # who led first kept one before its first batch
+            self._begin(self.engine.state.now)
+        else:
+            self._apply(batches)
         return bool(batches)
 
     def _apply(self, batches: Sequence[Batch]) -> None:
-        engine = self.engine
         for batch in batches:
+            if batch.settings:
+                self._go_on_under(self._read(batch))
+            engine = self.engine
             if batch.resumed:
                 engine.resume()
             elif engine.state.paused != batch.paused:
@@ -85,6 +104,18 @@ class Follower:
                 made += engine.handle(batch.events if call == 0 else (), batch.now)
             self._at = Tail(batch.number, batch.last_event)
             self._last = (batch, tuple(made), *self.promised.news(engine))
+
+    def _read(self, batch: Batch) -> EngineSettings:
+        """The settings that a batch names."""
+        try:
+            return EngineSettings(**json.loads(batch.settings))
+        except _UNREADABLE as error:  # another version's
+            _log.error("settings in the log cannot be read", cluster=self._name, why=repr(error))
+            return self.settings
+
+    def _go_on_under(self, settings: EngineSettings) -> None:
+        self.engine = Engine.restore(self.engine.checkpoint(), settings)
+        self.promised.begin(self.engine)
 
     def take_over(self, journal: Journal) -> tuple[Sequence[Decision], str]:
         """The last step, when the daemon leads: what followed from the last batch is kept if it was not yet.
@@ -113,14 +144,13 @@ class Follower:
         return recent, self._store.last_decision(self._number)
 
     def _settle_settings(self, journal: Journal) -> None:
-        """What is done from now on is done under this daemon's settings; a checkpoint says so."""
-        engine = self.engine
-        if engine.state.settings != self._settings:
+        """What is done from now on is done under this daemon's settings; the next batch says so."""
+        if self.engine.state.settings != self.settings:
             _log.info("other settings than before", cluster=self._name)
-            self.engine = Engine.restore(engine.checkpoint(), self._settings)
-            self.promised.begin(self.engine)
-            self.kept = False
+            self._go_on_under(self.settings)
+            journal.under(in_the_log(self.settings))
         if not self.kept:
+            journal.under(in_the_log(self.settings))
             frozen = self.engine.freeze()
             self.kept = journal.maybe_checkpoint(frozen.parts, self.engine.state.now, must=True)
 

@@ -18,6 +18,7 @@ from schedd.service.deliveries import Delivery, Handled, Part, batches
 from schedd.service.durable import Succession
 from schedd.service.errors import Overloaded, PlannerStopped, StandingBy
 from schedd.service.feed import Feed
+from schedd.service.follow import in_the_log
 from schedd.service.forks import Fork, fork
 from schedd.service.garbage import set_aside
 from schedd.service.incidents import Incidents
@@ -395,14 +396,11 @@ class PlanLoop:
     def _checkpoint(self, *, must: bool = False) -> None:
         """Keep the engine's state when it is time for that; without it the log to follow is only longer."""
         try:
-            self._keep(must=must)
+            self._journal.maybe_checkpoint(lambda: self._engine.freeze().parts(), self.now(), must=must)
         except StoreError as error:
             if not error.retryable:
                 raise
             _log.error("no checkpoint was kept", cluster=self.name, why=str(error))
-
-    def _keep(self, *, must: bool) -> bool:
-        return self._journal.maybe_checkpoint(lambda: self._engine.freeze().parts(), self.now(), must=must)
 
     def _insist(self, call: Callable[[], _T]) -> _T:
         """The journal's answer, asked for until it can give one. Raises PlannerStopped when told to stop."""
@@ -471,7 +469,7 @@ class PlanLoop:
         return self.published.generation
 
     def _reconfigure(self, engine: Engine, settings: EngineSettings) -> None:
-        """By a checkpoint: what is kept of the log after it was done under these settings."""
+        """From the next batch on, which says so in the log."""
         if self._succession is not None:
             self._succession.reconfigure(settings)
         if self.standing_by:
@@ -479,8 +477,7 @@ class PlanLoop:
         self._engine = Engine.restore(engine.checkpoint(), settings)
         if self._promised is not None:
             self._promised.begin(self._engine)
-        # Without it the log from here on would be followed under the old settings.
-        self._insist(lambda: self._keep(must=True))
+        self._journal.under(in_the_log(settings))
         self._batch((), ())
         if self._unpublished:
             self._publish()

@@ -80,17 +80,15 @@ class MemoryTrack:
         self._runs: deque[SearchRun] = deque(maxlen=_RUNS)
 
     def note_evaluation(self, found: Evaluated) -> None:
-        """In the place of one of the same second."""
+        """See ``Track``."""
         with self._lock:
-            if self._evaluations and self._evaluations[-1].time == found.time:
-                self._evaluations.pop()
             self._evaluations.append(found)
 
     def evaluations(self, since: int, until: int, limit: int, every: int = 1) -> Sequence[Evaluated]:
         """See ``Track``."""
         with self._lock:
-            within = [one for one in self._evaluations if since <= one.time < until]
-        return list({one.time // every: one for one in within}.values())[:limit]
+            last = {one.time // every: one for one in self._evaluations if since <= one.time < until}
+        return list(last.values())[:limit]
 
     def last_search(self) -> int:
         """See ``Track``."""

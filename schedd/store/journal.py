@@ -31,6 +31,10 @@ _BREATH_S = 0.02
 class Journal(Protocol):
     """One cluster's."""
 
+    def under(self, settings: str) -> None:
+        """From the next batch on the engine works under these settings, given as JSON."""
+        ...
+
     def commit_events(self, events: Sequence[Event], now: int, paused: str = "") -> Batch | None:
         """Keep a batch that the engine is to handle at ``now``; events kept before are left out.
 
@@ -71,6 +75,9 @@ class MemoryJournal:
     def __init__(self) -> None:
         self._tail = Tail()
         self._seen: dict[str, None] = {}
+
+    def under(self, settings: str) -> None:
+        """Nothing to do."""
 
     def commit_events(self, events: Sequence[Event], now: int, paused: str = "") -> Batch | None:
         """A batch of those events that are new, among the last 200,000 at least."""
@@ -136,22 +143,35 @@ class DurableJournal:
         self._tail = store.tail(self.cluster)
         self._pending: list[Batch] = []
         self._paused = ""
+        self._settings = ""
         self._background = Background(every)
+
+    def under(self, settings: str) -> None:
+        """Written with the next batch, and so before anybody hears of what follows from it."""
+        self._settings = settings
 
     def commit_events(self, events: Sequence[Event], now: int, paused: str = "") -> Batch | None:
         """Durable when it returns. Raises StoreError; then it may be called again with other events, too."""
         batch = self._store.append(
-            self.cluster, self._tail, events, now, pending=self._pending, paused=paused
+            self.cluster,
+            self._tail,
+            events,
+            now,
+            pending=self._pending,
+            paused=paused,
+            settings=self._settings,
         )
         self._flushed(paused)
         if batch is not None:
             self._tail = Tail(batch.number, batch.last_event)
+            self._settings = ""
         return batch
 
     def woke(self, now: int, paused: str = "", *, resumed: bool = False) -> Batch:
         """Wakes in a row that lead to no decision, and change no pause, are written with what comes next."""
         last = self._pending[-1] if self._pending else None
-        if last is not None and (last.now, last.paused) == (now, paused) and not resumed:
+        turned = resumed or bool(self._settings)
+        if last is not None and (last.now, last.paused) == (now, paused) and not turned:
             self._pending[-1] = batch = replace(last, calls=last.calls + 1)
             return batch
         batch = Batch(
@@ -160,7 +180,9 @@ class DurableJournal:
             last_event=self._tail.event,
             paused=paused,
             resumed=resumed,
+            settings=self._settings,
         )
+        self._settings = ""
         self._tail = Tail(batch.number, batch.last_event)
         self._pending.append(batch)
         return batch

@@ -75,6 +75,7 @@ def put_batches(connection: Connection, cluster: int, rows: Iterable[Batch]) -> 
             "calls": batch.calls,
             "paused": plain(batch.paused),
             "resumed": batch.resumed,
+            "settings": batch.settings or None,
             "last_event": batch.last_event,
         }
         for batch in rows
@@ -110,6 +111,7 @@ def batches_after(connection: Connection, cluster: int, batch: int, event: int) 
             calls=row.calls,
             paused=row.paused,
             resumed=row.resumed,
+            settings=row.settings or "",
         )
 
 

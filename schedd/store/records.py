@@ -45,7 +45,8 @@ class Batch:
     """What the engine is called with: ``calls`` times in a row at ``now``, the events with the first call.
 
     ``paused`` says why dispatch is paused meanwhile, empty when it is not; ``resumed``: it was told to
-    dispatch again just before. ``last_event`` is the number of the last event up to and with this batch.
+    dispatch again just before. ``settings`` are JSON under which it goes on from here; empty: as before.
+    ``last_event`` is the number of the last event up to and with this batch.
     """
 
     number: int
@@ -55,6 +56,7 @@ class Batch:
     calls: int = 1
     paused: str = ""
     resumed: bool = False
+    settings: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,7 @@ class Store:
         *,
         pending: Iterable[Batch] = (),
         paused: str = "",
+        settings: str = "",
     ) -> Batch | None:
         """Write those events that the log does not have as one batch; None when it has them all.
 
@@ -107,7 +108,12 @@ class Store:
                 return None
             number = log.append(connection, cluster, last.event, fresh)
             batch = Batch(
-                number=last.batch + 1, now=now, last_event=number, events=tuple(fresh), paused=paused
+                number=last.batch + 1,
+                now=now,
+                last_event=number,
+                events=tuple(fresh),
+                paused=paused,
+                settings=settings,
             )
             log.put_batches(connection, cluster, (*waiting, batch))
             decided.put_outcomes(connection, cluster, fresh)

@@ -63,8 +63,8 @@ clusters = Table(
 )
 
 # What the engine was called with: at `now`, `calls` times in a row, dispatch being paused for `paused` (empty
-# when it is not), having just been told to dispatch again (`resumed`). `last_event` is the number of the last
-# event up to and with this batch.
+# when it is not), having just been told to dispatch again (`resumed`) or to go on under other `settings`
+# (JSON; NULL: as before). `last_event` is the number of the last event up to and with this batch.
 batches = Table(
     "batches",
     metadata,
@@ -74,6 +74,7 @@ batches = Table(
     Column("calls", Integer, nullable=False),
     Column("paused", Text, nullable=False),
     Column("resumed", Boolean, nullable=False),
+    Column("settings", Text),
     Column("last_event", BigInteger, nullable=False),
 )
 

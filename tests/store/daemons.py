@@ -6,6 +6,7 @@ import hashlib
 import http.client
 import json
 import os
+import re
 import secrets
 import signal
 import socket
@@ -86,6 +87,12 @@ class Daemon:
             "[clusters.main]\nslack = 5\nend_allowance = 5\nrefusal_wait = 1\nrefusal_most = 2\n"
             "node_grace = 2\ndecision_expiry = 5\ntell_threshold = 0\nserver_grace = 1\n"
         )
+
+    def reload(self, slack: int) -> None:
+        """Change its settings, and have it take them."""
+        text = self.config.read_text()
+        self.config.write_text(re.sub(r"(?m)^slack = .*$", f"slack = {slack}", text))
+        self.signal(signal.SIGHUP)
 
     def start(self) -> Self:
         """Begin a life; returns at once. ``skew`` names a file with seconds to add to its clock."""

@@ -1,5 +1,6 @@
 """The real daemon, killed at random moments under a running workload: nothing acknowledged is lost."""
 
+import json
 import os
 import signal
 import sys
@@ -12,16 +13,14 @@ from random import Random
 import pytest
 from sqlalchemy import select
 
-from schedd.engine import Engine
+from schedd.engine import Engine, EngineSettings
 from schedd.engine.records import MAY_BREAK
-from schedd.service.settings import load
 from schedd.store import Store, Tail
 from schedd.store.tables import breaches, decisions, events, promises, told
 from schedd.wire import Decision
 from tests.store.conftest import NewDatabase
 from tests.store.daemons import AwayError, Daemon, Nursery
-from tests.store.world import World
-from tests.store.world import promises as promised_by
+from tests.store.world import Known, World, jobs_of
 
 pytestmark = pytest.mark.timeout(600)  # the first may have to compile the kernels
 
@@ -35,7 +34,7 @@ _SHORT = int(os.environ.get("SCHEDD_CRASH_KILLS", "6"))
 def crash(daemon: Daemon, world: World, kills: int) -> None:
     """Let the world turn, kill the daemon again and again, and look at what it knows after each start."""
     random = world.random
-    known: dict[str, tuple[int, int]] = {}
+    known: dict[str, Known] = {}
     for _ in range(kills):
         daemon.start()
         if random.random() < 0.15:  # while it recovers
@@ -45,6 +44,9 @@ def crash(daemon: Daemon, world: World, kills: int) -> None:
             daemon.start()
         daemon.await_ready()
         compare(daemon, world, known)
+        if random.random() < 0.3:
+            daemon.reload(slack=random.randint(3, 9))
+            world.counts["reloads"] += 1
         timer = threading.Timer(random.uniform(0.01, 0.9), daemon.signal, [signal.SIGKILL])
         timer.start()
         known = {}
@@ -53,7 +55,7 @@ def crash(daemon: Daemon, world: World, kills: int) -> None:
                 known = {}  # what comes now may end promises
                 world.turn(daemon)
                 while random.random() < 0.1 or known:  # nothing happens any more until it is killed
-                    known = promised_by(daemon)
+                    known = jobs_of(daemon)
         except AwayError:
             assert not timer.is_alive() or not daemon.alive, daemon.log.read_text()[-3000:]
         timer.join()
@@ -65,20 +67,25 @@ def crash(daemon: Daemon, world: World, kills: int) -> None:
     until = time.monotonic() + 120
     while not world.counts["promises found again"]:  # so slow a computer that all jobs had started meanwhile
         assert time.monotonic() < until
-        while len(known := promised_by(daemon)) < 5:
+        known = jobs_of(daemon)
+        while sum(one.promised is not None for one in known.values()) < 5:
             world.turn(daemon)
+            known = jobs_of(daemon)
         daemon.kill()
         daemon.start()
         daemon.await_ready()
         compare(daemon, world, known)
 
 
-def compare(daemon: Daemon, world: World, known: dict[str, tuple[int, int]]) -> None:
-    """Promises must be what they were when nothing happened any more."""
-    now = promised_by(daemon)
-    for job, (promised, broken) in known.items():
-        if job in now and now[job][1] == broken:
-            assert now[job][0] == promised, f"{job}: {promised} became {now[job]}"
+def compare(daemon: Daemon, world: World, known: dict[str, Known]) -> None:
+    """Jobs and promises must be what they were when nothing happened any more."""
+    now = jobs_of(daemon)
+    assert known.keys() <= now.keys(), f"lost: {known.keys() - now.keys()}"
+    world.counts["jobs found again"] += len(known)
+    for job, before in known.items():
+        after = now[job]
+        if before.promised is not None and after.planned and after.breaches == before.breaches:
+            assert after.promised == before.promised, f"{job}: {before} became {after}"
             world.counts["promises found again"] += 1
 
 
@@ -121,14 +128,16 @@ def check(url: str, world: World) -> None:
     store.close()
 
 
-def same_decisions_from_the_log_alone(url: str, config: Path) -> int:
+def same_decisions_from_the_log_alone(url: str) -> int:
     """Run the whole log through a new engine; the number of decisions, all as they were made."""
     store = Store.open(url)
     cluster = store.cluster("main", 0)
     batches = store.events_after(cluster, Tail())
-    engine = Engine(load(config).clusters["main"].engine, batches[0].now)
+    engine = Engine(EngineSettings(), batches[0].now)
     made: list[Decision] = []
     for batch in batches:
+        if batch.settings:
+            engine = Engine.restore(engine.checkpoint(), EngineSettings(**json.loads(batch.settings)))
         if batch.resumed:
             engine.resume()
         elif engine.state.paused != batch.paused:
@@ -150,7 +159,7 @@ def run(daemon: Daemon, url: str, kills: int, seed: int) -> Counter[str]:
     assert jobs == set(world.server.jobs)
     daemon.kill()
     check(url, world)
-    world.counts["decisions made again from the log"] = same_decisions_from_the_log_alone(url, daemon.config)
+    world.counts["decisions made again from the log"] = same_decisions_from_the_log_alone(url)
     return world.counts
 
 
@@ -169,6 +178,7 @@ def test_nothing_acknowledged_is_lost_by_kills_at_random_moments(
     assert counts["kills"] == _SHORT
     assert counts["runs accepted"]
     assert counts["promises found again"]
+    assert counts["reloads"]
 
 
 @pytest.mark.soak

@@ -89,7 +89,7 @@ def survive(
 def account(url: str, world: World, daemon: Daemon) -> None:
     """Nothing may be lost; what was counted is told to those who ask (``pytest -rP``)."""
     check(url, world)
-    world.counts["decisions made again from the log"] = same_decisions_from_the_log_alone(url, daemon.config)
+    world.counts["decisions made again from the log"] = same_decisions_from_the_log_alone(url)
     sys.stdout.write(", ".join(f"{what}: {count}" for what, count in sorted(world.counts.items())) + "\n")
 
 

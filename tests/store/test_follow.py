@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from schedd.engine import Engine, EngineSettings
-from schedd.service.follow import Follower
+from schedd.service.follow import Follower, in_the_log
 from schedd.store import DurableJournal, Store
 from schedd.wire import Event, JobFacts, NodeFacts, Run
 from tests.engine.server import Server
 
 OLD = EngineSettings(tell_threshold=0, slack=5, site={"priority": {"waiting": 1.5}})
 NEW = replace(OLD, tell=False, slack=77)
+SITE = replace(OLD, slack=31, site={"limits": [{"what": "cpus", "who": "user", "amount": 5}]})
 T = 1_700_000_000
 
 
@@ -22,6 +23,7 @@ class Life:
     def __init__(self, store: Store, engine: Engine) -> None:
         self.engine = engine
         self.journal = DurableJournal(store, "c", T, every=3600)
+        self.server = Server(T)
         self.runs: list[Run] = []
 
     def batch(self, events: list[Event], now: int) -> None:
@@ -31,33 +33,50 @@ class Life:
         self.journal.commit_decisions(batch, made)
         self.runs += [decision for decision in made if isinstance(decision, Run)]
 
+    def woke(self, now: int) -> None:
+        batch = self.journal.woke(now)
+        self.journal.commit_decisions(batch, self.engine.handle((), now))
+
+    def under(self, settings: EngineSettings) -> None:
+        """As after a reload."""
+        self.engine = Engine.restore(self.engine.checkpoint(), settings)
+        self.journal.under(in_the_log(settings))
+        self.woke(self.server.now)
+
+    def work(self, numbers: range) -> None:
+        """Jobs come, are told, started and refused, and end."""
+        server = self.server
+        for number in numbers:
+            server.now += 7
+            facts = JobFacts(
+                id=f"{number}.s",
+                owner="ann",
+                queue="q",
+                submitted=server.now,
+                resources={"nodes": f"1:ppn={1 + number % 4}", "walltime": str(100 + number)},
+            )
+            self.batch([*server.submit(facts, 50), *server.ends()], server.now)
+            outcomes: list[Event] = []
+            for run in self.runs:
+                outcomes += (
+                    server.refuse(run, 15043, "no") if int(run.job_id[:-2]) % 5 == 0 else server.run(run)
+                )
+            self.runs.clear()
+            if outcomes:
+                self.batch(outcomes, server.now)
+
     def checkpoint(self) -> None:
         assert self.journal.maybe_checkpoint(lambda: self.engine.freeze().parts(), T, must=True)
 
 
 def worked(store: Store) -> Life:
     """Jobs were planned, told, started and refused, before a checkpoint and after it."""
-    life, server = Life(store, Engine(OLD, T)), Server(T)
+    life = Life(store, Engine(OLD, T))
     life.checkpoint()
-    life.batch([e for n in range(2) for e in server.change_node(NodeFacts(name=f"n{n}", cpus=4))], T)
-    for number in range(30):
-        server.now += 7
-        facts = JobFacts(
-            id=f"{number}.s",
-            owner="ann",
-            queue="q",
-            submitted=server.now,
-            resources={"nodes": f"1:ppn={1 + number % 4}", "walltime": str(100 + number)},
-        )
-        life.batch([*server.submit(facts, 50), *server.ends()], server.now)
-        outcomes: list[Event] = []
-        for run in life.runs:
-            outcomes += server.refuse(run, 15043, "no") if int(run.job_id[:-2]) % 5 == 0 else server.run(run)
-        life.runs.clear()
-        if outcomes:
-            life.batch(outcomes, server.now)
-        if number == 12:
-            life.checkpoint()
+    life.batch([e for n in range(2) for e in life.server.change_node(NodeFacts(name=f"n{n}", cpus=4))], T)
+    life.work(range(13))
+    life.checkpoint()
+    life.work(range(13, 30))
     return life
 
 
@@ -78,24 +97,65 @@ def test_the_log_is_followed_under_the_settings_under_which_it_was_written(store
 
 
 @pytest.mark.parametrize("settings", [OLD, NEW])
-def test_who_takes_over_goes_on_under_its_own_settings_and_keeps_that(
+def test_who_takes_over_goes_on_under_its_own_settings_and_the_log_says_so(
     store: Store, settings: EngineSettings
 ) -> None:
     life = worked(store)
     found = Follower(store, "c", settings, T)
-    kept = store.latest_checkpoint(1)
-    journal = DurableJournal(store, "c", T)
-    found.take_over(journal)
-    journal.close()
+    life.journal = DurableJournal(store, "c", T)
+    found.take_over(life.journal)
     assert found.engine.state.settings == settings
     assert_alike(found.engine, life.engine)
-    newest = store.latest_checkpoint(1)
-    assert newest is not None
-    assert kept is not None
-    assert newest[1] == (kept[1] if settings == OLD else store.tail(1))
+    life.engine = found.engine
+    life.work(range(30, 40))
+    life.journal.close()
     again = Follower(store, "c", EngineSettings(), T)
     assert again.engine.state.settings == settings
     assert_alike(again.engine, found.engine)
+
+
+@pytest.mark.parametrize("kept", ["", "before", "after"])
+def test_a_standby_goes_on_under_the_settings_that_its_leader_takes(store: Store, kept: str) -> None:
+    life = worked(store)
+    beside = Follower(store, "c", OLD, T)
+    if kept == "before":
+        life.checkpoint()
+    life.under(SITE)
+    if kept == "after":
+        life.checkpoint()
+    life.work(range(30, 45))
+    beside.catch_up()
+    for follower in (beside, Follower(store, "c", OLD, T)):
+        assert follower.engine.state.settings == SITE
+        assert_alike(follower.engine, life.engine)
+    assert beside.engine.state.limits.pools.keys() == life.engine.state.limits.pools.keys() != set()
+
+
+def test_limits_of_the_site_that_came_with_a_reload_hold_though_the_daemon_was_killed_at_once(
+    store: Store,
+) -> None:
+    life = worked(store)
+    life.engine = Engine.restore(life.engine.checkpoint(), SITE)
+    life.journal.under(in_the_log(SITE))
+    life.checkpoint()  # before anything was planned under them
+    life.work(range(30, 45))
+    assert_alike(Follower(store, "c", SITE, T).engine, life.engine)
+
+
+def test_settings_that_another_version_wrote_are_replaced_by_ours(store: Store) -> None:
+    life = worked(store)
+    life.journal.under('{"of a later version": 1}')
+    life.work(range(30, 31))
+    assert Follower(store, "c", NEW, T).engine.state.settings == NEW
+
+
+def test_a_standby_that_was_there_before_the_first_leader_follows_it(store: Store) -> None:
+    store.cluster("c", T)
+    beside = Follower(store, "c", NEW, T - 100)
+    life = worked(store)
+    assert beside.catch_up()
+    assert beside.engine.state.settings == OLD
+    assert_alike(beside.engine, life.engine)
 
 
 def test_a_new_cluster_has_a_checkpoint_before_its_first_event(store: Store) -> None:

@@ -181,18 +181,29 @@ class World:
             self.fetch(daemon)
 
 
-def promises(daemon: Daemon) -> dict[str, tuple[int, int]]:
-    """What the daemon says it has promised, by job, and how often it broke that. Raises AwayError."""
-    found: dict[str, tuple[int, int]] = {}
+@dataclass(frozen=True)
+class Known:
+    """What the daemon says of a job: whether it is planned; if so its promise; how often that was broken."""
+
+    planned: bool
+    promised: int | None
+    breaches: int
+
+
+def jobs_of(daemon: Daemon) -> dict[str, Known]:
+    """All jobs that the daemon knows. Raises AwayError."""
+    found: dict[str, Known] = {}
     cursor: dict[str, str] = {}
     while True:
         page = daemon.get(_BASE + "/jobs", limit=1000, **cursor)
         for job in page["jobs"]:
-            if job["promised_start"] is not None and job["state"] == "planned":
-                found[job["id"]] = (job["promised_start"], len(job["breaches"]))
+            planned = job["state"] == "planned"
+            found[job["id"]] = Known(
+                planned, job["promised_start"] if planned else None, len(job["breaches"])
+            )
         if page["next"] is None:
             return found
         cursor = {"cursor": page["next"]}
 
 
-__all__ = ["AwayError", "World", "promises"]
+__all__ = ["AwayError", "Known", "World", "jobs_of"]
