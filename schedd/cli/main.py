@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "config": ("schedd.cli.config", "Check the daemon's settings, show or explain them."),
     "demo": ("schedd.cli.demo", "Show the daemon at work on an emulated cluster."),
     "emulate": ("schedd.cli.emulate", "Run an emulated pbs_server over a simulated cluster."),
+    "experiment": ("schedd.cli.experiment", "Run a whole study of policies in parallel."),
     "history": ("schedd.cli.history", "Say what happened to a job or to a node."),
     "hold": ("schedd.cli.user.hold", "Plan nothing new on a node, or of a queue."),
     "import": ("schedd.cli.import_config", "Translate a maui.cfg or sched_config into settings."),

@@ -1,0 +1,151 @@
+"""``schedd experiment``: whole studies of policies, in parallel, to be continued when interrupted."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from schedd.replay.compare import warm_up
+from schedd.replay.experiments.cells import Cell
+from schedd.replay.experiments.named import EXPERIMENTS, Experiment, of_part, quick
+from schedd.replay.experiments.parallel import NoDask, run_cells
+from schedd.replay.experiments.report import command_line, lines_of, page
+from schedd.replay.experiments.results import Results
+from schedd.replay.floor import Defect
+from schedd.replay.workload import TraceError
+
+__all__ = ["run"]
+
+_PARTS: Final = ("whole", "first third", "rest")
+
+
+def _parser() -> argparse.ArgumentParser:
+    names = ", ".join(EXPERIMENTS)
+    parser = argparse.ArgumentParser(
+        prog="schedd experiment",
+        description="Run a study of policies on many cores: a page (Markdown), its figures (JSON) and a "
+        "picture. What was run already by this version is not run again.",
+    )
+    parser.add_argument("name", metavar="NAME", nargs="?", help=f"{names}; without one they are explained")
+    parser.add_argument("--quick", action="store_true", help="300 jobs of each log, one seed: a trial")
+    parser.add_argument("--part", choices=_PARTS, default="whole", help="of each log (default: %(default)s)")
+    parser.add_argument(
+        "--only",
+        metavar="LOG",
+        action="append",
+        default=[],
+        help="only logs whose name begins so; repeatable",
+    )
+    parser.add_argument(
+        "--logs", type=Path, default=Path(), metavar="DIR", help="where the logs are (default: here)"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("docs/experiments"), metavar="DIR", help="(default: %(default)s)"
+    )
+    parser.add_argument(
+        "--dask", default="", metavar="ADDRESS",
+        help="a dask scheduler, tcp://HOST:PORT; its workers need this version of schedd and the logs at "
+        "the same place (default: processes on this host, loopback only)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="so many processes on this host (default: one for each core)"
+    )
+    return parser
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run one; 0, 1 when dask fails or is not there, 2 for what cannot be run, 3 for a defect of the engine,
+    130 after Ctrl-C.
+    """
+    args = _parser().parse_args(argv)
+    if args.name is None:
+        for experiment in EXPERIMENTS.values():
+            print(f"{experiment.name} ({len(experiment.cells)} replays)\n    {experiment.about}\n")
+        return 0
+    if args.name not in EXPERIMENTS:
+        return _fail(f"no experiment {args.name!r}: there are {', '.join(EXPERIMENTS)}", 2)
+    experiment = of_part(EXPERIMENTS[args.name], args.part, args.only)
+    if args.quick:
+        experiment = quick(experiment)
+    try:
+        return _run(experiment, args, command_line(_words(args)))
+    except (TraceError, OSError) as error:
+        return _fail(str(error) or type(error).__name__, 2)
+    except NoDask as error:
+        return _fail(str(error), 1)
+
+
+def _words(args: argparse.Namespace) -> list[str]:
+    """The options that matter for what is found."""
+    part = ["--part", args.part] if args.part != "whole" else []
+    only = [word for log in args.only for word in ("--only", log)]
+    return [args.name, *(["--quick"] if args.quick else []), *part, *only, "--logs", "LOGS"]
+
+
+def _run(experiment: Experiment, args: argparse.Namespace, command: str) -> int:
+    if not experiment.cells:
+        raise TraceError(f"--only {' '.join(args.only)}: the experiment has no such log")
+    if args.workers is not None and args.workers < 1:
+        raise TraceError(f"--workers {args.workers}: at least 1")
+    logs = args.logs.resolve()
+    lacking = {
+        name for cell in experiment.cells for name in cell.workload.files if not (logs / name).exists()
+    }
+    if lacking:
+        raise TraceError(f"--logs {args.logs}: it has no {', '.join(sorted(lacking))} (see docs/experiments)")
+    args.out.mkdir(parents=True, exist_ok=True)
+    results = Results(args.out / f"{experiment.name}.json", experiment.cells, command)
+    results.load()
+    missing = results.missing()
+    status, failed = 0, []
+    if missing:
+        try:
+            failed = _run_missing(results, missing, str(logs), args)
+        except KeyboardInterrupt:
+            status = 130
+    for cell, error in failed:
+        status = 3 if isinstance(error, Defect) else 1
+        print(f"schedd experiment: {cell.workload.log}, {cell.name}: {error!r}", file=sys.stderr)
+    found = results.found()
+    if found:
+        _write(experiment, results, args.out, command)
+    print(f"{len(found)} of {len(experiment.cells)} replays in {args.out / experiment.name}.md, .json, .png")
+    if status == 130:
+        print("interrupted: the same command goes on from here", file=sys.stderr)
+    return status
+
+
+def _run_missing(
+    results: Results, missing: Sequence[Cell], logs: str, args: argparse.Namespace
+) -> list[tuple[Cell, BaseException]]:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("loading the planner's kernels", total=len(missing))
+        if not args.dask:
+            warm_up(search=True)  # compiled once, and not by each worker
+        progress.update(task, description="replays")
+
+        def done(cell: Cell, row: dict[str, Any]) -> None:
+            results.add(cell, row)
+            progress.advance(task)
+
+        return run_cells(missing, logs, done, address=args.dask, workers=args.workers)
+
+
+def _write(experiment: Experiment, results: Results, out: Path, command: str) -> None:
+    from schedd.replay.experiments.picture import save  # noqa: PLC0415  (Matplotlib is slow to import)
+
+    found = results.found()
+    picture = f"{experiment.name}.png"
+    save(experiment, lines_of(found), out / picture)
+    (out / f"{experiment.name}.md").write_text(page(experiment, found, command, picture), encoding="utf-8")
+
+
+def _fail(message: str, status: int) -> int:
+    print(f"schedd experiment: {message}", file=sys.stderr)
+    return status

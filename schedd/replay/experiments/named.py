@@ -1,0 +1,205 @@
+"""The experiments by name: which logs, policies, estimates, slacks and seeds make each, as data."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from schedd.engine.settings import EngineSettings
+from schedd.replay.compare import GROUPS
+from schedd.replay.driver import PLANNING_POLICY
+from schedd.replay.experiments.cells import Cell, Part, Search, Workload
+from schedd.replay.searching import SEARCH_POLICY
+from schedd.replay.slack import Slack
+
+__all__ = ["EXPERIMENTS", "Experiment", "Figure", "of_part", "quick"]
+
+Figure = Literal[
+    "wait", "slowdown", "p999", "longest", "held", "late", "tardiness", "utilisation", "fairness", "killed"
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """One question, the cells that answer it, and the figures that are told.
+
+    ``against``: the search is compared with all others, figure by figure. ``curve``: the picture has lines
+    over the workloads of a log or over slacks, instead of bars.
+    """
+
+    name: str
+    about: str
+    cells: tuple[Cell, ...]
+    figures: tuple[Figure, ...] = ("wait", "slowdown", "p999", "longest")
+    against: bool = False
+    curve: Literal["", "slack", "estimates", "every_s"] = ""
+
+
+_SEEDS: Final = (1, 2, 3)
+_RIVALS: Final = tuple(dict.fromkeys((*GROUPS["all"], *GROUPS["rivals"])))
+
+_KTH: Final = Workload(log="KTH-SP2-1996-2.swf.gz")
+_CTC: Final = Workload(log="CTC-SP2-1996-3.1-cln.swf.gz")
+_SDSC: Final = Workload(log="SDSC-SP2-1998-4.2-cln.swf.gz")
+_BLUE: Final = Workload(log="SDSC-BLUE-2000-4.1-cln.swf.gz")
+_HPC2N: Final = Workload(log="HPC2N-2002-2.1-cln.swf.gz")
+_META: Final = Workload(log="METACENTRUM-2009-2.swf.gz", procs=806)
+_THUNDER: Final = Workload(log="LLNL-Thunder-2007-1.1-cln.swf.gz")
+_WAGAP: Final = Workload(log="wagap-2013.swf.gz", machines="wagap-2013.swf.machines")
+
+_DEFAULT: Final = str(Slack(EngineSettings().slack, EngineSettings().slack_share))
+"""The slack of a daemon whose settings say nothing of it."""
+
+
+def _rivals(workload: Workload, names: Iterable[str], slack: str = "0") -> list[Cell]:
+    return [Cell(workload=workload, name=name, policy=name, slack=slack) for name in names]
+
+
+def _searches(
+    workload: Workload,
+    slack: str,
+    seeds: Iterable[int] = _SEEDS,
+    name: str = SEARCH_POLICY,
+    **weights: float,
+) -> list[Cell]:
+    return [
+        Cell(
+            workload=workload,
+            name=name,
+            policy=PLANNING_POLICY,
+            slack=slack,
+            search=Search(seed=seed, weights=weights),
+        )
+        for seed in seeds
+    ]
+
+
+def _paper() -> Experiment:
+    cells: list[Cell] = []
+    for workload in (_KTH, _CTC, _SDSC, _META, _HPC2N, _BLUE):
+        cells += [*_rivals(workload, _RIVALS), *_searches(workload, "off")]
+    return Experiment(
+        name="paper",
+        about="The six logs of Chlumský, Klusáček and Ruda (2012) with exact estimates. No promise holds "
+        "(slack off), as there, so that the search is as free as its rivals.",
+        cells=tuple(cells),
+        against=True,
+    )
+
+
+def _users_estimates() -> Experiment:
+    cells: list[Cell] = []
+    for workload in (_KTH, _CTC, _SDSC, _HPC2N, _THUNDER, _BLUE):
+        asked = replace(workload, estimates="user")
+        cells += [*_rivals(asked, _RIVALS, _DEFAULT), *_searches(asked, _DEFAULT)]
+    return Experiment(
+        name="users-estimates",
+        about=f"Users' own estimates and the default slack ({_DEFAULT}): what a site lives with. Every "
+        "start told is promised, and the slack is all that the search has besides what early ends leave.",
+        cells=tuple(cells),
+        figures=("wait", "slowdown", "p999", "longest", "held"),
+        against=True,
+    )
+
+
+def _slack_curve() -> Experiment:
+    cells: list[Cell] = []
+    for log in (_KTH, _SDSC):
+        for estimates in ("user", "exact"):
+            workload = replace(log, estimates=estimates, jobs=10_000)
+            cells += _rivals(workload, ("easy", PLANNING_POLICY))
+            for slack in ("0", "30m", "1h", "4h", "12h", "1d", "0.25w", "0.5w", "1w", "1h+0.5w", "off"):
+                cells += _searches(workload, slack)
+    return Experiment(
+        name="slack-curve",
+        about="What a promise costs: the slack between the start told at arrival and the latest promised, "
+        "against waits and the share of jobs that started when told. The first 10,000 jobs of two logs.",
+        cells=tuple(cells),
+        figures=("wait", "slowdown", "longest", "held"),
+        curve="slack",
+    )
+
+
+def _deadlines() -> Experiment:
+    cells: list[Cell] = []
+    for every in (1, 2, 3, 4, 5):
+        for seed in range(1, 6):
+            workload = Workload(log="stream", every_s=every, stream_seed=seed)
+            cells += _rivals(workload, ("fcfs", "edf", "easy", "flexible", PLANNING_POLICY))
+            cells += _searches(workload, "off", (1,), "tabu U+BSD", late_jobs=1.0, bounded_slowdown=1.0)
+            cells += _searches(workload, "off", (1,), "tabu U", late_jobs=1.0, tardiness=0.1)
+    return Experiment(
+        name="deadlines",
+        about="Synthetic streams of 3,000 jobs on 150 machines, 70 % with a deadline, one job every 1 to 5 "
+        "s in the mean (1 s: far more than the machines can serve), five seeds each. `tabu U+BSD` weighs "
+        "late jobs and slowdown alike, `tabu U` late jobs and, a tenth of that, tardiness; no promise "
+        "holds.",
+        cells=tuple(cells),
+        figures=("late", "tardiness", "wait", "slowdown", "utilisation"),
+        curve="every_s",
+    )
+
+
+def _inaccurate() -> Experiment:
+    cells: list[Cell] = []
+    for log in (_SDSC, _HPC2N, _THUNDER):
+        for estimates in ("exact", "x2", "x5", "x10", "x20", "x50", "user"):
+            workload = replace(log, estimates=estimates)
+            cells += _rivals(workload, ("easy", "aggressive", PLANNING_POLICY))
+            cells += _searches(workload, "off", (1,))
+    return Experiment(
+        name="inaccurate",
+        about="Estimates that are too long by a factor, up to those of the users themselves; no promise "
+        "holds.",
+        cells=tuple(cells),
+        figures=("wait", "slowdown", "longest", "fairness"),
+        curve="estimates",
+    )
+
+
+def _failures() -> Experiment:
+    cells: list[Cell] = []
+    for requirements in (False, True):
+        for failures in (None, (720.0, 12.0)):
+            workload = replace(_WAGAP, requirements=requirements, failures=failures)
+            cells += _rivals(workload, ("fcfs", "easy", "aggressive", PLANNING_POLICY))
+            cells += _searches(workload, "off")
+    return Experiment(
+        name="failures",
+        about="Machines that fail and jobs that ask for certain nodes, each alone and both together. "
+        "Failures are drawn: every node is up for 30 days and then down for 12 hours in the mean; what "
+        "runs there is killed and not run again. Requirements are the log's node specifications and "
+        "memory; without them jobs ask for processors anywhere on the same nodes.",
+        cells=tuple(cells),
+        figures=("wait", "slowdown", "p999", "longest", "killed"),
+    )
+
+
+EXPERIMENTS: Final = {
+    experiment.name: experiment
+    for experiment in (
+        _paper(), _users_estimates(), _slack_curve(), _deadlines(), _inaccurate(), _failures()
+    )
+}  # fmt: skip
+
+_QUICK_JOBS: Final = 300
+
+
+def quick(experiment: Experiment) -> Experiment:
+    """The same on the first 300 jobs of each workload, with one seed: to see that all works."""
+    cells = [
+        replace(cell, workload=replace(cell.workload, jobs=_QUICK_JOBS))
+        for cell in experiment.cells
+        if (cell.search is None or cell.search.seed == 1) and cell.workload.stream_seed == 1
+    ]
+    return replace(experiment, name=f"{experiment.name}-quick", cells=tuple(cells))
+
+
+def of_part(experiment: Experiment, part: Part, logs: Sequence[str]) -> Experiment:
+    """The same on a part of each log, and only on ``logs`` (names or their beginnings) if any are given."""
+    cells = tuple(
+        replace(cell, workload=replace(cell.workload, part=part))
+        for cell in experiment.cells
+        if not logs or cell.workload.log.startswith(tuple(logs))
+    )
+    name = experiment.name if part == "whole" else f"{experiment.name}-{part.replace(' ', '-')}"
+    return replace(experiment, name=name, cells=cells)

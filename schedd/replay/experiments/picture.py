@@ -1,0 +1,115 @@
+"""The picture of an experiment: bars for policies, or lines over what was varied."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure as Drawing
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+from schedd.replay.experiments.cells import Workload
+from schedd.replay.experiments.named import Experiment, Figure
+from schedd.replay.experiments.report import FIGURES, Line, label_of
+
+__all__ = ["draw", "save"]
+
+_COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7f7f7f", "#000000")
+"""Okabe and Ito's palette, told apart with any colour vision."""
+_SEARCH: Final = "#d55e00"
+_OTHER: Final = "#9aa5b1"
+_INK: Final = "#333333"
+_MOST: Final = 3
+
+
+def save(experiment: Experiment, lines: Sequence[Line], path: Path) -> None:
+    """Write the picture; its suffix says the format. Raises ValueError for no lines."""
+    figure = draw(experiment, lines)
+    FigureCanvasAgg(figure)
+    figure.savefig(path, dpi=100)
+
+
+def draw(experiment: Experiment, lines: Sequence[Line]) -> Drawing:
+    """One row for each log, one panel for each of the first three figures. Raises ValueError for no lines."""
+    if not lines:
+        raise ValueError("nothing was run: there is nothing to draw")
+    figures = experiment.figures[:_MOST]
+    rows = list(dict.fromkeys(_row_of(experiment, line.workload) for line in lines))
+    most = max(sum(_row_of(experiment, line.workload) == row for line in lines) for row in rows)
+    high = 3.4 if experiment.curve else 1.1 + 0.24 * most
+    drawing = Drawing(figsize=(13, high * len(rows)), facecolor="white")
+    drawing.set_layout_engine(ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
+    panels = drawing.subplots(len(rows), len(figures), squeeze=False)
+    for row, across in zip(rows, panels, strict=True):
+        chosen = [line for line in lines if _row_of(experiment, line.workload) == row]
+        for figure, axes in zip(figures, across, strict=True):
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.tick_params(labelsize=8, colors=_INK)
+            axes.set_title(f"{row}: {FIGURES[figure].title}", fontsize=9, loc="left", color=_INK)
+            if experiment.curve:
+                _curves(axes, experiment.curve, chosen, figure)
+            else:
+                _bars(axes, chosen, figure)
+        if experiment.curve:
+            across[0].legend(fontsize=7.5, frameon=False, labelcolor=_INK)
+    return drawing
+
+
+def _row_of(experiment: Experiment, workload: Workload) -> str:
+    """What stands together: one workload, or all that a curve runs over."""
+    if experiment.curve == "every_s":
+        return "streams"
+    if experiment.curve == "estimates":
+        return workload.title
+    return label_of(workload)
+
+
+def _bars(axes: Axes, lines: Sequence[Line], figure: Figure) -> None:
+    """A bar for each policy; where one is far beyond the others, the axis ends before it."""
+    known = [(line, value) for line in lines if (value := line.mean(FIGURES[figure])) is not None]
+    if not known:
+        axes.set_axis_off()
+        return
+    ordered = sorted(value for _, value in known)
+    end = 1.35 * min(ordered[-1], 4 * ordered[len(ordered) // 2] or ordered[-1]) or 1.0
+    for at, (line, value) in enumerate(known):
+        searched = any(row["searches"] for row in line.rows)
+        axes.barh(at, min(value, end), height=0.7, color=_SEARCH if searched else _OTHER)
+        values = line.values(FIGURES[figure])
+        if min(values) < max(values) <= end:
+            axes.plot([min(values), max(values)], [at, at], color=_INK, linewidth=1)
+        beyond = value > end
+        axes.text(
+            end if beyond else value, at, f" {value:,.1f}" if value < 100 else f" {value:,.0f}",
+            va="center", ha="right" if beyond else "left", fontsize=7, color="white" if beyond else _INK,
+        )  # fmt: skip
+    axes.set_xlim(0, end)
+    axes.set_ylim(len(known) - 0.4, -0.6)
+    axes.set_yticks(range(len(known)), [line.label for line in (line for line, _ in known)])
+    axes.tick_params(axis="y", length=0)
+
+
+def _curves(axes: Axes, over: str, lines: Sequence[Line], figure: Figure) -> None:
+    """A line for each policy over what was varied; who does not vary is a level."""
+    points: dict[str, dict[Any, Line]] = {}
+    for line in lines:
+        at = line.slack if over == "slack" else getattr(line.workload, over)
+        points.setdefault(line.name, {})[at] = line
+    order = list(dict.fromkeys(at for by in points.values() if len(by) > 1 for at in by))
+    for number, (name, by) in enumerate(points.items()):
+        shade = _COLOURS[number % len(_COLOURS)]
+        means = {at: value for at, line in by.items() if (value := line.mean(FIGURES[figure])) is not None}
+        if len(by) == 1 and means:
+            axes.axhline(next(iter(means.values())), color=shade, linewidth=1.2, linestyle="--", label=name)
+            continue
+        xs = [order.index(at) for at in means]
+        axes.plot(
+            xs, list(means.values()), color=shade, marker="o", markersize=3.5, linewidth=1.5, label=name
+        )
+        spread = [by[at].values(FIGURES[figure]) for at in means]
+        axes.fill_between(xs, [min(v) for v in spread], [max(v) for v in spread], color=shade, alpha=0.15)
+    axes.set_xticks(range(len(order)), [str(at) for at in order], rotation=30 if len(order) > 7 else 0)
+    axes.set_ylim(bottom=0)
+    axes.grid(axis="y", color="#e5e5e5", linewidth=0.8)
+    axes.set_axisbelow(True)

@@ -1,0 +1,221 @@
+"""What an experiment found, as a page in Markdown."""
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, Final
+
+from schedd.replay.experiments.cells import Workload, code_version
+from schedd.replay.experiments.named import Experiment, Figure
+from schedd.replay.experiments.results import Found
+
+__all__ = ["FIGURES", "Line", "lines_of", "page"]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A figure of a row: its heading, its field, and by what it is multiplied."""
+
+    title: str
+    field: str
+    factor: float = 1.0
+    less_is_better: bool = True
+
+
+FIGURES: Final[Mapping[Figure, Told]] = {
+    "wait": Told("mean wait s", "avg_wait_s"),
+    "slowdown": Told("bounded slowdown (10 s)", "avg_bounded_slowdown_10s"),
+    "p999": Told("p99.9 wait s", "p999_wait_s"),
+    "longest": Told("longest wait s", "max_wait_s"),
+    "held": Told("held %", "held_share", 100, less_is_better=False),
+    "late": Told("late jobs", "late_jobs"),
+    "tardiness": Told("tardiness s", "tardiness_s"),
+    "utilisation": Told("util. %", "utilisation", 100, less_is_better=False),
+    "fairness": Told("fairness", "fairness_nuwt_stddev"),
+    "killed": Told("killed jobs", "killed_jobs"),
+}
+_TOLD_LATE: Final = Told("told late s", "told_late_s")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One workload under one policy and slack: the rows of its seeds."""
+
+    workload: Workload
+    name: str
+    slack: str
+    rows: tuple[dict[str, Any], ...]
+
+    @property
+    def label(self) -> str:
+        """The policy, with its slack where it has one."""
+        return f"{self.name}, slack {self.slack}" if self.slack else self.name
+
+    def values(self, told: Told) -> list[float]:
+        """Of all seeds; none where the policy has no such figure."""
+        return [told.factor * row[told.field] for row in self.rows if row[told.field] is not None]
+
+    def mean(self, told: Told) -> float | None:
+        """Of all seeds."""
+        values = self.values(told)
+        return fmean(values) if values else None
+
+
+def lines_of(found: Iterable[Found]) -> list[Line]:
+    """Rows that differ in their seed alone, together."""
+    groups: dict[tuple[Workload, str, str], list[dict[str, Any]]] = {}
+    for each in found:
+        cell = each.cell
+        slack = str(each.row["slack"]) if cell.search is not None or cell.slack != "0" else ""
+        key = (one_seed(cell.workload), cell.name, slack if each.row["slack"] else "")
+        groups.setdefault(key, []).append(each.row)
+    return [Line(*key, tuple(rows)) for key, rows in groups.items()]
+
+
+def one_seed(workload: Workload) -> Workload:
+    """The workload that stands for all of its seeds."""
+    return Workload(**{**{f: getattr(workload, f) for f in workload.__slots__}, "stream_seed": 1})
+
+
+def label_of(workload: Workload) -> str:
+    """What tables call a workload."""
+    if workload.every_s:
+        return f"a job every {workload.every_s} s"
+    parts = [workload.title]
+    if workload.machines:
+        parts.append("requirements" if workload.requirements else "no requirements")
+        parts.append("failures" if workload.failures else "no failures")
+    elif workload.estimates != "exact":
+        parts.append(workload.estimates)
+    return ", ".join(parts)
+
+
+def page(experiment: Experiment, found: Sequence[Found], command: str, picture: str) -> str:
+    """The page of an experiment. What is not run yet is said."""
+    lines = lines_of(found)
+    left = len(experiment.cells) - len(found)
+    parts = [
+        f"# Experiment: {experiment.name}",
+        experiment.about,
+        f"```\n{command}\n```",
+        f"{len(found)} replays by the program with the sources {code_version()}."
+        + (f" **{left} more were not run yet.**" if left else ""),
+        *([f"![{experiment.name}]({picture})"] if picture else []),
+        "\n".join(_table(experiment, lines)),
+        *(
+            ["## The search against each other policy", "\n".join(_against(lines))]
+            if experiment.against
+            else []
+        ),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def command_line(words: Sequence[str]) -> str:
+    """As one would type it."""
+    return " ".join(["schedd", "experiment", *map(shlex.quote, words)])
+
+
+def _table(experiment: Experiment, lines: Sequence[Line]) -> Iterator[str]:
+    told = [each for name in experiment.figures for each in _with_late(name)]
+    bounds = any(_bound(line) is not None for line in lines)
+    seeds = any(len(line.rows) > 1 for line in lines)
+    if seeds:
+        yield "Means over the seeds; in brackets the least and the largest.\n"
+    if bounds:
+        yield "Below the *lower bound* no schedule can come, and in general none comes near it.\n"
+    head = ["log", "policy", *(["seeds"] if seeds else []), *(each.title for each in told)]
+    yield _row(head)
+    yield "|---|---|" + "--:|" * (len(head) - 2)
+    before = None
+    for line in lines:
+        if line.workload != before:
+            before = line.workload
+            name = f"{label_of(before)} ({line.rows[0]['jobs']:,} jobs)"
+            bound = _bound(line)
+            if bound is not None:
+                empty = [""] * (len(head) - 2)
+                empty[int(seeds) + [each.field for each in told].index("avg_wait_s")] = f"≥ {_number(bound)}"
+                yield _row([name, "*lower bound*", *empty])
+                name = ""
+        else:
+            name = ""
+        cells = [name, line.label, *([str(len(line.rows))] if seeds else [])]
+        yield _row([*cells, *(_spread(line.values(each)) for each in told)])
+
+
+def _with_late(name: Figure) -> Iterator[Told]:
+    yield FIGURES[name]
+    if name == "held":
+        yield _TOLD_LATE
+
+
+def _bound(line: Line) -> float | None:
+    bounds = [row["bound_wait_s"] for row in line.rows if row["bound_wait_s"] is not None]
+    return fmean(bounds) if bounds else None
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _spread(values: Sequence[float]) -> str:
+    if not values:
+        return ""
+    if min(values) == max(values):
+        return _number(values[0])
+    return f"{_number(fmean(values))} ({_number(min(values))}-{_number(max(values))})"
+
+
+def _number(value: float) -> str:
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    if not value % 1:
+        return f"{value:.0f}"
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}"
+
+
+# ---- who is better than whom --------------------------------------------------------------------
+
+_COMPARED: Final[tuple[Figure, ...]] = ("wait", "slowdown", "p999", "longest")
+
+
+def _against(lines: Sequence[Line]) -> Iterator[str]:
+    """For each rival: on how many workloads the search is better throughout, and where it is not."""
+    yield (
+        "One *dominates* the other where none of mean wait, bounded slowdown, p99.9 and longest wait is "
+        "worse, and one is better; figures are means over the seeds.\n"
+    )
+    yield "| policy | the search dominates | is dominated | on |"
+    yield "|---|--:|--:|--:|"
+    searched = {line.workload: line for line in lines if any(row["searches"] for row in line.rows)}
+    losses: list[str] = []
+    for name in dict.fromkeys(line.name for line in lines):
+        rivals = [line for line in lines if line.name == name and line.workload in searched]
+        rivals = [line for line in rivals if line is not searched[line.workload]]
+        if not rivals:
+            continue
+        worse = [(line, _lost(searched[line.workload], line)) for line in rivals]
+        won = sum(not lost for _, lost in worse)
+        beaten = sum(not _lost(line, searched[line.workload]) and bool(lost) for line, lost in worse)
+        yield f"| {name} | {won} | {beaten} | {len(rivals)} |"
+        losses += [_loss(searched[line.workload], line, figure) for line, lost in worse for figure in lost]
+    yield "\n## Where the search loses\n"
+    if not losses:
+        yield "Nowhere."
+        return
+    yield "| log | policy | figure | search | policy's |"
+    yield "|---|---|---|--:|--:|"
+    yield from losses
+
+
+def _lost(one: Line, other: Line) -> list[Figure]:
+    """The figures in which ``one`` is worse than ``other``."""
+    return [name for name in _COMPARED if (one.mean(FIGURES[name]) or 0) > (other.mean(FIGURES[name]) or 0)]
+
+
+def _loss(search: Line, rival: Line, figure: Figure) -> str:
+    told = FIGURES[figure]
+    ours, theirs = (_number(line.mean(told) or 0) for line in (search, rival))
+    return _row([label_of(rival.workload), rival.name, told.title, ours, theirs])

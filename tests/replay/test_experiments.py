@@ -1,0 +1,297 @@
+"""Experiments: cells as data, run by real dask workers, continued where they ended, and their pages."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from schedd.cli.main import main
+from schedd.replay.experiments import cells as cells_module
+from schedd.replay.experiments.cells import Cell, Search, Workload, _prepared, code_version, run_cell
+from schedd.replay.experiments.named import EXPERIMENTS, Experiment, of_part, quick
+from schedd.replay.experiments.picture import draw
+from schedd.replay.experiments.report import lines_of, page
+from schedd.replay.experiments.results import Found, Results
+from schedd.replay.streams import stream
+from schedd.replay.workload import TraceError
+
+STREAM = Workload(log="stream", every_s=3, jobs=40)
+
+
+def swf(path: Path, jobs: int = 90) -> None:
+    random = np.random.default_rng(7)
+    lines = ["; MaxProcs: 8"]
+    for i in range(jobs):
+        run, procs = int(random.integers(60, 600)), int(random.integers(1, 9))
+        lines.append(f"{i + 1} {40 * i} -1 {run} {procs} -1 -1 {procs} {2 * run} -1 1 {i % 4} 1 1 1 1 -1 -1")
+    path.write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    path = tmp_path / "logs"
+    path.mkdir()
+    swf(path / "small.swf")
+    return path
+
+
+SMALL = Workload(log="small.swf")
+
+
+def small(curve: Any = "") -> Experiment:
+    """Two rivals and a search of two seeds."""
+    found = [Cell(workload=SMALL, name=name, policy=name) for name in ("easy", "conservative")]
+    found += [
+        Cell(
+            workload=SMALL,
+            name="tabu",
+            policy="conservative",
+            slack="off",
+            search=Search(seed=seed, moves=40),
+        )
+        for seed in (1, 2)
+    ]
+    return Experiment(name="small", about="A test.", cells=tuple(found), against=True, curve=curve)
+
+
+# ---- cells --------------------------------------------------------------------------------------
+
+
+def test_every_experiment_has_cells_that_can_be_told_apart() -> None:
+    for experiment in EXPERIMENTS.values():
+        keys = [json.dumps(cell.as_dict(), sort_keys=True) for cell in experiment.cells]
+        assert len(set(keys)) == len(keys) > 10
+        assert 0 < len(quick(experiment).cells) <= len(keys)
+
+
+def test_a_cell_gives_the_row_of_its_replay_and_the_bound(logs: Path) -> None:
+    easy, plan, one, two = (run_cell(cell, str(logs)) for cell in small().cells)
+    assert 0 < easy["bound_wait_s"] == plan["bound_wait_s"] <= min(easy["avg_wait_s"], one["avg_wait_s"])
+    assert one["searches"] > 3
+    assert (one["slack"], plan["slack"]) == ("off", "0")
+    assert one["avg_wait_s"] < plan["avg_wait_s"]
+    assert {one["policy"], two["policy"]} == {"tabu"}
+
+
+def test_parts_of_a_log_are_its_first_third_and_the_rest(logs: Path) -> None:
+    def ids(part: str) -> list[object]:
+        experiment = of_part(small(), part, [])  # type: ignore[arg-type]
+        return [job.id for job in _prepared(experiment.cells[0].workload, str(logs)).jobs]
+
+    assert ids("whole") == list(range(1, 91))
+    assert ids("first third") == list(range(1, 31))
+    assert ids("rest") == list(range(31, 91))
+
+
+def test_estimates_are_blurred_by_a_factor_but_never_above_the_users(logs: Path) -> None:
+    def estimates(name: str) -> np.ndarray:
+        jobs = _prepared(replace(SMALL, estimates=name), str(logs)).jobs
+        return np.array([job.estimate / job.run for job in jobs])
+
+    assert (estimates("exact") == 1).all()
+    assert (estimates("user") == 2).all()
+    doubled = estimates("x2")
+    assert (doubled <= 2).all()
+    assert 1.75 < doubled.min() < doubled.max() == 2
+    with pytest.raises(TraceError, match="estimates 'xx'"):
+        estimates("xx")
+
+
+def test_requirements_can_be_left_out(tmp_path: Path) -> None:
+    (tmp_path / "m.machines").write_text("# site\n1\ta\t2\t4\t1.0\t0\n2\tb\t2\t4\t1.0\t0\n")
+    fields = "1 0 -1 10 4 -1 -1 4 20 -1 1 1 1 1 1 1 -1 -1 {} q"
+    (tmp_path / "n.swf").write_text(f"; MaxProcs: 16\n{fields} 1:ppn=4:b\n")
+    workload = Workload(log="n.swf", machines="m.machines")
+    bare = _prepared(replace(workload, requirements=False), str(tmp_path))
+    assert bare.asks[0].resources == {"procs": "4"}
+    assert _prepared(workload, str(tmp_path)).asks[0].resources["nodes"] == "1:ppn=4:b"
+
+
+def test_streams_are_what_they_say() -> None:
+    trace, site = stream(2000, 3, 5)
+    assert stream(2000, 3, 5) == (trace, site) != stream(2000, 3, 6)
+    assert len(site.nodes) == 150
+    assert {node.cpus for node in site.nodes} == set(range(1, 17))
+    runs = np.array([job.run for job in trace.jobs])
+    assert (runs.min() >= 500, runs.max() <= 3000) == (True, True)
+    assert 2.6 < trace.jobs[-1].submit / 2000 < 3.4
+    due = [job for job in trace.jobs if job.deadline is not None]
+    assert 0.65 < len(due) / 2000 < 0.75
+    assert all(job.deadline is not None and job.deadline >= job.submit + job.run for job in due)
+    with pytest.raises(ValueError, match="above 0"):
+        stream(10, 0, 1)
+
+
+def test_failures_kill_jobs_and_have_no_bound() -> None:
+    cell = Cell(workload=replace(STREAM, failures=(0.05, 0.05)), name="easy", policy="easy")
+    row = run_cell(cell, "")
+    assert row["killed_jobs"] > 0
+    assert row["bound_wait_s"] is None
+
+
+# ---- results ------------------------------------------------------------------------------------
+
+
+def row(wait: float, slowdown: float = 2.0, *, slack: str = "", searches: int = 0) -> dict[str, object]:
+    return {
+        "jobs": 9, "slack": slack, "searches": searches, "avg_wait_s": wait, "p999_wait_s": 50.0,
+        "avg_bounded_slowdown_10s": slowdown, "max_wait_s": 60, "held_share": None, "told_late_s": None,
+        "bound_wait_s": 3.25,
+    }  # fmt: skip
+
+
+ROWS = [
+    row(10),
+    row(12, slack="0"),
+    row(8, 1.5, slack="off", searches=4),
+    row(9, 2.9, slack="off", searches=4),
+]
+
+
+def found() -> list[Found]:
+    return [Found(cell, each) for cell, each in zip(small().cells, ROWS, strict=True)]
+
+
+def test_results_are_kept_cell_by_cell_and_count_for_this_program_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = small().cells
+
+    def results() -> Results:
+        opened = Results(tmp_path / "r.json", cells, "command")
+        opened.load()
+        return opened
+
+    first = results()
+    assert first.missing() == list(cells)
+    first.add(cells[1], ROWS[1])
+    assert results().missing() == [cells[0], *cells[2:]]
+    assert [each.row for each in results().found()] == [ROWS[1]]
+    code_version.cache_clear()
+    monkeypatch.setattr(cells_module, "_DECIDES", ("wire",))
+    assert results().missing() == list(cells)
+    code_version.cache_clear()
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"cells": [1]}', "{}"])
+def test_a_file_of_something_else_is_not_overwritten(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "r.json"
+    path.write_text(text)
+    with pytest.raises(TraceError, match="not the result of an experiment"):
+        Results(path, small().cells, "").load()
+
+
+def test_the_page_has_means_with_their_spread_the_bound_and_who_dominates() -> None:
+    text = page(small(), found(), "schedd experiment small", "small.png")
+    lines = text.splitlines()
+    assert "| small (9 jobs) | *lower bound* |  | ≥ 3.25 |  |  |  |" in lines
+    assert "|  | easy | 1 | 10 | 2 | 50 | 60 |" in lines
+    assert "|  | tabu, slack off | 2 | 8.50 (8-9) | 2.20 (1.50-2.90) | 50 | 60 |" in lines
+    # The search waits less, but its slowdown of 2.2 is above 2: it dominates nobody, and nobody it.
+    assert "| easy | 0 | 0 | 1 |" in lines
+    assert "| small | easy | bounded slowdown (10 s) | 2.20 | 2 |" in lines
+    assert "not run yet" not in text
+    better = [
+        *found()[:2],
+        *(Found(each.cell, {**each.row, "avg_bounded_slowdown_10s": 1.0}) for each in found()[2:]),
+    ]
+    text = page(small(), better, "", "")
+    assert "| easy | 1 | 0 | 1 |" in text
+    assert "Nowhere." in text
+    worse = [Found(found()[0].cell, {**ROWS[0], "avg_wait_s": 1.0}), *found()[1:]]
+    assert "| easy | 0 | 1 | 1 |" in page(small(), worse, "", "")
+    assert "**1 more were not run yet.**" in page(small(), found()[:3], "", "")
+
+
+@pytest.mark.parametrize("curve", ["", "slack", "estimates", "every_s"])
+def test_the_picture_has_a_panel_for_each_figure(curve: str) -> None:
+    figure = draw(small(curve=curve), lines_of(found()))
+    assert len(figure.axes) == 3
+    drawn = figure.axes[0].patches if not curve else figure.axes[0].lines
+    assert len(drawn) >= 3
+    with pytest.raises(ValueError, match="nothing was run"):
+        draw(small(curve=curve), [])
+
+
+# ---- the command --------------------------------------------------------------------------------
+
+
+def command(*args: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "schedd.cli.main", "experiment", *map(str, args)],
+        capture_output=True, text=True, timeout=180, check=False, env=os.environ,
+    )  # fmt: skip
+
+
+def test_an_experiment_runs_on_workers_and_goes_on_where_it_ended(logs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    (logs / "small.swf").rename(logs / "KTH-SP2-1996-2.swf.gz")
+    args = ("users-estimates", "--quick", "--only", "KTH", "--logs", logs, "--out", out, "--workers", "2")
+    done = command(*args)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "16 of 16 replays" in done.stdout
+    page = (out / "users-estimates-quick.md").read_text()
+    assert "schedd experiment users-estimates --quick --only KTH --logs LOGS" in page
+    assert "KTH-SP2-1996-2, user (90 jobs)" in page
+    assert (out / "users-estimates-quick.png").read_bytes().startswith(b"\x89PNG")
+    saved = out / "users-estimates-quick.json"
+    kept = json.loads(saved.read_text())
+    assert len(kept["cells"]) == 16
+    # What one cell says now can only come from the file, for it is wrong.
+    kept["cells"][0]["row"]["avg_wait_s"] = 123456.5
+    lost = kept["cells"].pop()
+    saved.write_text(json.dumps(kept))
+    assert command(*args).returncode == 0
+    again = json.loads(saved.read_text())
+    assert again["cells"][0]["row"]["avg_wait_s"] == 123456.5
+    assert again["cells"][-1]["cell"] == lost["cell"]
+    assert again["cells"][-1]["row"]["avg_wait_s"] == lost["row"]["avg_wait_s"]
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("nothing",), "no experiment 'nothing': there are paper, users-estimates"),
+        (("paper", "--logs", "LOGS"), "it has no CTC-SP2-1996-3.1-cln.swf.gz"),
+        (("paper", "--only", "nobody", "--logs", "LOGS"), "--only nobody: the experiment has no such log"),
+        (("deadlines", "--workers", "0"), "--workers 0: at least 1"),
+    ],
+)
+def test_what_cannot_be_run_is_one_clear_line(
+    logs: Path, args: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["experiment", *(str(logs) if arg == "LOGS" else arg for arg in args)]) == 2
+    said = capsys.readouterr()
+    assert words in said.err
+    assert said.err.count("\n") == 1
+
+
+def test_without_a_name_the_experiments_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["experiment"]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"{name} (" in shown for name in EXPERIMENTS)
+
+
+def test_without_dask_it_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "dask.distributed", None)
+    assert main(["experiment", "deadlines", "--quick", "--out", str(tmp_path)]) == 1
+    assert "pip install 'schedd[experiments]'" in capsys.readouterr().err
+
+
+def test_a_dask_scheduler_that_does_not_answer_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{nobody.getsockname()[1]}"
+        assert main(["experiment", "deadlines", "--quick", "--out", str(tmp_path), "--dask", address]) == 2
+    assert "schedd experiment:" in capsys.readouterr().err
