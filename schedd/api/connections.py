@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import struct
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -17,17 +18,24 @@ _HEAD: Final = 64 << 10
 """Bytes of a request's line and headers, about: what comes at once is taken as a whole."""
 _CREDENTIALS: Final = struct.Struct("3i")
 _SLOW: Final = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+_MANY: Final = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _LONG: Final = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 )
 
 
 class Connection(HttpToolsProtocol):
-    """Closed when a request does not come in time or has endless headers, or its answer is not taken."""
+    """Closed when a request does not come in time or has endless headers, or its answer is not taken.
 
-    def __init__(self, *, limits: Callable[[], LimitSettings], **more: Any) -> None:
+    ``held`` counts the open ones by whose they are, for all.
+    """
+
+    def __init__(self, *, limits: Callable[[], LimitSettings], held: Counter[str], **more: Any) -> None:
         super().__init__(**more)
         chosen = limits()
+        self._held = held
+        self._most = chosen.connections_one
+        self._whose = ""
         self._patience = chosen.patience
         self.limit_concurrency = chosen.connections + 1  # uvicorn refuses those that reach it
         self._in_head = True
@@ -42,10 +50,19 @@ class Connection(HttpToolsProtocol):
         uid = _peer(transport)
         if uid is not None:
             self.app_state = {**self.app_state, PEER: uid}
-        self._expect()
+        self._whose = f"uid {uid}" if uid is not None else str(self.client[0] if self.client else "")
+        self._held[self._whose] += 1
+        if self._held[self._whose] > self._most:
+            transport.write(_MANY)
+            transport.close()
+        else:
+            self._expect()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over."""
+        self._held[self._whose] -= 1
+        if not self._held[self._whose]:
+            del self._held[self._whose]
         self._end_waiting()
         super().connection_lost(exc)
 

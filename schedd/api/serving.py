@@ -5,6 +5,7 @@ import contextlib
 import signal
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import FrameType
@@ -88,7 +89,7 @@ def serve(
     config = uvicorn.Config(
         app,
         loop="uvloop",
-        http=partial(Connection, limits=lambda: askers.limits),  # type: ignore[arg-type]
+        http=partial(Connection, limits=lambda: askers.limits, held=Counter()),  # type: ignore[arg-type]
         ws="none",
         log_config=None,
         access_log=False,

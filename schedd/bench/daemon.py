@@ -80,16 +80,16 @@ class BenchDaemon:
         self.port = _free_port()
         self._file = folder / "bench.sqlite" if not database else None
         self._url = database or f"sqlite:///{self._file}"
-        kinds = ("events", "decisions", "told", "audit") if keep else ()
+        kinds = ("events", "decisions", "told", "quality", "audit") if keep else ()
         self._keep = "".join(f"keep_{kind} = {keep}\n" for kind in kinds)
         self._log = folder / "daemon.log"
         self._config = folder / "schedd.toml"
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, **engine: int | bool) -> float:
+    def start(self, *, cache: Path | None = None, **engine: int | bool) -> float:
         """Begin a life with these settings of the engine; returns after how many seconds it leads.
 
-        Raises DaemonFailed.
+        ``cache``: a folder for its kernels; None: the usual one. Raises DaemonFailed.
         """
         self._config.touch(mode=0o600)
         self._config.write_text(
@@ -106,6 +106,7 @@ class BenchDaemon:
                 [sys.executable, "-m", "schedd.cli.main", "serve", "--config", str(self._config)],
                 stdout=log,
                 stderr=log,
+                env={**os.environ, **({"SCHEDD_KERNEL_CACHE": str(cache)} if cache is not None else {})},
             )
         self._await_ready(self.process)
         return time.monotonic() - begun

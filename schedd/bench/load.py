@@ -6,13 +6,15 @@ recovers is read over HTTP and compared with the plain checker.
 """
 
 import json
+import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict, dataclass
 
 from rich.table import Table
 
 from schedd.bench import reads
-from schedd.bench.daemon import BenchDaemon, bench_daemon
+from schedd.bench.daemon import BenchDaemon, DaemonFailed, bench_daemon
 from schedd.bench.last_look import check_plan
 from schedd.bench.reads import ReadFigures, Reads
 from schedd.bench.site import Site
@@ -20,9 +22,20 @@ from schedd.bench.storm import Storm, StormFigures, slope_of
 from schedd.bench.wait import Wait
 from schedd.bench.workload import Profile, cluster, jobs
 
-__all__ = ["EventsResult", "HttpResult", "Load", "bench_events", "bench_http", "table_of", "to_json"]
+__all__ = [
+    "EventsResult",
+    "HttpResult",
+    "Load",
+    "ScrapeFigures",
+    "bench_events",
+    "bench_http",
+    "site_of",
+    "table_of",
+    "to_json",
+]
 
 _PATHS = 1_000
+_SCRAPES = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +84,20 @@ class EventsResult(_Whole):
 
 
 @dataclass(frozen=True, slots=True)
-class HttpResult(_Whole):
-    """Of ``schedd bench http``: reads of single jobs."""
+class ScrapeFigures:
+    """Reads of ``/metrics``, as Prometheus makes them, one after another."""
 
+    lines: int
+    size: int
+    """Bytes."""
+    wait: Wait
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResult(_Whole):
+    """Of ``schedd bench http``: reads of single jobs, and of the metrics."""
+
+    scrape: ScrapeFigures
     alone: ReadFigures
     most: ReadFigures
     """As many as eight connections could ask for, one after another."""
@@ -83,7 +107,7 @@ class HttpResult(_Whole):
 
 def bench_events(load: Load, tell: Callable[[str], None] = lambda _: None) -> EventsResult:
     """Raises DaemonFailed, and CheckFailed when a placement is not what the plain checker says."""
-    site = _site(load)
+    site = site_of(load)
     with bench_daemon(load.database, load.keep) as daemon:
         tell("starting the daemon")
         daemon.start()
@@ -110,7 +134,7 @@ def bench_events(load: Load, tell: Callable[[str], None] = lambda _: None) -> Ev
 
 def bench_http(load: Load, reads_rate: float, tell: Callable[[str], None] = lambda _: None) -> HttpResult:
     """``reads_rate`` reads a second, alone and in the storm. Raises DaemonFailed."""
-    site = _site(load)
+    site = site_of(load)
     with bench_daemon(load.database, load.keep) as daemon:
         tell("starting the daemon")
         daemon.start()
@@ -119,6 +143,8 @@ def bench_http(load: Load, reads_rate: float, tell: Callable[[str], None] = lamb
             tell("the first snapshot")
             snapshot = storm.fill()
             running = site.running
+            tell("scrapes")
+            scraped = _scrape(daemon)
             tell("reads alone")
             alone = reads.wait_for(reads.start(_reads(daemon, site, reads_rate, load.seconds)))
             tell("as many reads as it takes")
@@ -131,10 +157,24 @@ def bench_http(load: Load, reads_rate: float, tell: Callable[[str], None] = lamb
                 in_storm = reads.wait_for(process)
         finally:
             storm.close()
-    return HttpResult(load, round(snapshot, 2), running, alone, most, in_storm, figures)
+    return HttpResult(load, round(snapshot, 2), running, scraped, alone, most, in_storm, figures)
 
 
-def _site(load: Load) -> Site:
+def _scrape(daemon: BenchDaemon) -> ScrapeFigures:
+    took: list[float] = []
+    text = b""
+    with closing(daemon.client()) as client:
+        for _ in range(_SCRAPES):
+            begun = time.monotonic()
+            status, text = client.raw("GET", "/metrics")
+            took.append(time.monotonic() - begun)
+            if status != 200:
+                raise DaemonFailed(f"GET /metrics: {status}")
+    return ScrapeFigures(text.count(b"\n"), len(text), Wait.of(took))
+
+
+def site_of(load: Load) -> Site:
+    """What the load is of. Raises ValueError."""
     if load.jobs < 1:
         raise ValueError(f"{load.jobs} jobs: at least 1 is needed")
     nodes = cluster(load.profile, load.nodes)
@@ -173,6 +213,8 @@ def table_of(result: EventsResult | HttpResult) -> Table:
     row("event to acknowledgement: p50, p99, longest [ms]", _wait(storm.acknowledged))
     row("event to decision: p50, p99, longest [ms]", _wait(storm.decided))
     if isinstance(result, HttpResult):
+        scrape = result.scrape
+        row(f"/metrics, {scrape.lines} lines: p50, p99, longest [ms]", _wait(scrape.wait))
         for name, found in (
             ("alone", result.alone),
             ("alone, as many as it takes", result.most),

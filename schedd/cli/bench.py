@@ -1,4 +1,4 @@
-"""``schedd bench plan | optimise | events | http | wire``: how quick they are."""
+"""``schedd bench plan | optimise | events | http | restart | wire``: how quick they are."""
 
 import argparse
 import sys
@@ -15,6 +15,9 @@ from schedd.bench.load import to_json as load_to_json
 from schedd.bench.optimise import bench_optimise
 from schedd.bench.optimise import table_of as optimise_table
 from schedd.bench.optimise import to_json as optimise_to_json
+from schedd.bench.restart import bench_restart
+from schedd.bench.restart import table_of as restart_table
+from schedd.bench.restart import to_json as restart_to_json
 from schedd.bench.result import Step, step_table, summary_table, to_json
 from schedd.bench.workload import PROFILES
 from server_adapter import bench_wire
@@ -39,13 +42,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     http = what.add_parser("http", help="reads of planned starts at a real daemon, alone and under events")
     http.add_argument("--reads", type=float, default=1_500, help="reads a second (default: %(default)s)")
-    for one in (events, http):
+    restart = what.add_parser("restart", help="a real daemon from its start until it leads")
+    restart.add_argument("--cold", action="store_true", help="also without any kernel in the cache: minutes")
+    for one in (events, http, restart):
         one.add_argument("--nodes", type=int, default=219, help="(default: %(default)s)")
         one.add_argument("--jobs", type=int, default=10_000, help="queued throughout (default: %(default)s)")
         one.add_argument(
             "--rate", type=float, default=500, help="events a second, 0: as many as it takes (default: 500)"
         )
-        one.add_argument("--seconds", type=float, default=30, help="of each part (default: %(default)s)")
+        seconds = 10 if one is restart else 30
+        one.add_argument("--seconds", type=float, default=seconds, help="of each part (default: %(default)s)")
         one.add_argument(
             "--database", default="", metavar="URL", help="an empty one; default: a new SQLite file in TMPDIR"
         )
@@ -57,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DAYS",
         help="keep all for so long, as by keep_*",
     )
-    for one in (plan, optimise, events, http):
+    for one in (plan, optimise, events, http, restart):
         one.add_argument(
             "--profile", choices=PROFILES, default="metacentrum", help="shapes of nodes and jobs"
         )
@@ -129,6 +135,8 @@ def _load(args: argparse.Namespace) -> int:
         keep=getattr(args, "keep", 0),
     )
     result: EventsResult | HttpResult
+    if args.what == "restart":
+        return _restart(load, args)
     with Console(stderr=True).status("") as status:
 
         def tell(words: str) -> None:
@@ -138,4 +146,17 @@ def _load(args: argparse.Namespace) -> int:
     Console().print(table_of(result))
     if args.json is not None:
         args.json.write_text(load_to_json(result), encoding="utf-8")
+    return 0
+
+
+def _restart(load: Load, args: argparse.Namespace) -> int:
+    with Console(stderr=True).status("") as status:
+
+        def tell(words: str) -> None:
+            status.update(f"{words} ...")
+
+        result = bench_restart(load, cold=args.cold, tell=tell)
+    Console().print(restart_table(result))
+    if args.json is not None:
+        args.json.write_text(restart_to_json(result), encoding="utf-8")
     return 0

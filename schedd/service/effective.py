@@ -13,6 +13,7 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
 from schedd.service.settings import Settings
+from schedd.store.connect import shown
 
 __all__ = ["effective"]
 
@@ -69,7 +70,7 @@ def _section(where: tuple[str, ...], values: BaseModel, file: Mapping[str, Any])
 def _hidden(section: str, key: str, value: Any) -> Any:
     if section == "store" and key == "url" and "://" in value:
         try:
-            return make_url(value).render_as_string()
+            return shown(make_url(value))
         except ArgumentError:
             return "***"
     return value

@@ -1,6 +1,7 @@
 """Incidents kept as files, when a planner stops or a job makes it fail: what `schedd rerun` runs again."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import structlog
@@ -22,9 +23,12 @@ class Incidents:
         self._most = most
         self._last: dict[str, float] = {}
 
-    def due(self, cluster: str) -> bool:
-        """Whether the last one of this cluster is a minute old: many in a row do not drown the first."""
-        return time.monotonic() >= self._last.get(cluster, -_EVERY_S) + _EVERY_S
+    def note(self, cluster: str, why: str, incident: Callable[[], Incident], now: int) -> None:
+        """Keep an incident, unless the cluster's last one is less than a minute old: many in a row do not
+        drown the first. That of a planner which ``stopped`` is kept in any case.
+        """
+        if why == "stopped" or time.monotonic() >= self._last.get(cluster, -_EVERY_S) + _EVERY_S:
+            self.keep(cluster, why, incident(), now)
 
     def keep(self, cluster: str, why: str, incident: Incident, now: int) -> Path | None:
         """Write ``incident``, for the daemon's user alone; None, and a line in the log, when it cannot be."""

@@ -125,7 +125,7 @@ class AuthSettings(Section):
 
 
 class LimitSettings(Section):
-    """How much one may ask. Changes count after a reload, those of the last two for new connections.
+    """How much one may ask. Changes count after a reload, those of the last three for new connections.
 
     Rates are requests a second over two seconds; 0: no limit. Who asks more gets 429 and when to come again.
     """
@@ -140,6 +140,9 @@ class LimitSettings(Section):
     """Seconds for a request to arrive whole, and for a client to take more of its answer."""
     connections: int = Field(default=1_000, ge=1, le=100_000)
     """Connections at a time; who comes then gets 503."""
+    connections_one: int = Field(default=250, ge=1, le=100_000)
+    """Of these so many from one address; on the UNIX socket, of one user. A proxy before the daemon is one
+    address."""
 
 
 class WebhookSettings(Section):

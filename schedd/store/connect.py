@@ -14,7 +14,7 @@ from sqlalchemy.pool import QueuePool
 
 from schedd.store.errors import StoreError
 
-__all__ = ["readers", "url_of", "writer"]
+__all__ = ["readers", "shown", "url_of", "writer"]
 
 _BUSY_MS = 5_000
 _WAL_PAGES = 4_000
@@ -37,8 +37,14 @@ def url_of(text: str) -> URL:
     if url.drivername == "sqlite" and url.database and ":memory:" not in url.database:
         return url
     raise StoreError(
-        f"the database {url.render_as_string()} is not supported: give sqlite:///PATH or postgresql://USER@HOST/NAME"
+        f"the database {shown(url)} is not supported: give sqlite:///PATH or postgresql://USER@HOST/NAME"
     )
+
+
+def shown(url: URL) -> str:
+    """The URL without its secrets, wherever in it they stand."""
+    hidden = {name: "***" for name in url.query if "password" in name.lower()}
+    return url.update_query_dict(hidden).render_as_string(hide_password=True).replace("%2A%2A%2A", "***")
 
 
 def writer(url: URL, *, statement_s: float = 60.0) -> Engine:

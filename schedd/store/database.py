@@ -28,7 +28,7 @@ class Database:
         self._readers = connect.readers(self._url)
         self._renewer = self._writer if self.path is not None else connect.writer(self._url, statement_s=2.0)
         self._lock = Lock()
-        self.name = self._url.render_as_string(hide_password=True)
+        self.name = connect.shown(self._url)
 
     @classmethod
     def open(cls, url: str) -> "Database":

@@ -262,7 +262,7 @@ def test_a_body_that_is_too_large_is_refused(client: TestClient, loop: PlanLoop)
 
 
 def test_too_many_waiting_events_are_turned_away(client: TestClient, loop: PlanLoop) -> None:
-    loop._most_pending = 2
+    loop._inbox.most_pending = 2
     with busy(loop):
         kept = loop.submit([])
         waiting = loop.submit([EVENT_TYPES.validate_python(EVENTS[0])])
@@ -290,7 +290,7 @@ def test_before_it_is_ready_and_after_its_end_it_says_so() -> None:
 
 
 def test_a_planner_that_stopped_is_told_by_the_readiness_check(client: TestClient, loop: PlanLoop) -> None:
-    loop._engine.handle = None  # type: ignore[method-assign, assignment]
+    loop._planner.engine.handle = None  # type: ignore[method-assign, assignment]
     problem(client.post(f"{MAIN}/events", json={"events": EVENTS}), "not-ready")
     loop._thread.join(WAIT)
     assert "main: the planner stopped" in problem(client.get("/readyz"), "not-ready")["detail"]

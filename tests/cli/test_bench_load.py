@@ -54,7 +54,19 @@ def test_reads_are_counted_alone_and_in_the_storm(tmp_path: Path) -> None:
     assert found["alone"]["gone"] == 0
     assert found["in_storm"]["gone"] > 0  # jobs end in a storm
     assert found["most"]["reads"] > 50
+    assert found["scrape"]["wait"]["count"] == 50
+    assert found["scrape"]["lines"] > 100
     assert found["storm"]["events"] > 100
+
+
+def test_restarts_are_timed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "restart.json"
+    assert run(["restart", *SMALL, "--json", str(path)]) == 0
+    found = json.loads(path.read_text())
+    assert found["cold_s"] is None
+    assert found["events"] > 100
+    assert min(found[name] for name in ("warm_s", "killed_s", "stopped_s")) > 0
+    assert "killed after" in capsys.readouterr().out
 
 
 def test_nearly_a_third_of_the_events_are_early_ends_that_others_are_started_for() -> None:

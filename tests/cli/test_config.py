@@ -9,6 +9,7 @@ import pytest
 from schedd.cli.main import main
 from schedd.service.reference import SECTIONS
 from schedd.service.settings import load
+from schedd.store.database import Database
 
 FULL = """
 [server]
@@ -137,6 +138,20 @@ def test_what_is_shown_can_be_read_again_and_says_where_it_comes_from(
     again = tmp_path / "again.toml"
     again.write_text(out.replace('"***"', f'"{"ab" * 32}"').replace(":***@", ":secret@"))
     assert load(again).model_dump() == load(path).model_dump()
+
+
+def test_no_password_is_shown_wherever_in_the_url_it_stands(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text('[store]\nurl = "postgresql://u:erstes@h/db?password=geheim&sslmode=require"\n')
+    code, said, _ = run(capsys, "show", "--config", str(path))
+    assert code == 0
+    assert "sslmode=require" in said
+    assert "erstes" not in said
+    assert "geheim" not in said
+    named = Database("postgresql://u:erstes@h/db?password=geheim").name
+    assert named == "postgresql+psycopg://u:***@h/db?password=***"
 
 
 def test_webhooks_are_shown_and_their_secrets_checked(

@@ -297,6 +297,20 @@ def test_who_takes_no_answer_is_sent_away(served: Served) -> None:
     assert is_ready(served)
 
 
+def test_one_address_has_its_share_of_the_connections(served: Served, folder: Path) -> None:
+    configured(folder, limits="patience = 30\nconnections_one = 20", auth='operators = ["bob"]')
+    reload(served, "settings were read anew")
+    with contextlib.ExitStack() as open_ones:
+        for _ in range(20):
+            open_ones.enter_context(connection(served))
+        last = open_ones.enter_context(connection(served))
+        assert everything(last).startswith(b"HTTP/1.1 503 ")
+        assert local(folder, "GET", "/readyz")[0] == 200  # others are served
+    configured(folder, limits="patience = 0.5", auth='operators = ["bob"]')
+    _until(served.process, lambda: is_ready(served))
+    reload(served, "settings were read anew")
+
+
 def _insist(channel: socket.socket, said: bytes) -> None:
     with contextlib.suppress(OSError):
         channel.sendall(said)

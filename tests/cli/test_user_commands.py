@@ -412,7 +412,7 @@ def test_what_answers_but_is_no_schedd_is_said(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_a_stale_plan_is_said_and_shown(run: Run, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch) -> None:
-    loop.published = replace(loop.published, stale="the adapter is silent")
+    loop._publisher.latest = replace(loop.published, stale="the adapter is silent")
     code, out, err = run("showq")
     assert (code, err) == (0, "schedd showq: the plan may be out of date: the adapter is silent\n")
     assert "4 jobs" in out

@@ -78,7 +78,7 @@ def test_changes_lead_to_the_same_jobs_as_reading_anew(
 
 def test_who_stayed_away_too_long_must_read_anew() -> None:
     with planner(tell=False) as loop:
-        loop.feed = Feed(loop.published, most=3)
+        loop._publisher.feed = Feed(loop.published, most=3)
         loop.submit([node("n1")]).result(WAIT)
         first = loop.published.generation
         for name in "abcd":

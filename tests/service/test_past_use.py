@@ -105,7 +105,7 @@ def test_a_daemon_reads_the_logs_when_it_starts_for_the_first_time(tmp_path: Pat
     log = tmp_path / "log"
     now = int(SystemClock().now())
     log.write_text(record(now - 60))
-    plain = Clusters({"main": settings(log)}, SystemClock())["main"]._engine.state.usage
+    plain = Clusters({"main": settings(log)}, SystemClock())["main"]._planner.engine.state.usage
     store = Store.open(f"sqlite:///{tmp_path / 'a.sqlite'}")
     recovered = Follower(store, "main", settings(log), now).engine.state.usage
     assert plain is not None

@@ -1,0 +1,56 @@
+"""What readers get: the latest publication of the plan, and what changed up to it."""
+
+import time
+from dataclasses import replace
+
+from schedd.engine import Engine
+from schedd.engine.view import Published, publish
+from schedd.service.feed import Feed
+from schedd.service.meters import ClusterMeters
+
+__all__ = ["Publisher"]
+
+_OFTEN_S = 0.02
+"""Between slices of a repair, publish no more often than this."""
+
+
+class Publisher:
+    """One cluster's; the planner's thread publishes, any may read.
+
+    ``feed`` knows what changed up to ``latest``, ``blocked`` are nodes that count as blocked in it.
+    """
+
+    def __init__(self, engine: Engine, meters: ClusterMeters) -> None:
+        self.latest: Published = publish(engine.state)
+        self.feed = Feed(self.latest)
+        self.blocked: frozenset[str] = frozenset()
+        self.behind = False
+        """Whether the engine went on since."""
+        self._meters = meters
+        self._at = 0.0
+
+    @property
+    def lapsed(self) -> bool:
+        """Whether the last publication is so long ago that the progress of a repair is to be shown."""
+        return time.monotonic() - self._at > _OFTEN_S
+
+    def publish(self, engine: Engine) -> None:
+        """Show the plan as it is now."""
+        self.blocked = frozenset(engine.state.blocked)
+        with self._meters.timed("publish"):
+            published = publish(engine.state)
+            self.feed.note(self.latest, published)
+        self.latest = published
+        self.feed.bell.ring()
+        self._at = time.monotonic()
+        self.behind = False
+
+    def catch_up(self, engine: Engine) -> None:
+        """Show the plan if it went on."""
+        if self.behind:
+            self.publish(engine)
+
+    def give_up(self, why: str) -> None:
+        """The plan will not be brought up to date any more."""
+        self.latest = replace(self.latest, stale=why)
+        self.feed.bell.ring()
