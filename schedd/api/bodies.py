@@ -1,5 +1,6 @@
 """What the API answers with, beside the views of engine and service: documented dataclasses."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypedDict
 
@@ -27,6 +28,8 @@ __all__ = [
     "JobPage",
     "News",
     "NodePage",
+    "Past",
+    "PastMoment",
     "Ready",
     "ReservationView",
     "Taken",
@@ -148,6 +151,47 @@ class JobPage(Paged):
 
 
 @documented
+@dataclass(frozen=True, slots=True)
+class PastMoment:
+    """Something that happened to a job."""
+
+    time: int
+    kind: Literal["event", "decision", "told", "promise", "breach"]
+    words: str
+    start: int | None
+    """The start that was told, promised or planned by it."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """What became of a job that has left the plan, as the database has it."""
+
+    name: str
+    owner: str
+    queue: str
+    resources: Mapping[str, str]
+    submitted: int
+    runs: int
+    """How often it was started."""
+    started: int | None
+    """Its last start."""
+    nodes: tuple[str, ...]
+    """Where it ran then."""
+    ended: int | None
+    """Null where that is not noted yet."""
+    exit_status: int | None
+    how: Literal["", "ended", "deleted", "gone"]
+    """`ended` by itself, `deleted`, or `gone` from what the server told."""
+    told_start: int | None
+    """The start that was told last."""
+    promised_start: int | None
+    """The start that was promised last."""
+    moments: tuple[PastMoment, ...]
+    """What happened to it, in order, as far as it is kept; at most the latest 500."""
+
+
+@documented
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History(Dated):
     """How a job's planned start moved, and what was promised on the way."""
@@ -161,6 +205,8 @@ class History(Dated):
     """Promises that were not kept, each with its cause: the first and the latest."""
     promise_ended: Ended | None
     """The last promise that ended without being broken: the job was held, enlarged, moved or requeued."""
+    past: Past | None
+    """Of a job that has left the plan, all that is known; the rest is empty then."""
 
 
 @documented

@@ -1,25 +1,27 @@
 """Jobs: where each stands, when and where it starts, and why."""
 
 from itertools import islice
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal, cast
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from schedd.api.access import Cluster, Seen
-from schedd.api.bodies import History, JobPage, dated
+from schedd.api.access import Cluster, Daemon, Seen
+from schedd.api.bodies import History, JobPage, Past, PastMoment, dated
 from schedd.api.problems import ProblemError, answers
 from schedd.api.replies import chosen, reply
-from schedd.api.waiting import a_copy
+from schedd.api.waiting import a_copy, the_database
 from schedd.engine.job_view import JobView, Standing, job_history, view_of
 from schedd.engine.records import JobRecord
 from schedd.engine.view import Published
+from schedd.service.clusters import Clusters
 from schedd.service.explain import Explanation, explain
 from schedd.service.loop import PlanLoop
+from schedd.service.past_jobs import PastJob, past_job
 from schedd.service.reading import alike, find, jobs
 from schedd.service.sight import Sight
 
-__all__ = ["found_job", "router", "the_job"]
+__all__ = ["a_past_job", "found_job", "router", "the_job"]
 
 router = APIRouter(prefix="/v1/clusters/{cluster}/jobs", tags=["jobs"])
 _READ: Final = answers("no-token", "unknown-cluster", "not-ready", "invalid")
@@ -31,6 +33,7 @@ _ONE: Final = {
     **_NOT_MODIFIED,
 }
 _HINTS: Final = 3
+_NOTHING: Final = "without a database nothing is kept of jobs that ended"
 Fields = Annotated[
     str | None,
     Query(
@@ -93,13 +96,20 @@ async def get_job(request: Request, cluster: Cluster, seen: Seen, job: _Job) -> 
 def get_history(
     request: Request,
     cluster: Cluster,
+    daemon: Daemon,
     seen: Seen,
     job: _Job,
     limit: Annotated[int, Query(description="At most so many changes.", ge=1, le=10_000)] = 100,
 ) -> Response:
-    """How a job's planned start moved: from when to when, by which event, and why in words."""
+    """How a job's planned start moved: from when to when, by which event, and why in words.
+
+    Of a job that has ended or was deleted, the database tells what became of it (`past`).
+    """
     published = cluster.published
-    record = found_job(cluster.name, published, seen, job)
+    record = find(published, job)
+    if record is None or not seen.sees(record):
+        past = a_past_job(daemon, cluster, job, seen)
+        return reply(request, _past(past, published), published)
     view = view_of(published, record)
     found = History(
         job=record.id,
@@ -107,6 +117,7 @@ def get_history(
         promised_start=view.promised_start,
         breaches=record.breaches,
         promise_ended=record.ended,
+        past=None,
         **dated(published),
     )
     return reply(request, found, published)
@@ -130,6 +141,44 @@ async def get_explanation(request: Request, cluster: Cluster, seen: Seen, job: _
     return reply(request, shown, copy.published)
 
 
+def a_past_job(daemon: Clusters, cluster: PlanLoop, job: str, seen: Sight) -> PastJob:
+    """A job that is in the plan no more. Waits for the database. Raises ProblemError."""
+    with the_database():
+        past = past_job(daemon, cluster, job, seen)
+    if past is not None:
+        return past
+    none = "nothing is kept of such a job" if daemon.durable is not None else _NOTHING
+    raise _unknown(cluster.name, cluster.published, seen, job, none)
+
+
+def _past(past: PastJob, published: Published) -> History:
+    job = past.job
+    return History(
+        job=job.id,
+        changes=(),
+        promised_start=None,
+        breaches=(),
+        promise_ended=None,
+        past=Past(
+            name=job.name,
+            owner=job.owner,
+            queue=job.queue,
+            resources=job.resources,
+            submitted=job.submitted,
+            runs=job.runs,
+            started=job.started,
+            nodes=tuple(node for node, _cpus in job.held),
+            ended=job.ended,
+            exit_status=job.exit_status,
+            how=cast("Literal['', 'ended', 'deleted', 'gone']", job.how),
+            told_start=past.told,
+            promised_start=past.promised,
+            moments=tuple(PastMoment(one.time, one.kind, one.words, one.start) for one in past.moments),
+        ),
+        **dated(published),
+    )
+
+
 def the_job(request: Request, cluster: PlanLoop, seen: Sight, job: str) -> Response:
     """One job, as ``get_job`` says. Raises ProblemError."""
     published = cluster.published
@@ -141,8 +190,12 @@ def found_job(cluster: str, published: Published, seen: Sight, job: str) -> JobR
     """The job of this id, which may be abbreviated. Raises ProblemError."""
     record = find(published, job)
     if record is None or not seen.sees(record):
-        alikes = filter(seen.sees, alike(published, job.partition(".")[0]))
-        near = [one.id for one in islice(alikes, _HINTS)]
-        hint = f"did you mean {' or '.join(near)}?" if near else "jobs that ended are not kept"
-        raise ProblemError("unknown-job", f"cluster {cluster} has no job {job[:80]}", hint=hint)
+        raise _unknown(cluster, published, seen, job, "if it ended, its history tells")
     return record
+
+
+def _unknown(cluster: str, published: Published, seen: Sight, job: str, otherwise: str) -> ProblemError:
+    alikes = filter(seen.sees, alike(published, job.partition(".")[0]))
+    near = [one.id for one in islice(alikes, _HINTS)]
+    hint = f"did you mean {' or '.join(near)}?" if near else otherwise
+    return ProblemError("unknown-job", f"cluster {cluster} has no job {job[:80]}", hint=hint)

@@ -39,6 +39,8 @@ def run(argv: Sequence[str]) -> int:
     """Play until Ctrl-C, the end of the jobs, or --exit-after; 0, or 2 for bad arguments, 1 for trouble."""
     args = _parser().parse_args(argv)
     # As Ctrl-C, which the event loop takes as an order to end and not as an error of whatever runs just then.
+    # A shell starts what is to run in the background with that ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda _number, _frame: signal.raise_signal(signal.SIGINT))
     try:
         return _play(args)

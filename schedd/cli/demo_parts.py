@@ -94,7 +94,11 @@ def daemon(clock: ScaledClock, port: int | None, directory: Path) -> tuple[Part,
     }
     settings = {
         "server": {"port": _PORT if port is None else port},
-        "store": {"url": f"sqlite:///{directory}/demo.sqlite", "checkpoint": min(3600, 5 * clock.speed)},
+        "store": {
+            "url": f"sqlite:///{directory}/demo.sqlite",
+            "checkpoint": 5,
+            "evaluate_every": 2,
+        },
         "log": {"level": "warning", "format": "text"},
         "auth": {
             "anonymous": "reader",

@@ -35,6 +35,8 @@ __all__ = [
     "NodePage",
     "NodeView",
     "On",
+    "Past",
+    "PastMoment",
     "PolicyPreview",
     "PolicyView",
     "PreviewView",
@@ -187,6 +189,34 @@ class Ended(TypedDict):
     promised: int
 
 
+class PastMoment(TypedDict):
+    """Something that happened to a job."""
+
+    time: int
+    kind: Literal["event", "decision", "told", "promise", "breach"]
+    words: str
+    start: int | None
+
+
+class Past(TypedDict):
+    """What became of a job that has left the plan, as the database has it."""
+
+    name: str
+    owner: str
+    queue: str
+    resources: dict[str, str]
+    submitted: int
+    runs: int
+    started: int | None
+    nodes: list[str]
+    ended: int | None
+    exit_status: int | None
+    how: Literal["", "ended", "deleted", "gone"]
+    told_start: int | None
+    promised_start: int | None
+    moments: list[PastMoment]
+
+
 class History(TypedDict):
     """How a job's planned start moved, and what was promised on the way."""
 
@@ -198,6 +228,7 @@ class History(TypedDict):
     promised_start: int | None
     breaches: list[Breach]
     promise_ended: Ended | None
+    past: Past | None
 
 
 class On(TypedDict):

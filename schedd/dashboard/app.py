@@ -14,7 +14,7 @@ from schedd.api.access import daemon_of
 from schedd.api.problems import KINDS, ProblemError
 from schedd.dashboard import assets, live, login
 from schedd.dashboard.headers import Guarded
-from schedd.dashboard.pages import admin, nodes, plan, quality, queue, what_if
+from schedd.dashboard.pages import admin, nodes, plan, quality, queue, steering, what_if
 from schedd.dashboard.rendering import base_of, plain_page
 from schedd.dashboard.sessions import Sessions
 from schedd.dashboard.viewer import NotLoggedIn, Reader, Viewer, session_of
@@ -33,7 +33,7 @@ def add_dashboard(app: FastAPI) -> Sessions:
     pages.state = app.state
     sessions = app.state.sessions = Sessions()
     pages.get("/")(_choose)
-    for module in (assets, login, live, plan, queue, nodes, what_if, quality, admin):
+    for module in (assets, login, live, plan, queue, nodes, what_if, quality, admin, steering):
         pages.include_router(module.router)
     _explain_errors(pages)
     pages.add_middleware(Guarded)

@@ -197,7 +197,26 @@ def _errors() -> Any:
     return chart
 
 
-FIGURES: Final = {"plan": _plan, "moves": _moves, "errors": _errors}
+def _worth() -> Any:
+    """One criterion of the plan over time, and the searches that moved jobs."""
+    chart = _bare(
+        name="chart",
+        height=240,
+        x_range=Range1d(start=0, end=1, name="x"),
+        y_range=Range1d(start=0, end=1, name="y"),
+        x_axis_type="datetime",
+    )
+    chart.yaxis.name = "unit"
+    chart.yaxis.axis_label = " "
+    values = _source("values", "time", "value")
+    chart.line("time", "value", source=values, name="values", line_width=2)
+    chart.scatter("time", "value", source=values, name="points", size=3)
+    marks = _source("searches", "time", "value")
+    chart.scatter("time", "value", source=marks, name="searches", size=9, marker="triangle")
+    return chart
+
+
+FIGURES: Final = {"plan": _plan, "moves": _moves, "errors": _errors, "worth": _worth}
 
 
 @cache

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from schedd.engine.view import Published
 from schedd.model import FOREVER
+from schedd.plan.evaluate import UNITS, Criterion
 from schedd.plan.kernels.layout import PLANNED, Ints
 from schedd.service.clusters import Clusters
 from schedd.service.loop import PlanLoop
@@ -15,7 +16,7 @@ from schedd.service.track import SearchRun
 from schedd.store import Breach, StoreError
 from schedd.store.records import Accuracy, Told
 
-__all__ = ["Criteria", "Kept", "Share", "criteria_of", "kept_of"]
+__all__ = ["Criteria", "Kept", "Share", "criteria_of", "kept_of", "worth_columns"]
 
 _SHORTEST_S: Final = 10
 """Of the bounded slowdown: shorter jobs count as long as this."""
@@ -23,6 +24,8 @@ _WAITS: Final = ((900, "up to 15 min"), (3600, "up to 1 h"), (14_400, "up to 4 h
 _SLACKS: Final = ((0, "none left"), (900, "up to 15 min"), (7200, "up to 2 h"), (86_400, "up to 1 d"))
 _MOST: Final = 2_000
 _SEARCHES: Final = 20
+_SEARCHES_SHOWN: Final = 500
+_POINTS: Final = 720
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,24 @@ def _shares(values: Ints, limits: Sequence[tuple[int, str]]) -> tuple[Share, ...
     counts = np.bincount(place, minlength=len(limits) + 1)
     names = [*(name for _, name in limits), "more"]
     return tuple(Share(name, int(count)) for name, count in zip(names, counts, strict=True))
+
+
+def worth_columns(clusters: Clusters, loop: PlanLoop, seconds: int) -> dict[str, Any]:
+    """What the plan was worth in the last ``seconds``, in lists: ``time`` and, by criterion, ``values``, with
+    their ``units``; and when ``searches`` moved jobs. Waits for the database. Raises StoreError.
+    """
+    track, now = clusters.tracks[loop.name], loop.now()
+    begin = now - seconds
+    found = track.evaluations(begin, now + 1, _POINTS, max(1, seconds // _POINTS))
+    runs = track.searches(_SEARCHES_SHOWN).runs
+    return {
+        "units": {criterion.value: unit for criterion, unit in UNITS.items()},
+        "time": [one.time for one in found],
+        "values": {
+            criterion.value: [one.values.get(criterion.value) for one in found] for criterion in Criterion
+        },
+        "searches": sorted(run.started for run in runs if run.taken and run.started >= begin),
+    }
 
 
 @dataclass(frozen=True, slots=True)

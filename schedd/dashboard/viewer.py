@@ -16,6 +16,7 @@ from schedd.service.roles import Bearer
 from schedd.service.sight import Sight, sight
 
 __all__ = [
+    "Administrator",
     "Cluster",
     "Form",
     "NotLoggedIn",
@@ -41,6 +42,11 @@ class Viewer:
 
     bearer: Bearer
     session: Session | None
+
+    @property
+    def may_administer(self) -> bool:
+        """Whether what changes how the daemon works is open to this one."""
+        return self.bearer.may("administer")
 
     @property
     def may_act(self) -> bool:
@@ -105,6 +111,19 @@ async def _operator(viewer: Reader, request: Request) -> Viewer:
 
 
 Operator = Annotated[Viewer, Depends(_operator)]
+
+
+async def _administrator(viewer: Operator) -> Viewer:
+    if viewer.may_administer:
+        return viewer
+    raise ProblemError(
+        "not-allowed",
+        f"{viewer.bearer.name} has the role {viewer.bearer.role}; this is for admins",
+        hint="log out, then log in with an admin's token",
+    )
+
+
+Administrator = Annotated[Viewer, Depends(_administrator)]
 
 
 async def _cluster(request: Request, _: Reader, cluster: str) -> PlanLoop:

@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-__all__ = ["FILTERS", "clock", "kib", "natural", "number", "relative", "span", "when"]
+__all__ = ["FILTERS", "clock", "kib", "natural", "number", "relative", "span", "timed", "when"]
 
 _MINUTE: Final = 60
 _HOUR: Final = 3600
 _DAY: Final = 86_400
+_MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC")
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -28,6 +29,16 @@ def when(moment: int | None) -> Markup:
         return Markup('<span class="none">–</span>')
     iso = f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%dT%H:%M:%SZ}"
     return Markup('<time datetime="{}">{}</time>').format(iso, clock(moment))
+
+
+def timed(text: str) -> Markup:
+    """A text whose moments (`2026-11-22 23:11:28 UTC`) a script turns into the reader's zone."""
+    parts = _MOMENT.split(text)
+    found = Markup("").join(
+        Markup('<time datetime="{}T{}Z">{} {} UTC</time>{}').format(day, hour, day, hour, rest)
+        for day, hour, rest in zip(parts[1::3], parts[2::3], parts[3::3], strict=True)
+    )
+    return escape(parts[0]) + found
 
 
 def span(seconds: float) -> str:
@@ -75,6 +86,7 @@ def number(value: float) -> str:
 
 
 FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "timed": timed,
     "when": when,
     "span": span,
     "kib": kib,

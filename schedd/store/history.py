@@ -1,16 +1,16 @@
 """What became of every job and node, kept far longer than the events that told it. Over one transaction.
 
 ``jobs`` has one row for each job, brought up to date with the events that speak of it; ``nodes`` one row for
-each change of a node. Both follow the log a few seconds behind, so that no event waits for them;
+each change of a node. Both follow the log some minutes behind, so that no event waits for them;
 ``clusters.noted`` is the number of the last event that they know of.
 """
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, insert, select, update
+from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from schedd.store.codec import decode_event, plain
@@ -191,16 +191,50 @@ def _put_nodes(
 
 
 def job_past(connection: Connection, cluster: int, job: str) -> JobPast | None:
-    """What is known of a job, ended or not; None when nothing is."""
-    query = select(jobs).where(jobs.c.cluster == cluster, jobs.c.id == plain(job))
-    row = connection.execute(query).first()
-    return _past(row) if row is not None else None
+    """What is known of a job, ended or not; None when nothing is. `123` stands for the `123.server` or
+    `123[].server` that was last heard of.
+
+    What the log says and is not noted yet counts, but for what only a snapshot says.
+    """
+    since, name = noted(connection, cluster), plain(job)
+    row = select(jobs).where(jobs.c.cluster == cluster, jobs.c.id == name)
+    known: _Row = {
+        str(key): value for key, value in (connection.execute(row).mappings().first() or {}).items()
+    }
+    later = (
+        select(events).where(events.c.cluster == cluster, events.c.number > since).order_by(events.c.number)
+    )
+    said = connection.execute(later.where(events.c.job == name)).all()
+    if not known and not said:
+        name = _alike(connection, cluster, name, since)
+        return job_past(connection, cluster, name) if name else None
+    for one in said:
+        for _, news in _said(decode_event(one.type, one.body, one.packed)):
+            runs = known.get("runs", 0)
+            known.update(news)
+            if "owner" not in news and "runs" in news:
+                known["runs"] += runs
+    return _past({**known, "id": name}) if "owner" in known else None
+
+
+def _alike(connection: Connection, cluster: int, name: str, since: int) -> str:
+    """The job that was last heard of whose id begins so and goes on with the server's name; or nothing."""
+    endings = (".", "[].")
+    of_log = or_(*(events.c.job.startswith(name + ending, autoescape=True) for ending in endings))
+    query = select(events.c.job).where(events.c.cluster == cluster, events.c.number > since, of_log)
+    found = connection.scalar(query.order_by(events.c.number.desc()).limit(1))
+    if found is None:
+        noted_so = or_(*(jobs.c.id.startswith(name + ending, autoescape=True) for ending in endings))
+        query = select(jobs.c.id).where(jobs.c.cluster == cluster, noted_so)
+        found = connection.scalar(query.order_by(jobs.c.seen.desc()).limit(1))
+    return str(found or "")
 
 
 def started_since(connection: Connection, cluster: int, since: int) -> Sequence[JobPast]:
     """The jobs whose last run began at ``since`` or later, by start."""
     query = select(jobs).where(jobs.c.cluster == cluster, jobs.c.started >= since)
-    return [_past(row) for row in connection.execute(query.order_by(jobs.c.started, jobs.c.id))]
+    rows = connection.execute(query.order_by(jobs.c.started, jobs.c.id)).mappings()
+    return [_past({str(key): value for key, value in row.items()}) for row in rows]
 
 
 def cpus(connection: Connection, cluster: int) -> int:
@@ -211,21 +245,21 @@ def cpus(connection: Connection, cluster: int) -> int:
     return int(connection.scalar(select(func.coalesce(func.sum(nodes.c.cpus), 0)).where(*here)) or 0)
 
 
-def _past(row: Any) -> JobPast:
+def _past(row: Mapping[str, Any]) -> JobPast:
     return JobPast(
-        id=row.id,
-        owner=row.owner,
-        queue=row.queue,
-        name=row.name,
-        resources=json.loads(row.resources),
-        submitted=row.submitted,
-        state=row.state,
-        runs=row.runs,
-        started=row.started,
-        held=tuple((node, cpus) for node, cpus in json.loads(row.held or "[]")),
-        ended=row.ended,
-        exit_status=row.exit,
-        how=row.how,
+        id=row["id"],
+        owner=row["owner"],
+        queue=row["queue"],
+        name=row["name"],
+        resources=json.loads(row["resources"]),
+        submitted=row["submitted"],
+        state=row["state"],
+        runs=row["runs"],
+        started=row.get("started"),
+        held=tuple((node, cpus) for node, cpus in json.loads(row.get("held") or "[]")),
+        ended=row["ended"],
+        exit_status=row["exit"],
+        how=row["how"],
     )
 
 

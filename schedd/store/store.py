@@ -185,7 +185,7 @@ class Store:
         return bool(some)
 
     def job_past(self, cluster: int, job: str) -> JobPast | None:
-        """What is known of a job, ended or not; None when nothing is."""
+        """What is known of a job, ended or not; None when nothing is. `123` may stand for `123.server`."""
         with self.database.read() as connection:
             return history.job_past(connection, cluster, job)
 

@@ -43,6 +43,7 @@ from tests.api.serving import WAIT, serving
 from tests.service.build import GIB, StillClock, T, event_id, job, node
 
 Run = Callable[..., tuple[int, str, str]]
+NOTHING_KEPT = "without a database nothing is kept of jobs that ended"
 
 
 @pytest.fixture(scope="module")
@@ -381,7 +382,7 @@ def test_errors_are_one_line_and_have_their_exit_codes(
     assert run("showstart", "77") == (
         3,
         "",
-        "schedd showstart: cluster main has no job 77; jobs that ended are not kept\n",
+        f"schedd showstart: cluster main has no job 77; {NOTHING_KEPT}\n",
     )
     assert run("showq", "--cluster", "x")[0] == 3
     assert run("showstart", "-l", "nodes=1:ppn=q")[2].startswith(

@@ -138,7 +138,7 @@ def test_a_no_has_its_kind_and_says_where(client: Client) -> None:
     with pytest.raises(Refused) as refused:
         client.job("77")
     assert (refused.value.kind, refused.value.status) == ("unknown-job", 404)
-    assert str(refused.value) == "cluster main has no job 77; jobs that ended are not kept"
+    assert str(refused.value) == "cluster main has no job 77; if it ended, its history tells"
     with pytest.raises(Refused) as refused:
         client.what_if("nodes=1:ppn=q")
     assert refused.value.kind == "invalid"

@@ -72,7 +72,7 @@ def test_admin_s_page_and_acts_are_not_for_others(look: Open, site: Site, role: 
 
 def test_an_operator_pauses_and_resumes(look: Open, site: Site) -> None:
     page = look("operator").go("admin")
-    page.get_by_label("Why").fill("the storage is being repaired")
+    page.get_by_label("Why", exact=True).fill("the storage is being repaired")
     page.get_by_role("button", name="Pause").click()
     expect(page.locator("main").get_by_role("status")).to_contain_text("No more jobs are started")
     assert site.ask("")["paused"] == "the storage is being repaired"

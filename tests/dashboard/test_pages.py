@@ -10,6 +10,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from schedd.dashboard.words import span
+from schedd.service.sampling import Sampler
 from schedd.wire import JobDeleted
 from tests.dashboard.conftest import Look, Site
 from tests.service.build import T, event_id, job, node
@@ -153,7 +154,13 @@ def test_a_job_s_page_says_what_the_api_says_of_it(look: Open, site: Site) -> No
     )
     why = site.ask("/jobs/4.server/explain")
     said = page.locator("#explained").inner_text()
-    assert said.lower() == why["why"].lower()
+    written = r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC"
+    times = [f"{day}T{hour}Z" for day, hour in re.findall(written, why["why"])]
+    assert moments(page, "#explained time") == times
+    assert times
+    local = page.locator("#explained time").all_inner_texts()
+    spoken = re.sub(written, lambda _: local.pop(0), why["why"])
+    assert said.lower() == spoken.lower()
     assert column(page, "#blockers", 1) == [f"{one['name']} {one['state']}" for one in why["blockers"]]
     assert why["blockers"]
     moves = site.ask("/jobs/4.server/history")["changes"]
@@ -232,6 +239,36 @@ def test_quality_counts_what_the_api_lists(look: Open, site: Site) -> None:
     criteria = page.eval_on_selector_all("#criteria dd", "all => all.map(one => Number(one.dataset.value))")
     assert criteria == pytest.approx([one["value"] for one in site.ask("/plan/evaluation")["criteria"]])
     expect(page.locator("main")).to_contain_text("Without a database")
+
+
+def test_quality_draws_the_criteria_over_time(look: Open, site: Site) -> None:
+    clusters = site.app.state.clusters
+    sampler = Sampler(site.loop, clusters.tracks["main"], 60)
+    window = look("reader")
+    page = window.go("quality")
+    expect(page.locator("#worth-none")).to_be_visible()
+    sampler.turn()
+    site.clock.moment += 300
+    site.happen(job("60.server", walltime="900"))
+    sampler.turn()
+    page = window.go("quality")
+    expect(page.locator("#worth")).to_have_attribute("data-points", "2")
+    page.locator("#criterion").select_option("bounded_slowdown")
+    drawn_values = page.evaluate(f"[...{model('values', 'ColumnDataSource')}.data.value]")
+    kept = site.ask(f"/plan/evaluation/history?since={T}")["evaluations"]
+    assert drawn_values == pytest.approx([one["values"]["bounded_slowdown"] for one in kept])
+    assert len(kept) == 2
+
+
+def test_a_job_that_goes_while_one_looks_is_said_to_be_gone(look: Open, site: Site) -> None:
+    window = look("reader")
+    page = window.go("jobs/5.server")
+    expect(page.locator("#answer .state")).to_have_text("planned")
+    site.happen(JobDeleted(id=event_id(), time=T, job_id="5.server"))
+    expect(page.locator("#away")).to_contain_text("This is not there any more")
+    page.reload()
+    expect(page.locator("main")).to_contain_text("Without a database nothing is kept of jobs that ended")
+    window.wrong = [one for one in window.wrong if "404" not in one]
 
 
 @pytest.mark.parametrize("screen", SCREENS)

@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.exceptions import FastAPIDeprecationWarning
 from fastapi.testclient import TestClient
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 from schedd.api.app import create_app
 from schedd.dashboard import add_dashboard
@@ -18,8 +18,8 @@ from schedd.engine import EngineSettings
 from schedd.service.askers import Askers
 from schedd.service.clusters import Clusters
 from schedd.service.durable import Durable
-from schedd.service.settings import StoreSettings
-from schedd.wire import JobStarted, Run, RunAccepted, Snapshot
+from schedd.service.settings import AuthSettings, StoreSettings
+from schedd.wire import JobDeleted, JobEnded, JobStarted, Run, RunAccepted, Snapshot
 from tests.dashboard.conftest import Look, Site, token, tokens
 from tests.service.build import StillClock, T, event_id, job, node
 
@@ -134,6 +134,42 @@ def test_acts_are_in_the_audit_and_told_starts_on_the_page_of_quality(kept: Site
     row = "<td>our-admin</td><td>pause</td><td>new &lt;b&gt;disks&lt;/b&gt;</td>"
     assert row in page
     assert "Broken promises" in quality
+
+
+def test_a_job_that_ended_has_a_page_of_its_past(browser: Browser, kept: Site) -> None:
+    kept.happen(JobEnded(id=event_id(), time=T + 50, job_id="1.server", exit_status=3))
+    window = Look(kept, browser.new_context())
+    window.log_in("reader")
+    store = kept.app.state.clusters.durable.store
+    number = store.known_cluster("main")
+    while store.note_past(number):
+        pass
+    page = window.go("jobs/1.server")
+    past = kept.ask("/jobs/1/history")["past"]
+    assert (past["how"], past["exit_status"], past["started"], past["ended"]) == ("ended", 3, T, T + 50)
+    expect(page.locator("#past .big")).to_contain_text("Ended")
+    expect(page.locator("#past")).to_contain_text("exit status 3")
+    rows = page.locator("#moments tbody tr")
+    expect(rows).to_have_count(len(past["moments"]))
+    assert len(past["moments"]) >= 3
+    expect(rows.last).to_contain_text("ended, exit status 3")
+    hidden = window.go("jobs/77.server")
+    expect(hidden.get_by_role("heading")).to_have_text("No such job")
+    assert [one for one in window.wrong if "404" not in one] == []
+    window.context.close()
+
+
+def test_a_user_sees_no_past_of_others_jobs(kept: Site) -> None:
+    kept.happen(job("8.server", user="bob"), JobDeleted(id=event_id(), time=T, job_id="8.server"))
+    store = kept.app.state.clusters.durable.store
+    number = store.known_cluster("main")
+    while store.note_past(number):
+        pass
+    kept.app.state.askers = Askers(tokens(), AuthSettings(others="none"))
+    assert kept.ask("/jobs/8/history")["past"]["how"] == "deleted"
+    headers = {"Authorization": f"Bearer {token('user')}"}
+    answer = httpx2.get(f"{kept.url}/v1/clusters/main/jobs/8/history", headers=headers)
+    assert answer.status_code == 404
 
 
 def test_behind_a_proxy_that_takes_its_prefix_off_all_links_have_it() -> None:

@@ -7,7 +7,7 @@ from zlib import compress
 import pytest
 
 from schedd.cli.main import main
-from schedd.store import Batch, Breach, DurableJournal, Limits, Promise, Store
+from schedd.store import Batch, Breach, DurableJournal, Limits, Promise, Store, history
 from schedd.store.records import JobPast, NodePast
 from schedd.wire import (
     Event,
@@ -43,6 +43,11 @@ def past(store: Store, job: str) -> JobPast:
     found = store.job_past(1, job)
     assert found is not None
     return found
+
+
+def noted_so_far(store: Store) -> int:
+    with store.database.read() as connection:
+        return history.noted(connection, 1)
 
 
 def ended(number: int, job: str, time: int, status: int = 0) -> JobEnded:
@@ -126,11 +131,11 @@ def test_events_of_a_try_that_went_through_unseen_and_were_replaced_are_noted_an
 def test_a_checkpoint_brings_it_up_to_date(store: Store) -> None:
     journal = DurableJournal(store, "c", 1000, every=0)
     journal.commit_events([queued(number) for number in range(1_100)], 1000)
-    assert store.job_past(1, "1.srv") is None
+    assert noted_so_far(store) == 0
     until = time.monotonic() + 60
     while not journal.maybe_checkpoint(lambda: [b"state"], 1000):
         assert time.monotonic() < until
-    assert store.job_past(1, "1099.srv") is not None
+    assert noted_so_far(store) == 1_100
     journal.close()
 
 
@@ -215,3 +220,19 @@ def test_the_command_tells_it(new_database: NewDatabase, capsys: pytest.CaptureF
     assert said("7.srv")[0] == 1
     assert "knows of no node n9 in cluster c" in said("--node", "n9")[1]
     assert said()[0] == 2
+
+
+def test_what_is_not_noted_yet_is_read_from_the_log(store: Store) -> None:
+    appended(store, queued(1), started(2, "1.srv", 1100), ended(3, "1.srv", 1200, 4))
+    unnoted = store.job_past(1, "1.srv")
+    assert unnoted == store.job_past(1, "1")
+    assert unnoted is not None
+    assert (unnoted.started, unnoted.ended, unnoted.runs, unnoted.how) == (1100, 1200, 1, "ended")
+    assert past(store, "1.srv") == past(store, "1") == unnoted
+    appended(store, requeued(4, "1.srv", 1250), started(5, "1.srv", 1300))
+    unnoted = store.job_past(1, "1")
+    assert unnoted is not None
+    assert (unnoted.started, unnoted.ended, unnoted.runs, unnoted.queue) == (1300, None, 2, "other")
+    assert past(store, "1.srv") == unnoted
+    assert store.job_past(1, "11") is None
+    assert store.job_past(1, "1.sr") is None

@@ -4,9 +4,11 @@ import argparse
 from collections.abc import Iterator, Sequence
 
 from schedd.cli.user.asking import Session, answer, parser, show_json
+from schedd.cli.user.past import past
 from schedd.cli.user.showstart import start_rows, title
 from schedd.cli.user.text import moment, rows, span, wrapped
 from schedd.cli.user.words import blocked, moved, when
+from schedd.client import Refused
 from schedd.client.answers import Explanation, History, JobView
 
 __all__ = ["make_parser", "run"]
@@ -42,7 +44,10 @@ def run(argv: Sequence[str], name: str = "checkjob") -> int:
 
 def _show(session: Session, args: argparse.Namespace) -> bool:
     client, now = session.client, session.now
-    job = client.job(args.job)
+    try:
+        job = client.job(args.job)
+    except Refused as error:
+        return past(session, args.job, error, as_json=args.json)
     found, history = client.explain(job["id"]), client.history(job["id"], limit=_MOVES)
     if args.json:
         show_json({"job": job, "explain": found, "history": history})

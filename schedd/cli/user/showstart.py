@@ -5,9 +5,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from schedd.cli.user.asking import Session, answer, parser, show_json
+from schedd.cli.user.past import past
 from schedd.cli.user.text import moment, rows, span
 from schedd.cli.user.words import moved, places, when, why_not_sooner
-from schedd.client import ClientError
+from schedd.client import ClientError, Refused
 from schedd.client.answers import Explanation, JobView, Smaller, VariantAnswer, WhatIfAnswer, Window
 
 __all__ = ["make_parser", "run"]
@@ -85,7 +86,10 @@ def asked(text: str) -> str:
 
 def _job(session: Session, args: argparse.Namespace) -> bool:
     client, now = session.client, session.now
-    job = client.job(args.what)
+    try:
+        job = client.job(args.what)
+    except Refused as error:
+        return past(session, args.what, error, as_json=args.json, briefly=True)
     found = client.explain(job["id"])
     altered = [args.request] if args.request is not None else []
     asked = None

@@ -1,15 +1,18 @@
 """Quality: what the plan is worth, told against actual starts, broken promises."""
 
-from fastapi import APIRouter, Request
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from schedd.api.outcomes import search_view
 from schedd.api.ranks import shares_of
-from schedd.api.waiting import a_copy
-from schedd.dashboard.quality import criteria_of, kept_of
+from schedd.api.waiting import a_copy, the_database
+from schedd.dashboard.quality import criteria_of, kept_of, worth_columns
 from schedd.dashboard.rendering import page
 from schedd.dashboard.viewer import Cluster, Reader, Seen
+from schedd.plan.evaluate import Criterion
 from schedd.service.clusters import Clusters
 from schedd.service.sight import EVERYTHING
 from schedd.service.summaries import evaluated
@@ -17,6 +20,17 @@ from schedd.service.summaries import evaluated
 __all__ = ["router"]
 
 router = APIRouter()
+_YEAR_S: Final = 366 * 86_400
+
+
+@router.get("/{cluster}/worth.json")
+def worth(
+    request: Request, cluster: Cluster, _: Reader, seconds: Annotated[int, Query(ge=60, le=_YEAR_S)] = 86_400
+) -> Response:
+    """What the plan was worth over time, as columns for its chart."""
+    with the_database():
+        found = worth_columns(request.app.state.clusters, cluster, seconds)
+    return JSONResponse(found, headers={"Cache-Control": "no-store"})
 
 
 @router.get("/{cluster}/quality")
@@ -43,5 +57,7 @@ async def quality(
         criteria=await run_in_threadpool(evaluated, copy) if copy is not None else (),
         searches=[search_view(run) for run in kept.searches],
         shares=await shares_of(cluster, seen) if not quick else None,
+        counted=[name for name, weight in cluster.published.settings.criteria.items() if weight],
+        known=[one.value for one in Criterion],
         evaluated_at=copy.as_of if copy is not None else None,
     )

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from schedd.api.jobs import found_job
+from schedd.api.jobs import a_past_job
 from schedd.api.ranks import priority_of
 from schedd.api.waiting import a_copy
 from schedd.dashboard.listing import PAGE, Wanted, listed
@@ -15,6 +15,7 @@ from schedd.dashboard.viewer import Cluster, Reader, Seen
 from schedd.engine.job_view import job_history, view_of
 from schedd.engine.records import Phase
 from schedd.service.explain import explain
+from schedd.service.reading import find
 
 __all__ = ["router"]
 
@@ -39,7 +40,10 @@ async def job(
     ``quick``: without the search for what is in its way, which the page does not repeat by itself.
     """
     published = cluster.published
-    record = found_job(cluster.name, published, seen, job)
+    record = find(published, job)
+    if record is None or not seen.sees(record):
+        past = await run_in_threadpool(a_past_job, request.app.state.clusters, cluster, job, seen)
+        return page(request, "past", viewer, cluster, past=past, job=past.job)
     explained = priority = None
     if not quick and record.phase in (Phase.WAITING, Phase.BLOCKED):
         priority = await priority_of(cluster, record.id)

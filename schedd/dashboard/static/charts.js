@@ -27,6 +27,9 @@ export class Chart {
     this.root = root;
     this.element = element;
     this.models = [...root.references()];
+    for (const model of this.models) {
+      if (model.type === "DatetimeTicker" && element.clientWidth < 560) model.desired_num_ticks = 4;
+    }
     this.dress();
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
       this.dress();

@@ -12,6 +12,7 @@ let turn = 0;
 
 export function show(text) {
   const news = new DOMParser().parseFromString(text, "text/html");
+  if (news.body.dataset.here !== document.body.dataset.here) return location.reload(); // it is another page by now
   localise(news);
   for (const part of document.querySelectorAll("[data-part]")) {
     const found = news.getElementById(part.id);
@@ -27,7 +28,7 @@ export async function refresh(address = document.body.dataset.refresh ?? locatio
     const answer = await fetch(address, { headers: { Accept: "text/html" }, redirect: "manual" });
     if (answer.type === "opaqueredirect") return away("Your login is over. Load the page again to log in.");
     if (answer.ok && mine === turn) show(await answer.text());
-    away(answer.ok ? "" : `The daemon answers with an error (${answer.status}). What you see may be out of date.`);
+    away(answer.ok ? "" : answer.status === 404 ? "This is not there any more." : `The daemon answers with an error (${answer.status}). What you see may be out of date.`);
   } catch {
     away("The connection to the daemon is lost. What you see may be out of date.");
   }

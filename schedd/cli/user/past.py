@@ -1,0 +1,64 @@
+"""What became of a job that is in the plan no more."""
+
+from collections.abc import Iterator
+
+from schedd.cli.user.asking import Session, show_json
+from schedd.cli.user.text import few, moment, rows, span, wrapped
+from schedd.cli.user.words import when
+from schedd.client import Refused
+from schedd.client.answers import Past
+
+__all__ = ["past"]
+
+_NODES = 6
+
+
+def past(session: Session, wanted: str, error: Refused, *, as_json: bool, briefly: bool = False) -> bool:
+    """Print what is kept of the job that the daemon does not plan any more; whether its start is known.
+
+    Raises Refused: ``error`` where it is not about an unknown job, or what the daemon says now.
+    """
+    if error.kind != "unknown-job" or error.hint.startswith("did you mean"):
+        raise error
+    history = session.client.history(wanted)
+    found, now = history["past"], session.now
+    if found is None:  # it came back this moment
+        raise error
+    if as_json:
+        show_json({"job": None, "explain": None, "history": history})
+        return found["started"] is not None
+    name = f" {found['name']}" if found["name"] else ""
+    print(f"job {history['job']}{name}: {found['owner']}, {found['queue']}, is over\n")
+    print(rows(list(_rows(found, now, briefly=briefly))))
+    if not briefly and found["moments"]:
+        print("\nWhat happened to it:")
+        for one in found["moments"]:
+            start = f" ({moment(one['start'], now)})" if one["start"] is not None else ""
+            kind = "" if one["kind"] == "event" else f"{one['kind']}: "
+            print(wrapped(f"{moment(one['time'], now)}  {kind}{one['words']}{start}"))
+    return found["started"] is not None
+
+
+def _rows(found: Past, now: int, *, briefly: bool) -> Iterator[tuple[str, str]]:
+    if not briefly:
+        asks = ", ".join(f"{name}={value}" for name, value in sorted(found["resources"].items()))
+        yield "asked for", asks or "nothing in particular"
+    yield "submitted", when(found["submitted"], now)
+    started, ended, told = found["started"], found["ended"], found["told_start"]
+    if started is not None:
+        yield "started", when(started, now) + (f", run {found['runs']}" if found["runs"] > 1 else "")
+        yield "on", few(found["nodes"], _NODES)
+        if told is not None:
+            off = started - told
+            how = "as told" if not off else f"{span(abs(off))} {'later' if off > 0 else 'earlier'} than told"
+            yield "told", f"{moment(told, now)}: it started {how}"
+    else:
+        yield "started", "never"
+    if found["promised_start"] is not None:
+        yield "promised", f"no later than {moment(found['promised_start'], now)}"
+    if ended is None:
+        yield "ended", "not noted yet"
+    else:
+        how = {"deleted": ", deleted", "gone": ", when the server listed it no more"}.get(found["how"], "")
+        status = f", exit status {found['exit_status']}" if found["exit_status"] is not None else ""
+        yield "ended", when(ended, now) + how + status

@@ -1,0 +1,90 @@
+"""The page of admins: what can be done, how the parts are, what was done; the same after every act."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from fastapi import Request
+from starlette.responses import RedirectResponse, Response
+
+from schedd.api.policy import PolicyPreview, PreviewView
+from schedd.dashboard.health import audit_of, health_of
+from schedd.dashboard.rendering import base_of, page
+from schedd.dashboard.viewer import Viewer
+from schedd.dashboard.weights import criteria_of, terms_of
+from schedd.dashboard.words import natural
+from schedd.service.clusters import Clusters
+from schedd.service.loop import PlanLoop
+
+__all__ = ["admin_page", "back"]
+
+_ACTS: Final = 100
+_DONE: Final = {
+    "paused": "No more jobs are started. The plan goes on.",
+    "resumed": "Jobs are started again.",
+    "searching": "The search goes on. The page of quality shows what comes of it.",
+    "idle": "There was nothing to search: fewer than two jobs could be moved.",
+    "searched": "The search found nothing better.",
+    "improved": "The search found a better plan. The page of quality shows what it gained.",
+    "reserved": "The reservation is made. Planned jobs in its way were planned anew.",
+    "lifted": "The reservation is lifted. Its nodes are planned for again.",
+    "held": "Nothing new is planned there. What runs goes on.",
+    "released": "It is planned for again.",
+    "weighed": "The weights are in force.",
+    "withdrawn": "The policy of the settings is in force again.",
+}
+
+
+def back(request: Request, cluster: str, done: str) -> Response:
+    """To the page, which says what was done."""
+    return RedirectResponse(f"{base_of(request)}/{cluster}/admin?done={done}", 303)
+
+
+async def admin_page(
+    request: Request,
+    cluster: PlanLoop,
+    viewer: Viewer,
+    status: int = 200,
+    *,
+    done: str = "",
+    wrong: str = "",
+    unmade: str = "",
+    unheld: str = "",
+    unweighed: str = "",
+    foreseen: PreviewView | None = None,
+    held: PreviewView | None = None,
+    weighed: PolicyPreview | None = None,
+    form: Mapping[str, str] | None = None,
+) -> Response:
+    """The page, with what went wrong (``wrong``: with pausing, ``unmade``: a reservation, and so on), or with
+    what would follow, and the form as it was filled in.
+    """
+    clusters: Clusters = request.app.state.clusters
+    acts, why_none = await asyncio.to_thread(audit_of, clusters, cluster.name, _ACTS)
+    published = cluster.published
+    filled = form or {}
+    return page(
+        request,
+        "admin",
+        viewer,
+        cluster,
+        status,
+        parts=health_of(clusters, cluster),
+        acts=acts,
+        why_none=why_none,
+        done=_DONE.get(done, ""),
+        wrong=wrong,
+        reservations=sorted(published.reservations, key=lambda one: (one.start, one.name)),
+        unmade=unmade,
+        foreseen=foreseen,
+        holds=sorted(published.holds, key=lambda one: (one.kind, natural(one.name))),
+        names=[*sorted(published.nodes, key=natural), *sorted(published.queues)],
+        unheld=unheld,
+        held=held,
+        criteria=criteria_of(published.settings, filled),
+        terms=terms_of(published.settings, filled),
+        policy_version=published.policy_version,
+        unweighed=unweighed,
+        weighed=weighed,
+        form=filled,
+    )

@@ -1,0 +1,83 @@
+"""The weights that a form on the page of admins has: criteria of searches, terms of priorities."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from schedd.api.problems import ProblemError
+from schedd.engine import EngineSettings
+from schedd.plan.evaluate import Criterion
+from schedd.service.site_settings import PrioritySettings
+
+__all__ = ["Weight", "changed", "criteria_of", "terms_of"]
+
+_TERMS: Final = ("queue", "class", "wish", "waiting", "size", "deadline", "fair_share", "licences", "short")
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A field of the form: its ``name``, what it is the weight of, and what stands in it."""
+
+    name: str
+    label: str
+    value: str
+    about: str = ""
+
+
+def criteria_of(settings: EngineSettings, form: Mapping[str, str]) -> tuple[Weight, ...]:
+    """What searches count; what the ``form`` says goes before what is in force."""
+    now = settings.criteria
+    return tuple(
+        Weight(name, one.value.replace("_", " "), form.get(name, _text(now.get(one.value, 0.0))))
+        for one in Criterion
+        for name in (f"criteria.{one.value}",)
+    )
+
+
+def terms_of(settings: EngineSettings, form: Mapping[str, str]) -> tuple[Weight, ...]:
+    """What jobs' priorities count."""
+    now = settings.site.get("priority") or {}
+    fields = {field.alias or name: field for name, field in PrioritySettings.model_fields.items()}
+    return tuple(
+        Weight(
+            name := f"priority.{term}",
+            term.replace("_", " "),
+            form.get(name, _text(now.get(term, fields[term].default))),
+            " ".join((fields[term].description or "").replace("`", "").split()),
+        )
+        for term in _TERMS
+    )
+
+
+def changed(settings: EngineSettings, form: Mapping[str, str]) -> dict[str, Any]:
+    """The site's policy in force with the weights of the form in the place of its own. Raises ProblemError.
+
+    What has its default and was not set before stays unsaid.
+    """
+    site: dict[str, Any] = json.loads(json.dumps(dict(settings.site)))
+    criteria = {name: value for name, value in _said(form, "criteria.") if value}
+    if criteria != {name: value for name, value in settings.criteria.items() if value}:
+        site["criteria"] = criteria
+    fields = {field.alias or name: field for name, field in PrioritySettings.model_fields.items()}
+    priority = dict(site.get("priority") or {})
+    for term, value in _said(form, "priority."):
+        if term in priority or (term in _TERMS and value != fields[term].default):
+            priority[term] = value
+    if priority:
+        site["priority"] = priority
+    return site
+
+
+def _said(form: Mapping[str, str], prefix: str) -> Iterator[tuple[str, float]]:
+    for name, text in form.items():
+        if name.startswith(prefix):
+            try:
+                yield name.removeprefix(prefix), float(text.strip().replace(",", ".") or 0)
+            except ValueError:
+                label = name.removeprefix(prefix).replace("_", " ")
+                raise ProblemError("invalid", f"{label}: {text[:40]!r} is no number") from None
+
+
+def _text(value: float) -> str:
+    return f"{value:.12g}"

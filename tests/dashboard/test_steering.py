@@ -1,0 +1,149 @@
+"""Nodes drained, queues held, weights set on the page of admins, in a real browser; each previewed before."""
+
+import re
+from collections.abc import Callable
+
+import httpx2
+import pytest
+from playwright.sync_api import expect
+
+from schedd.wire import QueueChanged, QueueFacts
+from tests.dashboard.conftest import Look, Site, token
+from tests.service.build import T, event_id
+
+Open = Callable[..., Look]
+
+
+def test_an_operator_drains_a_node_sees_it_so_and_releases_it(look: Open, site: Site) -> None:
+    window = look("operator")
+    page = window.go("nodes")
+    page.get_by_role("link", name="Drain n2").click()
+    expect(page.get_by_label("Its name")).to_have_value("n2")
+    page.get_by_label("Why is it held").fill("new memory")
+    wanted = site.put("/holds/node/n2/preview", {"reason": "new memory"})
+    page.locator("#hold").get_by_role("button", name="Preview").click()
+    expect(page.locator("#held")).to_contain_text(f"{wanted['moves']} waiting job")
+    expect(page.locator("#held tbody tr")).to_have_count(wanted["moves"])
+    assert wanted["moves"]
+    assert site.ask("/holds")["holds"] == []
+    page.locator("#hold").get_by_role("button", name="Hold").click()
+    expect(page.locator("main").get_by_role("status")).to_contain_text("Nothing new is planned there")
+    expect(page.locator("#holds tbody")).to_contain_text("new memory")
+    (held,) = site.ask("/holds")["holds"]
+    assert (held["kind"], held["name"], held["by"]) == ("node", "n2", "our-operator")
+    states = {one["id"]: one["state"] for one in site.ask("/jobs")["jobs"]}
+    assert states["2.server"] == "starting"  # what was decided goes on
+    assert all("n2" not in [n["node"] for n in one["planned_nodes"]] for one in planned(site))
+    page = window.go("nodes")
+    row = page.locator("tr[data-key=n2]")
+    expect(row).to_contain_text("draining")
+    expect(row).to_contain_text("held: new memory")
+    page = window.go("admin")
+    page.get_by_role("button", name="Release node n2").click()
+    expect(page.locator("#holds")).to_contain_text("All nodes and queues are planned for")
+    assert site.ask("/holds")["holds"] == []
+
+
+def planned(site: Site) -> list[dict[str, list[dict[str, str]]]]:
+    found: list[dict[str, list[dict[str, str]]]] = site.ask("/jobs?state=planned")["jobs"]
+    return found
+
+
+def test_a_held_queue_is_named_to_its_users(look: Open, site: Site) -> None:
+    site.happen(QueueChanged(id=event_id(), time=T, queue=QueueFacts(name="batch")))
+    window = look("operator")
+    page = window.go("admin")
+    page.get_by_text("Drain a node, or hold a queue").click()
+    page.get_by_label("What").select_option("queue")
+    page.get_by_label("Its name").fill("long")
+    page.get_by_label("Why is it held").fill("the course has it")
+    page.locator("#hold").get_by_role("button", name="Hold").click()
+    expect(page.get_by_role("alert")).to_contain_text("no queue long")
+    page.get_by_label("Its name").fill("batch")
+    page.locator("#hold").get_by_role("button", name="Hold").click()
+    expect(page.locator("#holds tbody")).to_contain_text("the course has it")
+    ann = look("user").go("jobs/5.server")
+    expect(ann.locator("#answer")).to_contain_text("queue batch, which is held: the course has it")
+    window.wrong = [one for one in window.wrong if "422" not in one]
+
+
+def test_weights_are_tried_out_put_in_force_and_withdrawn(look: Open, site: Site) -> None:
+    page = look("admin").go("admin")
+    page.get_by_text("Try other weights").click()
+    weights = page.locator("#weights")
+    expect(weights.get_by_role("button", name="Put in force")).to_have_count(0)
+    expect(weights.get_by_label("wait", exact=True)).to_have_value("1")
+    weights.get_by_label("wait", exact=True).fill("3")
+    weights.get_by_label("size", exact=True).fill("-1,5")
+    weights.get_by_role("button", name="Preview").click()
+    site_wanted = {
+        "criteria": {"wait": 3, "bounded_slowdown": 1, "wait_max": 1},
+        "priority": {"size": -1.5},
+    }
+    wanted = site.put("/policy/preview", site_wanted)
+    expect(page.locator("#weighed")).to_contain_text(f"{wanted['moves']} waiting jobs would start")
+    expect(page.locator("#trial")).to_contain_text(f"of {wanted['search']['jobs']} jobs would move")
+    assert site.ask("/policy")["version"] == 0
+    weights.get_by_role("button", name="Put in force").click()
+    expect(page.locator("#in-force")).to_contain_text("Version 1")
+    assert site.ask("/policy")["site"] == site_wanted
+    page.get_by_role("button", name=re.compile("Back to the settings")).click()
+    expect(page.locator("#in-force")).to_contain_text("The policy of the settings is in force")
+    assert site.ask("/policy")["site"] == {}
+
+
+def test_weights_that_make_no_sense_are_refused_in_words(look: Open, site: Site) -> None:
+    window = look("admin")
+    page = window.go("admin")
+    for label, value, words in (
+        ("size", "much", "size: 'much' is no number"),
+        ("fair share", "5", "there is no table fair_share"),
+        ("wait", "-1", "must be finite, at least 0"),
+    ):
+        page.get_by_text("Try other weights").click()
+        page.locator("#weights").get_by_label(label, exact=True).fill(value)
+        page.locator("#weights").get_by_role("button", name="Preview").click()
+        expect(page.get_by_role("alert")).to_contain_text(words)
+        expect(page.locator("#weights").get_by_label(label, exact=True)).to_have_value(value)
+        page = window.go("admin")
+    assert site.ask("/policy")["version"] == 0
+    window.wrong = [one for one in window.wrong if "422" not in one]
+
+
+def test_an_operator_may_try_weights_but_not_set_them(look: Open, site: Site) -> None:
+    page = look("operator").go("admin")
+    page.get_by_text("Try other weights").click()
+    page.locator("#weights").get_by_role("button", name="Preview").click()
+    expect(page.locator("#weights")).to_contain_text("An admin can put them in force")
+    expect(page.get_by_role("button", name="Put in force")).to_have_count(0)
+    csrf = page.locator("input[name=csrf]").first.get_attribute("value") or ""
+    for path in ("weights", "weights/withdraw"):
+        answer = page.request.post(
+            f"{site.url}/dashboard/main/admin/{path}",
+            form={"csrf": csrf, "version": "0", "priority.size": "1"},
+        )
+        assert answer.status == 403
+    assert site.ask("/policy")["version"] == 0
+
+
+@pytest.mark.parametrize("path", ["hold", "release", "weights", "weights/preview", "weights/withdraw"])
+def test_users_can_do_none_of_it(site: Site, path: str) -> None:
+    headers = {"Accept": "text/html"}
+    with httpx2.Client(base_url=f"{site.url}/dashboard", headers=headers) as client:
+        client.post("/login", data={"token": token("user")})
+        csrf = client.get("/main/plan").text.partition('name="csrf" value="')[2].partition('"')[0]
+        form = {"csrf": csrf, "hold_kind": "node", "hold_name": "n1", "hold_reason": "x", "version": "0"}
+        assert client.post(f"/main/admin/{path}", data=form).status_code == 403
+    assert site.ask("/holds")["holds"] == []
+    assert site.ask("/policy")["version"] == 0
+
+
+def test_weights_are_not_laid_over_a_policy_that_was_changed_meanwhile(site: Site) -> None:
+    headers = {"Accept": "text/html"}
+    with httpx2.Client(base_url=f"{site.url}/dashboard", headers=headers) as client:
+        client.post("/login", data={"token": token("admin")})
+        csrf = client.get("/main/plan").text.partition('name="csrf" value="')[2].partition('"')[0]
+        form = {"csrf": csrf, "version": "3", "priority.size": "1", "criteria.wait": "1"}
+        answer = client.post("/main/admin/weights", data=form)
+        assert (answer.status_code, "was changed meanwhile" in answer.text) == (422, True)
+    assert site.ask("/policy")["version"] == 0
