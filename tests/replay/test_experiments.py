@@ -2,19 +2,30 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
 import pytest
 
+import schedd
 from schedd.cli.main import main
 from schedd.replay.experiments import cells as cells_module
-from schedd.replay.experiments.cells import Cell, Search, Workload, _prepared, code_version, run_cell
+from schedd.replay.experiments.cells import (
+    _SEARCH_ALONE,
+    Cell,
+    Search,
+    Workload,
+    _prepared,
+    code_version,
+    run_cell,
+)
 from schedd.replay.experiments.named import EXPERIMENTS, Experiment, of_part, quick
 from schedd.replay.experiments.picture import draw
 from schedd.replay.experiments.report import lines_of, page
@@ -295,3 +306,31 @@ def test_a_dask_scheduler_that_does_not_answer_is_said(
         address = f"tcp://127.0.0.1:{nobody.getsockname()[1]}"
         assert main(["experiment", "deadlines", "--quick", "--out", str(tmp_path), "--dask", address]) == 2
     assert "schedd experiment:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("policy", ["conservative", "easy-xf-24h"])
+def test_what_counts_as_the_searchs_own_source_is_never_run_without_a_search(logs: Path, policy: str) -> None:
+    """Or results of rivals would be kept that another program found."""
+    root = Path(schedd.__file__).parent
+    own = {path for name in _SEARCH_ALONE for path in root.glob(name + ("*.py" if name[-1] == "/" else ""))}
+    assert len(own) > len(_SEARCH_ALONE)
+    run: set[Path] = set()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_name != "<module>":
+            run.add(Path(frame.f_code.co_filename))
+
+    cell = Cell(workload=SMALL, name=policy, policy=policy)
+    run_cell(cell, str(logs))  # kernels are loaded, or compiled, before anybody looks
+    sys.setprofile(note)
+    try:
+        run_cell(cell, str(logs))
+    finally:
+        sys.setprofile(None)
+    assert root / "plan" / "plan.py" in run
+    assert not own & run
+    # Kernels are compiled and leave no trace here: their own are imported by nothing but the searches.
+    for name in ("moves", "propose"):
+        users = {p for p in root.rglob("*.py") if re.search(rf"kernels(\.| import ){name}\b", p.read_text())}
+        assert users <= {root / "optimize" / "search.py", *own}, name
+    assert code_version(search=False) != code_version(search=True)

@@ -97,15 +97,26 @@ _DECIDES: Final = ("engine", "model", "optimize", "plan", "policy", "replay", "w
 """The layers on which a replay's result hangs."""
 
 
+_SEARCH_ALONE: Final = (
+    "engine/improve.py", "optimize/", "plan/kernels/moves.py", "plan/kernels/propose.py",
+    "plan/latest.py", "plan/rebase.py",
+)  # fmt: skip
+"""Sources that a replay without a search never runs: rivals need not run again when a search gets better."""
+
+
 @cache
-def code_version() -> str:
-    """A hash over the sources on which results hang: what has the same was found by the same program."""
+def code_version(*, search: bool = True) -> str:
+    """A hash over the sources on which results hang: what has the same was found by the same program.
+
+    Without ``search``, of those on which a replay without searches hangs.
+    """
     root = Path(schedd.__file__).parent
     found = hashlib.sha256()
     for layer in _DECIDES:
         for path in sorted((root / layer).rglob("*.py")):
-            if "experiments" not in path.parts:
-                found.update(path.relative_to(root).as_posix().encode())
+            name = path.relative_to(root).as_posix()
+            if "experiments" not in path.parts and (search or not name.startswith(_SEARCH_ALONE)):
+                found.update(name.encode())
                 found.update(path.read_bytes())
     return found.hexdigest()[:12]
 

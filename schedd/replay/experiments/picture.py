@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from schedd.replay.experiments.cells import Workload
 from schedd.replay.experiments.named import Experiment, Figure
@@ -85,6 +86,8 @@ def _bars(axes: Axes, lines: Sequence[Line], figure: Figure) -> None:
             va="center", ha="right" if beyond else "left", fontsize=7, color="white" if beyond else _INK,
         )  # fmt: skip
     axes.set_xlim(0, end)
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda at, _: f"{at:,.0f}" if end > 10 else f"{at:.2g}"))
     axes.set_ylim(len(known) - 0.4, -0.6)
     axes.set_yticks(range(len(known)), [line.label for line in (line for line, _ in known)])
     axes.tick_params(axis="y", length=0)

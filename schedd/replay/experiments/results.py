@@ -38,9 +38,8 @@ class Results:
             entries = [(_key(entry["cell"]), entry["code"], entry["row"]) for entry in saved["cells"]]
         except (ValueError, KeyError, TypeError):
             raise TraceError(f"{self.path} is not the result of an experiment: move it away") from None
-        wanted = {_key(cell.as_dict()) for cell in self.cells}
-        code = code_version()
-        self.rows = {key: row for key, by, row in entries if by == code and key in wanted}
+        wanted = {_key(cell.as_dict()): _code(cell) for cell in self.cells}
+        self.rows = {key: row for key, code, row in entries if wanted.get(key) == code}
 
     def missing(self) -> list[Cell]:
         """The cells that are still to be run."""
@@ -53,8 +52,10 @@ class Results:
 
     def save(self) -> None:
         """Write the file anew, in the order of the cells; whoever reads it meanwhile sees the old one."""
-        code = code_version()
-        entries = [{"cell": found.cell.as_dict(), "code": code, "row": found.row} for found in self.found()]
+        entries = [
+            {"cell": found.cell.as_dict(), "code": _code(found.cell), "row": found.row}
+            for found in self.found()
+        ]
         text = json.dumps({"command": self.command, "cells": entries}, indent=1, allow_nan=False)
         new = self.path.with_suffix(".new")
         new.write_text(text + "\n", encoding="utf-8")
@@ -64,6 +65,10 @@ class Results:
         """What there is, in the order of the cells."""
         keys = [(_key(cell.as_dict()), cell) for cell in self.cells]
         return [Found(cell, self.rows[key]) for key, cell in keys if key in self.rows]
+
+
+def _code(cell: Cell) -> str:
+    return code_version(search=cell.search is not None)
 
 
 def _key(cell: Any) -> str:
