@@ -71,7 +71,7 @@ class Follower:
         self.kept = found.checkpoint is not None
         if found.checkpoint is None:
             used = past_use(self.settings, self._name, now)
-            return Engine(self.settings, found.batches[0].now if found.batches else now, used=used)
+            return Engine(self.settings, found.begun, used=used)
         with suppress(*_UNREADABLE):
             return Engine.restore(found.checkpoint)
         # Its own settings may be such as this version does not know.

@@ -94,9 +94,10 @@ class Told:
 @dataclass(frozen=True, slots=True)
 class Recovered:
     """What a daemon goes on from: the engine's ``checkpoint`` (None: there is none), which comes ``after`` a
-    batch and an event, and the ``batches`` that follow.
+    batch and an event, and the ``batches`` that follow. The cluster's first engine was made at ``begun``.
     """
 
+    begun: int
     checkpoint: bytes | None
     after: Tail
     batches: tuple[Batch, ...]

@@ -269,7 +269,9 @@ class Store:
             found = checkpoints.latest(connection, cluster, before)
             checkpoint, at = found if found is not None else (None, Tail())
             batches = tuple(log.batches_after(connection, cluster, at.batch, at.event))
-            return Recovered(checkpoint, at, batches)
+            made = select(clusters.c.created).where(clusters.c.id == cluster)
+            begun = connection.execute(made).scalar_one()
+            return Recovered(begun, checkpoint, at, batches)
 
     def tail(self, cluster: int) -> Tail:
         """The cluster's last batch and event."""

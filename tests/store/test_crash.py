@@ -15,7 +15,7 @@ from sqlalchemy import select
 
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.records import MAY_BREAK
-from schedd.store import Store, Tail
+from schedd.store import Store
 from schedd.store.tables import breaches, decisions, events, promises, told
 from schedd.wire import Decision
 from tests.store.conftest import NewDatabase
@@ -132,10 +132,11 @@ def same_decisions_from_the_log_alone(url: str) -> int:
     """Run the whole log through a new engine; the number of decisions, all as they were made."""
     store = Store.open(url)
     cluster = store.cluster("main", 0)
-    batches = store.events_after(cluster, Tail())
-    engine = Engine(EngineSettings(), batches[0].now)
+    found = store.recover(cluster, before=0)
+    assert found.checkpoint is None
+    engine = Engine(EngineSettings(), found.begun)
     made: list[Decision] = []
-    for batch in batches:
+    for batch in found.batches:
         if batch.settings:
             engine = Engine.restore(engine.checkpoint(), EngineSettings(**json.loads(batch.settings)))
         if batch.resumed:

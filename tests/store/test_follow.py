@@ -181,3 +181,11 @@ def test_a_checkpoint_whose_settings_nobody_knows_is_read_under_ours(
 
     monkeypatch.setattr(Engine, "restore", without_its_own)
     assert Follower(store, "c", NEW, T).engine.state.settings == NEW
+
+
+def test_a_log_without_a_checkpoint_is_followed_from_when_its_first_engine_was_made(store: Store) -> None:
+    life = Life(store, Follower(store, "c", OLD, T - 20).engine)
+    life.work(range(30))
+    found = Follower(store, "c", OLD, T + 9999).engine
+    assert found.forgotten == life.engine.forgotten
+    assert_alike(found, life.engine)
