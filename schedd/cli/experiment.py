@@ -20,7 +20,7 @@ from schedd.replay.workload import TraceError
 
 __all__ = ["run"]
 
-_PARTS: Final = ("whole", "first third", "rest")
+_PARTS: Final = ("whole", "first third", "rest", "busiest")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -19,10 +19,12 @@ from schedd.cli.main import main
 from schedd.replay.experiments import cells as cells_module
 from schedd.replay.experiments.cells import (
     _SEARCH_ALONE,
+    _TELLS,
     Cell,
     Search,
     Workload,
     _prepared,
+    busiest,
     code_version,
     run_cell,
 )
@@ -31,7 +33,7 @@ from schedd.replay.experiments.picture import draw
 from schedd.replay.experiments.report import lines_of, page
 from schedd.replay.experiments.results import Found, Results
 from schedd.replay.streams import stream
-from schedd.replay.workload import TraceError
+from schedd.replay.workload import TraceError, TraceJob
 
 STREAM = Workload(log="stream", every_s=3, jobs=40)
 
@@ -99,6 +101,11 @@ def test_parts_of_a_log_are_its_first_third_and_the_rest(logs: Path) -> None:
     assert ids("whole") == list(range(1, 91))
     assert ids("first third") == list(range(1, 31))
     assert ids("rest") == list(range(31, 91))
+    assert ids("busiest") == list(range(1, 91))
+    light, heavy = (TraceJob(0, 0, run, 1) for run in (10, 1000))
+    jobs = [replace(heavy if 40 <= i < 50 else light, submit=i) for i in range(100)]
+    assert busiest(jobs, 10) == 40
+    assert busiest(jobs, 100) == 0
 
 
 def test_estimates_are_blurred_by_a_factor_but_never_above_the_users(logs: Path) -> None:
@@ -216,6 +223,9 @@ def test_the_page_has_means_with_their_spread_the_bound_and_who_dominates() -> N
     text = page(small(), better, "", "")
     assert "| easy | 1 | 0 | 1 |" in text
     assert "Nowhere." in text
+    assert "at most a tenth above that of `easy` on 1 of 1." in text
+    starved = [*found()[:2], *(Found(each.cell, {**each.row, "max_wait_s": 67}) for each in found()[2:])]
+    assert "above that of `easy` on 0 of 1." in page(small(), starved, "", "")
     worse = [Found(found()[0].cell, {**ROWS[0], "avg_wait_s": 1.0}), *found()[1:]]
     assert "| easy | 0 | 1 | 1 |" in page(small(), worse, "", "")
     assert "**1 more were not run yet.**" in page(small(), found()[:3], "", "")
@@ -334,3 +344,4 @@ def test_what_counts_as_the_searchs_own_source_is_never_run_without_a_search(log
         users = {p for p in root.rglob("*.py") if re.search(rf"kernels(\.| import ){name}\b", p.read_text())}
         assert users <= {root / "optimize" / "search.py", *own}, name
     assert code_version(search=False) != code_version(search=True)
+    assert all((root / name).is_file() for name in _TELLS)

@@ -1,7 +1,7 @@
 """The cells of an experiment: one replay each, described by plain values, so that equal ones run once."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -24,9 +24,12 @@ from schedd.replay.slack import Slack
 from schedd.replay.streams import stream
 from schedd.replay.workload import Trace, TraceError, TraceJob, select
 
-__all__ = ["Cell", "Part", "Search", "Workload", "code_version", "run_cell"]
+__all__ = ["Cell", "Part", "Search", "Workload", "busiest", "code_version", "run_cell"]
 
-Part = Literal["whole", "first third", "rest"]
+Part = Literal["whole", "first third", "rest", "busiest"]
+
+_BUSIEST: Final = 20_000
+"""Jobs of the part that is called so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +37,10 @@ class Workload:
     """Jobs and the machine that they run on.
 
     ``log`` is a file's name below the directory of logs, or ``stream``. ``estimates``: ``exact``, ``user``,
-    or ``xF``: run times of about F times, but never above the user's. ``part`` of the log, of which at most
-    the first ``jobs``. With ``requirements`` off a log's node specifications and memory are ignored.
-    ``failures``: hours for which each node is up and then down, in the mean.
+    or ``xF``: run times of about F times, but never above the user's. ``part`` of the log (``busiest``: the
+    20,000 jobs in a row that ask for most of the machine), of which at most the first ``jobs``. With
+    ``requirements`` off a log's node specifications and memory are ignored. ``failures``: hours for which
+    each node is up and then down, in the mean.
     """
 
     log: str
@@ -97,6 +101,15 @@ _DECIDES: Final = ("engine", "model", "optimize", "plan", "policy", "replay", "w
 """The layers on which a replay's result hangs."""
 
 
+_TELLS: Final = frozenset(
+    f"replay/{name}.py"
+    for name in (
+        "compare", "plot", "report",
+        *(f"experiments/{part}" for part in ("named", "parallel", "picture", "report", "results")),
+    )
+)  # fmt: skip
+"""Sources that only say what to run, or tell what was found."""
+
 _SEARCH_ALONE: Final = (
     "engine/improve.py", "optimize/", "plan/kernels/moves.py", "plan/kernels/propose.py",
     "plan/latest.py", "plan/rebase.py",
@@ -115,7 +128,7 @@ def code_version(*, search: bool = True) -> str:
     for layer in _DECIDES:
         for path in sorted((root / layer).rglob("*.py")):
             name = path.relative_to(root).as_posix()
-            if "experiments" not in path.parts and (search or not name.startswith(_SEARCH_ALONE)):
+            if name not in _TELLS and (search or not name.startswith(_SEARCH_ALONE)):
                 found.update(name.encode())
                 found.update(path.read_bytes())
     return found.hexdigest()[:12]
@@ -176,10 +189,24 @@ def _bound(workload: Workload, logs: str) -> float:
 
 def _part(trace: Trace, workload: Workload) -> tuple[int, int | None]:
     """How many of the jobs that ran are passed over, and how many are taken then."""
-    ran = sum(job.run > 0 and job.procs > 0 for job in trace.jobs)
-    third = ran // 3
-    skip, most = {"whole": (0, ran), "first third": (0, third), "rest": (third, ran - third)}[workload.part]
+    jobs = sorted((job for job in trace.jobs if job.run > 0 and job.procs > 0), key=lambda job: job.submit)
+    ran, third = len(jobs), len(jobs) // 3
+    if workload.part == "busiest":
+        skip, most = busiest(jobs, _BUSIEST), min(ran, _BUSIEST)
+    else:
+        parts = {"whole": (0, ran), "first third": (0, third), "rest": (third, ran - third)}
+        skip, most = parts[workload.part]
     return skip, max(1, most if workload.jobs is None else min(most, workload.jobs))
+
+
+def busiest(jobs: Sequence[TraceJob], most: int) -> int:
+    """Where those ``most`` jobs in a row begin whose areas are largest for the time in which they come."""
+    if len(jobs) <= most:
+        return 0
+    area = np.cumsum([0.0, *(job.run * job.procs for job in jobs)])
+    submit = np.array([job.submit for job in jobs], np.int64)
+    span = np.maximum(1, submit[most - 1 :] - submit[: len(jobs) - most + 1])
+    return int(np.argmax((area[most:] - area[:-most]) / span))
 
 
 def _bare(job: TraceJob) -> TraceJob:

@@ -201,6 +201,7 @@ def _against(lines: Sequence[Line]) -> Iterator[str]:
         beaten = sum(not _lost(line, searched[line.workload]) and bool(lost) for line, lost in worse)
         yield f"| {name} | {won} | {beaten} | {len(rivals)} |"
         losses += [_loss(searched[line.workload], line, figure) for line, lost in worse for figure in lost]
+    yield from _longest(lines, searched)
     yield "\n## Where the search loses\n"
     if not losses:
         yield "Nowhere."
@@ -208,6 +209,20 @@ def _against(lines: Sequence[Line]) -> Iterator[str]:
     yield "| log | policy | figure | search | policy's |"
     yield "|---|---|---|--:|--:|"
     yield from losses
+
+
+def _longest(lines: Sequence[Line], searched: Mapping[Workload, Line]) -> Iterator[str]:
+    """That nobody starves for the sake of means: the longest waits beside those of EASY."""
+    told = FIGURES["longest"]
+    pairs = [
+        (line.mean(told) or 0, searched[line.workload].mean(told) or 0)
+        for line in lines
+        if line.name == "easy" and line.workload in searched
+    ]
+    if pairs:
+        near = sum(ours <= 1.1 * easy for easy, ours in pairs)
+        share = f"{near} of {len(pairs)}"
+        yield f"\nThe search's longest wait is at most a tenth above that of `easy` on {share}."
 
 
 def _lost(one: Line, other: Line) -> list[Figure]:
