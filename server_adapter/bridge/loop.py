@@ -259,7 +259,7 @@ class Adapter:
             returned = JobQueued(id=next(self.delivery.ids), time=now, job=state.jobs[name])
             await self.delivery.put(returned)
         if self.settings.mode != "scheduler":
-            self._compare(started, events)
+            self._compare(started, events, before or EMPTY)
         # 4. The whole state, from time to time.
         if (before is None or self._snapshots.due) and not self._daemon_away():
             await self._put_snapshot(state, now)
@@ -287,12 +287,26 @@ class Adapter:
         self._snapshots.want()
         self._look.set()
 
-    def _compare(self, started: list[JobStarted], events: list[Event]) -> None:
+    def _compare(self, started: list[JobStarted], events: list[Event], before: State) -> None:
         if started:
-            _log.info("cycle: %s", self.shadow.compare(started))
+            _log.info("cycle: %s", self.shadow.compare(started, self._own(started, before)))
         for event in events:
             if isinstance(event, JobEnded | JobDeleted):
                 self.shadow.forget(event.job_id)
+
+    def _own(self, started: list[JobStarted], before: State) -> dict[str, int]:
+        """The starts that the incumbent itself had written on these jobs, not we."""
+        ours = self.settings.tell if self.settings.mode != "shadow" else None
+        found: dict[str, int] = {}
+        for event in started:
+            there = before.writings.get(event.job_id)
+            if there is None:
+                continue
+            planned = there.planned_start if ours is None or not ours.planned else None
+            start = there.start_time if ours is None or not ours.start_time else None
+            if planned is not None or start is not None:
+                found[event.job_id] = planned if planned is not None else start or 0
+        return found
 
     def _log_cycle(self, before: State, state: State, events: list[Event]) -> None:
         if state.server.scheduling != before.server.scheduling or self.cycles == 1:

@@ -1,32 +1,41 @@
 """Beside the incumbent: how well does our plan agree with what it does?"""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
+from types import MappingProxyType
 
 from schedd.wire import JobStarted, Run, Tell
 
+_NONE: Mapping[str, int] = MappingProxyType({})
 _DUE = 60  # seconds: a told start that close counts as due; a smaller move is not told again
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
     """One cycle's starts by the incumbent: how many, how many of them were due by our plan, how many on the
-    same nodes; and by how many seconds (actual minus told) the told starts were wrong.
+    same nodes; by how many seconds (actual minus told) our told starts were wrong, and by how many its
+    ``own``, where it wrote any on its jobs.
     """
 
     started: int = 0
     due: int = 0
     same_nodes: int = 0
     errors: tuple[int, ...] = ()
+    own: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         words = f"{self.started} started by the incumbent, {self.due} of them due by our plan"
         words += f" ({self.same_nodes} on the same nodes)"
         if self.errors:
-            worst = max(self.errors, key=abs)
-            words += f"; told starts off by {median(self.errors):+.0f} s (median), {worst:+d} s (worst)"
+            words += f"; told starts off by {_off(self.errors)}"
+        if self.own:
+            words += f"; its own by {_off(self.own)}"
         return words
+
+
+def _off(errors: tuple[int, ...]) -> str:
+    return f"{median(errors):+.0f} s (median), {max(errors, key=abs):+d} s (worst)"
 
 
 @dataclass(slots=True)
@@ -44,12 +53,17 @@ class Shadow:
         """The plan for this job."""
         self._told[tell.job_id] = tell
 
-    def compare(self, started: Iterable[JobStarted]) -> Agreement:
-        """Compares these starts with what is remembered of their jobs, and forgets it."""
+    def compare(self, started: Iterable[JobStarted], own: Mapping[str, int] = _NONE) -> Agreement:
+        """Compares these starts with what is remembered of their jobs, and forgets it; and with the
+        incumbent's ``own`` told starts, by job.
+        """
         count = due = same = 0
-        errors = []
+        errors: list[int] = []
+        theirs: list[int] = []
         for event in started:
             count += 1
+            if event.job_id in own:
+                theirs.append(event.time - own[event.job_id])
             run = self._decided.pop(event.job_id, None)
             tell = self._told.pop(event.job_id, None)
             if run is not None:
@@ -61,7 +75,7 @@ class Shadow:
             if run is None and tell.planned_start <= event.time + _DUE:
                 due += 1
                 same += sorted(tell.planned_nodes) == sorted(share.node for share in event.shares)
-        return Agreement(count, due, same, tuple(errors))
+        return Agreement(count, due, same, tuple(errors), tuple(theirs))
 
     def forget(self, job: str) -> None:
         """The job is gone."""

@@ -65,10 +65,18 @@ async def test_a_shadow_listens_nowhere_writes_nothing_and_says_how_well_it_agre
     house.daemon.decide(job, [ShareFacts("node1", 1)])
     await house.until(lambda: bool(house.daemon.refused))
     assert "shadow mode" in house.daemon.refused[0].text
+    adapter = house.adapter
+    assert adapter is not None
+    planned = house.server.job(job)
+    planned.start_time = house.daemon.clock() + 5_000  # the incumbent's plan
+    planned.touch(house.server.cluster.now)
+    adapter.look()
+    await house.until(lambda: adapter.state is not None and job in adapter.state.writings)
     start_as_admin(house.server, job)
     await house.until(lambda: house.daemon.state.jobs[job].state == "R")
     await house.until(lambda: "1 of them due by our plan (1 on the same nodes)" in caplog.text)
     assert "told starts off by -" in caplog.text
+    assert "its own by -" in caplog.text
     assert "comment" not in house.server.job(job).attributes
     other.close()
 

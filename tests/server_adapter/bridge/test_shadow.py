@@ -45,6 +45,16 @@ def test_starts_are_compared_with_what_was_told_last() -> None:
     assert shadow.compare([started("on time", 2000, "n1")]) == Agreement(started=1)
 
 
+def test_the_incumbents_own_told_starts_are_judged_beside_ours() -> None:
+    shadow = Shadow()
+    shadow.told(tell("a", 900, "n1"))
+    found = shadow.compare(
+        [started("a", 1000, "n1"), started("b", 1000, "n2"), started("c", 1000, "n3")], {"a": 1300, "b": 990}
+    )
+    assert (found.errors, found.own) == ((100,), (-300, 10))
+    assert str(found).endswith("its own by -145 s (median), -300 s (worst)")
+
+
 def test_a_run_that_we_would_have_asked_for_goes_before_what_was_told() -> None:
     shadow = Shadow()
     shadow.told(tell("a", 5000, "n1"))
