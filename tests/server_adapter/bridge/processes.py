@@ -54,7 +54,9 @@ class Program:
 class House:
     """The three of them; of the daemon there may be several on one database, `store`."""
 
-    def __init__(self, directory: Path, version: str, store: str = "", daemons: int = 1) -> None:
+    def __init__(
+        self, directory: Path, version: str, store: str = "", daemons: int = 1, mode: str = "scheduler"
+    ) -> None:
         self.directory = directory
         ports = [free_port() for _ in range(daemons)]
         self.urls = [f"http://127.0.0.1:{port}" for port in ports]
@@ -66,7 +68,7 @@ class House:
         (directory / "tokens").chmod(0o600)
         (directory / "token").write_text(TOKEN)
         self._adapter_settings = f"""
-            mode = "scheduler"
+            mode = "{mode}"
             state_dir = "{directory}/state"
             [listen]
             port = {scheduler_port}
@@ -160,6 +162,11 @@ class House:
             shares = {share["node"]: share["cpus"] for share in run["shares"]}
             found.setdefault(run["job_id"], []).append(shares)
         return found
+
+    async def unseen(self) -> bool:
+        """Whether the daemon's tables lack the end of any job that is complete on the server."""
+        rows = await asyncio.to_thread(self._query, "select id from jobs where ended is not null")
+        return {job for (job,) in rows} != set(self.server.cluster.jobs)
 
     def outcomes(self, outcome: str | None) -> Counter[str]:
         """How many run decisions of each job came to this, as far as the daemon knows; None: it does not."""

@@ -1,0 +1,81 @@
+"""Beside a scheduler that is not ours: real adapter and daemon in shadow mode; a replay of what they saw."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from schedd.cli.main import main
+from server_adapter.emulator import State
+from server_adapter.emulator.errors import RefusalError
+from server_adapter.emulator.lifecycle import start
+from tests.server_adapter.bridge.processes import House
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]  # the kernels may have to be compiled first
+
+JOBS = 12
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def first_come_first_served(house: House) -> None:
+    """The incumbent: starts the first in the queue, and looks at no other before that one runs."""
+    cluster = house.server.cluster
+    while True:
+        house.server.catch_up()
+        for job in sorted(cluster.jobs.values(), key=lambda job: job.queued):
+            if job.state is State.QUEUED:
+                try:
+                    start(cluster, job, "", synchronous=True)
+                except RefusalError:
+                    break
+        await asyncio.sleep(0.05)
+
+
+async def test_beside_another_scheduler_it_writes_nothing_and_what_it_saw_can_be_replayed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    house = House(tmp_path, "6.1", mode="shadow")
+    server = house.server
+    async with server:
+        server.cluster.attributes |= {"scheduling": "True", "keep_completed": "3600"}
+        house.configure()
+        house.daemon.start()
+        incumbent = asyncio.create_task(first_come_first_served(house))
+        try:
+            await house.ready()
+            house.adapter.start()
+            while (await house.ask(""))["nodes"] < 16:  # what had ended before nobody would have seen
+                await asyncio.sleep(0.05)
+            for number in range(JOBS):  # who keeps to the order lets nodes stand idle
+                wanted = {"nodes": f"{(9, 8, 6)[number % 3]}:ppn=8", "walltime": "10"}
+                server.submit(resources=wanted, runtime=1.6)  # longer than from one reading to the next
+            while house.done() < JOBS or await house.unseen():
+                assert not incumbent.done()
+                await asyncio.sleep(0.1)
+            decided = house.decided()
+        finally:
+            incumbent.cancel()
+            house.adapter.kill()
+            house.daemon.kill()
+    assert server.cluster.runs == dict.fromkeys(server.cluster.jobs, 1)
+    assert not decided
+    assert not any("comment" in job.attributes for job in server.cluster.jobs.values())
+    assert "started by the incumbent" in house.adapter.log.read_text()
+
+    config, log, table = tmp_path / "schedd0.toml", tmp_path / "window.swf", tmp_path / "replay.json"
+    assert main(["shadow-report", "main", "--config", str(config), "--log", str(log), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["started"], found["ended"]) == (JOBS, JOBS)
+    assert 0 < found["told"] <= JOBS
+    assert found["due"] + found["earlier"] + found["later"] == found["told"]
+    policies = ["--policy", "fcfs", "--policy", "conservative"]
+    assert main(["replay", str(log), *policies, "--estimates", "user", "--json", str(table)]) == 0
+    waits = {row["policy"]: row["avg_wait_s"] for row in json.loads(table.read_text())}
+    # A plan in which gaps are filled waits less than the incumbent did, who is first come, first served.
+    assert waits["conservative"] < waits["fcfs"]
+    assert waits["conservative"] < found["wait_mean"]
