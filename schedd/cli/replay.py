@@ -57,7 +57,7 @@ def command(
             metavar="S",
             help="What promises of conservative and tabu leave for moves: seconds (600), a time (4h), a "
             "share of the wait planned at arrival (0.5w), a sum of these (1h+0.5w); off: no promise holds. "
-            "Several with commas: a replay for each.",
+            "Several with commas: a replay of tabu for each.",
         ),
     ] = "0",
     kind: Annotated[

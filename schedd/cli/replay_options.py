@@ -82,8 +82,8 @@ def runs_of(
             for searching in searches
             for slack in slacks
         ]
-    if policy == PLANNING_POLICY:
-        return [(policy, policy, {"slack": slack}) for slack in slacks]
+    if policy == PLANNING_POLICY:  # without a search, slack changes what is promised, and nothing else
+        return [(policy, policy, {"slack": slacks[0]})]
     return [(policy, policy, {})]
 
 

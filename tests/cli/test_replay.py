@@ -88,9 +88,10 @@ def test_searches_are_asked_for_by_name(rows: Rows, log: Path) -> None:
 
 def test_each_kind_of_search_is_replayed_with_each_slack(rows: Rows, log: Path) -> None:
     how = ("--slack", "0,1h+0.5w", "--kind", "gap,random", "--every", "60", "--lifted", "4", "--moves", "9")
-    found = rows(log, "--policy", "tabu,easy", *how, "--weights", "wait=1,wait_max=2")
+    found = rows(log, "--policy", "tabu,easy,conservative", *how, "--weights", "wait=1,wait_max=2")
     assert [(row["policy"], row["slack"]) for row in found] == [
-        ("gap", "0"), ("gap", "1h+0.5w"), ("random", "0"), ("random", "1h+0.5w"), ("easy", "")
+        ("gap", "0"), ("gap", "1h+0.5w"), ("random", "0"), ("random", "1h+0.5w"), ("easy", ""),
+        ("conservative", "0"),
     ]  # fmt: skip
     assert all(row["moves_tried"] for row in found[:4])
 

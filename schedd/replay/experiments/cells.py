@@ -158,12 +158,18 @@ def run_cell(cell: Cell, logs: str) -> dict[str, Any]:
     return {**result.as_row(), "bound_wait_s": None if failures else _bound(cell.workload, logs)}
 
 
+@lru_cache(maxsize=1)
+def _trace(path: Path) -> Trace:
+    (trace,) = read_traces([path])
+    return trace
+
+
 @lru_cache(maxsize=2)
 def _prepared(workload: Workload, logs: str) -> Prepared:
     if workload.every_s:
         trace, site = stream(workload.jobs or 3000, workload.every_s, workload.stream_seed)
         return prepare(select(trace, procs=site.procs), site)
-    (trace,) = read_traces([Path(logs, workload.log)])
+    trace = _trace(Path(logs, workload.log))
     groups = of_groups(read_machines(Path(logs, workload.machines))) if workload.machines else None
     procs = groups.procs if groups is not None else workload.procs
     trace = _blurred(trace, workload.estimates)
