@@ -120,11 +120,13 @@ class Clusters:
         if self.durable is not None:
             self.durable.stop_seeking()
         for sampler in self._samplers:
-            sampler.stop()
+            sampler.end()
         for searcher in self.searchers.values():
             searcher.stop()
         for loop in self._loops.values():
             loop.stop()
+        for sampler in self._samplers:
+            sampler.join()
         if self.durable is not None:
             self.durable.close()
 

@@ -35,9 +35,12 @@ class Sampler:
         if self._every:
             self._thread.start()
 
-    def stop(self) -> None:
+    def end(self) -> None:
         """Look no more."""
         self._stop.set()
+
+    def join(self) -> None:
+        """Wait until it does not; its planner is to be stopped before, whom it may wait for."""
         if self._thread.ident is not None:
             self._thread.join(10)
 

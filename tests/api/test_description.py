@@ -117,9 +117,11 @@ def test_what_is_not_as_described_is_refused_as_described(api: Any, path: str, m
 @pytest.mark.soak
 def test_nothing_that_is_asked_at_length_is_a_defect(api: Any, capsys: pytest.CaptureFixture[str]) -> None:
     examples = int(os.environ.get("SCHEDD_EXAMPLES", "1000"))
-    right = sum(_try(api[p][m], GenerationMode.POSITIVE, CHECKS, examples) for p, m in OPERATIONS + SIMPLE)
+    right = sum(
+        _try(api[p][m], GenerationMode.POSITIVE, CHECKS, examples) for p, m in OPERATIONS + SIMPLE + NAMED
+    )
     refusing = (*CHECKS, negative_data_rejection)
-    wrong = sum(_try(api[p][m], GenerationMode.NEGATIVE, refusing, examples) for p, m in OPERATIONS)
+    wrong = sum(_try(api[p][m], GenerationMode.NEGATIVE, refusing, examples) for p, m in OPERATIONS + NAMED)
     with capsys.disabled():
         print(f"\n{right} requests as described, {wrong} not as described")  # noqa: T201  (counts for the page)
 

@@ -114,7 +114,9 @@ def test_a_plan_is_evaluated_while_it_goes_on() -> None:
         assert one.values["wait"] == 3600.0
         loop.submit([job("3")]).result(WAIT)
         until(lambda: track.evaluations(0, 2 * T, 9)[-1].jobs == 2)
-        sampler.stop()
+        sampler.end()
+        sampler.join()
+        assert not sampler._thread.is_alive()
 
 
 def test_nothing_is_evaluated_while_nothing_goes_on_or_another_leads() -> None:
@@ -131,4 +133,3 @@ def test_nothing_is_evaluated_while_nothing_goes_on_or_another_leads() -> None:
         assert len(made) == 1
         sampler.turn()
         assert track.evaluations(0, 2 * T, 9)[0] is made[0]
-        sampler.stop()
