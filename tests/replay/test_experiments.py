@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -13,10 +14,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dask.distributed import LocalCluster
 
 import schedd
 from schedd.cli.main import main
 from schedd.replay.experiments import cells as cells_module
+from schedd.replay.experiments import parallel
 from schedd.replay.experiments.cells import (
     _SEARCH_ALONE,
     _TELLS,
@@ -29,6 +32,7 @@ from schedd.replay.experiments.cells import (
     run_cell,
 )
 from schedd.replay.experiments.named import EXPERIMENTS, Experiment, of_part, quick
+from schedd.replay.experiments.parallel import run_cells
 from schedd.replay.experiments.picture import draw
 from schedd.replay.experiments.report import lines_of, page
 from schedd.replay.experiments.results import Found, Results
@@ -345,3 +349,23 @@ def test_what_counts_as_the_searchs_own_source_is_never_run_without_a_search(log
         assert users <= {root / "optimize" / "search.py", *own}, name
     assert code_version(search=False) != code_version(search=True)
     assert all((root / name).is_file() for name in _TELLS)
+
+
+def test_a_dask_scheduler_that_runs_already_is_used_if_its_workers_have_this_program(
+    logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = [*small().cells[:2], replace(small().cells[0], policy="nonsense")]
+    rows: dict[str, dict[str, Any]] = {}
+    with LocalCluster(
+        processes=False, protocol="tcp://", host="127.0.0.1", n_workers=1, threads_per_worker=1,
+        dashboard_address="127.0.0.1:0", scheduler_kwargs={"dashboard": False},
+    ) as cluster:  # fmt: skip
+        address = cluster.scheduler_address
+        failed = run_cells(cells, str(logs), lambda cell, row: rows.update({cell.name: row}), address=address)
+        assert set(rows) == {"easy", "conservative"}
+        assert rows["easy"]["avg_wait_s"] == run_cell(cells[0], str(logs))["avg_wait_s"]
+        # One that fails does not keep the others from running.
+        assert [(cell.policy, type(error)) for cell, error in failed] == [("nonsense", KeyError)]
+        monkeypatch.setattr(parallel, "code_version", lambda: threading.current_thread().name)
+        with pytest.raises(TraceError, match="workers run another version of schedd"):
+            run_cells(cells, str(logs), lambda *_: None, address=address)

@@ -18,7 +18,7 @@ from schedd.replay.failures import random_outages
 from schedd.replay.machines import read_machines
 from schedd.replay.prepare import Prepared, prepare
 from schedd.replay.read import read_traces
-from schedd.replay.searching import SEARCH_POLICY, Searching
+from schedd.replay.searching import Searching
 from schedd.replay.site import of_groups, one_node
 from schedd.replay.slack import Slack
 from schedd.replay.streams import stream
@@ -69,7 +69,7 @@ class Workload:
 class Search:
     """A search every ``every`` simulated seconds; no ``weights``: the daemon's."""
 
-    kind: str = SEARCH_POLICY
+    kind: str = str(SearchSettings().kind)
     moves: int = 200
     every: int = 300
     seed: int = 1
