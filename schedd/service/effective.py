@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import BaseModel
 from sqlalchemy import make_url
@@ -32,7 +33,8 @@ def effective(settings: Settings, path: Path | None) -> Iterator[str]:
         elif section == "webhooks":
             for hook in settings.webhooks:
                 yield "[[webhooks]]"
-                yield from (f"{key} = {_toml(value)}" for key, value in hook.model_dump().items())
+                for key, value in hook.model_dump().items():
+                    yield f"{key} = {_toml(_without_secrets(value) if key == 'url' else value)}"
                 yield ""
         else:
             yield from _section((section,), getattr(settings, section), file)
@@ -65,6 +67,14 @@ def _section(where: tuple[str, ...], values: BaseModel, file: Mapping[str, Any])
         yield from (f"{key} = {_toml(value)}" for key, value in shown.items())
         yield 'sha256 = "***"'
         yield ""
+
+
+def _without_secrets(url: str) -> str:
+    """A web address without user, password and query."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    user, query = ("***@" if host != parts.netloc else ""), ("***" if parts.query else "")
+    return urlunsplit((parts.scheme, user + host, parts.path, query, ""))
 
 
 def _hidden(section: str, key: str, value: Any) -> Any:

@@ -56,4 +56,6 @@ def set_up(settings: LogSettings) -> None:
     root.handlers[:] = [handler]
     root.setLevel(level)
     # The server's own chatter: what it says at "info" the daemon says itself.
-    logging.getLogger("uvicorn").setLevel(max(level, logging.WARNING))
+    # And the addresses of webhooks, which a client would name in full, may be secrets.
+    for name in ("uvicorn", "httpx2", "httpcore2"):
+        logging.getLogger(name).setLevel(max(level, logging.WARNING))

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Final
+from urllib.parse import urlsplit
 
 import httpx2
 import structlog
@@ -202,6 +203,7 @@ def _merged(earlier: Moved, later: Moved) -> Moved | None:
 async def _post(cluster: str, hook: Hook, client: httpx2.AsyncClient, moves: list[Moved], tries: int) -> bool:
     """Whether the hook took the moves, or will never take them."""
     settings = hook.settings
+    where = urlsplit(settings.url).hostname or ""  # the rest may be a secret
     told = {
         "type": "planned_start_moved",
         "id": secrets.token_hex(8),
@@ -216,19 +218,19 @@ async def _post(cluster: str, hook: Hook, client: httpx2.AsyncClient, moves: lis
     try:
         answer = await client.post(settings.url, content=body, headers=headers, timeout=_TIMEOUT_S)
     except httpx2.HTTPError as error:
-        _say(settings.url, tries, f"{type(error).__name__} {error}".strip())
+        _say(where, tries, f"{type(error).__name__} {error}".strip())
         return False
     if answer.is_success:
         if tries:
-            _log.info("the webhook takes events again", url=settings.url)
+            _log.info("the webhook takes events again", hook=where)
         return True
     if answer.status_code >= 500 or answer.status_code in _AGAIN:
-        _say(settings.url, tries, f"HTTP {answer.status_code}")
+        _say(where, tries, f"HTTP {answer.status_code}")
         return False
-    _log.error("the webhook refuses", url=settings.url, status=answer.status_code, dropped=len(moves))
+    _log.error("the webhook refuses", hook=where, status=answer.status_code, dropped=len(moves))
     return True
 
 
-def _say(url: str, tries: int, why: str) -> None:
+def _say(where: str, tries: int, why: str) -> None:
     if not tries:
-        _log.warning("the webhook is not taking events; it is tried again", url=url, why=why)
+        _log.warning("the webhook is not taking events; it is tried again", hook=where, why=why)

@@ -163,6 +163,8 @@ def test_webhooks_are_shown_and_their_secrets_checked(
     code, out, _ = run(capsys, "show", "--config", str(path))
     assert code == 0
     assert tomllib.loads(out)["webhooks"][0]["users"] == ["ann"]
+    path.write_text(path.read_text().replace("https://x/hook", "https://ann:geheim@x/hook?token=secret"))
+    assert "https://***@x/hook?***" in run(capsys, "show", "--config", str(path))[1]
     code, _, err = run(capsys, "check", "--config", str(path))
     assert (code, "cannot read the webhook's secret" in err) == (2, True)
     path.write_text(hook.replace("url", "uri"))

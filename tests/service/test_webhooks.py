@@ -5,6 +5,7 @@ import contextlib
 import hashlib
 import hmac
 import json
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,10 +16,12 @@ from typing import Any
 
 import httpx2
 import pytest
+import structlog
 
 from schedd.engine.job_view import job_view
+from schedd.service.logs import set_up
 from schedd.service.loop import PlanLoop
-from schedd.service.settings import SettingsError, WebhookSettings
+from schedd.service.settings import LogSettings, SettingsError, WebhookSettings
 from schedd.service.webhooks import SIGNATURE, Hook, follow, hook_of
 from schedd.wire import JobDeleted, JobHeld, JobReleased
 from tests.service.build import T, event_id, job, node, planner
@@ -185,6 +188,32 @@ def test_a_hook_that_is_down_gets_it_when_it_is_back(loop: PlanLoop, receiver: R
     with following(loop, "http://127.0.0.1:9/down", threshold=60):
         delete(loop, "2")
     assert receiver.taken == []
+
+
+@pytest.fixture
+def log(capfd: pytest.CaptureFixture[str]) -> Iterator[Callable[[], str]]:
+    """The daemon's log, and what libraries say in it."""
+    root, before = logging.getLogger(), structlog.get_config()
+    handlers, level = root.handlers[:], root.level
+    set_up(LogSettings())
+    yield lambda: capfd.readouterr().err
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.configure(**before)
+
+
+def test_the_address_of_a_hook_may_be_a_secret_and_is_not_logged(
+    loop: PlanLoop, receiver: Receiver, log: Callable[[], str]
+) -> None:
+    receiver.statuses = [503]
+    with following(loop, f"{receiver.url}/of-ours?token=geheim", threshold=60):
+        delete(loop, "1")
+        receiver.moves(1)
+    said = log()
+    assert "the webhook is not taking events" in said
+    assert "127.0.0.1" in said
+    assert "of-ours" not in said
+    assert "geheim" not in said
 
 
 def test_what_a_hook_refuses_is_dropped(loop: PlanLoop, receiver: Receiver) -> None:
