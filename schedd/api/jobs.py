@@ -1,5 +1,6 @@
 """Jobs: where each stands, when and where it starts, and why."""
 
+from functools import partial
 from itertools import islice
 from typing import Annotated, Any, Final, Literal, cast
 
@@ -9,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from schedd.api.access import Cluster, Daemon, Seen
 from schedd.api.bodies import History, JobPage, Past, PastMoment, dated
 from schedd.api.problems import ProblemError, answers
-from schedd.api.replies import chosen, reply
+from schedd.api.replies import chosen, reply, reply_rows
 from schedd.api.waiting import a_copy, the_database
 from schedd.engine.job_view import JobView, Standing, job_history, view_of
 from schedd.engine.records import JobRecord
@@ -18,7 +19,7 @@ from schedd.service.clusters import Clusters
 from schedd.service.explain import Explanation, explain
 from schedd.service.loop import PlanLoop
 from schedd.service.past_jobs import PastJob, past_job
-from schedd.service.reading import alike, find, jobs
+from schedd.service.reading import alike, find, jobs, plain_row
 from schedd.service.sight import Sight
 
 __all__ = ["a_past_job", "found_job", "router", "the_job"]
@@ -73,12 +74,15 @@ def list_jobs(
     """
     only = chosen(fields, JobView)
     published = cluster.published
-    page = jobs(
-        published, state=state, owner=user, queue=queue, sees=seen.sees, cursor=cursor, limit=limit, only=only
+    found = partial(jobs, published, state=state, owner=user, queue=queue, sees=seen.sees, cursor=cursor)
+    plain = plain_row(published, only) if only is not None else None
+    if plain is not None:
+        some = found(plain, limit=limit)
+        return reply_rows(request, some.rows, "jobs", some.next, published)
+    page = found(lambda record, _: seen.view(view_of(published, record, only), published), limit=limit)
+    return reply(
+        request, JobPage(jobs=page.rows, next=page.next, **dated(published)), published, "jobs", only
     )
-    rows = tuple(seen.view(row, published) for row in page.rows)
-    found = JobPage(jobs=rows, next=page.next, **dated(published))
-    return reply(request, found, published, "jobs", only)
 
 
 @router.get("/{job}", response_model=JobView, responses=_ONE)

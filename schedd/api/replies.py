@@ -1,6 +1,7 @@
 """JSON replies: written from frozen dataclasses at once, with an ETag of what they say."""
 
 import re
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import fields
 from hashlib import blake2b
@@ -8,12 +9,13 @@ from typing import Any, Final
 
 from fastapi import Request
 from pydantic import ConfigDict, TypeAdapter, with_config
+from pydantic_core import to_json
 from starlette.responses import Response
 
 from schedd.api.problems import Fault, ProblemError
 from schedd.engine.view import Published
 
-__all__ = ["chosen", "documented", "reply"]
+__all__ = ["chosen", "documented", "reply", "reply_rows"]
 
 _WHICH_PLAN: Final = re.compile(rb'"(?:as_of|generation)":\d+')
 _DOCUMENTED = ConfigDict(use_attribute_docstrings=True)
@@ -65,9 +67,26 @@ def reply(
         include = {field.name: True for field in fields(value)}
         include[rows] = {"__all__": set(only)}
     body = _adapter(type(value)).dump_json(value, include=include)
+    return _tagged(request, body, _WHICH_PLAN.sub(b"", body) if published is not None else None)
+
+
+def reply_rows(
+    request: Request,
+    rows: Sequence[Mapping[str, Any]],
+    name: str,
+    following: str | None,
+    published: Published,
+) -> Response:
+    """A page of plain ``rows``, as ``reply`` sends one of which only some fields were chosen."""
+    said = to_json({"stale": published.stale, "next": following, name: rows})
+    which = to_json({"as_of": published.as_of, "generation": published.generation})
+    return _tagged(request, which[:-1] + b"," + said[1:], said)
+
+
+def _tagged(request: Request, body: bytes, said: bytes | None) -> Response:
+    """``body`` with a tag of what is ``said`` in it, if that is known."""
     headers = {"Cache-Control": "no-cache"}
-    if published is not None:
-        said = _WHICH_PLAN.sub(b"", body)
+    if said is not None:
         headers["ETag"] = etag = f'W/"{blake2b(said, digest_size=9).hexdigest()}"'
         known = [tag.strip() for tag in request.headers.get("if-none-match", "").split(",")]
         if etag in known:

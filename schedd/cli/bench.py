@@ -1,4 +1,4 @@
-"""``schedd bench plan | optimise | events | http | restart | wire``: how quick they are."""
+"""``schedd bench plan | optimise | events | http | restart | face | wire``: how quick they are."""
 
 import argparse
 import sys
@@ -9,6 +9,9 @@ from rich.console import Console
 from rich.progress import Progress
 
 from schedd.bench.daemon import DaemonFailed
+from schedd.bench.face import bench_face
+from schedd.bench.face import table_of as face_table
+from schedd.bench.face import to_json as face_to_json
 from schedd.bench.grow import CheckFailed, run_bench
 from schedd.bench.load import EventsResult, HttpResult, Load, bench_events, bench_http, table_of
 from schedd.bench.load import to_json as load_to_json
@@ -22,10 +25,11 @@ from schedd.bench.result import Step, step_table, summary_table, to_json
 from schedd.bench.workload import PROFILES
 from server_adapter import bench_wire
 
-__all__ = ["run"]
+__all__ = ["make_parser", "run"]
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Its options."""
     parser = argparse.ArgumentParser(prog="schedd bench", description=__doc__)
     what = parser.add_subparsers(dest="what", required=True)
     plan = what.add_parser("plan", help="grow a plan and measure every operation")
@@ -44,17 +48,19 @@ def _parser() -> argparse.ArgumentParser:
     http.add_argument("--reads", type=float, default=1_500, help="reads a second (default: %(default)s)")
     restart = what.add_parser("restart", help="a real daemon from its start until it leads")
     restart.add_argument("--cold", action="store_true", help="also without any kernel in the cache: minutes")
-    for one in (events, http, restart):
+    face = what.add_parser("face", help="pages, their data and commands at a real daemon; in a browser, too")
+    for one in (events, http, restart, face):
         one.add_argument("--nodes", type=int, default=219, help="(default: %(default)s)")
         one.add_argument("--jobs", type=int, default=10_000, help="queued throughout (default: %(default)s)")
+        one.add_argument(
+            "--database", default="", metavar="URL", help="an empty one; default: a new SQLite file in TMPDIR"
+        )
+    for one in (events, http, restart):
         one.add_argument(
             "--rate", type=float, default=500, help="events a second, 0: as many as it takes (default: 500)"
         )
         seconds = 10 if one is restart else 30
         one.add_argument("--seconds", type=float, default=seconds, help="of each part (default: %(default)s)")
-        one.add_argument(
-            "--database", default="", metavar="URL", help="an empty one; default: a new SQLite file in TMPDIR"
-        )
     events.add_argument("--events", type=int, default=0, help="end the storm after so many")
     events.add_argument(
         "--keep",
@@ -63,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DAYS",
         help="keep all for so long, as by keep_*",
     )
-    for one in (plan, optimise, events, http, restart):
+    for one in (plan, optimise, events, http, restart, face):
         one.add_argument(
             "--profile", choices=PROFILES, default="metacentrum", help="shapes of nodes and jobs"
         )
@@ -77,7 +83,7 @@ def run(argv: Sequence[str]) -> int:
     """Measure as the arguments say; 0, 1 when the daemon fails, 2 for bad arguments, 3 when the planner is
     found to be wrong.
     """
-    args = _parser().parse_args(argv)
+    args = make_parser().parse_args(argv)
     if args.what == "wire":
         return bench_wire.run(args)
     try:
@@ -127,8 +133,8 @@ def _load(args: argparse.Namespace) -> int:
         profile=args.profile,
         nodes=args.nodes,
         jobs=args.jobs,
-        rate=args.rate,
-        seconds=args.seconds,
+        rate=getattr(args, "rate", 0),
+        seconds=getattr(args, "seconds", 0),
         seed=args.seed,
         database=args.database,
         events=getattr(args, "events", 0),
@@ -137,6 +143,8 @@ def _load(args: argparse.Namespace) -> int:
     result: EventsResult | HttpResult
     if args.what == "restart":
         return _restart(load, args)
+    if args.what == "face":
+        return _face(load, args)
     with Console(stderr=True).status("") as status:
 
         def tell(words: str) -> None:
@@ -146,6 +154,19 @@ def _load(args: argparse.Namespace) -> int:
     Console().print(table_of(result))
     if args.json is not None:
         args.json.write_text(load_to_json(result), encoding="utf-8")
+    return 0
+
+
+def _face(load: Load, args: argparse.Namespace) -> int:
+    with Console(stderr=True).status("") as status:
+
+        def tell(words: str) -> None:
+            status.update(f"{words} ...")
+
+        result = bench_face(load, tell)
+    Console().print(face_table(result))
+    if args.json is not None:
+        args.json.write_text(face_to_json(result), encoding="utf-8")
     return 0
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-__all__ = ["run"]
+__all__ = ["make_parser", "run"]
 
 _NODES = 20
 _CPUS = 16
@@ -19,7 +19,8 @@ _JOBS = 2_000
 _WAITING = 60
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Its options."""
     parser = argparse.ArgumentParser(
         prog="schedd demo",
         description="Start the daemon, an emulated pbs_server in scaled time, and pbs-adapter between them, "
@@ -37,7 +38,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def run(argv: Sequence[str]) -> int:
     """Play until Ctrl-C, the end of the jobs, or --exit-after; 0, or 2 for bad arguments, 1 for trouble."""
-    args = _parser().parse_args(argv)
+    args = make_parser().parse_args(argv)
     # As Ctrl-C, which the event loop takes as an order to end and not as an error of whatever runs just then.
     # A shell starts what is to run in the background with that ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -15,12 +15,13 @@ from server_adapter.emulator import Arrival, NodeSpec, read_nodes
 from server_adapter.emulator.command import serve
 from server_adapter.emulator.versions import VERSIONS
 
-__all__ = ["run"]
+__all__ = ["make_parser", "run"]
 
 _HOST = "127.0.0.1"
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Its options."""
     parser = argparse.ArgumentParser(
         prog="schedd emulate",
         description="Runs an emulated pbs_server on loopback, for our adapter and for TORQUE's own clients.",
@@ -52,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def run(argv: Sequence[str]) -> int:
     """Runs until a signal, or until the workload is over; 0, or 2 for bad arguments, 1 for a taken port."""
-    args = _parser().parse_args(argv)
+    args = make_parser().parse_args(argv)
     try:
         nodes = read_nodes(args.nodes or ["4:ppn=4"])
         if args.compress <= 0 or args.time_scale < 0:

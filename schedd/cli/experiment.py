@@ -18,12 +18,13 @@ from schedd.replay.experiments.results import Results
 from schedd.replay.floor import Defect
 from schedd.replay.workload import TraceError
 
-__all__ = ["run"]
+__all__ = ["make_parser", "run"]
 
 _PARTS: Final = ("whole", "first third", "rest", "busiest")
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Its options."""
     names = ", ".join(EXPERIMENTS)
     parser = argparse.ArgumentParser(
         prog="schedd experiment",
@@ -61,7 +62,7 @@ def run(argv: Sequence[str]) -> int:
     """Run one; 0, 1 when dask fails or is not there, 2 for what cannot be run, 3 for a defect of the engine,
     130 after Ctrl-C.
     """
-    args = _parser().parse_args(argv)
+    args = make_parser().parse_args(argv)
     if args.name is None:
         for experiment in EXPERIMENTS.values():
             print(f"{experiment.name} ({len(experiment.cells)} replays)\n    {experiment.about}\n")

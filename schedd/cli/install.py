@@ -9,12 +9,13 @@ from pathlib import Path
 from schedd.cli.main import BARE
 from schedd.cli.manual import completion, man_page
 
-__all__ = ["run"]
+__all__ = ["make_parser", "run"]
 
 _OURS = "schedd"
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Its options."""
     parser = argparse.ArgumentParser(
         prog="schedd install",
         description="Link schedd and its commands for users into PREFIX/bin, and write their man pages and "
@@ -28,7 +29,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def run(argv: Sequence[str]) -> int:
     """Install; 0, or 1 when something was left alone, 2 when something could not be written."""
-    args = _parser().parse_args(argv)
+    args = make_parser().parse_args(argv)
     program = (args.program or Path(sys.argv[0])).absolute()
     if not os.access(program, os.X_OK) or program.suffix == ".py":
         print(f"schedd install: {program} is no program to link to; name it with --program", file=sys.stderr)
@@ -38,7 +39,7 @@ def run(argv: Sequence[str]) -> int:
     try:
         for name in (_OURS, *BARE):
             left += not _link(prefix / "bin" / name, program)
-        for name in BARE:
+        for name in (_OURS, *BARE):
             left += not _write(prefix / "share" / "man" / "man1" / f"{name}.1", man_page(name))
         script = prefix / "share" / "bash-completion" / "completions" / _OURS
         left += not _write(script, completion())

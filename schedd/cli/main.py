@@ -7,9 +7,7 @@ sub-commands, or ``run``, a function that takes the arguments as they are and re
 
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib import import_module
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 from schedd import __version__
@@ -60,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     args = list(sys.argv[1:] if argv is None else argv)
     if argv is None:
-        called = PurePath(sys.argv[0]).name
+        called = sys.argv[0].rpartition("/")[2]
         if called in BARE:  # a link to this program
             return int(import_module(COMMANDS[called][0]).run(args, called))
     if not args or args[0] in ("-h", "--help", "help"):
@@ -71,6 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     name = args[0]
     if name not in COMMANDS:
+        from difflib import get_close_matches  # noqa: PLC0415  (only a mistyped command pays for it)
+
         near = get_close_matches(name, COMMANDS, 1)
         hint = f"did you mean {near[0]}?" if near else "`schedd --help` lists the commands"
         print(f"schedd: no command {name!r}; {hint}", file=sys.stderr)

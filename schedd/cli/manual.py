@@ -1,8 +1,9 @@
-"""Reference, man pages and shell completion of the commands for users, all from their own parsers."""
+"""Reference, man pages and shell completion of the commands, all from their own parsers."""
 
 import argparse
 from collections.abc import Iterator
 from importlib import import_module
+from typing import Any
 
 from schedd import __version__
 from schedd.cli.main import BARE, COMMANDS
@@ -11,8 +12,13 @@ __all__ = ["completion", "man_page", "parsers", "reference"]
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
-    """The parser of each command that has a bare name."""
-    return {name: import_module(COMMANDS[name][0]).make_parser(name) for name in BARE}
+    """The parser of each command that asks the daemon: those with a bare name, then those of admins."""
+    admins = [name for name, (module, _) in COMMANDS.items() if ".user." in module and name not in BARE]
+    return {name: import_module(COMMANDS[name][0]).make_parser(_called(name)) for name in (*BARE, *admins)}
+
+
+def _called(name: str) -> str:
+    return name if name in BARE else f"schedd {name}"
 
 
 # ---- Markdown -----------------------------------------------------------------------------------
@@ -20,14 +26,41 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
 
 def reference() -> str:
     """All commands with their options, as Markdown."""
-    parts = []
-    for name, parser in parsers().items():
-        usage = " ".join(parser.format_usage().split()).removeprefix("usage: ")
-        rows = [f"| `{words}` | {about} |" for words, about in _options(parser)]
-        parts.append(
-            f"### {name}\n\n{_about(parser)}\n\n```\n{usage}\n```\n\n| | |\n|---|---|\n" + "\n".join(rows)
-        )
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(_section(name, parser) for name, parser in parsers().items()) + "\n"
+
+
+def _section(name: str, parser: argparse.ArgumentParser) -> str:
+    rows = [f"| `{words}` | {about} |" for words, about in _options(parser)]
+    acts = "".join(
+        f"\n\n`{_usage(act)}`: {about}." + (f"\n\n{_table(rows)}" if rows else "")
+        for act, about, rows in _acts(parser)
+    )
+    return f"### {_called(name)}\n\n{_about(parser)}\n\n```\n{_usage(parser)}\n```\n\n{_table(rows)}{acts}"
+
+
+def _table(rows: list[str]) -> str:
+    return "| | |\n|---|---|\n" + "\n".join(rows)
+
+
+def _acts(parser: argparse.ArgumentParser) -> Iterator[tuple[argparse.ArgumentParser, str, list[str]]]:
+    """Each act of a command that has some: its parser, what it does, its own options."""
+    for act, about, found in _sub_acts(parser):
+        rows = [f"| `{words}` | {words_of} |" for words, words_of in _options(act) if words != "-h, --help"]
+        yield act, about, rows if found else []
+
+
+def _sub_acts(
+    parser: argparse.ArgumentParser,
+) -> Iterator[tuple[argparse.ArgumentParser, str, bool]]:
+    for action in _actions(parser):
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001  (argparse has no other way)
+            about = {one.dest: one.help or "" for one in action._choices_actions}  # noqa: SLF001
+            for name, act in action.choices.items():
+                yield act, about.get(name, ""), len(_actions(act)) > 1
+
+
+def _usage(parser: argparse.ArgumentParser) -> str:
+    return " ".join(parser.format_usage().split()).removeprefix("usage: ")
 
 
 def _about(parser: argparse.ArgumentParser) -> str:
@@ -44,6 +77,8 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
         value = action.metavar if isinstance(action.metavar, str) else (action.dest.upper())
         takes = action.nargs != 0
         about = (action.help or "") % vars(action) if action.help else ""
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001  (argparse has no other way)
+            about = ", ".join(f"`{name}`" for name in action.choices)
         if not action.option_strings:
             yield value.replace("|", "\\|"), about
         else:
@@ -55,49 +90,92 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
 
 
 def man_page(name: str) -> str:
-    """The man page of one command, as troff."""
+    """The man page of one command that has a bare name, or of ``schedd`` with all others, as troff."""
+    if name == "schedd":
+        return _man_of_all()
     parser = parsers()[name]
-    usage = " ".join(parser.format_usage().split()).removeprefix(f"usage: {name}").strip()
     lines = [
-        f'.TH {name.upper()} 1 "" "schedd {__version__}" "schedd"',
-        ".SH NAME",
-        f"{name} \\- {_troff(COMMANDS[name][1].rstrip('.')).lower()}",
+        *_man_head(name, COMMANDS[name][1]),
         ".SH SYNOPSIS",
         f".B {name}",
-        _troff(usage),
+        _troff(_usage(parser).removeprefix(name).strip()),
         ".SH DESCRIPTION",
         _troff(_about(parser)),
         ".SH OPTIONS",
-    ]
-    for words, about in _options(parser):
-        lines += [".TP", f".B {_troff(words.replace(chr(92) + '|', '|'))}", _troff(about)]
-    for paragraph in (parser.epilog or "").split("\n\n"):
-        title, _, rest = paragraph.partition("\n")
-        if title.endswith(":"):
-            lines += [
-                f".SH {title[:-1].upper()}",
-                ".nf",
-                *(_troff(line) for line in rest.splitlines()),
-                ".fi",
-            ]
-        else:
-            lines += [".PP", _troff(paragraph)]
-    lines += [
-        ".SH ENVIRONMENT",
-        *(".TP", ".B SCHEDD_URL", "where the daemon is"),
-        *(".TP", ".B SCHEDD_TOKEN", "the token to show it"),
-        *(".TP", ".B SCHEDD_CLUSTER", "which cluster, where the daemon has several"),
-        ".SH FILES",
-        *(".TP", ".I ~/.config/schedd/client.toml, /etc/schedd/client.toml", "url, cluster and token_file"),
-        *(".TP", ".I ~/.config/schedd/token", "the token; nobody else may be able to read it"),
+        *_man_options(parser),
+        *_man_epilog(parser),
+        *_MAN_TAIL,
         ".SH SEE ALSO",
-        ", ".join(f"{other}(1)" for other in BARE if other != name),
+        ", ".join(f"{other}(1)" for other in ("schedd", *BARE) if other != name),
     ]
     return "\n".join(lines) + "\n"
 
 
+def _man_of_all() -> str:
+    lines = [
+        *_man_head("schedd", "A planning scheduler for PBS-family clusters"),
+        ".SH SYNOPSIS",
+        ".B schedd",
+        "COMMAND [OPTIONS] [ARGUMENTS]",
+        ".SH DESCRIPTION",
+        "For every queued job a start, an end and nodes are planned. \\-\\-help explains a command.",
+        ".SH COMMANDS",
+    ]
+    for name, (_, about) in COMMANDS.items():
+        lines += [".TP", f".B {_troff(name)}", _troff(about)]
+    for name, parser in parsers().items():
+        if name in BARE:
+            continue
+        lines += [f".SH SCHEDD {_troff(name.upper())}", f".B {_troff(_usage(parser))}", ".PP"]
+        lines += [_troff(_about(parser)), *_man_options(parser)]
+        for act, about, found in _sub_acts(parser):
+            lines += [".PP", f".B {_troff(_usage(act))}", ".br", _troff(about)]
+            lines += _man_options(act) if found else []
+    lines += [*_man_epilog(parser), *_MAN_TAIL, ".SH SEE ALSO", ", ".join(f"{one}(1)" for one in BARE)]
+    return "\n".join(lines) + "\n"
+
+
+def _man_head(name: str, about: str) -> list[str]:
+    first = about[:1].lower() + about[1:].rstrip(".")
+    return [
+        f'.TH {name.upper()} 1 "" "schedd {__version__}" "schedd"',
+        ".SH NAME",
+        f"{name} \\- {_troff(first)}",
+    ]
+
+
+def _man_options(parser: argparse.ArgumentParser) -> list[str]:
+    return [
+        line
+        for words, about in _options(parser)
+        for line in (".TP", f".B {_troff(words.replace(chr(92) + '|', '|'))}", _troff(about))
+    ]
+
+
+def _man_epilog(parser: argparse.ArgumentParser) -> list[str]:
+    lines: list[str] = []
+    for paragraph in (parser.epilog or "").split("\n\n"):
+        title, _, rest = paragraph.partition("\n")
+        if title.endswith(":"):
+            lines += [f".SH {title[:-1].upper()}", ".nf", *map(_troff, rest.splitlines()), ".fi"]
+        else:
+            lines += [".PP", _troff(paragraph)]
+    return lines
+
+
+_MAN_TAIL = (
+    ".SH ENVIRONMENT",
+    *(".TP", ".B SCHEDD_URL", "where the daemon is"),
+    *(".TP", ".B SCHEDD_TOKEN", "the token to show it"),
+    *(".TP", ".B SCHEDD_CLUSTER", "which cluster, where the daemon has several"),
+    ".SH FILES",
+    *(".TP", ".I ~/.config/schedd/client.toml, /etc/schedd/client.toml", "url, cluster and token_file"),
+    *(".TP", ".I ~/.config/schedd/token", "the token; nobody else may be able to read it"),
+)
+
+
 def _troff(text: str) -> str:
-    text = text.replace("\\", "\\e").replace("-", "\\-")
+    text = text.replace("…", "...").replace("\\", "\\e").replace("-", "\\-")
     return "\\&" + text if text[:1] in (".", "'") else text
 
 
@@ -105,22 +183,22 @@ def _troff(text: str) -> str:
 
 
 def completion() -> str:
-    """A bash script that completes the commands and their options; zsh reads it after `bashcompinit`."""
-    flags = {
-        name: " ".join(option for action in _actions(parser) for option in action.option_strings)
-        for name, parser in parsers().items()
-    }
-    cases = "\n".join(f"    {name}) words='{options}' ;;" for name, options in flags.items())
+    """A bash script that completes commands, acts and options; zsh reads it after `bashcompinit`."""
+    words = {name: _words(name) for name in COMMANDS}
+    cases = "\n".join(
+        f"    {name}) acts='{' '.join(acts)}' words='{' '.join(options)}' ;;"
+        for name, (acts, options) in words.items()
+    )
     return f"""\
 # bash completion of schedd and its commands for users; written by `schedd install`.
 _schedd() {{
-  local current=${{COMP_WORDS[COMP_CWORD]}} name=${{COMP_WORDS[0]##*/}} words=
+  local current=${{COMP_WORDS[COMP_CWORD]}} name=${{COMP_WORDS[0]##*/}} words= acts= first=1
   if [ "$name" = schedd ]; then
     if [ "$COMP_CWORD" = 1 ]; then
       COMPREPLY=($(compgen -W '{" ".join(COMMANDS)} --help --version' -- "$current"))
       return
     fi
-    name=${{COMP_WORDS[1]}}
+    name=${{COMP_WORDS[1]}} first=2
   fi
   case $name in
 {cases}
@@ -128,8 +206,34 @@ _schedd() {{
   esac
   case $current in
     -*) COMPREPLY=($(compgen -W "$words" -- "$current")) ;;
-    *) COMPREPLY=() ;;
+    *)
+      COMPREPLY=()
+      [ -n "$acts" ] && [ "$COMP_CWORD" = "$first" ] && COMPREPLY=($(compgen -W "$acts" -- "$current"))
+      ;;
   esac
 }}
 complete -o default -F _schedd schedd {" ".join(BARE)}
 """
+
+
+def _words(name: str) -> tuple[list[str], list[str]]:
+    """What may follow a command: its acts, and its options with those of its acts."""
+    module = import_module(COMMANDS[name][0])
+    if hasattr(module, "make_parser"):
+        parser = module.make_parser()
+        acts = [act for act, _, _ in _sub_acts(parser)]
+        names = [act.prog.rpartition(" ")[2] for act in acts]
+        every = [action for one in (parser, *acts) for action in _actions(one)]
+        return names, sorted({option for action in every for option in action.option_strings})
+    import typer  # noqa: PLC0415  (the commands for users must not pay for it)
+
+    app = getattr(module, "app", None)
+    if app is None:
+        app = typer.Typer(add_completion=False)
+        app.command(name)(module.command)
+    command = typer.main.get_command(app)
+    below: dict[str, Any] = getattr(command, "commands", {})
+    options = [option for one in (command, *below.values()) for option in one.params]
+    texts = [text for option in options for text in option.opts]
+    found = {text for text in texts if text.startswith("-") and not text.endswith("-completion")}
+    return sorted(below), sorted({*found, "--help"})

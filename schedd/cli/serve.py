@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["run"]
+__all__ = ["make_parser", "run"]
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Its options."""
     parser = argparse.ArgumentParser(
         prog="schedd serve",
         description="Run the daemon until SIGTERM or SIGINT. The log goes to standard error.",
@@ -22,7 +23,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def run(argv: Sequence[str]) -> int:
     """Serve as the arguments say; 0 after a clean end, 2 for bad settings, 1 for what else went wrong."""
-    args = _parser().parse_args(argv)
+    args = make_parser().parse_args(argv)
     # What the parser refuses is to be answered at once, without loading all this.
     from schedd.api.listening import ListenError, listen, listen_locally, tls_context  # noqa: PLC0415
     from schedd.api.serving import serve  # noqa: PLC0415

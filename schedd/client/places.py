@@ -13,9 +13,8 @@ What is found first counts, setting by setting:
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from schedd.client.errors import ClientError
 
@@ -30,8 +29,7 @@ class ConfigError(ClientError):
     """The client's own settings make no sense: which, where, and what is allowed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """A daemon (``http://HOST:PORT[/ROOT]``, ``https://…``, ``unix:/PATH``), a cluster, and a token.
 
     Without a token, and not on a UNIX socket, the program ``munge`` says who asks, where one is named.

@@ -1,14 +1,14 @@
 """Lists read from a publication, page by page: jobs in order, what is placed in a window, nodes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice
-from typing import Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 
-from schedd.engine.job_view import JobView, Standing, record_of, shares_of, standing_of, view_of
+from schedd.engine.job_view import Standing, record_of, shares_of, standing_of
 from schedd.engine.records import JobRecord, Phase
 from schedd.engine.view import Published
 from schedd.model import FOREVER
@@ -27,6 +27,7 @@ __all__ = [
     "jobs",
     "nodes",
     "of_owner",
+    "plain_row",
     "window",
 ]
 
@@ -139,8 +140,44 @@ def counts(published: Published) -> Counts:
     )
 
 
+Row = Callable[[JobRecord, int], _T]
+"""What is shown of a job with this start (-1: none)."""
+_PLAIN: Final[Mapping[str, Callable[[Published, JobRecord, int], Any]]] = {
+    "id": lambda _, record, __: record.id,
+    "name": lambda _, record, __: record.facts.name,
+    "owner": lambda _, record, __: record.facts.owner,
+    "group": lambda _, record, __: record.facts.group,
+    "account": lambda _, record, __: record.facts.account,
+    "queue": lambda _, record, __: record.facts.queue,
+    "job_state": lambda _, record, __: record.facts.state,
+    "state": lambda _, record, start: standing_of(record, start),
+    "submitted": lambda _, record, __: record.facts.submitted,
+    "cpus": lambda _, record, __: (
+        request.cpus if (request := record.understood.request) is not None else None
+    ),
+    "walltime": lambda _, record, __: record.understood.walltime,
+    "planned_start": lambda _, __, start: start if start >= 0 else None,
+    "planned_end": lambda _, record, start: start + record.understood.walltime if start >= 0 else None,
+    "promised_start": lambda published, record, _: _promised(published, record),
+}
+
+
+def _promised(published: Published, record: JobRecord) -> int | None:
+    promised = int(published.promise[record.slot]) if record.slot >= 0 else FOREVER
+    return promised if promised < FOREVER else None
+
+
+def plain_row(published: Published, only: AbstractSet[str]) -> Row[dict[str, Any]] | None:
+    """Rows of these fields alone, ten times as quick to make as views; None where that is not enough."""
+    if not only <= _PLAIN.keys():
+        return None
+    fields = [(name, _PLAIN[name]) for name in _PLAIN if name in only]
+    return lambda record, start: {name: of(published, record, start) for name, of in fields}
+
+
 def jobs(
     published: Published,
+    row: Row[_T],
     *,
     state: Standing | None = None,
     owner: str | None = None,
@@ -148,9 +185,8 @@ def jobs(
     sees: Sees = _all,
     cursor: str | None = None,
     limit: int = 100,
-    only: AbstractSet[str] | None = None,
-) -> Page[JobView]:
-    """Jobs by (planned) start, those without one last; ``only`` these fields of them need be found.
+) -> Page[_T]:
+    """Jobs by (planned) start, those without one last.
 
     A page goes on where the one before it ended, by start: a job that moves past the cursor in between may be
     missed or seen twice.
@@ -165,14 +201,14 @@ def jobs(
             and sees(record)
         )
 
-    found: list[JobView] = []
+    found: list[_T] = []
     last: tuple[int, int] | None = None
     for key, record, start in _in_order(published, cursor):
         if not wanted(record, start):
             continue
         if len(found) == limit and last is not None:
             return Page(tuple(found), f"{last[0]}.{last[1]}")
-        found.append(view_of(published, record, only))
+        found.append(row(record, start))
         last = key
     return Page(tuple(found), None)
 

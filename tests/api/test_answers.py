@@ -7,6 +7,7 @@ from fastapi.testclient import TestClient
 from pydantic import TypeAdapter
 
 from schedd.service.loop import PlanLoop
+from schedd.service.reading import _PLAIN
 from schedd.wire import Decision, Run
 from server_adapter.bridge.messages import decode_decisions
 from tests.api.conftest import EVENTS
@@ -283,3 +284,20 @@ def test_a_job_in_the_queue_can_be_asked_about(busy_cluster: TestClient) -> None
         f"{MAIN}/what-if", json={"job": "5", "variants": [{"request": "nodes=0:ppn=1"}]}
     )
     assert answer.json()["errors"][0]["where"] == "body.variants[0]"
+
+
+def test_plain_fields_are_those_of_the_whole_view(busy_cluster: TestClient) -> None:
+    whole = get(busy_cluster, "/jobs")
+    only = sorted(_PLAIN)
+    some = get(busy_cluster, "/jobs", fields=",".join(only))
+    assert some["jobs"] == [{name: row[name] for name in only} for row in whole["jobs"]]
+    assert {name: some[name] for name in ("as_of", "generation", "stale", "next")} == {
+        name: whole[name] for name in ("as_of", "generation", "stale", "next")
+    }
+    first = get(busy_cluster, "/jobs", fields="id", limit=2)
+    assert [row["id"] for row in get(busy_cluster, "/jobs", fields="id", cursor=first["next"])["jobs"]] == [
+        row["id"] for row in whole["jobs"][2:]
+    ]
+    again = busy_cluster.get(f"{MAIN}/jobs?fields=id,state")
+    tag = {"If-None-Match": again.headers["etag"]}
+    assert busy_cluster.get(f"{MAIN}/jobs?fields=id,state", headers=tag).status_code == 304

@@ -63,11 +63,15 @@ def test_what_cannot_be_written_or_linked_to_is_said(
     assert "is no program to link to" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", BARE)
+@pytest.mark.parametrize("name", ["schedd", *BARE])
 def test_a_man_page_names_every_option(name: str) -> None:
     page = man_page(name)
-    for option in (o for action in parsers()[name]._actions for o in action.option_strings):
+    found = [name] if name in BARE else [one for one in parsers() if one not in BARE]
+    assert found
+    for option in (o for one in found for action in parsers()[one]._actions for o in action.option_strings):
         assert option.replace("-", "\\-") in page
+    if name == "schedd":
+        assert all(f".B {command}".replace("-", "\\-") in page for command in COMMANDS)
     if shutil.which("groff"):
         done = subprocess.run(
             ["groff", "-man", "-Tutf8", "-ww"], input=page, capture_output=True, text=True, check=True
@@ -84,6 +88,13 @@ def test_a_man_page_names_every_option(name: str) -> None:
         (["schedd", "showq", "--j"], ["--json"]),
         (["/usr/local/bin/showplan", "--h"], ["--help", "--hours"]),
         (["showq", "1"], []),
+        (["schedd", "reservation", "a"], ["add"]),
+        (["schedd", "reservation", "add", "--every"], []),
+        (["schedd", "policy", ""], ["show", "preview", "set", "withdraw"]),
+        (["schedd", "hold", "--r"], ["--reason"]),
+        (["schedd", "token", "rev"], ["revoke"]),
+        (["schedd", "bench", "fa"], ["face"]),
+        (["schedd", "shadow-report", "--d"], ["--days"]),
     ],
 )
 def test_the_shell_completes_commands_and_options(

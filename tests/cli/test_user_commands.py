@@ -540,7 +540,9 @@ def test_a_policy_is_shown_tried_out_set_and_withdrawn(
     assert json.loads(made[2]) == {"priority": {"waiting": 2.0}}
     file = tmp_path / "site.toml"
     file.write_text('[[limits]]\nwhat = "jobs"\namount = 1\n')
-    assert run("policy", "set", str(file))[1].startswith("version 2, set while the daemon runs\n")
+    code, out, err = run("policy", "set", str(file))
+    assert (code, err) == (0, "")
+    assert out.startswith("version 2, set while the daemon runs\n")
     assert '"amount": 1' in run("policy")[1]
     code, _, err = run("policy", "set", "priority.nonsense=2")
     assert (code, "priority.nonsense" in err) == (2, True)

@@ -5,20 +5,15 @@ import shutil
 import subprocess
 import sys
 
+from schedd.bench.browser import chromium
+
 __all__ = ["HOW", "chromium"]
 
-_NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome", "microsoft-edge")
 HOW = """The dashboard is tested in a Chromium, and this machine has none. Install one:
   Debian:        apt install chromium
   Fedora, RHEL:  dnf install chromium (RHEL: from EPEL)
   openSUSE:      zypper install chromium
 or name another browser of its kind: SCHEDD_CHROMIUM=/path/to/it"""
-
-
-def chromium() -> str | None:
-    """The path of the browser: $SCHEDD_CHROMIUM, else the first of its names on PATH."""
-    named = os.environ.get("SCHEDD_CHROMIUM")
-    return shutil.which(named) if named else next(filter(None, map(shutil.which, _NAMES)), None)
 
 
 def main() -> int:

@@ -3,13 +3,17 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
+from typing import Any
 
 import structlog
 
 from schedd.engine import EngineSettings
+from schedd.engine.job_view import JobView, view_of
+from schedd.engine.view import Published
 from schedd.service.clusters import new_engine
 from schedd.service.incidents import Incidents
 from schedd.service.loop import PlanLoop
+from schedd.service.reading import Page, jobs
 from schedd.store import Journal, MemoryJournal
 from schedd.wire import JobFacts, JobQueued, NodeChanged, NodeFacts
 
@@ -75,3 +79,8 @@ def planner(
         yield loop
     finally:
         loop.stop()
+
+
+def views(published: Published, **options: Any) -> Page[JobView]:
+    """A page of jobs in full."""
+    return jobs(published, lambda record, _: view_of(published, record), **options)

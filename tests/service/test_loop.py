@@ -14,11 +14,11 @@ from schedd.service.deliveries import Delivery, Handled, batches
 from schedd.service.errors import Overloaded, PlannerStopped
 from schedd.service.gaps import gaps
 from schedd.service.loop import PlanLoop
-from schedd.service.reading import counts, jobs, nodes, window
+from schedd.service.reading import counts, nodes, window
 from schedd.store import Batch, MemoryJournal
 from schedd.store.errors import DatabaseGone, StoreRefused
 from schedd.wire import Event, JobEnded, JobFacts, JobQueued, Run, RunAccepted, Snapshot
-from tests.service.build import T, event_id, job, node, planner
+from tests.service.build import T, event_id, job, node, planner, views
 
 WAIT = 30
 """Real seconds after which a test gives up."""
@@ -49,7 +49,7 @@ def test_events_are_handled_once_however_often_they_come() -> None:
         again = loop.submit([events[1], job("3"), events[2]]).result(WAIT)
         assert (first.accepted, first.duplicates) == (3, ())
         assert (again.accepted, again.duplicates) == (1, (events[1].id, events[2].id))
-        assert {view.id for view in jobs(loop.published).rows} == {"1", "2", "3"}
+        assert {view.id for view in views(loop.published).rows} == {"1", "2", "3"}
 
 
 def test_an_event_that_comes_twice_in_one_delivery_is_its_own_duplicate() -> None:
@@ -76,7 +76,7 @@ def test_reading_does_not_wait_for_a_busy_planner() -> None:
             assert counts(published).planned == 1
             assert job_view(published, "2") is not None
             assert job_view(published, "3") is None
-            assert [view.id for view in jobs(published).rows] == ["1", "2"]
+            assert [view.id for view in views(published).rows] == ["1", "2"]
             assert [view.name for view in nodes(published)] == ["n1"]
             assert [bar.job for bar in window(published, T, T + 86_400).rows] == ["1", "2"]
             assert gaps(published, loop.blocked, T, T + 86_400).gaps
@@ -102,7 +102,7 @@ def test_a_snapshot_is_not_reordered_among_the_events_around_it() -> None:
     with planner(snapshot_loss=1.0) as loop:
         loop.submit([node("n1"), job("1"), whole, job("3")]).result(WAIT)
         # Job 1 came before the snapshot, which does not know it; job 3 came after.
-        assert {view.id for view in jobs(loop.published).rows} == {"2", "3"}
+        assert {view.id for view in views(loop.published).rows} == {"2", "3"}
 
 
 def test_due_jobs_are_decided_and_outcomes_end_the_decision() -> None:

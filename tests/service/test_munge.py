@@ -7,7 +7,6 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -147,7 +146,7 @@ def test_the_client_shows_a_credential_with_each_request(munged: Path, tmp_path:
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        asking = Connection(replace(place, url=f"http://127.0.0.1:{server.server_address[1]}"), 10)
+        asking = Connection(place._replace(url=f"http://127.0.0.1:{server.server_address[1]}"), 10)
         for _ in range(2):
             asking.ask("GET", "/")
         asking.close()

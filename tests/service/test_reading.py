@@ -3,9 +3,9 @@
 import pytest
 
 from schedd.engine.view import Published
-from schedd.service.reading import CursorError, counts, jobs, nodes, window
+from schedd.service.reading import CursorError, counts, nodes, window
 from schedd.wire import JobStarted, ShareFacts
-from tests.service.build import T, event_id, job, node, planner
+from tests.service.build import T, event_id, job, node, planner, views
 
 WAIT = 30
 
@@ -31,7 +31,7 @@ def published() -> Published:
 
 
 def test_jobs_come_by_start_and_those_without_one_last(published: Published) -> None:
-    rows = jobs(published).rows
+    rows = views(published).rows
     assert [row.id for row in rows] == ["1", "4", "2", "3", "5", "6"]
     assert [row.state for row in rows] == ["running", "starting", "planned", "planned", "never", "never"]
 
@@ -40,7 +40,7 @@ def test_pages_together_are_the_whole_list(published: Published) -> None:
     seen: list[str] = []
     cursor: str | None = None
     while True:
-        page = jobs(published, cursor=cursor, limit=2)
+        page = views(published, cursor=cursor, limit=2)
         seen += [row.id for row in page.rows]
         cursor = page.next
         if cursor is None:
@@ -61,13 +61,13 @@ def test_pages_together_are_the_whole_list(published: Published) -> None:
     ],
 )
 def test_filters(published: Published, asked: dict[str, str], ids: list[str]) -> None:
-    assert [row.id for row in jobs(published, **asked).rows] == ids  # type: ignore[arg-type]
+    assert [row.id for row in views(published, **asked).rows] == ids
 
 
 @pytest.mark.parametrize("cursor", ["x", "1", "1.", ".1", "-1.2", "1.2.3", "9" * 50 + ".1", "١.١"])
 def test_a_cursor_that_no_page_gave_out_is_refused(published: Published, cursor: str) -> None:
     with pytest.raises(CursorError):
-        jobs(published, cursor=cursor)
+        views(published, cursor=cursor)
     with pytest.raises(CursorError):
         window(published, T, T + 10, cursor=cursor)
 

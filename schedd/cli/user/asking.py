@@ -6,7 +6,6 @@ import os
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from schedd.client import Client, ClientError, Refused, Unreachable, find_place
@@ -79,7 +78,7 @@ def answer(found: argparse.ArgumentParser, command: Command, argv: Sequence[str]
     args = found.parse_args(argv)
     try:
         place = find_place()
-        place = replace(place, url=args.url or place.url, cluster=args.cluster or place.cluster)
+        place = place._replace(url=args.url or place.url, cluster=args.cluster or place.cluster)
         with Client(place, timeout=_WAIT_S) as client:
             session = Session(client)
             if session.cluster["stale"]:

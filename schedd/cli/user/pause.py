@@ -5,22 +5,23 @@ from collections.abc import Sequence
 
 from schedd.cli.user.asking import Session, answer, parser, show_json
 
-__all__ = ["run"]
-
-
-def run(argv: Sequence[str]) -> int:
-    """Pause; returns the exit code."""
-    found = parser(
-        "schedd pause",
-        "Start no jobs of a cluster until `schedd resume`; the plan goes on.",
-        _MORE,
-        of_cluster=True,
-    )
-    found.add_argument("--reason", default="an admin's order", help="shown to everybody who asks")
-    return answer(found, _pause, argv)
+__all__ = ["make_parser", "run"]
 
 
 _MORE = "It holds over restarts. Needs the role operator or admin; on the daemon's socket root is one."
+
+
+def make_parser(name: str = "schedd pause") -> argparse.ArgumentParser:
+    """Its options."""
+    about = "Start no jobs of a cluster until `schedd resume`; the plan goes on."
+    found = parser(name, about, _MORE, of_cluster=True)
+    found.add_argument("--reason", default="an admin's order", help="shown to everybody who asks")
+    return found
+
+
+def run(argv: Sequence[str], name: str = "schedd pause") -> int:
+    """Pause; returns the exit code."""
+    return answer(make_parser(name), _pause, argv)
 
 
 def _pause(session: Session, args: argparse.Namespace) -> bool:

@@ -5,19 +5,23 @@ from collections.abc import Sequence
 
 from schedd.cli.user.asking import Session, answer, parser, show_json
 
-__all__ = ["run"]
-
-
-def run(argv: Sequence[str]) -> int:
-    """Resume; returns the exit code."""
-    found = parser("schedd resume", "Start jobs again, those that are due at once.", _MORE, of_cluster=True)
-    return answer(found, _resume, argv)
+__all__ = ["make_parser", "run"]
 
 
 _MORE = (
     "After a pause, and after another scheduler was met. Needs the role operator or admin; on the daemon's "
     "socket root is one."
 )
+
+
+def make_parser(name: str = "schedd resume") -> argparse.ArgumentParser:
+    """Its options."""
+    return parser(name, "Start jobs again, those that are due at once.", _MORE, of_cluster=True)
+
+
+def run(argv: Sequence[str], name: str = "schedd resume") -> int:
+    """Resume; returns the exit code."""
+    return answer(make_parser(name), _resume, argv)
 
 
 def _resume(session: Session, args: argparse.Namespace) -> bool:

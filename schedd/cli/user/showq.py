@@ -42,6 +42,7 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
     blocked = (
         client.jobs(state=state, user=args.user, queue=args.queue, fields=(*_FIELDS, "why"))
         for state in _BLOCKED
+        if any(job["state"] == state for job in jobs)
     )
     parts = {
         "running": [job for job in jobs if job["state"] in _RUNNING],

@@ -1,10 +1,10 @@
 """Times, lists and tables as people read them, within the width of their terminal."""
 
+import os
 import re
-import shutil
 import textwrap
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from time import localtime, strftime
 from typing import Final
 
 __all__ = ["Rows", "few", "moment", "natural", "rows", "span", "table", "width", "wrapped"]
@@ -17,7 +17,13 @@ _YEAR_S: Final = 300 * _DAY
 
 def width() -> int:
     """Columns to write in; 80 where nobody looks."""
-    return max(60, shutil.get_terminal_size((80, 24)).columns)
+    named = os.environ.get("COLUMNS", "")
+    if named.isdecimal() and int(named):
+        return max(60, int(named))
+    try:
+        return max(60, os.get_terminal_size(1).columns)
+    except OSError:  # a file, or a pipe
+        return 80
 
 
 def span(seconds: int) -> str:
@@ -31,8 +37,8 @@ def span(seconds: int) -> str:
 
 def moment(time: int, now: int) -> str:
     """A moment in local time, with the year where that is not plain."""
-    local = datetime.fromtimestamp(time).astimezone()
-    return f"{local:%Y %b %d %H:%M:%S}" if abs(time - now) > _YEAR_S else f"{local:%a %b %d %H:%M:%S}"
+    form = "%Y %b %d %H:%M:%S" if abs(time - now) > _YEAR_S else "%a %b %d %H:%M:%S"
+    return strftime(form, localtime(time))
 
 
 def few(names: Sequence[str], most: int = _NAMED) -> str:
@@ -81,13 +87,12 @@ def table(heads: Sequence[str], lines: Iterable[Sequence[str]], right: str = "",
     """
     found = [heads, *lines]
     n = len(heads)
-    widths = [max(len(line[i]) for line in found) for i in range(n)]
+    widths = [max(map(len, column)) for column in zip(*found, strict=True)]
     widths[-1] = max(last, min(widths[-1], width() - sum(widths[:-1]) - 2 * (n - 1)))
-    text = []
-    for line in found:
-        cells = [f"{_cut(line[i], widths[i]):{'>' if str(i) in right else '<'}{widths[i]}}" for i in range(n)]
-        text.append("  ".join(cells).rstrip())
-    return "\n".join(text)
+    # One form for all lines: there may be ten thousand of them.
+    form = "  ".join(f"%{'' if str(i) in right else '-'}{widths[i]}s" for i in range(n))
+    most = widths[-1]
+    return "\n".join((form % (*line[:-1], _cut(line[-1], most))).rstrip() for line in found)
 
 
 def _cut(text: str, most: int) -> str:
