@@ -105,4 +105,4 @@ def _event(
         gone=tuple(gone),
         **dated(published),
     )
-    return ServerSentEvent(_NEWS.dump_json(news).decode(), event="reset" if reset else "changes")
+    return ServerSentEvent(_NEWS.dump_json(news).decode(), event="reset" if reset else "changes", sep="\n")

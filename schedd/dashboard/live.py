@@ -43,6 +43,6 @@ async def _news(cluster: PlanLoop, known: Callable[[], bool]) -> AsyncIterator[S
             )
             if state != told:
                 told = state
-                yield ServerSentEvent(data=state, event="plan", retry=2_000)
+                yield ServerSentEvent(data=state, event="plan", retry=2_000, sep="\n")
             await asyncio.sleep(_PAUSE_S)
             await rung.wait()

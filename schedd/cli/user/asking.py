@@ -33,6 +33,7 @@ _OF_KIND: Final = {
     "not-allowed": _NOT_ALLOWED,
     "too-often": _NOT_ALLOWED,
 }
+_TOKEN: Final = "put a token into SCHEDD_TOKEN or ~/.config/schedd/token"
 _WAIT_S: Final = 60.0
 
 
@@ -87,7 +88,8 @@ def answer(found: argparse.ArgumentParser, command: Command, argv: Sequence[str]
         sys.stdout.flush()
         return 0 if known else _NO_START
     except Refused as error:
-        _say(found, error.places[0].removeprefix("body.request: ") if error.places else str(error))
+        words = error.places[0].removeprefix("body.request: ") if error.places else str(error)
+        _say(found, f"{error.detail}; {_TOKEN}" if error.kind == "no-token" else words)
         return _OF_KIND.get(error.kind, _UNREACHABLE)
     except Unreachable as error:
         _say(found, str(error))

@@ -4,6 +4,7 @@ import os
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
+from functools import cache
 from time import localtime, strftime
 from typing import Final
 
@@ -26,13 +27,15 @@ def width() -> int:
         return 80
 
 
+@cache
 def span(seconds: int) -> str:
     """A duration as PBS writes it: `01:30:00`, `2:01:30:00` with days."""
     sign, rest = ("-", -seconds) if seconds < 0 else ("", seconds)
-    days, rest = divmod(rest, _DAY)
-    hours, rest = divmod(rest, 3600)
-    clock = f"{hours:02d}:{rest // 60:02d}:{rest % 60:02d}"
-    return f"{sign}{days}:{clock}" if days else sign + clock
+    minutes, second = divmod(rest, 60)
+    hours, minute = divmod(minutes, 60)
+    if hours < 24:
+        return f"{sign}{hours:02d}:{minute:02d}:{second:02d}"
+    return f"{sign}{hours // 24}:{hours % 24:02d}:{minute:02d}:{second:02d}"
 
 
 def moment(time: int, now: int) -> str:
