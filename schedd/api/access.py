@@ -18,6 +18,7 @@ from schedd.service.roles import RIGHTS, Bearer, Right
 from schedd.service.sight import Sight, sight
 
 __all__ = [
+    "PEER",
     "Adapter",
     "Admin",
     "Cluster",

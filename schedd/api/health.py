@@ -5,10 +5,11 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from schedd import __version__
-from schedd.api.access import Daemon, Reader, daemon_of
+from schedd.api.access import PEER, Daemon, Reader, asker_of, daemon_of
 from schedd.api.bodies import Health, Ready
 from schedd.api.problems import ProblemError, answers
 from schedd.api.replies import reply
+from schedd.service.errors import PlannerStopped, StandingBy
 from schedd.service.standing import StateOf
 
 __all__ = ["router"]
@@ -24,11 +25,11 @@ async def healthz(request: Request) -> Response:
 
 @router.get("/readyz", response_model=Ready, responses=answers("not-ready"))
 async def readyz(request: Request) -> Response:
-    """Whether every planner can do its work. Needs no token."""
+    """Whether every planner can do its work. Needs no token; why not, is told to those who show one."""
     failures = daemon_of(request).failures
     if failures:
         words = "; ".join(f"{name}: {why}" for name, why in failures.items())
-        raise ProblemError("not-ready", words)
+        raise await _not_ready(request, words)
     return reply(request, Ready("ready"))
 
 
@@ -36,8 +37,29 @@ async def readyz(request: Request) -> Response:
 async def leadz(request: Request) -> Response:
     """Whether this daemon decides, for what stands before two on one database. Needs no token."""
     for loop in daemon_of(request):
-        loop.check_leads()
+        try:
+            loop.check_leads()
+        except StandingBy:
+            raise
+        except PlannerStopped as error:
+            raise await _not_ready(request, str(error)) from None
     return reply(request, Ready("ready"))
+
+
+async def _not_ready(request: Request, why: str) -> ProblemError:
+    """Names of clusters, of databases and their hosts, and what went wrong there, are not for strangers."""
+    shows = "authorization" in request.headers or hasattr(request.state, PEER)
+    try:
+        known = shows and (await asker_of(request)).may("ask")
+    except ProblemError:
+        known = False
+    if known:
+        return ProblemError("not-ready", why)
+    return ProblemError(
+        "not-ready",
+        "a planner stopped, or waits for its database",
+        hint="the log says which and why, and so does this to those who send a token",
+    )
 
 
 @router.get(

@@ -294,6 +294,10 @@ def test_a_planner_that_stopped_is_told_by_the_readiness_check(client: TestClien
     problem(client.post(f"{MAIN}/events", json={"events": EVENTS}), "not-ready")
     loop._thread.join(WAIT)
     assert "main: the planner stopped" in problem(client.get("/readyz"), "not-ready")["detail"]
+    for headers in ({"Authorization": ""}, {"Authorization": "Bearer wrong"}):  # strangers
+        for path in ("/readyz", "/leadz"):
+            said = problem(client.get(path, headers=headers), "not-ready")["detail"]
+            assert said == "a planner stopped, or waits for its database"
     assert client.get(f"{MAIN}/jobs").json()["stale"].startswith("the planner stopped")
     assert 'schedd_failing{cluster="main"} 1.0' in client.get("/metrics").text
 
