@@ -121,7 +121,7 @@ def test_an_unknown_cluster_is_named_with_those_that_exist(client: TestClient) -
 def test_an_unknown_job_is_guessed(busy_cluster: TestClient) -> None:
     found = problem(busy_cluster.get(f"{MAIN}/jobs/3.other"), "unknown-job")
     assert found["hint"] == "did you mean 3.server?"
-    assert "not kept" in problem(busy_cluster.get(f"{MAIN}/jobs/77"), "unknown-job")["hint"]
+    assert "its history tells" in problem(busy_cluster.get(f"{MAIN}/jobs/77"), "unknown-job")["hint"]
 
 
 def test_an_unknown_path_and_a_wrong_method(client: TestClient) -> None:
