@@ -27,11 +27,13 @@ __all__ = [
     "Reader",
     "Seen",
     "User",
+    "address_of",
     "asker_of",
     "daemon_of",
     "known_parameters",
     "same_site",
     "seen_by",
+    "still_counts",
     "user_of",
 ]
 
@@ -62,7 +64,7 @@ async def _asker(request: Request, _: Annotated[object, Depends(_bearer)]) -> Be
 async def asker_of(request: Request) -> Bearer:
     """Who asks. Raises ProblemError for what does not count, and when it is asked too often."""
     askers: Askers = request.app.state.askers
-    address = request.client.host if request.client is not None else "the UNIX socket"
+    address = address_of(request)
     try:
         asker = await _shown(request, askers)
     except ProblemError as error:
@@ -143,6 +145,20 @@ async def _of_munge(askers: Askers, credential: str) -> Bearer:
                 "not-ready", f"MUNGE: {error}", hint="use a token", headers={"Retry-After": "10"}
             ) from None
         _unknown(f"MUNGE: {error}")
+
+
+def still_counts(request: Request) -> Callable[[], bool]:
+    """Whether what the request showed still counts: a token may be revoked while its stream is open."""
+    askers: Askers = request.app.state.askers
+    scheme, _, shown = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer":
+        return lambda: True
+    return lambda: askers.tokens.bearer(shown.strip()) is not None
+
+
+def address_of(request: Request) -> str:
+    """Where a request comes from."""
+    return request.client.host if request.client is not None else "the UNIX socket"
 
 
 def _unknown(detail: str) -> NoReturn:

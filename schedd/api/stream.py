@@ -1,17 +1,18 @@
 """Server-sent events: the plan as it changes, one user's jobs, or one job."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Header, Query, Request
 from pydantic import TypeAdapter
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from schedd.api.access import Cluster, Seen
+from schedd.api.access import Cluster, User, address_of, seen_by, still_counts
 from schedd.api.bodies import News, dated
-from schedd.api.problems import answers
+from schedd.api.problems import ProblemError, answers
 from schedd.engine.view import Published
+from schedd.service.askers import Askers
 from schedd.service.feed import Wanted, line_of
 from schedd.service.loop import PlanLoop
 from schedd.service.reading import counts, of_owner
@@ -41,7 +42,7 @@ _RETRY_MS: Final = 2_000
 async def stream(
     request: Request,
     cluster: Cluster,
-    seen: Seen,
+    asker: User,
     user: Annotated[
         str | None, Query(description="Only this owner's jobs: `ann`, or `ann@host`.", max_length=512)
     ] = None,
@@ -56,7 +57,8 @@ async def stream(
     follow; whatever is read after the `reset` is at least as new as it. Each event has an id. Who sends the
     last one as `Last-Event-ID`, as a browser does by itself when the connection was lost, gets the changes
     since; a `reset` again where these are too many, or not known any more. Changes in quick succession are
-    told together. A comment is sent every 15 s while nothing changes.
+    told together. A comment is sent every 15 s while nothing changes. It ends when the token does not count
+    any more.
     """
     life: str = request.app.state.life
     known, _dash, place = (last_event_id or "").rpartition("-")
@@ -66,16 +68,34 @@ async def stream(
         asked = (job is None or its_id == job) and (user is None or of_owner(owner, user))
         return asked and seen.sees_owner(owner)
 
-    events = _events(cluster, life, since, wanted)
-    return EventSourceResponse(events, ping=15, sep="\n", headers={"Cache-Control": "no-store"})
+    seen, counts = seen_by(request, asker, cluster), still_counts(request)
+
+    def goes_on() -> bool:
+        nonlocal seen  # what others show may change meanwhile
+        seen = seen_by(request, asker, cluster)
+        return counts()
+
+    askers: Askers = request.app.state.askers
+    address = address_of(request)
+    if not askers.may_stream(asker, address):
+        raise ProblemError(
+            "too-often", f"too many streams of {asker.name}", hint="end some", headers={"Retry-After": "5"}
+        )
+
+    async def events() -> AsyncIterator[ServerSentEvent]:
+        with askers.streaming(asker, address):
+            async for event in _events(cluster, life, since, wanted, goes_on):
+                yield event
+
+    return EventSourceResponse(events(), ping=15, sep="\n", headers={"Cache-Control": "no-store"})
 
 
 async def _events(
-    cluster: PlanLoop, life: str, since: int | None, wanted: Wanted
+    cluster: PlanLoop, life: str, since: int | None, wanted: Wanted, goes_on: Callable[[], bool]
 ) -> AsyncIterator[ServerSentEvent]:
     state: tuple[str, str] | None = None
     with cluster.feed.bell.heard() as rung:
-        while not cluster.feed.bell.closed:
+        while not cluster.feed.bell.closed and goes_on():
             rung.clear()
             published = cluster.published
             now = (published.stale, published.paused)

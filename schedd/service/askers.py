@@ -4,6 +4,9 @@ import os
 import pwd
 import re
 import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from schedd.service.munge import decode
@@ -37,6 +40,7 @@ class Askers:
         self.limits = limits or LimitSettings()
         self._rates = Rates()
         self._names: dict[int, tuple[str, float]] = {}
+        self._streams: Counter[str] = Counter()
 
     def take_over(self, tokens: Tokens, auth: AuthSettings, limits: LimitSettings) -> None:
         """Go on with these."""
@@ -74,6 +78,28 @@ class Askers:
     def wait_refused(self, address: str) -> float:
         """Counts a request from ``address`` that showed nothing that counts."""
         return self._take(("refused", address), self.limits.refused_rate)
+
+    def may_stream(self, asker: Bearer, address: str) -> bool:
+        """Whether this one may follow one more stream of events."""
+        return self._streams[self._follower(asker, address)] < self.limits.streams
+
+    @contextmanager
+    def streaming(self, asker: Bearer, address: str) -> Iterator[None]:
+        """While it does."""
+        key = self._follower(asker, address)
+        self._streams[key] += bool(key)
+        try:
+            yield
+        finally:
+            self._streams[key] -= bool(key)
+            if not self._streams[key]:
+                del self._streams[key]
+
+    def _follower(self, asker: Bearer, address: str) -> str:
+        """Under whose name streams are counted; empty: they are not."""
+        if asker is self.tokens.anonymous:
+            return f"address {address}"
+        return f"user {asker.name}" if asker.role == "user" else ""
 
     def _take(self, key: tuple[str, str], rate: float) -> float:
         return self._rates.take(key, rate, time.monotonic()) if rate else 0.0

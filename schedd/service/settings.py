@@ -138,6 +138,8 @@ class LimitSettings(Section):
     """Of one address, of requests that show a wrong token or none; then even their 401 is spared."""
     patience: float = Field(default=30, ge=0.1, le=3600)
     """Seconds for a request to arrive whole, and for a client to take more of its answer."""
+    streams: int = Field(default=50, ge=1, le=100_000)
+    """Streams of events at a time of one user, or of one address where strangers may read."""
     connections: int = Field(default=1_000, ge=1, le=100_000)
     """Connections at a time; who comes then gets 503."""
     connections_one: int = Field(default=250, ge=1, le=100_000)

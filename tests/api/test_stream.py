@@ -1,6 +1,7 @@
 """Server-sent events over a real socket."""
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +12,8 @@ from fastapi import FastAPI
 
 from schedd.service.clusters import Clusters
 from schedd.service.loop import PlanLoop
+from schedd.service.settings import LimitSettings
+from schedd.service.tokens import Tokens
 from schedd.wire import JobDeleted, JobHeld
 from tests.api.conftest import token
 from tests.api.serving import WAIT, serving
@@ -118,6 +121,33 @@ def test_streams_end_when_the_daemon_stops(url: str, loop: PlanLoop) -> None:
         loop.end_polls()
         with pytest.raises(EOFError):
             events.next()
+
+
+def test_a_stream_ends_with_its_token(url: str, app: FastAPI, loop: PlanLoop) -> None:
+    loop.submit([node("n1")]).result(WAIT)
+    with follow(url) as events:
+        events.next()
+        app.state.askers.tokens = Tokens([])
+        loop.submit([job("1")]).result(WAIT)
+        with pytest.raises(EOFError):
+            events.next()
+
+
+def test_one_user_has_so_many_streams_at_a_time(url: str, app: FastAPI) -> None:
+    app.state.askers.limits = LimitSettings(streams=1)
+    asked: dict[str, Any] = {"headers": {"Authorization": f"Bearer {token('user')}"}, "trust_env": False}
+    with httpx2.stream("GET", url, timeout=WAIT, **asked) as first:
+        assert first.status_code == 200
+        lines = first.iter_lines()
+        next(lines)
+        second = httpx2.get(url, **asked)
+        assert (second.status_code, second.json()["detail"]) == (429, "too many streams of our-user")
+        with follow(url) as others:
+            others.next()
+    end = time.monotonic() + WAIT
+    while app.state.askers._streams:
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def test_a_mistyped_filter_and_a_stranger_are_refused(url: str) -> None:
