@@ -59,6 +59,7 @@ def _searches(
     slack: str,
     seeds: Iterable[int] = _SEEDS,
     name: str = SEARCH_POLICY,
+    every: int = Search().every,
     **weights: float,
 ) -> list[Cell]:
     return [
@@ -67,7 +68,7 @@ def _searches(
             name=name,
             policy=PLANNING_POLICY,
             slack=slack,
-            search=Search(seed=seed, weights=weights),
+            search=Search(seed=seed, every=every, weights=weights),
         )
         for seed in seeds
     ]
@@ -119,20 +120,26 @@ def _slack_curve() -> Experiment:
     )
 
 
+_DEADLINE_WEIGHTS: Final = {
+    "tabu U+BSD": {"late_jobs": 1.0, "bounded_slowdown": 1.0},
+    "tabu U": {"late_jobs": 1.0, "tardiness": 0.1},
+}
+
+
 def _deadlines() -> Experiment:
     cells: list[Cell] = []
     for every in (1, 2, 3, 4, 5):
         for seed in range(1, 6):
             workload = Workload(log="stream", every_s=every, stream_seed=seed)
             cells += _rivals(workload, ("fcfs", "edf", "easy", "flexible", PLANNING_POLICY))
-            cells += _searches(workload, "off", (1,), "tabu U+BSD", late_jobs=1.0, bounded_slowdown=1.0)
-            cells += _searches(workload, "off", (1,), "tabu U", late_jobs=1.0, tardiness=0.1)
+            for name, weights in _DEADLINE_WEIGHTS.items():
+                cells += _searches(workload, "off", (1,), name, 5 * every, **weights)
     return Experiment(
         name="deadlines",
         about="Synthetic streams of 3,000 jobs on 150 machines, 70 % with a deadline, one job every 1 to 5 "
-        "s in the mean (1 s: far more than the machines can serve), five seeds each. `tabu U+BSD` weighs "
-        "late jobs and slowdown alike, `tabu U` late jobs and, a tenth of that, tardiness; no promise "
-        "holds.",
+        "s in the mean (1 s: far more than the machines can serve), five seeds each. After every five "
+        "arrivals in the mean there is a search; `tabu U+BSD` weighs late jobs and slowdown alike, `tabu U` "
+        "late jobs and, a tenth of that, tardiness; no promise holds.",
         cells=tuple(cells),
         figures=("late", "tardiness", "wait", "slowdown", "utilisation"),
         curve="every_s",
