@@ -24,7 +24,7 @@ from tests.dashboard.browser import HOW, chromium  # noqa: E402  (it stands besi
 TO = ROOT / "docs" / "images"
 DESKTOP = {"width": 1280, "height": 900}
 PHONE = {"width": 390, "height": 844}
-PLAYED_S = 40
+PLAYED_S = 45
 WHAT_IF = "what-if?nodes=1&ppn=8&walltime=12:00:00"
 
 
@@ -32,7 +32,7 @@ WHAT_IF = "what-if?nodes=1&ppn=8&walltime=12:00:00"
 def demo() -> Iterator[str]:
     """A demo that has played for a while; the link that logs in."""
     with tempfile.TemporaryFile("w+") as out:
-        command = [sys.executable, "-m", "schedd.cli.main", "demo", "--port", "0"]
+        command = [sys.executable, "-m", "schedd.cli.main", "demo", "--port", "0", "--speed", "450"]
         process = subprocess.Popen(command, stdout=out, cwd=ROOT)
         try:
             while " started " not in (said := _read(out)):
@@ -73,6 +73,25 @@ def look(
     context.close()
 
 
+def jobs(api: str) -> tuple[str, str]:
+    """Of the planned jobs that start late the one that moved most; of those that ran the most told of."""
+    planned = httpx2.get(f"{api}jobs?state=planned&limit=1000&fields=id").json()["jobs"][-8:]
+    histories = [httpx2.get(f"{api}jobs/{one['id']}/history").json() for one in planned]
+    ended = [httpx2.get(f"{api}jobs/{number}/history").json() for number in range(1, 80)]
+    past = max((one for one in ended if one.get("past")), key=lambda one: len(one["past"]["moments"]))
+    return max(histories, key=lambda one: len(one["changes"]))["job"], past["job"]
+
+
+def preview(page: Page) -> None:
+    """Other weights, looked at before they are put in force."""
+    page.get_by_text("Try other weights").click()
+    weights = page.locator("#weights")
+    weights.get_by_label("wait max", exact=True).fill("3")
+    weights.get_by_label("size", exact=True).fill("0.5")
+    weights.get_by_role("button", name="Preview").click()
+    page.wait_for_selector("#weighed")
+
+
 def main() -> int:
     """Takes them all."""
     path = chromium()
@@ -88,32 +107,27 @@ def main() -> int:
         state = context.storage_state()
         base = link.partition("/enter")[0] + "/demo/"
         api = base.replace("/dashboard/", "/v1/clusters/")
-        planned = httpx2.get(f"{api}jobs?state=planned&limit=100").json()["jobs"]
-        job = max(planned, key=lambda one: one["last_change"]["generation"] if one["last_change"] else 0)[
-            "id"
-        ]
+        job, over = jobs(api)
+        pages = {name: name for name in ("plan", "queue", "nodes", "quality", "admin")}
+        pages |= {"what-if": WHAT_IF, "job": f"jobs/{job}", "past": f"jobs/{over}"}
+        whole = {"quality", "admin", "job", "past"}
         for page in look(browser, f"{base}plan", state, DESKTOP, "light"):
-            picture(page, "plan")
-            for path_, name in (
-                ("queue", "queue"),
-                ("nodes", "nodes"),
-                (WHAT_IF, "what-if"),
-                ("admin", "admin"),
-            ):
+            for name, path_ in pages.items():
                 page.goto(base + path_)
-                picture(page, name)
-            for path_, name in ((f"jobs/{job}", "job"), ("quality", "quality")):
-                page.goto(base + path_)
-                picture(page, name, whole=True)
+                if name == "admin":
+                    preview(page)
+                picture(page, name, whole=name in whole)
         for page in look(browser, f"{base}plan", state, DESKTOP, "dark"):
             page.select_option("#colour", "user")
             picture(page, "plan-dark")
         for page in look(browser, f"{base}plan", state, PHONE, "light"):
-            picture(page, "plan-phone", whole=True)
-            page.goto(f"{base}jobs/{job}")
-            picture(page, "job-phone", whole=True)
+            for name in ("plan", "job", "what-if"):
+                page.goto(base + pages[name])
+                picture(page, f"{name}-phone", whole=True)
         for page in look(browser, f"{base}queue", state, PHONE, "dark"):
-            picture(page, "queue-phone")
+            for name in ("queue", "nodes", "admin"):
+                page.goto(base + pages[name])
+                picture(page, f"{name}-phone")
         browser.close()
     return 0
 

@@ -33,9 +33,10 @@ def past(session: Session, wanted: str, error: Refused, *, as_json: bool, briefl
     if not briefly and found["moments"]:
         print("\nWhat happened to it:")
         for one in found["moments"]:
-            start = f" ({moment(one['start'], now)})" if one["start"] is not None else ""
-            kind = "" if one["kind"] == "event" else f"{one['kind']}: "
-            print(wrapped(f"{moment(one['time'], now)}  {kind}{one['words']}{start}"))
+            start = [moment(one["start"], now)] if one["start"] is not None else []
+            kind = [] if one["kind"] == "event" else [one["kind"]]
+            words = [one["words"]] if one["words"] else []
+            print(wrapped(f"{moment(one['time'], now)}  {': '.join(kind + words + start)}"))
     return found["started"] is not None
 
 

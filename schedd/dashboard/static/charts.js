@@ -28,7 +28,7 @@ export class Chart {
     this.element = element;
     this.models = [...root.references()];
     for (const model of this.models) {
-      if (model.type === "DatetimeTicker" && element.clientWidth < 560) model.desired_num_ticks = 4;
+      if (model.type === "DatetimeTicker" && element.clientWidth < 560) model.desired_num_ticks = 3;
     }
     this.dress();
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
