@@ -88,6 +88,12 @@ class Daemon:
             "node_grace = 2\ndecision_expiry = 5\ntell_threshold = 0\nserver_grace = 1\n"
         )
 
+    def add_cluster(self, name: str) -> None:
+        """One more, with the settings of the first."""
+        text = self.config.read_text()
+        _, _, first = text.partition("[clusters.main]\n")
+        self.config.write_text(f"{text}[clusters.{name}]\n{first}")
+
     def reload(self, slack: int) -> None:
         """Change its settings, and have it take them."""
         text = self.config.read_text()

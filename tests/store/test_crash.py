@@ -1,5 +1,6 @@
 """The real daemon, killed at random moments under a running workload: nothing acknowledged is lost."""
 
+import contextlib
 import json
 import os
 import signal
@@ -9,9 +10,10 @@ import time
 from collections import Counter
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import Column, select
 
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.records import MAY_BREAK
@@ -92,14 +94,18 @@ def compare(daemon: Daemon, world: World, known: dict[str, Known]) -> None:
 def check(url: str, world: World) -> None:
     """What the database must hold after all that."""
     store = Store.open(url)
-    cluster = store.cluster("main", 0)
-    with store.database.read() as connection:
-        kept = set(connection.scalars(select(events.c.delivery)))
-        causes = set(connection.scalars(select(breaches.c.cause)))
-        world.counts["promises kept on record"] = len(connection.execute(select(promises.c.job)).all())
-        world.counts["starts told"] = len(connection.execute(select(told.c.job)).all())
-        world.counts["breaches"] = len(connection.execute(select(breaches.c.job)).all())
-        ids = connection.scalars(select(decisions.c.id).order_by(decisions.c.id)).all()
+    cluster = store.cluster(world.cluster, 0)
+
+    def all_of(column: Column[Any]) -> list[Any]:
+        with store.database.read() as connection:
+            return list(connection.scalars(select(column).where(column.table.c.cluster == cluster)))
+
+    kept = set(all_of(events.c.delivery))
+    causes = set(all_of(breaches.c.cause))
+    world.counts["promises kept on record"] = len(all_of(promises.c.job))
+    world.counts["starts told"] = len(all_of(told.c.job))
+    world.counts["breaches"] = len(all_of(breaches.c.job))
+    ids = all_of(decisions.c.id)
     assert not set(world.acknowledged) - kept, "acknowledged events are lost"
     assert len(ids) == len(set(ids))
     assert causes <= {str(cause) for cause in MAY_BREAK}
@@ -128,10 +134,10 @@ def check(url: str, world: World) -> None:
     store.close()
 
 
-def same_decisions_from_the_log_alone(url: str) -> int:
+def same_decisions_from_the_log_alone(url: str, name: str = "main") -> int:
     """Run the whole log through a new engine; the number of decisions, all as they were made."""
     store = Store.open(url)
-    cluster = store.cluster("main", 0)
+    cluster = store.cluster(name, 0)
     found = store.recover(cluster, before=0)
     assert found.checkpoint is None
     engine = Engine(EngineSettings(), found.begun)
@@ -180,6 +186,33 @@ def test_nothing_acknowledged_is_lost_by_kills_at_random_moments(
     assert counts["runs accepted"]
     assert counts["promises found again"]
     assert counts["reloads"]
+
+
+def test_nothing_of_two_clusters_is_lost(nursery: Nursery, new_database: NewDatabase, tmp_path: Path) -> None:
+    url = new_database()
+    daemon = Daemon(nursery, tmp_path, url, checkpoint=_CHECKPOINT)
+    daemon.add_cluster("east")
+    worlds = [World(Random(_SEED)), World(Random(_SEED + 1), cluster="east")]
+    for _ in range(2):
+        daemon.start().await_ready()
+        timer = threading.Timer(worlds[0].random.uniform(0.2, 0.9), daemon.signal, [signal.SIGKILL])
+        timer.start()
+        with contextlib.suppress(AwayError):
+            while True:
+                for world in worlds:
+                    world.turn(daemon)
+        timer.join()
+        daemon.kill()
+    daemon.start().await_ready()
+    for world in worlds:
+        while not world.accepted:
+            world.turn(daemon)
+        world.settle(daemon)
+        assert jobs_of(daemon, world.cluster).keys() == world.server.jobs.keys()
+    daemon.kill()
+    for world in worlds:
+        check(url, world)
+        assert same_decisions_from_the_log_alone(url, world.cluster)
 
 
 @pytest.mark.soak

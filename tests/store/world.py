@@ -18,7 +18,6 @@ from tests.engine.server import Server
 from tests.store.daemons import Asked, AwayError, Daemon
 
 _DECISION: TypeAdapter[Any] = TypeAdapter(Decision)
-_BASE = "/v1/clusters/main"
 _REQUESTS = ("1:ppn=1", "1:ppn=2", "1:ppn=4", "2:ppn=2", "3:ppn=1", "1:ppn=64")
 _MOST_JOBS = 24
 
@@ -39,6 +38,11 @@ class World:
     term: int = 0
     numbers: int = 0
     skew: int = 0
+    cluster: str = "main"
+
+    @property
+    def base(self) -> str:
+        return f"/v1/clusters/{self.cluster}"
 
     def __post_init__(self) -> None:
         self.server = Server(int(time.time()))
@@ -111,7 +115,7 @@ class World:
         if self.random.random() < 0.1:
             self.random.shuffle(sent)
             self.counts["reordered deliveries"] += 1
-        answer = daemon.post(_BASE + "/events", {"events": [asdict(event) for event in sent]})
+        answer = daemon.post(self.base + "/events", {"events": [asdict(event) for event in sent]})
         assert answer["accepted"] + len(answer["duplicates"]) == len(sent)
         self.counts["duplicates refused"] += len(answer["duplicates"])
         for event in batch:
@@ -126,7 +130,7 @@ class World:
             return
         body = json.dumps({"events": [asdict(self.server.snapshot())]}).encode()
         try:
-            daemon.ask("POST", _BASE + "/events", body[: self.random.randrange(1, len(body) - 1)])
+            daemon.ask("POST", self.base + "/events", body[: self.random.randrange(1, len(body) - 1)])
         except AssertionError as refused:
             assert " 4" in str(refused), refused
         else:
@@ -135,7 +139,7 @@ class World:
     def fetch(self, daemon: Asked) -> None:
         """Read decisions and carry them out. Raises AwayError."""
         place = self.place if self.random.random() > 0.1 else ""  # now and then all that are left, again
-        answer = daemon.get(_BASE + "/decisions", after=place)
+        answer = daemon.get(self.base + "/decisions", after=place)
         for found in answer["decisions"]:
             known = self.seen.get(found["id"])
             if known is not None:
@@ -190,12 +194,12 @@ class Known:
     breaches: int
 
 
-def jobs_of(daemon: Daemon) -> dict[str, Known]:
+def jobs_of(daemon: Daemon, cluster: str = "main") -> dict[str, Known]:
     """All jobs that the daemon knows. Raises AwayError."""
     found: dict[str, Known] = {}
     cursor: dict[str, str] = {}
     while True:
-        page = daemon.get(_BASE + "/jobs", limit=1000, **cursor)
+        page = daemon.get(f"/v1/clusters/{cluster}/jobs", limit=1000, **cursor)
         for job in page["jobs"]:
             planned = job["state"] == "planned"
             found[job["id"]] = Known(
