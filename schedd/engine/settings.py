@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from schedd.plan.evaluate import DEFAULT_WEIGHTS
+from schedd.plan.latest import PATIENCE
 
 __all__ = ["EngineSettings"]
 
@@ -85,6 +86,8 @@ class EngineSettings:
     """One begins as early as this after the last one when room was freed."""
     search_seconds: float = 2.0
     """A search takes so long at most."""
+    search_patience: int = PATIENCE
+    """A search lets no job wait longer than this, or than the job that waits longest in the plan."""
     weights: Mapping[str, float] = field(
         default_factory=lambda: {str(c): w for c, w in DEFAULT_WEIGHTS.items()}
     )

@@ -69,7 +69,7 @@ class Search:
         )
         self._before = self._evaluation.values()
         self._cost = self._weights.cost(self._before, self._before)
-        self._trial = mv.trial(plan.tables, self._evaluation.scores)
+        self._trial = mv.trial(plan.tables, self._evaluation.scores, max(settings.lifted, settings.whole))
         self._random = np.array([settings.seed & _SEEDS], np.uint64)
         jobs, ctl = plan.tables.jobs, plan.tables.ctl
         self._was = jobs.copy()

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from schedd.model import FOREVER, Node, Request
 from schedd.plan.kernels import layout as at
-from schedd.plan.kernels.advance import FULL, IN_VAIN, advance, attempt_for
+from schedd.plan.kernels.advance import FULL, IN_VAIN, advance
 from schedd.plan.kernels.layout import Ints, Tables
 from schedd.plan.kernels.place import (
     evict,
@@ -26,6 +26,7 @@ from schedd.plan.kernels.place import (
     probe,
 )
 from schedd.plan.kernels.rows import forget
+from schedd.plan.kernels.undo import OLD_ALLOC, OLD_ALLOCS, OLD_START, undo_for
 from schedd.plan.machine import Machine
 from schedd.plan.records import Moves, Take, no_moves
 from schedd.plan.repairs import WHOLE_PASS, Repairs, planned
@@ -334,21 +335,20 @@ class Plan:
         """
         self._repairs.fit()
         while True:
-            attempt = attempt_for(self.slabs.tb, slots.shape[0], _ROWS_REMEMBERED)
-            how = advance(self.slabs.tb, attempt, slots, order, latest, now)
+            undo = undo_for(self.slabs.tb, slots.shape[0], _ROWS_REMEMBERED)
+            how = advance(self.slabs.tb, undo, slots, order, latest, now)
             if how != FULL:
                 break
             self.slabs.grow_alloc(self.slabs.tb.out.shape[0] * 2)
             self.slabs.grow_segments()
-        old, new = attempt.old[0], self.starts(slots)
         if how == IN_VAIN:
             return no_moves()
+        old, new = undo.old[OLD_START], self.starts(slots)
+        first, held = undo.old[OLD_ALLOC], undo.old[OLD_ALLOCS]
         jobs = self.slabs.tb.jobs
-        for i in np.flatnonzero(attempt.old[1] != jobs[at.ALLOC, slots]).tolist():
+        for i in np.flatnonzero(first != jobs[at.ALLOC, slots]).tolist():
             end = int(old[i] + jobs[at.DUR, slots[i]])
-            self._repairs.note_entries(
-                int(attempt.old[1, i]), int(attempt.old[2, i]), max(now, int(old[i])), end
-            )
+            self._repairs.note_entries(int(first[i]), int(held[i]), max(now, int(old[i])), end)
         moved = np.flatnonzero(old != new)
         return Moves(slots[moved], old[moved], new[moved])
 

@@ -86,7 +86,7 @@ class Searches:
             seed=self.how.search.seed * 1_000_003 + len(self.reports),
             weights=by_name(state.settings.weights),
         )
-        latest = latest_starts(state.plan, state.promise, state.columns)
+        latest = latest_starts(state.plan, state.promise, state.columns, state.settings.search_patience)
         found = Search(state.plan.fork(), state.columns, latest, state.now, settings).run()
         self.reports.append(found.report)
         if not found.places:

@@ -160,8 +160,9 @@ class Searcher:
         if len(start.jobs) < 2:
             return None
         self._number = max(self._number, self._track.last_search()) + 1
-        chosen = _settings(loop.published.settings, self._number)
-        latest = latest_starts(start.plan, start.promised, start.columns)
+        settings = loop.published.settings
+        chosen = _settings(settings, self._number)
+        latest = latest_starts(start.plan, start.promised, start.columns, settings.search_patience)
         search = Search(start.plan, start.columns, latest, start.now, chosen)
         with self._turn:
             self._search = search

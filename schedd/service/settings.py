@@ -295,6 +295,8 @@ class ClusterSettings(Section):
     """One begins as early as this after the last one when room was freed."""
     search_seconds: float = Field(default=_DEFAULTS.search_seconds, gt=0, le=600)
     """A search takes so long at most; events go on meanwhile."""
+    search_patience: Seconds = _DEFAULTS.search_patience
+    """A search lets no job wait longer than this, or than the job that waits longest in the plan."""
     weights: CriteriaWeights = Field(default_factory=lambda: dict(_DEFAULTS.weights))
     """How much each criterion counts when two plans are compared: see docs/optimisation.md."""
     repair_slice: int = Field(default=_DEFAULTS.repair_slice, ge=1_000, le=10**9)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from schedd.model import FOREVER, Chunk, Node, Request
 from schedd.optimize import Kind, Search, SearchSettings, WhyEnded
@@ -16,10 +17,10 @@ from schedd.plan.plan import Plan
 from tests.optimize.scenes import NOW, Scene, cost_between, scenes, search_settings
 
 
-@given(scenes(), search_settings())
-def test_searches_keep_what_must_be_kept(scene: Scene, settings: SearchSettings) -> None:
+@given(scenes(), search_settings(), st.sampled_from([0, 500, 5000]))
+def test_searches_keep_what_must_be_kept(scene: Scene, settings: SearchSettings, patience: int) -> None:
     found = scene.on(scene.plan.fork())
-    latest = latest_starts(scene.plan, scene.promised, scene.columns)
+    latest = latest_starts(scene.plan, scene.promised, scene.columns, patience)
     before = scene.starts()
     longest = max((before[slot] - scene.columns.release[slot] for slot in scene.waiting), default=0)
     improvement = Search(found.plan, scene.columns, latest, NOW, settings).run()
@@ -33,7 +34,7 @@ def test_searches_keep_what_must_be_kept(scene: Scene, settings: SearchSettings)
     for slot in scene.waiting:
         start = found.plan.start(slot)
         assert start <= max(scene.promised[slot], before[slot])
-        assert start - scene.columns.release[slot] <= longest
+        assert start - scene.columns.release[slot] <= max(longest, patience)
         if before[slot] == NOW:
             assert place_of(found.plan, slot) == place_of(scene.plan, slot)
     # Never worse, and better by what the report says.
@@ -119,9 +120,18 @@ def test_a_promise_holds_a_job_where_it_is() -> None:
 def test_the_longest_wait_of_the_plan_bounds_every_other() -> None:
     plan, columns = long_then_short()
     columns.release[1] = -1050  # at 50 it has waited 1100 s, the last of the others 1090
-    latest = latest_starts(plan, never(plan), columns)
+    latest = latest_starts(plan, never(plan), columns, patience=0)
     Search(plan, columns, latest, 0, SearchSettings(weights=MEANS, moves=500)).run()
     assert plan.start(1) == 50
+
+
+@pytest.mark.parametrize(("patience", "start"), [(1119, 60), (1120, 70), (1150, 100)])
+def test_a_job_may_be_moved_back_as_far_as_patience_goes(patience: int, start: int) -> None:
+    plan, columns = long_then_short()
+    columns.release[1] = -1050
+    latest = latest_starts(plan, never(plan), columns, patience)
+    Search(plan, columns, latest, 0, SearchSettings(weights=MEANS, moves=500)).run()
+    assert plan.start(1) == start
 
 
 def test_room_left_by_a_move_is_taken_at_once() -> None:
