@@ -69,6 +69,9 @@ def command(
     every: Annotated[
         int, typer.Option(metavar="S", help="tabu: simulated seconds between two searches.")
     ] = 300,
+    patience: Annotated[
+        int, typer.Option(metavar="S", help="tabu: seconds of waiting that a search may give any job.")
+    ] = 172_800,
     lifted: Annotated[int, typer.Option(metavar="K", help="tabu: most jobs that a move lifts.")] = 8,
     weights: Annotated[
         str,
@@ -217,7 +220,7 @@ def command(
             seed=seed,
         )
         bounds = {"moves": None if seconds is not None else moves, "seconds": seconds, "seed": seed}
-        searches = searches_of(kind, every, {**bounds, "lifted": lifted}, weights)
+        searches = searches_of(kind, (every, patience), {**bounds, "lifted": lifted}, weights)
         runs = [run for name in policies for run in runs_of(name, slacks_of(slack), searches)]
         _run(wanted, runs, _site(policy_file), validate, results)
     except (TraceError, OSError) as error:

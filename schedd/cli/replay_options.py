@@ -45,8 +45,9 @@ def slacks_of(text: str) -> list[Slack]:
         raise TraceError(f"--slack: {error}") from None
 
 
-def searches_of(kinds: str, every: int, how: dict[str, Any], weights: str) -> list[Searching]:
-    """The searches of each kind."""
+def searches_of(kinds: str, times: tuple[int, int], how: dict[str, Any], weights: str) -> list[Searching]:
+    """The searches of each kind; ``times``: how often, and their patience, in seconds."""
+    every, patience = times
     known = [str(kind) for kind in Kind]
     for name in kinds.split(","):
         if name not in known:
@@ -54,7 +55,9 @@ def searches_of(kinds: str, every: int, how: dict[str, Any], weights: str) -> li
     if weights:
         how |= {"weights": _weights(weights)}
     try:
-        return [Searching(every, SearchSettings(kind=Kind(name), **how)) for name in kinds.split(",")]
+        return [
+            Searching(every, SearchSettings(kind=Kind(name), **how), patience) for name in kinds.split(",")
+        ]
     except ValueError as error:
         raise TraceError(f"--{error}") from None
 

@@ -187,7 +187,7 @@ class _Simulation:
         self._offset = prepared.offset
         first = self._jobs[0].submit + self._offset
         if searching is not None:
-            settings = replace(settings, weights=searching.weights)
+            settings = replace(settings, weights=searching.weights, search_patience=searching.patience)
         self._engine = Engine(settings, first)
         self._plan: TimedPlan | None = None
         if settings.policy == PLANNING_POLICY:

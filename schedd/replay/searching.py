@@ -8,7 +8,7 @@ from schedd.engine import Engine
 from schedd.engine.improve import improvement, movable
 from schedd.optimize import Report, Search, SearchSettings
 from schedd.plan.evaluate import by_name
-from schedd.plan.latest import latest_starts
+from schedd.plan.latest import PATIENCE, latest_starts
 from schedd.wire import Improved
 
 __all__ = ["SEARCH_POLICY", "Searched", "Searches", "Searching"]
@@ -20,16 +20,20 @@ SEARCH_POLICY = "tabu"
 class Searching:
     """How a replay searches: after ``every`` simulated seconds in which the plan changed.
 
-    ``search`` bounds each by moves or by seconds (of real time; then two runs differ). Its weights are also
-    the engine's, which takes over what was found. Raises ValueError.
+    ``search`` bounds each by moves or by seconds (of real time; then two runs differ). No search lets a job
+    wait for more than ``patience`` seconds, see ``latest_starts``. This and the weights are also the
+    engine's, which takes over what was found. Raises ValueError.
     """
 
     every: int = 300
     search: SearchSettings = SearchSettings()
+    patience: int = PATIENCE
 
     def __post_init__(self) -> None:
         if self.every < 1:
             raise ValueError(f"every {self.every}: at least 1 second")
+        if self.patience < 0:
+            raise ValueError(f"patience {self.patience}: at least 0 seconds")
 
     @property
     def weights(self) -> dict[str, float]:
