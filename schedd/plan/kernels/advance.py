@@ -6,7 +6,7 @@ Either every other job finds a place in time, or the plan is left as it was.
 from typing import Final
 
 from schedd.plan.kernels.freed import tell_now
-from schedd.plan.kernels.jit import kernel
+from schedd.plan.kernels.jit import kernel, lean
 from schedd.plan.kernels.layout import (
     A_ROW,
     A_TAKE,
@@ -40,7 +40,7 @@ FULL: Final = 2
 """A slab is full: grow it and try again; nothing was changed."""
 
 
-@kernel
+@lean
 def _fits(tb: Tables, first: int, n: int, start: int, end: int) -> bool:
     """Whether all that ``n`` allocations take is free over ``[start, end)``.
 
@@ -55,7 +55,7 @@ def _fits(tb: Tables, first: int, n: int, start: int, end: int) -> bool:
     return True
 
 
-@kernel
+@lean
 def _over(tb: Tables, first: int, n: int, start: int, end: int) -> bool:
     """Whether a row of these allocations is over-committed over ``[start, end)``."""
     for i in range(first, first + n):
@@ -65,7 +65,7 @@ def _over(tb: Tables, first: int, n: int, start: int, end: int) -> bool:
     return False
 
 
-@kernel
+@lean
 def _put_back(tb: Tables, un: Undo, i: int, slot: int) -> int:
     """Put the i-th job back where it was, which looks free."""
     start = un.old[OLD_START, i]
@@ -84,7 +84,7 @@ def _put_back(tb: Tables, un: Undo, i: int, slot: int) -> int:
     return IN_VAIN if _over(tb, first, held, start, end) else DONE
 
 
-@kernel
+@lean
 def _place_by(tb: Tables, un: Undo, slot: int, now: int, latest: int) -> int:
     """Place a job no later than ``latest``."""
     start = place(tb, slot, now, latest + 1)

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from schedd.plan.kernels.jit import kernel
+from schedd.plan.kernels.jit import lean
 from schedd.plan.kernels.layout import (
     A_ROW,
     A_TAKE,
@@ -79,7 +79,7 @@ def undo_for(tb: Tables, jobs: int, most_rows: int) -> Undo:
     )
 
 
-@kernel
+@lean
 def begin(tb: Tables, un: Undo) -> None:
     """Begin an attempt: from now on all is noted. Tell the plan the present moment before."""
     un.counts[_NUMBER] += 1
@@ -90,7 +90,7 @@ def begin(tb: Tables, un: Undo) -> None:
     un.counts[_GARBAGE] = tb.ctl[ALLOC_GARBAGE]
 
 
-@kernel
+@lean
 def _note(tb: Tables, un: Undo, slot: int, sign: int) -> None:
     """``slot`` is about to be lifted (+1), or was placed (-1); the bounds of its rows are kept."""
     first = tb.jobs[ALLOC, slot]
@@ -113,7 +113,7 @@ def _note(tb: Tables, un: Undo, slot: int, sign: int) -> None:
     un.counts[_CHANGES] = j + 1
 
 
-@kernel
+@lean
 def lift_noted(tb: Tables, un: Undo, slot: int) -> bool:
     """Lift a planned job; False (and no change) when a slab is full."""
     i = un.counts[_LIFTED]
@@ -130,13 +130,13 @@ def lift_noted(tb: Tables, un: Undo, slot: int) -> bool:
     return True
 
 
-@kernel
+@lean
 def note_placed(tb: Tables, un: Undo, slot: int) -> None:
     """``slot``, lifted before, has just been placed."""
     _note(tb, un, slot, -1)
 
 
-@kernel
+@lean
 def take_back(tb: Tables, un: Undo) -> None:
     """Put the plan back: what was done last first, so that rows have the room they had."""
     for j in range(un.counts[_CHANGES] - 1, -1, -1):
