@@ -201,6 +201,7 @@ def test_what_is_left_out_is_said(rows: Rows, log: Path, capsys: pytest.CaptureF
         (("LOG", "--slack", "much"), "slack 'much' is not understood: seconds"),
         (("LOG", "--policy", "tabu", "--kind", "best"), "--kind best: there are random, gap, tabu"),
         (("LOG", "--policy", "tabu", "--every", "0"), "--every 0: at least 1 second"),
+        (("LOG", "--policy", "tabu", "--patience", "-1"), "--patience -1: at least 0 seconds"),
         (("LOG", "--policy", "tabu", "--lifted", "1"), "--lifted 1: must be at least 2"),
         (("LOG", "--policy", "tabu", "--weights", "speed=1"), "--weights speed=1: criteria with numbers"),
         (("LOG", "--policy", "tabu", "--weights", "wait=0"), "--weights wait=0: criteria with numbers"),

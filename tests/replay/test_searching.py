@@ -135,6 +135,20 @@ def test_searches_at_no_interval_are_refused() -> None:
         Searching(0)
 
 
+def test_negative_patience_is_refused() -> None:
+    with pytest.raises(ValueError, match="patience -1"):
+        Searching(patience=-1)
+
+
+def test_without_patience_a_search_moves_fewer_jobs_back(prepared: Prepared) -> None:
+    none, much = (
+        replay(prepared, PLANNING_POLICY, slack=OFF, searching=Searching(patience=patience))
+        for patience in (0, 10**6)
+    )
+    assert none.searched.moves_too_late > much.searched.moves_too_late == 0
+    assert much.metrics.avg_wait_s < none.metrics.avg_wait_s
+
+
 @pytest.mark.parametrize(
     ("text", "slack", "again"),
     [
