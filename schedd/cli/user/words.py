@@ -39,6 +39,8 @@ def moved(change: Change, now: int) -> str:
         how = "start known"
     elif after is None:
         how = "start not known any more"
+    elif before == after:
+        how = "elsewhere, at the same time"
     else:
         how = f"{span(abs(after - before))} {'earlier' if after < before else 'later'}"
     return f"{moment(change['time'], now)}  {how}: {change['words']}"
