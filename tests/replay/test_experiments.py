@@ -313,8 +313,9 @@ def test_without_dask_it_says_how_to_get_it(
 
 
 def test_a_dask_scheduler_that_does_not_answer_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(parallel, "_ANSWER_S", 1)
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{nobody.getsockname()[1]}"

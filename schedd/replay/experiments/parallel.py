@@ -4,12 +4,16 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from schedd.replay.experiments.cells import Cell, code_version, run_cell
 from schedd.replay.workload import TraceError
 
 __all__ = ["NoDask", "run_cells"]
+
+
+_ANSWER_S: Final = 10
+"""A scheduler that says nothing for so long is not there."""
 
 
 class NoDask(RuntimeError):
@@ -54,7 +58,7 @@ def _client(address: str, workers: int | None) -> Iterator[Any]:
     from dask.distributed import Client, LocalCluster  # noqa: PLC0415
 
     if address:
-        with Client(address, timeout=10) as client:
+        with Client(address, timeout=_ANSWER_S) as client:
             versions = set(client.run(code_version).values())
             if versions != {code_version()}:
                 raise TraceError(f"{address}: its workers run another version of schedd, or there are none")
