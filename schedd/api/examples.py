@@ -30,6 +30,7 @@ JOB: Final[dict[str, Any]] = {
     "planned_end": 1_700_007_320,
     "planned_nodes": [_SHARE],
     "promised_start": 1_700_004_620,
+    "node_sets": [],
     "limited_by": ["at most 10 jobs of user ann at once"],
     "deadline": None,
     "deadline_state": "",

@@ -154,6 +154,7 @@ class JobView(TypedDict):
     planned_end: int | None
     planned_nodes: list[ShareFacts]
     promised_start: int | None
+    node_sets: list[str]
     limited_by: list[str]
     conditional: list[str]
     deadline: int | None

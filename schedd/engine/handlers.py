@@ -5,8 +5,9 @@ from typing import Any
 
 from schedd.engine import holds, improve, jobs, nodes, outcomes, reconcile, reservations
 from schedd.engine.intake import Understood
-from schedd.engine.places import make_room_in_pools, quarantine, replan
+from schedd.engine.places import leave, make_room_in_pools, quarantine, replan
 from schedd.engine.pools import claim_of
+from schedd.engine.reask import reask
 from schedd.engine.records import Cause, JobRecord, Phase
 from schedd.engine.running import hold_new_node
 from schedd.engine.state import EngineState
@@ -153,6 +154,11 @@ def take_site(state: EngineState, event: str) -> None:
     state.limits.set_polled(state.site.polled)
     state.intake.set_shared(state.limits.shared)
     words = "the site's policy was changed"
+    for record in list(state.records.values()):
+        reask(state, record)
+    misplaced = state.plan.misplaced()
+    if misplaced.shape[0]:  # the nodes of some are of several sets, and may no longer be
+        leave(state, misplaced, event, Cause.ADMIN, words)
     jobs.reread(state, event, None, words)
     _limits(state, event, words, ())
 

@@ -106,7 +106,8 @@ def _takes(state: EngineState, record: JobRecord, facts: PlaceFacts) -> tuple[Ta
         if units.units > chunk[PER_NODE] or (chunk[PER_NODE] == 1 and row in seen):
             return None
         if exclusive:
-            amounts = [0] * tables.F.shape[0] if row in seen else tables.cap[row].tolist()
+            needs = chunk[NEED:].tolist()
+            amounts = [0] * tables.F.shape[0] if row in seen else plan.shapes.whole(row, needs)
         else:
             amounts = (units.units * chunk[NEED:]).tolist()
         takes.append(Take(row, units.chunk, units.units, tuple(amounts)))

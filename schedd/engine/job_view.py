@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 
+from schedd.engine.node_sets import sets_of, together_of
 from schedd.engine.pools import binding, room_of
 from schedd.engine.records import Breach, ChangeSet, JobRecord, Phase
 from schedd.engine.view import Published
@@ -86,6 +87,8 @@ class JobView:
     """The start and the walltime; a job may hold its nodes for the site's end allowance beyond it."""
     planned_nodes: tuple[ShareFacts, ...]
     """What it will hold, or holds, of each node."""
+    node_sets: tuple[str, ...]
+    """Of a job that is to be kept on one set of nodes: the sets that its nodes are in."""
     promised_start: int | None
     """No later than this, barring the causes listed in the documentation; null when nothing is promised."""
     limited_by: tuple[str, ...]
@@ -157,6 +160,12 @@ def view_of(published: Published, record: JobRecord, only: AbstractSet[str] | No
     deadline = read_deadline(facts.resources, facts.submitted)
     needs_limits = standing == "planned" and (wants("limited_by") or wants("why"))
     limits = _limited_by(published, record) if needs_limits else ()
+    together = together_of(record, published.node_sets)
+    needs_sets = together is not None and (wants("node_sets") or wants("why"))
+    shares = shares_of(published, record) if start >= 0 and (wants("planned_nodes") or needs_sets) else ()
+    sets: tuple[str, ...] = ()
+    if needs_sets and together is not None and shares:
+        sets = sets_of(together, published.nodes, [share.node for share in shares])
     return JobView(
         id=record.id,
         name=facts.name,
@@ -179,7 +188,8 @@ def view_of(published: Published, record: JobRecord, only: AbstractSet[str] | No
         started=record.started if record.started >= 0 else None,
         planned_start=start if start >= 0 else None,
         planned_end=start + walltime if start >= 0 else None,
-        planned_nodes=shares_of(published, record) if start >= 0 and wants("planned_nodes") else (),
+        planned_nodes=shares if wants("planned_nodes") else (),
+        node_sets=sets,
         promised_start=promised if promised < FOREVER else None,
         limited_by=limits,
         deadline=deadline,
@@ -188,7 +198,7 @@ def view_of(published: Published, record: JobRecord, only: AbstractSet[str] | No
         weak=record.weak,
         answer="start_known" if start >= 0 else "never" if standing == "never" else "waiting",
         waiting_for=record.answer.kind if isinstance(record.answer, WaitingFor) else "",
-        why=why(record, start, limits) if wants("why") else "",
+        why=why(record, start, limits, sets) if wants("why") else "",
         breaches=record.breaches,
         last_change=last_change(published, slot) if slot >= 0 and wants("last_change") else None,
         changed=int(published.changed[slot]) if slot >= 0 else published.generation,

@@ -13,6 +13,7 @@ from schedd.engine.running import ended_run, run, suspect, told_again
 from schedd.engine.state import EngineState
 from schedd.model import FOREVER, NodeState, Request
 from schedd.plan.kernels.layout import PLANNED, SHAPE
+from schedd.plan.shapes import shape_key
 from schedd.wire import (
     JobAltered,
     JobDeleted,
@@ -80,7 +81,7 @@ def _enter(state: EngineState, event: str, facts: JobFacts) -> None:
 def _slot_for(state: EngineState, facts: JobFacts, understood: Understood) -> int:
     assert understood.request is not None
     duration = understood.walltime + state.settings.end_allowance
-    request = state.with_gates(facts, understood.request)
+    request = state.as_planned(facts, understood.request)
     slot = state.new_slot(request, duration, state.pools_for(facts, understood))
     if understood.assumed:
         state.assumed.add(slot)
@@ -265,18 +266,12 @@ def _fit_slot(state: EngineState, record: JobRecord) -> JobRecord:
     """Give an unplaced job a slot that is made for its present request; promise and told start go with it."""
     understood, slot = record.understood, record.slot
     request = understood.request
-    if slot >= 0 and request is not None:
-        asked, wanted = _asked(state, record), state.with_gates(record.facts, request)
-        if (asked.chunks, asked.place, asked.exclusive, asked.passes) == (
-            wanted.chunks,
-            wanted.place,
-            wanted.exclusive,
-            wanted.passes,
-        ):
-            state.plan.set_duration(slot, understood.walltime + state.settings.end_allowance, state.now)
-            (state.assumed.add if understood.assumed else state.assumed.discard)(slot)
-            state.refit(record)
-            return record
+    wanted = state.as_planned(record.facts, request) if request is not None else None
+    if slot >= 0 and wanted is not None and shape_key(_asked(state, record)) == shape_key(wanted):
+        state.plan.set_duration(slot, understood.walltime + state.settings.end_allowance, state.now)
+        (state.assumed.add if understood.assumed else state.assumed.discard)(slot)
+        state.refit(record)
+        return record
     new = _slot_for(state, record.facts, understood) if request is not None else -1
     if slot >= 0:
         if new >= 0:

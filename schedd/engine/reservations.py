@@ -5,15 +5,15 @@ save the jobs that the list names. The reservation takes all of it and leaves th
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from schedd.engine.nodes import refresh, refresh_all, show_all
 from schedd.engine.places import make_way, seat_homeless
-from schedd.engine.records import Cause, JobRecord, Phase, Reservation
+from schedd.engine.reask import reask
+from schedd.engine.records import Cause, Reservation
 from schedd.engine.shares import takes_of
 from schedd.engine.state import HORIZON, EngineState
 from schedd.model import Chunk, Node, NodeState, Place, Request
-from schedd.plan.kernels.layout import FIXED, SHAPE, SHARE, WHOLE
+from schedd.plan.kernels.layout import WHOLE
 from schedd.plan.plan import Plan, Take
 from schedd.plan.shapes import GATE
 from schedd.policy.access import Access
@@ -43,13 +43,11 @@ def access_of(event: Reserve) -> Access:
 
 
 def block_takes(plan: Plan, names: Iterable[str], gate: str) -> list[Take]:
-    """What a reservation takes of its nodes: all; or where some may pass its gate, that alone, and the one
-    share by which no job has a whole node.
-    """
+    """What a reservation takes of its nodes: all; or where some may pass its gate, that alone."""
     if not gate:
         return takes_of(plan, _BLOCK, [ShareFacts(name, 0) for name in names])
     amounts = [0] * plan.tables.F.shape[0]
-    amounts[SHARE], amounts[plan.shapes.columns[gate]] = 1, WHOLE
+    amounts[plan.shapes.columns[gate]] = WHOLE
     return [Take(plan.row_of[name], 0, 1, tuple(amounts)) for name in names]
 
 
@@ -144,27 +142,5 @@ def _gate(state: EngineState, access: Access) -> str:
     if new:
         show_all(state)
     for record in list(state.records.values()):
-        _let_in(state, record)
+        reask(state, record)
     return gate
-
-
-def _let_in(state: EngineState, record: JobRecord) -> None:
-    """Let a job's slot know which gates are open to it; it stays where it is."""
-    slot, plan = record.slot, state.plan
-    if slot < 0 or record.phase is Phase.RUNNING or record.understood.request is None:
-        return
-    before = plan.shapes.requests[int(plan.tables.jobs[SHAPE, slot])]
-    request = state.with_gates(record.facts, record.understood.request)
-    if before.passes == request.passes:
-        return
-    start, fixed = plan.start(slot), plan.state(slot) == FIXED
-    takes = []
-    for take in plan.takes(slot) if start >= 0 else ():
-        amounts = list(take.amounts)
-        for gate in before.passes ^ request.passes if not request.exclusive else ():
-            amounts[plan.shapes.columns[gate]] = 0 if gate in request.passes else take.units
-        takes.append(replace(take, amounts=tuple(amounts)))
-    plan.lift(slot, state.now)
-    plan.reshape(slot, request)
-    if start >= 0:
-        (plan.fix if fixed else plan.put)(slot, start, takes)

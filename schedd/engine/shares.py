@@ -29,7 +29,7 @@ def takes_of(plan: Plan, request: Request | None, shares: Iterable[ShareFacts]) 
     for share in known:
         row = plan.row_of[share.node]
         if request is not None and request.exclusive:
-            takes.append(Take(row, 0, 1, tuple(tables.cap[row].tolist())))
+            takes.append(Take(row, 0, 1, tuple(plan.shapes.whole(row))))
             continue
         amounts = [0] * tables.F.shape[0]
         amounts[CPUS], amounts[SHARE], amounts[MEM], amounts[GPUS] = share.cpus, 1, share.mem, share.gpus

@@ -226,11 +226,13 @@ class EngineState:
         self.standing_due = self.now
         self.ranks = Ranks(matter=True, again=self.now)
 
-    def with_gates(self, facts: JobFacts, request: Request) -> Request:
-        """The request with the gates that are open to the job."""
-        if not self.gates:
-            return request
-        return replace(request, passes=passes(self.gates, facts))
+    def as_planned(self, facts: JobFacts, request: Request) -> Request:
+        """The request with the gates that are open to the job, and the site's sets of nodes."""
+        if self.gates:
+            request = replace(request, passes=passes(self.gates, facts))
+        if self.site.node_sets is not None and request.together is None and request.units > 1:
+            request = replace(request, together=self.site.node_sets)
+        return request
 
     def refit(self, record: JobRecord) -> bool:
         """Let a job's slot need what its limits say now; returns whether that was something else before."""

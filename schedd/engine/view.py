@@ -13,6 +13,7 @@ import numpy as np
 from schedd.engine.records import ChangeSet, JobRecord
 from schedd.engine.settings import EngineSettings
 from schedd.engine.state import EngineState
+from schedd.model import NodeSets
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.layout import Ints
 from schedd.policy.access import Access
@@ -59,6 +60,8 @@ class Published:
     reservations: tuple[Reserve, ...]
     """Each with the nodes that it is about by now."""
     gates: Mapping[str, Access]
+    node_sets: NodeSets | None
+    """The site's."""
     policy_version: int
     holds: tuple[PlanningHeld, ...]
     blocks: Mapping[int, str]
@@ -171,6 +174,7 @@ def publish(state: EngineState) -> Published:
         queues=dict(state.queues),
         reservations=tuple(replace(one.event, nodes=one.nodes) for one in state.reservations.values()),
         gates=dict(state.gates),
+        node_sets=state.site.node_sets,
         policy_version=state.policy_version,
         holds=tuple(state.holds.values()),
         blocks={one.slot: name for name, one in state.reservations.items() if one.slot >= 0},

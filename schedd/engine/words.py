@@ -22,12 +22,15 @@ def remarks(record: JobRecord) -> list[str]:
     return found
 
 
-def why(record: JobRecord, start: int, limits: Sequence[str] = ()) -> str:
+def why(record: JobRecord, start: int, limits: Sequence[str] = (), sets: Sequence[str] = ()) -> str:
     """When the job starts, or what it waits for, or why it never can.
 
-    ``limits`` are those that leave it no room before its planned ``start``.
+    ``limits`` are those that leave it no room before its planned ``start``, ``sets`` the sets of nodes that
+    it is on.
     """
     tail = "".join(f"; {remark}" for remark in remarks(record))
+    if len(sets) > 1:
+        tail += f"; on {len(sets)} sets of nodes ({', '.join(sets)}), since one alone has no room in time"
     if record.phase is Phase.RUNNING:
         return "it runs" + tail
     if record.phase is Phase.DISPATCHED:

@@ -4,7 +4,7 @@ from schedd.model.answer import Answer, Never, StartKnown, WaitingFor
 from schedd.model.job import Job, JobState
 from schedd.model.node import Node, NodeState
 from schedd.model.placement import Placement, Reservation, Share
-from schedd.model.request import Chunk, Features, Place, Request, matches
+from schedd.model.request import Chunk, Features, NodeSets, Place, Request, matches
 from schedd.model.time import FOREVER
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "JobState",
     "Never",
     "Node",
+    "NodeSets",
     "NodeState",
     "Place",
     "Placement",

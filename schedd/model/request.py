@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-__all__ = ["Chunk", "Features", "Place", "Request", "matches"]
+__all__ = ["Chunk", "Features", "NodeSets", "Place", "Request", "matches"]
 
 Features = tuple[frozenset[str], ...]
 """A conjunction of alternatives over node features, in conjunctive normal form.
@@ -51,6 +51,20 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeSets:
+    """Sets of nodes, such as those on one switch, on one of which all of a job is to be kept.
+
+    Each value of the nodes' resource ``by`` makes one; or ``named`` says them: the nodes that have any of
+    these features or names. For one set a job may start up to ``wait`` seconds later than elsewhere, else it
+    is spread over as few as possible. With ``wait`` None it never is, unless no set could ever hold it.
+    """
+
+    by: str = ""
+    named: tuple[tuple[str, frozenset[str]], ...] = ()
+    wait: int | None = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """All that a job needs at once, and for how long.
 
@@ -67,6 +81,7 @@ class Request:
     passes: frozenset[str] = frozenset()
     """Gates that are open to the job: names of resources that a reservation with an access list takes whole,
     and of which every job needs some to which the gate is not open."""
+    together: NodeSets | None = None
 
     def __post_init__(self) -> None:
         if not self.chunks:

@@ -87,6 +87,7 @@ class Machine:
         tb = self._slabs.tb
         capacity = np.array(capacity_of(self.nodes[name], self._shapes.columns), np.int64)
         delta = capacity - tb.cap[row]
+        gates = [column for column in range(delta.shape[0]) if int(tb.ctl[at.GATES]) >> column & 1]
         if not delta.any():
             return
         first, n = int(tb.rows[row, at.OFF]), int(tb.rows[row, at.LEN])
@@ -95,14 +96,16 @@ class Machine:
         tb.bounds[:, row] = 0
         tb.rows[row, at.VERSION] += 1
         # Those who hold the whole node hold what came to it, too; whatever their requests say by now.
+        more = delta.copy()
+        more[gates] = 0
         for slot in on_row(tb, np.flatnonzero(tb.jobs[at.ALLOCS]), row).tolist():
             start = int(tb.jobs[at.START, slot])
             for i in range(int(tb.jobs[at.ALLOC, slot]), int(tb.jobs[at.ALLOC : at.POOL, slot].sum())):
                 if tb.alloc[i, at.A_ROW] != row or tb.alloc[i, at.A_TAKE + at.SHARE] < at.WHOLE:
                     continue
-                self._change(row, start, start + int(tb.jobs[at.DUR, slot]), delta, -1)
+                self._change(row, start, start + int(tb.jobs[at.DUR, slot]), more, -1)
                 tb = self._slabs.tb
-                tb.alloc[i, at.A_TAKE :] += delta
+                tb.alloc[i, at.A_TAKE :] += more
         if (delta > 0).any():
             self._repairs.note(row, now, FOREVER)
 
@@ -111,16 +114,18 @@ class Machine:
         tb = self._slabs.tb
         for slot in np.flatnonzero(tb.jobs[at.ALLOCS]).tolist():
             shape = int(tb.jobs[at.SHAPE, slot])
-            if tb.shapes[shape, at.EXCLUSIVE]:
-                continue  # holds all of its nodes since they were resized
             start = int(tb.jobs[at.START, slot])
             chunk0 = int(tb.shapes[shape, at.CHUNK])
             for i in range(int(tb.jobs[at.ALLOC, slot]), int(tb.jobs[at.ALLOC : at.POOL, slot].sum())):
                 chunk, units = int(tb.alloc[i, at.A_CHUNK]), int(tb.alloc[i, at.A_UNITS])
-                if chunk < 0 or tb.alloc[i, at.A_TAKE + at.SHARE] >= at.WHOLE:
+                if chunk < 0 or not tb.alloc[i, at.A_TAKE :].any():
                     continue
                 amount = units * tb.chunks[chunk0 + chunk, at.NEED :]
                 amount[:first] = 0
+                if tb.alloc[i, at.A_TAKE + at.SHARE] >= at.WHOLE:
+                    # It holds all of the node since that was resized, but for gates.
+                    amount = np.minimum(amount, 1)
+                    amount[[not int(tb.ctl[at.GATES]) >> c & 1 for c in range(amount.shape[0])]] = 0
                 if amount.any():
                     self._change(
                         int(tb.alloc[i, at.A_ROW]), start, start + int(tb.jobs[at.DUR, slot]), amount, -1

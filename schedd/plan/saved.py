@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from schedd.model import Chunk, Node, NodeState, Place, Request
+from schedd.model import Chunk, Node, NodeSets, NodeState, Place, Request
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.freed import Freed
 from schedd.plan.kernels.layout import Ints, Tables
 from schedd.plan.plan import Plan
-from schedd.plan.shapes import _Kind, capacity_of
+from schedd.plan.shapes import _Kind, capacity_of, shape_key
 
 __all__ = ["FrozenPlan", "freeze_plan", "load_plan", "load_request", "save_plan", "save_request"]
 
@@ -39,12 +39,14 @@ def save_request(request: Request) -> list[Any]:
         for c in request.chunks
     ]
     passes = sorted(request.passes)
-    return [chunks, request.place.value, request.exclusive, request.walltime, request.notes, passes]
+    sets = request.together
+    together = None if sets is None else [sets.by, [[name, sorted(of)] for name, of in sets.named], sets.wait]
+    return [chunks, request.place.value, request.exclusive, request.walltime, request.notes, passes, together]
 
 
 def load_request(saved: list[Any]) -> Request:
     """The request that ``save_request`` saved. Raises ValueError and TypeError for anything else."""
-    chunks, place, exclusive, walltime, notes, passes = saved
+    chunks, place, exclusive, walltime, notes, passes, together = saved
     return Request(
         tuple(
             Chunk(
@@ -63,7 +65,12 @@ def load_request(saved: list[Any]) -> Request:
         walltime,
         tuple(notes),
         frozenset(passes),
+        _load_sets(*together) if together is not None else None,
     )
+
+
+def _load_sets(by: str, named: list[Any], wait: int | None) -> NodeSets:
+    return NodeSets(by, tuple((name, frozenset(of)) for name, of in named), wait)
 
 
 def freeze_plan(plan: Plan) -> FrozenPlan:
@@ -77,6 +84,7 @@ def freeze_plan(plan: Plan) -> FrozenPlan:
     arrays["order"] = repairs._order.copy()
     arrays["vacant"] = np.array(plan._vacant, np.int64)
     arrays["uses"] = np.array(shapes._uses, np.int64)
+    arrays["rooms"] = np.array(shapes._rooms, np.int64)
     plain = {
         "sizes": {name: getattr(tb, name).shape for name in tb._fields},
         "freed": [array.shape for array in repairs.freed],
@@ -173,13 +181,12 @@ def load_plan(plain: dict[str, Any], arrays: dict[str, Ints]) -> Plan:
     }
     shapes.requests = [load_request(saved) for saved in plain["requests"]]
     shapes._uses = arrays["uses"].tolist()
+    shapes._rooms = arrays["rooms"].tolist()
     shapes._idle = dict.fromkeys(plain["idle"])
     shapes._spare = {chunks: list(spare) for chunks, spare in plain["spare"]}
     out_of_use = {shape for spare in shapes._spare.values() for shape in spare}
     shapes._ids = {
-        (request.chunks, request.place, request.exclusive, request.passes): shape
-        for shape, request in enumerate(shapes.requests)
-        if shape not in out_of_use
+        shape_key(request): shape for shape, request in enumerate(shapes.requests) if shape not in out_of_use
     }
     return plan
 

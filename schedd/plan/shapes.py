@@ -5,16 +5,17 @@ understanding a request costs what the kinds of nodes cost, not the nodes.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from schedd.model import Chunk, Features, Never, Node, Place, Request, matches
+from schedd.model import Chunk, Features, Never, Node, NodeSets, Place, Request, matches
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.bounds import level_of
+from schedd.plan.room import Units, could_hold
 from schedd.plan.slabs import Slabs
 
-__all__ = ["GATE", "UNLIMITED", "Shapes", "capacity_of"]
+__all__ = ["GATE", "UNLIMITED", "Shapes", "capacity_of", "shape_key"]
 
 GATE = "gate "
 """How the names of gates begin: see ``Request.passes``. Each node has ``WHOLE`` of every gate."""
@@ -40,6 +41,17 @@ def capacity_of(node: Node, columns: dict[str, int]) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
+class _SetOfNodes:
+    """A set of nodes for a request: its chunks restricted to it, how many rows these have, whether they could
+    hold all.
+    """
+
+    rows: list[list[int]]
+    size: int
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _Kind:
     """Nodes alike in all but their name."""
 
@@ -48,7 +60,13 @@ class _Kind:
 
 
 _SetKey = tuple[tuple[int, ...], Features]
-_ShapeKey = tuple[tuple[Chunk, ...], Place, bool, frozenset[str]]
+_ShapeKey = tuple[tuple[Chunk, ...], Place, bool, frozenset[str], NodeSets | None]
+
+
+def shape_key(request: Request) -> _ShapeKey:
+    """What of a request decides where it can be placed; requests of one shape have it in common."""
+    return (request.chunks, request.place, request.exclusive, request.passes, request.together)
+
 
 _KEPT = 4096
 """Shapes out of use that are kept, since users ask for the same again and again."""
@@ -65,6 +83,7 @@ class Shapes:
         self._sets: dict[_SetKey, tuple[int, int]] = {}
         self._ids: dict[_ShapeKey, int] = {}
         self._uses: list[int] = []
+        self._rooms: list[int] = []
         self._idle: dict[int, None] = {}
         self._spare: dict[int, list[int]] = {}
         self.requests: list[Request] = []
@@ -79,6 +98,7 @@ class Shapes:
         new._sets = dict(self._sets)
         new._ids = dict(self._ids)
         new._uses = list(self._uses)
+        new._rooms = list(self._rooms)
         new._idle = dict(self._idle)
         new._spare = {n: list(shapes) for n, shapes in self._spare.items()}
         new.requests = list(self.requests)
@@ -97,35 +117,34 @@ class Shapes:
             kind = _Kind(node.features, tuple(capacity_of(node, self.columns)))
             self._kinds.setdefault(kind, []).append(row)
         self._sets = {}
-        slabs = self._slabs
-        slabs.n_sets = 0
+        self._slabs.n_sets = 0
         for shape, request in enumerate(self.requests):
-            rows = self._chunk_rows(request)
-            first = int(slabs.tb.shapes[shape, at.CHUNK])
-            slabs.tb.chunks[first : first + len(rows)] = rows  # of a spare one, too: it does no harm
+            self._describe(shape, request)  # of a spare one, too: it does no harm
 
     def _column(self, name: str) -> int:
         found = self.columns.get(name)
         if found is None:
             found = self._slabs.add_resource()
             self.columns[name] = found
+            if name.startswith(GATE):
+                self._slabs.tb.ctl[at.GATES] |= 1 << found
         return found
 
     def intern(self, request: Request) -> int:
         """The number of the request's shape, which is then in use once more: see ``release``."""
-        key = (request.chunks, request.place, request.exclusive, request.passes)
+        key = shape_key(request)
         shape = self._ids.get(key)
         if shape is None:
-            rows = self._chunk_rows(request)
-            spare = self._spare.get(len(rows))
+            spare = self._spare.get(len(_merged(request)))
             if spare:
                 shape = spare.pop()
-                self._slabs.set_shape(shape, rows, request.exclusive)
                 self.requests[shape] = request
             else:
-                shape = self._slabs.add_shape(rows, request.exclusive)
+                shape = self._slabs.add_shape()
                 self.requests.append(request)
                 self._uses.append(0)
+                self._rooms.append(0)
+            self._describe(shape, request)
             self._ids[key] = shape
         elif not self._uses[shape]:
             del self._idle[shape]
@@ -142,9 +161,70 @@ class Shapes:
             oldest = next(iter(self._idle))
             del self._idle[oldest]
             request = self.requests[oldest]
-            del self._ids[(request.chunks, request.place, request.exclusive, request.passes)]
+            del self._ids[shape_key(request)]
             chunks = int(self._slabs.tb.shapes[oldest, at.CHUNKS])
             self._spare.setdefault(chunks, []).append(oldest)
+
+    def _describe(self, shape: int, request: Request) -> None:
+        """Write into the tables what a request asks for, and on which sets of nodes it is to be kept."""
+        rows = self._chunk_rows(request)
+        chunks = len(rows)
+        sets = self._sets_of(request)
+        holders = sum(one.holds for one in sets)
+        wait = 0
+        if sets and request.together is not None:
+            wait = -1 if request.together.wait is None else request.together.wait
+        for one in sets:
+            rows += one.rows
+        fields = [chunks, int(request.exclusive), len(sets), holders, wait]
+        self._rooms[shape] = self._slabs.set_shape(shape, self._rooms[shape], fields, rows)
+
+    def whole(self, row: int, needs: Sequence[int] = ()) -> list[int]:
+        """What a job takes that has all of a node: of gates no more than it ``needs``."""
+        amounts: list[int] = self._slabs.tb.cap[row].tolist()
+        for name, column in self.columns.items():
+            if name.startswith(GATE):
+                amounts[column] = needs[column] if needs else 0
+        return amounts
+
+    def sets_in(self, together: NodeSets) -> dict[str, frozenset[str]]:
+        """The sets by name, each as the features of which its nodes have one."""
+        if not together.by:
+            return dict(together.named)
+        prefix = f"{together.by}="
+        values = {name for kind in self._kinds for name in kind.features if name.startswith(prefix)}
+        return {value: frozenset({value}) for value in sorted(values)}
+
+    def _sets_of(self, request: Request) -> list[_SetOfNodes]:
+        """The sets of nodes on which units of the request fit: those first that could hold all, small ones
+        before large ones. None where units cannot be apart.
+        """
+        if request.together is None or request.place is Place.PACK or request.units == 1:
+            return []
+        found = []
+        for names in self.sets_in(request.together).values():
+            chunks = tuple(replace(one, features=(*one.features, names)) for one in request.chunks)
+            restricted = replace(request, chunks=chunks)
+            rows = self._chunk_rows(restricted)
+            size = sum(row[at.SET_LEN] for row in rows)
+            if size:
+                found.append(_SetOfNodes(rows, size, self._could_hold(rows)))
+        return sorted(found, key=lambda one: (not one.holds, one.size))
+
+    def _could_hold(self, rows: list[list[int]]) -> bool:
+        """Whether the rows of these chunks have room for all units together, when empty."""
+        capacity = {row: kind.capacity for kind, members in self._kinds.items() for row in members}
+        sets = self._slabs.tb.sets
+        chunks = [
+            Units(
+                row[at.COUNT],
+                row[at.PER_NODE],
+                tuple(0 if column == at.SHARE else need for column, need in enumerate(row[at.NEED :])),
+                tuple(sets[row[at.SET] : row[at.SET] + row[at.SET_LEN]].tolist()),
+            )
+            for row in rows
+        ]
+        return could_hold(chunks, capacity)
 
     def _chunk_rows(self, request: Request) -> list[list[int]]:
         """The rows of the chunk table for a request: COUNT, SET, SET_LEN, PER_NODE, needs."""

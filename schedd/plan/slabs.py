@@ -181,29 +181,31 @@ class Slabs:
         self.n_sets = n
         return first
 
-    def add_shape(self, chunks: list[list[int]], exclusive: bool) -> int:
-        """Append a shape with its chunk rows (see layout.COUNT and on); returns its number."""
-        first = self.n_chunks
-        n = first + len(chunks)
-        if n > self.tb.chunks.shape[0]:
-            self._swap(chunks=_grown(self.tb.chunks, 2 * n, 0))
-        self.tb.chunks[first:n] = chunks
-        self.n_chunks = n
+    def add_shape(self) -> int:
+        """Append a shape, of which ``set_shape`` says what it is; returns its number."""
         shape = self.n_shapes
         if shape == self.tb.shapes.shape[0]:
             self._swap(shapes=_grown(self.tb.shapes, 2 * shape, 0))
-        self.tb.shapes[shape] = (first, len(chunks), int(exclusive))
         self.n_shapes = shape + 1
-        if len(chunks) > self.most_chunks:
-            self.most_chunks = len(chunks)
-            self._fit_out()
         return shape
 
-    def set_shape(self, shape: int, chunks: list[list[int]], exclusive: bool) -> None:
-        """Make another shape with as many chunks of one that is out of use."""
-        first = int(self.tb.shapes[shape, at.CHUNK])
-        self.tb.chunks[first : first + len(chunks)] = chunks
-        self.tb.shapes[shape, at.EXCLUSIVE] = int(exclusive)
+    def set_shape(self, shape: int, room: int, fields: list[int], chunks: list[list[int]]) -> int:
+        """Say what a shape is: its ``fields`` (layout.CHUNKS and on) and chunk rows (layout.COUNT and on).
+
+        They stand where those did that it had, if these had as much ``room``; returns how much they have.
+        """
+        first, n = int(self.tb.shapes[shape, at.CHUNK]), len(chunks)
+        if n > room:
+            first, room = self.n_chunks, n
+            if first + n > self.tb.chunks.shape[0]:
+                self._swap(chunks=_grown(self.tb.chunks, 2 * (first + n), 0))
+            self.n_chunks = first + n
+        self.tb.chunks[first : first + n] = chunks
+        self.tb.shapes[shape] = (first, *fields)
+        if fields[0] > self.most_chunks:
+            self.most_chunks = fields[0]
+            self._fit_out()
+        return room
 
     def fork(self) -> "Slabs":
         """An independent copy, trimmed to what is in use."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
 
+from schedd.model import NodeSets
 from schedd.plan.evaluate import Weights, by_name
 from schedd.policy.fair_share import FairShare
 from schedd.policy.limits import Limit
@@ -47,6 +48,8 @@ class SitePolicy:
     fair_share: FairShare | None = None
     limits: tuple[Limit, ...] = ()
     reservations: tuple[StandingReservation, ...] = ()
+    node_sets: NodeSets | None = None
+    """Of jobs that ask for nothing else themselves."""
     polled: tuple[str, ...] = ()
     """Licences that a program is asked for."""
 
@@ -73,6 +76,7 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
             *(_limit(one, zone) for one in plain.get("limits") or ()),
             *(Limit(amount=amount, what=name) for name, amount in copies.items()),
         ),
+        node_sets=_node_sets(sets) if (sets := plain.get("node_sets")) is not None else None,
         polled=tuple(name for name, one in licences.items() if one.get("command")),
         reservations=tuple(
             _reservation(name, one, zone) for name, one in (plain.get("reservations") or {}).items()
@@ -102,6 +106,12 @@ def _window(plain: Mapping[str, Any], zone: str) -> Recurrence:
         zone=zone,
         without=tuple(map(date.fromisoformat, plain.get("without", ()))),
     )
+
+
+def _node_sets(plain: Mapping[str, Any]) -> NodeSets:
+    named = tuple((name, frozenset(features)) for name, features in plain.get("sets", {}).items())
+    wait = None if plain.get("strict", False) else plain.get("wait", 0)
+    return NodeSets(plain.get("by", ""), named, wait)
 
 
 def _job_class(plain: Mapping[str, Any]) -> JobClass:

@@ -1,6 +1,6 @@
 """Why a job does not start sooner: what is in its way, exactly. Found on a copy of the plan."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -110,6 +110,7 @@ def explain(fork: Fork, job_id: str, now: int) -> Explanation | None:
         plan.lift(record.slot, now)
         ready = max(now, int(plan.tables.jobs[at.READY, record.slot]))
         because = _because(record, ready, now)
+        _as_it_is_planned(plan, record.slot, start, now)
         blocking = blockers(plan, record.slot, now, now + HORIZON)
         found = tuple(_named(published, plan, item) for item in blocking.items)
         earliest, without = blocking.earliest, blocking.without
@@ -131,6 +132,19 @@ def explain(fork: Fork, job_id: str, now: int) -> Explanation | None:
         generation=published.generation,
         stale=published.stale,
     )
+
+
+def _as_it_is_planned(plan: Plan, slot: int, start: int, now: int) -> None:
+    """Ask for one set of nodes alone, or for any nodes, as the job is planned now: what is in its way is
+    asked of the one or of the other.
+    """
+    request = plan.shapes.requests[int(plan.tables.jobs[at.SHAPE, slot])]
+    if request.together is None or request.together.wait is None:
+        return
+    on_any = replace(request, together=replace(request.together, wait=0))
+    plan.reshape(slot, on_any)
+    if 0 <= start != plan.probe(slot, now, start + 1):
+        plan.reshape(slot, replace(request, together=replace(request.together, wait=None)))
 
 
 # ---- what stands before any plan -----------------------------------------------------------------

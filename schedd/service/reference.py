@@ -24,6 +24,7 @@ from schedd.service.site_settings import (
     ClassSettings,
     FairShareSettings,
     LicenceSettings,
+    NodeSetSettings,
     PrioritySettings,
     SiteLimitSettings,
     SiteReservationSettings,
@@ -48,6 +49,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "[[clusters.NAME.site.limits]]": SiteLimitSettings,
     "[clusters.NAME.site.licences.LICENCE]": LicenceSettings,
     "[clusters.NAME.site.reservations.RESERVATION]": SiteReservationSettings,
+    "[clusters.NAME.site.node_sets]": NodeSetSettings,
 }
 """Every section of the file, and what may stand in it."""
 
@@ -96,7 +98,7 @@ def _may_be(field: FieldInfo) -> str:
     if any(isinstance(part, type) and issubclass(part, BaseModel) for part in parts):
         return "tables" if get_origin(kind) in (tuple, dict) else "table"
     if dict in (get_origin(kind), *map(get_origin, parts)):
-        return "table of numbers"
+        return "table of lists" if tuple in map(get_origin, parts) else "table of numbers"
     if datetime in parts:
         return "date and time"
     if get_origin(kind) is tuple and parts[1] is date:

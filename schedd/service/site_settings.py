@@ -16,6 +16,7 @@ __all__ = [
     "CriteriaWeights",
     "FairShareSettings",
     "LicenceSettings",
+    "NodeSetSettings",
     "PrioritySettings",
     "SiteLimitSettings",
     "SiteReservationSettings",
@@ -225,6 +226,28 @@ class LicenceSettings(Section):
         return self
 
 
+class NodeSetSettings(Section):
+    """Sets of nodes, such as those on one switch, on one of which all of a job is kept if that can be."""
+
+    by: Annotated[str, Field(pattern=r"^[^\s=\x00-\x1f]{0,255}$")] = ""
+    """A resource of the nodes that has text as its value (OpenPBS): each value makes a set. Or:"""
+    sets: dict[Name, Annotated[Names, Field(min_length=1)]] = Field(default_factory=dict)
+    """By name of the set, the nodes in it, or properties of which they have one:
+    `{ east = ["rack1", "rack2"], west = ["rack3"] }`."""
+    wait: int = Field(default=0, ge=0, le=366 * 86_400)
+    """So many seconds later a job may start if one set can take it then."""
+    strict: bool = False
+    """A job that some set could hold when empty is never spread over several, however long it waits."""
+
+    @model_validator(mode="after")
+    def _be_known(self) -> Self:
+        if bool(self.by) == bool(self.sets):
+            raise ValueError("one of by and sets must be set, and only one")
+        if self.strict and self.wait:
+            raise ValueError("wait says how long, strict that it is forever: only one of them can be set")
+        return self
+
+
 class SiteSettings(Section):
     """What the site wants beyond what the server knows."""
 
@@ -244,6 +267,8 @@ class SiteSettings(Section):
     """Licences, by name: `[clusters.main.site.licences.matlab]`."""
     reservations: dict[Name, SiteReservationSettings] = Field(default_factory=dict)
     """Standing reservations, by name: `[clusters.main.site.reservations.maintenance]`."""
+    node_sets: NodeSetSettings | None = None
+    """Sets of nodes on one of which jobs of several units are kept if that can be."""
 
     @model_validator(mode="after")
     def _make_sense(self) -> Self:

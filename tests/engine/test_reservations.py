@@ -132,11 +132,41 @@ def test_a_gate_is_used_again_by_another_list() -> None:
                 cluster.tell(*cluster.server.delete(f"{job}{other}"))
 
 
-def test_whole_nodes_are_not_given_where_others_may_come_in() -> None:
-    cluster = Cluster(nodes=1)
+WHOLE = {"naccesspolicy": "singlejob"}
+
+
+def test_whole_nodes_are_given_to_those_on_the_access_list() -> None:
+    cluster = Cluster(nodes=2)
     reserve(cluster, "r", 0, 1000, nodes=("n1",), users=("ann",))
-    cluster.submit("1", resources={"naccesspolicy": "singlejob"})
-    assert cluster.start("1") == 1000
+    cluster.submit("1", "1:ppn=1", resources=WHOLE)
+    cluster.submit("2", "1:ppn=1", resources=WHOLE, owner="bob")
+    cluster.submit("3", "1:ppn=1", resources=WHOLE, owner="bob")
+    cluster.submit("4", "1:ppn=1")
+    cluster.submit("5", "2:ppn=1", resources=WHOLE)
+    where = {job: (cluster.start(job), cluster.where(job)) for job in "12345"}
+    assert where["1"] == (0, ["n1"])
+    assert where["2"] == (0, ["n2"])
+    assert where["3"] == (100, ["n2"])
+    assert where["4"] == (100, ["n1"])
+    assert where["5"] == (200, ["n1", "n2"])
+
+
+@pytest.mark.parametrize("owner", ["ann", "bob"])
+def test_whole_nodes_planned_before_a_reservation_are_kept_by_those_on_its_list(owner: str) -> None:
+    cluster = Cluster(nodes=1)
+    cluster.submit("0", walltime=50)
+    cluster.submit("1", "1:ppn=2", resources=WHOLE, owner=owner)
+    cluster.submit("2", "1:ppn=2", resources=WHOLE, owner=owner)
+    reserve(cluster, "r", 100, 1000, nodes=("n1",), users=("ann",))
+    kept = (50, 150) if owner == "ann" else (1000, 1100)
+    assert (cluster.start("1"), cluster.start("2")) == kept
+    # The list may change while they run, or are planned; whoever runs goes on.
+    cluster.at(60)
+    reserve(cluster, "r", 100, 1000, nodes=("n1",), users=("eve",))
+    assert cluster.start("2") == (1000 if owner == "ann" else 1100)
+    cluster.unreserve("r")
+    assert cluster.start("2") == (150 if owner == "ann" else 160)
+    assert cluster.engine.checkpoint() == Engine.restore(cluster.engine.checkpoint()).checkpoint()
 
 
 def test_too_many_access_lists_are_refused_by_name() -> None:

@@ -76,6 +76,13 @@ class Mirror:
         rows = [take.row for take in takes]
         if request.place is Place.SCATTER:
             assert len(set(rows)) == len(rows) == request.units
+        holders = ref.holders(request)
+        if holders and request.together is not None and request.together.wait is None:
+            names = {plan.name_of[row] for row in rows}
+            assert any(
+                names <= {node.name for chunk in one.chunks for node in ref.eligible(chunk)}
+                for one in holders
+            )
         if request.exclusive:
             for row in set(rows):
                 held = sum(np.array(take.amounts) for take in takes if take.row == row)

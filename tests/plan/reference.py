@@ -5,7 +5,7 @@ what fits is counted with dictionaries. `tests/plan` compares the kernels with i
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from schedd.model import Chunk, Node, NodeState, Place, Request, matches
 
@@ -180,7 +180,48 @@ class Reference:
         bound: int = FAR,
         pools: Amounts | None = None,
     ) -> int:
-        """The earliest start in ``[ready, bound)``, or -1: at ``ready`` or where something changes."""
+        """The earliest start in ``[ready, bound)``, or -1: at ``ready`` or where something changes.
+
+        Of a request that is to be kept on one set of nodes: on one that could hold it when empty, if that is
+        not later than it may wait; else on any nodes, unless it never spreads.
+        """
+        holders = self.holders(request)
+        strict = bool(holders) and request.together is not None and request.together.wait is None
+        anywhere = ready if strict else self.anywhere(request, duration, ready, FAR, pools)
+        if anywhere < 0:
+            return -1
+        wait = FAR if strict or request.together is None else request.together.wait or 0
+        starts = [self.anywhere(one, duration, anywhere, anywhere + wait + 1, pools) for one in holders]
+        start = min((start for start in starts if start >= 0), default=-1 if strict else anywhere)
+        return start if start < bound else -1
+
+    def restricted(self, request: Request) -> list[Request]:
+        """The request on each set of nodes on one of which it is to be kept."""
+        if request.together is None or request.units == 1 or request.place is Place.PACK:
+            return []
+        sets = [names for _, names in request.together.named]
+        if request.together.by:
+            prefix = f"{request.together.by}="
+            values = {name for node in self.nodes for name in node.features if name.startswith(prefix)}
+            sets = [frozenset({value}) for value in sorted(values)]
+        return [
+            replace(
+                request,
+                together=None,
+                chunks=tuple(replace(one, features=(*one.features, names)) for one in request.chunks),
+            )
+            for names in sets
+        ]
+
+    def holders(self, request: Request) -> list[Request]:
+        """Of these, those on sets that could hold it, were they empty and up."""
+        empty = Reference([replace(node, state=NodeState.UP) for node in self.nodes])
+        return [one for one in self.restricted(request) if empty.fits(one, 0, 1)]
+
+    def anywhere(
+        self, request: Request, duration: int, ready: int, bound: int, pools: Amounts | None = None
+    ) -> int:
+        """The earliest start wherever the chunks of a request may be."""
         eligible = {node.name: node for chunk in packed(request) for node in self.eligible(chunk)}
         moments = {ready} | set(self.edges(eligible.values())) | (self._pool_edges() if pools else set())
         for t in sorted(moments):

@@ -2,9 +2,10 @@
 
 from hypothesis import strategies as st
 
-from schedd.model import Chunk, Node, NodeState, Place, Request
+from schedd.model import Chunk, Node, NodeSets, NodeState, Place, Request
 
 FEATURES = ("fast", "big", "ib")
+RACKS = ("rack=a", "rack=b", "rack=c")
 # Around the steps at which bounds are kept (60 s, 90 s, 135 s ...), and far from them.
 DURATIONS = st.sampled_from([1, 7, 30, 59, 60, 61, 90, 100, 134, 135, 300, 700])
 MOMENTS = st.integers(0, 400)
@@ -23,7 +24,8 @@ def nodes(draw: st.DrawFn, name: str = "", extras: bool = True) -> Node:
         vmem=draw(st.sampled_from([0, 0, 6])) if extras else 0,
         gpus=draw(st.sampled_from([0, 0, 2])),
         resources=resources,
-        features=draw(st.frozensets(st.sampled_from(FEATURES))),
+        features=draw(st.frozensets(st.sampled_from(FEATURES)))
+        | draw(st.sampled_from([frozenset(), *(frozenset({rack}) for rack in RACKS)])),
         state=draw(
             st.sampled_from([NodeState.UP, NodeState.UP, NodeState.UP, NodeState.DRAIN, NodeState.DOWN])
         ),
@@ -53,13 +55,28 @@ def chunks(draw: st.DrawFn, extras: bool = True) -> Chunk:
     )
 
 
+NODE_SETS = st.builds(
+    NodeSets,
+    by=st.just("rack"),
+    wait=st.sampled_from([0, 0, 50, 1000, None]),
+) | st.builds(
+    NodeSets,
+    named=st.just((("east", frozenset({"fast", "n0"})), ("west", frozenset({"ib"})))),
+    wait=st.sampled_from([0, 50, None]),
+)
+
+
 @st.composite
-def requests(draw: st.DrawFn, extras: bool = True, mixed: bool = True) -> Request:
-    """Any request; without ``mixed`` none of several kinds of chunks that may share nodes."""
+def requests(draw: st.DrawFn, extras: bool = True, mixed: bool = True, sets: bool = False) -> Request:
+    """Any request; without ``mixed`` none of several kinds of chunks that may share nodes; with ``sets`` also
+    such as are to be kept on one set of nodes.
+    """
     place = draw(st.sampled_from(list(Place)))
     several = mixed or place is not Place.FREE
     parts = draw(st.lists(chunks(extras), min_size=1, max_size=3 if several else 1))
-    return Request(tuple(parts), place, exclusive=draw(st.sampled_from([False, False, False, True])))
+    exclusive = draw(st.sampled_from([False, False, False, True]))
+    together = draw(st.none() | NODE_SETS) if sets else None
+    return Request(tuple(parts), place, exclusive=exclusive, together=together)
 
 
 def is_mixed(request: Request) -> bool:

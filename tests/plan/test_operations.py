@@ -100,7 +100,11 @@ class Operations(RuleBasedStateMachine):
     # ---- jobs -----------------------------------------------------------------------------------
 
     @rule(
-        request=requests(), duration=DURATIONS, wait=st.integers(-50, 200), pools=POOLS, place=st.booleans()
+        request=requests(sets=True),
+        duration=DURATIONS,
+        wait=st.integers(-50, 200),
+        pools=POOLS,
+        place=st.booleans(),
     )
     def arrive(self, request: Request, duration: int, wait: int, pools: dict[str, int], place: bool) -> None:
         slot = self.mirror.new(request, duration, self.now + wait, pools)

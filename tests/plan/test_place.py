@@ -12,7 +12,7 @@ from schedd.plan.plan import NOT_BOUND, Plan
 from tests.plan.mirror import Mirror
 from tests.plan.strategies import DURATIONS, MOMENTS, clusters, is_mixed, requests
 
-JOBS = st.lists(st.tuples(requests(), DURATIONS, MOMENTS), min_size=1, max_size=10)
+JOBS = st.lists(st.tuples(requests(sets=True), DURATIONS, MOMENTS), min_size=1, max_size=10)
 
 
 @given(clusters(), JOBS)

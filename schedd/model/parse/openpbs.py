@@ -13,7 +13,7 @@ from schedd.model.parse.selectspec import Placing, SelectChunk, parse_place, par
 from schedd.model.parse.shared import shared_names
 from schedd.model.parse.span import Span, whole_number
 from schedd.model.parse.units import looks_like_amount, parse_size
-from schedd.model.request import Chunk, Place, Request
+from schedd.model.request import Chunk, NodeSets, Place, Request
 
 __all__ = ["parse_openpbs"]
 
@@ -93,8 +93,9 @@ def parse_openpbs(
         chunks = [_planned(SelectChunk(1, tuple((n, s) for n, s in spans if s is not None)), asked, site)]
     placing = parse_place(span) if (span := asked.get("place")) is not None else usual
     asked.ignore({"nodect"})
-    _note_placing(placing, chunks, asked)
-    return assemble(
+    for word in sorted(placing.words & {"exclhost", "vscatter"}):
+        asked.note(f"place={word}: every vnode is planned as a host of its own")
+    request = assemble(
         chunks,
         placing.place,
         exclusive=placing.exclusive,
@@ -102,6 +103,9 @@ def parse_openpbs(
         asked=asked,
         about=about,
     )
+    if placing.group and request.units > 1 and request.place is not Place.PACK:
+        return replace(request, together=NodeSets(by=placing.group.lower(), wait=None))
+    return request
 
 
 def _planned(chunk: SelectChunk, asked: Asked, site: _Site) -> Chunk:
@@ -155,14 +159,6 @@ def _with_default_memory(chunk: Chunk, per_core: int) -> Chunk:
         return chunk
     default = per_core * chunk.cpus
     return replace(chunk, mem=min(default, chunk.vmem) if chunk.vmem else default)
-
-
-def _note_placing(placing: Placing, chunks: list[Chunk], asked: Asked) -> None:
-    several = sum(chunk.count for chunk in chunks) > 1
-    if placing.group and several and placing.place is not Place.PACK:
-        asked.note(f"place=group={Span.of(placing.group).brief()} is not planned: nodes may differ in it")
-    for word in sorted(placing.words & {"exclhost", "vscatter"}):
-        asked.note(f"place={word}: every vnode is planned as a host of its own")
 
 
 def _walltime(asked: Asked) -> int | None:

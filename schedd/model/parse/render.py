@@ -4,7 +4,7 @@ import re
 
 from schedd.model.parse.nodespec import NAME
 from schedd.model.parse.units import format_size, format_walltime
-from schedd.model.request import Chunk, Place, Request
+from schedd.model.request import Chunk, NodeSets, Place, Request
 
 __all__ = ["canonical", "openpbs_select", "torque_nodes"]
 
@@ -23,8 +23,16 @@ def canonical(request: Request) -> str:
     words = [" + ".join(f"{chunk.count} x ({_unit(chunk)})" for chunk in request.chunks), request.place.value]
     if request.exclusive:
         words.append("exclusive")
+    if request.together is not None:
+        words.append(_on_one(request.together))
     words.append("no walltime" if request.walltime is None else format_walltime(request.walltime))
     return "; ".join(words)
+
+
+def _on_one(sets: NodeSets) -> str:
+    names = [f"{name} ({'|'.join(sorted(map(_quoted, of)))})" for name, of in sets.named]
+    where = f"one {sets.by}" if sets.by else f"one of {', '.join(names)}"
+    return where if sets.wait is None else f"{where} if that is at most {sets.wait} s later"
 
 
 def _unit(chunk: Chunk) -> str:

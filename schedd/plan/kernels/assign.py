@@ -5,13 +5,15 @@
 
 import numpy as np
 
-from schedd.plan.kernels.jit import kernel
+from schedd.plan.kernels.jit import kernel, lean
 from schedd.plan.kernels.layout import (
+    CLOSED,
     COUNT,
     CPUS,
     FAR,
     KEY,
     NEED,
+    PER_NODE,
     SET,
     SET_LEN,
     SHARE,
@@ -89,7 +91,7 @@ def assign_distinct(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int
         at = tb.chunks[chunk0 + c, SET]
         for i in range(at, at + tb.chunks[chunk0 + c, SET_LEN]):
             row = tb.sets[i]
-            if tb.rows[row, USABLE]:
+            if tb.rows[row, USABLE] and tb.scratch[CLOSED, row] == 0:
                 start, _ = fit(tb, row, need, cols, t, dur, t)
                 can[c, row] = start == t
     owner = np.full(n, -1, np.int64)
@@ -156,7 +158,7 @@ def assign_shared(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int, 
         at = tb.chunks[chunk0 + c, SET]
         for i in range(at, at + tb.chunks[chunk0 + c, SET_LEN]):
             row = tb.sets[i]
-            if tb.rows[row, USABLE] == 0:
+            if tb.rows[row, USABLE] == 0 or tb.scratch[CLOSED, row] != 0:
                 continue
             if not known[row]:
                 known[row] = True
@@ -182,3 +184,11 @@ def assign_shared(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int, 
         if left > 0:
             return -1
     return found
+
+
+@lean
+def assign(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int, dur: int) -> int:
+    """Give the units of several chunks rows at ``t``; entries written to ``out``, or -1."""
+    if tb.chunks[chunk0, PER_NODE] == 1:
+        return int(assign_distinct(tb, chunk0, chunks, exclusive, t, dur))
+    return int(assign_shared(tb, chunk0, chunks, exclusive, t, dur))

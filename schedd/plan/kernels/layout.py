@@ -65,7 +65,11 @@ FIXED: Final = 3  # runs, or blocks nodes: never moved by a search
 CHUNK: Final = 0  # first chunk
 CHUNKS: Final = 1
 EXCLUSIVE: Final = 2
-SHAPE_FIELDS: Final = 3
+SETS: Final = 3  # sets of nodes, on one of which the job is to be kept; 0: anywhere
+HOLDERS: Final = 4  # so many of them, the first, could hold all of it
+WAIT: Final = 5  # how many seconds later it may start for that; -1: it never spreads over several
+SHAPE_FIELDS: Final = 6
+# The chunks of a shape come once for all nodes, then once for each set, restricted to its rows.
 
 # chunks[chunk, :]
 COUNT: Final = 0
@@ -98,7 +102,8 @@ HALF: Final = 12  # 1 + the slot whose search left off; 0: none did
 HALF_START: Final = 13  # where it was planned then
 HALF_TOP: Final = 14  # the number that the next hole would have had when the search began
 NO_ROOM: Final = 15  # 1: a slice of repair ended since a slab was full
-CTL_FIELDS: Final = 16
+GATES: Final = 16  # a bit for each column that is a gate, of which even who has a whole node takes a little
+CTL_FIELDS: Final = 17
 
 # entries[:, i] of the log of freed holes: see kernels/freed.py
 T_ROW: Final = 0
@@ -119,7 +124,8 @@ FRESH: Final = 3
 KEY: Final = 4
 SORT: Final = 5
 POOL_NEED: Final = 6
-SCRATCH_ROWS: Final = 7
+CLOSED: Final = 7  # 1 where units of several kinds are kept off meanwhile; 0 between searches
+SCRATCH_ROWS: Final = 8
 
 MOST_RESOURCES: Final = 62
 """Kernels keep a bit for each."""

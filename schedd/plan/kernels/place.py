@@ -16,12 +16,15 @@ from schedd.plan.kernels.layout import (
     ALLOC_TOP,
     ALLOCS,
     CHUNK,
+    CHUNKS,
     DUR,
     EXCLUSIVE,
     EXTRA,
     FREED,
     FREED_BASE,
+    GATES,
     GROW,
+    HOLDERS,
     NEED,
     NONE,
     PLANNED,
@@ -35,6 +38,7 @@ from schedd.plan.kernels.layout import (
     START,
     STATE,
     UNPLACED,
+    WAIT,
     Ints,
     Tables,
 )
@@ -102,8 +106,12 @@ def put(tb: Tables, slot: int, start: int, found: int) -> bool:
             for j in range(i):
                 taken = taken or tb.out[j, 0] == row
         for r in range(resources):
-            if exclusive:
-                tb.alloc[top + i, A_TAKE + r] = 0 if taken else tb.cap[row, r]
+            if exclusive and taken:
+                tb.alloc[top + i, A_TAKE + r] = 0
+            elif exclusive and (tb.ctl[GATES] >> r) & 1 == 0:
+                tb.alloc[top + i, A_TAKE + r] = tb.cap[row, r]
+            elif exclusive:
+                tb.alloc[top + i, A_TAKE + r] = tb.chunks[chunk0 + c, NEED + r]
             else:
                 tb.alloc[top + i, A_TAKE + r] = n * tb.chunks[chunk0 + c, NEED + r]
         change(tb, row, start, end, tb.alloc[top + i, A_TAKE:], -1)
@@ -312,20 +320,35 @@ def on_rows(tb: Tables, slots: Ints, rows: npt.NDArray[np.bool_]) -> Ints:
     return hit[:m]
 
 
+@lean
+def _within(tb: Tables, slot: int, chunk0: int) -> bool:
+    """Whether all rows that ``slot`` holds are in the row sets of these chunks."""
+    at = tb.jobs[ALLOC, slot]
+    for i in range(at, at + tb.jobs[ALLOCS, slot]):
+        c = tb.alloc[i, A_CHUNK]
+        if c >= 0 and not member(
+            tb.sets, tb.chunks[chunk0 + c, SET], tb.chunks[chunk0 + c, SET_LEN], tb.alloc[i, A_ROW]
+        ):
+            return False
+    return True
+
+
 @kernel
 def misplaced(tb: Tables, slots: Ints) -> Ints:
-    """Those of ``slots`` that hold a row which is not, or no longer, in the row set of its chunk."""
+    """Those of ``slots`` that hold a row which is not, or no longer, in the row set of its chunk; or rows of
+    several sets though one of them is to hold all.
+    """
     hit = np.empty(slots.shape[0], np.int64)
     m = 0
     for j in range(slots.shape[0]):
-        at = tb.jobs[ALLOC, slots[j]]
-        chunk0 = tb.shapes[tb.jobs[SHAPE, slots[j]], CHUNK]
-        for i in range(at, at + tb.jobs[ALLOCS, slots[j]]):
-            c = tb.alloc[i, A_CHUNK]
-            if c >= 0 and not member(
-                tb.sets, tb.chunks[chunk0 + c, SET], tb.chunks[chunk0 + c, SET_LEN], tb.alloc[i, A_ROW]
-            ):
-                hit[m] = slots[j]
-                m += 1
-                break
+        shape = tb.jobs[SHAPE, slots[j]]
+        chunk0 = tb.shapes[shape, CHUNK]
+        good = _within(tb, slots[j], chunk0)
+        if good and tb.shapes[shape, WAIT] < 0 and tb.shapes[shape, HOLDERS] > 0:
+            good = False
+            for g in range(1, tb.shapes[shape, HOLDERS] + 1):
+                good = good or _within(tb, slots[j], chunk0 + g * tb.shapes[shape, CHUNKS])
+        if not good:
+            hit[m] = slots[j]
+            m += 1
     return hit[:m]

@@ -2,6 +2,7 @@
 
 from schedd.plan.kernels.jit import inlined, lean
 from schedd.plan.kernels.layout import (
+    BASE_RESOURCES,
     CPUS,
     FAR,
     GARBAGE,
@@ -223,9 +224,14 @@ def free_before(tb: Tables, row: int, need: Ints, cols: int, ready: int, start: 
 @lean
 def needed(need: Ints, exclusive: int) -> int:
     """The resources that must be looked at to know whether ``need`` is free, a bit for each."""
-    if exclusive:
-        return 1 << SHARE
     cols = 0
+    if exclusive:
+        # Where nobody is all else is free, too, but for gates.
+        cols = 1 << SHARE
+        for c in range(BASE_RESOURCES, need.shape[0]):
+            if need[c] > 0:
+                cols |= 1 << c
+        return cols
     for c in range(need.shape[0]):
         if need[c] > 0 and (c != SHARE or need[CPUS] == 0):
             cols |= 1 << c

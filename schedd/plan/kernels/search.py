@@ -6,8 +6,9 @@ kinds of chunks. Each returns the start, or NONE, and leaves the rows found in `
 look at one moment after another and may leave off between two of them, when a repair has set a limit.
 """
 
-from schedd.plan.kernels.assign import assign_distinct, assign_shared, choose_spread
+from schedd.plan.kernels.assign import assign, choose_spread
 from schedd.plan.kernels.bounds import fit_bounded, level_of, raised, step_of
+from schedd.plan.kernels.few import assign_few, keep_few
 from schedd.plan.kernels.jit import lean
 from schedd.plan.kernels.layout import (
     CAME_TO,
@@ -19,6 +20,7 @@ from schedd.plan.kernels.layout import (
     EXCLUSIVE,
     FAR,
     FRESH,
+    HOLDERS,
     KEY,
     LATER,
     LEN,
@@ -31,12 +33,13 @@ from schedd.plan.kernels.layout import (
     POOL_NEED,
     SET,
     SET_LEN,
+    SETS,
     SHARE,
     SLACK,
     SORT,
     UNITS,
     USABLE,
-    WHOLE,
+    WAIT,
     WORK,
     Ints,
     Tables,
@@ -148,20 +151,16 @@ def units(
     while k < end and (T[k] < stop or T[k] <= t):
         nxt = T[k + 1] if k + 1 < end else FAR
         v = most
-        if exclusive:
-            if F[SHARE, k] < WHOLE:
+        for c in range(need.shape[0]):
+            if (cols >> c) & 1 == 0:
+                continue
+            f = F[c, k]
+            if f < need[c]:
                 v = 0
-        else:
-            for c in range(need.shape[0]):
-                if (cols >> c) & 1 == 0:
-                    continue
-                f = F[c, k]
-                if f < need[c]:
-                    v = 0
-                    break
-                w = f // need[c]
-                if w < v:
-                    v = w
+                break
+            w = f // need[c]
+            if w < v and not exclusive:
+                v = w
         if v < most and v <= m:
             m = v
             again = nxt
@@ -271,12 +270,10 @@ def _next_edge(tb: Tables, chunk0: int, chunks: int, t: int) -> int:
 
 
 @lean
-def _find_mixed(tb: Tables, shape: int, ready: int, dur: int, bound: int) -> tuple[int, int]:
+def _find_mixed(
+    tb: Tables, chunk0: int, chunks: int, exclusive: int, ready: int, dur: int, bound: int
+) -> tuple[int, int]:
     """Earliest start of several kinds of chunks: each must fit by itself, then all together."""
-    chunk0 = tb.shapes[shape, CHUNK]
-    chunks = tb.shapes[shape, CHUNKS]
-    exclusive = tb.shapes[shape, EXCLUSIVE]
-    distinct = tb.chunks[chunk0, PER_NODE] == 1
     t = ready
     while True:
         moved = True
@@ -303,10 +300,7 @@ def _find_mixed(tb: Tables, shape: int, ready: int, dur: int, bound: int) -> tup
                 if s > t:
                     t = s
                     moved = True
-        if distinct:
-            found = assign_distinct(tb, chunk0, chunks, exclusive, t, dur)
-        else:
-            found = assign_shared(tb, chunk0, chunks, exclusive, t, dur)
+        found = assign(tb, chunk0, chunks, exclusive, t, dur)
         if found >= 0:
             return t, found
         t = _next_edge(tb, chunk0, chunks, t)
@@ -339,6 +333,110 @@ def _through_pools(tb: Tables, pool: int, pools: int, ready: int, dur: int, boun
 
 
 @lean
+def _agreed(
+    tb: Tables,
+    chunk0: int,
+    chunks: int,
+    exclusive: int,
+    pool: int,
+    pools: int,
+    ready: int,
+    dur: int,
+    bound: int,
+) -> tuple[int, int]:
+    """Earliest start in ``[ready, bound)`` on which the rows of these chunks and the pools agree.
+
+    Returns it, NONE or LATER, and the entries in ``out``; those of equal units are still to be chosen.
+    """
+    count = tb.chunks[chunk0, COUNT]
+    at = tb.chunks[chunk0, SET]
+    n = tb.chunks[chunk0, SET_LEN]
+    need = tb.chunks[chunk0, NEED:]
+    cols = needed(need, exclusive)
+    t = ready
+    while True:
+        if pools > 0:
+            t = _through_pools(tb, pool, pools, t, dur, bound)
+            if t < 0:
+                return NONE, 0
+        if t >= bound:
+            return NONE, 0
+        found = 1
+        if chunks > 1:
+            start, found = _find_mixed(tb, chunk0, chunks, exclusive, t, dur, bound)
+        elif count == 1:
+            start = find_one(tb, at, n, need, cols, exclusive, t, dur, bound)
+        else:
+            per_node = tb.chunks[chunk0, PER_NODE]
+            start = find_spread(tb, at, n, need, cols, exclusive, count, per_node, t, dur, bound)
+        if start < 0:
+            return start, 0
+        if pools == 0 or start == t:
+            break
+        s = _through_pools(tb, pool, pools, start, dur, bound)
+        if s == start:
+            break
+        if s < 0:
+            return NONE, 0
+        t = s
+    return start, found
+
+
+@lean
+def _among_sets(
+    tb: Tables, shape: int, pool: int, pools: int, ready: int, dur: int, bound: int
+) -> tuple[int, int, int]:
+    """Start of a request that is to be kept on one set of nodes, or else on as few as possible.
+
+    It is the earliest on one set, if that is at most WAIT seconds later than the earliest on any nodes; else
+    the latter. Which sets are free within that time does not depend on ``bound``, so a start that is found
+    is the same under every bound that allows it. Returns (start, NONE or LATER; first of the chunks whose
+    rows it is on; entries in ``out``).
+    """
+    chunk0 = tb.shapes[shape, CHUNK]
+    chunks = tb.shapes[shape, CHUNKS]
+    exclusive = tb.shapes[shape, EXCLUSIVE]
+    sets = tb.shapes[shape, SETS]
+    holders = tb.shapes[shape, HOLDERS]
+    wait = tb.shapes[shape, WAIT]
+    spread = wait >= 0 or holders == 0
+    anywhere = ready
+    until = bound
+    if spread:
+        anywhere, _ = _agreed(tb, chunk0, chunks, exclusive, pool, pools, ready, dur, bound)
+        if anywhere < 0:
+            return anywhere, chunk0, 0
+        until = anywhere + wait + 1
+    # A search that left off here could not say from where to go on.
+    limit = tb.ctl[LIMIT]
+    tb.ctl[LIMIT] = 0
+    best = NONE
+    first = chunk0
+    for g in range(1, holders + 1):
+        at = chunk0 + g * chunks
+        s, _ = _agreed(tb, at, chunks, exclusive, pool, pools, anywhere, dur, until)
+        if s >= 0:
+            best = s
+            until = s
+            first = at
+            if s == anywhere:
+                break
+    if best < 0 and spread:
+        best = anywhere
+    found = 0
+    if best >= bound:
+        best = NONE
+    if best >= 0:
+        best, found = _agreed(tb, first, chunks, exclusive, 0, 0, best, dur, best + 1)
+        if first == chunk0 and chunks > 1:
+            found = assign_few(tb, chunk0, chunks, sets, exclusive, best, dur)
+        elif first == chunk0:
+            keep_few(tb, chunk0, sets, tb.chunks[chunk0, COUNT])
+    tb.ctl[LIMIT] = limit
+    return best, first, found
+
+
+@lean
 def find(
     tb: Tables,
     shape: int,
@@ -354,38 +452,17 @@ def find(
     """
     chunk0 = tb.shapes[shape, CHUNK]
     chunks = tb.shapes[shape, CHUNKS]
-    exclusive = tb.shapes[shape, EXCLUSIVE]
+    if tb.shapes[shape, SETS] > 0:
+        start, chunk0, found = _among_sets(tb, shape, pool, pools, ready, dur, bound)
+    else:
+        start, found = _agreed(
+            tb, chunk0, chunks, tb.shapes[shape, EXCLUSIVE], pool, pools, ready, dur, bound
+        )
+    if start < 0:
+        return start, 0
     count = tb.chunks[chunk0, COUNT]
-    per_node = tb.chunks[chunk0, PER_NODE]
-    at = tb.chunks[chunk0, SET]
-    n = tb.chunks[chunk0, SET_LEN]
-    need = tb.chunks[chunk0, NEED:]
-    cols = needed(need, exclusive)
-    t = ready
-    while True:
-        if pools > 0:
-            t = _through_pools(tb, pool, pools, t, dur, bound)
-            if t < 0:
-                return NONE, 0
-        if t >= bound:
-            return NONE, 0
-        found = 1
-        if chunks > 1:
-            start, found = _find_mixed(tb, shape, t, dur, bound)
-        elif count == 1:
-            start = find_one(tb, at, n, need, cols, exclusive, t, dur, bound)
-        else:
-            start = find_spread(tb, at, n, need, cols, exclusive, count, per_node, t, dur, bound)
-        if start < 0:
-            return start, 0
-        if pools == 0 or start == t:
-            break
-        s = _through_pools(tb, pool, pools, start, dur, bound)
-        if s == start:
-            break
-        if s < 0:
-            return NONE, 0
-        t = s
     if chunks == 1 and count > 1:
-        found = choose_spread(tb, at, n, count, per_node, start, dur)
+        at = tb.chunks[chunk0, SET]
+        n = tb.chunks[chunk0, SET_LEN]
+        found = choose_spread(tb, at, n, count, tb.chunks[chunk0, PER_NODE], start, dur)
     return start, found

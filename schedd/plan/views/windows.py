@@ -1,7 +1,7 @@
 """Free windows: every interval of starts at which a request fits into the plan, not only the first."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -34,8 +34,11 @@ def windows(
 ) -> tuple[Window, ...]:
     """The first ``limit`` windows of starts in ``[begin, end)`` for ``duration`` seconds, in order.
 
-    Ask a fork of the plan: a slot is used while searching. Raises KeyError for an unknown pool.
+    Ask a fork of the plan: a slot is used while searching. For a set of nodes the request need not wait here.
+    Raises KeyError for an unknown pool.
     """
+    if request.together is not None and request.together.wait is not None:
+        request = replace(request, together=replace(request.together, wait=0))
     slot = fork.new(request, duration, begin, pools)
     try:
         # A request that fits can cease to fit only when its end passes a moment at which something changes.
