@@ -256,7 +256,9 @@ def run_bench(
         horizon_s=grower.area // cpus,
         exponent=exponent([s.jobs for s in steps], [s.add_us_mean for s in steps]),
         engine_arrival_us=live.arrival_us,
+        engine_rest_us=live.rest_us,
         policy_arrival_us=ruled.arrival_us if ruled is not None else None,
+        policy_rest_us=ruled.rest_us if ruled is not None else None,
         policy_dispatch_ms=ruled.first_dispatch_ms if ruled is not None else None,
         wall_s=(perf_counter_ns() - begin) / 1e9,
     )

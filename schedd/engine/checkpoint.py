@@ -200,7 +200,8 @@ def _header(
         "limits": [asdict(limit) for limit in state.limits.pools.values()],
         "opened": state.limits.opened,
         "counted": state.limits.counted,
-        "polled": sorted(state.limits.polled),
+        "polled": dict(sorted(state.limits.polled.items())),
+        "old": sorted(state.limits.old),
         "usage": state.usage.saved() if state.usage is not None else None,
         "reservations": [
             [save_reserve(r.event), r.slot, r.nodes, r.gate] for r in state.reservations.values()
@@ -317,7 +318,8 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
     state.node_facts = {facts["name"]: load_facts(NodeFacts, facts) for facts in header["nodes"]}
     state.queues = {facts["name"]: load_facts(QueueFacts, facts) for facts in header["queues"]}
     state.server = load_facts(ServerFacts, header["server"])
-    state.limits.polled = frozenset(header["polled"])
+    state.limits.polled = dict(header["polled"])
+    state.limits.old = set(header["old"])
     state.limits.counted |= {name: (amount, at) for name, (amount, at) in header["counted"].items()}
     state.limits.read_server(state.server)
     for queue in state.queues.values():

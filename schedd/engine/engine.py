@@ -53,20 +53,22 @@ class Engine:
         state.decisions = []
         state.due = None
         self.log.append(LoggedBatch(state.now, events, None, state.decision_number))
+        first = events[0].id if events else f"clock:{state.now}"
         if state.now >= self.forgotten + _FORGET_EVERY:
             self.forgotten = state.now
             state.plan.forget(state.now)
             state.limits.forget(state.plan.drop_idle_pools())
             state.limits.look_ahead(state.plan, state.now)
+            for words in state.limits.grown_old(state.now):
+                state.alert(first, "licence", words)
             if state.usage is not None and state.site.fair_share is not None:
                 state.usage.forget(state.site.fair_share, state.now)
-        first = events[0].id if events else f"clock:{state.now}"
         if state.site_changed:
             take_site(state, first)
         apply_all(state, in_order(events))
         if state.now >= state.standing_due:
             renew(state)
-        settle(state, first)
+        settle(state, first, busy=bool(events))
         if state.settings.validate:
             check(state)
         return tuple(state.decisions)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from schedd.engine.settings import EngineSettings
-from schedd.model import Node, NodeState, Request
+from schedd.model import Node, NodeSets, NodeState, Request
 from schedd.model.parse import RequestError, parse_openpbs, parse_torque, parse_walltime
 from schedd.plan.shapes import GATE
 from schedd.policy.access import Access
@@ -13,6 +13,7 @@ from schedd.wire import JobFacts, NodeFacts, PlanningHeld, QueueFacts
 __all__ = [
     "Intake",
     "Understood",
+    "as_planned",
     "holds_resources",
     "is_eligible",
     "node_of",
@@ -177,6 +178,17 @@ def passes(gates: Mapping[str, Access], facts: JobFacts) -> frozenset[str]:
     """The gates that are open to a job."""
     who = (facts.owner, facts.group, facts.account, facts.queue)
     return frozenset(gate for gate, access in gates.items() if access.admits(*who))
+
+
+def as_planned(
+    request: Request, facts: JobFacts, gates: Mapping[str, Access], node_sets: NodeSets | None
+) -> Request:
+    """The request with the gates that are open to the job, and the site's sets of nodes."""
+    if gates:
+        request = replace(request, passes=passes(gates, facts))
+    if node_sets is not None and request.together is None and request.units > 1:
+        request = replace(request, together=node_sets)
+    return request
 
 
 def is_eligible(facts: JobFacts, now: int) -> bool:

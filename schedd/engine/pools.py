@@ -14,7 +14,15 @@ from schedd.model import FOREVER, Place, WaitingFor
 from schedd.model.parse.shared import shared_amounts
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.plan import Plan
-from schedd.policy.limits import Claim, Limit, in_words, limits_of_server, needs, strictest
+from schedd.policy.limits import (
+    Claim,
+    Limit,
+    amount_in_words,
+    in_words,
+    limits_of_server,
+    needs,
+    strictest,
+)
 from schedd.policy.recurrence import Recurrence, occurrences
 from schedd.wire import JobFacts, QueueFacts, ServerFacts
 
@@ -49,6 +57,8 @@ def claim_of(facts: JobFacts, understood: Understood, shared: Collection[str] = 
     else:
         amounts["cpus"] = sum(share.cpus for share in facts.shares)
         amounts["nodes"] = len({share.node for share in facts.shares})
+    amounts["walltime"] = understood.walltime
+    amounts["cpu_seconds"] = amounts["cpus"] * understood.walltime
     return Claim(
         user=facts.owner.partition("@")[0],
         group=facts.group,
@@ -73,8 +83,10 @@ class LimitBook:
     """Names of resources of the whole cluster."""
     counted: dict[str, tuple[int, int]] = field(default_factory=dict)
     """How much there is of resources that somebody counts, and when it was last counted."""
-    polled: frozenset[str] = frozenset()
-    """Resources that somebody is asked for, not only told of."""
+    polled: Mapping[str, int] = field(default_factory=dict)
+    """Resources that a program is asked for: after how many seconds their count is old."""
+    old: set[str] = field(default_factory=set)
+    """Those of them of which it was told that their count is old."""
     opened: dict[str, int] = field(default_factory=dict)
     """By pool that has windows: until when it is known when it is open."""
     lowered: set[str] = field(default_factory=set)
@@ -90,6 +102,7 @@ class LimitBook:
             counted=dict(self.counted),
             opened=dict(self.opened),
             lowered=set(),
+            old=set(self.old),
             _known={},
         )
 
@@ -119,17 +132,32 @@ class LimitBook:
         self._changed()
         return True
 
-    def set_polled(self, names: Collection[str]) -> None:
-        """These resources are asked for from now on; others that were are no longer counted.
+    def set_polled(self, polled: Mapping[str, int]) -> None:
+        """These resources are asked for from now on, with the age at which a count is old; others that were
+        are no longer counted.
 
         Before one is counted there is nothing of it: a job without its licence would fail.
         """
-        for name in self.polled.difference(names):
+        for name in self.polled.keys() - polled.keys():
             self.counted.pop(name, None)
-        for name in names:
+        for name in polled:
             self.counted.setdefault(name, (0, 0))
-        self.polled = frozenset(names)
+        self.polled = dict(polled)
+        self.old &= polled.keys()
         self._changed()
+
+    def grown_old(self, now: int) -> list[str]:
+        """Of each count that has become old since this was last asked, how old it is."""
+        found = []
+        for name, stale in self.polled.items():
+            amount, at = self.counted[name]
+            if now - at < stale:
+                self.old.discard(name)
+            elif name not in self.old:
+                self.old.add(name)
+                age = f"was last counted {now - at} s ago" if at else "was never counted"
+                found.append(f"licence {name} {age}; it is planned with {amount} of it")
+        return found
 
     @property
     def _counts(self) -> tuple[Limit, ...]:
@@ -214,7 +242,7 @@ class LimitBook:
         for pool, amount in wanted.items():
             limit = self.pools[pool]
             if amount > limit.amount and not limit.during:
-                asked = f"{amount} KiB of mem" if limit.what == "mem" else f"{amount} {limit.what}"
+                asked = amount_in_words(amount, limit.what)
                 return WaitingFor("limit", f"a limit to be raised: {in_words(limit)}; it asks for {asked}")
         return None
 

@@ -9,13 +9,13 @@ plan that it would have anyway.
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from schedd.engine.priorities import applicant_of, breakdown_of, demand_now
 from schedd.engine.promises import note
 from schedd.engine.records import Cause, JobRecord, Phase
 from schedd.engine.state import HORIZON, EngineState
 from schedd.model import FOREVER
+from schedd.plan.kernels.ahead import all_on_rows, first_on_rows, reach
 from schedd.plan.kernels.layout import (
     CHUNK,
     CHUNKS,
@@ -23,11 +23,8 @@ from schedd.plan.kernels.layout import (
     DUR,
     PLANNED,
     READY,
-    SET,
-    SET_LEN,
     SHAPE,
     START,
-    STATE,
     WORK,
     Ints,
 )
@@ -63,28 +60,20 @@ def forward(state: EngineState, slot: int, event: str, *, thorough: bool = False
     Others whose starts moved are noted, the job itself is not; returns whether it moved.
     """
     plan, jobs = state.plan, state.plan.tables.jobs
-    rank, start, dur = int(state.rank[slot]), int(jobs[START, slot]), int(jobs[DUR, slot])
-    earliest = max(state.now, int(jobs[READY, slot]))
-    if start <= earliest:
+    start = int(jobs[START, slot])
+    if start <= max(state.now, int(jobs[READY, slot])):
         return False
-    movable = (jobs[STATE] == PLANNED) & (state.rank < rank) & (jobs[START] < start + dur)
-    movable &= jobs[START] + jobs[DUR] > earliest
     record = state.by_slot[slot]
     breaks = record is not None and _breaks_promises(state, record)
-    if not breaks:
-        movable &= state.promise > jobs[START]
-    others = np.flatnonzero(movable)
-    if not others.shape[0]:
-        return False
-    others = others[np.argsort(jobs[START, others], kind="stable")]
     name = record.id if record is not None else "a job"
-    for some in _sets(state, slot, others, _MOST if thorough else _FEW, _SETS if thorough else 1):
+    most, sets = (_MOST, _SETS) if thorough else (_FEW, 1)
+    for some in _sets(state, slot, breaks, most, sets):
         slots = np.append(np.int64(slot), some)
         latest = np.full(slots.shape[0], state.now + HORIZON, np.int64)
         if not breaks:
             latest = np.minimum(latest, state.promise[slots])
         latest[0] = start - 1
-        starts = plan.tables.jobs[START, some]
+        starts = jobs[START, some]
         order = np.lexsort((starts, -state.rank[some])) + 1
         moves = plan.advance(slots, order, latest, state.now)
         if len(moves):
@@ -97,28 +86,30 @@ def forward(state: EngineState, slot: int, event: str, *, thorough: bool = False
     return False
 
 
-def _sets(state: EngineState, slot: int, others: Ints, most: int, sets: int) -> Iterator[Ints]:
-    """Which of ``others``, by start, might make way: so many sets of so many, the most promising first.
+def _sets(state: EngineState, slot: int, breaks: bool, most: int, sets: int) -> Iterator[Ints]:
+    """Which jobs of lower rank might make way, by start: so many sets of so many, the most promising first.
 
     For a job of one unit those on one node, the nodes first on which room could be made soonest. For others,
-    and where pools are scarce, all who are in the way; then fewer and fewer, those that start last.
+    and where pools leave no room, all who are in the way; then fewer and fewer, those that start last.
     """
-    plan, tb = state.plan, state.plan.tables
+    tb = state.plan.tables
+    earliest = max(state.now, int(tb.jobs[READY, slot]))
+    useful = np.zeros(tb.rows.shape[0], np.bool_)
+    pools = reach(tb, slot, earliest, useful)
     shape = int(tb.jobs[SHAPE, slot])
     chunk = int(tb.shapes[shape, CHUNK])
-    scarce = [pool for pool in plan.pools_of(slot) if plan.is_scarce(pool)]
-    useful = _useful(state, slot)
-    if int(tb.shapes[shape, CHUNKS]) == 1 and int(tb.chunks[chunk, COUNT]) == 1 and not scarce:
-        owner, rows = plan.rows_of(others)
-        here = useful[rows]
-        owner, rows = owner[here], rows[here]
-        found, first = np.unique(rows, return_index=True)  # owners come by start
-        for row in found[np.argsort(owner[first], kind="stable")][:sets].tolist():
-            yield others[owner[rows == row]][:most]
+    about = (slot, state.rank, state.promise, breaks, earliest)
+    if int(tb.shapes[shape, CHUNKS]) == 1 and int(tb.chunks[chunk, COUNT]) == 1 and not pools:
+        first = np.empty(useful.shape[0], np.int64)
+        who = np.zeros(useful.shape[0], np.int64)
+        first_on_rows(tb, *about, useful, first, who)
+        rows = np.flatnonzero(first < FOREVER)
+        for row in rows[np.lexsort((rows, who[rows], first[rows]))][:sets].tolist():
+            useful[:] = False
+            useful[row] = True
+            yield _by_start(state, all_on_rows(tb, *about, useful))[:most]
         return
-    for pool in scarce:
-        useful[plan.pools[pool]] = True
-    others = plan.holding(others, useful)[-most:]
+    others = _by_start(state, all_on_rows(tb, *about, useful))[-most:]
     n = others.shape[0]
     for window in range(sets):
         some = others[n - n * (sets - window) // sets :]
@@ -126,16 +117,9 @@ def _sets(state: EngineState, slot: int, others: Ints, most: int, sets: int) -> 
             yield some
 
 
-def _useful(state: EngineState, slot: int) -> npt.NDArray[np.bool_]:
-    """By row, whether it is a node that the job could use."""
-    tb = state.plan.tables
-    shape = int(tb.jobs[SHAPE, slot])
-    first = int(tb.shapes[shape, CHUNK])
-    useful = np.zeros(tb.rows.shape[0], np.bool_)
-    for chunk in range(first, first + int(tb.shapes[shape, CHUNKS])):
-        at = int(tb.chunks[chunk, SET])
-        useful[tb.sets[at : at + int(tb.chunks[chunk, SET_LEN])]] = True
-    return useful
+def _by_start(state: EngineState, slots: Ints) -> Ints:
+    found: Ints = slots[np.argsort(state.plan.tables.jobs[START, slots], kind="stable")]
+    return found
 
 
 def _breaks_promises(state: EngineState, record: JobRecord) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from schedd.engine.intake import Intake, Understood, passes, stopped_queues
+from schedd.engine.intake import Intake, Understood, as_planned, stopped_queues
 from schedd.engine.pools import LimitBook, binding
 from schedd.engine.records import ChangeSet, JobRecord, Ranks, Reservation
 from schedd.engine.settings import EngineSettings
@@ -228,11 +228,7 @@ class EngineState:
 
     def as_planned(self, facts: JobFacts, request: Request) -> Request:
         """The request with the gates that are open to the job, and the site's sets of nodes."""
-        if self.gates:
-            request = replace(request, passes=passes(self.gates, facts))
-        if self.site.node_sets is not None and request.together is None and request.units > 1:
-            request = replace(request, together=self.site.node_sets)
-        return request
+        return as_planned(request, facts, self.gates, self.site.node_sets)
 
     def refit(self, record: JobRecord) -> bool:
         """Let a job's slot need what its limits say now; returns whether that was something else before."""

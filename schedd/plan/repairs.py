@@ -121,10 +121,24 @@ class Repairs:
         since = 0 if ctl[at.LOOK] else self._looked
         if not self.pending or since == self._top:
             return no_moves()
+        if not self._reaches(now, since):
+            self._looked = self._top
+            return no_moves()
         moves: list[Ints] = []
         self._slice(planned(self._slabs.tb.jobs), 0, now, True, since, WHOLE_PASS, moves)
         self._looked = self._top
         return moves_of(moves)
+
+    def _reaches(self, now: int, since: int) -> bool:
+        """Whether room that was freed from ``since`` on may let a job start at ``now``."""
+        ctl, freed = self._slabs.tb.ctl, self.freed
+        first, end = since - int(ctl[at.FREED_BASE]), int(ctl[at.FREED])
+        if ctl[at.LOOK] or first < 0:
+            return True
+        rows = freed.entries[at.T_ROW, first:end]
+        if (self._slabs.tb.rows[rows, at.KIND] != at.NODE).any():
+            return True  # of pools no runs are measured
+        return bool((freed.since[:, first:end] <= now).any())
 
     @property
     def _top(self) -> int:

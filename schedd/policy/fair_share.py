@@ -9,6 +9,7 @@ and a log that is read leads to the same usage as the same ends heard one by one
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from sys import float_info
 from typing import Any, Literal, Protocol, Self
 
 __all__ = ["FairShare", "Held", "Level", "Owned", "Path", "Standing", "Usage", "factors", "standings"]
@@ -264,7 +265,8 @@ def standings(
             usage = mine / everything if everything else 0.0
             counted = usage + (effective - usage) * part if parent else usage
             meant = target * part
-            factor = 2.0 ** (-counted / meant) if meant else 0.0
+            # Never quite 0, however small the target: 0 is for those for whom nothing is meant.
+            factor = max(2.0 ** (-counted / meant), float_info.min) if meant else 0.0
             found.append(
                 Standing(
                     path=place,

@@ -14,7 +14,16 @@ from typing import Literal
 
 from schedd.policy.recurrence import Recurrence
 
-__all__ = ["Claim", "Limit", "Who", "in_words", "limits_of_server", "needs", "strictest"]
+__all__ = [
+    "Claim",
+    "Limit",
+    "Who",
+    "amount_in_words",
+    "in_words",
+    "limits_of_server",
+    "needs",
+    "strictest",
+]
 
 Who = Literal["all", "user", "group", "account", "project", "array"]
 
@@ -23,10 +32,11 @@ Who = Literal["all", "user", "group", "account", "project", "array"]
 class Limit:
     """At most ``amount`` of ``what`` in use at once by the jobs of one ``who``.
 
-    ``what`` is ``jobs``, ``cpus``, ``nodes``, ``gpus``, ``mem`` (KiB), or a generic resource. ``queue`` is
-    where it counts, empty: on the whole cluster. ``name`` is of which user, group and so on; empty: of each
-    by itself, save those that a limit of the same sort names. ``during`` are the windows in which it holds,
-    as ``Recurrence.text``; empty: always.
+    ``what`` is ``jobs``, ``cpus``, ``nodes``, ``gpus``, ``mem`` (KiB), ``walltime`` (seconds asked for, of
+    all jobs together), ``cpu_seconds`` (the same times their cpus), or a generic resource. ``queue`` is where
+    it counts, empty: on the whole cluster. ``name`` is of which user, group and so on; empty: of each by
+    itself, save those that a limit of the same sort names. ``during`` are the windows in which it holds, as
+    ``Recurrence.text``; empty: always.
     """
 
     amount: int
@@ -73,7 +83,7 @@ _ENTRY = re.compile(r"\[\s*([ugpo])\s*:\s*([^=\]]+?)\s*=\s*([^\]\s]+)\s*\]")
 _AVAILABLE = "resources_available."
 _OF_REQUESTS = frozenset({"nodect", "nodes", "procs", "walltime", "cput", "pcput", "pmem", "pvmem", "arch"})
 """What resources_available says of single requests: the server sees to that."""
-_COUNTED = frozenset({"jobs", "cpus", "nodes", "gpus", "mem", "vmem"})
+_COUNTED = frozenset({"jobs", "cpus", "nodes", "gpus", "mem", "vmem", "walltime", "cpu_seconds"})
 _RESOURCES: Mapping[str, str] = {"ncpus": "cpus", "ngpus": "gpus", "nodect": "nodes", "nodes": "nodes"}
 _SHIFTS: Mapping[str, int] = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 _WORD = 8
@@ -191,9 +201,15 @@ def needs(limits: Mapping[str, Limit], job: Claim) -> dict[str, int]:
     return {pool: amount for pool, amount in found.items() if amount > 0}
 
 
+def amount_in_words(amount: int, what: str) -> str:
+    """So much of what a limit counts, as a person would say it."""
+    units = {"mem": "KiB of mem", "walltime": "s of walltime", "cpu_seconds": "s of walltime times cpus"}
+    return f"{amount} {units.get(what, what)}"
+
+
 def in_words(limit: Limit) -> str:
     """A limit as a person would say it."""
-    what = f"{limit.amount} KiB of mem" if limit.what == "mem" else f"{limit.amount} {limit.what}"
+    what = amount_in_words(limit.amount, limit.what)
     if limit.amount == 1 and limit.what in ("jobs", "cpus", "nodes", "gpus"):
         what = what[:-1]
     whose = (

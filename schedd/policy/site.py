@@ -16,8 +16,10 @@ from schedd.policy.limits import Limit
 from schedd.policy.priority import JobClass, SiteWeights
 from schedd.policy.recurrence import Recurrence
 
-__all__ = ["SitePolicy", "StandingReservation", "site_policy"]
+__all__ = ["STALE", "SitePolicy", "StandingReservation", "site_policy"]
 
+STALE = 600
+"""Seconds after which the count of a licence is old, unless the site says otherwise."""
 _WINDOW = frozenset({"first", "last", "rule", "without"})
 
 
@@ -50,8 +52,8 @@ class SitePolicy:
     reservations: tuple[StandingReservation, ...] = ()
     node_sets: NodeSets | None = None
     """Of jobs that ask for nothing else themselves."""
-    polled: tuple[str, ...] = ()
-    """Licences that a program is asked for."""
+    polled: Mapping[str, int] = field(default_factory=dict)
+    """Licences that a program is asked for: after how many seconds without an answer their count is old."""
 
 
 def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
@@ -77,7 +79,7 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
             *(Limit(amount=amount, what=name) for name, amount in copies.items()),
         ),
         node_sets=_node_sets(sets) if (sets := plain.get("node_sets")) is not None else None,
-        polled=tuple(name for name, one in licences.items() if one.get("command")),
+        polled={name: one.get("stale", STALE) for name, one in licences.items() if one.get("command")},
         reservations=tuple(
             _reservation(name, one, zone) for name, one in (plain.get("reservations") or {}).items()
         ),

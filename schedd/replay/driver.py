@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from schedd.engine import Engine, EngineSettings
-from schedd.plan.kernels.layout import Ints
+from schedd.plan.kernels.layout import DUR, PLANNED, READY, STATE, Ints
 from schedd.replay.failures import Outage, check_outages
 from schedd.replay.floor import Defect, Floor, check_room
 from schedd.replay.limits import peaks
@@ -62,6 +62,7 @@ class Schedule:
     promise_breaches: int
     plan: TimedPlan | None
     searched: Searched = Searched()
+    inversions: int | None = None
 
 
 def replay(
@@ -128,6 +129,7 @@ def replay(
         late_jobs=late_jobs,
         tardiness_s=tardiness,
         killed_jobs=len(jobs) - len(ran),
+        inversions=schedule.inversions,
         repairs=len(plan.repair_ns) if plan is not None else 0,
         searched=schedule.searched,
         wall_s=wall,
@@ -207,6 +209,7 @@ class _Simulation:
         self._ended = 0
         self._events = 0
         self._late = 0
+        self._inverted = 0
         self._searches = Searches(searching, first + searching.every) if searching is not None else None
         check_outages(outages, len(prepared.site.nodes))
         # Who comes back goes before who fails, last first: they are taken from the end.
@@ -242,6 +245,7 @@ class _Simulation:
             promise_breaches=self._engine.state.breaches + self._late,
             plan=self._plan,
             searched=self._searches.done() if self._searches is not None else Searched(),
+            inversions=self._inverted if self._engine.state.ranks.matter else None,
         )
 
     def _progress(self, t: int) -> Progress:
@@ -271,13 +275,15 @@ class _Simulation:
         """All that happens at ``t``: ends and arrivals in one batch, then starts until none is left."""
         before = self._arrived
         batch = self._batch(t)
-        for at_rest in range(_MOST_ROUNDS):
+        for rounds in range(_MOST_ROUNDS):
             self._events += len(batch)
             decisions = self._engine.handle(batch, t)
-            if at_rest == 0 and self._plan is not None:
+            if rounds == 0 and self._plan is not None:
                 self._note_told(range(before, self._arrived))
             batch = self._starts(decisions, t)
-            if not batch and self._searches is not None:
+            wake = self._engine.next_wake
+            at_rest = wake is None or wake > t  # else this second comes again
+            if not batch and at_rest and self._searches is not None:
                 improved = self._searches.improved(self._engine)
                 batch = [improved] if improved is not None else []
             if not batch:
@@ -337,6 +343,7 @@ class _Simulation:
             # Beside what the engine counts itself: did the job really start by the moment it was promised?
             state = self._engine.state
             self._late += t > int(state.promise[state.records[decision.job_id].slot])
+            self._inverted += state.ranks.matter and self._passes_over(job, t)
             if self._start[job] >= 0:
                 raise Defect(f"job {self._jobs[job].id} was started twice, at {t - self._offset} again")
             wrong = self._floor.enter(job, decision.shares)
@@ -346,3 +353,12 @@ class _Simulation:
             heapq.heappush(self._ends, (t + self._jobs[job].run, job))
             events.append(JobStarted(id=f"s{job}", time=t, job_id=decision.job_id, shares=decision.shares))
         return events
+
+    def _passes_over(self, job: int, t: int) -> bool:
+        """Whether a job of higher priority waits that would have room where this one starts."""
+        state, columns = self._engine.state, self._engine.state.plan.tables.jobs
+        slot = state.records[str(job)].slot
+        waits = (columns[STATE] == PLANNED) & (columns[READY] <= t) & (columns[DUR] <= columns[DUR, slot])
+        waits &= state.rank > state.rank[slot]
+        ahead = (state.by_slot[other] for other in np.flatnonzero(waits).tolist())
+        return any(self._jobs[int(one.id)].procs <= self._jobs[job].procs for one in ahead if one is not None)

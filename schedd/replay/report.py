@@ -22,15 +22,17 @@ def quality_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table:
 
     With `rich.box.MARKDOWN` as `box` it prints as a Markdown table.
     """
+    ranked = any(result.inversions is not None for result in results)
     due = any(result.late_jobs is not None for result in results)
     failed = any(result.killed_jobs for result in results)
     table = _table(
         box, "log", "policy", "jobs", "skipped", "wait mean", "p95", "p99.9", "max [s]", "response [s]",
         "slowdown", "bounded 10 s", "util. %", "fairness", "breaches",
-        *(("late jobs", "tardiness [s]") if due else ()), *(("killed",) if failed else ()),
+        *(("late jobs", "tardiness [s]") if due else ()), *(("killed",) if failed else ()), *(("inverted %",) if ranked else ()),
     )  # fmt: skip
     for result, log, last in _grouped(results):
         m = result.metrics
+        inverted = None if result.inversions is None else 100 * result.inversions / result.jobs
         table.add_row(
             log,
             label(result),
@@ -48,6 +50,7 @@ def quality_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table:
             f"{result.promise_breaches:,}",
             *((_count(result.late_jobs), _figures(result.tardiness_s)) if due else ()),
             *((f"{result.killed_jobs:,}",) if failed else ()),
+            *((_figures(inverted),) if ranked else ()),
             end_section=last,
         )
     return table

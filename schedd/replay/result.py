@@ -34,8 +34,10 @@ class ReplayResult:
     other figure. ``wall_s`` is the duration of the replay in seconds of this computer, ``cpu_s`` the time
     that its processor spent on it, ``events_per_s`` the rate by the wall; ``plan_add_us_*`` are microseconds
     for placing one new job, ``repair_us_p99`` for one repair; None where a policy plans or repairs nothing.
-    ``unix_start_time`` is the epoch second of the log's time 0, if known. ``limits`` says how far those of a
-    site's policy were used. ``series`` is for pictures only.
+    ``inversions`` are starts while a job of higher priority waited that would have had room in the same place
+    (no wider, no longer); None where there are no priorities. ``unix_start_time`` is the epoch second of the
+    log's time 0, if known. ``limits`` says how far those of a site's policy were used. ``series`` is for
+    pictures only.
     """
 
     log: str
@@ -53,6 +55,7 @@ class ReplayResult:
     late_jobs: int | None = None
     tardiness_s: float | None = None
     killed_jobs: int = 0
+    inversions: int | None = None
     repairs: int
     searched: Searched = Searched()
     wall_s: float
@@ -83,6 +86,7 @@ class ReplayResult:
             "skipped": self.skipped,
             **asdict(self.metrics),
             "promise_breaches": self.promise_breaches,
+            "inversions": self.inversions,
             "repairs": self.repairs,
             "held_share": self.held_share,
             "told_late_s": self.told_late_s,

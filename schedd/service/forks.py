@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from schedd.engine.intake import Intake, Understood, passes, stopped_queues, waits_for
+from schedd.engine.intake import Intake, Understood, as_planned, stopped_queues, waits_for
 from schedd.engine.job_view import record_of
 from schedd.engine.pools import LimitBook
 from schedd.engine.shares import shares_of
 from schedd.engine.state import HORIZON, EngineState
 from schedd.engine.view import Published
-from schedd.model import Answer, Never, Placement, Request, Share, StartKnown, WaitingFor
+from schedd.model import Answer, Never, NodeSets, Placement, Request, Share, StartKnown, WaitingFor
 from schedd.model.parse import canonical
 from schedd.plan.evaluate import JobColumns
 from schedd.plan.plan import Plan
@@ -92,8 +92,8 @@ class Fork:
             plan = self._without(instead_of, moment) if instead_of else self._plan
             allowance = self.published.settings.end_allowance
             ready = max(moment, facts.not_before or 0)
-            gates = self.published.gates
-            asking = _Asking(plan, self._limits, gates, facts, understood, allowance, moment, ready)
+            gates, sets = self.published.gates, self.published.node_sets
+            asking = _Asking(plan, self._limits, gates, sets, facts, understood, allowance, moment, ready)
             answer = self._before_any_plan(facts, request)
             if answer is None:
                 answer = asking.start(request, understood.walltime) or self._no_start(request)
@@ -154,6 +154,7 @@ class _Asking:
     plan: Plan
     limits: LimitBook
     gates: Mapping[str, Access]
+    node_sets: NodeSets | None
     facts: JobFacts
     understood: Understood
     allowance: int
@@ -168,7 +169,7 @@ class _Asking:
         if too_much is not None:
             yield too_much
             return
-        request = replace(request, passes=passes(self.gates, self.facts))
+        request = as_planned(request, self.facts, self.gates, self.node_sets)
         slot = self.plan.new(request, walltime + self.allowance, self.ready, pools)
         try:
             yield slot
@@ -202,7 +203,7 @@ class _Asking:
             return ()
         end = self.now + HORIZON
         duration = walltime + self.allowance
-        request = replace(request, passes=passes(self.gates, self.facts))
+        request = as_planned(request, self.facts, self.gates, self.node_sets)
         return windows(self.plan, request, duration, self.ready, end, pools=pools, limit=most)
 
 

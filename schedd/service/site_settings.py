@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 from schedd.plan.evaluate import Weights, by_name
 from schedd.policy.fair_share import FairShare, Level
 from schedd.policy.priority import SiteWeights
-from schedd.policy.site import site_policy
+from schedd.policy.site import STALE, site_policy
 from schedd.service.section import Section
 
 __all__ = [
@@ -154,7 +154,8 @@ class SiteLimitSettings(_Window):
     amount: int = Field(ge=0, le=1 << 48)
     """How much; memory in KiB."""
     what: Name = "jobs"
-    """`jobs`, `cpus`, `nodes`, `gpus`, `mem`, or a generic resource."""
+    """`jobs`, `cpus`, `nodes`, `gpus`, `mem`, `walltime` (seconds asked for by all of them together),
+    `cpu_seconds` (the same times their cpus), or a generic resource."""
     who: Literal["all", "user", "group", "account", "project"] = "all"
     """Of all jobs together, or of each user, group, account or project."""
     name: Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{0,255}$")] = ""
@@ -216,8 +217,8 @@ class LicenceSettings(Section):
     """Seconds between two runs of it. It has 10 seconds to answer."""
     free: bool = False
     """What it says is how many are free, not how many there are (as for `server_dyn_res` of OpenPBS)."""
-    stale: int = Field(default=600, ge=10, le=7 * 86_400)
-    """Seconds without an answer after which the log says that the count is old; it holds on."""
+    stale: int = Field(default=STALE, ge=10, le=7 * 86_400)
+    """Seconds without an answer after which an alert says that the count is old; it holds on."""
 
     @model_validator(mode="after")
     def _be_known(self) -> Self:

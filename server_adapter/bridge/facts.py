@@ -207,9 +207,20 @@ def queue_facts(name: str, values: Values) -> QueueFacts:
         started=executes and attempt(read.flag, values.get("started"), default=False),
         enabled=attempt(read.flag, values.get("enabled"), default=False),
         priority=number(values.get("Priority")) or 0,
-        defaults=_group(values, _DEFAULT),
+        defaults=_with_features(_group(values, _DEFAULT), values.get("features_required", "")),
         limits=_limits(values),
     )
+
+
+def _with_features(defaults: dict[str, str], required: str) -> dict[str, str]:
+    """`features_required` of a queue adds properties to what its jobs ask for, as a default of `neednodes`
+    does.
+    """
+    features = [feature.strip() for feature in required.split(",") if feature.strip()]
+    if not features:
+        return defaults
+    needed = [defaults["neednodes"]] if "neednodes" in defaults else []
+    return {**defaults, "neednodes": ":".join([*needed, *features])}
 
 
 def server_facts(values: Values) -> ServerFacts:

@@ -19,6 +19,14 @@ AFTER: Final = {
 BEFORE: Final = {before: after for after, before in AFTER.items()}
 """The condition that a `before*` makes of its job, which must have an `on` to spend."""
 
+OF_ARRAYS: Final = {
+    "afterstartarray": "after",
+    "afterokarray": "afterok",
+    "afternotokarray": "afternotok",
+    "afteranyarray": "afterany",
+}
+"""The condition on each job of an array."""
+
 COUNTED: Final = ("on", "synccount")
 
 
@@ -41,7 +49,7 @@ def parse_depend(text: str) -> tuple[Wait, ...]:
         if kind in COUNTED:
             if len(jobs) != 1 or not jobs[0].isdecimal() or int(jobs[0]) < 1:
                 raise bad_value("depend")
-        elif (kind not in AFTER and kind not in BEFORE and kind != "syncwith") or not all(jobs) or not jobs:
+        elif kind not in {*AFTER, *BEFORE, *OF_ARRAYS, "syncwith"} or not all(jobs) or not jobs:
             raise bad_value("depend")
         waits += [Wait(kind, job.partition("@")[0]) for job in jobs]
     kinds = {wait.kind for wait in waits}
@@ -71,6 +79,9 @@ def register(job: Job, jobs: Mapping[str, Job]) -> None:
     """
     kept: list[Wait] = []
     for wait in parse_depend(job.depend):
+        if wait.kind in OF_ARRAYS:
+            kept.append(wait)
+            continue
         other = None if wait.kind in COUNTED else jobs.get(wait.job)
         if wait.kind not in COUNTED and other is None:
             raise RefusalError(ServerCode.BADDEPEND)
@@ -112,6 +123,10 @@ def met(wait: Wait, job: Job, jobs: Mapping[str, Job]) -> bool | None:
     """Whether the condition is fulfilled: True, False (not yet), None (never)."""
     if wait.kind == "on":
         return False
+    if wait.kind in OF_ARRAYS:
+        kind = OF_ARRAYS[wait.kind]
+        found = [met(Wait(kind, other.id), job, jobs) for other in jobs.values() if other.array == wait.job]
+        return None if None in found else all(found)
     if wait.kind == "synccount":
         return job.together_released
     other = jobs.get(wait.job)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from server_adapter.dis import Attribute, Operation
 from server_adapter.emulator import admission
-from server_adapter.emulator.dependencies import COUNTED, parse_depend, register
+from server_adapter.emulator.dependencies import COUNTED, OF_ARRAYS, parse_depend, register
 from server_adapter.emulator.errors import TEXTS, RefusalError
 from server_adapter.emulator.jobs import Job
 from server_adapter.emulator.lifecycle import release_dependents, settle
@@ -81,8 +81,10 @@ def _allow(cluster: Cluster, job: Job, change: Attribute, who: Principal) -> Non
         _demand_manager(who)
     if name == "depend" and change.operation is not Operation.UNSET:
         waits = parse_depend(change.value)
-        if any(wait.kind not in COUNTED and wait.job not in cluster.jobs for wait in waits):
-            raise RefusalError(ServerCode.UNKJOBID, "")
+        for wait in waits:
+            known = cluster.arrays if wait.kind in OF_ARRAYS else cluster.jobs
+            if wait.kind not in COUNTED and wait.job not in known:
+                raise RefusalError(ServerCode.UNKJOBID, "")
     if name in ("start_time", "Execution_Time", "Priority") and change.operation is not Operation.UNSET:
         try:
             int(change.value)

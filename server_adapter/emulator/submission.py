@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from server_adapter.dis import Attribute
 from server_adapter.emulator import admission
-from server_adapter.emulator.dependencies import COUNTED, parse_depend, register, unmet
+from server_adapter.emulator.dependencies import COUNTED, OF_ARRAYS, parse_depend, register, unmet
 from server_adapter.emulator.errors import RefusalError, bad_value, refusal
 from server_adapter.emulator.jobs import Job, Order, Queue, State
 from server_adapter.emulator.lifecycle import apply_slot_limit, release_dependents, settle
@@ -88,7 +88,8 @@ def check(cluster: Cluster, order: Order, name: str, *, by_root: bool = False) -
         admission.check_feasible(resources["nodes"], cluster.nodes)
     admission.check_limits(cluster, queue, order, name)
     for wait in parse_depend(order.depend):
-        if wait.kind not in COUNTED and wait.job not in cluster.jobs:
+        known = cluster.arrays if wait.kind in OF_ARRAYS else cluster.jobs
+        if wait.kind not in COUNTED and wait.job not in known:
             raise RefusalError(ServerCode.BADDEPEND)
     return queue
 

@@ -114,7 +114,11 @@ def test_what_stands_in_the_way_of_a_maui_site_is_a_blocker() -> None:
     ("line", "setting", "said"),
     [
         ("USERCFG[ann] MAXPROC=many", "USERCFG[ann] MAXPROC", "blocker: 'many' is no number"),
-        ("USERCFG[ann] MAXPS=100", "USERCFG[ann] MAXPS", "blocker: there is no such limit"),
+        ("USERCFG[ann] MAXPE=100", "USERCFG[ann] MAXPE", "blocker: there is no such limit"),
+        ("USERCFG[ann] MAXPS=100", "USERCFG[ann] MAXPS", "differs: what jobs asked for counts"),
+        ("NODESETPOLICY ANYOF", "NODESETPOLICY", "differs: jobs are kept on one set only under"),
+        ("NODESETDELAY 60", "NODESETDELAY", "differs: jobs are kept on one set only under"),
+        ("NODESETPOLICY ONEOF", "NODESETPOLICY", "differs: no sets are named"),
         ("USERCFG[ann] QDEF=high", "USERCFG[ann] QDEF", "blocker: there is no quality of service"),
         ("USERCFG[ann] PLIST=big", "USERCFG[ann] PLIST", "blocker: there are no partitions"),
         ("USERCFG[ann] FLAGS=PREEMPTEE", "USERCFG[ann] FLAGS", "blocker: running jobs are never stopped"),
@@ -154,6 +158,30 @@ def test_no_setting_of_maui_is_passed_over_in_silence(line: str, setting: str, s
     done = import_maui(line)
     found = [f for f in done.findings if f.setting == setting and f.line == 1]
     assert any(f"{one.verdict.value}: {one.words}".startswith(said) for one in found), done.findings
+
+
+def test_limits_of_walltime_count_what_jobs_asked_for() -> None:
+    done = import_maui("USERCFG[DEFAULT] MAXPS=864000,1728000 MAXWC=1:00:00:00\n")
+    assert done.site["limits"] == [
+        {"amount": 1_728_000, "what": "cpu_seconds", "who": "user"},
+        {"amount": 86_400, "what": "walltime", "who": "user"},
+    ]
+    settings_in(done.toml("main"))
+
+
+def test_node_sets_of_maui_keep_jobs_together() -> None:
+    done = import_maui(
+        "NODESETPOLICY ONEOF\nNODESETATTRIBUTE FEATURE\nNODESETLIST rack1 rack2,rack3\n"
+        "NODESETDELAY 0:10:00\nNODESETPRIORITYTYPE MINLOSS\n"
+    )
+    sets = settings_in(done.toml("main"))["site"]["node_sets"]
+    assert sets == {"sets": {f"rack{i}": [f"rack{i}"] for i in (1, 2, 3)}, "wait": 600}
+    assert words(done, "NODESETDELAY") == "translated: node_sets.wait = 600"
+    assert words(done, "NODESETPRIORITYTYPE").startswith("differs: ")
+    first = import_maui("NODESETPOLICY FIRSTOF\nNODESETLIST rack1 rack2\n")
+    assert words(first, "NODESETPOLICY").startswith("differs: the set that is free first")
+    by_speed = import_maui("NODESETPOLICY ONEOF\nNODESETATTRIBUTE PROCSPEED\nNODESETLIST 1 2\n")
+    assert words(by_speed, "NODESETATTRIBUTE").startswith("differs: sets by PROCSPEED are not known")
 
 
 def test_reservations_of_maui_are_windows_on_the_hosts_clock() -> None:

@@ -1,5 +1,6 @@
 """Licences that somebody counts."""
 
+import re
 from typing import Any
 
 from schedd.engine import Engine, EngineSettings
@@ -71,3 +72,23 @@ def test_a_count_outlives_a_checkpoint_and_goes_with_its_licence() -> None:
     other = Engine.restore(cluster.engine.checkpoint(), EngineSettings(site=more))
     other.handle([], T)
     assert other.state.limits.copies == {"ansys": 0, "told": 5}
+
+
+def test_a_count_that_is_old_is_told_once_and_again_after_it_was_counted() -> None:
+    cluster = Cluster(site=POLLED)
+    cluster.at(61)
+    count(cluster, 5)
+    for moment in (300, 600, 662, 700, 900):
+        cluster.at(moment)
+        cluster.tell()
+    count(cluster, 5)
+    cluster.at(1000)
+    cluster.tell()
+    cluster.engine = Engine.restore(cluster.engine.checkpoint())
+    for moment in range(1100, 2000, 100):
+        cluster.at(moment)
+        cluster.tell()
+    never, *old = cluster.alerts("licence")
+    assert never == "licence matlab was never counted; it is planned with 0 of it"
+    ages = [re.fullmatch(r"licence matlab was last counted (\d+) s ago; .* 5 of it", words) for words in old]
+    assert [600 <= int(age[1]) <= 700 for age in ages if age is not None] == [True, True]

@@ -151,6 +151,32 @@ def test_the_more_one_has_used_the_less_its_factor() -> None:
     assert low[EVE] < high[EVE]
 
 
+_SHARES = st.floats(0, 1e9, allow_nan=False)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([ANN, BOB, EVE, ("physics", "new"), ("-", "-")]),
+        st.tuples(st.floats(0, 1e18), st.floats(0, 1e9)),
+    ),
+    st.dictionaries(st.sampled_from([("physics",), ("biology",), ANN, BOB, EVE]), _SHARES, max_size=5),
+    _SHARES,
+)
+def test_whatever_was_used_a_factor_is_above_0_and_at_most_1_where_something_is_meant(
+    used: dict[tuple[str, ...], tuple[float, float]],
+    shares: dict[tuple[str, ...], float],
+    unlisted: float,
+) -> None:
+    tree = FairShare(shares=shares, unlisted=unlisted)
+    for place in standings(tree, used, (ANN, BOB, EVE)):
+        if place.target:
+            assert 0 < place.factor <= 1
+        else:
+            assert place.factor == 0
+        assert 0 <= place.target <= 1
+        assert 0 <= place.usage <= 1
+
+
 def test_a_job_belongs_to_the_leaf_of_its_names() -> None:
     job = Applicant(id="1", owner="ann@host", queue="long", submitted=0, group="physics", project="p")
     assert TREE.path(job) == ANN

@@ -404,3 +404,17 @@ def test_the_start_told_at_arrival_is_kept_and_compared_with_the_real_one() -> N
     result = replay(prepared(jobs, 2), "conservative")
     assert (result.held_share, result.told_late_s) == (1.0, 0.0)
     assert replay(prepared(jobs, 2), "easy").held_share is None
+
+
+@pytest.mark.parametrize(("slack", "inversions"), [(0, 1), (100_000, 0)])
+def test_a_start_before_a_job_of_higher_priority_that_had_room_is_an_inversion(
+    slack: int, inversions: int
+) -> None:
+    """The short job comes last: without slack the long one before it keeps its place."""
+    jobs = [Job(0, 10, 4, 10), Job(1, 100, 4, 100), Job(2, 5, 4, 5)]
+    result = replay(
+        prepared(jobs, 4), "conservative", site={"priority": {"short": 1000.0}}, slack=slack, validate=True
+    )
+    assert (result.inversions, result.promise_breaches) == (inversions, 0)
+    assert result.as_row()["inversions"] == inversions
+    assert replay(prepared(jobs, 4), "conservative").inversions is None

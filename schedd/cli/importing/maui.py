@@ -10,6 +10,7 @@ from datetime import date
 
 from schedd.cli.importing.maui_entries import OWNERS, Entry, entries_of
 from schedd.cli.importing.maui_limits import credential
+from schedd.cli.importing.maui_node_sets import NODE_SETS, node_sets
 from schedd.cli.importing.maui_reservations import standing
 from schedd.cli.importing.result import Imported, Verdict, duration
 
@@ -93,6 +94,7 @@ def import_maui(text: str, today: date, zone: str = "UTC") -> Imported:
     _fair_share(weights, entries, done)
     for entry in entries:
         _one(entry, done)
+    node_sets(entries, done)
     _priorities(weights, entries, done)
     standing(entries, today, zone, done)
     done.findings.sort(key=lambda finding: finding.line)
@@ -276,8 +278,8 @@ def _one(entry: Entry, done: Imported) -> None:
         if "PREEMPT" in value:
             words = f"running jobs are never stopped for others; {words}"
         done.note(Verdict.BLOCKER, entry.line, entry.setting, words)
-    elif name == "SRCFG":
-        pass  # several lines may speak of one reservation
+    elif name == "SRCFG" or name in NODE_SETS:
+        pass  # several lines may speak of one reservation, and of the sets of nodes
     elif re.fullmatch(r"SR[A-Z]+", name):
         words = "reservations in this old form are not taken over: their nodes would be open to all"
         done.note(Verdict.BLOCKER, entry.line, entry.setting, words)

@@ -1,11 +1,19 @@
 """Throttling policies of Maui: what USERCFG, GROUPCFG, ACCOUNTCFG, CLASSCFG and SYSCFG limit."""
 
 from schedd.cli.importing.maui_entries import OWNERS, Entry
-from schedd.cli.importing.result import Imported, Verdict
+from schedd.cli.importing.result import Imported, Verdict, duration
 
 __all__ = ["credential"]
 
-_AMOUNTS = {"MAXJOB": "jobs", "MAXPROC": "cpus", "MAXNODE": "nodes", "MAXMEM": "mem"}
+_AMOUNTS = {
+    "MAXJOB": "jobs",
+    "MAXPROC": "cpus",
+    "MAXNODE": "nodes",
+    "MAXMEM": "mem",
+    "MAXPS": "cpu_seconds",
+    "MAXWC": "walltime",
+}
+_AS_ASKED = "what jobs asked for counts until they end, not what is left of it"
 _EACH = {"USER": "user", "GROUP": "group", "ACCOUNT": "account"}
 
 
@@ -45,15 +53,18 @@ def _limit(
 ) -> None:
     soft, _, hard = value.partition(",")
     try:
-        amount = int(hard or soft)
+        amount = duration(hard or soft) if what == "walltime" else int(hard or soft)
     except ValueError:
         done.note(Verdict.BLOCKER, entry.line, setting, f"{value!r} is no number: the limit is not kept")
         return
     if what == "mem":
         amount <<= 10  # Maui counts megabytes
     done.limit(amount=amount, what=what, who=who, **where)
-    if hard:
-        done.note(Verdict.DIFFERS, entry.line, setting, f"only the hard limit, {hard}, is kept")
+    differs = [f"only the hard limit, {hard}, is kept"] if hard else []
+    if what in ("cpu_seconds", "walltime"):
+        differs.append(_AS_ASKED)
+    if differs:
+        done.note(Verdict.DIFFERS, entry.line, setting, "; ".join(differs))
     else:
         done.note(Verdict.TRANSLATED, entry.line, setting, f"a limit of {amount} {what}")
 

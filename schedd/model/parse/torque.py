@@ -38,6 +38,7 @@ _REFUSED: Final = frozenset(
 """Names that say how many cores or which nodes in a way that has no place in the plan."""
 
 _GRES: Final = re.compile(r"(?:^|[+%&,])(?P<name>[^:+=%&,]+)(?:[:=](?P<amount>[^+%&,]*))?(?=$|[+%&,])")
+_PROPERTY: Final = re.compile(r"[A-Za-z_][^\s=+:#]*")
 _NUMA: Final = frozenset({"l_request", "tasks", "lprocs"})
 _USE_INSTEAD: Final = "nodes=N:ppn=P, procs=N or ncpus=N"
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
@@ -85,6 +86,7 @@ def parse_torque(
         chunks, place = [Chunk(cpus=whole_number(about, "ncpus="))], Place.PACK
     _note_unfollowed(asked, chosen, chunks)
 
+    chunks = _on_nodes_of_the_queue(chunks, asked)
     chunks = _with_job_totals(chunks, asked, amounts)
     chunks = _with_memory(chunks, asked, mem_per_core_default)
     policy = access_policy(asked, exclusive=exclusive)
@@ -125,6 +127,24 @@ def _refuse(asked: Asked) -> None:
             raise span.error(
                 f"{name}= is not planned, and without it the job would run elsewhere", _USE_INSTEAD
             )
+
+
+def _on_nodes_of_the_queue(chunks: list[Chunk], asked: Asked) -> list[Chunk]:
+    """With the properties that ``resources_default.neednodes`` of the queue (or the server) names.
+
+    That is how queues are mapped to nodes. In a job's own list the server keeps its working copy of ``nodes``
+    under this name, which says nothing new.
+    """
+    text = asked.defaults.get("neednodes", "")
+    words = [word for word in text.split(":") if word]
+    if not all(_PROPERTY.fullmatch(word) for word in words):
+        asked.note(f"neednodes={Span.of(text).brief()} of the queue was not followed: only properties are")
+        return chunks
+    wanted = {frozenset(word.split("|")) for word in words}
+    return [
+        replace(chunk, features=tuple(sorted({*chunk.features, *wanted}, key=sorted))) if wanted else chunk
+        for chunk in chunks
+    ]
 
 
 def _geometry(asked: Asked) -> tuple[str, Span]:

@@ -30,6 +30,7 @@ from schedd.plan.kernels.layout import (
     CHUNK,
     CHUNKS,
     COUNT,
+    CPUS,
     DUR,
     DURATIONS,
     EXCLUSIVE,
@@ -69,7 +70,7 @@ from schedd.plan.kernels.layout import (
     Tables,
 )
 from schedd.plan.kernels.place import lift, put, room_to_put
-from schedd.plan.kernels.rows import change, fit, free_before, needed
+from schedd.plan.kernels.rows import change, fit, floor, free_before, needed
 from schedd.plan.kernels.search import find
 
 DONE, PAUSED, FULL = 0, 1, 2
@@ -126,14 +127,32 @@ def _gain_own(tb: Tables, fr: Freed, slot: int, seen: int, ready: int) -> tuple[
 
 
 @lean
-def _waits_for_pools(tb: Tables, slot: int, seen: int) -> bool:
-    """Whether the job needs some of a pool in which not all have room at once, or had not before ``seen``."""
+def _gains_in_pools(tb: Tables, slot: int, seen: int) -> bool:
+    """Whether something was freed from ``seen`` on in a pool of which the job needs some."""
+    pool = tb.jobs[POOL, slot]
+    for i in range(pool, pool + tb.jobs[POOLS, slot]):
+        if tb.rows[tb.pools[i, 0], FREED_AT] >= seen:
+            return True
+    return False
+
+
+@lean
+def _pools_allow(tb: Tables, slot: int, begin: int) -> bool:
+    """Whether a planned job finds room in its pools from ``begin``, before its start, on; what it holds of
+    them is its own.
+    """
+    start = tb.jobs[START, slot]
+    end = begin + tb.jobs[DUR, slot]
     pool = tb.jobs[POOL, slot]
     for i in range(pool, pool + tb.jobs[POOLS, slot]):
         row = tb.pools[i, 0]
-        if tb.rows[row, SLACK] == 0 or tb.rows[row, FREED_AT] >= seen:
-            return True
-    return False
+        if tb.rows[row, SLACK]:
+            continue
+        if floor(tb, row, CPUS, begin, min(start, end)) < tb.pools[i, 1]:
+            return False
+        if start < end and floor(tb, row, CPUS, start, end) < 0:
+            return False
+    return True
 
 
 @lean
@@ -310,7 +329,7 @@ def repair(
         one = (
             tb.shapes[shape, CHUNKS] == 1
             and tb.chunks[tb.shapes[shape, CHUNK], COUNT] == 1
-            and not _waits_for_pools(tb, slot, seen)
+            and not _gains_in_pools(tb, slot, seen)
             and not whole
         )
         if whole:
@@ -334,6 +353,10 @@ def repair(
                 cursor += 1
                 continue
             best, last = gain(tb, fr, slot, seen, ready, latest, one)
+            if one and best >= 0 and not _pools_allow(tb, slot, best):
+                # There is no earlier start in any hole; when there is one is to be searched for.
+                one = False
+                last = latest
         if best >= 0:
             end = start + tb.jobs[DUR, slot]
             at = tb.jobs[ALLOC, slot]

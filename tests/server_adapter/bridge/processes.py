@@ -9,6 +9,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,14 +56,21 @@ class House:
     """The three of them; of the daemon there may be several on one database, `store`."""
 
     def __init__(
-        self, directory: Path, version: str, store: str = "", daemons: int = 1, mode: str = "scheduler"
+        self,
+        directory: Path,
+        version: str,
+        store: str = "",
+        daemons: int = 1,
+        mode: str = "scheduler",
+        nodes: Sequence[NodeSpec] = tuple(NODES),
+        interval: float = 1.0,
     ) -> None:
         self.directory = directory
         ports = [free_port() for _ in range(daemons)]
         self.urls = [f"http://127.0.0.1:{port}" for port in ports]
         scheduler_port = free_port()
         self.server = EmulatedServer(
-            NODES, version=version, timing=TIMING, scheduler=("127.0.0.1", scheduler_port)
+            nodes, version=version, timing=TIMING, scheduler=("127.0.0.1", scheduler_port)
         )
         (directory / "tokens").write_text(f"adapter pbs-adapter {TOKEN}\nadmin carol {ADMIN}\n")
         (directory / "tokens").chmod(0o600)
@@ -77,7 +85,7 @@ class House:
             url = {json.dumps(self.urls)}
             token_file = "{directory}/token"
             [poll]
-            interval = 1.0
+            interval = {interval}
             snapshot = 3.0
             [run]
             busy_wait = 0.1
@@ -138,15 +146,16 @@ class House:
                 return number
         return -1
 
-    async def ask(self, path: str, method: str = "GET") -> dict[str, Any]:
+    async def ask(self, path: str, method: str = "GET", body: object = None) -> dict[str, Any]:
         """The cluster's page at `path`, as an admin."""
-        return await asyncio.to_thread(self._ask, path, method)
+        return await asyncio.to_thread(self._ask, path, method, body)
 
-    def _ask(self, path: str, method: str) -> dict[str, Any]:
+    def _ask(self, path: str, method: str, body: object) -> dict[str, Any]:
         url = f"{self.urls[0]}/v1/clusters/main{path}"
-        headers = {"Authorization": f"Bearer {ADMIN}"}
+        headers = {"Authorization": f"Bearer {ADMIN}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
         with urllib.request.urlopen(
-            urllib.request.Request(url, None, headers, method=method), timeout=10
+            urllib.request.Request(url, data, headers, method=method), timeout=10
         ) as answer:
             found: dict[str, Any] = json.load(answer)
         return found

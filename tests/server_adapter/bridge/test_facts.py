@@ -195,6 +195,10 @@ def test_a_routing_queue_counts_as_stopped() -> None:
     assert queue.limits == {"max_user_run": "3"}
     assert queue.defaults == {"walltime": "01:00:00"}
     assert not queue_facts("in", words | {"queue_type": "Route"}).started
+    needs = words | {"features_required": "big, ib"}
+    assert queue_facts("big", needs).defaults == {"neednodes": "big:ib"}
+    both = needs | {"resources_default.neednodes": "fast"}
+    assert queue_facts("big", both).defaults == {"neednodes": "fast:big:ib"}
 
 
 def test_the_server_says_whether_it_wants_to_be_scheduled() -> None:

@@ -1,0 +1,61 @@
+"""Node sets of Maui (NODESETPOLICY and its like): nodes with one of several features, kept together."""
+
+from collections.abc import Sequence
+
+from schedd.cli.importing.maui_entries import Entry
+from schedd.cli.importing.result import Imported, Verdict, duration
+
+__all__ = ["NODE_SETS", "node_sets"]
+
+_KEPT_BY = ("NODESETPOLICY", "NODESETATTRIBUTE", "NODESETLIST", "NODESETDELAY")
+NODE_SETS = frozenset({*_KEPT_BY, "NODESETPRIORITYTYPE", "NODESETTOLERANCE"})
+"""The parameters that speak of them."""
+
+
+def node_sets(entries: Sequence[Entry], done: Imported) -> None:
+    """The table node_sets, where jobs are to be kept on one set of several features."""
+    said = {entry.name: entry for entry in entries if entry.name in NODE_SETS}
+    if not said:
+        return
+    policy, attribute = (
+        said[name].value.upper() if name in said else "" for name in ("NODESETPOLICY", "NODESETATTRIBUTE")
+    )
+    names = said["NODESETLIST"].value.replace(",", " ").split() if "NODESETLIST" in said else []
+    why = ""
+    if policy not in ("ONEOF", "FIRSTOF"):
+        why = "jobs are kept on one set only under the policies ONEOF and FIRSTOF"
+    elif attribute not in ("FEATURE", ""):
+        why = f"sets by {attribute} are not known: give the nodes properties and name them in node_sets.sets"
+    elif not names:
+        why = "no sets are named: name properties or nodes in node_sets.sets"
+    if why:
+        for entry in said.values():
+            done.note(Verdict.DIFFERS, entry.line, entry.setting, why)
+        return
+    table = done.table("node_sets")
+    table["sets"] = {name: [name] for name in names}
+    for name in ("NODESETLIST", "NODESETATTRIBUTE"):
+        if name in said:
+            words = f"node_sets.sets: {', '.join(names)}"
+            done.note(Verdict.TRANSLATED, said[name].line, name, words)
+    first = policy == "FIRSTOF"
+    words = "the set that is free first is taken, not the first of the list" if first else "node_sets"
+    verdict = Verdict.DIFFERS if first else Verdict.TRANSLATED
+    done.note(verdict, said["NODESETPOLICY"].line, "NODESETPOLICY", words)
+    if "NODESETDELAY" in said:
+        _wait(said["NODESETDELAY"], table, done)
+    for name in ("NODESETPRIORITYTYPE", "NODESETTOLERANCE"):
+        if name in said:
+            words = "of sets free at the same time the smallest that could hold the job is taken"
+            done.note(Verdict.DIFFERS, said[name].line, name, words)
+
+
+def _wait(entry: Entry, table: dict[str, object], done: Imported) -> None:
+    try:
+        table["wait"] = duration(entry.value)
+    except ValueError:
+        done.note(
+            Verdict.DIFFERS, entry.line, entry.setting, f"{entry.value!r} is not understood, passed over"
+        )
+    else:
+        done.note(Verdict.TRANSLATED, entry.line, entry.setting, f"node_sets.wait = {table['wait']}")
