@@ -197,6 +197,7 @@ class _Simulation:
             self._engine.state.plan = self._plan
         nodes = [NodeChanged(id=f"n{i}", time=first, node=node) for i, node in enumerate(prepared.site.nodes)]
         self._engine.handle(nodes, first)
+        self._engine.handle((), first)  # what the nodes gave room for is not a repair of this replay
         if self._plan is not None:
             self._plan.clear_timings()
         self._floor = Floor(prepared.site.nodes)
