@@ -28,7 +28,8 @@ def quality_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table:
     table = _table(
         box, "log", "policy", "jobs", "skipped", "wait mean", "p95", "p99.9", "max [s]", "response [s]",
         "slowdown", "bounded 10 s", "util. %", "fairness", "breaches",
-        *(("late jobs", "tardiness [s]") if due else ()), *(("killed",) if failed else ()), *(("inverted %",) if ranked else ()),
+        *(("late jobs", "tardiness [s]") if due else ()), *(("killed",) if failed else ()),
+        *(("inverted %",) if ranked else ()),
     )  # fmt: skip
     for result, log, last in _grouped(results):
         m = result.metrics

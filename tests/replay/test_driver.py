@@ -18,6 +18,7 @@ from schedd.replay.prepare import Prepared, prepare
 from schedd.replay.report import to_json
 from schedd.replay.result import TIMINGS
 from schedd.replay.site import Site, equal_nodes, one_node
+from schedd.replay.slack import Slack
 from schedd.replay.workload import Trace, TraceError, TraceJob, select
 from schedd.wire import NodeFacts, ShareFacts
 from tests.replay.oracle import Each, Job, kept, simulate
@@ -413,7 +414,11 @@ def test_a_start_before_a_job_of_higher_priority_that_had_room_is_an_inversion(
     """The short job comes last: without slack the long one before it keeps its place."""
     jobs = [Job(0, 10, 4, 10), Job(1, 100, 4, 100), Job(2, 5, 4, 5)]
     result = replay(
-        prepared(jobs, 4), "conservative", site={"priority": {"short": 1000.0}}, slack=slack, validate=True
+        prepared(jobs, 4),
+        "conservative",
+        site={"priority": {"short": 1000.0}},
+        slack=Slack(slack),
+        validate=True,
     )
     assert (result.inversions, result.promise_breaches) == (inversions, 0)
     assert result.as_row()["inversions"] == inversions

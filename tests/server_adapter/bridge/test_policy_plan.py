@@ -179,7 +179,7 @@ async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bench
         try:
             await house.ready()
             wall = server.submit(
-                "root0", resources={"nodes": "8:ppn=4", "walltime": str(WALL)}, runtime=3000.0
+                "tina", resources={"nodes": "8:ppn=4", "walltime": str(WALL)}, runtime=3000.0
             )
             house.adapter.start()
             while server.job(wall).state is not State.RUNNING:
