@@ -40,8 +40,13 @@ def _held(state: "EngineState", record: JobRecord, end: int) -> Held:
     since = facts.eligible if facts.eligible is not None else facts.submitted
     return Held(
         path=state.site.fair_share.path(facts),
-        cpus=sum(share.cpus for share in facts.shares),
+        cpus=round(sum(share.cpus * _speed(state, share.node) for share in facts.shares)),
         start=record.started,
         end=end,
         waited=max(0, record.started - since),
     )
+
+
+def _speed(state: "EngineState", name: str) -> float:
+    node = state.plan.nodes.get(name)
+    return node.speed if node is not None else 1.0

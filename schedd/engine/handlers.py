@@ -154,6 +154,7 @@ def take_site(state: EngineState, event: str) -> None:
     state.limits.set_polled(state.site.polled)
     state.intake.set_shared(state.limits.shared)
     words = "the site's policy was changed"
+    nodes.show_all(state)
     for record in list(state.records.values()):
         reask(state, record)
     misplaced = state.plan.misplaced()

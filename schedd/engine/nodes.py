@@ -78,6 +78,8 @@ def _shown(state: EngineState, name: str) -> Node:
     held, gets no new jobs.
     """
     node = node_of(state.node_facts[name])
+    if state.site.speeds:
+        node = replace(node, speed=state.site.speed(name, node.features, node.speed))
     if state.gates:
         gates = tuple((gate, WHOLE) for gate in state.gates)
         node = replace(node, resources=(*node.resources, *gates))
@@ -90,7 +92,7 @@ def _shown(state: EngineState, name: str) -> Node:
 
 
 def show_all(state: EngineState) -> None:
-    """Let the plan see all nodes anew: there is a gate more."""
+    """Let the plan see all nodes anew: there is a gate more, or other speeds."""
     state.set_nodes([_shown(state, name) for name in state.node_facts])
 
 

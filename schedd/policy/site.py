@@ -4,7 +4,7 @@ As plain values it is what stands below ``[clusters.NAME.site]``: tables, lists,
 form it is checked at the edge and given to the engine; ``site_policy`` reads it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
@@ -52,8 +52,15 @@ class SitePolicy:
     reservations: tuple[StandingReservation, ...] = ()
     node_sets: NodeSets | None = None
     """Of jobs that ask for nothing else themselves."""
+    speeds: Mapping[str, float] = field(default_factory=dict)
+    """How fast nodes are beside others, by name or property."""
     polled: Mapping[str, int] = field(default_factory=dict)
     """Licences that a program is asked for: after how many seconds without an answer their count is old."""
+
+    def speed(self, name: str, properties: Iterable[str], otherwise: float) -> float:
+        """The speed of a node: the largest of those that its name and properties have."""
+        found = [self.speeds[one] for one in (name, *properties) if one in self.speeds]
+        return max(found, default=otherwise)
 
 
 def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
@@ -78,6 +85,7 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
             *(_limit(one, zone) for one in plain.get("limits") or ()),
             *(Limit(amount=amount, what=name) for name, amount in copies.items()),
         ),
+        speeds=dict(plain.get("speeds") or {}),
         node_sets=_node_sets(sets) if (sets := plain.get("node_sets")) is not None else None,
         polled={name: one.get("stale", STALE) for name, one in licences.items() if one.get("command")},
         reservations=tuple(

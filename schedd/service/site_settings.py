@@ -268,6 +268,12 @@ class SiteSettings(Section):
     """Licences, by name: `[clusters.main.site.licences.matlab]`."""
     reservations: dict[Name, SiteReservationSettings] = Field(default_factory=dict)
     """Standing reservations, by name: `[clusters.main.site.reservations.maintenance]`."""
+    speeds: dict[Name, Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]] = Field(
+        default_factory=dict
+    )
+    """How fast nodes are beside others (1), by name or property: `{ epyc = 2.5, node17 = 0.5 }`. Of several
+    the largest counts. Fair share counts cpu-seconds times it; jobs hold nodes for their walltime all the
+    same."""
     node_sets: NodeSetSettings | None = None
     """Sets of nodes on one of which jobs of several units are kept if that can be."""
 

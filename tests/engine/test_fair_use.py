@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.fair_use import fair_shares
-from schedd.wire import JobDeleted
+from schedd.wire import JobDeleted, PolicyChanged
 from tests.engine.cluster import Cluster, T
 
 SITE = {
@@ -26,6 +26,21 @@ def test_what_ended_and_what_runs_counts() -> None:
     assert used(cluster.engine) == {"phys/ann": 4 * 100, "bio/bob": 2 * 300}
     cluster.at(1000)
     assert used(cluster.engine) == {"phys/ann": 4 * 100, "bio/bob": 2 * 1000}
+
+
+def test_a_second_on_a_fast_node_counts_as_many_times_as_it_is_faster() -> None:
+    cluster = Cluster(nodes=2, site=SITE | {"speeds": {"new": 2.5, "n1": 2.0, "n2": 0.5}})
+    cluster.node("n1", properties=("new",))
+    cluster.submit("1", "n1:ppn=4", walltime=100, group="phys")
+    cluster.submit("2", "n2:ppn=4", walltime=100, group="bio")
+    cluster.at(100)
+    assert used(cluster.engine) == {"phys/ann": 4 * 2.5 * 100, "bio/ann": 4 * 0.5 * 100}
+    site = SITE | {"speeds": {"n1": 3.0}}
+    cluster.tell(PolicyChanged(id="p", time=cluster.server.now, version=1, site=site))
+    assert {name: node.speed for name, node in cluster.engine.state.plan.nodes.items()} == {
+        "n1": 3.0,
+        "n2": 1.0,
+    }
 
 
 def test_a_run_that_is_deleted_or_comes_back_counts_too() -> None:
