@@ -79,6 +79,24 @@ _NOT_NEEDED = {
     "TOOLSDIR": "there are no such tools",
     "UMASK": "the systemd unit sets it",
 }
+_BY_REQUEST = "what jobs asked for counts, not the load of nodes"
+_BY_SERVER = "the server's affair: resources_max of server and queues"
+_OTHERWISE = {
+    "NODEMAXLOAD": _BY_REQUEST,
+    "NODELOADPOLICY": _BY_REQUEST,
+    "NODEAVAILABILITYPOLICY": _BY_REQUEST,
+    "ENFORCERESOURCELIMITS": "the mom ends jobs that use more than they asked for ($enforce, cgroups)",
+    "RESOURCELIMITPOLICY": "the mom ends jobs that use more than they asked for ($enforce, cgroups)",
+    "USEMACHINESPEED": "see speeds in [clusters.NAME.site]: they count in fair share, not in walltimes",
+    "SYSTEMMAXPROCPERJOB": _BY_SERVER,
+    "SYSTEMMAXPROCSECONDPERJOB": _BY_SERVER,
+    "SYSTEMMAXJOBWALLTIME": _BY_SERVER,
+    "JOBPRIOACCRUALPOLICY": "waiting counts from when the server says that a job became eligible (etime)",
+    "MAXJOB": "there is no bound on the jobs that are planned",
+    "MAXJOBQUEUEDPERUSERPOLICY": "the server's affair: max_user_queuable",
+    "MAXJOBQUEUEDPERUSERCOUNT": "the server's affair: max_user_queuable",
+    "RESERVATIONQOSLIST": "every job has a planned start, of whatever class",
+}
 _PREEMPTION = frozenset({"PREEMPTPOLICY", "PREEMPTIONPOLICY", "PREEMPTPRIOJOBSELECTWEIGHT"})
 
 
@@ -295,6 +313,8 @@ def _one(entry: Entry, done: Imported) -> None:
         done.note(Verdict.DIFFERS, entry.line, entry.setting, words)
     elif name == "NODECFG":
         done.note(Verdict.BLOCKER, entry.line, entry.setting, "policies of single nodes are not supported")
+    elif name in _OTHERWISE:
+        done.note(Verdict.DIFFERS, entry.line, entry.setting, _OTHERWISE[name])
     elif name == "QUEUETIMECAP":
         _cap(entry, done)
     elif _OTHER_WEIGHTS.fullmatch(name):

@@ -37,6 +37,13 @@ _KNOWN_RESOURCES = frozenset(
     {"ncpus", "mem", "vmem", "arch", "host", "vnode", "ngpus", "walltime", "netwins"}
 )
 _HOOKS = frozenset({"aoe", "eoe"})
+_SETS = "name the server's node_group_key as by in [clusters.NAME.site.node_sets]"
+_OTHERWISE = {
+    "do_not_span_psets": f"{_SETS}; strict = true is the same",
+    "only_explicit_psets": f"{_SETS}; nodes without a value make no set",
+    "allow_aoe_calendar": "nodes are not provisioned",
+    "throughput_mode": "jobs are started without waiting for each other",
+}
 _NOT_NEEDED = {
     "log_filter": "see [log]",
     "sync_time": "usage is kept with every checkpoint",
@@ -282,7 +289,8 @@ def _of_fair_share(option: Option, options: list[Option], _beside: Mapping[str, 
 
 
 def _unknown(option: Option, _options: list[Option], _beside: Mapping[str, str], done: Imported) -> None:
-    done.note(Verdict.DIFFERS, option.line, option.name, "not known here, passed over")
+    words = _OTHERWISE.get(option.name, "not known here, passed over")
+    done.note(Verdict.DIFFERS, option.line, option.name, words)
 
 
 _QUEUES = 100_000_000
