@@ -19,9 +19,9 @@ WAIT = 280
 """Real seconds: kernels may have to be compiled, by a busy machine."""
 
 
-def demo(*arguments: str) -> subprocess.Popen[str]:
+def demo(*arguments: str, through: tuple[str, ...] = ()) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "schedd.cli.main", "demo", "--port", "0", *arguments],
+        [*through, sys.executable, "-m", "schedd.cli.main", "demo", "--port", "0", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -52,9 +52,17 @@ def test_it_shows_planned_and_actual_starts_and_ends_by_itself() -> None:
 
 
 @pytest.mark.timeout(WAIT)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_cleanly_with_the_processes_that_it_started(number: signal.Signals) -> None:
-    process = demo()
+@pytest.mark.parametrize(
+    ("number", "through"),
+    [
+        (signal.SIGINT, ()),
+        (signal.SIGTERM, ("sh", "-c", "trap '' INT; exec \"$@\"", "sh")),  # as a shell starts it behind "&"
+    ],
+)
+def test_a_signal_ends_it_cleanly_with_the_processes_that_it_started(
+    number: signal.Signals, through: tuple[str, ...]
+) -> None:
+    process = demo(through=through)
     assert process.stdout is not None
     for line in process.stdout:
         if " started " in line:

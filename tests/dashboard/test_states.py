@@ -127,10 +127,21 @@ def test_acts_are_in_the_audit_and_told_starts_on_the_page_of_quality(kept: Site
         client.post("/login", data={"token": token("admin")})
         csrf = client.get("/main/admin").text.partition('name="csrf" value="')[2].partition('"')[0]
         client.post("/main/admin/pause", data={"csrf": csrf, "reason": "new <b>disks</b>"})
+        hold = {"csrf": csrf, "hold_kind": "node", "hold_name": "n1", "hold_reason": "new memory"}
+        assert client.post("/main/admin/hold", data=hold).status_code == 303
+        assert client.post("/main/admin/release", data=hold).status_code == 303
+        weights = {"csrf": csrf, "version": "0", "priority.size": "2", "criteria.wait": "1"}
+        assert client.post("/main/admin/weights", data=weights).status_code == 303
         page = client.get("/main/admin").text
         quality = client.get("/main/quality").text
-    (act,) = kept.app.state.clusters.durable.store.audited()
-    assert (act.who, act.act, act.detail) == ("our-admin", "pause", "new <b>disks</b>")
+    acts = kept.app.state.clusters.durable.store.audited()
+    assert {act.who for act in acts} == {"our-admin"}
+    assert sorted((act.act, act.detail) for act in acts) == [
+        ("hold", "node n1: new memory"),
+        ("pause", "new <b>disks</b>"),
+        ("policy", "version 1"),
+        ("release", "node n1"),
+    ]
     row = "<td>our-admin</td><td>pause</td><td>new &lt;b&gt;disks&lt;/b&gt;</td>"
     assert row in page
     assert "Broken promises" in quality
