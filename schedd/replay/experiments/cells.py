@@ -67,11 +67,12 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """A search every ``every`` simulated seconds; no ``weights``: the daemon's."""
+    """A search every ``every`` simulated seconds; no ``weights``: the daemon's. See ``Searching``."""
 
     kind: str = str(SearchSettings().kind)
     moves: int = 200
     every: int = 300
+    patience: int = Searching().patience
     seed: int = 1
     weights: Mapping[str, float] = field(default_factory=dict)
 
@@ -146,7 +147,7 @@ def run_cell(cell: Cell, logs: str) -> dict[str, Any]:
         settings = SearchSettings(
             kind=Kind(cell.search.kind), moves=cell.search.moves, seed=cell.search.seed, **how
         )
-        searching = Searching(cell.search.every, settings)
+        searching = Searching(cell.search.every, settings, cell.search.patience)
     failures = cell.workload.failures
     result = replay(
         prepared,
