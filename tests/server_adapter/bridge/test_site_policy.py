@@ -87,5 +87,8 @@ async def test_the_policy_of_the_site_is_kept_on_the_server(house: House) -> Non
     places = {place["path"]: place for place in (await house.ask("/fair-share"))["places"]}
     assert places["eve"]["used"] > places["tina"]["used"]
     (licence,) = (await house.ask("/licences"))["licences"]
-    assert (licence["name"], licence["copies"], licence["held"]) == ("matlab", 1, 0)
+    while licence["held"]:  # the last end is still to be heard of
+        await asyncio.sleep(0.05)
+        (licence,) = (await house.ask("/licences"))["licences"]
+    assert (licence["name"], licence["copies"]) == ("matlab", 1)
     assert licence["counted"] > 0
