@@ -9,13 +9,14 @@ plan that it would have anyway.
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from schedd.engine.priorities import applicant_of, breakdown_of, demand_now
 from schedd.engine.promises import note
 from schedd.engine.records import Cause, JobRecord, Phase
 from schedd.engine.state import HORIZON, EngineState
 from schedd.model import FOREVER
-from schedd.plan.kernels.ahead import all_on_rows, first_on_rows, reach
+from schedd.plan.kernels.ahead import first_on_rows, reach
 from schedd.plan.kernels.layout import (
     CHUNK,
     CHUNKS,
@@ -25,6 +26,7 @@ from schedd.plan.kernels.layout import (
     READY,
     SHAPE,
     START,
+    STATE,
     WORK,
     Ints,
 )
@@ -107,14 +109,33 @@ def _sets(state: EngineState, slot: int, breaks: bool, most: int, sets: int) -> 
         for row in rows[np.lexsort((rows, who[rows], first[rows]))][:sets].tolist():
             useful[:] = False
             useful[row] = True
-            yield _by_start(state, all_on_rows(tb, *about, useful))[:most]
+            yield _by_start(state, _all_on(state, *about, useful))[:most]
         return
-    others = _by_start(state, all_on_rows(tb, *about, useful))[-most:]
+    others = _by_start(state, _all_on(state, *about, useful))[-most:]
     n = others.shape[0]
     for window in range(sets):
         some = others[n - n * (sets - window) // sets :]
         if some.shape[0]:
             yield some
+
+
+def _all_on(
+    state: EngineState,
+    slot: int,
+    rank: Ints,
+    promise: Ints,
+    breaks: bool,
+    earliest: int,
+    useful: npt.NDArray[np.bool_],
+) -> Ints:
+    """All that would make way for ``slot`` and hold something of a useful row, by slot."""
+    jobs = state.plan.tables.jobs
+    start = jobs[START]
+    way = (jobs[STATE] == PLANNED) & (rank < rank[slot]) & (start < start[slot] + jobs[DUR, slot])
+    way &= start + jobs[DUR] > earliest
+    if not breaks:
+        way &= promise > start
+    return state.plan.holding(np.flatnonzero(way), useful)
 
 
 def _by_start(state: EngineState, slots: Ints) -> Ints:
