@@ -145,12 +145,13 @@ class Follower:
 
     def _settle_settings(self, journal: Journal) -> None:
         """What is done from now on is done under this daemon's settings; the next batch says so."""
-        if self.engine.state.settings != self.settings:
+        others = self.engine.state.settings != self.settings
+        if others:
             _log.info("other settings than before", cluster=self._name)
             self._go_on_under(self.settings)
+        if others or not self.kept or not self._at.batch:  # the log tells those of its beginning, too
             journal.under(in_the_log(self.settings))
         if not self.kept:
-            journal.under(in_the_log(self.settings))
             frozen = self.engine.freeze()
             self.kept = journal.maybe_checkpoint(frozen.parts, self.engine.state.now, must=True)
 

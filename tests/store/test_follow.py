@@ -1,5 +1,6 @@
 """A daemon that is started again under other settings than those under which the log was written."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -166,6 +167,17 @@ def test_a_new_cluster_has_a_checkpoint_before_its_first_event(store: Store) -> 
     journal.close()
     assert store.latest_checkpoint(1) is not None
     assert Follower(store, "c", NEW, T).engine.state.settings == OLD
+
+
+def test_the_first_batch_of_a_log_names_its_settings_though_a_daemon_was_killed_before_it(
+    store: Store,
+) -> None:
+    killed, journal = DurableJournal(store, "c", T), DurableJournal(store, "c", T)
+    for one in (killed, journal):
+        Follower(store, "c", OLD, T).take_over(one)
+    killed.close()
+    assert json.loads(journal.woke(T).settings)["slack"] == OLD.slack
+    journal.close()
 
 
 def test_a_checkpoint_whose_settings_nobody_knows_is_read_under_ours(
