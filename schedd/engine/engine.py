@@ -68,7 +68,7 @@ class Engine:
         apply_all(state, in_order(events))
         if state.now >= state.standing_due:
             renew(state)
-        settle(state, first, busy=bool(events))
+        settle(state, first)
         if state.settings.validate:
             check(state)
         return tuple(state.decisions)

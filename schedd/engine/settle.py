@@ -19,16 +19,8 @@ from schedd.plan.kernels.layout import READY
 __all__ = ["next_wake", "settle"]
 
 
-_BUSY = 8
-"""While events come with every call, every so many of these go on with the repair."""
-
-
-def settle(state: EngineState, event: str, *, busy: bool = False) -> None:
-    """Bring the plan to rest at ``state.now``; ``event`` is what the batch is known by.
-
-    When ``busy``, since events came, the repair is mostly left to the next call, which is to be made at once:
-    what can start now, and what is due, waits for none of it.
-    """
+def settle(state: EngineState, event: str) -> None:
+    """Bring the plan to rest at ``state.now``; ``event`` is what the batch is known by."""
     # 1. What time alone has done: edges, overruns, nodes given up, decisions gone void.
     if state.reservations:
         reservation_edges(state, event)
@@ -52,11 +44,9 @@ def settle(state: EngineState, event: str, *, busy: bool = False) -> None:
         state.due = None
         dispatch_due(state, event)
         # 4. One slice of the repair.
-        done = False
-        if not busy or state.generation % _BUSY == 0:
-            moves, done = state.plan.repair(state.now, state.settings.repair_slice)
-            note_moves(state, trigger, Cause.FREED, words, moves)
-            state.due = None
+        moves, done = state.plan.repair(state.now, state.settings.repair_slice)
+        note_moves(state, trigger, Cause.FREED, words, moves)
+        state.due = None
         state.freed_by = ("", "") if done else (trigger, words)
     else:
         state.freed_by = ("", "")
