@@ -112,7 +112,7 @@ class _Reader:
         self._begun = 0.0
         self._waiting: deque[float] = deque()
         self._over = asyncio.get_running_loop().create_future()
-        self.idle: list[_Connection] = []
+        self.idle: deque[_Connection] = deque()
 
     async def run(self) -> dict[str, Any]:
         loop = asyncio.get_running_loop()
@@ -153,7 +153,8 @@ class _Reader:
     def _ask(self) -> None:
         while self._waiting and self.idle:
             request = self._requests[len(self._waits) * 7919 % len(self._requests)]
-            self.idle.pop().ask(request, self._waiting.popleft())
+            # In turn: the daemon closes a connection that asks for nothing.
+            self.idle.popleft().ask(request, self._waiting.popleft())
 
     def done(self, connection: _Connection, status: int, due: float) -> None:
         now = time.monotonic()
