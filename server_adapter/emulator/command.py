@@ -7,6 +7,7 @@ import signal
 import stat
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, TextIO
 
 from server_adapter.emulator.console import Console
@@ -14,6 +15,7 @@ from server_adapter.emulator.nodes import NodeSpec
 from server_adapter.emulator.trial import Trial, emulate
 from server_adapter.emulator.workload import Arrival
 
+_SAY = partial(print, flush=True)  # who reads it from a pipe waits for it
 _LOOK = 0.2  # real seconds between two looks whether all is over
 
 
@@ -24,7 +26,7 @@ async def serve(
     *,
     until_finished: bool,
     source: TextIO = sys.stdin,
-    say: Callable[[str], None] = print,
+    say: Callable[[str], None] = _SAY,
 ) -> None:
     """Runs `emulate` with these options until a signal comes or, with `until_finished`, all jobs are over.
 
