@@ -206,7 +206,7 @@ Daemon = Annotated[Clusters, Depends(daemon_of)]
 async def known_parameters(request: Request) -> None:
     """Refuse query parameters that the path does not have: a mistyped filter would show too much.
 
-    Raises ProblemError.
+    One that stands there twice is refused, too: only the last would count. Raises ProblemError.
     """
     allowed = [field.alias for field in request.scope["route"].dependant.query_params]
     unknown = [name for name in request.query_params if name not in allowed]
@@ -217,6 +217,11 @@ async def known_parameters(request: Request) -> None:
             for name in unknown[:10]
         ]
         raise ProblemError("invalid", f"{faults[0].where}: no such parameter; {words}", errors=faults)
+    names = [name for name, _ in request.query_params.multi_items()]
+    twice = [name for name in request.query_params if names.count(name) > 1]
+    if twice:
+        faults = [Fault(where=f"query.{name}", what="given more than once", allowed="once") for name in twice]
+        raise ProblemError("invalid", f"{faults[0].where}: given more than once", errors=faults)
 
 
 async def _cluster(

@@ -204,6 +204,7 @@ def test_a_question_that_cannot_be_read_says_where(
     [
         ("/jobs", "state=sleeping", "query.state"),
         ("/jobs", "limit=0", "query.limit"),
+        ("/jobs", "limit=5&limit=6", "query.limit"),
         ("/jobs", "limit=100000", "query.limit"),
         ("/jobs", "cursor=abc", "query.cursor"),
         ("/plan", "begin=x", "query.begin"),
