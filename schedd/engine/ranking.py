@@ -9,7 +9,6 @@ plan that it would have anyway.
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from schedd.engine.priorities import applicant_of, breakdown_of, demand_now
 from schedd.engine.promises import note
@@ -100,18 +99,18 @@ def _sets(state: EngineState, slot: int, breaks: bool, most: int, sets: int) -> 
     pools = reach(tb, slot, earliest, useful)
     shape = int(tb.jobs[SHAPE, slot])
     chunk = int(tb.shapes[shape, CHUNK])
-    about = (slot, state.rank, state.promise, breaks, earliest)
+    lower = _makes_way(state, slot, breaks, earliest)
     if int(tb.shapes[shape, CHUNKS]) == 1 and int(tb.chunks[chunk, COUNT]) == 1 and not pools:
         first = np.empty(useful.shape[0], np.int64)
         who = np.zeros(useful.shape[0], np.int64)
-        first_on_rows(tb, *about, useful, first, who)
+        first_on_rows(tb, slot, state.rank, state.promise, breaks, earliest, useful, first, who)
         rows = np.flatnonzero(first < FOREVER)
         for row in rows[np.lexsort((rows, who[rows], first[rows]))][:sets].tolist():
             useful[:] = False
             useful[row] = True
-            yield _by_start(state, _all_on(state, *about, useful))[:most]
+            yield _by_start(state, state.plan.holding(lower, useful))[:most]
         return
-    others = _by_start(state, _all_on(state, *about, useful))[-most:]
+    others = _by_start(state, state.plan.holding(lower, useful))[-most:]
     n = others.shape[0]
     for window in range(sets):
         some = others[n - n * (sets - window) // sets :]
@@ -119,23 +118,16 @@ def _sets(state: EngineState, slot: int, breaks: bool, most: int, sets: int) -> 
             yield some
 
 
-def _all_on(
-    state: EngineState,
-    slot: int,
-    rank: Ints,
-    promise: Ints,
-    breaks: bool,
-    earliest: int,
-    useful: npt.NDArray[np.bool_],
-) -> Ints:
-    """All that would make way for ``slot`` and hold something of a useful row, by slot."""
-    jobs = state.plan.tables.jobs
+def _makes_way(state: EngineState, slot: int, breaks: bool, earliest: int) -> Ints:
+    """All that would make way for ``slot`` between ``earliest`` and its end, by slot."""
+    jobs, rank = state.plan.tables.jobs, state.rank
     start = jobs[START]
     way = (jobs[STATE] == PLANNED) & (rank < rank[slot]) & (start < start[slot] + jobs[DUR, slot])
     way &= start + jobs[DUR] > earliest
     if not breaks:
-        way &= promise > start
-    return state.plan.holding(np.flatnonzero(way), useful)
+        way &= state.promise > start
+    found: Ints = np.flatnonzero(way)
+    return found
 
 
 def _by_start(state: EngineState, slots: Ints) -> Ints:

@@ -379,16 +379,6 @@ class Plan:
         """Those of ``slots`` that hold something of one of these rows (a flag for each row)."""
         return on_rows(self.slabs.tb, slots, rows)
 
-    def rows_of(self, slots: Ints) -> tuple[Ints, Ints]:
-        """What placed ``slots`` hold: positions in ``slots``, in order, and the rows of nodes and pools."""
-        tb = self.slabs.tb
-        counts = tb.jobs[at.ALLOCS, slots]
-        owner: Ints = np.repeat(np.arange(slots.shape[0]), counts)
-        first = np.cumsum(counts) - counts
-        entries = tb.jobs[at.ALLOC, slots][owner] + np.arange(owner.shape[0]) - first[owner]
-        rows: Ints = tb.alloc[entries, at.A_ROW]
-        return owner, rows
-
     def in_pool(self, name: str) -> Ints:
         """The planned slots that hold something of this pool, by start."""
         return on_row(self.slabs.tb, self.planned(), self.pools[name])

@@ -6,7 +6,7 @@ One pass over the jobs by slot; nothing is sorted but what was found.
 import numpy as np
 import numpy.typing as npt
 
-from schedd.plan.kernels.jit import inlined, kernel, lean
+from schedd.plan.kernels.jit import inlined, lean
 from schedd.plan.kernels.layout import (
     A_ROW,
     ALLOC,
@@ -93,27 +93,3 @@ def first_on_rows(
                 if useful[row] and start < first[row]:
                     first[row] = start
                     who[row] = s
-
-
-@kernel
-def all_on_rows(
-    tb: Tables,
-    slot: int,
-    rank: Ints,
-    promise: Ints,
-    breaks: bool,
-    earliest: int,
-    useful: npt.NDArray[np.bool_],
-) -> Ints:
-    """All that would make way for ``slot`` and hold something of a useful row, by slot."""
-    found = np.empty(tb.jobs.shape[1], np.int64)
-    n = 0
-    end = tb.jobs[START, slot] + tb.jobs[DUR, slot]
-    for s in range(tb.jobs.shape[1]):
-        if _makes_way(tb, s, rank, promise, breaks, rank[slot], earliest, end):
-            for i in range(tb.jobs[ALLOC, s], tb.jobs[ALLOC, s] + tb.jobs[ALLOCS, s]):
-                if useful[tb.alloc[i, A_ROW]]:
-                    found[n] = s
-                    n += 1
-                    break
-    return found[:n]
