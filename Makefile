@@ -32,7 +32,8 @@ test: lint ## lint, then all tests but the long ones
 	@# A file's tests stay together: many share what is dear to start.
 	$(VENV)/bin/pytest --numprocesses 2 --dist loadfile
 
-soak: $(STAMP) ## the long runs
+soak: $(STAMP) ## the long runs, and the property tests with new examples
+	HYPOTHESIS_PROFILE=explore $(VENV)/bin/pytest -m "hypothesis and not soak"
 	$(VENV)/bin/pytest -m soak --timeout 0
 
 bench: $(STAMP) ## measure the planner and the daemon; build/*.json has the figures

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# No deadline: the first example may compile a kernel, and the machine may be busy.
-settings.register_profile("schedd", deadline=None)
-if "CI" not in os.environ:  # there Hypothesis loads its own: no deadline, the same examples every time
-    settings.load_profile("schedd")
+# No deadline: the first example may compile a kernel, and the machine may be busy. The same examples each
+# time, so that a change is judged by what it changed; HYPOTHESIS_PROFILE=explore looks for new ones.
+settings.register_profile("schedd", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "schedd"))
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -168,10 +168,14 @@ def hold_new_node(state: EngineState, event: str, names: frozenset[str]) -> None
 
 def overruns(state: EngineState, event: str) -> None:
     """Jobs that should have freed their resources by now hold them a while longer."""
-    while state.ends and state.ends[0][0] <= state.now:
-        end, slot, job_id = heapq.heappop(state.ends)
+    while state.ends:
+        end, slot, job_id = state.ends[0]
         record = state.records.get(job_id)
-        if record is None or record.slot != slot or state.plan.end(slot) != end:
+        holds = record is not None and record.slot == slot and state.plan.end(slot) == end
+        if holds and end > state.now:
+            return
+        heapq.heappop(state.ends)  # who ended earlier goes at once: nobody has to look again for its sake
+        if record is None or not holds:
             continue
         if record.phase is Phase.DISPATCHED:
             words = f"job {job_id} was to end by now, but is not yet known to have started"
