@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import Field
 
@@ -25,6 +25,7 @@ __all__ = [
     "GapsView",
     "Health",
     "History",
+    "JobColumns",
     "JobPage",
     "News",
     "NodePage",
@@ -148,6 +149,15 @@ class JobPage(Paged):
     """Some jobs by (planned) start; those without one come last."""
 
     jobs: tuple[JobView, ...]
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobColumns(Paged):
+    """The same column by column."""
+
+    jobs: Mapping[str, tuple[Any, ...]]
+    """By field, in the order of the jobs; what each means says `JobView`."""
 
 
 @documented

@@ -105,6 +105,13 @@ def get_gaps(
     begin: _Begin = None,
     end: _End = None,
     cpus: Annotated[int, Query(description="Leave out pieces with fewer free cpus.", ge=1, le=1 << 24)] = 1,
+    from_begin: Annotated[
+        bool,
+        Query(
+            description="Only what is free from `begin` on without a break: what could start then, and for "
+            "how long. `totals` is empty."
+        ),
+    ] = False,
     cursor: _Cursor = None,
     limit: Annotated[
         int, Query(description="A page ends with the node that fills it up to here.", ge=1, le=10_000)
@@ -116,7 +123,16 @@ def get_gaps(
     """
     published = cluster.published
     first, last = _window(published, begin, end)
-    found = gaps(published, cluster.blocked, first, last, cpus=cpus, cursor=cursor or "", limit=limit)
+    found = gaps(
+        published,
+        cluster.blocked,
+        first,
+        last,
+        cpus=cpus,
+        from_begin=from_begin,
+        cursor=cursor or "",
+        limit=limit,
+    )
     view = GapsView(
         begin=first,
         end=last,

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from schedd.api.problems import Fault, ProblemError
 from schedd.engine.view import Published
 
-__all__ = ["chosen", "documented", "reply", "reply_rows"]
+__all__ = ["chosen", "documented", "in_columns", "reply", "reply_rows"]
 
 _WHICH_PLAN: Final = re.compile(rb'"(?:as_of|generation)":\d+')
 _DOCUMENTED = ConfigDict(use_attribute_docstrings=True)
@@ -62,22 +62,33 @@ def reply(
     every generation. Weak, since a body and its compressed form have the same. ``only`` these fields of the
     ``rows`` are sent.
     """
-    include: dict[str, Any] | None = None
-    if only is not None:
-        include = {field.name: True for field in fields(value)}
-        include[rows] = {"__all__": set(only)}
-    body = _adapter(type(value)).dump_json(value, include=include)
+    body = _adapter(type(value)).dump_json(value, include=_included(value, rows, only))
     return _tagged(request, body, _WHICH_PLAN.sub(b"", body) if published is not None else None)
+
+
+def _included(value: Any, rows: str, only: AbstractSet[str] | None) -> dict[str, Any] | None:
+    if only is None:
+        return None
+    return {**{field.name: True for field in fields(value)}, rows: {"__all__": set(only)}}
+
+
+def in_columns(
+    value: Any, rows: str, kind: type, only: AbstractSet[str] | None = None
+) -> dict[str, list[Any]]:
+    """The ``rows`` of ``value``, each a ``kind``, column by column as they are sent; ``only`` these."""
+    found = _adapter(type(value)).dump_python(value, mode="json", include=_included(value, rows, only))[rows]
+    names = [field.name for field in fields(kind) if only is None or field.name in only]
+    return {name: [row[name] for row in found] for name in names}
 
 
 def reply_rows(
     request: Request,
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[Mapping[str, Any]] | Mapping[str, Sequence[Any]],
     name: str,
     following: str | None,
     published: Published,
 ) -> Response:
-    """A page of plain ``rows``, as ``reply`` sends one of which only some fields were chosen."""
+    """A page of plain ``rows``, or of their columns, as ``reply`` sends one."""
     said = to_json({"stale": published.stale, "next": following, name: rows})
     which = to_json({"as_of": published.as_of, "generation": published.generation})
     return _tagged(request, which[:-1] + b"," + said[1:], said)

@@ -27,6 +27,7 @@ __all__ = [
     "HoldView",
     "HoldsView",
     "InTheWay",
+    "JobColumns",
     "JobLine",
     "JobPage",
     "JobView",
@@ -179,6 +180,16 @@ class JobPage(TypedDict):
     stale: str
     next: str | None
     jobs: list[JobView]
+
+
+class JobColumns(TypedDict):
+    """The same column by column: by field, in the order of the jobs."""
+
+    as_of: int
+    generation: int
+    stale: str
+    next: str | None
+    jobs: dict[str, list[Any]]
 
 
 class Ended(TypedDict):

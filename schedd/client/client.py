@@ -19,6 +19,7 @@ from schedd.client.answers import (
     History,
     HoldsView,
     HoldView,
+    JobColumns,
     JobPage,
     JobView,
     News,
@@ -149,6 +150,23 @@ class Client:
         for page in self._pages("/jobs", {"state": state, "user": user, "queue": queue, "fields": only}):
             yield from page["jobs"]
 
+    def job_columns(
+        self,
+        fields: Sequence[str],
+        *,
+        state: State | None = None,
+        user: str | None = None,
+        queue: str | None = None,
+    ) -> dict[str, list[Any]]:
+        """The same jobs as columns: by field, the values in order. Quicker where there are thousands."""
+        query = {"state": state, "user": user, "queue": queue, "fields": ",".join(fields), "form": "columns"}
+        found: dict[str, list[Any]] = {field: [] for field in fields}
+        page: JobColumns
+        for page in self._pages("/jobs", query):
+            for field, values in page["jobs"].items():
+                found[field] += values
+        return found
+
     # ---- the plan -------------------------------------------------------------------------------
 
     def nodes(self) -> Iterator[NodeView]:
@@ -163,10 +181,16 @@ class Client:
         for page in self._pages("/plan", {"begin": begin, "end": end}):
             yield from page["jobs"]
 
-    def gaps(self, *, begin: int | None = None, end: int | None = None, cpus: int = 1) -> Iterator[Gap]:
-        """What is free in ``[begin, end)``, node by node, in pieces of at least so many cpus."""
+    def gaps(
+        self, *, begin: int | None = None, end: int | None = None, cpus: int = 1, from_begin: bool = False
+    ) -> Iterator[Gap]:
+        """What is free in ``[begin, end)``, node by node, in pieces of at least so many cpus.
+
+        ``from_begin``: only what is free from ``begin`` on without a break.
+        """
+        only = "true" if from_begin else None
         page: GapsView
-        for page in self._pages("/gaps", {"begin": begin, "end": end, "cpus": cpus}):
+        for page in self._pages("/gaps", {"begin": begin, "end": end, "cpus": cpus, "from_begin": only}):
             yield from page["gaps"]
 
     # ---- questions ------------------------------------------------------------------------------

@@ -101,4 +101,7 @@ class Request:
     @property
     def cpus(self) -> int:
         """How many cpus all chunks ask for together."""
-        return sum(chunk.count * chunk.cpus for chunk in self.chunks)
+        total = 0  # a loop: it is asked for every job of a list
+        for chunk in self.chunks:
+            total += chunk.count * chunk.cpus
+        return total

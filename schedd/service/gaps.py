@@ -1,5 +1,6 @@
 """What is free, where, and from when until when: the gaps of a published plan."""
 
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -53,6 +54,7 @@ def gaps(
     end: int,
     *,
     cpus: int = 1,
+    from_begin: bool = False,
     cursor: str = "",
     limit: int = 1_000,
 ) -> Gaps:
@@ -60,33 +62,65 @@ def gaps(
     ``cpus`` cpus; nothing is free before the plan's own time.
 
     Nodes come by name, from the first behind ``cursor`` on; all gaps of a node are on one page, and a page
-    ends with the node that fills it to ``limit``.
+    ends with the node that fills it to ``limit``. With ``from_begin`` there are no totals, and only the gaps
+    that follow each other from ``begin`` on.
     """
     begin = max(begin, published.as_of)
     if begin >= end:
         return Gaps((), (), None)
+    usable = [
+        (name, facts)
+        for name, facts in sorted(published.nodes.items())
+        if facts.state == "up" and name not in blocked
+    ]
+    if from_begin:  # most nodes are full then: it need not be known when they are free again
+        taken = _taken(published, begin)
+        usable = [(name, facts) for name, facts in usable if facts.cpus - taken.get(name, 0) >= cpus]
     held = _held(published, begin, end)
     moments: list[Ints] = []
     changes: list[Ints] = []
     found: list[Gap] = []
     following: str | None = None
     last = ""
-    for name, facts in sorted(published.nodes.items()):
-        if facts.state != "up" or name in blocked:
-            continue
+    for name, facts in usable:
         starts, used = _steps(begin, held.get(name))
-        free_cpus = np.maximum(facts.cpus - used[0], 0)
-        idle = (used[1] == 0).astype(np.int64)
-        moments.append(starts)
-        changes.append(np.stack([np.diff(free_cpus, prepend=0), np.diff(idle, prepend=0)]))
+        if not from_begin:
+            free_cpus = np.maximum(facts.cpus - used[0], 0)
+            idle = (used[1] == 0).astype(np.int64)
+            moments.append(starts)
+            changes.append(np.stack([np.diff(free_cpus, prepend=0), np.diff(idle, prepend=0)]))
         if name <= cursor or following is not None:
             continue
         if len(found) >= limit:
             following = last
             continue
         last = name
-        found += _of_node(name, facts, starts, used, end, cpus)
+        here = _of_node(name, facts, starts, used, end, cpus)
+        found += _unbroken(here, begin) if from_begin else here
     return Gaps(_totals(moments, changes, end), tuple(found), following)
+
+
+def _unbroken(found: list[Gap], begin: int) -> Iterator[Gap]:
+    """The first gaps of a node, as far as each begins where the one before it ends."""
+    for gap in found:
+        if gap.start != begin:
+            return
+        yield gap
+        begin = gap.end
+
+
+def _taken(published: Published, moment: int) -> dict[str, int]:
+    """By node, the cpus that are taken at a moment."""
+    starts, durations = published.starts, published.durations
+    _, rows = published.entries(
+        np.flatnonzero((starts <= moment) & (starts >= 0) & (starts + durations > moment))
+    )
+    entries = published.alloc[rows]
+    entries = entries[entries[:, A_CHUNK] >= 0]
+    nodes, which = np.unique(entries[:, A_ROW], return_inverse=True)
+    sums = np.bincount(which, entries[:, A_TAKE + CPUS], nodes.shape[0]).astype(np.int64)
+    names = published.names
+    return {names[row]: n for row, n in zip(nodes.tolist(), sums.tolist(), strict=True) if row in names}
 
 
 def _held(published: Published, begin: int, end: int) -> dict[str, Ints]:

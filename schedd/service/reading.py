@@ -1,10 +1,9 @@
 """Lists read from a publication, page by page: jobs in order, what is placed in a window, nodes."""
 
-from collections.abc import Callable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -19,6 +18,7 @@ __all__ = [
     "Bar",
     "Counts",
     "CursorError",
+    "Listed",
     "NodeView",
     "Page",
     "alike",
@@ -27,7 +27,6 @@ __all__ = [
     "jobs",
     "nodes",
     "of_owner",
-    "plain_row",
     "window",
 ]
 
@@ -49,6 +48,15 @@ class Page(Generic[_T]):
     """Some rows in order; ``next`` leads to those that follow, None after the last."""
 
     rows: tuple[_T, ...]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Some jobs in order, each with its start (-1: none); ``next`` as in ``Page``."""
+
+    records: tuple[JobRecord, ...]
+    starts: tuple[int, ...]
     next: str | None
 
 
@@ -140,53 +148,17 @@ def counts(published: Published) -> Counts:
     )
 
 
-Row = Callable[[JobRecord, int], _T]
-"""What is shown of a job with this start (-1: none)."""
-_PLAIN: Final[Mapping[str, Callable[[Published, JobRecord, int], Any]]] = {
-    "id": lambda _, record, __: record.id,
-    "name": lambda _, record, __: record.facts.name,
-    "owner": lambda _, record, __: record.facts.owner,
-    "group": lambda _, record, __: record.facts.group,
-    "account": lambda _, record, __: record.facts.account,
-    "queue": lambda _, record, __: record.facts.queue,
-    "job_state": lambda _, record, __: record.facts.state,
-    "state": lambda _, record, start: standing_of(record, start),
-    "submitted": lambda _, record, __: record.facts.submitted,
-    "cpus": lambda _, record, __: (
-        request.cpus if (request := record.understood.request) is not None else None
-    ),
-    "walltime": lambda _, record, __: record.understood.walltime,
-    "planned_start": lambda _, __, start: start if start >= 0 else None,
-    "planned_end": lambda _, record, start: start + record.understood.walltime if start >= 0 else None,
-    "promised_start": lambda published, record, _: _promised(published, record),
-}
-
-
-def _promised(published: Published, record: JobRecord) -> int | None:
-    promised = int(published.promise[record.slot]) if record.slot >= 0 else FOREVER
-    return promised if promised < FOREVER else None
-
-
-def plain_row(published: Published, only: AbstractSet[str]) -> Row[dict[str, Any]] | None:
-    """Rows of these fields alone, ten times as quick to make as views; None where that is not enough."""
-    if not only <= _PLAIN.keys():
-        return None
-    fields = [(name, _PLAIN[name]) for name in _PLAIN if name in only]
-    return lambda record, start: {name: of(published, record, start) for name, of in fields}
-
-
 def jobs(
     published: Published,
-    row: Row[_T],
     *,
     state: Standing | None = None,
     owner: str | None = None,
     queue: str | None = None,
-    sees: Sees = _all,
+    sees: Sees | None = None,
     cursor: str | None = None,
     limit: int = 100,
-) -> Page[_T]:
-    """Jobs by (planned) start, those without one last.
+) -> Listed:
+    """Jobs by (planned) start, those without one (-1) last. ``sees`` of None: all are shown.
 
     A page goes on where the one before it ended, by start: a job that moves past the cursor in between may be
     missed or seen twice.
@@ -198,19 +170,18 @@ def jobs(
             (state is None or standing_of(record, start) == state)
             and (owner is None or of_owner(facts.owner, owner))
             and (queue is None or facts.queue == queue)
-            and sees(record)
+            and (sees is None or sees(record))
         )
 
-    found: list[_T] = []
-    last: tuple[int, int] | None = None
-    for key, record, start in _in_order(published, cursor):
-        if not wanted(record, start):
-            continue
-        if len(found) == limit and last is not None:
-            return Page(tuple(found), f"{last[0]}.{last[1]}")
-        found.append(row(record, start))
-        last = key
-    return Page(tuple(found), None)
+    rows = _in_order(published, cursor)
+    if not (state is None and owner is None and queue is None and sees is None):
+        rows = (row for row in rows if wanted(row[2], row[3]))
+    found = list(islice(rows, limit + 1))
+    following = f"{found[limit - 1][0]}.{found[limit - 1][1]}" if len(found) > limit else None
+    if not found:
+        return Listed((), (), None)
+    _, __, records, starts = zip(*found[:limit], strict=True)
+    return Listed(records, starts, following)
 
 
 def of_owner(owner: str, wanted: str) -> bool:
@@ -218,23 +189,24 @@ def of_owner(owner: str, wanted: str) -> bool:
     return wanted in (owner, owner.partition("@")[0])
 
 
-def _in_order(published: Published, cursor: str | None) -> Iterator[tuple[tuple[int, int], JobRecord, int]]:
-    """(sort key, record, start) of all jobs behind the cursor."""
-    starts = published.starts
+def _in_order(published: Published, cursor: str | None) -> Iterator[tuple[int, int, JobRecord, int]]:
+    """(sort key, second sort key, record, start) of all jobs behind the cursor."""
     after = _parsed(cursor) if cursor else (-1, -1)
     slots = np.flatnonzero(published.states)
-    keys = np.where(starts[slots] < 0, np.int64(FOREVER), starts[slots])
+    starts = published.starts[slots]
+    keys = np.where(starts < 0, np.int64(FOREVER), starts)
     behind = (keys > after[0]) | ((keys == after[0]) & (slots > after[1]))
-    slots, keys = slots[behind], keys[behind]
+    slots, starts, keys = slots[behind], starts[behind], keys[behind]
     order = np.argsort(keys, kind="stable")
-    for slot, key in zip(slots[order].tolist(), keys[order].tolist(), strict=True):
-        record = published.records[slot]
+    columns = [column[order].tolist() for column in (keys, slots, starts)]
+    records = [published.records[slot] for slot in columns[1]]
+    for key, slot, record, start in zip(columns[0], columns[1], records, columns[2], strict=True):
         if record is not None:
-            yield (key, slot), record, int(starts[slot])
+            yield key, slot, record, start
     first = len(published.records)
     for i, record in enumerate(published.slotless.values(), first):
         if (FOREVER, i) > after:
-            yield (FOREVER, i), record, -1
+            yield FOREVER, i, record, -1
 
 
 def window(

@@ -6,8 +6,8 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import TypeAdapter
 
+from schedd.service.job_columns import PLAIN
 from schedd.service.loop import PlanLoop
-from schedd.service.reading import _PLAIN
 from schedd.wire import Decision, Run
 from server_adapter.bridge.messages import decode_decisions
 from tests.api.conftest import EVENTS
@@ -286,9 +286,24 @@ def test_a_job_in_the_queue_can_be_asked_about(busy_cluster: TestClient) -> None
     assert answer.json()["errors"][0]["where"] == "body.variants[0]"
 
 
+@pytest.mark.parametrize("fields", [None, "id,cpus,planned_start", "id,why,planned_nodes", "why"])
+def test_columns_say_what_rows_say(busy_cluster: TestClient, fields: str | None) -> None:
+    chosen = {"fields": fields} if fields is not None else {}
+    rows = get(busy_cluster, "/jobs", **chosen, limit=5)
+    found = busy_cluster.get(f"{MAIN}/jobs", params={**chosen, "limit": 5, "form": "columns"})
+    columns = found.json()
+    assert columns["jobs"] == {name: [row[name] for row in rows["jobs"]] for name in rows["jobs"][0]}
+    assert {**columns, "jobs": None} == {**rows, "jobs": None}
+    tag = {"If-None-Match": found.headers["etag"]}
+    again = busy_cluster.get(f"{MAIN}/jobs", params={**chosen, "limit": 5, "form": "columns"}, headers=tag)
+    assert again.status_code == 304
+    none = get(busy_cluster, "/jobs", **chosen, form="columns", user="nobody")["jobs"]
+    assert none == {name: [] for name in rows["jobs"][0]}
+
+
 def test_plain_fields_are_those_of_the_whole_view(busy_cluster: TestClient) -> None:
     whole = get(busy_cluster, "/jobs")
-    only = sorted(_PLAIN)
+    only = sorted(PLAIN)
     some = get(busy_cluster, "/jobs", fields=",".join(only))
     assert some["jobs"] == [{name: row[name] for name in only} for row in whole["jobs"]]
     assert {name: some[name] for name in ("as_of", "generation", "stale", "next")} == {

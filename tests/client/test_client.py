@@ -53,6 +53,8 @@ def schemas(app: FastAPI) -> dict[str, Any]:
 
 def agrees(hint: Any, schema: dict[str, Any], known: dict[str, Any]) -> bool:
     """Whether a type is that of a JSON schema."""
+    if schema == {}:
+        return hint is Any
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return agrees(hint, known[name], known) if "enum" in known[name] else hint.__name__ == name
@@ -91,6 +93,12 @@ def test_questions_are_answered(client: Client) -> None:
     assert [one["id"] for one in client.jobs()] == [f"{i}.srv" for i in range(1, 6)]
     short: list[Any] = list(client.jobs(state="planned", fields=["id"]))
     assert short == [{"id": f"{i}.srv"} for i in (3, 4, 5)]
+    columns = client.job_columns(["state", "id"], queue="batch")
+    assert list(columns.items()) == [
+        ("state", ["starting"] * 2 + ["planned"] * 3),
+        ("id", [f"{i}.srv" for i in range(1, 6)]),
+    ]
+    assert client.job_columns(["id"], user="nobody") == {"id": []}
     assert [one["name"] for one in client.nodes()] == ["n1", "n2"]
     assert [bar["job"] for bar in client.bars(end=T + 10)] == ["1.srv", "2.srv"]
     assert {gap["node"] for gap in client.gaps(cpus=4)} == {"n1", "n2"}
@@ -117,6 +125,7 @@ def test_the_past_of_the_plan_is_read_page_by_page(client: Client, clusters: Clu
 def test_lists_go_on_from_page_to_page(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("schedd.client.client._PAGE", 2)
     assert [one["id"] for one in client.jobs()] == [f"{i}.srv" for i in range(1, 6)]
+    assert client.job_columns(["id"]) == {"id": [f"{i}.srv" for i in range(1, 6)]}
 
 
 def test_the_plan_is_followed(client: Client, clusters: Clusters) -> None:

@@ -83,4 +83,5 @@ def planner(
 
 def views(published: Published, **options: Any) -> Page[JobView]:
     """A page of jobs in full."""
-    return jobs(published, lambda record, _: view_of(published, record), **options)
+    page = jobs(published, **options)
+    return Page(tuple(view_of(published, record) for record in page.records), page.next)

@@ -52,6 +52,25 @@ def test_free_and_taken_make_up_the_node_at_every_moment(
         assert [(step.cpus, step.idle_nodes) for step in total] == ([(free_cpus, idle)] if machines else [])
 
 
+@settings(max_examples=40)
+@given(clusters(), st.integers(0, 8_000), st.integers(1, 20_000), st.integers(1, 5))
+def test_what_is_free_from_the_begin_on_is_the_first_unbroken_gaps_of_each_node(
+    events: list[NodeChanged | JobQueued], first: int, length: int, cpus: int
+) -> None:
+    begin, end = T + first, T + first + length
+    with planner(tell=False) as loop:
+        loop.submit(events).result(WAIT)
+        published = loop.published
+    expected, reached = [], dict.fromkeys(published.nodes, begin)
+    for gap in gaps(published, frozenset(), begin, end, cpus=cpus).gaps:
+        if gap.start == reached[gap.node]:
+            expected.append(gap)
+            reached[gap.node] = gap.end
+    found = gaps(published, frozenset(), begin, end, cpus=cpus, from_begin=True)
+    assert list(found.gaps) == expected
+    assert (found.totals, found.next) == ((), None)
+
+
 def test_gaps_come_node_by_node_and_go_on_from_the_cursor() -> None:
     with planner(tell=False) as loop:
         loop.submit([node(f"n{i}") for i in range(5)]).result(WAIT)

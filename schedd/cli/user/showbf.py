@@ -36,7 +36,9 @@ def run(argv: Sequence[str], name: str = "showbf") -> int:
 def _show(session: Session, args: argparse.Namespace) -> bool:
     client, begin = session.client, session.cluster["as_of"]
     held_longer = session.cluster["end_allowance"]
-    gaps: Iterable[Gap] = client.gaps(begin=begin, end=begin + _AHEAD, cpus=max(args.cpus, 1))
+    gaps: Iterable[Gap] = client.gaps(
+        begin=begin, end=begin + _AHEAD, cpus=max(args.cpus, 1), from_begin=True
+    )
     if args.feature is not None:
         has = {node["name"] for node in client.nodes() if args.feature in node["properties"]}
         gaps = (gap for gap in gaps if gap["node"] in has)

@@ -2,19 +2,38 @@
 
 import argparse
 from collections.abc import Sequence
-from itertools import chain
+from typing import NamedTuple
 
 from schedd.cli.user.asking import Session, answer, parser, show_json
 from schedd.cli.user.text import moment, span, table
 from schedd.client import State
-from schedd.client.answers import JobView
 
 __all__ = ["make_parser", "run"]
 
-_FIELDS = (*("id", "owner", "queue", "state", "cpus", "walltime", "planned_start", "planned_end"),)
 _RUNNING = ("running", "starting")
 _BLOCKED: tuple[State, ...] = ("waiting", "never")
 _WHY = 24
+
+
+class _Job(NamedTuple):
+    """The fields that are asked for; ``why`` of those without a start alone: of all it takes long to find."""
+
+    id: str
+    owner: str
+    queue: str
+    state: State
+    cpus: int | None
+    walltime: int
+    planned_start: int | None
+    planned_end: int | None
+    why: str = ""
+
+    @property
+    def start(self) -> int:
+        return self.planned_start or 0
+
+
+_FIELDS = _Job._fields[:-1]
 
 
 def make_parser(name: str = "showq") -> argparse.ArgumentParser:
@@ -36,29 +55,32 @@ def run(argv: Sequence[str], name: str = "showq") -> int:
 
 
 def _show(session: Session, args: argparse.Namespace) -> bool:
-    client = session.client
-    jobs = list(client.jobs(user=args.user, queue=args.queue, fields=_FIELDS))
-    # Why is asked of those without a start alone: of all it takes long to find.
-    blocked = (
-        client.jobs(state=state, user=args.user, queue=args.queue, fields=(*_FIELDS, "why"))
-        for state in _BLOCKED
-        if any(job["state"] == state for job in jobs)
-    )
+    jobs = _jobs(session, args, _FIELDS)
+    states = {job.state for job in jobs}
     parts = {
-        "running": [job for job in jobs if job["state"] in _RUNNING],
-        "planned": [job for job in jobs if job["state"] == "planned"],
-        "blocked": list(chain.from_iterable(blocked)),
+        "running": [job for job in jobs if job.state in _RUNNING],
+        "planned": [job for job in jobs if job.state == "planned"],
+        "blocked": [
+            job for state in _BLOCKED if state in states for job in _jobs(session, args, _Job._fields, state)
+        ],
     }
     wanted = args.parts or list(parts)
     if args.json:
-        show_json({name: parts[name] for name in parts if name in wanted})
+        shown = {"running": _FIELDS, "planned": _FIELDS, "blocked": _Job._fields}
+        show_json(
+            {
+                name: [dict(zip(shown[name], job, strict=False)) for job in part]
+                for name, part in parts.items()
+                if name in wanted
+            }
+        )
         return True
     show = {"running": _running, "planned": _planned, "blocked": _blocked}
     for name, part in parts.items():
         if name in wanted and (part or args.parts):
             print(show[name](part, session.now) + "\n")
     cluster = session.cluster
-    busy = sum(job["cpus"] or 0 for job in parts["running"])
+    busy = sum(job.cpus or 0 for job in parts["running"])
     whose = f" of {args.user}" if args.user else ""
     print(
         f"{len(jobs)} jobs{whose}: {len(parts['running'])} running on {busy} of {cluster['cpus']} cpus, "
@@ -69,36 +91,33 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
     return True
 
 
-def _running(jobs: list[JobView], now: int) -> str:
-    lines = [
-        (*_who(job), _left(job, now), moment(job["planned_start"] or now, now))
-        for job in sorted(jobs, key=lambda job: job["planned_end"] or 0)
-    ]
+def _jobs(
+    session: Session, args: argparse.Namespace, fields: Sequence[str], state: State | None = None
+) -> list[_Job]:
+    found = session.client.job_columns(fields, state=state, user=args.user, queue=args.queue)
+    return [_Job(*row) for row in zip(*found.values(), strict=True)]
+
+
+def _running(jobs: list[_Job], now: int) -> str:
+    jobs = sorted(jobs, key=lambda job: job.planned_end or 0)
+    lines = [(*_who(job), _left(job, now), moment(job.start, now)) for job in jobs]
     return table(("RUNNING", "USER", "QUEUE", "CPUS", "LEFT", "SINCE"), lines, right="34")
 
 
-def _left(job: JobView, now: int) -> str:
-    return "starting" if job["state"] == "starting" else span((job["planned_end"] or now) - now)
+def _left(job: _Job, now: int) -> str:
+    return "starting" if job.state == "starting" else span((job.planned_end or now) - now)
 
 
-def _planned(jobs: list[JobView], now: int) -> str:
-    lines = [
-        (
-            *_who(job),
-            span(job["walltime"]),
-            moment(job["planned_start"] or now, now),
-            span((job["planned_start"] or now) - now),
-        )
-        for job in jobs
-    ]
+def _planned(jobs: list[_Job], now: int) -> str:
+    lines = [(*_who(job), span(job.walltime), moment(job.start, now), span(job.start - now)) for job in jobs]
     return table(("PLANNED", "USER", "QUEUE", "CPUS", "WALLTIME", "START", "IN"), lines, right="346")
 
 
-def _blocked(jobs: list[JobView], _now: int) -> str:
-    lines = [(*_who(job), span(job["walltime"]), job["why"]) for job in jobs]
+def _blocked(jobs: list[_Job], _now: int) -> str:
+    lines = [(*_who(job), span(job.walltime), job.why) for job in jobs]
     return table(("NO START", "USER", "QUEUE", "CPUS", "WALLTIME", "WHY"), lines, right="34", last=_WHY)
 
 
-def _who(job: JobView) -> tuple[str, str, str, str]:
-    cpus = str(job["cpus"]) if job["cpus"] is not None else "?"
-    return job["id"], job["owner"].partition("@")[0], job["queue"], cpus
+def _who(job: _Job) -> tuple[str, str, str, str]:
+    cpus = str(job.cpus) if job.cpus is not None else "?"
+    return job.id, job.owner.partition("@")[0], job.queue, cpus

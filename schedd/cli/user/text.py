@@ -83,7 +83,7 @@ def rows(pairs: Rows) -> str:
     return "\n".join(lines)
 
 
-def table(heads: Sequence[str], lines: Iterable[Sequence[str]], right: str = "", last: int = 0) -> str:
+def table(heads: tuple[str, ...], lines: Iterable[tuple[str, ...]], right: str = "", last: int = 0) -> str:
     """Columns under their ``heads``; those named by number in ``right`` are set to the right.
 
     What does not fit into the width is cut from the last column, of which at least ``last`` are shown.
@@ -91,11 +91,13 @@ def table(heads: Sequence[str], lines: Iterable[Sequence[str]], right: str = "",
     found = [heads, *lines]
     n = len(heads)
     widths = [max(map(len, column)) for column in zip(*found, strict=True)]
-    widths[-1] = max(last, min(widths[-1], width() - sum(widths[:-1]) - 2 * (n - 1)))
+    longest = widths[-1]
+    widths[-1] = most = max(last, min(longest, width() - sum(widths[:-1]) - 2 * (n - 1)))
+    if longest > most:
+        found = [(*line[:-1], _cut(line[-1], most)) for line in found]
     # One form for all lines: there may be ten thousand of them.
     form = "  ".join(f"%{'' if str(i) in right else '-'}{widths[i]}s" for i in range(n))
-    most = widths[-1]
-    return "\n".join((form % (*line[:-1], _cut(line[-1], most))).rstrip() for line in found)
+    return "\n".join([(form % line).rstrip() for line in found])
 
 
 def _cut(text: str, most: int) -> str:
