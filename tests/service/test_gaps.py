@@ -96,6 +96,9 @@ def test_reserved_and_blocked_nodes_have_no_gap() -> None:
         ("n1", 200, 300),
     ]
     assert [(step.start - T, step.cpus) for step in found.totals] == [(0, 4), (100, 0), (200, 4)]
+    now = gaps(published, {"n2"}, T, T + 300, from_begin=True)
+    assert [(gap.node, gap.start - T, gap.end - T) for gap in now.gaps] == [("n1", 0, 100)]
+    assert gaps(published, {"n2"}, T + 150, T + 300, from_begin=True).gaps == ()
 
 
 def test_small_pieces_can_be_left_out() -> None:

@@ -4,7 +4,6 @@ import os
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
-from functools import cache
 from time import localtime, strftime
 from typing import Final
 
@@ -14,6 +13,8 @@ Rows = Sequence[tuple[str, str]]
 _NAMED: Final = 3
 _DAY: Final = 86_400
 _YEAR_S: Final = 300 * _DAY
+_TWO: Final = [f"{number:02d}" for number in range(60)]
+"""Looked up, not formatted: a queue has ten thousand durations."""
 
 
 def width() -> int:
@@ -27,15 +28,15 @@ def width() -> int:
         return 80
 
 
-@cache
 def span(seconds: int) -> str:
     """A duration as PBS writes it: `01:30:00`, `2:01:30:00` with days."""
-    sign, rest = ("-", -seconds) if seconds < 0 else ("", seconds)
-    minutes, second = divmod(rest, 60)
+    if seconds < 0:
+        return "-" + span(-seconds)
+    minutes, second = divmod(seconds, 60)
     hours, minute = divmod(minutes, 60)
     if hours < 24:
-        return f"{sign}{hours:02d}:{minute:02d}:{second:02d}"
-    return f"{sign}{hours // 24}:{hours % 24:02d}:{minute:02d}:{second:02d}"
+        return f"{_TWO[hours]}:{_TWO[minute]}:{_TWO[second]}"
+    return f"{hours // 24}:{_TWO[hours % 24]}:{_TWO[minute]}:{_TWO[second]}"
 
 
 def moment(time: int, now: int) -> str:
