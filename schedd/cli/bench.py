@@ -23,6 +23,7 @@ from schedd.bench.restart import table_of as restart_table
 from schedd.bench.restart import to_json as restart_to_json
 from schedd.bench.result import Step, step_table, summary_table, to_json
 from schedd.bench.workload import PROFILES
+from schedd.cli.arguments import Parser
 from server_adapter import bench_wire
 
 __all__ = ["make_parser", "run"]
@@ -30,7 +31,7 @@ __all__ = ["make_parser", "run"]
 
 def make_parser() -> argparse.ArgumentParser:
     """Its options."""
-    parser = argparse.ArgumentParser(prog="schedd bench", description=__doc__)
+    parser = Parser(prog="schedd bench", description=__doc__)
     what = parser.add_subparsers(dest="what", required=True)
     plan = what.add_parser("plan", help="grow a plan and measure every operation")
     plan.add_argument("--nodes", type=int, required=True)

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from schedd.cli.arguments import Parser
+
 __all__ = ["make_parser", "run"]
 
 _NODES = 20
@@ -21,7 +23,7 @@ _WAITING = 60
 
 def make_parser() -> argparse.ArgumentParser:
     """Its options."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="schedd demo",
         description="Start the daemon, an emulated pbs_server in scaled time, and pbs-adapter between them, "
         "all on loopback, and show the planned and the actual start of every job. Ctrl-C ends it.",

@@ -9,6 +9,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from schedd.cli.arguments import Parser
 from schedd.replay.compare import warm_up
 from schedd.replay.experiments.cells import Cell
 from schedd.replay.experiments.named import EXPERIMENTS, Experiment, of_part, quick
@@ -26,7 +27,7 @@ _PARTS: Final = ("whole", "first third", "rest", "busiest")
 def make_parser() -> argparse.ArgumentParser:
     """Its options."""
     names = ", ".join(EXPERIMENTS)
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="schedd experiment",
         description="Run a study of policies on many cores: a page (Markdown), its figures (JSON) and a "
         "picture. What was run already by this version is not run again.",

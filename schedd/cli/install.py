@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from schedd.cli.arguments import Parser
 from schedd.cli.main import BARE
 from schedd.cli.manual import completion, man_page
 
@@ -16,7 +17,7 @@ _OURS = "schedd"
 
 def make_parser() -> argparse.ArgumentParser:
     """Its options."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="schedd install",
         description="Link schedd and its commands for users into PREFIX/bin, and write their man pages and "
         "the completion for bash below PREFIX/share. A file that is there already is left alone.",

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from schedd import __version__
+from schedd.cli.arguments import not_understood
 
 if TYPE_CHECKING:
     import typer
@@ -80,11 +81,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(module.run(args[1:], f"schedd {name}"))
     if hasattr(module, "run"):
         return int(module.run(args[1:]))
-    typed = _typed({name: module})
+    return _run_typed(_typed({name: module}), args)
+
+
+def _run_typed(typed: "typer.Typer", args: list[str]) -> int:
+    import typer  # noqa: PLC0415  (commands for users must not pay for it)
+
     try:
-        return int(typed(args=args, prog_name="schedd", standalone_mode=True) or 0)
-    except SystemExit as end:  # Typer ends the process itself, also when all went well
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
+        return int(typed(args=args, prog_name="schedd", standalone_mode=False) or 0)
+    except typer.TyperException as error:  # what Typer would say takes six lines
+        context = getattr(error, "ctx", None)
+        where = context.command_path if context is not None else f"schedd {args[0]}"
+        acts = ", ".join(getattr(context.command, "commands", ())) if context is not None else ""
+        said = error.format_message().rstrip(".")
+        said = f"{said}; there is {acts}" if acts and not said.endswith("?") else said
+        print(not_understood(where, said[0].lower() + said[1:]), file=sys.stderr)
+        return error.exit_code
 
 
 def _help() -> str:

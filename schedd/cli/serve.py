@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from schedd.cli.arguments import Parser
+
 __all__ = ["make_parser", "run"]
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Its options."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="schedd serve",
         description="Run the daemon until SIGTERM or SIGINT. The log goes to standard error.",
     )

@@ -11,7 +11,7 @@ import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from server_adapter.bridge.by_hand import Recorded
 from server_adapter.bridge.daemon_client import DaemonAwayError, DaemonRefusedError
@@ -134,8 +134,13 @@ _OVERRIDES = {
 }
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; `{self.prog} --help` says what there is\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="pbs-adapter",
         description="Joins a TORQUE pbs_server to schedd: events out, decisions in.",
     )

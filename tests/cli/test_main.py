@@ -41,6 +41,45 @@ def test_a_mistyped_command_is_guessed(capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.parametrize("name", COMMANDS)
+def test_what_is_not_understood_is_one_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        code: object = main([name, "--nonsense"])
+    except SystemExit as end:  # argparse ends the process itself
+        code = end.code
+    shown = capsys.readouterr()
+    assert (code, shown.out) == (2, "")
+    assert shown.err.startswith(f"schedd {name}: ")
+    assert "--nonsense" in shown.err or "required: what" in shown.err
+    assert shown.err.endswith(f"; `schedd {name} --help` says what there is\n")
+    assert shown.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("token",), "schedd token: missing command; there is create, list, revoke; "),
+        (("token", "make"), "schedd token: no such command 'make'; there is create, list, revoke; "),
+        (("config", "chek"), "schedd config: no such command 'chek'. Did you mean 'check'?; "),
+        (("token", "create", "a", "--role", "x"), "schedd token create: invalid value for --role: no role"),
+        (("token", "revoke"), "schedd token revoke: missing argument 'token'; `schedd token revoke --help`"),
+        (("replay", "--nodes"), "schedd replay: option '--nodes' requires an argument; "),
+        (("reservation", "make"), "schedd reservation: argument ACT: invalid choice: 'make' (choose from"),
+        (("bench", "face", "--jobs", "x"), "schedd bench face: argument --jobs: invalid int value: 'x'; "),
+    ],
+)
+def test_what_is_wrong_is_said_with_where(
+    arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code: object = main(arguments)
+    except SystemExit as end:
+        code = end.code
+    shown = capsys.readouterr()
+    assert (code, shown.out, shown.err.count("\n")) == (2, "", 1)
+    assert shown.err.startswith(said)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_exists_and_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert find_spec(COMMANDS[name][0]) is not None
     module = import_module(COMMANDS[name][0])

@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from schedd.cli.arguments import Parser
 from schedd.client import Client, ClientError, Refused, Unreachable, find_place
 from schedd.client.answers import ClusterView
 
@@ -57,7 +58,7 @@ Command = Callable[[Session, argparse.Namespace], bool]
 def parser(name: str, about: str, more: str = "", *, of_cluster: bool = False) -> argparse.ArgumentParser:
     """A parser with the options of all commands; what is ``of_cluster`` names it as its argument."""
     codes = "\n".join(f"  {code}  {words}" for code, words in EXIT_CODES.items())
-    found = argparse.ArgumentParser(
+    found = Parser(
         prog=name,
         description=textwrap.fill(about, 79),
         epilog=f"{more}\n\nexit status:\n{codes}".strip("\n"),
