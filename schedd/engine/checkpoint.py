@@ -304,6 +304,7 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
     state.by_slot = [None] * state.promise.shape[0]
     for record in load_records(header["records"], _of("records.", arrays)):
         state.records[record.id] = record
+        state.numbers.add(record.id)
         if record.slot >= 0:
             state.by_slot[record.slot] = record
     state.slotless = {job_id: state.records[job_id] for job_id in header["slotless"]}

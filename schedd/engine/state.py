@@ -13,6 +13,7 @@ import numpy as np
 
 from schedd.engine.intake import Intake, Understood, as_planned, stopped_queues
 from schedd.engine.pools import LimitBook, binding
+from schedd.engine.numbers import Numbers
 from schedd.engine.records import ChangeSet, JobRecord, Ranks, Reservation
 from schedd.engine.settings import EngineSettings
 from schedd.engine.words import why
@@ -68,6 +69,8 @@ class EngineState:
 
     # ---- jobs -----------------------------------------------------------------------------------
     records: dict[str, JobRecord] = field(default_factory=dict)
+    numbers: Numbers = field(default_factory=Numbers)
+    """Of the same jobs."""
     by_slot: list[JobRecord | None] = field(default_factory=list)
     slotless: dict[str, JobRecord] = field(default_factory=dict)
     """Jobs that have no slot, since their request was not understood."""
@@ -176,6 +179,8 @@ class EngineState:
 
     def put(self, record: JobRecord) -> JobRecord:
         """Keep ``record`` as the job's present one."""
+        if record.facts.id not in self.records:
+            self.numbers.add(record.facts.id)
         self.records[record.facts.id] = record
         if record.slot >= 0:
             self.by_slot[record.slot] = record
@@ -279,6 +284,7 @@ class EngineState:
         record = self.records.pop(job_id, None)
         if record is None:
             return None
+        self.numbers.drop(job_id)
         self.homeless.pop(job_id, None)
         self.chained.pop(job_id, None)
         self.slotless.pop(job_id, None)

@@ -50,6 +50,9 @@ def check(state: EngineState) -> None:
     assert set(used.tolist()) == slots, f"slots in use {set(used.tolist()) ^ slots} belong to nobody"
     assert state.policy is not None or not state.queue
     assert state.assumed <= slots, "a slot of a job that is gone counts as assumed"
+    for job_id in state.records:
+        assert job_id in state.numbers.near(job_id), f"job {job_id} is not found by its number"
+    assert state.numbers.count == len(state.records), "a job that is gone is found by its number"
     assert set(state.homeless) <= set(state.records), "a job that is gone waits for a node"
 
 

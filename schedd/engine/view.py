@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from schedd.engine.numbers import Numbers
 from schedd.engine.records import ChangeSet, JobRecord
 from schedd.engine.settings import EngineSettings
 from schedd.engine.state import EngineState
@@ -30,7 +31,7 @@ _START, _DUR, _STATE, _ALLOC, _ALLOCS = range(5)
 class Published:
     """The plan as it was after one batch. Columns are by slot and read-only; ``jobs`` holds five of them.
 
-    ``ids`` and ``changes`` are the engine's own and may be ahead: what is found there counts only where the
+    ``ids``, ``numbers`` and ``changes`` are the engine's own and may be ahead: what is found there counts only where the
     columns agree. The ``alloc`` slab is shared, since its entries are only ever appended; ``names`` are the
     nodes by row, ``blocks`` the names of reservations by slot.
     """
@@ -52,6 +53,7 @@ class Published:
     records: tuple[JobRecord | None, ...]
     slotless: Mapping[str, JobRecord]
     ids: Mapping[str, JobRecord]
+    numbers: Numbers
     changes: deque[ChangeSet]
     names: Mapping[int, str]
     nodes: Mapping[str, NodeFacts]
@@ -168,6 +170,7 @@ def publish(state: EngineState) -> Published:
         records=tuple(state.by_slot),
         slotless=dict(state.slotless),
         ids=state.records,
+        numbers=state.numbers,
         changes=state.changes,
         names=dict(state.plan.name_of),
         nodes=_nodes(state),

@@ -127,8 +127,8 @@ def alike(published: Published, wanted: str) -> Iterator[JobRecord]:
             not server or where == server or where.startswith(server + ".")
         )
 
-    records = (*published.records, *published.slotless.values())
-    return (record for record in records if record is not None and means(record.id))
+    records = (record_of(published, job_id) for job_id in published.numbers.near(wanted) if means(job_id))
+    return (record for record in records if record is not None)
 
 
 def counts(published: Published) -> Counts:

@@ -1,0 +1,42 @@
+"""Jobs by the number in their ids, for those who leave out the server's name."""
+
+__all__ = ["Numbers"]
+
+
+class Numbers:
+    """The ids in use by number: `123.server` and `123[].server` have the number `123`, `123[4].server` `123[4]`.
+
+    One thread writes; any may read meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._ids: dict[str, tuple[str, ...]] = {}
+
+    def add(self, job_id: str) -> None:
+        """An id is in use, perhaps known already."""
+        number = _number(job_id)
+        known = self._ids.get(number, ())
+        if job_id not in known:
+            self._ids[number] = (*known, job_id)
+
+    def drop(self, job_id: str) -> None:
+        """It is not in use any more."""
+        number = _number(job_id)
+        left = tuple(one for one in self._ids.get(number, ()) if one != job_id)
+        if left:
+            self._ids[number] = left
+        else:
+            self._ids.pop(number, None)
+
+    def near(self, wanted: str) -> tuple[str, ...]:
+        """The ids with the number of ``wanted``, those first that came first."""
+        return self._ids.get(_number(wanted), ())
+
+    @property
+    def count(self) -> int:
+        """How many ids are in use."""
+        return sum(map(len, self._ids.values()))
+
+
+def _number(job_id: str) -> str:
+    return job_id.partition(".")[0].removesuffix("[]")
