@@ -17,7 +17,6 @@ from schedd.api import (
     exchange,
     health,
     holds,
-    hot,
     jobs,
     plan,
     policy,
@@ -32,6 +31,7 @@ from schedd.api import (
 from schedd.api.access import known_parameters
 from schedd.api.examples import EXAMPLES
 from schedd.api.headers import Closed
+from schedd.api.hot import OneJob
 from schedd.api.limits import BodyLimit
 from schedd.api.queries import Queries
 from schedd.service.askers import Askers
@@ -40,6 +40,9 @@ from schedd.service.tokens import Tokens
 
 __all__ = ["Lifespan", "create_app"]
 
+_COMPRESS_FROM: Final = 2_000
+"""Bytes of an answer."""
+_LEVEL: Final = 4
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 _ABOUT: Final = """
@@ -108,10 +111,10 @@ def create_app(
             dependencies=[Depends(known_parameters)],
             responses=problems.answers("invalid"),
         )
-    hot.install(app)
-    app.add_middleware(Closed)
-    app.add_middleware(GZipMiddleware, minimum_size=2_000, compresslevel=4)
+    app.add_middleware(GZipMiddleware, minimum_size=_COMPRESS_FROM, compresslevel=_LEVEL)
     app.add_middleware(BodyLimit, most=max_body)
+    app.add_middleware(OneJob, compress_from=_COMPRESS_FROM, level=_LEVEL)
+    app.add_middleware(Closed)
     app.state.queries = CollectorRegistry()
     app.add_middleware(Queries, registry=app.state.queries)
     app.openapi = lambda: _described(app)  # type: ignore[method-assign]

@@ -2,17 +2,16 @@
 
 from typing import Final
 
-from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 __all__ = ["Closed"]
 
-_ALWAYS: Final = {
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
+_ALWAYS: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
 
 
 class Closed:
@@ -26,9 +25,9 @@ class Closed:
 
         async def closed(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in _ALWAYS.items():
-                    headers.setdefault(name, value)
+                headers = message.setdefault("headers", [])
+                there = {name.lower() for name, _ in headers}
+                message["headers"] = [*headers, *(one for one in _ALWAYS if one[0] not in there)]
             await send(message)
 
         await self._app(scope, receive, closed if scope["type"] == "http" else send)

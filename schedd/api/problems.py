@@ -115,6 +115,11 @@ def problem_response(path: str, error: ProblemError) -> Response:
     return Response(body, status, headers, media_type=_MEDIA)
 
 
+def no_such_cluster(error: UnknownCluster) -> ProblemError:
+    """What to answer to who asked for it."""
+    return ProblemError("unknown-cluster", str(error), hint="GET /v1/clusters lists them")
+
+
 def answers(*kinds: str) -> dict[int | str, dict[str, Any]]:
     """For a route's ``responses``: the problems of these kinds, by status.
 
@@ -149,8 +154,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(UnknownCluster)
     async def _(request: Request, error: UnknownCluster) -> Response:
-        hint = "GET /v1/clusters lists them"
-        return problem_response(request.url.path, ProblemError("unknown-cluster", str(error), hint=hint))
+        return problem_response(request.url.path, no_such_cluster(error))
 
     @app.exception_handler(PlannerStopped)
     async def _(request: Request, error: PlannerStopped) -> Response:

@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 
 from schedd.engine.intake import Intake, Understood, as_planned, stopped_queues
-from schedd.engine.pools import LimitBook, binding
 from schedd.engine.numbers import Numbers
+from schedd.engine.pools import LimitBook, binding
 from schedd.engine.records import ChangeSet, JobRecord, Ranks, Reservation
 from schedd.engine.settings import EngineSettings
 from schedd.engine.words import why
