@@ -4,7 +4,7 @@ __all__ = ["Numbers"]
 
 
 class Numbers:
-    """The ids in use by number: of `123.server` and of `123[].server` that is `123`, of `123[4].server` `123[4]`.
+    """The ids in use by number: `123` is that of `123.server` and `123[].server`.
 
     One thread writes; any may read meanwhile.
     """

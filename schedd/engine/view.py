@@ -31,9 +31,9 @@ _START, _DUR, _STATE, _ALLOC, _ALLOCS = range(5)
 class Published:
     """The plan as it was after one batch. Columns are by slot and read-only; ``jobs`` holds five of them.
 
-    ``ids``, ``numbers`` and ``changes`` are the engine's own and may be ahead: what is found there counts only
-    where the columns agree. The ``alloc`` slab is shared, since its entries are only ever appended; ``names`` are the
-    nodes by row, ``blocks`` the names of reservations by slot.
+    ``ids``, ``numbers`` and ``changes`` are the engine's own and may be ahead: what is found there counts
+    only where the columns agree. The ``alloc`` slab is shared, since its entries are only ever appended;
+    ``names`` are the nodes by row, ``blocks`` the names of reservations by slot.
     """
 
     settings: EngineSettings
