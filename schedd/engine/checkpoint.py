@@ -11,7 +11,7 @@ import json
 import struct
 import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import asdict, fields, replace
@@ -33,7 +33,7 @@ from schedd.engine.saved import (
 from schedd.engine.settings import EngineSettings
 from schedd.engine.state import EngineState
 from schedd.plan.kernels.layout import Ints
-from schedd.plan.saved import FrozenPlan, freeze_plan, load_plan, save_plan
+from schedd.plan.saved import FrozenPlan, freeze_plan, load_plan, mapped, save_plan
 from schedd.policy.access import Access
 from schedd.policy.demand import Demand
 from schedd.policy.fair_share import Usage
@@ -85,10 +85,12 @@ class Frozen:
         self._extra = extra
 
     def parts(self) -> Iterator[Buffer]:
-        """The bytes, piece by piece: none holds up the other threads for long."""
-        with _no_collections():
-            header, arrays = _header(self._state, self._plan, self._extra)
-            text = list(_text(header))
+        """The bytes, piece by piece: no piece, and none of the empty ones between, takes long to make."""
+        header, arrays = yield from _header(self._state, self._plan, self._extra)
+        text = []
+        for piece in _text(header):
+            text.append(piece)
+            yield b""
         body = [np.ascontiguousarray(array, "<i8").data.cast("B") for array in arrays.values() if array.size]
         sizes = _SIZES.pack(sum(map(len, text)), _crc(text), _crc(body))
         yield b"".join((_MAGIC, str(FORMAT).encode(), b"\n", sizes))
@@ -172,15 +174,20 @@ def _no_collections() -> Iterator[None]:
 
 def _header(
     state: EngineState, plan: FrozenPlan, extra: dict[str, Any]
-) -> tuple[dict[str, Any], dict[str, Ints]]:
+) -> Generator[Buffer, None, tuple[dict[str, Any], dict[str, Ints]]]:
     arrays = {f"plan.{name}": array for name, array in plan.arrays.items()}
     arrays |= {name: getattr(state, name) for name in _COLUMNS}
     changes = _latest(state.changes)
     for name in ("slots", "old", "new"):
+        yield b""
         parts = [getattr(change, name) for change in changes]
         arrays[f"changes.{name}"] = np.concatenate(parts) if parts else np.zeros(0, np.int64)
-    records, columns = save_records(list(state.records.values()))
+    records, columns = yield from save_records(list(state.records.values()))
     arrays |= {f"records.{name}": array for name, array in columns.items()}
+    told = yield from mapped(
+        lambda c: [c.number, c.generation, c.time, c.event, c.cause.value, c.words, c.slots.shape[0]], changes
+    )
+    saved_plan = yield from save_plan(plan)
     header: dict[str, Any] = {
         "settings": asdict(state.settings),
         "extra": extra,
@@ -216,11 +223,8 @@ def _header(
         "failures": {name: list(failures) for name, failures in state.failures.items()},
         "doubted": [state.doubted[0], sorted(state.doubted[1])] if state.doubted is not None else None,
         "freed_by": state.freed_by,
-        "changes": [
-            [c.number, c.generation, c.time, c.event, c.cause.value, c.words, c.slots.shape[0]]
-            for c in changes
-        ],
-        "plan": save_plan(plan),
+        "changes": told,
+        "plan": saved_plan,
         "arrays": [[name, array.shape] for name, array in arrays.items()],
     }
     return header, arrays

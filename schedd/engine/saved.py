@@ -5,7 +5,7 @@ the same is that value alone; numbers go to arrays, as do numbers that stand for
 field that a reader does not find takes its default, so fields may be added without a new format.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -16,7 +16,7 @@ from schedd.engine.intake import Understood
 from schedd.engine.records import Breach, Cause, Ended, JobRecord, Link, Phase
 from schedd.model import Never, Request, WaitingFor
 from schedd.plan.kernels.layout import Ints
-from schedd.plan.saved import load_request, save_request
+from schedd.plan.saved import load_request, mapped, save_request
 from schedd.wire import (
     JobFacts,
     NodeFacts,
@@ -33,6 +33,7 @@ _T = TypeVar("_T")
 _Columns = dict[str, Any]
 _Arrays = dict[str, Ints]
 _Plain = Callable[[Any], Any]
+_Bit = Generator[bytes, None, _T]
 _OFTEN = {str, int, bool, Phase, type(None)}
 
 
@@ -57,16 +58,17 @@ class _Table:
 
 def _save_columns(
     prefix: str, objects: Sequence[Any], names: Iterable[str], how: Mapping[str, _Plain], arrays: _Arrays
-) -> _Columns:
+) -> _Bit[_Columns]:
     """The fields ``names`` of ``objects``; what is best kept as numbers goes to ``arrays``."""
     columns: _Columns = {}
     for name in names:
+        yield b""
         values = list(map(attrgetter(name), objects))
         if values.count(values[0]) == len(values):
             columns[name] = {"all": how[name](values[0]) if name in how else values[0]}
             continue
         if name in how:
-            values = list(map(how[name], values))
+            values = yield from mapped(how[name], values)
         kinds = set(map(type, values))
         if kinds == {int}:
             arrays[prefix + name] = np.array(values, np.int64)
@@ -146,15 +148,15 @@ def _same(value: Any) -> Any:
 # ---- records ------------------------------------------------------------------------------------
 
 
-def save_records(records: Sequence[JobRecord]) -> tuple[dict[str, Any], _Arrays]:
-    """All records as plain values and arrays."""
+def save_records(records: Sequence[JobRecord]) -> _Bit[tuple[dict[str, Any], _Arrays]]:
+    """All records as plain values and arrays; yields nothing, often, to be interrupted there."""
     if not records:
         return {"count": 0}, {}
     arrays: _Arrays = {}
     requests = _Table(save_request)
     understood = _Table(_same)
     asked = _Table(dict)
-    read = [understood.number(id(record.understood), record.understood) for record in records]
+    read = yield from mapped(lambda r: understood.number(id(r.understood), r.understood), records)
     arrays["understood"] = np.array(read, np.int64)
     how: dict[str, _Plain] = {
         **_SAVE,
@@ -166,11 +168,15 @@ def save_records(records: Sequence[JobRecord]) -> tuple[dict[str, Any], _Arrays]
     own = [field.name for field in fields(JobRecord) if field.name not in ("facts", "understood")]
     plain = {
         "count": len(records),
-        "facts": _save_columns("facts.", [record.facts for record in records], names, how, arrays),
-        "records": _save_columns("records.", records, own, how, arrays),
+        "facts": (
+            yield from _save_columns("facts.", [record.facts for record in records], names, how, arrays)
+        ),
+        "records": (yield from _save_columns("records.", records, own, how, arrays)),
         "reads": len(understood.rows),
-        "read": _save_columns(
-            "read.", understood.rows, [field.name for field in fields(Understood)], how, arrays
+        "read": (
+            yield from _save_columns(
+                "read.", understood.rows, [field.name for field in fields(Understood)], how, arrays
+            )
         ),
         "requests": requests.rows,
         "resources": asked.rows,

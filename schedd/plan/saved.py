@@ -7,8 +7,9 @@ is beyond their used part only the size is told.
 # What a saved plan holds is said in one place, beside the classes whose insides it is.
 # ruff: noqa: SLF001
 
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -19,7 +20,11 @@ from schedd.plan.kernels.layout import Ints, Tables
 from schedd.plan.plan import Plan
 from schedd.plan.shapes import _Kind, capacity_of, shape_key
 
-__all__ = ["FrozenPlan", "freeze_plan", "load_plan", "load_request", "save_plan", "save_request"]
+__all__ = ["FrozenPlan", "freeze_plan", "load_plan", "load_request", "mapped", "save_plan", "save_request"]
+
+_S = TypeVar("_S")
+_T = TypeVar("_T")
+_PIECE: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,15 @@ class FrozenPlan:
     requests: list[Request]
     nodes: list[tuple[Node, int]]
     arrays: dict[str, Ints]
+
+
+def mapped(call: Callable[[_S], _T], values: Sequence[_S]) -> Generator[bytes, None, list[_T]]:
+    """``call`` of each value; yields nothing, often, so that the work may be interrupted there."""
+    found: list[_T] = []
+    for first in range(0, len(values), _PIECE):
+        found += map(call, values[first : first + _PIECE])
+        yield b""
+    return found
 
 
 def save_request(request: Request) -> list[Any]:
@@ -105,11 +119,12 @@ def freeze_plan(plan: Plan) -> FrozenPlan:
     return FrozenPlan(plain, list(shapes.requests), nodes, arrays)
 
 
-def save_plan(frozen: FrozenPlan) -> dict[str, Any]:
-    """What cannot stand in an array, JSON-able; the rest are the frozen plan's arrays."""
+def save_plan(frozen: FrozenPlan) -> Generator[bytes, None, dict[str, Any]]:
+    """What cannot stand in an array, JSON-able; the rest are the frozen plan's arrays. As ``mapped``."""
+    requests = yield from mapped(save_request, frozen.requests)
     return {
         **frozen.plain,
-        "requests": [save_request(request) for request in frozen.requests],
+        "requests": requests,
         "nodes": [
             [
                 *(node.name, node.cpus, node.mem, node.vmem, node.gpus, node.resources),

@@ -1,5 +1,6 @@
 """Encoding, compressing and keeping a checkpoint beside the engine's thread."""
 
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable
@@ -8,14 +9,22 @@ from concurrent.futures import Future, ThreadPoolExecutor
 __all__ = ["Background", "Parts"]
 
 Parts = Iterable[bytes | memoryview]
-"""A checkpoint piece by piece, made while it is gone through: so that no other thread waits for long."""
+"""A checkpoint piece by piece, made while it is gone through; some pieces are empty.
+
+Between any two the thread may rest: while it works, all others wait for the interpreter now and then.
+"""
 _SHARE = 20
+_REST = 9
+"""Rest so many times as long as was worked."""
+_WORK_S = 0.001
+"""But not before so much was worked."""
 
 
 class Background:
     """Makes one checkpoint at a time, at most every ``every`` seconds.
 
-    Where it takes long they are made less often: at most a twentieth of the time goes into them.
+    Where it takes long they are made less often: at most a twentieth of the time goes into them. And it goes
+    in small pieces with rests between, unless somebody waits for the end: answers to reads are not held up.
     """
 
     def __init__(self, every: float) -> None:
@@ -24,6 +33,7 @@ class Background:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._started = time.monotonic()
         self._work: Future[float] | None = None
+        self._hurry = threading.Event()
 
     @property
     def due(self) -> bool:
@@ -33,29 +43,38 @@ class Background:
     def start(self, parts: Parts, keep: Callable[[bytes], None]) -> None:
         """Let the thread encode and compress a checkpoint, and ``keep`` it."""
         self._started = time.monotonic()
-        self._work = self._thread.submit(_make, parts, keep)
+        self._work = self._thread.submit(self._make, parts, keep)
 
     def ended(self, *, wait: bool = False) -> bool:
         """Whether the one in the making is kept now; told once. Raises what ``keep`` raised."""
         work = self._work
         if work is None or not (wait or work.done()):
             return False
+        if wait:
+            self._hurry.set()
         try:
             self._wait = max(self._every, _SHARE * work.result())
         finally:
             self._work = None
+            self._hurry.clear()
         return True
 
     def close(self) -> None:
         """End the thread, after what it is at."""
         self._thread.shutdown(wait=True, cancel_futures=True)
 
-
-def _make(parts: Parts, keep: Callable[[bytes], None]) -> float:
-    """Returns the seconds of processor time that making it took."""
-    begun = time.thread_time()
-    packer = zlib.compressobj(1)
-    body = b"".join((*(packer.compress(part) for part in parts), packer.flush()))
-    took = time.thread_time() - begun
-    keep(body)
-    return took
+    def _make(self, parts: Parts, keep: Callable[[bytes], None]) -> float:
+        """Returns the seconds of processor time that making it took."""
+        begun = rested = time.thread_time()
+        packer = zlib.compressobj(1)
+        packed: list[bytes] = []
+        for part in parts:
+            packed.append(packer.compress(part))
+            worked = time.thread_time() - rested
+            if worked >= _WORK_S:
+                self._hurry.wait(worked * _REST)
+                rested = time.thread_time()
+        body = b"".join((*packed, packer.flush()))
+        took = time.thread_time() - begun
+        keep(body)
+        return took
