@@ -8,7 +8,7 @@ from schedd.policy.fair_share import Usage
 from schedd.service.clock import Clock
 from schedd.service.durable import Durable
 from schedd.service.errors import UnknownCluster
-from schedd.service.garbage import set_aside
+from schedd.service.garbage import Garbage
 from schedd.service.incidents import Incidents
 from schedd.service.loop import PlanLoop
 from schedd.service.meters import Meters
@@ -70,6 +70,7 @@ class Clusters:
         self._samplers = [
             Sampler(loop, self.tracks[name], evaluate_every) for name, loop in self._loops.items()
         ]
+        self._garbage = Garbage()
         self.ready = False
         self.stopping = False
 
@@ -85,7 +86,7 @@ class Clusters:
             loop.start()
         for loop in self._loops.values():
             loop.recovered.wait()
-        set_aside()
+        self._garbage.begin()
         if self.durable is not None and not self.stopping:
             self.durable.seek(self._loops.values())
         for poller in self._pollers:
@@ -123,6 +124,7 @@ class Clusters:
             sampler.end()
         for searcher in self.searchers.values():
             searcher.stop()
+        self._garbage.end()
         for loop in self._loops.values():
             loop.stop()
         for sampler in self._samplers:

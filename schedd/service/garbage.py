@@ -1,15 +1,45 @@
-"""Python's looks for garbage, kept short."""
+"""Python's looks for garbage, kept short.
+
+Each look goes through all objects that are not set aside, and holds up every thread. The records of many jobs
+would make that long. They are in no cycles, so they go all the same when nobody uses them any more.
+"""
 
 import gc
+import time
+from typing import Any, Final
 
-__all__ = ["set_aside"]
+__all__ = ["Garbage"]
+
+_WHOLE_S: Final = 3_600.0
 
 
-def set_aside() -> None:
-    """Look for garbage now, and leave what there is out of all later looks.
+class Garbage:
+    """From ``begin`` to ``end`` what a thorough look leaves is set aside.
 
-    With the records of many jobs each such look holds up events for long. They are in no cycles, so they go
-    all the same when nobody uses them any more.
+    Cycles may be set aside while they are in use: once in ``whole`` seconds all is looked through.
     """
-    gc.collect()
-    gc.freeze()
+
+    def __init__(self, whole: float = _WHOLE_S) -> None:
+        self._every = whole
+        self._whole = time.monotonic()
+
+    def begin(self) -> None:
+        """Look now, and set aside from now on."""
+        gc.collect()
+        gc.freeze()
+        gc.callbacks.append(self._looked)
+
+    def end(self) -> None:
+        """Let Python do as it does by itself; nothing to end is no error."""
+        if self._looked in gc.callbacks:
+            gc.callbacks.remove(self._looked)
+            gc.unfreeze()
+
+    def _looked(self, phase: str, info: dict[str, Any]) -> None:
+        if phase != "stop" or info["generation"] != 2:
+            return
+        if time.monotonic() - self._whole < self._every:
+            gc.freeze()
+        else:
+            self._whole = time.monotonic()
+            gc.unfreeze()  # for the next look

@@ -9,7 +9,6 @@ from schedd.service.clock import Clock
 from schedd.service.decisions import DecisionLog
 from schedd.service.durable import Reign
 from schedd.service.follow import in_the_log
-from schedd.service.garbage import set_aside
 from schedd.service.incidents import Incidents
 from schedd.service.meters import ClusterMeters
 from schedd.service.patience import Patience
@@ -17,7 +16,7 @@ from schedd.service.promised import Promised
 from schedd.service.publisher import Publisher
 from schedd.service.spoken import speak_of
 from schedd.store import Batch, Journal, StoreError
-from schedd.wire import Alert, Event, Snapshot
+from schedd.wire import Alert, Event
 
 __all__ = ["Planner"]
 
@@ -88,8 +87,6 @@ class Planner:
         with meters.timed("record"):
             made = self._patience.insist(lambda: self.journal.commit_decisions(batch, decisions, *news))
         publisher.behind = True
-        if any(isinstance(event, Snapshot) for event in batch.events):
-            set_aside()
         if batch.events:
             self.batches += 1
             self.decisions.acknowledge(batch.events)

@@ -1,0 +1,56 @@
+"""Looks for garbage go through what is new."""
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from schedd.service.garbage import Garbage
+
+
+class _Thing:
+    other: object = None
+
+
+@pytest.fixture
+def no_looks() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_looks")
+def test_what_a_thorough_look_leaves_is_set_aside_until_the_end() -> None:
+    garbage = Garbage()
+    garbage.begin()
+    try:
+        before = gc.get_freeze_count()
+        kept = [[i] for i in range(1_000)]
+        gc.collect(1)
+        assert gc.get_freeze_count() == before
+        gc.collect()
+        assert gc.get_freeze_count() >= before + len(kept)
+    finally:
+        garbage.end()
+    assert gc.get_freeze_count() == 0
+    garbage.end()
+
+
+@pytest.mark.usefixtures("no_looks")
+def test_cycles_that_were_set_aside_in_use_go_in_the_end() -> None:
+    garbage = Garbage(whole=0.0)  # every other look is at all
+    garbage.begin()
+    try:
+        one = _Thing()
+        one.other = one
+        seen = weakref.ref(one)
+        gc.collect()
+        gc.freeze()
+        del one
+        gc.collect()
+        assert seen() is not None, "it was not set aside"
+        gc.collect()
+        assert seen() is None
+    finally:
+        garbage.end()
