@@ -19,6 +19,7 @@ export class Chart {
     const item = await answer.json();
     element.replaceChildren();
     const views = await Bokeh.embed.embed_item(item, element);
+    quiet(element);
     const root = [...views.roots][0].model;
     return new Chart(root, element);
   }
@@ -72,6 +73,12 @@ export class Chart {
       if (model.type === "Span") model.line_color = ink;
     }
   }
+}
+
+// The Tab key has nothing to do within a chart; Bokeh's canvases would be stops without a name.
+function quiet(element) {
+  for (const one of element.querySelectorAll("*")) if (one.shadowRoot) quiet(one.shadowRoot);
+  for (const one of element.querySelectorAll("[tabindex]")) one.tabIndex = -1;
 }
 
 function ready() {

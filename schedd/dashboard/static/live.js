@@ -62,6 +62,14 @@ function listen() {
   addEventListener("pageshow", (event) => { if (event.persisted) listen(); }, { once: true });
 }
 
+// Escape closes the menu of clusters, and who opened it is where he was.
+document.querySelector(".menu")?.addEventListener("keydown", (event) => {
+  const menu = event.currentTarget;
+  if (event.key !== "Escape" || !menu.open) return;
+  menu.open = false;
+  menu.querySelector("summary").focus();
+});
+
 localise(document);
 document.querySelector("nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 const note = document.getElementById("zone");

@@ -1,10 +1,17 @@
 // Brings an element to what a newer one of the same page says, touching only what differs: what has the focus
 // keeps it, and nothing flickers. Children with data-key (or id) keep their identity when they move.
 
+export function morph(from, to) {
+  const active = document.activeElement;
+  match(from, to);
+  // What is moved in the document loses the focus.
+  if (active !== document.activeElement && from.contains(active)) active.focus({ preventScroll: true });
+}
+
 const keyOf = (node) => (node.nodeType === 1 ? node.dataset.key || node.id || null : null);
 const alike = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName && keyOf(a) === keyOf(b);
 
-export function morph(from, to) {
+function match(from, to) {
   if (from.nodeType !== 1) {
     if (from.nodeValue !== to.nodeValue) from.nodeValue = to.nodeValue;
     return;
@@ -24,6 +31,9 @@ function children(from, to) {
     const key = keyOf(child);
     if (key) keyed.set(key, child);
   }
+  // What is gone goes first: else all behind it would be moved.
+  const stays = new Set([...to.children].map(keyOf));
+  for (const [key, child] of keyed) if (!stays.has(key)) child.remove();
   let here = from.firstChild;
   for (const wanted of [...to.childNodes]) {
     const key = keyOf(wanted);
@@ -32,7 +42,7 @@ function children(from, to) {
     if (found && alike(found, wanted)) {
       if (found === here) here = here.nextSibling;
       else from.insertBefore(found, here);
-      morph(found, wanted);
+      match(found, wanted);
     } else {
       from.insertBefore(document.importNode(wanted, true), here);
     }

@@ -90,15 +90,20 @@ function draw() {
 
 function paint() {
   const colours = colourOf();
-  const find = $("find").value.trim().toLowerCase();
-  const { id, user, queue } = plan.jobs;
+  const fits = finder();
   const dim = colour("load0");
-  const fits = (j) => !find || [id[j], plan.users[user[j]], plan.queues[queue[j]]].some((text) => text?.toLowerCase().includes(find));
   const fill = plan.jobs.start.map((_, j) => (fits(j) ? colours.of(j) : dim));
   const { job, left, right, top, bottom } = bars;
   chart.fill("bars", { job, left, right, top, bottom, fill: job.map((j) => fill[j]) });
   legend(colours.legend);
   pick(picked, false);
+}
+
+// Whether a job fits what is to be found.
+function finder() {
+  const find = $("find").value.trim().toLowerCase();
+  const { id, user, queue } = plan.jobs;
+  return (j) => !find || [id[j], plan.users[user[j]], plan.queues[queue[j]]].some((text) => text?.toLowerCase().includes(find));
 }
 
 function colourOf() {
@@ -280,6 +285,19 @@ function pick(id, said = true) {
   line.replaceChildren(link, `: ${about(j).slice(1).join(" · ")}`);
 }
 
+// The next job that fits, by start, for those who do not point at bars.
+function next() {
+  const { id, start, length } = plan.jobs;
+  const fits = finder();
+  const found = [...bars.place.keys()].filter((j) => id[j] !== null && fits(j)).sort((a, b) => start[a] - start[b] || a - b);
+  if (!found.length) return pick(null);
+  const j = found[(found.indexOf(jobOf(picked)) + 1) % found.length];
+  const times = chart.named("times");
+  const [from, to] = [at(start[j]), at(start[j] + length[j])];
+  if (from > times.end || to < times.start) move((from - times.start) / (times.end - times.start) - 0.1);
+  pick(id[j]);
+}
+
 // ---- life ------------------------------------------------------------------------------------------------
 
 // A large plan is drawn anew less often: a tenth of the time at most goes into that.
@@ -331,6 +349,7 @@ function outline() {
 
 function wire() {
   for (const id of ["colour", "find"]) $(id).addEventListener("input", paint);
+  $("find").addEventListener("keydown", (event) => { if (event.key === "Enter") { event.preventDefault(); next(); } });
   $("only").addEventListener("input", draw);
   $("marks").addEventListener("change", () => { marks(); paint(); });
   for (const button of document.querySelectorAll("[data-hours]")) button.addEventListener("click", () => look(Number(button.dataset.hours) * 3600));
@@ -342,6 +361,7 @@ function wire() {
     event.preventDefault();
     keys[event.key]();
   });
+  addEventListener("keydown", (event) => { if (event.key === "Escape") tip(-1); });
   const source = chart.source("bars");
   let pointer = { x: 0, y: 0 };
   let over = -1;
