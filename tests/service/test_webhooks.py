@@ -6,6 +6,9 @@ import hashlib
 import hmac
 import json
 import logging
+import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,12 +25,13 @@ from schedd.engine.job_view import job_view
 from schedd.service.logs import set_up
 from schedd.service.loop import PlanLoop
 from schedd.service.settings import LogSettings, SettingsError, WebhookSettings
-from schedd.service.webhooks import SIGNATURE, Hook, follow, hook_of
+from schedd.service.webhooks import SIGNATURE, Hook, follow, hook_of, signature
 from schedd.wire import JobDeleted, JobHeld, JobReleased
 from tests.service.build import T, event_id, job, node, planner
 
 WAIT = 30
 SECRET = b"a-secret-for-the-tests"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 @dataclass
@@ -184,10 +188,61 @@ def test_what_was_not_taken_is_told_again_merged(loop: PlanLoop, receiver: Recei
     assert [(one["job"], one["before"], one["after"]) for one in found] == [("3", T + 4600, T + 1000)]
 
 
-def test_a_hook_that_is_down_gets_it_when_it_is_back(loop: PlanLoop, receiver: Receiver) -> None:
-    with following(loop, "http://127.0.0.1:9/down", threshold=60):
+def until(words: str, log: Callable[[], str]) -> None:
+    """Wait until the log says so."""
+    said = ""
+    for _ in range(600):
+        said += log()
+        if words in said:
+            return
+        time.sleep(0.05)
+    raise AssertionError(said)
+
+
+def test_a_hook_that_is_down_gets_it_when_it_is_back(
+    loop: PlanLoop, tmp_path: Path, log: Callable[[], str]
+) -> None:
+    """The hook is the example of docs/api.md."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]  # nobody listens there any more when this ends
+    secret = tmp_path / "secret"
+    secret.write_bytes(SECRET + b"\n")
+    command = [sys.executable, str(DOCS / "webhook_receiver.py"), str(secret), str(port)]
+    with following(loop, f"http://127.0.0.1:{port}/schedd", threshold=60):
         delete(loop, "2")
-    assert receiver.taken == []
+        until("the webhook is not taking events", log)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as receiver:
+            assert receiver.stdout is not None
+            try:
+                assert receiver.stdout.readline() == f"listening on port {port}\n"
+                assert receiver.stdout.readline() == f"3: {T + 4600} -> {T + 1000}: job 2 was deleted\n"
+            finally:
+                receiver.terminate()
+        until("the webhook takes events again", log)
+
+
+def test_the_example_in_the_docs_refuses_what_is_not_signed_or_old(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(SECRET)
+    command = [sys.executable, str(DOCS / "webhook_receiver.py"), str(secret), "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as receiver:
+        assert receiver.stdout is not None
+        port = receiver.stdout.readline().split()[-1]
+
+        def status(signed: str, body: bytes) -> int:
+            return httpx2.post(
+                f"http://127.0.0.1:{port}/", content=body, headers={SIGNATURE: signed}
+            ).status_code
+
+        body, now = b'{"moves": []}', int(time.time())
+        try:
+            assert status(signature(SECRET, now, body), body) == 204
+            assert status(signature(SECRET, now, body), b'{"moves": [1]}') == 403
+            assert status(signature(b"another-secret-of-tests", now, body), body) == 403
+            assert status(signature(SECRET, now - 900, body), body) == 403
+            assert status("", body) == 403
+        finally:
+            receiver.terminate()
 
 
 @pytest.fixture
