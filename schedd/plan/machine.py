@@ -106,6 +106,7 @@ class Machine:
                 self._change(row, start, start + int(tb.jobs[at.DUR, slot]), more, -1)
                 tb = self._slabs.tb
                 tb.alloc[i, at.A_TAKE :] += more
+                self._slabs.held_anew()
         if (delta > 0).any():
             self._repairs.note(row, now, FOREVER)
 
@@ -132,6 +133,7 @@ class Machine:
                     )
                     tb = self._slabs.tb
                     tb.alloc[i, at.A_TAKE :] += amount
+                    self._slabs.held_anew()
 
     def _change(self, row: int, start: int, end: int, amount: Ints, sign: int) -> None:
         while not make_room(self._slabs.tb, row, 2):

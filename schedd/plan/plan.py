@@ -193,11 +193,13 @@ class Plan:
     def place(self, slot: int, now: int, bound: int = NOT_BOUND) -> int:
         """Put an unplaced job into its earliest gap in ``[now, bound)``; returns its start, or -1."""
         self._check_unplaced(slot)
+        work = int(self.slabs.tb.ctl[at.WORK])
         while True:
             start = place(self.slabs.tb, slot, now, bound)
             if start != at.GROW:
                 return start
             self.slabs.grow()
+            self.slabs.tb.ctl[at.WORK] = work  # of what was done in vain nothing depends
 
     def probe(self, slot: int, now: int, bound: int = NOT_BOUND) -> int:
         """Where ``place`` would put an unplaced job; changes nothing."""
@@ -334,6 +336,7 @@ class Plan:
         placed no later than its ``latest``. Nobody moves, and the moves are empty, when that cannot be.
         """
         self._repairs.fit()
+        work = int(self.slabs.tb.ctl[at.WORK])
         while True:
             undo = undo_for(self.slabs.tb, slots.shape[0], _ROWS_REMEMBERED)
             how = advance(self.slabs.tb, undo, slots, order, latest, now)
@@ -341,6 +344,7 @@ class Plan:
                 break
             self.slabs.grow_alloc(self.slabs.tb.out.shape[0] * 2)
             self.slabs.grow_segments()
+            self.slabs.tb.ctl[at.WORK] = work
         if how == IN_VAIN:
             return no_moves()
         old, new = undo.old[OLD_START], self.starts(slots)

@@ -7,12 +7,16 @@ from schedd.plan.kernels.freed import MOST_FREED, Freed, drop_seen, forget_freed
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.kernels.repair import FULL, PAUSED, repair
 from schedd.plan.records import Moves, moves_of, no_moves
+from schedd.plan.reserve import reserved
 from schedd.plan.slabs import Slabs
 
-__all__ = ["WHOLE_PASS", "Repairs", "planned"]
+__all__ = ["WHOLE_PASS", "Repairs", "copied_log", "planned"]
 
 WHOLE_PASS = 1 << 60
 """A budget that no repair spends."""
+
+_MOST_TAKEN = 1 << 16
+"""A slice with a larger budget may run out of room for allocations."""
 
 _LEAST_SHARE = 4
 """This part of a slice's budget is left for searching when a pass begins with putting the jobs in order."""
@@ -41,7 +45,7 @@ class Repairs:
 
     def __init__(self, slabs: Slabs) -> None:
         self._slabs = slabs
-        self.freed = _log(0, 1024)
+        self.freed = _empty_log(0)
         self._order = np.zeros(0, np.int64)
         self._cursor = 0
         self._under_way = False
@@ -51,24 +55,14 @@ class Repairs:
     def fork(self, slabs: Slabs) -> "Repairs":
         """The same log of what was freed, for a copy of the plan."""
         new = Repairs(slabs)
-        n = int(slabs.tb.ctl[at.FREED]) + 64
-        new.freed = Freed(*(array[:, :n].copy() for array in self.freed))
+        new.freed = copied_log(self.freed, self.freed.length.shape[0], int(slabs.tb.ctl[at.FREED]))
         return new
 
-    def fit(self, room: int = 64) -> None:
-        """See to it that the log knows all levels of need, and has room for so many entries more."""
+    def fit(self) -> None:
+        """See to it that the log knows all levels of need."""
         levels = self._slabs.tb.bounds.shape[0] // at.DURATIONS
-        old = self.freed
-        size = old.entries.shape[1]
-        needed = int(self._slabs.tb.ctl[at.FREED]) + room
-        if needed > size:
-            size = min(max(2 * size, needed), MOST_FREED)
-        if levels > old.length.shape[0] or size > old.entries.shape[1]:
-            self.freed = _log(max(levels, old.length.shape[0]), size)
-            n = int(self._slabs.tb.ctl[at.FREED])
-            for new_array, array in zip(self.freed, old, strict=True):
-                new_array[: array.shape[0], :n] = array[:, :n]
-                new_array[array.shape[0] :, :n] = 0  # runs of levels that were not known: nobody asked then
+        if levels > self.freed.length.shape[0]:
+            self.freed = copied_log(self.freed, levels, int(self._slabs.tb.ctl[at.FREED]))
 
     def note(self, row: int, start: int, end: int) -> None:
         """Something was freed on ``row`` over ``[start, end)``; call this when it is done."""
@@ -79,7 +73,7 @@ class Repairs:
     def note_entries(self, first: int, n: int, start: int, end: int) -> None:
         """What ``n`` entries of the allocations, from ``first`` on, held was freed over ``[start, end)``."""
         if start < end:
-            self.fit(2 * n)
+            self.fit()
             note_entries(self._slabs.tb, self.freed, first, n, start, end)
 
     def look_at(self, slot: int) -> None:
@@ -177,12 +171,13 @@ class Repairs:
     ) -> tuple[int, int]:
         out = np.empty((order.shape[0] - cursor, 3), np.int64)
         ctl = self._slabs.tb.ctl
+        self.fit()
+        # So much that a slice does not run out of it: how far it comes depends on nothing but the plan.
+        self._slabs.tidy(min(budget, _MOST_TAKEN) // 4 + 2 * self._slabs.tb.out.shape[0])
         while True:
-            self.fit()
             if ctl[at.NO_ROOM]:
                 ctl[at.NO_ROOM] = 0
                 self._slabs.grow()
-                self.fit(2 * int(self._slabs.tb.jobs[at.ALLOCS].max()) + 64)
                 if budget < WHOLE_PASS:  # work enough for a slice
                     return cursor, PAUSED
             cursor, n, how = repair(
@@ -197,8 +192,17 @@ class Repairs:
                 return cursor, PAUSED
 
 
-def _log(levels: int, size: int) -> Freed:
-    return Freed(
-        np.empty((at.T_FIELDS, size), np.int64),
-        *(np.empty((levels, size), np.int64) for _ in range(3)),
-    )
+def _empty_log(levels: int) -> Freed:
+    """A log at its full size: to make a long one larger would take as long as several slices."""
+    return Freed(reserved(at.T_FIELDS, MOST_FREED), *(reserved(levels, MOST_FREED) for _ in range(3)))
+
+
+def copied_log(log: Freed, levels: int, n: int) -> Freed:
+    """A log of its own with the first ``n`` holes of ``log``, for at least as many ``levels`` of need.
+
+    There are no runs of levels that were not known: nobody asked then.
+    """
+    new = _empty_log(levels)
+    for to, array in zip(new, log, strict=True):
+        to[: array.shape[0], :n] = array[:, :n]
+    return new

@@ -1,7 +1,8 @@
 """A plan as plain values and arrays, and back: exact, so that what follows is the same on both sides.
 
 Arrays keep their sizes, since when one is grown and how far a slice of repair comes depend on them; of what
-is beyond their used part only the size is told.
+is beyond their used part only the size is told. On where the allocations stand in theirs nothing depends:
+they are saved in the order of their jobs.
 """
 
 # What a saved plan holds is said in one place, beside the classes whose insides it is.
@@ -18,6 +19,7 @@ from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.freed import Freed
 from schedd.plan.kernels.layout import Ints, Tables
 from schedd.plan.plan import Plan
+from schedd.plan.repairs import copied_log
 from schedd.plan.shapes import _Kind, capacity_of, shape_key
 
 __all__ = ["FrozenPlan", "freeze_plan", "load_plan", "load_request", "mapped", "save_plan", "save_request"]
@@ -93,6 +95,10 @@ def freeze_plan(plan: Plan) -> FrozenPlan:
     tb = slabs.tb
     used = _used(plan)
     arrays = {name: getattr(tb, name)[used[name]].copy() for name in used}
+    jobs, ctl, alloc = slabs.packed()
+    ctl[at.WORK] = 0
+    taken = np.flatnonzero(jobs[at.STATE] != at.VACANT)
+    arrays |= {"jobs": jobs[:, : int(taken[-1]) + 1 if taken.shape[0] else 0], "ctl": ctl, "alloc": alloc}
     n = int(tb.ctl[at.FREED])
     arrays |= {f"freed.{name}": array[:, :n].copy() for name, array in repairs.freed._asdict().items()}
     arrays["order"] = repairs._order.copy()
@@ -100,7 +106,7 @@ def freeze_plan(plan: Plan) -> FrozenPlan:
     arrays["uses"] = np.array(shapes._uses, np.int64)
     arrays["rooms"] = np.array(shapes._rooms, np.int64)
     plain = {
-        "sizes": {name: getattr(tb, name).shape for name in tb._fields},
+        "sizes": {name: getattr(tb, name).shape for name in tb._fields} | {"alloc": slabs.size_of_alloc()},
         "freed": [array.shape for array in repairs.freed],
         "counts": [slabs.n_shapes, slabs.most_chunks, slabs.n_chunks, slabs.n_sets, slabs.n_pools],
         "repair": [repairs._cursor, repairs._under_way, repairs._began_at, repairs._looked],
@@ -136,23 +142,18 @@ def save_plan(frozen: FrozenPlan) -> Generator[bytes, None, dict[str, Any]]:
 
 
 def _used(plan: Plan) -> dict[str, tuple[slice, ...]]:
-    """The part of every table that holds something; the scratch tables hold nothing between calls."""
+    """The part of a table that holds something, where it is saved as it is."""
     slabs, every = plan.slabs, slice(None)
-    ctl = slabs.tb.ctl
-    top = slice(int(ctl[at.SLAB_TOP]))
-    taken = np.flatnonzero(slabs.tb.jobs[at.STATE] != at.VACANT)
+    top = slice(int(slabs.tb.ctl[at.SLAB_TOP]))
     return {
         "T": (top,),
         "F": (every, top),
         "rows": (every,),
         "cap": (every,),
-        "jobs": (every, slice(int(taken[-1]) + 1 if taken.shape[0] else 0)),
         "shapes": (slice(slabs.n_shapes),),
         "chunks": (slice(slabs.n_chunks),),
         "sets": (slice(slabs.n_sets),),
         "pools": (slice(slabs.n_pools),),
-        "alloc": (slice(int(ctl[at.ALLOC_TOP])),),
-        "ctl": (every,),
         "bounds": (every,),
         "exact": (every,),
     }
@@ -164,12 +165,8 @@ def load_plan(plain: dict[str, Any], arrays: dict[str, Ints]) -> Plan:
     slabs, shapes, repairs, machine = plan.slabs, plan.shapes, plan._repairs, plan._machine
     slabs.tb = Tables(**{name: _grown(arrays.get(name), size) for name, size in plain["sizes"].items()})
     slabs.n_shapes, slabs.most_chunks, slabs.n_chunks, slabs.n_sets, slabs.n_pools = plain["counts"]
-    repairs.freed = Freed(
-        *(
-            _grown(arrays[f"freed.{name}"], size)
-            for name, size in zip(Freed._fields, plain["freed"], strict=True)
-        )
-    )
+    freed = Freed(*(arrays[f"freed.{name}"] for name in Freed._fields))
+    repairs.freed = copied_log(freed, plain["freed"][1][0], freed.entries.shape[1])
     repairs._order = arrays["order"].copy()
     repairs._cursor, repairs._under_way, repairs._began_at, repairs._looked = plain["repair"]
     plan._vacant = arrays["vacant"].tolist()

@@ -2,12 +2,19 @@
 
 import numpy as np
 
+from schedd.plan.compaction import Compaction
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.bounds import levels_for
 from schedd.plan.kernels.layout import Ints, Tables
-from schedd.plan.kernels.memory import SPARE, repack_alloc, repack_rows
+from schedd.plan.kernels.memory import SPARE, repack_rows
+from schedd.plan.reserve import reserved
 
 __all__ = ["Slabs"]
+
+_LARGE = 1 << 13
+"""Entries of the allocations from which on they are moved to another slab in steps."""
+_STEP = 1024
+"""Jobs whose entries are copied in one step, which then takes less than 0.1 ms."""
 
 
 def _grown(a: Ints, size: int, axis: int) -> Ints:
@@ -23,7 +30,7 @@ def _grown(a: Ints, size: int, axis: int) -> Ints:
 class Slabs:
     """Holder of the ``Tables`` that kernels work on; replaces arrays that are full by larger ones."""
 
-    __slots__ = ("most_chunks", "n_chunks", "n_pools", "n_sets", "n_shapes", "tb")
+    __slots__ = ("_ahead", "_former", "most_chunks", "n_chunks", "n_pools", "n_sets", "n_shapes", "tb")
 
     def __init__(self, resources: int) -> None:
         self.tb = Tables(
@@ -43,6 +50,8 @@ class Slabs:
             scratch=np.zeros((at.SCRATCH_ROWS, 1), np.int64),
             out=np.zeros((1, 3), np.int64),
         )
+        self._ahead: Compaction | None = None
+        self._former: Ints | None = None
         self.n_shapes = 0
         self.most_chunks = 1
         self.n_chunks = 0
@@ -127,13 +136,56 @@ class Slabs:
         repack_rows(tb, T, F)
         self._swap(T=T, F=F)
 
+    @property
+    def _held(self) -> int:
+        """How many entries of the allocations jobs hold."""
+        return int(self.tb.ctl[at.ALLOC_TOP] - self.tb.ctl[at.ALLOC_GARBAGE])
+
+    def size_of_alloc(self, more: int = 0) -> tuple[int, int]:
+        """The shape of a slab for what jobs hold, and as much, at least ``more``, besides."""
+        return 2 * self._held + max(self.tb.out.shape[0], more) + 64, at.A_TAKE + self.resources
+
     def grow_alloc(self, more: int = 0) -> None:
-        """Give the allocations a larger slab with room for ``more``, dropping what lies unused."""
-        tb = self.tb
-        used = int(tb.ctl[at.ALLOC_TOP] - tb.ctl[at.ALLOC_GARBAGE])
-        alloc = np.zeros((2 * used + max(tb.out.shape[0], more) + 64, at.A_TAKE + self.resources), np.int64)
-        repack_alloc(tb, alloc)
+        """Give the allocations another slab with room for ``more``, dropping what lies unused."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead.finish(self.tb):
+            self._take_over(ahead.alloc)
+            if int(self.tb.ctl[at.ALLOC_TOP]) + more <= ahead.alloc.shape[0]:
+                return
+        self._take_over(Compaction.of(self.tb, self.size_of_alloc(more)[0]))
+
+    def _take_over(self, alloc: Ints) -> None:
+        self._former = self.tb.alloc
         self._swap(alloc=alloc)
+
+    def tidy(self, room: int) -> None:
+        """See to it that ``room`` entries of the allocations are free; do so in steps as far as possible.
+
+        Call it often. Published snapshots read the slab, so no place in it is used a second time; and to copy
+        all of it, or to give back the memory of the last one, would take as long as a slice of repair.
+        """
+        self._former = None
+        tb = self.tb
+        top, size = int(tb.ctl[at.ALLOC_TOP]), tb.alloc.shape[0]
+        if self._ahead is not None:
+            if self._ahead.step(tb, _STEP):
+                self.grow_alloc(room)
+        elif size >= _LARGE and 4 * top > 3 * size:
+            self._ahead = Compaction(tb, reserved(*self.size_of_alloc()))
+        if int(tb.ctl[at.ALLOC_TOP]) + room > self.tb.alloc.shape[0]:
+            self.grow_alloc(room)
+
+    def held_anew(self) -> None:
+        """Entries that jobs hold were written to."""
+        self._ahead = None
+
+    def packed(self) -> tuple[Ints, Ints, Ints]:
+        """Copies of the jobs, of the counters and of the allocations, these without what lies unused."""
+        tb = self.tb
+        jobs, ctl = tb.jobs.copy(), tb.ctl.copy()
+        jobs[at.ALLOC, jobs[at.ALLOCS] == 0] = 0
+        alloc = Compaction.of(tb._replace(jobs=jobs, ctl=ctl), self._held)
+        return jobs, ctl, alloc
 
     def grow(self) -> None:
         """After a kernel said that a slab is full: see which, and enlarge it."""
@@ -162,13 +214,13 @@ class Slabs:
         """Drop pool entries that no job refers to."""
         tb = self.tb
         pools = np.zeros_like(tb.pools)
-        top = 0
-        for slot in np.flatnonzero(tb.jobs[at.POOLS]).tolist():
-            first, n = int(tb.jobs[at.POOL, slot]), int(tb.jobs[at.POOLS, slot])
-            pools[top : top + n] = tb.pools[first : first + n]
-            tb.jobs[at.POOL, slot] = top
-            top += n
-        self.n_pools = top
+        slots = np.flatnonzero(tb.jobs[at.POOLS])
+        held = tb.jobs[at.POOLS, slots]
+        first = np.cumsum(held) - held
+        self.n_pools = int(held.sum())
+        moved = np.repeat(tb.jobs[at.POOL, slots] - first, held)
+        pools[: self.n_pools] = tb.pools[np.arange(self.n_pools) + moved]
+        tb.jobs[at.POOL, slots] = first
         self._swap(pools=pools)
 
     def add_set(self, rows: Ints) -> int:
@@ -219,6 +271,9 @@ class Slabs:
         F[:, :top] = tb.F[:, :top]
         ctl = tb.ctl.copy()
         ctl[at.STOP] = 0
+        taken = int(ctl[at.ALLOC_TOP])
+        alloc = np.empty((taken + taken // 8 + tb.out.shape[0] + 64, tb.alloc.shape[1]), np.int64)
+        alloc[:taken] = tb.alloc[:taken]
         new.tb = Tables(
             T=T,
             F=F,
@@ -229,13 +284,14 @@ class Slabs:
             chunks=tb.chunks.copy(),
             sets=tb.sets.copy(),
             pools=tb.pools.copy(),
-            alloc=tb.alloc.copy(),
+            alloc=alloc,
             ctl=ctl,
             bounds=tb.bounds.copy(),
             exact=tb.exact.copy(),
             scratch=np.zeros_like(tb.scratch),
             out=np.zeros_like(tb.out),
         )
+        new._ahead = new._former = None
         new.most_chunks = self.most_chunks
         new.n_shapes, new.n_chunks = self.n_shapes, self.n_chunks
         new.n_sets, new.n_pools = self.n_sets, self.n_pools

@@ -109,3 +109,24 @@ def test_a_search_that_left_off_is_void_when_the_job_asks_for_something_else(cha
                 pass
             assert plan.start(slot) == 0  # nobody else may start before 100
     assert left_off > 0
+
+
+def test_what_a_moved_job_leaves_of_its_pools_is_freed_for_others() -> None:
+    names = [frozenset({"x"}), frozenset({"y"})]
+    plan = Plan([Node("a", 1, features=names[0]), Node("b", 1, features=names[1])], 0)
+    plan.set_pool("licence", 1, 0)
+    on_a, on_b = (Request((Chunk(features=(features,)),)) for features in names)
+
+    def placed(request: Request, duration: int, pools: dict[str, int]) -> int:
+        slot = plan.new(request, duration, 0, pools)
+        plan.place(slot, 0)
+        return slot
+
+    runs = placed(on_a, 100, {})
+    placed(on_b, 150, {})
+    first, second = placed(on_a, 100, {"licence": 1}), placed(on_b, 100, {"licence": 1})
+    assert (plan.start(first), plan.start(second)) == (100, 200)
+    plan.begin(runs)
+    plan.set_duration(runs, 50, 0)
+    assert plan.repair(0)[1]
+    assert (plan.start(first), plan.start(second)) == (50, 150)

@@ -44,6 +44,9 @@ from schedd.plan.kernels.rows import floor, locate
 MOST_FREED = 1 << 16
 """Entries of the log at most; beyond, all jobs are searched as a whole."""
 
+_FEW = 4096
+"""Entries that are moved in little time."""
+
 
 class Freed(NamedTuple):
     """The log; its length is ``ctl[FREED]``, the number of its first entry ``ctl[FREED_BASE]``."""
@@ -179,10 +182,12 @@ def note_entries(tb: Tables, fr: Freed, at: int, n: int, lo: int, hi: int) -> No
 
 @lean
 def drop_seen(tb: Tables, fr: Freed, number: int) -> None:
-    """Drop the entries below ``number``, which all planned jobs have seen."""
+    """Drop the entries below ``number``, which all planned jobs have seen; if many follow, only when the log
+    is getting full.
+    """
     gone = min(max(number - tb.ctl[FREED_BASE], 0), tb.ctl[FREED])
     kept = tb.ctl[FREED] - gone
-    if gone == 0:
+    if gone == 0 or (kept > _FEW and 2 * tb.ctl[FREED] < MOST_FREED):
         return
     for f in range(fr.entries.shape[0]):
         for i in range(kept):

@@ -1,6 +1,6 @@
 """Kernels that move rows and allocations to new slabs, dropping what lies unused."""
 
-from schedd.plan.kernels.jit import kernel
+from schedd.plan.kernels.jit import lean
 from schedd.plan.kernels.layout import (
     ALLOC,
     ALLOC_GARBAGE,
@@ -19,16 +19,18 @@ SPARE = 8
 """Segments of room that every row gets beyond a half of its length."""
 
 
-@kernel
+@lean
 def repack_rows(tb: Tables, T: Ints, F: Ints) -> None:
     """Copy all rows into the new slabs ``T`` and ``F`` with room to grow."""
     top = 0
     for row in range(tb.rows.shape[0]):
         off = tb.rows[row, OFF]
         n = tb.rows[row, LEN]
-        T[top : top + n] = tb.T[off : off + n]
+        for i in range(n):
+            T[top + i] = tb.T[off + i]
         for r in range(F.shape[0]):
-            F[r, top : top + n] = tb.F[r, off : off + n]
+            for i in range(n):
+                F[r, top + i] = tb.F[r, off + i]
         tb.rows[row, OFF] = top
         tb.rows[row, ROOM] = n + n // 2 + SPARE
         top += tb.rows[row, ROOM]
@@ -36,16 +38,59 @@ def repack_rows(tb: Tables, T: Ints, F: Ints) -> None:
     tb.ctl[GARBAGE] = 0
 
 
-@kernel
-def repack_alloc(tb: Tables, alloc: Ints) -> None:
-    """Copy the entries in use into the new slab ``alloc``."""
-    top = 0
-    for slot in range(tb.jobs.shape[1]):
-        n = tb.jobs[ALLOCS, slot]
-        if n > 0:
-            at = tb.jobs[ALLOC, slot]
-            alloc[top : top + n] = tb.alloc[at : at + n]
-            tb.jobs[ALLOC, slot] = top
-            top += n
+@lean
+def _copy(tb: Tables, slot: int, alloc: Ints, top: int) -> None:
+    at = tb.jobs[ALLOC, slot]
+    for i in range(tb.jobs[ALLOCS, slot]):
+        for f in range(alloc.shape[1]):
+            alloc[top + i, f] = tb.alloc[at + i, f]
+
+
+@lean
+def copy_ahead(tb: Tables, alloc: Ints, came_from: Ints, went_to: Ints, slot: int, n: int, top: int) -> int:
+    """Copy the entries of ``n`` jobs, from ``slot`` on, to ``alloc`` from ``top`` on, changing nothing else.
+
+    For each job it is noted where they were (-1: there are none) and are now. Returns the new top, or -1 when
+    ``alloc`` is too small.
+    """
+    for s in range(slot, slot + n):
+        m = tb.jobs[ALLOCS, s]
+        came_from[s] = -1
+        if m > 0:
+            if top + m > alloc.shape[0]:
+                return -1
+            _copy(tb, s, alloc, top)
+            came_from[s] = tb.jobs[ALLOC, s]
+            went_to[s] = top
+            top += m
+    return top
+
+
+@lean
+def move_alloc(tb: Tables, alloc: Ints, came_from: Ints, went_to: Ints, copied: int, top: int) -> bool:
+    """Let all jobs have their entries in ``alloc``, which is used up to ``top`` and belongs into ``tb`` then.
+
+    Of the first ``copied`` jobs ``copy_ahead`` has copied what they had then. False when ``alloc`` is too
+    small: ``tb`` is then as it was.
+    """
+    more = 0
+    live = 0
+    for s in range(tb.jobs.shape[1]):
+        m = tb.jobs[ALLOCS, s]
+        live += m
+        if m > 0 and (s >= copied or came_from[s] != tb.jobs[ALLOC, s]):
+            more += m
+    if top + more > alloc.shape[0]:
+        return False
+    for s in range(tb.jobs.shape[1]):
+        m = tb.jobs[ALLOCS, s]
+        if m > 0:
+            if s < copied and came_from[s] == tb.jobs[ALLOC, s]:
+                tb.jobs[ALLOC, s] = went_to[s]
+            else:
+                _copy(tb, s, alloc, top)
+                tb.jobs[ALLOC, s] = top
+                top += m
     tb.ctl[ALLOC_TOP] = top
-    tb.ctl[ALLOC_GARBAGE] = 0
+    tb.ctl[ALLOC_GARBAGE] = top - live
+    return True

@@ -9,7 +9,6 @@ import numpy as np
 
 from schedd.plan.kernels.bounds import lower, step_of
 from schedd.plan.kernels.freed import (
-    MOST_FREED,
     Freed,
     measure,
     member,
@@ -75,6 +74,9 @@ from schedd.plan.kernels.search import find
 
 DONE, PAUSED, FULL = 0, 1, 2
 """How a slice of repair ended: all jobs seen; budget spent or stopped; a slab must grow first."""
+
+_LOOK = 8
+"""What a look at a job costs, in segments visited: its columns lie far apart in memory."""
 
 
 @lean
@@ -311,7 +313,7 @@ def repair(
         if tb.ctl[WORK] > limit or tb.ctl[STOP] != 0:
             return cursor, n_moves, PAUSED
         slot = order[cursor]
-        tb.ctl[WORK] += 1
+        tb.ctl[WORK] += _LOOK
         start = tb.jobs[START, slot]
         ready = max(now, tb.jobs[READY, slot])
         seen = max(since, tb.jobs[SEEN, slot])
@@ -361,8 +363,6 @@ def repair(
             end = start + tb.jobs[DUR, slot]
             at = tb.jobs[ALLOC, slot]
             n = tb.jobs[ALLOCS, slot]
-            if fr.entries.shape[1] < MOST_FREED and tb.ctl[FREED] + 2 * n > fr.entries.shape[1]:
-                return cursor, n_moves, FULL
             if one:
                 row = tb.out[0, 0]
                 if not room_to_put(tb, slot, 1):
@@ -373,6 +373,8 @@ def repair(
                 if tb.alloc[at, A_ROW] == row:
                     lo = max(start, best + tb.jobs[DUR, slot])
                 note(tb, fr, tb.alloc[at, A_ROW], lo, end)
+                # What it holds of pools it holds wherever it is.
+                note_entries(tb, fr, at + 1, n - 1, max(start, best + tb.jobs[DUR, slot]), end)
             else:
                 if half:
                     best = max(best, tb.ctl[CAME_TO])

@@ -192,7 +192,7 @@ def find_spread(
 
     Jumps from one moment to the next at which enough rows can have gained, so that no moment with room
     is passed over: between jumps the kept counts only over-estimate what fits. Beyond the limit it
-    returns LATER, though not before it has gone on for twice what its beginning cost, or beginning anew would
+    returns LATER, though not before it has gone on for as much as its beginning cost, or beginning anew would
     cost more than is gained.
     """
     u = tb.scratch[UNITS]
@@ -217,7 +217,7 @@ def find_spread(
         total += u[i]
     limit = FAR
     if tb.ctl[LIMIT] > 0:
-        limit = max(tb.ctl[LIMIT], 3 * tb.ctl[WORK] - 2 * begun)
+        limit = max(tb.ctl[LIMIT], 2 * tb.ctl[WORK] - begun)
     while True:
         if total >= count:
             total = 0
