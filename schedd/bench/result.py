@@ -134,9 +134,15 @@ def summary_table(result: BenchResult) -> Table:
         ("exponent of the cost of an added job", f"{result.exponent:.2f}"),
         ("repair of all planned jobs \\[ms]", f"{result.repair_all_ms:,.1f}"),
         (
-            "slices of repair: p99, longest; longest by the clock \\[µs]",
-            f"{result.repair_slice_us_p99:,.0f}, {result.repair_slice_us_max:,.0f}; "
-            f"{result.repair_slice_wall_us_max:,.0f}",
+            "slices of repair: p99, longest, longest by the clock \\[µs]",
+            ", ".join(
+                f"{took:,.0f}"
+                for took in (
+                    result.repair_slice_us_p99,
+                    result.repair_slice_us_max,
+                    result.repair_slice_wall_us_max,
+                )
+            ),
         ),
         (
             "early end to first dispatch: median, longest \\[ms]",
