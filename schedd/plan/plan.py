@@ -193,6 +193,7 @@ class Plan:
     def place(self, slot: int, now: int, bound: int = NOT_BOUND) -> int:
         """Put an unplaced job into its earliest gap in ``[now, bound)``; returns its start, or -1."""
         self._check_unplaced(slot)
+        self.slabs.spare_segments()
         work = int(self.slabs.tb.ctl[at.WORK])
         while True:
             start = place(self.slabs.tb, slot, now, bound)

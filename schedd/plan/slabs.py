@@ -136,6 +136,11 @@ class Slabs:
         repack_rows(tb, T, F)
         self._swap(T=T, F=F)
 
+    def spare_segments(self) -> None:
+        """Give the rows a larger slab before theirs is full: when a job comes, not in a slice of repair."""
+        if 8 * int(self.tb.ctl[at.SLAB_TOP]) > 7 * self.tb.T.shape[0]:
+            self.grow_segments()
+
     @property
     def _held(self) -> int:
         """How many entries of the allocations jobs hold."""

@@ -112,3 +112,26 @@ def test_what_was_published_stays_as_it_was(in_steps: list[int]) -> None:
             seen.append((view, view.copy()))
     assert len({view.ctypes.data for view, _ in seen}) > 2
     assert all(np.array_equal(view, was) for view, was in seen)
+
+
+def test_rows_get_a_larger_slab_when_jobs_come_and_not_in_a_repair(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(2)
+    mirror = Mirror(Plan([Node(f"n{i}", CPUS) for i in range(60)], 0))
+    grown = [0, 0]
+    grow = slabs_module.Slabs.grow_segments
+
+    def counted(self: slabs_module.Slabs, rows: int = 0) -> None:
+        grown[repairing] += 1
+        grow(self, rows)
+
+    monkeypatch.setattr(slabs_module.Slabs, "grow_segments", counted)
+    for _ in range(1500):
+        repairing = False
+        mirror.plan.place(mirror.new(_request(rng), rng.randint(20, 400), 0), 0)
+        if rng.random() < 0.4:
+            mirror.plan.drop(slot := rng.choice(list(mirror.jobs)), 0)
+            del mirror.jobs[slot]
+        repairing = True
+        mirror.plan.repair(0)
+    assert grown[False] > 1
+    assert grown[True] == 0, grown
