@@ -10,6 +10,7 @@ import pytest
 
 import schedd.plan.slabs as slabs_module
 from schedd.model import Chunk, Node, Place, Request
+from schedd.plan.compaction import Compaction
 from schedd.plan.kernels import layout as at
 from schedd.plan.plan import Plan
 from schedd.plan.saved import freeze_plan, load_plan, save_plan
@@ -24,16 +25,16 @@ Life = list[list[list[int]]]
 def in_steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Even a small slab moves, one job at a time; counts how often one was left in that way."""
     finished = [0]
-    finish = slabs_module.Compaction.finish
+    finish = Compaction.finish
 
-    def counted(self: slabs_module.Compaction, tb: at.Tables) -> bool:
+    def counted(self: Compaction, tb: at.Tables) -> bool:
         done = finish(self, tb)
         finished[0] += done and self._copied > 20
         return done
 
     monkeypatch.setattr(slabs_module, "_LARGE", 64)
     monkeypatch.setattr(slabs_module, "_STEP", 3)
-    monkeypatch.setattr(slabs_module.Compaction, "finish", counted)
+    monkeypatch.setattr(Compaction, "finish", counted)
     yield finished
     assert finished[0] > 3
 
