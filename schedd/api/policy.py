@@ -3,15 +3,15 @@
 import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Annotated, Any, Final
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Final, TypedDict
 
 import structlog
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
-from schedd.api.access import Admin, Cluster, Daemon, Operator
+from schedd.api.access import Admin, Cluster, Operator
 from schedd.api.bodies import Dated, dated
 from schedd.api.outcomes import SearchView, search_view
 from schedd.api.problems import answers
@@ -20,9 +20,11 @@ from schedd.api.waiting import answer_of
 from schedd.engine import Engine
 from schedd.engine.checkpoint import Frozen
 from schedd.engine.preview import InTheWay, Moved, Preview, preview
+from schedd.engine.settings import EngineSettings
 from schedd.service.loop import PlanLoop
-from schedd.service.searching import Searcher
+from schedd.service.searching import trial
 from schedd.service.site_settings import SiteSettings
+from schedd.service.track import SearchRun
 from schedd.wire import Event, PolicyChanged
 
 __all__ = ["PolicyPreview", "PolicyView", "PreviewView", "change_policy", "foreseen", "previewed", "router"]
@@ -72,7 +74,7 @@ class PreviewView(Dated):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyPreview(PreviewView):
-    """The same of a policy, with what a search under its criteria would find, on a copy of the plan."""
+    """The same of a policy, with what a search under its criteria would find then, on a copy of the plan."""
 
     search: Annotated[
         SearchView | None,
@@ -108,51 +110,68 @@ async def delete_policy(request: Request, cluster: Cluster, asker: Admin) -> Res
 
 
 @router.post("/preview", response_model=PolicyPreview, responses=answers(*_ACT))
-async def preview_policy(
-    request: Request, cluster: Cluster, daemon: Daemon, body: SiteSettings, asker: Operator
-) -> Response:
+async def preview_policy(request: Request, cluster: Cluster, body: SiteSettings, asker: Operator) -> Response:
     """What would follow if this policy was put in force? Needs the role `operator` or `admin`.
 
     `moved` are the jobs that would move at once. Where other criteria are to count in searches than now, one
-    search under these is made on a copy: it takes some seconds.
+    search under these is made on a copy of the plan as it would be then: it takes some seconds.
     """
-    return reply(request, await foreseen(cluster, daemon.searchers[cluster.name], body.plain, asker.name))
+    return reply(request, await foreseen(cluster, body.plain, asker.name))
 
 
-async def foreseen(cluster: PlanLoop, searcher: Searcher, site: Mapping[str, Any], who: str) -> PolicyPreview:
+async def foreseen(cluster: PlanLoop, site: Mapping[str, Any], who: str) -> PolicyPreview:
     """What would follow if this policy was put in force. Raises ProblemError, PlannerStopped."""
     event = PolicyChanged(id="preview", time=cluster.now(), version=1, site=site, by=who)
-    found = await previewed(cluster, [event])
-    settings = cluster.published.settings
-    wanted = replace(settings, site=site).criteria
-    run = await run_in_threadpool(searcher.trial, wanted) if wanted != settings.criteria else None
+    published = cluster.published
+    wanted = replace(published.settings, site=site)
+    other = wanted.criteria != published.settings.criteria
+    found, run = await _tried(cluster, [event], wanted if other else None)
     return PolicyPreview(
-        **{field.name: getattr(found, field.name) for field in fields(found)},
-        search=search_view(run) if run is not None else None,
+        search=search_view(run) if run is not None else None, **_followed(found), **dated(published)
     )
 
 
 async def previewed(cluster: PlanLoop, events: Sequence[Event]) -> PreviewView:
     """What ``events`` would do, tried on a copy of the engine. Raises ProblemError."""
     published = cluster.published
+    found, _ = await _tried(cluster, events)
+    return PreviewView(**_followed(found), **dated(published))
+
+
+class _Followed(TypedDict):
+    moved: tuple[Moved, ...]
+    moves: int
+    broken: int
+    running: tuple[InTheWay, ...]
+    alerts: tuple[str, ...]
+
+
+def _followed(found: Preview) -> _Followed:
+    return {
+        "moved": found.moved[:_MOST],
+        "moves": len(found.moved),
+        "broken": sum(one.broken for one in found.moved),
+        "running": found.running[:_MOST],
+        "alerts": found.alerts,
+    }
+
+
+async def _tried(
+    cluster: PlanLoop, events: Sequence[Event], search: EngineSettings | None = None
+) -> tuple[Preview, SearchRun | None]:
+    """What ``events`` would do, and what a search with these settings would find after them."""
     frozen = await answer_of(cluster.at_rest(_frozen), _PATIENCE, "ask again in a moment")
-    found = await run_in_threadpool(_try, frozen, events, cluster.now())
-    return PreviewView(
-        moved=found.moved[:_MOST],
-        moves=len(found.moved),
-        broken=sum(one.broken for one in found.moved),
-        running=found.running[:_MOST],
-        alerts=found.alerts,
-        **dated(published),
-    )
+
+    def on_a_copy() -> tuple[Preview, SearchRun | None]:
+        engine = Engine.restore(frozen.encode())
+        found = preview(engine, events, cluster.now())
+        return found, trial(engine, search) if search is not None else None
+
+    return await run_in_threadpool(on_a_copy)
 
 
 def _frozen(engine: Engine) -> Frozen:
     return Frozen(engine.state, {"forgotten": engine.forgotten})
-
-
-def _try(frozen: Frozen, events: Sequence[Event], now: int) -> Preview:
-    return preview(Engine.restore(frozen.encode()), events, now)
 
 
 async def change_policy(cluster: PlanLoop, version: int, site: Mapping[str, Any], who: str) -> None:

@@ -427,7 +427,7 @@ class SearchView(TypedDict):
 
 
 class PolicyPreview(PreviewView):
-    """The same of a policy, with what a search under its criteria would find, on a copy of the plan."""
+    """The same of a policy, with what a search under its criteria would find then, on a copy of the plan."""
 
     search: SearchView | None
 

@@ -3,9 +3,8 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import structlog
 
@@ -23,7 +22,7 @@ from schedd.service.loop import PlanLoop
 from schedd.service.track import SearchRun, Track, Why
 from schedd.store import StoreError
 
-__all__ = ["MOST_MOVED", "Searcher"]
+__all__ = ["MOST_MOVED", "Searcher", "trial"]
 
 _log = structlog.get_logger(__name__)
 _LOOK_S = 1.0
@@ -89,20 +88,6 @@ class Searcher:
             self._turn.notify()
         return answer
 
-    def trial(self, weights: Mapping[str, float]) -> SearchRun | None:
-        """What a search under these weights would find now, on a copy; None where there is nothing to search.
-
-        Nothing is taken over. To be called in a thread that may wait: it takes as long as a search. Raises
-        PlannerStopped.
-        """
-        start = self._loop.at_rest(_start).result(_PATIENCE_S)
-        if len(start.jobs) < 2:
-            return None
-        chosen = _settings(replace(self._loop.published.settings, weights=weights, site={}), 0)
-        latest = latest_starts(start.plan, start.promised, start.columns)
-        found = Search(start.plan, start.columns, latest, start.now, chosen).run()
-        return SearchRun(0, start.now, "asked for", start.generation, 0, found.report)
-
     # ---- the thread -----------------------------------------------------------------------------
 
     def _work(self) -> None:
@@ -160,10 +145,7 @@ class Searcher:
         if len(start.jobs) < 2:
             return None
         self._number = max(self._number, self._track.last_search()) + 1
-        settings = loop.published.settings
-        chosen = _settings(settings, self._number)
-        latest = latest_starts(start.plan, start.promised, start.columns, settings.search_patience)
-        search = Search(start.plan, start.columns, latest, start.now, chosen)
+        search = _search(start, loop.published.settings, self._number)
         with self._turn:
             self._search = search
             if self._stopping:
@@ -201,6 +183,23 @@ class Searcher:
             self._track.note_search(run)
         except StoreError as error:
             _log.error("the report of a search was not kept", cluster=self._loop.name, why=str(error))
+
+
+def trial(engine: Engine, settings: EngineSettings) -> SearchRun | None:
+    """What a search under these settings would find in ``engine``, a copy; None where there is nothing to do.
+
+    Nothing is taken over. To be called in a thread that may wait: it takes as long as a search.
+    """
+    start = _start(engine)
+    if len(start.jobs) < 2:
+        return None
+    found = _search(start, settings, 0).run()
+    return SearchRun(0, start.now, "asked for", start.generation, 0, found.report)
+
+
+def _search(start: _Start, settings: EngineSettings, seed: int) -> Search:
+    latest = latest_starts(start.plan, start.promised, start.columns, settings.search_patience)
+    return Search(start.plan, start.columns, latest, start.now, _settings(settings, seed))
 
 
 def _settings(settings: EngineSettings, seed: int) -> SearchSettings:

@@ -29,6 +29,28 @@ def test_a_policy_is_tried_out_put_in_force_and_withdrawn(busy_cluster: TestClie
     assert (gone["version"], gone["site"]) == (0, {})
 
 
+def test_other_criteria_are_tried_on_the_plan_as_it_would_be(busy_cluster: TestClient) -> None:
+    def wait() -> float:
+        criteria = get(busy_cluster, "/plan/evaluation")["criteria"]
+        return float(next(one["value"] for one in criteria if one["criterion"] == "wait"))
+
+    before = wait()
+    alone = busy_cluster.post(f"{MAIN}/policy/preview", json={"criteria": {"wait": 3}}).json()
+    both = {**ONE_AT_A_TIME, "criteria": {"wait": 3}}
+    together = busy_cluster.post(f"{MAIN}/policy/preview", json=both).json()
+    assert busy_cluster.put(f"{MAIN}/policy", json=ONE_AT_A_TIME).status_code == 200
+    after = wait()
+    assert after != before
+
+    def begins_with(found: dict[str, Any]) -> float:
+        return float(next(one["before"] for one in found["search"]["criteria"] if one["criterion"] == "wait"))
+
+    assert begins_with(alone) == pytest.approx(before)
+    assert begins_with(together) == pytest.approx(after)
+    assert (alone["moves"], together["moves"] > 0) == (0, True)
+    assert together["search"]["taken"] == 0
+
+
 def test_a_reservation_is_tried_out(busy_cluster: TestClient) -> None:
     body = {"everywhere": True, "start": T + 1000, "end": T + 90_000}
     seen = busy_cluster.post(f"{MAIN}/reservations/r/preview", json=body).json()

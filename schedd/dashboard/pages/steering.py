@@ -14,7 +14,6 @@ from schedd.dashboard.admin import admin_page, back
 from schedd.dashboard.viewer import Administrator, Cluster, Form, Operator
 from schedd.dashboard.weights import changed
 from schedd.engine import EngineSettings
-from schedd.service.clusters import Clusters
 from schedd.service.site_settings import SiteSettings
 
 __all__ = ["router"]
@@ -60,12 +59,11 @@ def _kind(form: Form) -> Kind:
 @router.post("/weights/preview")
 async def try_weights(request: Request, cluster: Cluster, viewer: Operator, form: Form) -> Response:
     """What would follow if these weights were in force."""
-    searcher = cast("Clusters", request.app.state.clusters).searchers[cluster.name]
     try:
         site = _site(cluster.published.settings, form)
     except ProblemError as error:
         return await admin_page(request, cluster, viewer, 422, unweighed=error.detail, form=form)
-    found = await foreseen(cluster, searcher, site, viewer.bearer.name)
+    found = await foreseen(cluster, site, viewer.bearer.name)
     return await admin_page(request, cluster, viewer, weighed=found, form=form)
 
 
