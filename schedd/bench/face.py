@@ -21,8 +21,7 @@ from rich.table import Table
 
 from schedd.bench.browser import Paints, paints
 from schedd.bench.daemon import BenchDaemon, Client, DaemonFailed, bench_daemon
-from schedd.bench.load import Load, site_of
-from schedd.bench.storm import Storm
+from schedd.bench.load import Load, told
 
 __all__ = ["CommandFigures", "FaceResult", "PageFigures", "bench_face", "table_of", "to_json"]
 
@@ -85,17 +84,9 @@ class FaceResult:
 
 def bench_face(load: Load, tell: Callable[[str], None] = lambda _: None) -> FaceResult:
     """Raises DaemonFailed."""
-    site = site_of(load)
     with bench_daemon(load.database, load.keep) as daemon:
-        tell("starting the daemon")
-        daemon.start()
-        storm = Storm(daemon, site)
-        try:
-            tell("the first snapshot")
-            storm.fill()
+        with told(load, daemon, tell) as (site, storm, _):
             storm.settle()
-        finally:
-            storm.close()
         with closing(daemon.client()) as client:
             last = client.ask("GET", f"{daemon.cluster}/jobs?state=planned&limit=10000")["jobs"][-1]
             words = {

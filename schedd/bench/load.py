@@ -7,8 +7,8 @@ recovers is read over HTTP and compared with the plain checker.
 
 import json
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 
 from rich.table import Table
@@ -32,6 +32,7 @@ __all__ = [
     "site_of",
     "table_of",
     "to_json",
+    "told",
 ]
 
 _PATHS = 1_000
@@ -107,20 +108,12 @@ class HttpResult(_Whole):
 
 def bench_events(load: Load, tell: Callable[[str], None] = lambda _: None) -> EventsResult:
     """Raises DaemonFailed, and CheckFailed when a placement is not what the plain checker says."""
-    site = site_of(load)
     with bench_daemon(load.database, load.keep) as daemon:
-        tell("starting the daemon")
-        daemon.start()
-        storm = Storm(daemon, site)
-        try:
-            tell("the first snapshot")
-            snapshot = storm.fill()
+        with told(load, daemon, tell) as (site, storm, snapshot):
             running = site.running
             tell("the storm")
             figures = storm.blow(load.rate, load.seconds, load.events)
             storm.settle()
-        finally:
-            storm.close()
         daemon.stop(kill=True)
         tell("recovering and checking the plan")
         restart = daemon.start(tell=False)  # what is told would keep the plan's generation growing
@@ -134,30 +127,40 @@ def bench_events(load: Load, tell: Callable[[str], None] = lambda _: None) -> Ev
 
 def bench_http(load: Load, reads_rate: float, tell: Callable[[str], None] = lambda _: None) -> HttpResult:
     """``reads_rate`` reads a second, alone and in the storm. Raises DaemonFailed."""
-    site = site_of(load)
-    with bench_daemon(load.database, load.keep) as daemon:
-        tell("starting the daemon")
-        daemon.start()
-        storm = Storm(daemon, site)
+    with (
+        bench_daemon(load.database, load.keep) as daemon,
+        told(load, daemon, tell) as (site, storm, snapshot),
+    ):
+        running = site.running
+        tell("scrapes")
+        scraped = _scrape(daemon)
+        tell("reads alone")
+        alone = reads.wait_for(reads.start(_reads(daemon, site, reads_rate, load.seconds)))
+        tell("as many reads as it takes")
+        most = reads.wait_for(reads.start(_reads(daemon, site, 0, load.seconds)))
+        tell("reads in the storm")
+        process = reads.start(_reads(daemon, site, reads_rate, load.seconds))
         try:
-            tell("the first snapshot")
-            snapshot = storm.fill()
-            running = site.running
-            tell("scrapes")
-            scraped = _scrape(daemon)
-            tell("reads alone")
-            alone = reads.wait_for(reads.start(_reads(daemon, site, reads_rate, load.seconds)))
-            tell("as many reads as it takes")
-            most = reads.wait_for(reads.start(_reads(daemon, site, 0, load.seconds)))
-            tell("reads in the storm")
-            process = reads.start(_reads(daemon, site, reads_rate, load.seconds))
-            try:
-                figures = storm.blow(load.rate, load.seconds, load.events)
-            finally:
-                in_storm = reads.wait_for(process)
+            figures = storm.blow(load.rate, load.seconds, load.events)
         finally:
-            storm.close()
+            in_storm = reads.wait_for(process)
     return HttpResult(load, round(snapshot, 2), running, scraped, alone, most, in_storm, figures)
+
+
+@contextmanager
+def told(load: Load, daemon: BenchDaemon, tell: Callable[[str], None]) -> Iterator[tuple[Site, Storm, float]]:
+    """A daemon that is started and told of the whole site, which has begun to run: the site, what may happen
+    next, and the seconds of the first snapshot. Raises DaemonFailed.
+    """
+    site = site_of(load)
+    tell("starting the daemon")
+    daemon.start()
+    storm = Storm(daemon, site)
+    try:
+        tell("the first snapshot")
+        yield site, storm, storm.fill()
+    finally:
+        storm.close()
 
 
 def _scrape(daemon: BenchDaemon) -> ScrapeFigures:

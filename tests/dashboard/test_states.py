@@ -1,7 +1,9 @@
 """What pages show when all is not well: nothing is known yet, the plan is stale, the daemon is not ready."""
 
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.exceptions import FastAPIDeprecationWarning
 from fastapi.testclient import TestClient
+from markupsafe import escape
 from playwright.sync_api import Browser, expect
 
 from schedd.api.app import create_app
@@ -93,6 +96,38 @@ def test_a_stale_plan_is_shown_as_such(look: Open, site: Site) -> None:
     expect(page.locator("#alerts")).to_contain_text(site.ask("")["stale"])
     expect(page.locator("#pulse")).to_contain_text("Stale")
     expect(page.locator("#list tbody tr")).to_have_count(5)
+
+
+@pytest.mark.parametrize("path", [*PAGES, "jobs/4.server", "admin"])
+def test_every_page_says_that_its_plan_is_stale_and_that_nothing_is_started(site: Site, path: str) -> None:
+    site.happen(Snapshot(id=event_id(), time=T, jobs=(), nodes=(), queues=(), complete=False))
+    stale, halted = site.ask("")["stale"], site.ask("")["halted"]
+    with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
+        client.post("/login", data={"token": token("admin")})
+        answer = client.get(f"/main/{path}")
+    assert answer.status_code == 200
+    assert f"<strong>This plan may be out of date.</strong> {escape(stale)}" in answer.text
+    assert f"<strong>No jobs are started.</strong> {escape(halted)}" in answer.text
+
+
+def test_pages_say_what_they_lack_without_the_database(kept: Site, tmp_path: Path) -> None:
+    def pages(*paths: str) -> list[httpx2.Response]:
+        with httpx2.Client(base_url=f"{kept.url}/dashboard", headers={"Accept": "text/html"}) as client:
+            client.post("/login", data={"token": token("admin")})
+            return [client.get(f"/main/{path}") for path in paths]
+
+    lost = "The database cannot be had"
+    assert [lost in page.text for page in pages("quality", "admin")] == [False, False]
+    with closing(sqlite3.connect(tmp_path / "main.sqlite", timeout=10)) as database:
+        names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for name in names:
+            database.execute(f"ALTER TABLE {name} RENAME TO gone_{name}")
+        database.commit()
+    *others, past = pages("plan", "queue", "nodes", "jobs/1.server", "quality", "admin", "jobs/77.server")
+    assert [page.status_code for page in others] == [200] * 6
+    assert [lost in page.text for page in others[-2:]] == [True, True]
+    assert past.status_code == 503
+    assert lost in past.text
 
 
 def test_a_page_says_when_the_daemon_does_not_answer(look: Open, site: Site) -> None:

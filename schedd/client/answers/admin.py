@@ -1,0 +1,205 @@
+"""What is told of a cluster as a whole, of what the plan is worth, and of acts of admins."""
+
+from typing import Any, Literal, TypedDict
+
+from schedd.client.answers.jobs import Counts
+from schedd.client.answers.plan import ReservationView
+
+__all__ = [
+    "ClusterView",
+    "ClustersView",
+    "CriterionChange",
+    "CriterionValue",
+    "Dispatch",
+    "EvaluatedView",
+    "EvaluationView",
+    "HoldView",
+    "HoldsView",
+    "InTheWay",
+    "Moved",
+    "PolicyPreview",
+    "PolicyView",
+    "PreviewView",
+    "ReservationDone",
+    "SearchView",
+    "Searched",
+    "SearchesView",
+]
+
+
+class ClusterView(TypedDict):
+    """One cluster and how its planner is doing. Times are seconds since the epoch (UTC)."""
+
+    name: str
+    policy: str
+    now: int
+    as_of: int
+    generation: int
+    paused: str
+    halted: str
+    stale: str
+    trouble: str
+    jobs: Counts
+    nodes: int
+    cpus: int
+    events_waiting: int
+    breaches: int
+    end_allowance: int
+
+
+class ClustersView(TypedDict):
+    """All clusters of this daemon."""
+
+    clusters: list[ClusterView]
+
+
+class Dispatch(TypedDict):
+    """Whether jobs are started."""
+
+    paused: str
+    generation: int
+
+
+class HoldView(TypedDict):
+    """A node or queue whose planning is held."""
+
+    kind: Literal["node", "queue"]
+    name: str
+    reason: str
+    since: int
+    by: str
+
+
+class HoldsView(TypedDict):
+    """All nodes and queues whose planning is held."""
+
+    as_of: int
+    generation: int
+    stale: str
+    holds: list[HoldView]
+
+
+class InTheWay(TypedDict):
+    """A running job that holds nodes which are to be kept free; nothing is done to it."""
+
+    job: str
+    owner: str
+    nodes: list[str]
+    until: int
+
+
+class Moved(TypedDict):
+    """A waiting job whose planned start would be another; null: it would have, or has, none."""
+
+    job: str
+    owner: str
+    before: int | None
+    after: int | None
+    promised: int | None
+    broken: bool
+
+
+class PolicyView(TypedDict):
+    """The site's policy in force."""
+
+    as_of: int
+    generation: int
+    stale: str
+    version: int
+    site: dict[str, Any]
+
+
+class PreviewView(TypedDict):
+    """What would follow; nothing was done."""
+
+    as_of: int
+    generation: int
+    stale: str
+    moved: list[Moved]
+    moves: int
+    broken: int
+    running: list[InTheWay]
+    alerts: list[str]
+
+
+class CriterionChange(TypedDict):
+    """A criterion before and after a search."""
+
+    criterion: str
+    unit: str
+    before: float
+    after: float
+
+
+class SearchView(TypedDict):
+    """A search for a better plan, and what became of it."""
+
+    number: int
+    started: int
+    why: str
+    kind: str
+    seconds: float
+    ended: str
+    jobs: int
+    tried: int
+    accepted: int
+    too_late: int
+    moved: int
+    taken: int
+    gain: float
+    criteria: list[CriterionChange]
+
+
+class PolicyPreview(PreviewView):
+    """The same of a policy, with what a search under its criteria would find then, on a copy of the plan."""
+
+    search: SearchView | None
+
+
+class SearchesView(TypedDict):
+    """Searches, newest first."""
+
+    searches: list[SearchView]
+    next: str | None
+
+
+class CriterionValue(TypedDict):
+    """What the plan is worth by one criterion; `docs/optimisation.md` has the formulas."""
+
+    criterion: str
+    value: float
+    unit: str
+
+
+class EvaluationView(TypedDict):
+    """What the plan is worth."""
+
+    as_of: int
+    generation: int
+    stale: str
+    criteria: list[CriterionValue]
+
+
+class EvaluatedView(TypedDict):
+    """What the plan was worth at a moment; by criterion, in the units of `EvaluationView`."""
+
+    time: int
+    generation: int
+    jobs: int
+    values: dict[str, float]
+
+
+class Searched(TypedDict):
+    """What became of a search that was asked for."""
+
+    search: SearchView | None
+
+
+class ReservationDone(TypedDict):
+    """What came of it."""
+
+    as_of: int
+    generation: int
+    stale: str
+    reservation: ReservationView | None
+    breaches: int

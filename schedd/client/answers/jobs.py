@@ -1,0 +1,241 @@
+"""What is told of jobs: where each stands, why, what became of it, what changes."""
+
+from typing import Any, Literal, TypedDict
+
+__all__ = [
+    "Blocker",
+    "Breach",
+    "Change",
+    "Counts",
+    "Ended",
+    "Explanation",
+    "History",
+    "JobColumns",
+    "JobLine",
+    "JobPage",
+    "JobView",
+    "News",
+    "On",
+    "Past",
+    "PastMoment",
+    "ShareFacts",
+]
+
+
+class Counts(TypedDict):
+    """How many jobs stand where."""
+
+    running: int
+    starting: int
+    planned: int
+    without_start: int
+
+
+class ShareFacts(TypedDict):
+    """What a job holds, or is to hold, of one node; memory in KiB."""
+
+    node: str
+    cpus: int
+    mem: int
+    gpus: int
+
+
+class Breach(TypedDict):
+    """A promise that was not kept: the start moved from before `promised` to `planned`."""
+
+    time: int
+    event: str
+    cause: str
+    promised: int
+    planned: int
+
+
+class Change(TypedDict):
+    """A move of a planned start; a start that is null was not known."""
+
+    time: int
+    generation: int
+    event: str
+    cause: str
+    words: str
+    before: int | None
+    after: int | None
+
+
+class JobView(TypedDict):
+    """A job as readers see it. Times are seconds since the epoch (UTC), amounts of memory KiB."""
+
+    id: str
+    name: str
+    owner: str
+    group: str
+    account: str
+    queue: str
+    job_state: str
+    state: Literal["running", "starting", "planned", "waiting", "never"]
+    priority: int
+    submitted: int
+    eligible_since: int | None
+    not_before: int | None
+    holds: str
+    depend: str
+    resources: dict[str, str]
+    cpus: int | None
+    walltime: int
+    walltime_assumed: bool
+    started: int | None
+    planned_start: int | None
+    planned_end: int | None
+    planned_nodes: list[ShareFacts]
+    promised_start: int | None
+    node_sets: list[str]
+    limited_by: list[str]
+    conditional: list[str]
+    deadline: int | None
+    deadline_state: Literal["", "on_track", "at_risk", "missed"]
+    weak: bool
+    answer: Literal["start_known", "waiting", "never"]
+    waiting_for: str
+    why: str
+    breaches: list[Breach]
+    last_change: Change | None
+    changed: int
+    as_of: int
+    generation: int
+    stale: str
+
+
+class JobPage(TypedDict):
+    """Some jobs by (planned) start; those without one come last."""
+
+    as_of: int
+    generation: int
+    stale: str
+    next: str | None
+    jobs: list[JobView]
+
+
+class JobColumns(TypedDict):
+    """The same column by column: by field, in the order of the jobs."""
+
+    as_of: int
+    generation: int
+    stale: str
+    next: str | None
+    jobs: dict[str, list[Any]]
+
+
+class Ended(TypedDict):
+    """A promise that ended without being broken: the job was held, enlarged, moved or requeued."""
+
+    time: int
+    event: str
+    words: str
+    promised: int
+
+
+class PastMoment(TypedDict):
+    """Something that happened to a job."""
+
+    time: int
+    kind: Literal["event", "decision", "told", "promise", "breach"]
+    words: str
+    start: int | None
+
+
+class Past(TypedDict):
+    """What became of a job that has left the plan, as the database has it."""
+
+    name: str
+    owner: str
+    queue: str
+    resources: dict[str, str]
+    submitted: int
+    runs: int
+    started: int | None
+    nodes: list[str]
+    ended: int | None
+    exit_status: int | None
+    how: Literal["", "ended", "deleted", "gone"]
+    told_start: int | None
+    promised_start: int | None
+    moments: list[PastMoment]
+
+
+class History(TypedDict):
+    """How a job's planned start moved, and what was promised on the way."""
+
+    as_of: int
+    generation: int
+    stale: str
+    job: str
+    changes: list[Change]
+    promised_start: int | None
+    breaches: list[Breach]
+    promise_ended: Ended | None
+    past: Past | None
+
+
+class On(TypedDict):
+    """What a blocker holds where the job lacks it."""
+
+    name: str
+    what: list[str]
+
+
+class Blocker(TypedDict):
+    """One thing that is in a job's way."""
+
+    kind: str
+    name: str
+    owner: str
+    state: Literal["running", "starting", "planned", "waiting", "never"] | None
+    start: int | None
+    until: int | None
+    on: list[On]
+    sooner: bool
+    words: str
+
+
+class Explanation(TypedDict):
+    """Why a job does not start sooner. Times are seconds since the epoch (UTC)."""
+
+    job: str
+    state: Literal["running", "starting", "planned", "waiting", "never"]
+    planned_start: int | None
+    earliest: int | None
+    earliest_why: str
+    without: int | None
+    blockers: list[Blocker]
+    hidden: int
+    why: str
+    last_change: Change | None
+    as_of: int
+    generation: int
+    stale: str
+
+
+class JobLine(TypedDict):
+    """A job in short: enough for a row of a table or a bar of a chart."""
+
+    id: str
+    name: str
+    owner: str
+    queue: str
+    state: Literal["running", "starting", "planned", "waiting", "never"]
+    planned_start: int | None
+    planned_end: int | None
+    promised_start: int | None
+    nodes: list[str]
+
+
+class News(TypedDict):
+    """What became of a plan since the event before."""
+
+    as_of: int
+    generation: int
+    stale: str
+    paused: str
+    jobs: Counts
+    changed: list[JobLine]
+    gone: list[str]

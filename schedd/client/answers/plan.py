@@ -1,0 +1,181 @@
+"""What is told of the plan: nodes, what is placed and what is free, when a job would start."""
+
+from typing import Literal, TypedDict
+
+from schedd.client.answers.jobs import ShareFacts
+
+__all__ = [
+    "Bar",
+    "Bars",
+    "Gap",
+    "GapsView",
+    "NodePage",
+    "NodeView",
+    "ReservationView",
+    "ReservationsView",
+    "Smaller",
+    "Step",
+    "VariantAnswer",
+    "WhatIfAnswer",
+    "Window",
+]
+
+
+class NodeView(TypedDict):
+    """A node and what is free of it now. Memory in KiB; a memory of 0 is not known."""
+
+    name: str
+    state: str
+    held: str
+    cpus: int
+    mem: int
+    gpus: int
+    free_cpus: int
+    free_mem: int
+    free_gpus: int
+    properties: list[str]
+    jobs: list[str]
+
+
+class NodePage(TypedDict):
+    """Some nodes by name."""
+
+    as_of: int
+    generation: int
+    stale: str
+    next: str | None
+    nodes: list[NodeView]
+
+
+class Bar(TypedDict):
+    """A job's place in the plan: over `[start, end)` it holds these nodes."""
+
+    job: str
+    owner: str
+    queue: str
+    state: Literal["running", "starting", "planned", "waiting", "never"]
+    start: int
+    end: int
+    nodes: list[ShareFacts]
+
+
+class ReservationView(TypedDict):
+    """Nodes that are kept free of planned jobs over `[start, end)`; an end of null: until it is lifted."""
+
+    name: str
+    nodes: list[str]
+    start: int
+    end: int | None
+    reason: str
+    features: list[str]
+    everywhere: bool
+    users: list[str]
+    groups: list[str]
+    accounts: list[str]
+    queues: list[str]
+
+
+class ReservationsView(TypedDict):
+    """All reservations by start."""
+
+    as_of: int
+    generation: int
+    stale: str
+    reservations: list[ReservationView]
+
+
+class Bars(TypedDict):
+    """What is placed in a window of time, by start."""
+
+    as_of: int
+    generation: int
+    stale: str
+    next: str | None
+    begin: int
+    end: int
+    jobs: list[Bar]
+    reservations: list[ReservationView]
+
+
+class Step(TypedDict):
+    """Over `[start, end)` so much is free on all usable nodes together."""
+
+    start: int
+    end: int
+    cpus: int
+    idle_nodes: int
+
+
+class Gap(TypedDict):
+    """Over `[start, end)` so much is free on one node. A memory of null is not known."""
+
+    node: str
+    start: int
+    end: int
+    cpus: int
+    mem: int | None
+    gpus: int
+
+
+class GapsView(TypedDict):
+    """What is free in a window of time on nodes that are up."""
+
+    as_of: int
+    generation: int
+    stale: str
+    next: str | None
+    begin: int
+    end: int
+    totals: list[Step]
+    gaps: list[Gap]
+
+
+class Window(TypedDict):
+    """The request may start at any second of ``[first, last]``; the nodes may differ from start to start."""
+
+    first: int
+    last: int
+
+
+class Smaller(TypedDict):
+    """One change that lets the job start at once: nothing nearer to what was asked for does."""
+
+    change: Literal["walltime", "cpus", "mem", "nodes", "feature"]
+    asked: str
+    enough: str
+    value: int | None
+
+
+class VariantAnswer(TypedDict):
+    """When the job would start if it were submitted so, now, and nothing else changed."""
+
+    request: str
+    answer: Literal["start_known", "waiting", "never"]
+    planned_start: int | None
+    planned_end: int | None
+    planned_nodes: list[ShareFacts]
+    waiting_for: str
+    why: str
+    walltime: int
+    walltime_assumed: bool
+    notes: list[str]
+
+
+class WhatIfAnswer(TypedDict):
+    """The same for the question itself, with all else that was asked."""
+
+    request: str
+    answer: Literal["start_known", "waiting", "never"]
+    planned_start: int | None
+    planned_end: int | None
+    planned_nodes: list[ShareFacts]
+    waiting_for: str
+    why: str
+    walltime: int
+    walltime_assumed: bool
+    notes: list[str]
+    windows: list[Window]
+    changes: list[Smaller]
+    variants: list[VariantAnswer]
+    as_of: int
+    generation: int
