@@ -6,8 +6,6 @@ order of ranks, under the same test. Among equal ranks nobody gives way, so a si
 plan that it would have anyway.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from schedd.engine.priorities import applicant_of, breakdown_of, demand_now
@@ -15,19 +13,12 @@ from schedd.engine.promises import note
 from schedd.engine.records import Cause, JobRecord, Phase
 from schedd.engine.state import HORIZON, EngineState
 from schedd.model import FOREVER
-from schedd.plan.kernels.ahead import first_on_rows, reach
 from schedd.plan.kernels.layout import (
-    CHUNK,
-    CHUNKS,
-    COUNT,
     DUR,
     PLANNED,
     READY,
-    SHAPE,
     START,
-    STATE,
     WORK,
-    Ints,
 )
 
 __all__ = ["forward", "next_rerank", "rank_all", "set_rank"]
@@ -61,78 +52,23 @@ def forward(state: EngineState, slot: int, event: str, *, thorough: bool = False
     Others whose starts moved are noted, the job itself is not; returns whether it moved.
     """
     plan, jobs = state.plan, state.plan.tables.jobs
-    start = int(jobs[START, slot])
-    if start <= max(state.now, int(jobs[READY, slot])):
+    if int(jobs[START, slot]) <= max(state.now, int(jobs[READY, slot])):
         return False
     record = state.by_slot[slot]
     breaks = record is not None and _breaks_promises(state, record)
-    name = record.id if record is not None else "a job"
     most, sets = (_MOST, _SETS) if thorough else (_FEW, 1)
-    for some in _sets(state, slot, breaks, most, sets):
-        slots = np.append(np.int64(slot), some)
-        latest = np.full(slots.shape[0], state.now + HORIZON, np.int64)
-        if not breaks:
-            latest = np.minimum(latest, state.promise[slots])
-        latest[0] = start - 1
-        starts = jobs[START, some]
-        order = np.lexsort((starts, -state.rank[some])) + 1
-        moves = plan.advance(slots, order, latest, state.now)
-        if len(moves):
-            state.due = None
-            theirs = moves.slots != slot
-            cause = Cause.CLASS if breaks else Cause.PRIORITY
-            words = f"job {name} of higher priority goes before"
-            note(state, event, cause, words, moves.slots[theirs], moves.old[theirs], moves.new[theirs])
-            return True
-    return False
-
-
-def _sets(state: EngineState, slot: int, breaks: bool, most: int, sets: int) -> Iterator[Ints]:
-    """Which jobs of lower rank might make way, by start: so many sets of so many, the most promising first.
-
-    For a job of one unit those on one node, the nodes first on which room could be made soonest. For others,
-    and where pools leave no room, all who are in the way; then fewer and fewer, those that start last.
-    """
-    tb = state.plan.tables
-    earliest = max(state.now, int(tb.jobs[READY, slot]))
-    useful = np.zeros(tb.rows.shape[0], np.bool_)
-    pools = reach(tb, slot, earliest, useful)
-    shape = int(tb.jobs[SHAPE, slot])
-    chunk = int(tb.shapes[shape, CHUNK])
-    lower = _makes_way(state, slot, breaks, earliest)
-    if int(tb.shapes[shape, CHUNKS]) == 1 and int(tb.chunks[chunk, COUNT]) == 1 and not pools:
-        first = np.empty(useful.shape[0], np.int64)
-        who = np.zeros(useful.shape[0], np.int64)
-        first_on_rows(tb, slot, state.rank, state.promise, breaks, earliest, useful, first, who)
-        rows = np.flatnonzero(first < FOREVER)
-        for row in rows[np.lexsort((rows, who[rows], first[rows]))][:sets].tolist():
-            useful[:] = False
-            useful[row] = True
-            yield _by_start(state, state.plan.holding(lower, useful))[:most]
-        return
-    others = _by_start(state, state.plan.holding(lower, useful))[-most:]
-    n = others.shape[0]
-    for window in range(sets):
-        some = others[n - n * (sets - window) // sets :]
-        if some.shape[0]:
-            yield some
-
-
-def _makes_way(state: EngineState, slot: int, breaks: bool, earliest: int) -> Ints:
-    """All that would make way for ``slot`` between ``earliest`` and its end, by slot."""
-    jobs, rank = state.plan.tables.jobs, state.rank
-    start = jobs[START]
-    way = (jobs[STATE] == PLANNED) & (rank < rank[slot]) & (start < start[slot] + jobs[DUR, slot])
-    way &= start + jobs[DUR] > earliest
-    if not breaks:
-        way &= state.promise > start
-    found: Ints = np.flatnonzero(way)
-    return found
-
-
-def _by_start(state: EngineState, slots: Ints) -> Ints:
-    found: Ints = slots[np.argsort(state.plan.tables.jobs[START, slots], kind="stable")]
-    return found
+    until = state.now + HORIZON
+    moves = plan.go_before(
+        slot, state.rank, state.promise, state.now, until=until, most=most, sets=sets, breaks=breaks
+    )
+    if not len(moves):
+        return False
+    state.due = None
+    theirs = moves.slots != slot
+    cause = Cause.CLASS if breaks else Cause.PRIORITY
+    words = f"job {record.id if record is not None else 'a job'} of higher priority goes before"
+    note(state, event, cause, words, moves.slots[theirs], moves.old[theirs], moves.new[theirs])
+    return True
 
 
 def _breaks_promises(state: EngineState, record: JobRecord) -> bool:

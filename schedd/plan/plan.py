@@ -7,11 +7,11 @@ every operation is told ``now``.
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from schedd.model import FOREVER, Node, Request
 from schedd.plan.kernels import layout as at
-from schedd.plan.kernels.advance import FULL, IN_VAIN, advance
+from schedd.plan.kernels.advance import FULL, IN_VAIN
+from schedd.plan.kernels.ahead import go_before
 from schedd.plan.kernels.layout import Ints, Tables
 from schedd.plan.kernels.place import (
     evict,
@@ -21,12 +21,11 @@ from schedd.plan.kernels.place import (
     misplaced,
     occupy,
     on_row,
-    on_rows,
     place,
     probe,
 )
 from schedd.plan.kernels.rows import forget
-from schedd.plan.kernels.undo import OLD_ALLOC, OLD_ALLOCS, OLD_START, undo_for
+from schedd.plan.kernels.undo import OLD_ALLOC, OLD_ALLOCS, OLD_START
 from schedd.plan.machine import Machine
 from schedd.plan.records import Moves, Take, no_moves
 from schedd.plan.repairs import WHOLE_PASS, Repairs, planned
@@ -35,7 +34,6 @@ from schedd.plan.slabs import Slabs
 
 __all__ = ["NOT_BOUND", "Moves", "Plan", "Take"]
 
-_ROWS_REMEMBERED = 512
 NOT_BOUND = FOREVER
 """No upper bound on a start."""
 
@@ -330,27 +328,39 @@ class Plan:
         """Let the next repair search every planned job as a whole, whatever was freed."""
         self._repairs.look_at_all()
 
-    def advance(self, slots: Ints, order: Ints, latest: Ints, now: int) -> Moves:
-        """Let the planned job ``slots[0]`` start no later than ``latest[0]``, the others making way for it.
+    def go_before(
+        self,
+        slot: int,
+        rank: Ints,
+        promise: Ints,
+        now: int,
+        *,
+        until: int,
+        most: int,
+        sets: int = 1,
+        breaks: bool = False,
+    ) -> Moves:
+        """Let a planned job start earlier where only jobs of lower ``rank`` (by slot) are in its way.
 
-        These follow in their ``order`` (indices in ``slots``): each keeps its place where it can, and is else
-        placed no later than its ``latest``. Nobody moves, and the moves are empty, when that cannot be.
+        At most ``most`` of them make way, of which so many ``sets`` are tried: each keeps its place where it
+        can, and is else placed no later than its ``promise`` (by slot; not asked if it ``breaks`` promises),
+        and than ``until``. Nobody moves, and the moves are empty, when that cannot be.
         """
         self._repairs.fit()
         work = int(self.slabs.tb.ctl[at.WORK])
         while True:
-            undo = undo_for(self.slabs.tb, slots.shape[0], _ROWS_REMEMBERED)
-            how = advance(self.slabs.tb, undo, slots, order, latest, now)
+            tb = self.slabs.tb
+            how, slots, before = go_before(tb, slot, rank, promise, breaks, now, until, most, sets)
             if how != FULL:
                 break
-            self.slabs.grow_alloc(self.slabs.tb.out.shape[0] * 2)
+            self.slabs.grow_alloc(tb.out.shape[0] * 2)
             self.slabs.grow_segments()
             self.slabs.tb.ctl[at.WORK] = work
         if how == IN_VAIN:
             return no_moves()
-        old, new = undo.old[OLD_START], self.starts(slots)
-        first, held = undo.old[OLD_ALLOC], undo.old[OLD_ALLOCS]
-        jobs = self.slabs.tb.jobs
+        jobs = tb.jobs
+        old, first, held = before[OLD_START], before[OLD_ALLOC], before[OLD_ALLOCS]
+        new = self.starts(slots)
         for i in np.flatnonzero(first != jobs[at.ALLOC, slots]).tolist():
             end = int(old[i] + jobs[at.DUR, slots[i]])
             self._repairs.note_entries(int(first[i]), int(held[i]), max(now, int(old[i])), end)
@@ -379,10 +389,6 @@ class Plan:
     def on_node(self, name: str) -> Ints:
         """The planned slots that hold something of this node, by start."""
         return on_row(self.slabs.tb, self.planned(), self.row_of[name])
-
-    def holding(self, slots: Ints, rows: npt.NDArray[np.bool_]) -> Ints:
-        """Those of ``slots`` that hold something of one of these rows (a flag for each row)."""
-        return on_rows(self.slabs.tb, slots, rows)
 
     def in_pool(self, name: str) -> Ints:
         """The planned slots that hold something of this pool, by start."""

@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """A node to simulate: `slots` job slots (np), memory and swap in KiB."""
+    """A node to simulate: `slots` job slots (np), memory and swap in KiB; gpus are told, not handed out."""
 
     name: str
     slots: int = 4
     properties: tuple[str, ...] = ()
     memory: int = 24_684_100
     swap: int = 0
+    gpus: int = 0
 
 
 @dataclass(slots=True)

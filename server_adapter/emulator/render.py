@@ -173,8 +173,8 @@ def node_attributes(cluster: Cluster, node: Node) -> list[Attribute]:
     if cluster.version.mom_ports:
         entries.append(Attribute("mom_service_port", str(node.mom_port)))
         entries.append(Attribute("mom_manager_port", str(node.mom_port + 1)))
-    else:
-        entries.append(Attribute("gpus", "0"))
+    if node.spec.gpus or not cluster.version.mom_ports:
+        entries.append(Attribute("gpus", str(node.spec.gpus)))
     return entries
 
 

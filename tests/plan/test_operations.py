@@ -251,19 +251,23 @@ class Operations(RuleBasedStateMachine):
         self.settle_over_commitment()
 
     @precondition(lambda self: len(self.mirror.slots(at.PLANNED)) > 1)
-    @rule(data=st.data(), sooner=st.integers(1, 60), patience=st.integers(0, 60))
-    def advance(self, data: st.DataObject, sooner: int, patience: int) -> None:
-        """One job goes before others, and they keep to their bounds; or nothing changes at all."""
+    @rule(data=st.data(), most=st.integers(1, 6), sets=st.integers(1, 2), breaks=st.booleans())
+    def go_before(self, data: st.DataObject, most: int, sets: int, breaks: bool) -> None:
+        """A job goes before others of lower rank, and they keep to their bounds; or nothing changes."""
         planned = self.mirror.slots(at.PLANNED)
-        some = data.draw(st.permutations(planned))[: data.draw(st.integers(2, len(planned)))]
-        slots = np.array(some, np.int64)
-        order = np.array(data.draw(st.permutations(range(1, len(some)))), np.int64)
-        before = self.starts()
-        latest = np.array([before[slot] + patience for slot in some], np.int64)
-        latest[0] = before[some[0]] - sooner
+        size = self.plan.tables.jobs.shape[1]
+        rank, promise = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        ranks = st.lists(st.integers(0, 3), min_size=len(planned), max_size=len(planned))
+        patience = st.lists(st.integers(0, 60), min_size=len(planned), max_size=len(planned))
         self.plan.repair(self.now)
         before, kept = self.starts(), _state(self.plan)
-        moves = self.plan.advance(slots, order, latest, self.now)
+        rank[planned] = data.draw(ranks)
+        promise[planned] = [before[slot] for slot in planned] + np.array(data.draw(patience))
+        slot = data.draw(st.sampled_from(planned))
+        until = self.now + 5000
+        moves = self.plan.go_before(
+            slot, rank, promise, self.now, until=until, most=most, sets=sets, breaks=breaks
+        )
         after = self.starts()
         assert dict(zip(moves.slots.tolist(), moves.new.tolist(), strict=True)) == {
             slot: start for slot, start in after.items() if start != before[slot]
@@ -271,13 +275,17 @@ class Operations(RuleBasedStateMachine):
         assert dict(zip(moves.slots.tolist(), moves.old.tolist(), strict=True)) == {
             slot: before[slot] for slot in moves.slots.tolist()
         }
-        if not len(moves) and after == before and after[some[0]] > latest[0]:
+        if not len(moves):
             assert _same(_placed(kept), _placed(_state(self.plan)))
             return
-        for slot, bound in zip(some, latest.tolist(), strict=True):
-            assert max(self.now, self.mirror.jobs[slot][2]) <= after[slot] or after[slot] == before[slot]
-            assert after[slot] <= bound
-            self.mirror.check_takes(slot)
+        assert after[slot] < before[slot]
+        assert len(moves) <= most + 1
+        for other in moves.slots.tolist():
+            assert max(self.now, self.mirror.jobs[other][2]) <= after[other]
+            self.mirror.check_takes(other)
+            if other != slot:
+                assert rank[other] < rank[slot]
+                assert after[other] <= (until if breaks else promise[other])
 
     # ---- repair ---------------------------------------------------------------------------------
 

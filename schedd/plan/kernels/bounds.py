@@ -13,7 +13,9 @@ from schedd.plan.kernels.layout import (
     CPUS,
     DURATIONS,
     FAR,
+    KIND,
     LEN,
+    NODE,
     NOW,
     OFF,
     SHARE,
@@ -82,7 +84,9 @@ def step_of(dur: int) -> int:
 
 @lean
 def lower(tb: Tables, row: int, start: int) -> None:
-    """Something was given back on ``row`` from ``start`` on."""
+    """Something was given back on ``row`` from ``start`` on. Of pools no bounds are kept."""
+    if tb.rows[row, KIND] != NODE:
+        return
     n = tb.bounds.shape[0]
     for level in range(n // DURATIONS):
         for b in range(DURATIONS):

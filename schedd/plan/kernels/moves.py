@@ -20,7 +20,7 @@ from schedd.plan.kernels.evaluate import (
 )
 from schedd.plan.kernels.freed import tell_now
 from schedd.plan.kernels.jit import kernel
-from schedd.plan.kernels.layout import GROW, STOP, Ints, Tables
+from schedd.plan.kernels.layout import ALLOCS, GROW, STOP, Ints, Tables
 from schedd.plan.kernels.place import place
 from schedd.plan.kernels.undo import OLD_START, Undo, begin, lift_noted, note_placed, take_back, undo_for
 
@@ -90,10 +90,10 @@ def attempt(
     NO_BETTER | TOO_LATE | STOPPED | FULL, the cost with the move); nothing is changed.
     """
     tell_now(tb, now)  # before bounds are remembered: they are void where now went back
-    begin(tb, tr.undo)
+    begin(tb, tr.undo, tr.slots[:k])
     how = BETTER
     for i in range(k):
-        if not lift_noted(tb, tr.undo, tr.slots[i]):
+        if not lift_noted(tb, tr.undo, tr.slots[i], tb.jobs[ALLOCS, tr.slots[i]]):
             how = FULL
             break
     # Without a start that differs nothing differs, but for which nodes are used.

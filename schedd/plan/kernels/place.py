@@ -1,7 +1,6 @@
 """Kernels that put jobs into the plan and take them out."""
 
 import numpy as np
-import numpy.typing as npt
 
 from schedd.plan.kernels.bounds import lower
 from schedd.plan.kernels.freed import Freed, member, note_entries, tell_now
@@ -133,8 +132,11 @@ def put(tb: Tables, slot: int, start: int, found: int) -> bool:
 
 
 @lean
-def occupy(tb: Tables, slot: int, start: int, end: int, sign: int) -> bool:
-    """Take (-1) or give back (+1) over ``[start, end)`` what ``slot`` holds; False (no change): slab full."""
+def shift(tb: Tables, slot: int, start: int, end: int, sign: int) -> bool:
+    """Take (-1) or give back (+1) over ``[start, end)`` what ``slot`` holds; False (no change): slab full.
+
+    The bounds of its rows are left as they are: see ``occupy``.
+    """
     at = tb.jobs[ALLOC, slot]
     n = tb.jobs[ALLOCS, slot]
     if start >= end:
@@ -149,7 +151,16 @@ def occupy(tb: Tables, slot: int, start: int, end: int, sign: int) -> bool:
             return False
     for i in range(at, at + n):
         change(tb, tb.alloc[i, A_ROW], start, end, tb.alloc[i, A_TAKE:], sign)
-        if sign > 0:
+    return True
+
+
+@lean
+def occupy(tb: Tables, slot: int, start: int, end: int, sign: int) -> bool:
+    """Take (-1) or give back (+1) over ``[start, end)`` what ``slot`` holds; False (no change): slab full."""
+    if not shift(tb, slot, start, end, sign):
+        return False
+    if sign > 0 and start < end:
+        for i in range(tb.jobs[ALLOC, slot], tb.jobs[ALLOC, slot] + tb.jobs[ALLOCS, slot]):
             lower(tb, tb.alloc[i, A_ROW], start)
     return True
 
@@ -201,11 +212,17 @@ def lift(tb: Tables, slot: int) -> bool:
     start = tb.jobs[START, slot]
     if not occupy(tb, slot, start, start + tb.jobs[DUR, slot], 1):
         return False
+    leave(tb, slot)
+    return True
+
+
+@lean
+def leave(tb: Tables, slot: int) -> None:
+    """``slot`` has given back what it held: it is unplaced."""
     tb.ctl[ALLOC_GARBAGE] += tb.jobs[ALLOCS, slot]
     tb.jobs[ALLOCS, slot] = 0
     tb.jobs[START, slot] = -1
     tb.jobs[STATE, slot] = UNPLACED
-    return True
 
 
 @lean
@@ -299,21 +316,6 @@ def on_row(tb: Tables, slots: Ints, row: int) -> Ints:
         at = tb.jobs[ALLOC, slots[j]]
         for i in range(at, at + tb.jobs[ALLOCS, slots[j]]):
             if tb.alloc[i, A_ROW] == row:
-                hit[m] = slots[j]
-                m += 1
-                break
-    return hit[:m]
-
-
-@kernel
-def on_rows(tb: Tables, slots: Ints, rows: npt.NDArray[np.bool_]) -> Ints:
-    """Those of ``slots`` that hold something of one of ``rows``, in their order."""
-    hit = np.empty(slots.shape[0], np.int64)
-    m = 0
-    for j in range(slots.shape[0]):
-        at = tb.jobs[ALLOC, slots[j]]
-        for i in range(at, at + tb.jobs[ALLOCS, slots[j]]):
-            if rows[tb.alloc[i, A_ROW]]:
                 hit[m] = slots[j]
                 m += 1
                 break

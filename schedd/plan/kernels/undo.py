@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from schedd.plan.kernels.jit import lean
+from schedd.plan.kernels.bounds import STEPS, lower, step_of
+from schedd.plan.kernels.jit import kernel, lean
 from schedd.plan.kernels.layout import (
     A_ROW,
     A_TAKE,
@@ -16,15 +17,24 @@ from schedd.plan.kernels.layout import (
     ALLOC_GARBAGE,
     ALLOC_TOP,
     ALLOCS,
+    CHUNK,
+    CHUNKS,
     DUR,
+    DURATIONS,
+    FAR,
+    KIND,
+    LEVEL,
+    NODE,
     PLANNED,
     SEEN,
+    SHAPE,
     START,
     STATE,
+    VERSION,
     Ints,
     Tables,
 )
-from schedd.plan.kernels.place import lift
+from schedd.plan.kernels.place import leave, shift
 from schedd.plan.kernels.rows import change
 
 # old[:, i], of the i-th job lifted
@@ -35,7 +45,7 @@ _OLD_SEEN: Final = 3
 _OLD_SLOT: Final = 4
 OLD_FIELDS: Final = 5
 
-# log[:, j], of the j-th change; begin, allocations and their number as in ``old``
+# log[:, j], of the j-th change: start, allocations and their number as in ``old``
 _SIGN: Final = 3
 _SLOT: Final = 4
 _LOG_FIELDS: Final = 5
@@ -47,65 +57,111 @@ _CHANGES: Final = 2
 _ROWS: Final = 3
 _TOP: Final = 4
 _GARBAGE: Final = 5
-_COUNTS: Final = 6
+_ASKED: Final = 6
+_COUNTS: Final = 7
 
 
 class Undo(NamedTuple):
-    """Room to take back what is done with up to n jobs on N rows, of Q bounds each; M rows are remembered."""
+    """Room to take back what is done with up to n jobs on N rows, of Q bounds each; M rows are remembered.
+
+    Of the bounds only those are lowered, kept and put back at which searches for these jobs look: ``keep``
+    sees to the others when it is known that the attempt stays.
+    """
 
     old: Ints
     """(OLD_FIELDS, n) where the jobs were, in the order in which they were lifted."""
     log: Ints
-    """(_LOG_FIELDS, 2 n) what was given back and taken, in order."""
+    """(_LOG_FIELDS, 3 n) what was given back and taken, in order."""
     rows: Ints
-    """(M,) rows that were touched; of too many not all, which does no harm: bounds stay true, but lower."""
+    """(M,) rows that were touched; of too many not all: the bounds of the others stay true, but lower."""
     mark: Ints
-    """(N,) the number of the attempt that last touched the row."""
+    """(N,) the number of the attempt that last touched the row, below 0 where it is not in ``rows``."""
+    low: Ints
+    """(N,) of rows touched by this attempt: since when things were given back there; FAR: nothing was."""
+    asked: Ints
+    """(Q,) the bounds that searches for these jobs look at."""
+    known: Ints
+    """(Q,) the number of the attempt in which a bound was last among them."""
     bounds: Ints
-    """(M, Q) their bounds before, by place in ``rows``."""
+    """(M, Q) what these were before, by place in ``rows`` and in ``asked``."""
     counts: Ints
     """(_COUNTS,) number of this attempt; jobs lifted, changes, rows; top and garbage of the allocations."""
 
 
+@kernel
 def undo_for(tb: Tables, jobs: int, most_rows: int) -> Undo:
-    """Room for attempts with up to ``jobs`` jobs, each lifted and placed once."""
+    """Room for attempts with up to ``jobs`` jobs, each lifted, whole or in two parts, and placed once."""
     return Undo(
-        old=np.zeros((OLD_FIELDS, jobs), np.int64),
-        log=np.zeros((_LOG_FIELDS, 2 * jobs), np.int64),
-        rows=np.zeros(most_rows, np.int64),
-        mark=np.zeros(tb.rows.shape[0], np.int64),
-        bounds=np.empty((most_rows, tb.bounds.shape[0]), np.int64),
-        counts=np.zeros(_COUNTS, np.int64),
+        np.zeros((OLD_FIELDS, jobs), np.int64),
+        np.zeros((_LOG_FIELDS, 3 * jobs), np.int64),
+        np.zeros(most_rows, np.int64),
+        np.zeros(tb.rows.shape[0], np.int64),
+        np.empty(tb.rows.shape[0], np.int64),
+        np.empty(tb.bounds.shape[0], np.int64),
+        np.zeros(tb.bounds.shape[0], np.int64),
+        np.empty((most_rows, tb.bounds.shape[0]), np.int64),
+        np.zeros(_COUNTS, np.int64),
     )
 
 
 @lean
-def begin(tb: Tables, un: Undo) -> None:
-    """Begin an attempt: from now on all is noted. Tell the plan the present moment before."""
+def begin(tb: Tables, un: Undo, jobs: Ints) -> None:
+    """Begin an attempt with these jobs: from now on all is noted. Tell the plan the present moment before."""
     un.counts[_NUMBER] += 1
     un.counts[_LIFTED] = 0
     un.counts[_CHANGES] = 0
     un.counts[_ROWS] = 0
     un.counts[_TOP] = tb.ctl[ALLOC_TOP]
     un.counts[_GARBAGE] = tb.ctl[ALLOC_GARBAGE]
+    n = 0
+    for slot in jobs:
+        shape = tb.jobs[SHAPE, slot]
+        step = step_of(tb.jobs[DUR, slot])
+        first = tb.shapes[shape, CHUNK]
+        for c in range(first, first + tb.shapes[shape, CHUNKS]):
+            q = tb.chunks[c, LEVEL] * DURATIONS + step
+            if un.known[q] != un.counts[_NUMBER]:
+                un.known[q] = un.counts[_NUMBER]
+                un.asked[n] = q
+                n += 1
+    un.counts[_ASKED] = n
 
 
 @lean
 def _note(tb: Tables, un: Undo, slot: int, sign: int) -> None:
-    """``slot`` is about to be lifted (+1), or was placed (-1); the bounds of its rows are kept."""
+    """``slot`` is about to be lifted (+1), or was placed (-1): the bounds of its rows are kept.
+
+    For a lift those that are asked are lowered as well. Who is lifted later on the same row, where nothing
+    was searched since, need not lower them again unless it started earlier.
+    """
     first = tb.jobs[ALLOC, slot]
     held = tb.jobs[ALLOCS, slot]
+    start = tb.jobs[START, slot]
+    number = un.counts[_NUMBER]
     for i in range(first, first + held):
         row = tb.alloc[i, A_ROW]
-        m = un.counts[_ROWS]
-        if un.mark[row] != un.counts[_NUMBER] and m < un.rows.shape[0]:
-            un.mark[row] = un.counts[_NUMBER]
-            un.rows[m] = row
-            for q in range(tb.bounds.shape[0]):
-                un.bounds[m, q] = tb.bounds[q, row]
-            un.counts[_ROWS] = m + 1
+        if tb.rows[row, KIND] != NODE:
+            continue
+        if abs(un.mark[row]) != number:
+            un.mark[row] = -number
+            un.low[row] = FAR
+            m = un.counts[_ROWS]
+            if m < un.rows.shape[0]:
+                un.mark[row] = number
+                un.rows[m] = row
+                for k in range(un.counts[_ASKED]):
+                    un.bounds[m, k] = tb.bounds[un.asked[k], row]
+                un.counts[_ROWS] = m + 1
+        if sign > 0 and start < un.low[row]:
+            un.low[row] = start
+            if un.mark[row] < 0:
+                lower(tb, row, start)
+                continue
+            for k in range(un.counts[_ASKED]):
+                q = un.asked[k]
+                tb.bounds[q, row] = min(tb.bounds[q, row], start - STEPS[q % DURATIONS])
     j = un.counts[_CHANGES]
-    un.log[OLD_START, j] = tb.jobs[START, slot]
+    un.log[OLD_START, j] = start
     un.log[OLD_ALLOC, j] = first
     un.log[OLD_ALLOCS, j] = held
     un.log[_SIGN, j] = sign
@@ -114,26 +170,63 @@ def _note(tb: Tables, un: Undo, slot: int, sign: int) -> None:
 
 
 @lean
-def lift_noted(tb: Tables, un: Undo, slot: int) -> bool:
-    """Lift a planned job; False (and no change) when a slab is full."""
+def _lift(tb: Tables, un: Undo, slot: int) -> bool:
+    """Give back all that ``slot`` holds, and note it; False (and no change): slab full."""
+    start = tb.jobs[START, slot]
+    _note(tb, un, slot, 1)
+    if not shift(tb, slot, start, start + tb.jobs[DUR, slot], 1):
+        un.counts[_CHANGES] -= 1
+        return False
+    leave(tb, slot)
+    return True
+
+
+@lean
+def lift_noted(tb: Tables, un: Undo, slot: int, entries: int) -> bool:
+    """Lift a planned job from the first ``entries`` of its allocations; False (and no change): slab full.
+
+    What it holds beyond them it keeps until ``let_go``, or until it is put back.
+    """
     i = un.counts[_LIFTED]
     un.old[OLD_START, i] = tb.jobs[START, slot]
     un.old[OLD_ALLOC, i] = tb.jobs[ALLOC, slot]
     un.old[OLD_ALLOCS, i] = tb.jobs[ALLOCS, slot]
     un.old[_OLD_SEEN, i] = tb.jobs[SEEN, slot]
     un.old[_OLD_SLOT, i] = slot
-    _note(tb, un, slot, 1)
-    if not lift(tb, slot):
-        un.counts[_CHANGES] -= 1
+    tb.jobs[ALLOCS, slot] = entries
+    if not _lift(tb, un, slot):
+        tb.jobs[ALLOCS, slot] = un.old[OLD_ALLOCS, i]
         return False
     un.counts[_LIFTED] = i + 1
     return True
 
 
 @lean
+def let_go(tb: Tables, un: Undo, i: int, entries: int) -> bool:
+    """Lift the i-th job lifted, of which only so many ``entries`` were, from the others, too; False (and no
+    change): slab full.
+    """
+    slot = un.old[_OLD_SLOT, i]
+    tb.jobs[START, slot] = un.old[OLD_START, i]
+    tb.jobs[ALLOC, slot] = un.old[OLD_ALLOC, i] + entries
+    tb.jobs[ALLOCS, slot] = un.old[OLD_ALLOCS, i] - entries
+    return _lift(tb, un, slot)
+
+
+@lean
 def note_placed(tb: Tables, un: Undo, slot: int) -> None:
     """``slot``, lifted before, has just been placed."""
     _note(tb, un, slot, -1)
+
+
+@lean
+def keep(tb: Tables, un: Undo) -> None:
+    """Let it be: only now those bounds follow that were not asked."""
+    for m in range(un.counts[_ROWS]):
+        row = un.rows[m]
+        if un.low[row] < FAR:
+            tb.rows[row, VERSION] += 1
+            lower(tb, row, un.low[row])
 
 
 @lean
@@ -155,5 +248,5 @@ def take_back(tb: Tables, un: Undo) -> None:
     tb.ctl[ALLOC_TOP] = un.counts[_TOP]
     tb.ctl[ALLOC_GARBAGE] = un.counts[_GARBAGE]
     for m in range(un.counts[_ROWS]):
-        for q in range(tb.bounds.shape[0]):
-            tb.bounds[q, un.rows[m]] = un.bounds[m, q]
+        for k in range(un.counts[_ASKED]):
+            tb.bounds[un.asked[k], un.rows[m]] = un.bounds[m, k]

@@ -25,10 +25,15 @@ from tests.server_adapter.bridge.processes import House
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(1200)]  # the kernels may have to be compiled first
 
 NODES = [
-    NodeSpec(f"n{i}", 4, (f"rack{(i + 1) // 2}", "old" if i > 6 else "new", *(("big",) if i % 2 else ())))
+    NodeSpec(
+        f"n{i}",
+        4,
+        (f"rack{(i + 1) // 2}", "old" if i > 6 else "new", *(("big",) if i % 2 else ())),
+        gpus=2 if i == 6 else 0,
+    )
     for i in range(1, 9)
 ]
-"""n1 and n2 in rack 1, n3 and n4 in rack 2, and so on; odd ones are big, n7 and n8 old."""
+"""n1 and n2 in rack 1, n3 and n4 in rack 2, and so on; odd ones are big, n7 and n8 old; n6 has gpus."""
 WALL = 2000
 """For so long the first job holds all of them; then the plan begins."""
 ALLOWANCE = 20
@@ -429,14 +434,31 @@ async def test_licences_of_the_server_and_of_the_file_are_never_over_used(
         ("1:ppn=1:old:big", "", {"n7"}),
         ("2:ppn=4:rack3", "", {"n5", "n6"}),
         ("1:ppn=1:big", "rack2|rack3", {"n3", "n5"}),
+        ("1:ppn=1", "!big", {"n2", "n4", "n6"}),
+        ("1:ppn=1", "big:!new", {"n7"}),
+        ("1:ppn=1", "!new|rack2", {"n3", "n4", "n7"}),
     ],
 )
-async def test_properties_are_kept_with_and_and_or(
+async def test_properties_are_kept_with_and_or_and_not(
     bench: Bench, nodes: str, feature: str, allowed: set[str]
 ) -> None:
     resources = {"feature": feature} if feature else {}
     answer = await bench.planned(bench.submit("paul", nodes, resources=resources))
     assert {share["node"] for share in answer["planned_nodes"]} <= allowed
+
+
+async def test_gpus_are_counted_on_the_nodes_that_have_them(bench: Bench) -> None:
+    both, one = (bench.submit("gus", resources={"gres": f"gpus:{count}"}) for count in (2, 1))
+    await bench.start(both, one, at=[0, 120])
+    for job, gpus in ((both, 2), (one, 1)):
+        (share,) = (await bench.planned(job))["planned_nodes"]
+        assert (share["node"], share["gpus"]) == ("n6", gpus)
+    await bench.planned(bench.submit("gus", "n6:ppn=3"), at=0)  # its cpus are free beside them
+    too_many = await bench.seen(
+        bench.submit("gus", resources={"gres": "gpus:3"}), lambda answer: bool(answer["why"])
+    )
+    assert too_many["planned_start"] is None
+    assert "gpus" in too_many["why"]
 
 
 async def test_whole_nodes_are_shared_with_nobody(bench: Bench) -> None:

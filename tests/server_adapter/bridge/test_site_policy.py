@@ -2,6 +2,7 @@
 
 import asyncio
 import collections
+import itertools
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from server_adapter.emulator import State
+from server_adapter.torque import Address, AnyPort, open_connection, verbs
 from tests.server_adapter.bridge.processes import House
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]  # the kernels may have to be compiled first
@@ -54,6 +56,41 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
         finally:
             made.adapter.kill()
             made.daemon.kill()
+
+
+async def test_a_long_array_runs_to_its_end_within_its_slot_limit_each_job_with_a_start_of_its_own(
+    house: House,
+) -> None:
+    server = house.server
+    # What runs first leaves no room, so that all of the array is planned before anything of it starts.
+    wall = [
+        server.submit("tina", resources={"nodes": "14:ppn=8", "walltime": "3600"}, runtime=3000.0),
+        server.submit("eve", resources={"nodes": "2:ppn=8", "walltime": "3600"}, runtime=3000.0),
+    ]
+    house.adapter.start()
+    jobs = server.cluster.jobs
+    while any(server.job(job).state is not State.RUNNING for job in wall):
+        assert not house.adapter.ended, house.adapter.log.read_text()
+        await asyncio.sleep(0.01)
+    server.submit("tina", array="1-240%60", resources={"nodes": "1:ppn=1", "walltime": "60"}, runtime=0.3)
+    starts: collections.Counter[int] = collections.Counter()
+    while sum(starts.values()) < 240:
+        planned = (await house.ask("/jobs?state=planned&limit=500"))["jobs"]
+        starts = collections.Counter(job["planned_start"] for job in planned)
+    # Sixty at once and no more; a job holds its place for its walltime and the allowance of 20 s.
+    assert list(starts.values()) == [60] * 4
+    assert {late - soon for soon, late in itertools.pairwise(sorted(starts))} == {80}
+    async with await open_connection(Address(*server.address), AnyPort()) as connection:
+        for job in wall:
+            await connection.request(verbs.delete(job))
+    most = 0
+    while house.done() < len(jobs):
+        most = max(most, sum(job.state is State.RUNNING and "[" in job.id for job in jobs.values()))
+        assert not house.adapter.ended, house.adapter.log.read_text()
+        await asyncio.sleep(0.01)
+    assert 1 < most <= 60
+    assert set(server.cluster.runs.values()) == {1}
+    assert len(server.cluster.runs) == 242
 
 
 async def test_the_policy_of_the_site_is_kept_on_the_server(house: House) -> None:
