@@ -5,7 +5,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """A node to simulate: `slots` job slots (np), memory and swap in KiB; gpus are told, not handed out."""
+    """A node to simulate: `slots` job slots (np), memory and swap in KiB.
+
+    Its gpus and what its mom reports as `gres` (`scratch:100`) are told, not handed out.
+    """
 
     name: str
     slots: int = 4
@@ -13,6 +16,7 @@ class NodeSpec:
     memory: int = 24_684_100
     swap: int = 0
     gpus: int = 0
+    gres: str = ""
 
 
 @dataclass(slots=True)

@@ -197,7 +197,7 @@ def _report(cluster: Cluster, node: Node, held: dict[str, tuple[int, ...]]) -> d
         "physmem": f"{node.spec.memory}kb",
         "ncpus": str(node.spec.slots),
         "loadave": f"{load:.2f}",
-        "gres": "",
+        "gres": node.spec.gres,
         "netload": "0",
         "state": "free",
         "varattr": " " if cluster.version.ranges else "",

@@ -30,10 +30,11 @@ NODES = [
         4,
         (f"rack{(i + 1) // 2}", "old" if i > 6 else "new", *(("big",) if i % 2 else ())),
         gpus=2 if i == 6 else 0,
+        gres="scratch:10" if i == 4 else "",
     )
     for i in range(1, 9)
 ]
-"""n1 and n2 in rack 1, n3 and n4 in rack 2, and so on; odd ones are big, n7 and n8 old; n6 has gpus."""
+"""n1 and n2 in rack 1, n3 and n4 in rack 2, ...; odd ones big, n7 and n8 old; n6 has gpus, n4 scratch."""
 WALL = 2000
 """For so long the first job holds all of them; then the plan begins."""
 ALLOWANCE = 20
@@ -221,6 +222,8 @@ QUEUES: Mapping[str, dict[str, str]] = {
     "cpus": {"max_run_res.ncpus": "[o:PBS_ALL=4]"},
     "users": {"max_user_res.ncpus": "4"},
     "whole": {"resources_default.naccesspolicy": "singlejob"},
+    "mapped": {"resources_default.neednodes": "old"},
+    "featured": {"features_required": "rack3"},
 }
 
 
@@ -273,6 +276,13 @@ async def test_jobs_are_planned_behind_those_that_they_wait_for(bench: Bench) ->
     assert (await bench.planned(tail))["conditional"] == [f"afterok:{behind['afterok']}"]
     for kind, depend in {"afternotok": f"afternotok:{head}", "on": "on:1"}.items():
         assert kind in await bench.waits(bench.submit("dora", depend=depend), "dependency")
+
+
+async def test_who_is_to_run_before_another_is_held_by_nothing(bench: Bench) -> None:
+    other = bench.submit("dora", depend="on:1")
+    assert "on:1" in await bench.waits(other, "dependency")
+    first = bench.submit("dora", depend=f"beforeany:{other}")
+    await bench.planned(first, at=0)
 
 
 async def test_a_chain_moves_when_its_head_moves(bench: Bench) -> None:
@@ -459,6 +469,21 @@ async def test_gpus_are_counted_on_the_nodes_that_have_them(bench: Bench) -> Non
     )
     assert too_many["planned_start"] is None
     assert "gpus" in too_many["why"]
+
+
+async def test_what_the_mom_of_a_node_reports_is_counted_there(bench: Bench) -> None:
+    jobs = [bench.submit("sam", resources={"gres": "scratch:6"}) for _ in range(2)]
+    await bench.start(*jobs, at=[0, 120])
+    for job in jobs:
+        assert [share["node"] for share in (await bench.planned(job))["planned_nodes"]] == ["n4"]
+
+
+@pytest.mark.parametrize(("queue", "allowed"), [("mapped", {"n7"}), ("featured", {"n5", "n6"})])
+async def test_jobs_of_a_queue_that_is_mapped_to_nodes_run_there(
+    bench: Bench, queue: str, allowed: set[str]
+) -> None:
+    answer = await bench.planned(bench.submit("paul", queue=queue))
+    assert {share["node"] for share in answer["planned_nodes"]} <= allowed
 
 
 async def test_whole_nodes_are_shared_with_nobody(bench: Bench) -> None:
