@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from schedd.plan.evaluate import DEFAULT_WEIGHTS
 from schedd.plan.latest import PATIENCE
 
-__all__ = ["EngineSettings"]
+__all__ = ["SITE_SLACK", "EngineSettings"]
+
+SITE_SLACK: Final = 4 * 3_600
+"""Seconds of slack for who chooses none: docs/decisions/005."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,7 @@ class EngineSettings:
     start_rate_node: int = 0
     """Jobs started a second on one node at most; 0: no limit."""
     slack: int = 0
-    """Added to the planned start to make the promised one."""
+    """Added to the planned start to make the promised one; a site gets ``SITE_SLACK`` unless it chooses."""
     slack_share: float = 0.0
     """And this share of the wait that is planned then."""
     end_allowance: int = 120

@@ -154,10 +154,12 @@ class Adapter:
 
     async def close(self) -> None:
         """Ends runs that wait, and closes all connections."""
-        await self._runs.close()
-        await self.link.close()
-        await self._client.close()
-        self.journal.close()
+        try:
+            await self._runs.close()
+            await self.link.close()
+            await self._client.close()
+        finally:
+            self.journal.close()
 
     def look(self) -> None:
         """Something has changed at the server."""

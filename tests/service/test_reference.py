@@ -5,6 +5,7 @@ from dataclasses import asdict
 import pytest
 
 from schedd.engine import EngineSettings
+from schedd.engine.settings import SITE_SLACK
 from schedd.service.reference import SECTIONS, section
 from schedd.service.settings import ClusterSettings, Settings
 from tests.conftest import ROOT
@@ -28,6 +29,6 @@ def test_no_section_is_left_out() -> None:
     assert sections == set(Settings.model_fields)
 
 
-def test_a_cluster_sets_exactly_what_the_engine_has_with_the_same_defaults() -> None:
-    assert asdict(ClusterSettings().engine) == asdict(EngineSettings())
+def test_a_cluster_sets_exactly_what_the_engine_has_with_the_same_defaults_but_for_slack() -> None:
+    assert asdict(ClusterSettings().engine) == asdict(EngineSettings(slack=SITE_SLACK))
     assert set(ClusterSettings().model_dump(by_alias=True)) == set(asdict(EngineSettings()))

@@ -65,6 +65,8 @@ class House:
             self.task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self.task
+        if self.adapter is not None:
+            self.adapter.journal.close()  # as the system does, should the task never have begun
         self.task = None
 
     async def until(self, condition: Callable[[], bool], limit: float = 20.0) -> None:
