@@ -101,6 +101,14 @@ def test_what_cannot_be_planned_is_named(depend: str, words: str) -> None:
     assert cluster.view("2").why == words
 
 
+def test_a_job_does_not_wait_for_those_before_which_it_is_to_run() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.submit("1")
+    cluster.submit("2", walltime=500)
+    chained(cluster, "3", "afterok:1,beforeany:2,beforeok:9")
+    assert [cluster.start(job) for job in "123"] == [0, 0, 100]
+
+
 def test_a_circle_is_named_and_not_planned() -> None:
     cluster = Cluster(nodes=2)
     chained(cluster, "1", "afterok:3")

@@ -278,11 +278,11 @@ async def test_jobs_are_planned_behind_those_that_they_wait_for(bench: Bench) ->
         assert kind in await bench.waits(bench.submit("dora", depend=depend), "dependency")
 
 
-async def test_who_is_to_run_before_another_is_held_by_nothing(bench: Bench) -> None:
+async def test_a_job_is_planned_behind_one_that_is_to_run_before_it(bench: Bench) -> None:
     other = bench.submit("dora", depend="on:1")
     assert "on:1" in await bench.waits(other, "dependency")
-    first = bench.submit("dora", depend=f"beforeany:{other}")
-    await bench.planned(first, at=0)
+    await bench.planned(bench.submit("dora", depend=f"beforeany:{other}"), at=0)
+    await bench.planned(other, at=100)  # the server makes it wait for the first
 
 
 async def test_a_chain_moves_when_its_head_moves(bench: Bench) -> None:
