@@ -15,7 +15,7 @@ from schedd.model.parse import parse_torque
 
 __all__ = ["check_plan"]
 
-_QUIET_S: Final = 0.5
+_QUIET_S: Final = 2.0
 _PATIENCE_S: Final = 600.0
 _END: Final = (1 << 36) - 1
 
