@@ -10,7 +10,7 @@ from schedd.plan.latest import PATIENCE
 __all__ = ["SITE_SLACK", "EngineSettings"]
 
 SITE_SLACK: Final = 4 * 3_600
-"""Seconds of slack for who chooses none: docs/decisions/005."""
+"""Seconds of slack for who chooses none: docs/decisions/007."""
 
 
 @dataclass(frozen=True, slots=True)
