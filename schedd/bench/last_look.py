@@ -1,7 +1,8 @@
 """The daemon's whole plan, read over HTTP and compared with the plain checker."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import closing
 from typing import Any, Final
 
@@ -20,9 +21,16 @@ _PATIENCE_S: Final = 600.0
 _END: Final = (1 << 36) - 1
 
 
-def check_plan(daemon: BenchDaemon, nodes: Sequence[Node], seed: int, sample: int = 20) -> tuple[int, int]:
+def check_plan(
+    daemon: BenchDaemon,
+    nodes: Sequence[Node],
+    present: Mapping[str, Mapping[str, str]],
+    seed: int,
+    sample: int = 20,
+) -> tuple[int, int]:
     """How many jobs hold nodes, and of how many planned ones it was found that none could start earlier by
-    itself. Raises CheckFailed; DaemonFailed when the plan does not come to rest.
+    itself. ``present``: what each job asks for that runs or may be planned; whoever of them fits the nodes
+    must hold some, and nobody else may. Raises CheckFailed; DaemonFailed when the plan does not come to rest.
     """
     with closing(daemon.client()) as client:
         bars, as_of = _at_rest(client, daemon.cluster)
@@ -33,6 +41,7 @@ def check_plan(daemon: BenchDaemon, nodes: Sequence[Node], seed: int, sample: in
             ]
             for bar in bars
         }
+        _check_who(held.keys(), nodes, present)
         everything = [holding for holdings in held.values() for holding in holdings]
         bad = Plain(nodes, everything).over_committed()
         if bad:
@@ -48,6 +57,18 @@ def check_plan(daemon: BenchDaemon, nodes: Sequence[Node], seed: int, sample: in
             if alone != bar["start"]:
                 raise CheckFailed(f"job {bar['job']}: planned at {bar['start']}, could start at {alone}")
     return len(held), len(chosen)
+
+
+def _check_who(
+    held: AbstractSet[str], nodes: Sequence[Node], present: Mapping[str, Mapping[str, str]]
+) -> None:
+    gone = sorted(held - present.keys())
+    if gone:
+        raise CheckFailed(f"these hold nodes, and neither run nor are queued: {gone[:5]}")
+    empty = Plain(nodes, ())
+    for name in present.keys() - held:
+        if empty.earliest(parse_torque(present[name]), 1, 0) >= 0:
+            raise CheckFailed(f"job {name} holds no nodes, and would fit: {dict(present[name])}")
 
 
 def _at_rest(client: Client, cluster: str) -> tuple[list[dict[str, Any]], int]:

@@ -77,7 +77,8 @@ class EventsResult(_Whole):
     restart_s: float
     """From the start after a kill until the daemon led again, the log followed."""
     placed: int
-    """Jobs whose places were compared with each other: no node was over-committed."""
+    """Jobs whose places were compared with each other: no node was over-committed. They are all that run or
+    are queued, but for those that the plain checker finds too large for the nodes."""
     checked: int
     """Planned jobs of which the plain checker found that none could start earlier by itself."""
     warnings: int
@@ -117,7 +118,8 @@ def bench_events(load: Load, tell: Callable[[str], None] = lambda _: None) -> Ev
         daemon.stop(kill=True)
         tell("recovering and checking the plan")
         restart = daemon.start(tell=False)  # what is told would keep the plan's generation growing
-        placed, checked = check_plan(daemon, cluster(load.profile, load.nodes), load.seed)
+        nodes = cluster(load.profile, load.nodes)
+        placed, checked = check_plan(daemon, nodes, site.present(), load.seed)
         warnings = len(daemon.troubles())
     slopes = {name: slope_of(figures.samples, name) for name in ("rss", "database", "wal")}
     return EventsResult(

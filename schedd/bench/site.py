@@ -7,7 +7,7 @@ each. The cluster is full: a job is started where one has ended. So ends are nea
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -66,6 +66,9 @@ class _Bag:
 
     def __len__(self) -> int:
         return len(self._items)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
 
 
 class Site:
@@ -144,9 +147,14 @@ class Site:
         """How many jobs run."""
         return len(self._running)
 
+    def present(self) -> dict[str, Mapping[str, str]]:
+        """What each job asks for that runs, or is queued and not held."""
+        names = (*self._running, *self._queued)
+        return {name: self._facts[name].resources for name in names}
+
     def queued_ids(self) -> list[str]:
         """The jobs that are queued and not held."""
-        return list(self._queued._items)  # noqa: SLF001
+        return list(self._queued)
 
     # ---- one by one -----------------------------------------------------------------------------
 

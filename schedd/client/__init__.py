@@ -10,8 +10,9 @@ Answers are the API's JSON as typed dictionaries (``schedd.client.answers``); ti
 the epoch (UTC), memory is KiB. It imports nothing else of schedd.
 """
 
-from schedd.client.client import Client, State
+from schedd.client.client import Client
 from schedd.client.errors import ClientError, Refused, Unreachable
 from schedd.client.places import ConfigError, Place, find_place
+from schedd.client.reading import State
 
 __all__ = ["Client", "ClientError", "ConfigError", "Place", "Refused", "State", "Unreachable", "find_place"]

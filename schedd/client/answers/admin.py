@@ -36,6 +36,7 @@ class ClusterView(TypedDict):
     as_of: int
     generation: int
     paused: str
+    foreign: str
     halted: str
     stale: str
     trouble: str

@@ -1,0 +1,121 @@
+"""What is told of users, of who goes first and why, and of how right told starts were."""
+
+from typing import TypedDict
+
+__all__ = [
+    "AccuracyView",
+    "ErrorView",
+    "FairShareView",
+    "Licence",
+    "LicencesView",
+    "Place",
+    "PriorityView",
+    "Term",
+    "UserSummary",
+    "UsersView",
+]
+
+
+class UserSummary(TypedDict):
+    """One user's jobs, counted. Times are seconds since the epoch (UTC)."""
+
+    user: str
+    running: int
+    planned: int
+    without_start: int
+    cpus: int
+    cpus_planned: int
+    cpu_seconds_planned: int
+    next_start: int | None
+    last_end: int | None
+    longest_wait: int
+
+
+class UsersView(TypedDict):
+    """Each user's jobs, counted."""
+
+    as_of: int
+    generation: int
+    stale: str
+    users: list[UserSummary]
+
+
+class ErrorView(TypedDict):
+    """By how much told starts were wrong: actual less told, in seconds; positive is later than told."""
+
+    lead: int
+    count: int
+    mean: float
+    median_absolute: float
+    p90_absolute: float
+
+
+class AccuracyView(TypedDict):
+    """How right told starts were; by lead, the shortest first. Without a database none is kept."""
+
+    kept: bool
+    overall: ErrorView | None
+    by_lead: list[ErrorView]
+
+
+class Term(TypedDict):
+    """One term of a priority: `points` is what it adds, `value` what it found before it was weighted."""
+
+    name: str
+    weight: float
+    value: float
+    points: float
+
+
+class PriorityView(TypedDict):
+    """A job's priority as it is now; the plan goes by `rank`, the total as it was last worked out."""
+
+    as_of: int
+    generation: int
+    stale: str
+    job: str
+    total: int
+    rank: int
+    terms: list[Term]
+    breaks_promises: bool
+
+
+class Place(TypedDict):
+    """One place of the tree of shares; `path` has the names from the top, such as `physics/ann`."""
+
+    path: str
+    share: float
+    target: float
+    used: float
+    usage: float
+    factor: float
+    waited: float
+
+
+class FairShareView(TypedDict):
+    """The tree of shares, parents before children; no levels where the site has no fair share."""
+
+    as_of: int
+    generation: int
+    stale: str
+    levels: list[str]
+    places: list[Place]
+
+
+class Licence(TypedDict):
+    """A resource of the whole cluster; `counted`: when a program last said how many there are."""
+
+    name: str
+    copies: int
+    held: int
+    wanted: int
+    counted: int | None
+
+
+class LicencesView(TypedDict):
+    """Licences and other resources of the whole cluster, by name."""
+
+    as_of: int
+    generation: int
+    stale: str
+    licences: list[Licence]

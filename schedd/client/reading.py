@@ -1,0 +1,282 @@
+"""What a client asks: one method for each question."""
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal, Self, cast
+from urllib.parse import quote
+
+from schedd.client.answers import (
+    AccuracyView,
+    Bar,
+    Bars,
+    ClustersView,
+    ClusterView,
+    EvaluatedView,
+    EvaluationView,
+    Explanation,
+    FairShareView,
+    Gap,
+    GapsView,
+    History,
+    HoldsView,
+    HoldView,
+    JobColumns,
+    JobPage,
+    JobView,
+    Licence,
+    LicencesView,
+    News,
+    NodePage,
+    NodeView,
+    PolicyView,
+    PriorityView,
+    ReservationsView,
+    ReservationView,
+    SearchesView,
+    SearchView,
+    UserSummary,
+    UsersView,
+    WhatIfAnswer,
+)
+from schedd.client.errors import ClientError
+from schedd.client.http import Connection, Query
+from schedd.client.places import Place, find_place
+
+__all__ = ["Reading", "Resources", "State"]
+
+_PAGE = 10_000
+_SEARCHES = 100
+Resources = Mapping[str, str]
+State = Literal["running", "starting", "planned", "waiting", "never"]
+
+
+class Reading:
+    """All that asks and changes nothing."""
+
+    def __init__(self, place: Place, *, timeout: float = 30.0) -> None:
+        """To talk with the daemon at ``place``, waiting so many seconds at most. Raises ConfigError."""
+        self._http = Connection(place, timeout)
+        self._cluster = place.cluster
+
+    @classmethod
+    def found(cls, *, timeout: float = 30.0) -> Self:
+        """With the place that environment and files name: see ``schedd.client.places``."""
+        return cls(find_place(), timeout=timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._http.close()
+
+    # ---- clusters --------------------------------------------------------------------------------
+
+    def clusters(self) -> list[ClusterView]:
+        """All clusters of the daemon, and how each is doing."""
+        found: ClustersView = self._http.ask("GET", "/v1/clusters")
+        return found["clusters"]
+
+    def cluster(self) -> ClusterView:
+        """The cluster that this client asks about. Raises ClientError when it is not said which."""
+        if self._cluster:
+            return cast("ClusterView", self._get(""))
+        found = self.clusters()
+        if len(found) != 1:
+            names = ", ".join(one["name"] for one in found)
+            raise ClientError(
+                f"which cluster? There is {names}; set SCHEDD_CLUSTER, or cluster in client.toml"
+            )
+        self._cluster = found[0]["name"]
+        return found[0]
+
+    def _path(self, rest: str) -> str:
+        if not self._cluster:
+            self.cluster()
+        return f"/v1/clusters/{quote(self._cluster, safe='')}{rest}"
+
+    def _get(self, path: str, query: Query | None = None) -> Any:
+        return self._http.ask("GET", self._path(path), query)
+
+    def _pages(self, path: str, query: Query) -> Iterator[Any]:
+        cursor: str | None = None
+        while True:
+            page = self._get(path, {"limit": _PAGE, **query, "cursor": cursor})
+            yield page
+            cursor = page["next"]
+            if cursor is None:
+                return
+
+    # ---- jobs ------------------------------------------------------------------------------------
+
+    def job(self, job_id: str) -> JobView:
+        """One job; `123` is enough where no other job has this number."""
+        return cast("JobView", self._get(f"/jobs/{quote(job_id, safe='')}"))
+
+    def explain(self, job_id: str) -> Explanation:
+        """Why a job does not start sooner."""
+        return cast("Explanation", self._get(f"/jobs/{quote(job_id, safe='')}/explain"))
+
+    def history(self, job_id: str, *, limit: int = 100) -> History:
+        """How a job's planned start moved, the newest change first."""
+        return cast("History", self._get(f"/jobs/{quote(job_id, safe='')}/history", {"limit": limit}))
+
+    def jobs(
+        self,
+        *,
+        state: State | None = None,
+        user: str | None = None,
+        queue: str | None = None,
+        fields: Sequence[str] | None = None,
+    ) -> Iterator[JobView]:
+        """All jobs by start, page by page; with ``fields``, each has these alone."""
+        only = ",".join(fields) if fields is not None else None
+        page: JobPage
+        for page in self._pages("/jobs", {"state": state, "user": user, "queue": queue, "fields": only}):
+            yield from page["jobs"]
+
+    def job_columns(
+        self,
+        fields: Sequence[str],
+        *,
+        state: State | None = None,
+        user: str | None = None,
+        queue: str | None = None,
+    ) -> dict[str, list[Any]]:
+        """The same jobs as columns: by field, the values in order. Quicker where there are thousands."""
+        query = {"state": state, "user": user, "queue": queue, "fields": ",".join(fields), "form": "columns"}
+        found: dict[str, list[Any]] = {field: [] for field in fields}
+        page: JobColumns
+        for page in self._pages("/jobs", query):
+            for field, values in page["jobs"].items():
+                found[field] += values
+        return found
+
+    def users(self) -> list[UserSummary]:
+        """Each user's jobs, counted; who sees only own jobs is alone."""
+        found: UsersView = self._get("/users")
+        return found["users"]
+
+    # ---- who goes first -------------------------------------------------------------------------
+
+    def priority(self, job_id: str) -> PriorityView:
+        """A job's priority as it is now, term by term."""
+        return cast("PriorityView", self._get(f"/jobs/{quote(job_id, safe='')}/priority"))
+
+    def fair_share(self) -> FairShareView:
+        """Who has used how much, against what is meant for each."""
+        return cast("FairShareView", self._get("/fair-share"))
+
+    def licences(self) -> list[Licence]:
+        """Resources of the whole cluster by name, and how far each is in use."""
+        found: LicencesView = self._get("/licences")
+        return found["licences"]
+
+    # ---- the plan --------------------------------------------------------------------------------
+
+    def nodes(self, *, state: Literal["up", "drain", "down"] | None = None) -> Iterator[NodeView]:
+        """All nodes by name, or those alone that are in this state."""
+        page: NodePage
+        for page in self._pages("/nodes", {"state": state}):
+            yield from page["nodes"]
+
+    def bars(self, *, begin: int | None = None, end: int | None = None) -> Iterator[Bar]:
+        """What runs or is planned at any time in ``[begin, end)``, by start."""
+        page: Bars
+        for page in self._pages("/plan", {"begin": begin, "end": end}):
+            yield from page["jobs"]
+
+    def gaps(
+        self, *, begin: int | None = None, end: int | None = None, cpus: int = 1, from_begin: bool = False
+    ) -> Iterator[Gap]:
+        """What is free in ``[begin, end)``, node by node, in pieces of at least so many cpus.
+
+        ``from_begin``: only what is free from ``begin`` on without a break.
+        """
+        only = "true" if from_begin else None
+        page: GapsView
+        for page in self._pages("/gaps", {"begin": begin, "end": end, "cpus": cpus, "from_begin": only}):
+            yield from page["gaps"]
+
+    def reservations(self) -> list[ReservationView]:
+        """All that are in force or to come."""
+        found: ReservationsView = self._get("/reservations")
+        return found["reservations"]
+
+    def holds(self) -> list[HoldView]:
+        """Nodes and queues whose planning is held."""
+        found: HoldsView = self._get("/holds")
+        return found["holds"]
+
+    def policy(self) -> PolicyView:
+        """The site's policy in force."""
+        return cast("PolicyView", self._get("/policy"))
+
+    def follow(
+        self, *, user: str | None = None, job: str | None = None, last: str = ""
+    ) -> Generator[tuple[str, Literal["reset", "changes"], News], None, None]:
+        """The plan as it changes, as (id, kind, news), until the daemon ends; use a client of its own.
+
+        ``last`` is the id of the last event of an earlier connection. Set a timeout above 15 s: while nothing
+        changes, that often a sign of life comes.
+        """
+        events = self._http.events(self._path("/stream"), {"user": user, "job": job}, last)
+        return cast("Generator[tuple[str, Literal['reset', 'changes'], News], None, None]", events)
+
+    # ---- questions -------------------------------------------------------------------------------
+
+    def what_if(
+        self,
+        request: str | None = None,
+        *,
+        resources: Resources | None = None,
+        job: str | None = None,
+        queue: str = "",
+        variants: Sequence[str | Resources] = (),
+        windows: int = 0,
+        changes: bool = False,
+    ) -> WhatIfAnswer:
+        """When a job would start: one of ``request`` (as `qsub -l` takes it), ``resources`` and ``job``."""
+        question = {
+            "request": request,
+            "resources": dict(resources) if resources is not None else None,
+            "job": job,
+            "queue": queue,
+            "variants": [
+                {"request": one} if isinstance(one, str) else {"resources": dict(one)} for one in variants
+            ],
+            "windows": windows,
+            "changes": changes,
+        }
+        body = {name: value for name, value in question.items() if value is not None}
+        return cast("WhatIfAnswer", self._http.ask("POST", self._path("/what-if"), body=body))
+
+    # ---- what the plan is worth ------------------------------------------------------------------
+
+    def evaluation(self) -> EvaluationView:
+        """What the present plan is worth by each criterion."""
+        return cast("EvaluationView", self._get("/plan/evaluation"))
+
+    def evaluations(self, *, since: int, until: int | None = None, every: int = 1) -> Iterator[EvaluatedView]:
+        """What the plan was worth in ``[since, until)``, in order; the last of each ``every`` seconds."""
+        begin: int | None = since
+        while begin is not None:
+            query: Query = {"since": begin, "until": until, "every": every}
+            page = self._get("/plan/evaluation/history", query)
+            yield from page["evaluations"]
+            begin = page["next"]
+
+    def searches(self) -> Iterator[SearchView]:
+        """Searches for a better plan, newest first."""
+        page: SearchesView
+        for page in self._pages("/searches", {"limit": _SEARCHES}):
+            yield from page["searches"]
+
+    def accuracy(self) -> AccuracyView:
+        """How right the starts were that were told, of jobs that have started since."""
+        return cast("AccuracyView", self._get("/accuracy"))

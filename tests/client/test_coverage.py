@@ -1,0 +1,144 @@
+"""The client has a method for whatever the API is asked for."""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+
+from schedd.api.app import create_app
+from schedd.client import Client, Place
+from schedd.client.client import Reserved
+from schedd.client.http import Connection
+from schedd.engine import EngineSettings
+from schedd.service.clusters import Clusters
+from schedd.service.warmup import warm_up
+from schedd.wire import Event
+from tests.api.conftest import token, tokens
+from tests.api.serving import WAIT, serving
+from tests.service.build import StillClock, T, job, node
+
+SITE: dict[str, Any] = {"fair_share": {"levels": ["user"]}, "licences": {"matlab": {"copies": 3}}}
+NODE: Reserved = {"nodes": ["n1"], "start": T + 10**6}
+C = "/v1/clusters/{cluster}"
+METHODS: dict[tuple[str, str], Callable[[Client], object]] = {
+    ("get", "/v1/clusters"): Client.clusters,
+    ("get", C): Client.cluster,
+    ("get", f"{C}/jobs"): lambda client: list(client.jobs()),
+    ("get", f"{C}/jobs/{{job}}"): lambda client: client.job("3"),
+    ("get", f"{C}/jobs/{{job}}/explain"): lambda client: client.explain("3"),
+    ("get", f"{C}/jobs/{{job}}/history"): lambda client: client.history("3"),
+    ("get", f"{C}/jobs/{{job}}/priority"): lambda client: client.priority("3"),
+    ("get", f"{C}/users"): Client.users,
+    ("get", f"{C}/fair-share"): Client.fair_share,
+    ("get", f"{C}/licences"): Client.licences,
+    ("get", f"{C}/nodes"): lambda client: list(client.nodes()),
+    ("get", f"{C}/plan"): lambda client: list(client.bars()),
+    ("get", f"{C}/gaps"): lambda client: list(client.gaps()),
+    ("get", f"{C}/stream"): lambda client: next(client.follow()),
+    ("get", f"{C}/reservations"): Client.reservations,
+    ("get", f"{C}/holds"): Client.holds,
+    ("get", f"{C}/policy"): Client.policy,
+    ("get", f"{C}/plan/evaluation"): Client.evaluation,
+    ("get", f"{C}/plan/evaluation/history"): lambda client: list(client.evaluations(since=0)),
+    ("get", f"{C}/accuracy"): Client.accuracy,
+    ("get", f"{C}/searches"): lambda client: list(client.searches()),
+    ("post", f"{C}/what-if"): lambda client: client.what_if("walltime=60"),
+    ("post", f"{C}/pause"): lambda client: client.pause("a test"),
+    ("post", f"{C}/resume"): Client.resume,
+    ("post", f"{C}/searches"): Client.optimise,
+    ("post", f"{C}/reservations/{{name}}/preview"): lambda client: client.preview_reservation("r", **NODE),
+    ("put", f"{C}/reservations/{{name}}"): lambda client: client.reserve("r", **NODE),
+    ("delete", f"{C}/reservations/{{name}}"): lambda client: client.unreserve("r"),
+    ("post", f"{C}/holds/{{kind}}/{{name}}/preview"): lambda client: client.preview_hold("node", "n1", "x"),
+    ("put", f"{C}/holds/{{kind}}/{{name}}"): lambda client: client.hold("node", "n1", "x"),
+    ("delete", f"{C}/holds/{{kind}}/{{name}}"): lambda client: client.release("node", "n1"),
+    ("post", f"{C}/policy/preview"): lambda client: client.preview_policy(SITE),
+    ("put", f"{C}/policy"): lambda client: client.set_policy(SITE),
+    ("delete", f"{C}/policy"): Client.withdraw_policy,
+}
+"""In the order in which they can be called one after another."""
+ADAPTERS = {("post", f"{C}/events"), ("get", f"{C}/decisions")}
+"""What an adapter says and hears; it has a client of its own."""
+
+
+@pytest.fixture(scope="module")
+def app() -> FastAPI:
+    warm_up()
+    return create_app(Clusters({}, StillClock()), tokens())
+
+
+@pytest.fixture(scope="module")
+def client(app: FastAPI) -> Iterator[Client]:
+    clusters = Clusters({"main": EngineSettings(end_allowance=0, site=SITE)}, StillClock())
+    clusters.start(warm=False)
+    app.state.clusters = clusters
+    events: list[Event] = [node("n1"), node("n2"), *(job(f"{i}.srv") for i in range(1, 6))]
+    clusters["main"].submit(events).result(WAIT)
+    with serving(app, clusters) as url, Client(Place(url, token("admin"), "main")) as found:
+        yield found
+    clusters.stop()
+
+
+def test_every_path_has_a_method(app: FastAPI) -> None:
+    paths = app.openapi()["paths"]
+    served = {(verb, path) for path in paths if path.startswith("/v1/") for verb in paths[path]}
+    assert METHODS.keys() == served - ADAPTERS
+    assert served > ADAPTERS
+
+
+def test_every_method_asks_for_its_path(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str]] = []
+    send = Connection._send
+
+    def seen(self: Connection, method: str, path: str, *more: Any) -> Any:
+        asked.append((method.lower(), path))
+        return send(self, method, path, *more)
+
+    monkeypatch.setattr(Connection, "_send", seen)
+    for (verb, path), call in METHODS.items():
+        asked.clear()
+        call(client)
+        assert len(asked) == 1
+        assert asked[0][0] == verb
+        assert re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", path), asked[0][1]), f"{asked[0]} for {path}"
+
+
+def test_who_goes_first_is_told(client: Client) -> None:
+    priority = client.priority("3")
+    assert (priority["job"], priority["breaks_promises"]) == ("3.srv", False)
+    assert priority["total"] == round(sum(term["points"] for term in priority["terms"]))
+    tree = client.fair_share()
+    assert tree["levels"] == ["user"]
+    assert sum(place["target"] for place in tree["places"]) == pytest.approx(1)
+    assert [(one["name"], one["copies"], one["wanted"]) for one in client.licences()] == [("matlab", 3, 0)]
+
+
+def test_users_are_counted(client: Client) -> None:
+    (user,) = client.users()
+    assert user["user"] == "ann"
+    assert (user["running"], user["planned"]) == (2, 3)
+    assert user["next_start"] == client.job("3")["planned_start"]
+    assert user["last_end"] == max(bar["end"] for bar in client.bars())
+
+
+def test_nodes_of_one_state_are_told(client: Client) -> None:
+    assert [one["name"] for one in client.nodes(state="up")] == ["n1", "n2"]
+    assert list(client.nodes(state="down")) == []
+
+
+def test_a_reservation_is_looked_at_before_it_is_made(client: Client) -> None:
+    third = client.job("3")["planned_start"]
+    assert third is not None
+    seen = client.preview_reservation("r", everywhere=True, start=third, end=third + 60)
+    assert seen["moves"] == len(seen["moved"]) > 0
+    assert client.reservations() == []
+    mine = client.preview_reservation(
+        "r", everywhere=True, start=third, end=third + 60, access={"queues": ["batch"]}
+    )
+    assert mine["moves"] == 0
+
+
+def test_without_a_database_no_told_starts_are_kept(client: Client) -> None:
+    assert client.accuracy() == {"kept": False, "overall": None, "by_lead": []}
