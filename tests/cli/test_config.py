@@ -56,8 +56,8 @@ def test_settings_that_can_be_used_are_said_to_be_with_advice(
 @pytest.mark.parametrize(
     ("text", "advice"),
     [
-        ('[auth]\nanonymous = "reader"', {"clusters.main.mem_per_core", "clusters.main.slack"}),
-        ("", {"auth", "clusters.main.mem_per_core", "clusters.main.slack"}),
+        ('[auth]\nanonymous = "reader"', {"clusters.main.mem_per_core"}),
+        ("[clusters.main]\nslack = 0", {"auth", "clusters.main.mem_per_core", "clusters.main.slack"}),
         (
             (
                 '[server]\nsocket = "s"\n[store]\nurl = "memory"\n[clusters.main]\nslack = 1\n'
