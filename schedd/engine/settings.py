@@ -7,10 +7,12 @@ from typing import Any, Final, Literal
 from schedd.plan.evaluate import DEFAULT_WEIGHTS
 from schedd.plan.latest import PATIENCE
 
-__all__ = ["SITE_SLACK", "EngineSettings"]
+__all__ = ["SITE_SLACK", "SITE_SLACK_SHARE", "EngineSettings"]
 
-SITE_SLACK: Final = 4 * 3_600
+SITE_SLACK: Final = 3_600
 """Seconds of slack for who chooses none: docs/decisions/007."""
+SITE_SLACK_SHARE: Final = 0.5
+"""And so large a share of the wait."""
 
 
 @dataclass(frozen=True, slots=True)

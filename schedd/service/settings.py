@@ -17,7 +17,7 @@ from pydantic_settings import (
 )
 
 from schedd.engine import EngineSettings
-from schedd.engine.settings import SITE_SLACK
+from schedd.engine.settings import SITE_SLACK, SITE_SLACK_SHARE
 from schedd.service.section import Section
 from schedd.service.site_settings import CriteriaWeights, SiteSettings
 from schedd.store import Limits, Role
@@ -234,9 +234,9 @@ class ClusterSettings(Section):
     start_rate_node: int = Field(default=_DEFAULTS.start_rate_node, ge=0, le=100_000)
     """Jobs started a second on one node at most; 0: no limit."""
     slack: Seconds = SITE_SLACK
-    """Added to the planned start to make the promised one. With 0 nothing that was told is ever put back, and
-    priorities and searches have next to nothing to work with."""
-    slack_share: float = Field(default=_DEFAULTS.slack_share, ge=0, le=100)
+    """Added to the planned start to make the promised one. With 0, and 0 for `slack_share`, nothing that was
+    told is ever put back, and priorities and searches have next to nothing to work with."""
+    slack_share: float = Field(default=SITE_SLACK_SHARE, ge=0, le=100)
     """And this share of the wait planned then: with 0.5, a job that is told to wait 4 hours is promised to
     wait no longer than 6, and `slack`."""
     end_allowance: Seconds = _DEFAULTS.end_allowance

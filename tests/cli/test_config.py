@@ -57,7 +57,10 @@ def test_settings_that_can_be_used_are_said_to_be_with_advice(
     ("text", "advice"),
     [
         ('[auth]\nanonymous = "reader"', {"clusters.main.mem_per_core"}),
-        ("[clusters.main]\nslack = 0", {"auth", "clusters.main.mem_per_core", "clusters.main.slack"}),
+        (
+            "[clusters.main]\nslack = 0\nslack_share = 0",
+            {"auth", "clusters.main.mem_per_core", "clusters.main.slack"},
+        ),
         (
             (
                 '[server]\nsocket = "s"\n[store]\nurl = "memory"\n[clusters.main]\nslack = 1\n'

@@ -5,7 +5,7 @@ from dataclasses import asdict
 import pytest
 
 from schedd.engine import EngineSettings
-from schedd.engine.settings import SITE_SLACK
+from schedd.engine.settings import SITE_SLACK, SITE_SLACK_SHARE
 from schedd.service.reference import SECTIONS, section
 from schedd.service.settings import ClusterSettings, Settings
 from tests.conftest import ROOT
@@ -30,5 +30,6 @@ def test_no_section_is_left_out() -> None:
 
 
 def test_a_cluster_sets_exactly_what_the_engine_has_with_the_same_defaults_but_for_slack() -> None:
-    assert asdict(ClusterSettings().engine) == asdict(EngineSettings(slack=SITE_SLACK))
+    expected = EngineSettings(slack=SITE_SLACK, slack_share=SITE_SLACK_SHARE)
+    assert asdict(ClusterSettings().engine) == asdict(expected)
     assert set(ClusterSettings().model_dump(by_alias=True)) == set(asdict(EngineSettings()))

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from schedd.engine.settings import SITE_SLACK, EngineSettings
+from schedd.engine.settings import SITE_SLACK, SITE_SLACK_SHARE
 from schedd.replay.compare import GROUPS
 from schedd.replay.driver import PLANNING_POLICY
 from schedd.replay.experiments.cells import Cell, Part, Search, Workload
@@ -46,7 +46,7 @@ _META: Final = Workload(log="METACENTRUM-2009-2.swf.gz", procs=806)
 _THUNDER: Final = Workload(log="LLNL-Thunder-2007-1.1-cln.swf.gz")
 _WAGAP: Final = Workload(log="wagap-2013.swf.gz", machines="wagap-2013.swf.machines")
 
-_DEFAULT: Final = str(Slack(SITE_SLACK, EngineSettings().slack_share))
+_DEFAULT: Final = str(Slack(SITE_SLACK, SITE_SLACK_SHARE))
 """The slack of a daemon whose settings say nothing of it."""
 
 
