@@ -38,7 +38,7 @@ def configured(folder: Path, **sections: str) -> Path:
         "server": f'port = 0\nsocket = "{folder}/socket"',
         "auth": f'token_file = "{folder}/tokens"',
         "store": f'url = "sqlite:///{folder}/s.sqlite"',
-        "clusters.main": SLACK,
+        "clusters.main": f"{SLACK}\nslack_share = 0",
     }
     for name, more in sections.items():
         key = name.replace("main", "clusters.main")

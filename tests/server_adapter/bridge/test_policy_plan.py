@@ -48,6 +48,7 @@ def site(now: datetime) -> str:
     quota = now + timedelta(seconds=WALL + HOUR)
     return f"""
         slack = {SLACK}
+        slack_share = 0
         priority_every = 1
         [clusters.main.site.priority]
         wish = 1.0
