@@ -1,4 +1,5 @@
-"""The read that comes most often, one job, without the framework's way to it: that costs twice as much.
+"""The read that comes most often, one job, without the framework's way to it: that costs nearly three times
+as much.
 
 What is said is the same; whatever is not the plain case (a query, a body, another method) goes the
 framework's way.

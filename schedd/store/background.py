@@ -60,7 +60,8 @@ class Background:
         return True
 
     def close(self) -> None:
-        """End the thread, after what it is at."""
+        """End the thread, after what it is at, which rests no more."""
+        self._hurry.set()
         self._thread.shutdown(wait=True, cancel_futures=True)
 
     def _make(self, parts: Parts, keep: Callable[[bytes], None]) -> float:

@@ -161,19 +161,9 @@ class VariantAnswer(TypedDict):
     notes: list[str]
 
 
-class WhatIfAnswer(TypedDict):
+class WhatIfAnswer(VariantAnswer):
     """The same for the question itself, with all else that was asked."""
 
-    request: str
-    answer: Literal["start_known", "waiting", "never"]
-    planned_start: int | None
-    planned_end: int | None
-    planned_nodes: list[ShareFacts]
-    waiting_for: str
-    why: str
-    walltime: int
-    walltime_assumed: bool
-    notes: list[str]
     windows: list[Window]
     changes: list[Smaller]
     variants: list[VariantAnswer]
