@@ -37,8 +37,9 @@ class Workload:
     """Jobs and the machine that they run on.
 
     ``log`` is a file's name below the directory of logs, or ``stream``. ``estimates``: ``exact``, ``user``,
-    or ``xF``: run times of about F times, but never above the user's. ``part`` of the log (``busiest``: the
-    20,000 jobs in a row that ask for most of the machine), of which at most the first ``jobs``. With
+    or ``xF``: run times of about F times, but never above the user's. ``part`` of the log (``busiest``: of
+    the rest the 20,000 jobs in a row that ask for most of the machine, none of them in the first third, on
+    which a search is tuned), of which at most the first ``jobs``. With
     ``requirements`` off a log's node specifications and memory are ignored. ``failures``: hours for which
     each node is up and then down, in the mean.
     """
@@ -199,7 +200,7 @@ def _part(trace: Trace, workload: Workload) -> tuple[int, int | None]:
     jobs = sorted((job for job in trace.jobs if job.run > 0 and job.procs > 0), key=lambda job: job.submit)
     ran, third = len(jobs), len(jobs) // 3
     if workload.part == "busiest":
-        skip, most = busiest(jobs, _BUSIEST), min(ran, _BUSIEST)
+        skip, most = third + busiest(jobs[third:], _BUSIEST), min(ran - third, _BUSIEST)
     else:
         parts = {"whole": (0, ran), "first third": (0, third), "rest": (third, ran - third)}
         skip, most = parts[workload.part]
