@@ -50,7 +50,11 @@ def daemon_of(request: Request) -> Clusters:
     """All clusters, when the daemon can answer for them. Raises ProblemError."""
     clusters: Clusters = request.app.state.clusters
     if not clusters.ready:
-        what = "it is shutting down" if clusters.stopping else "it is getting ready: kernels are compiled"
+        what = "it is getting ready: kernels are compiled, the plan is recovered"
+        if clusters.stopping:
+            what = "it is shutting down"
+        elif clusters.waits_for:
+            what = "it is getting ready: it waits for its database, the log says why"
         raise ProblemError(
             "not-ready", what, hint="GET /readyz tells when it is ready", headers={"Retry-After": "2"}
         )

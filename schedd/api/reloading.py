@@ -49,13 +49,16 @@ class Reload:
     async def __call__(self) -> None:
         """Take the settings that are there now; where anything is wrong with them, none is taken."""
         async with self._lock:
-            _tell("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1_000}")
+            ready = self._clusters.ready  # else that it is is still to be told, and not by this
+            if ready:
+                _tell("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1_000}")
             try:
                 said = await self._reload()
             except SettingsError as error:
                 said = f"the settings stay as they are: {error}"
                 _log.error("the settings stay as they are", why=str(error))
-            _tell("READY=1", f"STATUS={said.partition(chr(10))[0]}")
+            if ready:
+                _tell("READY=1", f"STATUS={said.partition(chr(10))[0]}")
 
     async def _reload(self) -> str:
         new, tokens = await asyncio.to_thread(self._checked)

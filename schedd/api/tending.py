@@ -23,6 +23,9 @@ __all__ = ["lifespan", "works"]
 _log = structlog.get_logger(__name__)
 _TOKENS_S = 2.0
 """Seconds between two looks at the store's tokens: so soon one that was revoked counts no more."""
+_WAITING_S = 2.0
+_EXTEND_US = 60_000_000
+"""For how long, from each such word on, the service manager is to wait for a daemon without a database."""
 
 
 def lifespan(
@@ -95,7 +98,7 @@ async def _tend(clusters: Clusters, give_up: Callable[[BaseException], None]) ->
     """Get ready, say so, and keep the service manager informed for as long as the planners work."""
     try:
         begun = time.monotonic()
-        await _aside(clusters.start)
+        await _get_ready(clusters)
         _log.info("ready", seconds=round(time.monotonic() - begun, 1))
         notify("READY=1", "STATUS=ready")
         interval = watchdog_interval()
@@ -105,6 +108,20 @@ async def _tend(clusters: Clusters, give_up: Callable[[BaseException], None]) ->
             await asyncio.sleep(interval / 3)
     except Exception as error:  # nobody awaits this task before the end
         give_up(error)
+
+
+async def _get_ready(clusters: Clusters) -> None:
+    """Start the planners. Without a database that takes as long as the database does, which is no reason to
+    be killed by the service manager.
+    """
+    starting = asyncio.create_task(_aside(clusters.start))
+    try:
+        while not (await asyncio.wait({starting}, timeout=_WAITING_S))[0]:
+            if why := clusters.waits_for:
+                notify(f"STATUS=waiting: {why}", f"EXTEND_TIMEOUT_USEC={_EXTEND_US}")
+        await starting
+    finally:
+        starting.cancel()
 
 
 def works(clusters: Clusters, interval: float) -> bool:

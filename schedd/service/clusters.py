@@ -143,6 +143,12 @@ class Clusters:
         return iter(self._loops.values())
 
     @property
+    def waits_for(self) -> str:
+        """Why the database cannot be had before the daemon is ready, in one line; empty when it can."""
+        opening = self.durable.trouble if self.durable is not None else ""
+        return opening or "; ".join(loop.trouble for loop in self if loop.trouble)
+
+    @property
     def failures(self) -> dict[str, str]:
         """Why planners stopped or wait for their journal, by cluster; empty when all is well."""
         return {loop.name: loop.failure or loop.trouble for loop in self if loop.failure or loop.trouble}

@@ -6,7 +6,7 @@ be lost; a commit carries a whole batch, so the cost of the sync is shared.
 """
 
 import sqlite3
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
@@ -19,6 +19,13 @@ __all__ = ["readers", "shown", "url_of", "writer"]
 _BUSY_MS = 5_000
 _WAL_PAGES = 4_000
 """Pages of 4 KiB in the WAL before SQLite moves them into the database file: 16 MB."""
+_DEAD_HOST: Final = {
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 4_000,
+}
+"""By which a PostgreSQL whose host went silent is found out within seconds."""
 
 
 def url_of(text: str) -> URL:
@@ -51,17 +58,11 @@ def writer(url: URL, *, statement_s: float = 60.0) -> Engine:
     """One connection that writes; on PostgreSQL no statement of it may take longer than ``statement_s``."""
     if url.get_backend_name() == "sqlite":
         return _sqlite(url, "BEGIN IMMEDIATE", pool_size=1, max_overflow=0)
-    # Keepalives and the user timeout find a dead host. The server ends a transaction whose client went
-    # silent, so that one that was cut off holds no lock for long.
+    # The server ends a transaction whose client went silent, so that one that was cut off holds no lock for
+    # long.
     limits = {"statement_timeout": int(statement_s * 1000), "idle_in_transaction_session_timeout": 3_000}
-    args = {
-        "connect_timeout": 2,
-        "keepalives_idle": 5,
-        "keepalives_interval": 2,
-        "keepalives_count": 3,
-        "tcp_user_timeout": 4_000,
-        "options": " ".join(f"-c {name}={value}" for name, value in limits.items()),
-    }
+    options = " ".join(f"-c {name}={value}" for name, value in limits.items())
+    args = {**_DEAD_HOST, "connect_timeout": 2, "options": options}
     return create_engine(
         url,
         pool_size=1,
@@ -80,7 +81,7 @@ def readers(url: URL) -> Engine:
         pool_size=2,
         max_overflow=6,
         pool_pre_ping=True,
-        connect_args={"connect_timeout": 5, "application_name": "schedd reader"},
+        connect_args={**_DEAD_HOST, "connect_timeout": 5, "application_name": "schedd reader"},
     )
     return engine.execution_options(postgresql_readonly=True, isolation_level="REPEATABLE READ")
 

@@ -3,6 +3,7 @@
 import sqlite3
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
 __all__ = [
     "BadCheckpoint",
@@ -98,6 +99,8 @@ _SQLSTATE = {
     "55P03": DatabaseBusy,
     "40": DatabaseBusy,  # serialisation, deadlock
 }
+_NO_ANSWER = {"OperationalError", "InterfaceError"}
+"""Of the driver, with what is derived from them: a connection that timed out has a class of its own."""
 _WHAT_TO_DO = {
     DiskFull: "make room on the disk of the database (schedd goes on by itself) or shorten the retention",
     DatabaseGone: "see that the database runs and that schedd may use it (schedd goes on by itself)",
@@ -111,6 +114,8 @@ def of(error: SQLAlchemyError, where: str) -> StoreError:
     kind: type[StoreError] = StoreRefused
     if isinstance(error, DBAPIError):
         kind = _kind(error)
+    elif isinstance(error, NoConnectionFree):
+        kind = DatabaseGone  # all that there may be wait for an answer
     words = str(error.orig) if isinstance(error, DBAPIError) else str(error)
     first = words.strip().splitlines()[0] if words.strip() else type(error).__name__
     return kind(f"{where}: {first}; {_WHAT_TO_DO[kind]}")
@@ -124,6 +129,8 @@ def _kind(error: DBAPIError) -> type[StoreError]:
     state = getattr(orig, "sqlstate", None)
     if isinstance(state, str):
         return _SQLSTATE.get(state) or _SQLSTATE.get(state[:2], StoreRefused)
-    if error.connection_invalidated or type(orig).__name__ in ("OperationalError", "InterfaceError"):
+    if error.connection_invalidated or not _NO_ANSWER.isdisjoint(
+        kind.__name__ for kind in type(orig).__mro__
+    ):
         return DatabaseGone  # psycopg has no SQLSTATE where no server answered
     return StoreRefused

@@ -52,11 +52,13 @@ class Nursery:
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == "ready\n"
 
-    def fork(self, args: list[str], log: Path, skew: str) -> int:
-        """A new daemon; returns its process id."""
+    def fork(self, args: list[str], log: Path, skew: str, environment: Mapping[str, str]) -> int:
+        """A new daemon with so much more in its environment; returns its process id."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"args": args, "log": str(log), "skew": skew}) + "\n")
+        self._process.stdin.write(
+            json.dumps({"args": args, "log": str(log), "skew": skew, "environment": dict(environment)}) + "\n"
+        )
         self._process.stdin.flush()
         return int(self._process.stdout.readline())
 
@@ -76,6 +78,7 @@ class Daemon:
         self.pid = 0
         self.patience = 30.0
         self.skew = ""
+        self.environment: dict[str, str] = {}
         self._connection: http.client.HTTPConnection | None = None
         self.config = folder / f"{name}.toml"
         digest = hashlib.sha256(TOKEN.encode()).hexdigest()
@@ -102,7 +105,7 @@ class Daemon:
 
     def start(self) -> Self:
         """Begin a life; returns at once. ``skew`` names a file with seconds to add to its clock."""
-        self.pid = self._nursery.fork(["--config", str(self.config)], self.log, self.skew)
+        self.pid = self._nursery.fork(["--config", str(self.config)], self.log, self.skew, self.environment)
         return self
 
     @staticmethod

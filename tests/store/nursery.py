@@ -1,7 +1,8 @@
 """Daemons that start at once: a process that has loaded and compiled everything, and forks.
 
 Each line of its input is JSON: the arguments of `schedd serve`, a file for its log, a file that skews its
-clock. It answers with the child's process id. The child runs the very program that `schedd serve` runs.
+clock, what more its environment has. It answers with the child's process id. The child runs the very program
+that `schedd serve` runs.
 """
 
 import json
@@ -42,6 +43,7 @@ def main() -> None:
             null = os.open(os.devnull, os.O_RDONLY)
             for to, number in ((null, 0), (log, 1), (log, 2)):
                 os.dup2(to, number)
+            os.environ |= order["environment"]
             if order["skew"]:
                 _skew(order["skew"])
             os._exit(command.run(order["args"]))

@@ -1,8 +1,10 @@
 """The real daemon while its database, its disk or its clock fails: it loses nothing, and goes on."""
 
+import json
 import os
 import resource
 import signal
+import socket
 import sqlite3
 import sys
 import threading
@@ -21,6 +23,7 @@ from schedd.store.errors import DiskFull
 from tests.store.build import queued
 from tests.store.conftest import NewDatabase
 from tests.store.daemons import AwayError, Daemon, Nursery
+from tests.store.line import Line
 from tests.store.postgres import PostgresServer
 from tests.store.test_crash import check, same_decisions_from_the_log_alone
 from tests.store.world import World
@@ -56,9 +59,17 @@ def trouble(daemon: Daemon, seconds: float = 0) -> Iterator[None]:
 
 
 def survive(
-    nursery: Nursery, folder: Path, url: str, fault: Callable[[Daemon], None], *, skew: str = ""
+    nursery: Nursery,
+    folder: Path,
+    url: str,
+    fault: Callable[[Daemon], None],
+    *,
+    skew: str = "",
+    checked: str = "",
 ) -> None:
-    """Run a workload with a fault in its middle, which must not end the daemon."""
+    """Run a workload with a fault in its middle, which must not end the daemon; the database is then looked
+    at by the URL ``checked``, where that is another.
+    """
     daemon = Daemon(nursery, folder, url, checkpoint=0.3, lease=2.0)
     daemon.patience = 5.0
     daemon.skew = skew
@@ -81,7 +92,7 @@ def survive(
         settle(world, daemon)
         assert (daemon.pid, daemon.alive) == (pid, True)
         daemon.kill()
-        account(url, world, daemon)
+        account(checked or url, world, daemon)
     finally:
         daemon.kill()
 
@@ -154,6 +165,78 @@ def test_a_server_that_crashes_and_comes_back(nursery: Nursery, tmp_path: Path, 
         survive(nursery, tmp_path, server.create("faults"), crash)
     finally:
         server.close()
+
+
+@pytest.mark.parametrize("seconds", FOR_HOW_LONG)
+def test_a_server_whose_host_is_silent(
+    nursery: Nursery, postgres: PostgresServer, tmp_path: Path, seconds: float
+) -> None:
+    line = Line(postgres.folder)
+    url = postgres.create("silent")
+
+    def silence(daemon: Daemon) -> None:
+        with trouble(daemon, seconds):
+            line.drop()
+            time.sleep(3)  # longer than a connection is waited for
+        line.mend()
+
+    try:
+        survive(nursery, tmp_path, url.replace(str(postgres.folder), str(line.folder)), silence, checked=url)
+    finally:
+        line.close()
+        postgres.drop("silent")
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_a_database_that_comes_after_the_daemon_is_waited_for(
+    nursery: Nursery, tmp_path: Path, *, silent: bool
+) -> None:
+    server = PostgresServer()
+    server.start()
+    url = server.create("later")
+    server.stop()
+    line = Line(server.folder)
+    line.cut()
+    chosen = url.replace(str(server.folder), str(line.folder)) if silent else url
+    daemon = Daemon(nursery, tmp_path, chosen)
+    path = tmp_path / "notify"
+    daemon.environment["NOTIFY_SOCKET"] = str(path)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            manager.bind(str(path))
+            manager.settimeout(60)
+            daemon.start()
+            told = manager.recv(4096).decode().splitlines()
+            assert told[0].startswith("STATUS=waiting: postgresql+psycopg://schedd@/later")
+            assert ("timeout" in told[0]) == silent
+            assert told[1:] == ["EXTEND_TIMEOUT_USEC=60000000"]
+            with pytest.raises(AwayError, match="it waits for its database"):
+                daemon.get("/readyz")
+            assert daemon.get("/healthz")["status"] == "ok"
+            daemon.signal(signal.SIGHUP)  # no reason to say that it is ready
+            assert manager.recv(4096).decode().startswith("STATUS=waiting: ")
+            server.start()
+            line.mend()
+            daemon.await_ready()
+            while (last := manager.recv(4096).decode()).startswith("STATUS=waiting: "):
+                pass
+            assert last == "READY=1\nSTATUS=ready"
+        said = [json.loads(one)["event"] for one in daemon.log.read_text().splitlines()]
+        assert said.count("the database cannot be had") == said.count("the database can be had again") == 1
+    finally:
+        daemon.kill()
+        line.close()
+        server.close()
+
+
+def test_who_waits_for_a_database_can_be_stopped(nursery: Nursery, tmp_path: Path) -> None:
+    daemon = Daemon(nursery, tmp_path, f"postgresql://schedd@/none?host={tmp_path}").start()
+    until = time.monotonic() + 60
+    while not daemon.log.exists() or "the database cannot be had" not in daemon.log.read_text():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    daemon.kill(signal.SIGTERM)
+    assert "stopped" in daemon.log.read_text()
 
 
 def test_an_adapter_that_is_gone_and_comes_back_with_all_that_happened(
