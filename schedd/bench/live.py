@@ -9,6 +9,8 @@ import numpy as np
 
 from schedd.bench.workload import BenchJob
 from schedd.engine import Engine, EngineSettings
+from schedd.engine.records import Cause
+from schedd.engine.settings import SITE_SLACK, SITE_SLACK_SHARE
 from schedd.engine.view import publish
 from schedd.model import Node
 from schedd.wire import (
@@ -24,7 +26,7 @@ from schedd.wire import (
     ServerFacts,
 )
 
-__all__ = ["EngineFigures", "engine_figures"]
+__all__ = ["POLICIES", "EngineFigures", "engine_figures"]
 
 _START = 1_700_000_000
 _BATCH = 500
@@ -35,21 +37,32 @@ _REPAIRED = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class EngineFigures:
-    """``arrival_us`` and ``rest_us`` are means, ``first_dispatch_ms`` and ``snapshot_us`` are medians."""
+    """Of arrivals the means unless said otherwise; ``first_dispatch_ms`` and ``snapshot_us`` are medians."""
 
+    slack: int
+    slack_share: float
     arrival_us: float
+    """Until the job has its place and its promise; the first slice of a repair is in it."""
+    arrival_us_p50: float
+    arrival_us_p99: float
     rest_us: float
     """The same with all that follows, until nothing is left to do."""
+    went_before: float
+    """Share of the arriving jobs for which others made way. What these leave is repaired after that."""
     first_dispatch_ms: float
     first_dispatch_ms_max: float
     snapshot_us: float
 
 
-POLICY = EngineSettings(
-    slack=3600,
+_BARE = EngineSettings()
+_STRICT = EngineSettings(
     site={"priority": {"wish": 1.0, "waiting": 1.0, "fair_share": 10.0}, "fair_share": {}},
 )
-"""Priorities, and room for them; the limits are below."""
+POLICIES = (
+    _STRICT,
+    replace(_STRICT, slack=SITE_SLACK, slack_share=SITE_SLACK_SHARE),
+)
+"""Priorities, first without room for them, then with the default slack; the limits are below."""
 _LIMITS = {
     "max_running": "2000",
     "max_user_run": "60",
@@ -62,14 +75,14 @@ def engine_figures(
     nodes: Sequence[Node],
     queued: Sequence[BenchJob],
     arriving: Sequence[BenchJob],
-    *,
-    policy: bool = False,
+    policy: EngineSettings | None = None,
 ) -> EngineFigures:
     """Queue all of ``queued`` in an engine, then measure it.
 
     First the jobs ``arriving`` come one by one, each alone in its batch; then running jobs end early, one by
-    one, until in a hundred cases (fewer in a very long plan) another job was started for it. With ``policy``
-    the jobs are of 200 users in 20 groups with limits, priorities and fair share, one in 20 wants a licence.
+    one, until in a hundred cases (fewer in a very long plan) another job was started for it. Under a
+    ``policy`` the jobs are of 200 users in 20 groups with limits, priorities and fair share, one in 20 wants
+    a licence.
     """
     live = _Live(nodes, policy)
     for i in range(0, len(queued), _BATCH):
@@ -79,9 +92,12 @@ def engine_figures(
     gc.collect()
     gc.freeze()
     arrivals, rests = [], []
+    went_before = 0
     for job in arriving:
         event = live.queued(job)
+        changes = live.engine.state.change_number
         arrivals.append(live.handle([event]))
+        went_before += live.made_way(changes)
         rests.append(arrivals[-1] + live.rest())
     dispatches: list[float] = []
     ends = max(5, min(_ENDS, _REPAIRED // max(len(queued), 1)))
@@ -102,9 +118,15 @@ def engine_figures(
         before = thread_time_ns()
         publish(live.engine.state)
         published.append((thread_time_ns() - before) / 1e3)
+    settings = live.engine.state.settings
     return EngineFigures(
+        slack=settings.slack,
+        slack_share=settings.slack_share,
         arrival_us=float(np.mean(arrivals)) if arrivals else 0.0,
+        arrival_us_p50=float(np.percentile(arrivals, 50)) if arrivals else 0.0,
+        arrival_us_p99=float(np.percentile(arrivals, 99)) if arrivals else 0.0,
         rest_us=float(np.mean(rests)) if rests else 0.0,
+        went_before=went_before / len(arrivals) if arrivals else 0.0,
         first_dispatch_ms=float(np.median(dispatches)) / 1e3 if dispatches else 0.0,
         first_dispatch_ms_max=max(dispatches, default=0.0) / 1e3,
         snapshot_us=float(np.median(published)),
@@ -114,15 +136,15 @@ def engine_figures(
 class _Live:
     """An engine and the server's side of its talk: whatever is to run does so at once."""
 
-    def __init__(self, nodes: Sequence[Node], policy: bool) -> None:
+    def __init__(self, nodes: Sequence[Node], policy: EngineSettings | None) -> None:
         self.now = _START
-        self.policy = policy
-        self.engine = Engine(POLICY if policy else EngineSettings(), self.now)
+        self.policy = policy is not None
+        self.engine = Engine(policy or _BARE, self.now)
         self.running: dict[str, None] = {}
         self._facts: dict[str, JobFacts] = {}
         self._events = 0
         self.handle([self._node(node) for node in nodes])
-        if policy:
+        if self.policy:
             facts = ServerFacts(limits=_LIMITS)
             self.handle([ServerChanged(id=self._id(), time=self.now, server=facts)])
 
@@ -178,6 +200,11 @@ class _Live:
         if starts:
             self.handle(starts)
         return took
+
+    def made_way(self, since: int) -> bool:
+        """Whether anybody made way for a job of higher priority since change set ``since``."""
+        changes = self.engine.state.changes
+        return any(one.number >= since and one.cause is Cause.PRIORITY for one in changes)
 
     def rest(self) -> float:
         """Let the engine finish what it does between events; returns microseconds."""

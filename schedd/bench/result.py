@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from rich.table import Table
 
+from schedd.bench.live import EngineFigures
+
 __all__ = ["BenchResult", "Step", "exponent", "step_table", "summary_table", "to_json"]
 
 
@@ -67,14 +69,12 @@ class BenchResult:
     proportion."""
     engine_arrival_us: float
     """``Engine.handle`` of one arrival at full size; the mean."""
+    engine_arrival_us_p50: float
+    engine_arrival_us_p99: float
     engine_rest_us: float
     """The same with the repair and all else that follows, until the plan is at rest."""
-    policy_arrival_us: float | None
-    """The same with limits, licences, priorities and fair share on; null when that was not asked for."""
-    policy_rest_us: float | None
-    """``engine_rest_us`` likewise."""
-    policy_dispatch_ms: float | None
-    """``first_dispatch_ms`` likewise."""
+    policies: tuple[EngineFigures, ...]
+    """The same with limits, licences, priorities and fair share on, for each slack; none if not asked for."""
     wall_s: float
 
 
@@ -112,16 +112,25 @@ def step_table(result: BenchResult) -> Table:
     return table
 
 
+def _of_arrivals(*microseconds: float) -> str:
+    return ", ".join(f"{one:,.0f}" for one in microseconds)
+
+
 def _with_policy(result: BenchResult) -> list[tuple[str, str]]:
-    if result.policy_arrival_us is None or result.policy_rest_us is None or result.policy_dispatch_ms is None:
-        return []
-    return [
-        (
-            "one arrival with all of policy, until at rest \\[µs]",
-            f"{result.policy_arrival_us:,.0f}, {result.policy_rest_us:,.0f}",
-        ),
-        ("early end to first dispatch with policy \\[ms]", f"{result.policy_dispatch_ms:.2f}"),
-    ]
+    rows = []
+    for one in result.policies:
+        slack = f"slack {one.slack} s + {one.slack_share:.0%} of the wait" if one.slack else "slack 0"
+        times = one.arrival_us / result.engine_arrival_us
+        rows += [
+            (
+                f"one arrival with all of policy, {slack}: mean, p50, p99, until at rest \\[µs]",
+                _of_arrivals(one.arrival_us, one.arrival_us_p50, one.arrival_us_p99, one.rest_us)
+                + f"; {times:.2f} times",
+            ),
+            ("of these jobs go before others", f"{one.went_before:.1%}"),
+            ("early end to first dispatch with it \\[ms]", f"{one.first_dispatch_ms:.2f}"),
+        ]
+    return rows
 
 
 def summary_table(result: BenchResult) -> Table:
@@ -154,8 +163,13 @@ def summary_table(result: BenchResult) -> Table:
         ("started at once", f"{result.started_at_once:.1%}"),
         ("requested area \\[days of the machine]", f"{result.horizon_s / 86400:.1f}"),
         (
-            "one arrival in the engine, until at rest \\[µs]",
-            f"{result.engine_arrival_us:,.0f}, {result.engine_rest_us:,.0f}",
+            "one arrival in the engine: mean, p50, p99, until at rest \\[µs]",
+            _of_arrivals(
+                result.engine_arrival_us,
+                result.engine_arrival_us_p50,
+                result.engine_arrival_us_p99,
+                result.engine_rest_us,
+            ),
         ),
         *_with_policy(result),
         ("this run \\[s]", f"{result.wall_s:,.1f}"),

@@ -40,7 +40,9 @@ def make_parser() -> argparse.ArgumentParser:
     optimise.add_argument("--nodes", type=int, default=219, help="(default: %(default)s)")
     optimise.add_argument("--jobs", type=int, required=True, help="so many wait, at least 10")
     plan.add_argument(
-        "--policy", action="store_true", help="measure the engine once more, with limits and priorities on"
+        "--policy",
+        action="store_true",
+        help="measure the engine again, with priorities and limits on and two slacks",
     )
     events = what.add_parser(
         "events", help="events at a real daemon: how many, and how long until it decides"

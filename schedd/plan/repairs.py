@@ -115,24 +115,31 @@ class Repairs:
         since = 0 if ctl[at.LOOK] else self._looked
         if not self.pending or since == self._top:
             return no_moves()
-        if not self._reaches(now, since):
-            self._looked = self._top
-            return no_moves()
+        order = self._within_reach(now, since)
         moves: list[Ints] = []
-        self._slice(planned(self._slabs.tb.jobs), 0, now, True, since, WHOLE_PASS, moves)
+        if order.shape[0]:
+            self._slice(order, 0, now, True, since, WHOLE_PASS, moves)
+        if moves:  # what they left others may reach
+            self._slice(planned(self._slabs.tb.jobs), 0, now, True, since, WHOLE_PASS, moves)
         self._looked = self._top
         return moves_of(moves)
 
-    def _reaches(self, now: int, since: int) -> bool:
-        """Whether room that was freed from ``since`` on may let a job start at ``now``."""
-        ctl, freed = self._slabs.tb.ctl, self.freed
-        first, end = since - int(ctl[at.FREED_BASE]), int(ctl[at.FREED])
-        if ctl[at.LOOK] or first < 0:
-            return True
-        rows = freed.entries[at.T_ROW, first:end]
-        if (self._slabs.tb.rows[rows, at.KIND] != at.NODE).any():
-            return True  # of pools no runs are measured
-        return bool((freed.since[:, first:end] <= now).any())
+    def _within_reach(self, now: int, since: int) -> Ints:
+        """The planned jobs that room which was freed from ``since`` on may let start at ``now``."""
+        tb, freed = self._slabs.tb, self.freed
+        first, end = since - int(tb.ctl[at.FREED_BASE]), int(tb.ctl[at.FREED])
+        if tb.ctl[at.LOOK] or first < 0:
+            return planned(tb.jobs)
+        pools = tb.rows[freed.entries[at.T_ROW, first:end], at.KIND] != at.NODE
+        if (freed.since[:, first:end][:, ~pools] <= now).any():
+            return planned(tb.jobs)
+        if not pools.any():
+            return np.zeros(0, np.int64)
+        # Of pools no runs are measured: who starts now and holds some of one must last until room was freed.
+        until = int(freed.entries[at.T_LO, first:end][pools].min())
+        order = planned(tb.jobs)
+        long: Ints = order[tb.jobs[at.DUR, order] > until - now]
+        return long
 
     @property
     def _top(self) -> int:

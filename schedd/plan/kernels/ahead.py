@@ -1,6 +1,7 @@
 """The kernel that lets a job go before planned jobs of lower rank, and who of them is asked to make way.
 
-One pass over the jobs by slot; nothing is sorted but the few that are asked.
+One pass over the jobs by slot finds who may make way at all: often nobody. Nothing is sorted but the few that
+are asked.
 """
 
 from typing import Final, NamedTuple
@@ -35,16 +36,22 @@ from schedd.plan.kernels.layout import (
     Tables,
 )
 from schedd.plan.kernels.rows import fit
-from schedd.plan.kernels.undo import undo_for
+from schedd.plan.kernels.undo import OLD_FIELDS, undo_for
 
 _ROWS_REMEMBERED: Final = 512
-_PARTS: Final = 8
+_PARTS: Final = 32
 """First this part of the time in which others may be in the way is looked through, then ever larger ones."""
+_BLOCK: Final = 256
+"""So many jobs are first looked at together."""
 
 
 class Way(NamedTuple):
-    """Room for one job's way, which at most n others clear; N rows, A allocations."""
+    """Room for one job's way, which at most n others clear; J slots, N rows, A allocations."""
 
+    others: Ints
+    """(J,) who may make way, by slot"""
+    starts: Ints
+    """(J,) and when they start."""
     useful: npt.NDArray[np.bool_]
     """(N,) rows on which room would help."""
     first: Ints
@@ -68,6 +75,8 @@ class Way(NamedTuple):
 @kernel
 def _way_for(tb: Tables, most: int) -> Way:
     return Way(
+        np.empty(tb.jobs.shape[1], np.int64),
+        np.empty(tb.jobs.shape[1], np.int64),
         np.zeros(tb.rows.shape[0], np.bool_),
         np.full(tb.rows.shape[0], FAR, np.int64),
         np.zeros(tb.rows.shape[0], np.int64),
@@ -106,35 +115,52 @@ def _reach(tb: Tables, slot: int, earliest: int, useful: npt.NDArray[np.bool_]) 
 
 
 @lean
-def _holders(
-    tb: Tables,
-    wy: Way,
-    m: int,
-    slot: int,
-    rank: Ints,
-    promise: Ints,
-    breaks: bool,
-    pools: bool,
-    earliest: int,
-    begin: int,
-    end: int,
-) -> int:
-    """Note who starts in ``[begin, end)``, ends after ``earliest`` and would make way for ``slot``, once for
-    each useful row that it holds; pools are looked at only if they matter.
+def _others(tb: Tables, wy: Way, slot: int, rank: Ints, promise: Ints, breaks: bool, earliest: int) -> int:
+    """Note who may make way for a planned ``slot``: planned jobs of lower rank that may start later than they
+    do, and that hold something between ``earliest`` and its end. Returns how many.
+
+    To tell takes no branch, so that several are looked at in one step where a block of jobs has none.
+    """
+    own = rank[slot]
+    end = tb.jobs[START, slot] + tb.jobs[DUR, slot]
+    starts = tb.jobs[START]
+    states = tb.jobs[STATE]
+    lengths = tb.jobs[DUR]
+    least = -FAR if breaks else 0
+    n = 0
+    for begin in range(0, starts.shape[0], _BLOCK):
+        until = min(begin + _BLOCK, starts.shape[0])
+        movable = 0
+        for s in range(begin, until):
+            movable += int(promise[s] - starts[s] > least) & int(rank[s] < own) & int(states[s] == PLANNED)
+        if movable == 0:
+            continue
+        for s in range(begin, until):
+            start = starts[s]
+            wy.others[n] = s
+            wy.starts[n] = start
+            n += (
+                int(promise[s] - start > least)
+                & int(rank[s] < own)
+                & int(states[s] == PLANNED)
+                & int(start < end)
+                & int(start + lengths[s] > earliest)
+            )
+    return n
+
+
+@lean
+def _holders(tb: Tables, wy: Way, m: int, n: int, pools: bool, begin: int, end: int) -> int:
+    """Note who of the first ``n`` of the others starts in ``[begin, end)``, once for each useful row that it
+    holds; pools are looked at only if they matter.
 
     ``m`` were noted before; returns how many are now, by slot.
     """
-    for s in range(tb.jobs.shape[1]):
-        start = tb.jobs[START, s]
-        if (
-            start < begin
-            or start >= end
-            or rank[s] >= rank[slot]
-            or tb.jobs[STATE, s] != PLANNED
-            or start + tb.jobs[DUR, s] <= earliest
-            or (promise[s] <= start and not breaks)
-        ):
+    for k in range(n):
+        start = wy.starts[k]
+        if start < begin or start >= end:
             continue
+        s = wy.others[k]
         first = tb.jobs[ALLOC, s]
         for i in range(first, first + tb.jobs[ALLOCS, s]):
             if not pools and tb.alloc[i, A_CHUNK] < 0:
@@ -218,10 +244,9 @@ def _last_of(tb: Tables, wy: Way, m: int) -> int:
 
 
 @lean
-def _ask_on_row(
-    tb: Tables, wy: Way, slot: int, rank: Ints, promise: Ints, breaks: bool, earliest: int, sets: int
-) -> int:
-    """Note who holds rows; of several ``sets`` all, else only until as many as are asked hold the best row.
+def _ask_on_row(tb: Tables, wy: Way, slot: int, others: int, earliest: int, sets: int) -> int:
+    """Note who of so many ``others`` holds rows; of several ``sets`` all, else only until as many as are
+    asked hold the best row.
 
     Returns how many were noted.
     """
@@ -229,7 +254,7 @@ def _ask_on_row(
     width = end - earliest if sets > 1 else (end - earliest) // _PARTS + 1
     begin = 0
     until = min(earliest + width, end)
-    m = _holders(tb, wy, 0, slot, rank, promise, breaks, False, earliest, begin, until)
+    m = _holders(tb, wy, 0, others, False, begin, until)
     while until < end:
         row = _best_row(wy)
         if row >= 0 and _first_of(tb, wy, m, row) == wy.asked.shape[0]:
@@ -237,15 +262,13 @@ def _ask_on_row(
         begin = until
         width *= 2
         until = min(until + width, end)
-        m = _holders(tb, wy, m, slot, rank, promise, breaks, False, earliest, begin, until)
+        m = _holders(tb, wy, m, others, False, begin, until)
     return m
 
 
 @lean
-def _ask_last(
-    tb: Tables, wy: Way, slot: int, rank: Ints, promise: Ints, breaks: bool, pools: bool, earliest: int
-) -> int:
-    """Ask the last to start of all who are in the way; returns how many."""
+def _ask_last(tb: Tables, wy: Way, slot: int, others: int, pools: bool, earliest: int) -> int:
+    """Ask the last to start of all ``others`` who are in the way; returns how many."""
     end = tb.jobs[START, slot] + tb.jobs[DUR, slot]
     width = (end - earliest) // _PARTS + 1
     begin = end
@@ -254,7 +277,7 @@ def _ask_last(
         until = begin
         begin = until - width if until - width > earliest else 0
         width *= 2
-        m = _holders(tb, wy, m, slot, rank, promise, breaks, pools, earliest, begin, until)
+        m = _holders(tb, wy, m, others, pools, begin, until)
         n = _last_of(tb, wy, m)
     return n
 
@@ -281,17 +304,20 @@ def go_before(
     Returns (DONE, IN_VAIN or FULL; the job and those who made way; ``Undo.old``, where they were).
     """
     wy = _way_for(tb, most)
-    un = undo_for(tb, most + 1, _ROWS_REMEMBERED)
     start = tb.jobs[START, slot]
     earliest = max(now, tb.jobs[READY, slot])
     pools = _reach(tb, slot, earliest, wy.useful)
+    others = _others(tb, wy, slot, rank, promise, breaks, earliest)
+    if others == 0:
+        return IN_VAIN, wy.jobs[:0], np.empty((OLD_FIELDS, 0), np.int64)
+    un = undo_for(tb, most + 1, _ROWS_REMEMBERED)
     shape = tb.jobs[SHAPE, slot]
     one = tb.shapes[shape, CHUNKS] == 1 and tb.chunks[tb.shapes[shape, CHUNK], COUNT] == 1 and not pools
     m = n = 0
     if one:
-        m = _ask_on_row(tb, wy, slot, rank, promise, breaks, earliest, sets)
+        m = _ask_on_row(tb, wy, slot, others, earliest, sets)
     else:
-        n = _ask_last(tb, wy, slot, rank, promise, breaks, pools, earliest)
+        n = _ask_last(tb, wy, slot, others, pools, earliest)
     for k in range(sets):
         skip = 0
         if one:

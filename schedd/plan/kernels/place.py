@@ -41,7 +41,7 @@ from schedd.plan.kernels.layout import (
     Ints,
     Tables,
 )
-from schedd.plan.kernels.rows import change, floor, make_room
+from schedd.plan.kernels.rows import amend, change, floor, make_room
 from schedd.plan.kernels.search import find
 
 
@@ -132,10 +132,11 @@ def put(tb: Tables, slot: int, start: int, found: int) -> bool:
 
 
 @lean
-def shift(tb: Tables, slot: int, start: int, end: int, sign: int) -> bool:
+def shift(tb: Tables, slot: int, start: int, end: int, sign: int, joined: bool) -> bool:
     """Take (-1) or give back (+1) over ``[start, end)`` what ``slot`` holds; False (no change): slab full.
 
-    The bounds of its rows are left as they are: see ``occupy``.
+    The bounds of its rows are left as they are: see ``occupy``. Unless ``joined``, segments that are alike
+    then stay apart: who puts the job back finds its edges there.
     """
     at = tb.jobs[ALLOC, slot]
     n = tb.jobs[ALLOCS, slot]
@@ -150,14 +151,17 @@ def shift(tb: Tables, slot: int, start: int, end: int, sign: int) -> bool:
         if not make_room(tb, tb.alloc[i, A_ROW], extra[tb.alloc[i, A_ROW]]):
             return False
     for i in range(at, at + n):
-        change(tb, tb.alloc[i, A_ROW], start, end, tb.alloc[i, A_TAKE:], sign)
+        if joined:
+            change(tb, tb.alloc[i, A_ROW], start, end, tb.alloc[i, A_TAKE:], sign)
+        else:
+            amend(tb, tb.alloc[i, A_ROW], start, end, tb.alloc[i, A_TAKE:], sign)
     return True
 
 
 @lean
 def occupy(tb: Tables, slot: int, start: int, end: int, sign: int) -> bool:
     """Take (-1) or give back (+1) over ``[start, end)`` what ``slot`` holds; False (no change): slab full."""
-    if not shift(tb, slot, start, end, sign):
+    if not shift(tb, slot, start, end, sign, True):
         return False
     if sign > 0 and start < end:
         for i in range(tb.jobs[ALLOC, slot], tb.jobs[ALLOC, slot] + tb.jobs[ALLOCS, slot]):

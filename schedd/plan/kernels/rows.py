@@ -100,10 +100,10 @@ def _merge(tb: Tables, row: int, k: int) -> None:
 
 
 @lean
-def change(tb: Tables, row: int, start: int, end: int, amount: Ints, sign: int) -> None:
-    """Add ``sign * amount`` (one per resource) to what is free on ``row`` over ``[start, end)``.
+def amend(tb: Tables, row: int, start: int, end: int, amount: Ints, sign: int) -> tuple[int, int]:
+    """Like ``change``, but segments that are alike now stay apart until they are joined.
 
-    The row must have room for two more segments.
+    Returns the first segment, and the one after the last.
     """
     tb.rows[row, VERSION] += 1
     first = _split(tb, row, start)
@@ -116,8 +116,27 @@ def change(tb: Tables, row: int, start: int, end: int, amount: Ints, sign: int) 
         if a != 0:
             for k in range(first, last):
                 tb.F[r, k] += a
+    return first, last
+
+
+@lean
+def change(tb: Tables, row: int, start: int, end: int, amount: Ints, sign: int) -> None:
+    """Add ``sign * amount`` (one per resource) to what is free on ``row`` over ``[start, end)``.
+
+    The row must have room for two more segments.
+    """
+    first, last = amend(tb, row, start, end, amount, sign)
     _merge(tb, row, last)
     _merge(tb, row, first)
+
+
+@lean
+def join(tb: Tables, row: int, t: int) -> None:
+    """Join the segments that meet at ``t`` where the same is free on both."""
+    off = tb.rows[row, OFF]
+    k = locate(tb.T, off, off + tb.rows[row, LEN], t)
+    if tb.T[k] == t:
+        _merge(tb, row, k)
 
 
 @lean

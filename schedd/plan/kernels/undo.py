@@ -35,7 +35,7 @@ from schedd.plan.kernels.layout import (
     Tables,
 )
 from schedd.plan.kernels.place import leave, shift
-from schedd.plan.kernels.rows import change
+from schedd.plan.kernels.rows import change, join
 
 # old[:, i], of the i-th job lifted
 OLD_START: Final = 0
@@ -171,10 +171,14 @@ def _note(tb: Tables, un: Undo, slot: int, sign: int) -> None:
 
 @lean
 def _lift(tb: Tables, un: Undo, slot: int) -> bool:
-    """Give back all that ``slot`` holds, and note it; False (and no change): slab full."""
+    """Give back all that ``slot`` holds, and note it; False (and no change): slab full.
+
+    Most attempts are taken back: so segments are joined by ``keep`` alone, since on a long row joining and
+    splitting them again is most of what an attempt costs.
+    """
     start = tb.jobs[START, slot]
     _note(tb, un, slot, 1)
-    if not shift(tb, slot, start, start + tb.jobs[DUR, slot], 1):
+    if not shift(tb, slot, start, start + tb.jobs[DUR, slot], 1, False):
         un.counts[_CHANGES] -= 1
         return False
     leave(tb, slot)
@@ -221,7 +225,16 @@ def note_placed(tb: Tables, un: Undo, slot: int) -> None:
 
 @lean
 def keep(tb: Tables, un: Undo) -> None:
-    """Let it be: only now those bounds follow that were not asked."""
+    """Let it be: only now segments are joined, and those bounds follow that were not asked."""
+    for j in range(un.counts[_CHANGES]):
+        if un.log[_SIGN, j] < 0:
+            continue
+        start = un.log[OLD_START, j]
+        end = start + tb.jobs[DUR, un.log[_SLOT, j]]
+        first = un.log[OLD_ALLOC, j]
+        for i in range(first, first + un.log[OLD_ALLOCS, j]):
+            join(tb, tb.alloc[i, A_ROW], end)
+            join(tb, tb.alloc[i, A_ROW], start)
     for m in range(un.counts[_ROWS]):
         row = un.rows[m]
         if un.low[row] < FAR:

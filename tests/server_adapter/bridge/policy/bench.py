@@ -1,0 +1,192 @@
+"""A machine of eight nodes that one job holds as a whole: all others are planned behind it, so that the plan
+shows what would be done.
+"""
+
+import asyncio
+import contextlib
+import time
+import urllib.error
+import urllib.parse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from server_adapter.emulator import EmulatedServer, NodeSpec
+from server_adapter.torque import Address, AnyPort, open_connection, verbs
+from server_adapter.torque.errors import ServerRefusedError
+from tests.server_adapter.bridge.processes import House
+
+NODES = [
+    NodeSpec(
+        f"n{i}",
+        4,
+        (f"rack{(i + 1) // 2}", "old" if i > 6 else "new", *(("big",) if i % 2 else ())),
+        gpus=2 if i == 6 else 0,
+        gres="scratch:10" if i == 4 else "",
+    )
+    for i in range(1, 9)
+]
+"""n1 and n2 in rack 1, n3 and n4 in rack 2, ...; odd ones big, n7 and n8 old; n6 has gpus, n4 scratch."""
+WALL = 2000
+"""For so long the first job holds all of them; then the plan begins."""
+ALLOWANCE = 20
+_PATIENCE = 60.0
+SLACK = 5000
+HOUR = 3600
+
+
+def site(now: datetime) -> str:
+    """What is said in schedd.toml: a quota that holds from an hour after the wall's end for a day."""
+    quota = now + timedelta(seconds=WALL + HOUR)
+    return f"""
+        slack = {SLACK}
+        slack_share = 0
+        priority_every = 1
+        [clusters.main.site.priority]
+        wish = 1.0
+        short = 1.0
+        licences = 1.0
+        deadline = 1.0
+        waiting = 0.001
+        fair_share = 100.0
+        [clusters.main.site.fair_share]
+        levels = ["user"]
+        decay = 1.0
+        [clusters.main.site.speeds]
+        old = 2.5
+        [[clusters.main.site.limits]]
+        what = "cpus"
+        who = "user"
+        name = "cora"
+        amount = 4
+        [[clusters.main.site.limits]]
+        what = "nodes"
+        who = "user"
+        name = "nora"
+        amount = 2
+        [[clusters.main.site.limits]]
+        what = "walltime"
+        who = "user"
+        name = "walt"
+        amount = 150
+        [[clusters.main.site.limits]]
+        who = "user"
+        name = "quentin"
+        amount = 1
+        first = {quota.isoformat()}
+        last = {(quota + timedelta(days=1)).isoformat()}
+        [[clusters.main.site.limits]]
+        what = "cpus"
+        who = "account"
+        name = "geo"
+        amount = 4
+        [[clusters.main.site.limits]]
+        who = "account"
+        amount = 3
+        [clusters.main.site.licences.ansys]
+        copies = 1
+        [clusters.main.site.node_sets]
+        sets = {{ a = ["rack1"], b = ["rack2"], c = ["rack3"], d = ["rack4"] }}
+        wait = 500
+        [clusters.main.site.classes.urgent]
+        points = 1000
+        queues = ["urgent"]
+        breaks_promises = true
+        [clusters.main.site.reservations.course]
+        nodes = ["n8"]
+        users = ["tina"]
+        first = {(now - timedelta(hours=1)).isoformat()}
+        last = {(now + timedelta(days=1)).isoformat()}
+        """
+
+
+QUEUES: Mapping[str, dict[str, str]] = {
+    "stopped": {"started": "False"},
+    "urgent": {},
+    "slow": {"Priority": "0"},
+    "quick": {"Priority": "50"},
+    "one": {"max_running": "1"},
+    "each": {"max_user_run": "1"},
+    "group": {"max_group_run": "1"},
+    "named": {"max_run": "[u:PBS_GENERIC=1], [u:xena=2]"},
+    "cpus": {"max_run_res.ncpus": "[o:PBS_ALL=4]"},
+    "users": {"max_user_res.ncpus": "4"},
+    "whole": {"resources_default.naccesspolicy": "singlejob"},
+    "mapped": {"resources_default.neednodes": "old"},
+    "featured": {"features_required": "rack3"},
+}
+
+
+@dataclass
+class Bench:
+    """The house, and the moment at which the plan begins."""
+
+    house: House
+    wall: str
+    begin: int
+
+    @property
+    def server(self) -> EmulatedServer:
+        return self.house.server
+
+    def submit(self, user: str, nodes: str = "1:ppn=1", walltime: int = 100, **more: Any) -> str:
+        wanted = {"nodes": nodes, "walltime": str(walltime), **more.pop("resources", {})}
+        return self.server.submit(user, resources=wanted, **more)
+
+    def set_attribute(self, job: str, name: str, value: str) -> None:
+        """As by qsub -A, -W and the like, or by qalter."""
+        found = self.server.job(job)
+        found.attributes[name] = value
+        found.revision += 1
+
+    async def seen(self, job: str, when: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The job's answer as soon as it is so."""
+        answer: dict[str, Any] = {}
+        until = time.monotonic() + _PATIENCE
+        while time.monotonic() < until:
+            with contextlib.suppress(urllib.error.HTTPError):  # it was not heard of yet
+                answer = await self.house.ask(f"/jobs/{urllib.parse.quote(job)}")
+                if when(answer):
+                    return answer
+            assert not self.house.adapter.ended, self.house.adapter.log.read_text()
+            await asyncio.sleep(0.1)
+        raise AssertionError(f"{job} was never so: {answer}")
+
+    async def planned(self, job: str, at: int | None = None) -> dict[str, Any]:
+        """The answer of a job as soon as it has a start: ``at`` so many seconds after the plan's begin."""
+
+        def is_so(one: dict[str, Any]) -> bool:
+            start = one["planned_start"]
+            return start is not None and at in (None, start - self.begin)
+
+        return await self.seen(job, is_so)
+
+    async def start(self, *jobs: str, at: list[int]) -> None:
+        """Wait until the jobs are planned at these moments, whichever of them at which."""
+        found: list[int] = []
+        until = time.monotonic() + _PATIENCE
+        while time.monotonic() < until:
+            found = [(await self.planned(job))["planned_start"] - self.begin for job in jobs]
+            if sorted(found) == sorted(at):
+                return
+            await asyncio.sleep(0.1)
+        raise AssertionError(f"planned at {found}, not at {at}")
+
+    async def waits(self, job: str, for_what: str) -> str:
+        answer = await self.seen(job, lambda one: one["waiting_for"] == for_what)
+        assert answer["planned_start"] is None
+        why: str = answer["why"]
+        return why
+
+    async def clear(self) -> None:
+        """Let the jobs of a test be gone for those that follow."""
+        left = [
+            job.id for job in self.server.cluster.jobs.values() if not job.finished and job.id != self.wall
+        ]
+        async with await open_connection(Address(*self.server.address), AnyPort()) as connection:
+            for job in left:
+                with contextlib.suppress(ServerRefusedError):  # it was deleted with another
+                    await connection.request(verbs.delete(job))
+        while len((await self.house.ask("/jobs"))["jobs"]) > 1:
+            await asyncio.sleep(0.05)

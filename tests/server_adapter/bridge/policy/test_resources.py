@@ -1,0 +1,85 @@
+"""Licences, gpus, properties, whole nodes, racks."""
+
+import pytest
+
+from tests.server_adapter.bridge.policy.bench import Bench
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(1200)]  # the kernels may have to be compiled first
+
+
+@pytest.mark.parametrize(("licence", "starts"), [("fluent", [0, 0, 120]), ("ansys", [0, 120, 240])])
+async def test_licences_of_the_server_and_of_the_file_are_never_over_used(
+    bench: Bench, licence: str, starts: list[int]
+) -> None:
+    jobs = [bench.submit("lee", resources={"gres": f"{licence}:1"}) for _ in starts]
+    await bench.start(*jobs, at=starts)
+    licences = {one["name"]: one for one in (await bench.house.ask("/licences"))["licences"]}
+    assert licences[licence]["copies"] == (2 if licence == "fluent" else 1)
+    assert licences[licence]["wanted"] == len(starts)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "feature", "allowed"),
+    [
+        ("1:ppn=1:old:big", "", {"n7"}),
+        ("2:ppn=4:rack3", "", {"n5", "n6"}),
+        ("1:ppn=1:big", "rack2|rack3", {"n3", "n5"}),
+        ("1:ppn=1", "!big", {"n2", "n4", "n6"}),
+        ("1:ppn=1", "big:!new", {"n7"}),
+        ("1:ppn=1", "!new|rack2", {"n3", "n4", "n7"}),
+    ],
+)
+async def test_properties_are_kept_with_and_or_and_not(
+    bench: Bench, nodes: str, feature: str, allowed: set[str]
+) -> None:
+    resources = {"feature": feature} if feature else {}
+    answer = await bench.planned(bench.submit("paul", nodes, resources=resources))
+    assert {share["node"] for share in answer["planned_nodes"]} <= allowed
+
+
+async def test_gpus_are_counted_on_the_nodes_that_have_them(bench: Bench) -> None:
+    both, one = (bench.submit("gus", resources={"gres": f"gpus:{count}"}) for count in (2, 1))
+    await bench.start(both, one, at=[0, 120])
+    for job, gpus in ((both, 2), (one, 1)):
+        (share,) = (await bench.planned(job))["planned_nodes"]
+        assert (share["node"], share["gpus"]) == ("n6", gpus)
+    await bench.planned(bench.submit("gus", "n6:ppn=3"), at=0)  # its cpus are free beside them
+    too_many = await bench.seen(
+        bench.submit("gus", resources={"gres": "gpus:3"}), lambda answer: bool(answer["why"])
+    )
+    assert too_many["planned_start"] is None
+    assert "gpus" in too_many["why"]
+
+
+async def test_what_the_mom_of_a_node_reports_is_counted_there(bench: Bench) -> None:
+    jobs = [bench.submit("sam", resources={"gres": "scratch:6"}) for _ in range(2)]
+    await bench.start(*jobs, at=[0, 120])
+    for job in jobs:
+        assert [share["node"] for share in (await bench.planned(job))["planned_nodes"]] == ["n4"]
+
+
+@pytest.mark.parametrize(("queue", "allowed"), [("mapped", {"n7"}), ("featured", {"n5", "n6"})])
+async def test_jobs_of_a_queue_that_is_mapped_to_nodes_run_there(
+    bench: Bench, queue: str, allowed: set[str]
+) -> None:
+    answer = await bench.planned(bench.submit("paul", queue=queue))
+    assert {share["node"] for share in answer["planned_nodes"]} <= allowed
+
+
+async def test_whole_nodes_are_shared_with_nobody(bench: Bench) -> None:
+    alone = bench.submit("wanda", "n5:ppn=1", not_before=bench.begin + 30_000, queue="whole")
+    other = bench.submit("wim", "n5:ppn=1", not_before=bench.begin + 30_000)
+    await bench.start(alone, other, at=[30_000, 30_120])
+
+
+async def test_jobs_are_kept_on_one_rack_or_on_as_few_as_possible(bench: Bench) -> None:
+    at = bench.begin + 40_000
+    busy = bench.submit("nils", "n1:ppn=4", walltime=400, not_before=at, priority=100)
+    long = bench.submit("nils", "n3:ppn=4+n5:ppn=4", walltime=5000, not_before=at, priority=100)
+    await bench.start(busy, long, at=[40_000, 40_000])
+    # One rack is free after 420 s, which is not too long to wait; n7 is free, n8 is reserved.
+    answer = await bench.planned(bench.submit("nils", "2:ppn=4", not_before=at), at=40_420)
+    assert answer["node_sets"] == ["a"]
+    answer = await bench.planned(bench.submit("nils", "3:ppn=4", not_before=at, walltime=200))
+    assert len(answer["node_sets"]) >= 2
+    assert "sets of nodes" in answer["why"]

@@ -1,0 +1,40 @@
+"""Which jobs are planned at all: queues, holds, moments, arrays."""
+
+import pytest
+
+from server_adapter.emulator.lifecycle import settle
+from tests.server_adapter.bridge.policy.bench import Bench
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(1200)]  # the kernels may have to be compiled first
+
+
+async def test_a_job_of_a_stopped_queue_is_planned_when_the_queue_is_started(bench: Bench) -> None:
+    job = bench.submit("ann", queue="stopped")
+    assert "queue stopped, which is stopped" in await bench.waits(job, "queue")
+    bench.server.cluster.queues["stopped"].attributes["started"] = "True"
+    await bench.planned(job, at=0)
+    bench.server.cluster.queues["stopped"].attributes["started"] = "False"
+    await bench.waits(job, "queue")
+
+
+@pytest.mark.parametrize(("letter", "name"), [("u", "user"), ("o", "operator"), ("s", "system")])
+async def test_a_held_job_is_planned_when_it_is_released(bench: Bench, letter: str, name: str) -> None:
+    job = bench.submit("ann", holds=letter)
+    assert f"{name} hold" in await bench.waits(job, "hold")
+    held = bench.server.job(job)
+    held.holds.clear()
+    held.revision += 1
+    settle(bench.server.cluster, held)
+    await bench.planned(job, at=0)
+
+
+async def test_a_job_that_waits_for_a_moment_is_planned_from_then_on(bench: Bench) -> None:
+    job = bench.submit("ann", not_before=bench.begin + 777)
+    answer = await bench.planned(job, at=777)
+    assert answer["job_state"] == "W"
+
+
+async def test_no_more_jobs_of_an_array_are_planned_at_once_than_its_slot_limit(bench: Bench) -> None:
+    array = bench.submit("arno", array="0-4%2")
+    jobs = [array.replace("[]", f"[{i}]") for i in range(5)]
+    await bench.start(*jobs, at=[0, 0, 120, 120, 240])
