@@ -35,10 +35,10 @@ def command(
         typer.Option(
             "--policy",
             metavar="POLICY",
-            help="conservative (plan every job, fill gaps, repair), tabu (the same, and search for a better "
-            "plan), fcfs, sjf, edf, easy, aggressive, flexible, easy-sjf-24h …; all: the classical "
-            "five; rivals: the stronger. May be repeated, or several with commas.  "
-            "[default: conservative]",
+            help="conservative (plan every job, fill gaps, repair), best-gap and best-gap-edf (the same, "
+            "with another placement), tabu (conservative, and search for a better plan), fcfs, sjf, edf, "
+            "easy, aggressive, flexible, easy-sjf-24h …; all: the classical five; rivals: the stronger. May "
+            "be repeated, or several with commas.  [default: conservative]",
             show_default=False,
         ),
     ] = None,
@@ -55,9 +55,9 @@ def command(
         str,
         typer.Option(
             metavar="S",
-            help="What promises of conservative and tabu leave for moves: seconds (600), a time (4h), a "
-            "share of the wait planned at arrival (0.5w), a sum of these (1h+0.5w); off: no promise holds. "
-            "Several with commas: a replay of tabu for each.",
+            help="What promises of conservative, best-gap and tabu leave for moves: seconds (600), a time "
+            "(4h), a share of the wait planned at arrival (0.5w), a sum of these (1h+0.5w); off: no promise "
+            "holds. Several with commas: a replay of all but conservative for each.",
         ),
     ] = "0",
     kind: Annotated[
@@ -77,8 +77,8 @@ def command(
         str,
         typer.Option(
             metavar="C=W,…",
-            help="tabu: what counts when two plans are compared, such as wait=1,wait_max=2.  [default: as in "
-            "the daemon]",
+            help="tabu, best-gap: what counts when two plans are compared, such as wait=1,wait_max=2.  "
+            "[default: as in the daemon]",
             show_default=False,
         ),
     ] = "",

@@ -9,7 +9,7 @@ from schedd.model.parse import RequestError, parse_size
 from schedd.optimize import Kind, SearchSettings
 from schedd.plan.evaluate import Criterion, Weights, by_name
 from schedd.replay.compare import GROUPS, POLICIES
-from schedd.replay.driver import PLANNING_POLICY
+from schedd.replay.driver import PLACEMENTS, PLANNING_POLICY
 from schedd.replay.searching import SEARCH_POLICY, Searching
 from schedd.replay.slack import Slack
 from schedd.replay.workload import TraceError
@@ -87,6 +87,9 @@ def runs_of(
         ]
     if policy == PLANNING_POLICY:  # without a search, slack changes what is promised, and nothing else
         return [(policy, policy, {"slack": slacks[0]})]
+    if policy in PLACEMENTS:
+        weights = searches[0].weights
+        return [(policy, policy, {"slack": slack, "weights": weights}) for slack in slacks]
     return [(policy, policy, {})]
 
 

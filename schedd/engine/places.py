@@ -7,10 +7,11 @@ import numpy as np
 
 from schedd.engine import chains
 from schedd.engine.intake import is_eligible, waits_for
+from schedd.engine.placing import place
 from schedd.engine.promises import end_promise, make_promise, note, note_one
 from schedd.engine.ranking import forward
 from schedd.engine.records import Cause, JobRecord, Phase
-from schedd.engine.state import HORIZON, EngineState
+from schedd.engine.state import EngineState
 from schedd.engine.waiting import no_node
 from schedd.model import Never, WaitingFor
 from schedd.plan.kernels.layout import PLANNED, READY, START, STATE, UNPLACED, USABLE, Ints
@@ -122,20 +123,21 @@ def _seat(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> 
         state.queue[slot] = None
         state.put(replace(record, phase=Phase.WAITING, answer=None, eligible_since=eligible))
         return
-    start = state.plan.place(slot, state.now, state.now + HORIZON)
+    asking = replace(record, eligible_since=eligible)
+    start, choice = place(state, asking, event, ahead=ahead)
     if start < 0:
         answer = no_node(state, record)
         if isinstance(answer, Never):
             _answer(state, record, Phase.BLOCKED, answer)
         else:
             state.homeless[record.id] = None
-            _answer(state, replace(record, eligible_since=eligible), Phase.WAITING, answer)
+            _answer(state, asking, Phase.WAITING, answer)
         return
     if ahead and state.ranks.matter and forward(state, slot, event):
         start = state.plan.start(slot)
     make_promise(
         state,
-        state.put(replace(record, phase=Phase.WAITING, answer=None, eligible_since=eligible)),
+        state.put(replace(asking, phase=Phase.WAITING, answer=None, choice=choice)),
         start,
     )
 

@@ -16,6 +16,7 @@ __all__ = [
     "Breach",
     "Cause",
     "ChangeSet",
+    "Choice",
     "Ended",
     "JobRecord",
     "Link",
@@ -45,6 +46,7 @@ class Cause(StrEnum):
     RELEASED = "released"
     FREED = "freed"
     PRIORITY = "a job of higher priority"
+    DEADLINE = "a job with an earlier deadline"
     CHAIN = "a job that it waits for"
     IMPROVED = "the plan was improved"
     NODE_LOST = "node lost"
@@ -134,6 +136,17 @@ class Link:
     job: str
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A job was planned to ``start`` on nodes of at least this ``speed``, though it could have had another
+    place at ``instead``, which is sooner.
+    """
+
+    start: int
+    instead: int
+    speed: float
+
+
 @dataclass(slots=True)
 class Ranks:
     """How far working out all ranks anew has come.
@@ -193,6 +206,8 @@ class JobRecord:
     ended: Ended | None = None
     behind: tuple[Link, ...] = ()
     """What a dependency holds the job for: it is planned behind that, on condition."""
+    choice: Choice | None = None
+    """Why it is not planned into its earliest gap; of no meaning any more once its start is another."""
 
     @property
     def id(self) -> str:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from schedd.engine.intake import Understood
-from schedd.engine.records import Breach, Cause, Ended, JobRecord, Link, Phase
+from schedd.engine.records import Breach, Cause, Choice, Ended, JobRecord, Link, Phase
 from schedd.model import Never, Request, WaitingFor
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.saved import load_request, mapped, save_request
@@ -237,6 +237,14 @@ def _load_ended(saved: list[Any] | None) -> Ended | None:
     return Ended(*saved) if saved is not None else None
 
 
+def _save_choice(choice: Choice | None) -> list[Any] | None:
+    return [choice.start, choice.instead, choice.speed] if choice is not None else None
+
+
+def _load_choice(saved: list[Any] | None) -> Choice | None:
+    return Choice(*saved) if saved is not None else None
+
+
 def _load_cause(saved: str | None) -> Cause | None:
     return Cause(saved) if saved is not None else None
 
@@ -245,6 +253,7 @@ _SAVE_RECORD: dict[str, _Plain] = {
     "answer": _save_answer,
     "breaches": _save_breaches,
     "ended": _save_ended,
+    "choice": _save_choice,
     "behind": lambda links: [[link.kind, link.job] for link in links],
 }
 _LOAD_RECORD: dict[str, _Plain] = {
@@ -253,5 +262,6 @@ _LOAD_RECORD: dict[str, _Plain] = {
     "breaches": _load_breaches,
     "ended": _load_ended,
     "lost": _load_cause,
+    "choice": _load_choice,
     "behind": lambda links: tuple(Link(*link) for link in links),
 }

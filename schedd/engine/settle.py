@@ -31,6 +31,7 @@ def settle(state: EngineState, event: str) -> None:
         unanswered(state, event)
     if state.chained:
         follow_chains(state, event)
+    state.plan.keep_tiers(state.keeps_speed)
     if state.policy is not None:
         due_by_policy(state, event)
         state.plan.forget_freed()  # nobody repairs

@@ -19,7 +19,7 @@ from schedd.engine.settings import EngineSettings
 from schedd.engine.words import why
 from schedd.model import FOREVER, Never, Node, Request
 from schedd.model.parse.deadline import read_deadline
-from schedd.plan.evaluate import JobColumns
+from schedd.plan.evaluate import Criterion, JobColumns
 from schedd.plan.kernels.layout import PLANNED, READY, START, STATE, Ints
 from schedd.plan.plan import Plan
 from schedd.policy.access import Access
@@ -27,7 +27,7 @@ from schedd.policy.fair_share import Usage
 from schedd.policy.limits import in_words
 from schedd.policy.protocol import Applicant
 from schedd.policy.queue import QUEUE_POLICIES, QueuePolicy
-from schedd.policy.site import SitePolicy, site_policy
+from schedd.policy.site import Placing, SitePolicy, site_policy
 from schedd.wire import Alert, Decision, JobFacts, Mode, NodeFacts, PlanningHeld, QueueFacts, ServerFacts
 
 __all__ = ["HORIZON", "EngineState", "Reservation"]
@@ -185,7 +185,7 @@ class EngineState:
         if record.slot >= 0:
             self.by_slot[record.slot] = record
             self.changed[record.slot] = self.generation
-            self._describe(record)
+            self.describe(record)
             self.slotless.pop(record.id, None)
             self.unheard.pop(record.id, None)
         else:
@@ -193,7 +193,8 @@ class EngineState:
             self.unheard[record.id] = None
         return record
 
-    def _describe(self, record: JobRecord) -> None:
+    def describe(self, record: JobRecord) -> None:
+        """Note in the columns what an evaluation must know of a job that has a slot."""
         facts, slot = record.facts, record.slot
         since = record.eligible_since
         self.waits_since[slot] = since if since >= 0 else facts.submitted
@@ -325,6 +326,12 @@ class EngineState:
         if self.stale:
             return f"the server's state is not known ({self.stale})"
         return "" if self.server.scheduling else "the server's scheduling is off"
+
+    @property
+    def keeps_speed(self) -> bool:
+        """Whether jobs are not to be moved to slower nodes for the sake of an earlier start alone."""
+        weighted = self.settings.criteria.get(Criterion.WEIGHTED_UTILISATION, 0)
+        return self.site.placement is not Placing.FIRST_GAP and weighted > 0
 
     @property
     def tells(self) -> bool:

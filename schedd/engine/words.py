@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from schedd.engine.records import JobRecord, Phase
 from schedd.model import Never, WaitingFor
 
-__all__ = ["remarks", "why"]
+__all__ = ["chosen", "remarks", "why"]
 
 
 def remarks(record: JobRecord) -> list[str]:
@@ -20,6 +20,17 @@ def remarks(record: JobRecord) -> list[str]:
     if understood.assumed and understood.request is not None:
         found.append(f"walltime assumed to be {understood.walltime} s")
     return found
+
+
+def chosen(record: JobRecord, start: int) -> str:
+    """Why the job is not planned for the first moment at which it could start; empty where it is."""
+    choice = record.choice
+    if choice is None or choice.start != start:
+        return ""
+    return (
+        f"nodes of speed {choice.speed:g} are worth more by the site's criteria than a start at "
+        f"{_time(choice.instead)} on slower ones"
+    )
 
 
 def why(record: JobRecord, start: int, limits: Sequence[str] = (), sets: Sequence[str] = ()) -> str:
@@ -43,5 +54,10 @@ def why(record: JobRecord, start: int, limits: Sequence[str] = (), sets: Sequenc
         tail = f"; its last start was refused by {record.refusal}" + tail
     if start >= 0:
         tail = "".join(f"; not sooner, since {limit}" for limit in limits) + tail
-        return f"planned start {datetime.fromtimestamp(start, UTC):%Y-%m-%d %H:%M:%S} UTC" + tail
+        reason = chosen(record, start)
+        return f"planned start {_time(start)}" + (f"; not sooner, since {reason}" if reason else "") + tail
     return "in the queue" + tail
+
+
+def _time(moment: int) -> str:
+    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M:%S} UTC"

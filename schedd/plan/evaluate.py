@@ -93,6 +93,16 @@ class JobColumns:
         """Arrays of their own."""
         return type(self)(self.release.copy(), self.due.copy(), self.owner.copy())
 
+    def including(self, slot: int, release: int, due: int) -> Self:
+        """The same, and a job more, of somebody who has no other."""
+        size = max(self.release.shape[0], slot + 1)
+        new = [np.zeros(size, np.int64) for _ in range(3)]
+        for array, old in zip(new, (self.release, self.due, self.owner), strict=True):
+            array[: old.shape[0]] = old
+        for array, value in zip(new, (release, due, int(self.owner.max(initial=-1)) + 1), strict=True):
+            array[slot] = value
+        return type(self)(*new)
+
     @classmethod
     def blank(cls, slots: int) -> Self:
         """For ``slots`` jobs of one user, released at 0, without deadlines."""

@@ -13,7 +13,10 @@ from schedd.plan.repairs import Repairs
 from schedd.plan.shapes import Shapes, capacity_of
 from schedd.plan.slabs import Slabs
 
-__all__ = ["Machine"]
+__all__ = ["MOST_TIERS", "Machine"]
+
+MOST_TIERS = 8
+"""Of more speeds than these, neighbours count as one."""
 
 
 class Machine:
@@ -29,6 +32,7 @@ class Machine:
         self.pools: dict[str, int] = {}
         self.pool_of: dict[int, str] = {}
         self._demand: dict[int, int] = {}
+        self._tiers: dict[float, int] = {}
         self._varying: set[int] = set()
         """Pools whose capacity differs over time: nobody may rely on its total."""
 
@@ -41,6 +45,7 @@ class Machine:
         new.pools = dict(self.pools)
         new.pool_of = dict(self.pool_of)
         new._demand = dict(self._demand)
+        new._tiers = dict(self._tiers)
         new._varying = set(self._varying)
         return new
 
@@ -79,8 +84,31 @@ class Machine:
         for name, before in old.items():
             if before.features != changed[name].features:
                 self._repairs.note(self.row_of[name], now, FOREVER)
+        if new or any(old[name].speed != changed[name].speed for name in old):
+            self.rank_speeds()
+            self._repairs.forget_half()
         for name, node in changed.items():
-            self._set_usable(self.row_of[name], node.state is NodeState.UP, now)
+            self._set_usable(self.row_of[name], node, now)
+
+    def rank_speeds(self) -> None:
+        """Work out the tiers of the nodes from their speeds: those of equal speed are one, the slowest 0."""
+        speeds = sorted({node.speed for node in self.nodes.values()})
+        n = len(speeds)
+        self._tiers = {speed: i if n <= MOST_TIERS else i * MOST_TIERS // n for i, speed in enumerate(speeds)}
+        rows = self._slabs.tb.rows
+        for name, node in self.nodes.items():
+            row = self.row_of[name]
+            if rows[row, at.USABLE]:
+                rows[row, at.USABLE] = 1 + self._tiers[node.speed]
+
+    @property
+    def tiers(self) -> int:
+        """How many there are."""
+        return max(self._tiers.values(), default=0) + 1
+
+    def slowest(self, tier: int) -> float:
+        """The lowest speed of a tier."""
+        return min(speed for speed, one in self._tiers.items() if one == tier)
 
     def _resize(self, name: str, now: int) -> None:
         row = self.row_of[name]
@@ -140,11 +168,12 @@ class Machine:
             self._slabs.grow_segments()
         change(self._slabs.tb, row, start, end, amount, sign)
 
-    def _set_usable(self, row: int, usable: bool, now: int) -> None:
+    def _set_usable(self, row: int, node: Node, now: int) -> None:
         tb = self._slabs.tb
+        usable = node.state is NodeState.UP
         if usable and not tb.rows[row, at.USABLE]:
             self._repairs.note(row, now, FOREVER)
-        tb.rows[row, at.USABLE] = int(usable)
+        tb.rows[row, at.USABLE] = 1 + self._tiers[node.speed] if usable else 0
 
     # ---- pools ----------------------------------------------------------------------------------
 

@@ -4,7 +4,8 @@ Jobs are named by *slots*, small integers that the caller maps to job ids. Nothi
 every operation is told ``now``.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -93,6 +94,24 @@ class Plan:
         ``misplaced`` for those on one that lost a feature, ``on_node`` for those on one that went down.
         """
         self._machine.set_nodes(nodes, now)
+
+    @property
+    def tiers(self) -> int:
+        """How many tiers of nodes there are: the faster, the higher; 0 is that of the slowest."""
+        return self._machine.tiers
+
+    def slowest(self, tier: int) -> float:
+        """The lowest speed of the nodes of a tier."""
+        return self._machine.slowest(tier)
+
+    def keep_tiers(self, keep: bool) -> None:
+        """Whether repair leaves jobs where they are rather than move them to slower nodes."""
+        ctl = self.slabs.tb.ctl
+        if bool(ctl[at.KEEP_TIER]) != keep:
+            ctl[at.KEEP_TIER] = int(keep)
+            self._repairs.forget_half()
+            if not keep:
+                self._repairs.look_at_all()
 
     def set_pool(self, name: str, capacity: int, now: int) -> int:
         """Make or resize a pool of which jobs may need some amount; returns its row."""
@@ -188,21 +207,38 @@ class Plan:
         self.slabs.tb.jobs[at.SHAPE, slot] = shape
         self.shapes.release(before)
 
-    def place(self, slot: int, now: int, bound: int = NOT_BOUND) -> int:
-        """Put an unplaced job into its earliest gap in ``[now, bound)``; returns its start, or -1."""
+    def place(self, slot: int, now: int, bound: int = NOT_BOUND, tier: int = 0) -> int:
+        """Put an unplaced job into its earliest gap in ``[now, bound)``; returns its start, or -1.
+
+        On nodes of at least this ``tier``.
+        """
         self._check_unplaced(slot)
         self.slabs.spare_segments()
         work = int(self.slabs.tb.ctl[at.WORK])
         while True:
-            start = place(self.slabs.tb, slot, now, bound)
+            with self.on_tier(tier):
+                start = place(self.slabs.tb, slot, now, bound)
             if start != at.GROW:
                 return start
             self.slabs.grow()
             self.slabs.tb.ctl[at.WORK] = work  # of what was done in vain nothing depends
 
-    def probe(self, slot: int, now: int, bound: int = NOT_BOUND) -> int:
+    def probe(self, slot: int, now: int, bound: int = NOT_BOUND, tier: int = 0) -> int:
         """Where ``place`` would put an unplaced job; changes nothing."""
-        return probe(self.slabs.tb, slot, now, bound)
+        with self.on_tier(tier):
+            return probe(self.slabs.tb, slot, now, bound)
+
+    @contextmanager
+    def on_tier(self, tier: int) -> Iterator[None]:
+        """Meanwhile jobs are placed on nodes of at least this tier alone."""
+        if not tier:
+            yield
+            return
+        self.slabs.tb.ctl[at.LEAST_TIER] = tier
+        try:
+            yield
+        finally:
+            self.slabs.tb.ctl[at.LEAST_TIER] = 0
 
     def fix(self, slot: int, start: int, takes: Sequence[Take]) -> None:
         """Let an unplaced job hold exactly ``takes`` from ``start`` on for its duration: it runs, or blocks.
@@ -267,6 +303,11 @@ class Plan:
         while not lift(self.slabs.tb, slot):
             self.slabs.grow_segments()
         self._repairs.note_entries(first, n, max(now, start), end)
+
+    def take_back(self, slot: int) -> None:
+        """Leave a job unplaced that was placed only just: what it held was there for everybody before."""
+        while not lift(self.slabs.tb, slot):
+            self.slabs.grow_segments()
 
     def drop(self, slot: int, now: int) -> None:
         """Take a job out of the plan and give its slot back."""

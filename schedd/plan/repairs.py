@@ -87,6 +87,10 @@ class Repairs:
         if self._slabs.tb.ctl[at.HALF] == slot + 1:
             self._slabs.tb.ctl[at.HALF] = 0
 
+    def forget_half(self) -> None:
+        """Jobs may move elsewhere than before: what a search found so far is void."""
+        self._slabs.tb.ctl[at.HALF] = 0
+
     def give_up(self) -> None:
         """Drop what was freed: nobody repairs."""
         forget_freed(self._slabs.tb)

@@ -163,7 +163,8 @@ def load_plan(plain: dict[str, Any], arrays: dict[str, Ints]) -> Plan:
     """The plan that ``save_plan`` saved, with arrays of its own. Raises KeyError and ValueError."""
     plan = Plan([], 0)
     slabs, shapes, repairs, machine = plan.slabs, plan.shapes, plan._repairs, plan._machine
-    slabs.tb = Tables(**{name: _grown(arrays.get(name), size) for name, size in plain["sizes"].items()})
+    sizes = plain["sizes"] | {"ctl": [at.CTL_FIELDS]}  # an older one had fewer
+    slabs.tb = Tables(**{name: _grown(arrays.get(name), size) for name, size in sizes.items()})
     slabs.n_shapes, slabs.most_chunks, slabs.n_chunks, slabs.n_sets, slabs.n_pools = plain["counts"]
     freed = Freed(*(arrays[f"freed.{name}"] for name in Freed._fields))
     repairs.freed = copied_log(freed, plain["freed"][1][0], freed.entries.shape[1])
@@ -176,6 +177,7 @@ def load_plan(plain: dict[str, Any], arrays: dict[str, Ints]) -> Plan:
         machine.nodes[name] = node
         machine.row_of[name] = row
         machine.name_of[row] = name
+    machine.rank_speeds()
     for name, row, demand, varying in plain["pools"]:
         if varying:
             machine._varying.add(row)

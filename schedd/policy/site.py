@@ -7,6 +7,7 @@ form it is checked at the edge and given to the engine; ``site_policy`` reads it
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from enum import StrEnum
 from typing import Any
 
 from schedd.model import NodeSets
@@ -16,11 +17,19 @@ from schedd.policy.limits import Limit
 from schedd.policy.priority import JobClass, SiteWeights
 from schedd.policy.recurrence import Recurrence
 
-__all__ = ["STALE", "SitePolicy", "StandingReservation", "site_policy"]
+__all__ = ["STALE", "Placing", "SitePolicy", "StandingReservation", "site_policy"]
 
 STALE = 600
 """Seconds after which the count of a licence is old, unless the site says otherwise."""
 _WINDOW = frozenset({"first", "last", "rule", "without"})
+
+
+class Placing(StrEnum):
+    """Where a job goes that arrives or is placed anew; see docs/optimisation.md."""
+
+    FIRST_GAP = "first_gap"
+    BEST_GAP = "best_gap"
+    BEST_GAP_EDF = "best_gap_edf"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +63,7 @@ class SitePolicy:
     """Of jobs that ask for nothing else themselves."""
     speeds: Mapping[str, float] = field(default_factory=dict)
     """How fast nodes are beside others, by name or property."""
+    placement: Placing = Placing.FIRST_GAP
     polled: Mapping[str, int] = field(default_factory=dict)
     """Licences that a program is asked for: after how many seconds without an answer their count is old."""
 
@@ -86,6 +96,7 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
             *(Limit(amount=amount, what=name) for name, amount in copies.items()),
         ),
         speeds=dict(plain.get("speeds") or {}),
+        placement=Placing(plain.get("placement", Placing.FIRST_GAP)),
         node_sets=_node_sets(sets) if (sets := plain.get("node_sets")) is not None else None,
         polled={name: one.get("stale", STALE) for name, one in licences.items() if one.get("command")},
         reservations=tuple(

@@ -7,7 +7,7 @@ from typing import Final
 
 from schedd.optimize import SearchSettings
 from schedd.policy.queue import QUEUE_POLICIES
-from schedd.replay.driver import PLANNING_POLICY, replay
+from schedd.replay.driver import PLACEMENTS, PLANNING_POLICY, replay
 from schedd.replay.lublin import generate
 from schedd.replay.machines import read_machines
 from schedd.replay.prepare import Prepared, prepare
@@ -19,7 +19,7 @@ from schedd.replay.workload import Estimates, Trace, TraceError, TraceJob, selec
 
 __all__ = ["GROUPS", "POLICIES", "Comparison", "Machine", "Ready", "warm_up"]
 
-POLICIES = (PLANNING_POLICY, *QUEUE_POLICIES)
+POLICIES = (PLANNING_POLICY, *PLACEMENTS, *QUEUE_POLICIES)
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "all": (PLANNING_POLICY, "fcfs", "sjf", "easy", "aggressive"),

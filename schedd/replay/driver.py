@@ -9,7 +9,7 @@ import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter, process_time
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -24,11 +24,13 @@ from schedd.replay.result import ReplayResult
 from schedd.replay.searching import Searched, Searches, Searching
 from schedd.replay.slack import NONE, Slack
 from schedd.replay.timing import TimedPlan
-from schedd.wire import Decision, Event, JobEnded, JobQueued, JobStarted, NodeChanged, Run
+from schedd.wire import Decision, Event, JobEnded, JobQueued, JobStarted, NodeChanged, Run, ShareFacts
 
-__all__ = ["PLANNING_POLICY", "Defect", "Progress", "Schedule", "replay", "run"]
+__all__ = ["PLACEMENTS", "PLANNING_POLICY", "Defect", "Progress", "Schedule", "replay", "run"]
 
 PLANNING_POLICY = "conservative"
+PLACEMENTS: Final[Mapping[str, str]] = {"best-gap": "best_gap", "best-gap-edf": "best_gap_edf"}
+"""The same with another placement of arriving jobs, by the names that a replay has for them."""
 
 _REPORT_EVERY = 256
 _MOST_ROUNDS = 1000
@@ -72,6 +74,7 @@ def replay(
     site: Mapping[str, Any] | None = None,
     slack: Slack = NONE,
     searching: Searching | None = None,
+    weights: Mapping[str, float] | None = None,
     outages: Sequence[Outage] = (),
     validate: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
@@ -80,7 +83,8 @@ def replay(
 
     With ``site``, a site's policy as plain values, its limits and priorities hold, too; all of ``prepared``
     must be allowed by its limits. ``slack`` is what promises leave for priorities and searches to work with.
-    With ``searching`` the planning policy's plan is searched now and then. Jobs killed by ``outages`` are
+    With ``searching`` the planning policy's plan is searched now and then; ``weights`` of criteria by name
+    are what a placement values by (those of the search, where there is one). Jobs killed by ``outages`` are
     counted, and part of no other figure.
     """
     begin, begin_cpu = perf_counter(), process_time()
@@ -90,6 +94,7 @@ def replay(
         site=site,
         slack=slack,
         searching=searching,
+        weights=weights,
         outages=outages,
         validate=validate,
         on_progress=on_progress,
@@ -113,6 +118,8 @@ def replay(
     plan = schedule.plan
     add_mean, add_p99 = plan.add_us if plan is not None else (None, None)
     name = policy if searching is None else str(searching.search.kind)
+    if searching is not None and policy in PLACEMENTS:
+        name = f"{policy}, {name}"
     return ReplayResult(
         log=prepared.name,
         policy=name if site is None else f"{name}, site",
@@ -151,13 +158,15 @@ def run(
     site: Mapping[str, Any] | None = None,
     slack: Slack = NONE,
     searching: Searching | None = None,
+    weights: Mapping[str, float] | None = None,
     outages: Sequence[Outage] = (),
     validate: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Schedule:
     """Run ``prepared`` under ``policy`` to the end of its last job. Raises Defect."""
+    placed = {"placement": PLACEMENTS[policy]} if policy in PLACEMENTS else {}
     settings = EngineSettings(
-        policy=policy,
+        policy=PLANNING_POLICY if placed else policy,
         slack=slack.seconds,
         slack_share=slack.share,
         end_allowance=0,
@@ -165,9 +174,11 @@ def run(
         repair_slice=1 << 60,
         log_batches=1,
         hole_failures=0,
-        site=site or {},
+        site={**(site or {}), **placed},
         validate=validate,
     )
+    if weights:
+        settings = replace(settings, weights=weights)
     simulation = _Simulation(prepared, settings, searching, outages)
     simulation.run(on_progress)
     return simulation.schedule()
@@ -351,9 +362,17 @@ class _Simulation:
             if wrong:
                 raise Defect(f"job {self._jobs[job].id} was started at {t - self._offset} on {wrong}")
             self._start[job] = t
-            heapq.heappush(self._ends, (t + self._jobs[job].run, job))
+            heapq.heappush(self._ends, (t + self._run_time(job, decision.shares), job))
             events.append(JobStarted(id=f"s{job}", time=t, job_id=decision.job_id, shares=decision.shares))
         return events
+
+    def _run_time(self, job: int, shares: Sequence[ShareFacts]) -> int:
+        """How long a job runs: where faster nodes run it sooner, by the slowest of its own."""
+        run, site = self._jobs[job].run, self._prepared.site
+        if not site.paced:
+            return run
+        own = min(site.speeds[share.node] for share in shares)
+        return max(1, round(run * min(site.speeds.values()) / own))
 
     def _passes_over(self, job: int, t: int) -> bool:
         """Whether a job of higher priority waits that would have room where this one starts."""

@@ -32,10 +32,14 @@ class Ask:
 
 @dataclass(frozen=True)
 class Site:
-    """The nodes; ``shaped`` when they are the log's own and not one that stands for the whole machine."""
+    """The nodes; ``shaped`` when they are the log's own and not one that stands for the whole machine.
+
+    ``paced``: run times are those on the slowest nodes, and shorter on faster ones.
+    """
 
     nodes: tuple[NodeFacts, ...]
     shaped: bool
+    paced: bool = False
 
     @property
     def procs(self) -> int:
@@ -46,6 +50,11 @@ class Site:
     def memory(self) -> bool:
         """Whether memory is planned."""
         return any(node.mem for node in self.nodes)
+
+    @cached_property
+    def speeds(self) -> Mapping[str, float]:
+        """By name of the node."""
+        return {node.name: node.speed for node in self.nodes}
 
     @cached_property
     def _words(self) -> frozenset[str]:

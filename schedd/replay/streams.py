@@ -12,13 +12,14 @@ _MACHINES = 150
 _USERS = 40
 
 
-def stream(jobs: int, every_s: float, seed: int) -> tuple[Trace, Site]:
+def stream(jobs: int, every_s: float, seed: int, *, paced: bool = False) -> tuple[Trace, Site]:
     """So many jobs, one each ``every_s`` seconds in the mean (exponential), and the machines, by ``seed``.
 
     Uniform: run times of 500 to 3,000 s, 1 to 8 cpus of a job, 1 to 16 cpus and speeds of 200 to 600 of the
     150 machines. 70 % of the jobs have a deadline; the source does not say which: here up to 4 hours,
     uniform, after the earliest end. Speeds count for weighted utilisation only: a PBS job runs for as long
-    as it says. Raises ValueError.
+    as it says. ``paced``: the machines have one of three speeds, 2, 4 and 6, and run a job in the time drawn
+    for it (which is also its limit), in half of it, and in a third. Raises ValueError.
     """
     if jobs < 1 or not 0 < every_s < float("inf"):
         raise ValueError(f"{jobs} jobs every {every_s} s: both must be above 0")
@@ -43,5 +44,8 @@ def stream(jobs: int, every_s: float, seed: int) -> tuple[Trace, Site]:
     )
     cpus = random.integers(1, 16, _MACHINES, endpoint=True).tolist()
     speed = random.integers(200, 600, _MACHINES, endpoint=True).tolist()
+    if paced:
+        speed = (200 * random.integers(1, 3, _MACHINES, endpoint=True)).tolist()
     nodes = tuple(NodeFacts(name=f"m{i + 1}", cpus=cpus[i], speed=speed[i] / 100) for i in range(_MACHINES))
-    return Trace(f"stream-{every_s:g}s-{seed}", traced), Site(nodes, shaped=True)
+    name = f"stream-{every_s:g}s-{seed}{'-paced' if paced else ''}"
+    return Trace(name, traced), Site(nodes, shaped=True, paced=paced)

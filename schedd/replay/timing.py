@@ -20,10 +20,10 @@ class TimedPlan(Plan):
         self.repair_ns = array("q")
         self._repairing = 0
 
-    def place(self, slot: int, now: int, bound: int = NOT_BOUND) -> int:
+    def place(self, slot: int, now: int, bound: int = NOT_BOUND, tier: int = 0) -> int:
         """As ``Plan.place``."""
         begin = perf_counter_ns()
-        start = super().place(slot, now, bound)
+        start = super().place(slot, now, bound, tier)
         self.add_ns.append(perf_counter_ns() - begin)
         return start
 

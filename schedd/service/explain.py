@@ -9,6 +9,7 @@ from schedd.engine.job_view import Change, Standing, last_change, record_of, sta
 from schedd.engine.records import JobRecord, Phase
 from schedd.engine.state import HORIZON
 from schedd.engine.view import Published
+from schedd.engine.words import chosen
 from schedd.model import Never, WaitingFor
 from schedd.plan.kernels import layout as at
 from schedd.plan.plan import Plan
@@ -116,7 +117,8 @@ def explain(fork: Fork, job_id: str, now: int) -> Explanation | None:
         earliest, without = blocking.earliest, blocking.without
         if earliest > ready:
             because = _scarce(published, plan, record) or because
-        why = _why(found, blocking, start, now, because)
+        reason = chosen(record, start) if start > now else ""
+        why = f"it could start sooner, but {reason}" if reason else _why(found, blocking, start, now, because)
     return Explanation(
         job=record.id,
         state=standing,

@@ -11,12 +11,15 @@ from schedd.engine.pools import LimitBook
 from schedd.engine.shares import shares_of
 from schedd.engine.state import HORIZON, EngineState
 from schedd.engine.view import Published
-from schedd.model import Answer, Never, NodeSets, Placement, Request, Share, StartKnown, WaitingFor
+from schedd.model import FOREVER, Answer, Never, NodeSets, Placement, Request, Share, StartKnown, WaitingFor
 from schedd.model.parse import canonical
-from schedd.plan.evaluate import JobColumns
+from schedd.model.parse.deadline import read_deadline
+from schedd.plan.choose import choose
+from schedd.plan.evaluate import JobColumns, Weights, by_name
 from schedd.plan.plan import Plan
 from schedd.plan.views import Window, bare, why_never, windows
 from schedd.policy.access import Access
+from schedd.policy.site import Placing
 from schedd.service.smaller import Smaller, smaller
 from schedd.wire import JobFacts
 
@@ -93,7 +96,12 @@ class Fork:
             allowance = self.published.settings.end_allowance
             ready = max(moment, facts.not_before or 0)
             gates, sets = self.published.gates, self.published.node_sets
-            asking = _Asking(plan, self._limits, gates, sets, facts, understood, allowance, moment, ready)
+            settings = self.published.settings
+            best = settings.site.get("placement", Placing.FIRST_GAP) != Placing.FIRST_GAP
+            asking = _Asking(
+                plan, self._limits, gates, sets, facts, understood, allowance, moment, ready,
+                self.columns, Weights(by_name(settings.criteria)) if best else None,
+            )  # fmt: skip
             answer = self._before_any_plan(facts, request)
             if answer is None:
                 answer = asking.start(request, understood.walltime) or self._no_start(request)
@@ -160,6 +168,9 @@ class _Asking:
     allowance: int
     now: int
     ready: int
+    columns: JobColumns
+    weights: Weights | None
+    """By which gaps are valued; None: the first is taken."""
 
     @contextmanager
     def _slot(self, request: Request, walltime: int) -> Iterator[int | WaitingFor]:
@@ -185,11 +196,22 @@ class _Asking:
         with self._slot(request, walltime) as slot:
             if isinstance(slot, WaitingFor):
                 return slot
-            start = self.plan.place(slot, self.now, self.now + HORIZON)
+            start = self._place(slot)
             if start < 0:
                 return None
             shares = tuple(Share(s.node, s.cpus, s.mem, s.gpus) for s in shares_of(self.plan, slot))
             return StartKnown(Placement(start, start + walltime, shares))
+
+    def _place(self, slot: int) -> int:
+        """Place the job as the engine would if nobody made way for it; returns its start, or -1."""
+        bound = self.now + HORIZON
+        if self.weights is None or self.plan.tiers == 1:
+            return self.plan.place(slot, self.now, bound)
+        due = read_deadline(self.facts.resources, self.facts.submitted)
+        due = FOREVER if due is None else due + self.allowance
+        columns = self.columns.including(slot, self.ready, due)
+        found = choose(self.plan, slot, columns, self.now, bound, self.weights)
+        return found.start if found is not None else -1
 
     def fits(self, request: Request, walltime: int) -> bool:
         """Whether it starts as soon as it may."""

@@ -257,7 +257,11 @@ class SiteSettings(Section):
     priority: PrioritySettings = Field(default_factory=PrioritySettings)
     """How much each term of a job's priority counts."""
     criteria: CriteriaWeights | None = None
-    """Weights of the criteria by which a search judges a plan; they go before the cluster's `weights`."""
+    """Weights of the criteria by which a search, and `placement`, judge a plan; they go before the cluster's
+    `weights`."""
+    placement: Literal["first_gap", "best_gap", "best_gap_edf"] = "first_gap"
+    """Where a job goes when it comes: the earliest gap on any nodes; of the earliest gaps on ever faster
+    nodes the best by `criteria`; or the same, and before jobs with later deadlines where that is better."""
     classes: dict[Name, ClassSettings] = Field(default_factory=dict)
     """Classes of jobs, by name: `[clusters.main.site.classes.gold]`."""
     fair_share: FairShareSettings | None = None
@@ -272,8 +276,8 @@ class SiteSettings(Section):
         default_factory=dict
     )
     """How fast nodes are beside others (1), by name or property: `{ epyc = 2.5, node17 = 0.5 }`. Of several
-    the largest counts. Fair share counts cpu-seconds times it; jobs hold nodes for their walltime all the
-    same."""
+    the largest counts. Fair share counts cpu-seconds times it, `placement` may prefer fast nodes; jobs
+    hold nodes for their walltime all the same."""
     node_sets: NodeSetSettings | None = None
     """Sets of nodes on one of which jobs of several units are kept if that can be."""
 

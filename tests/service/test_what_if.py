@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedd.model import Chunk, Place, Request, StartKnown, WaitingFor
+from schedd.service.explain import explain
 from schedd.service.forks import Asked, Fork
 from schedd.service.loop import PlanLoop
 from schedd.service.smaller import smaller
@@ -129,3 +130,26 @@ def test_a_limit_counts_and_less_may_stay_within_it() -> None:
         assert isinstance(never.answer, WaitingFor)
         assert never.answer.kind == "limit"
         assert [(one.change, one.enough) for one in never.changes] == [("cpus", "2")]
+
+
+def test_a_what_if_is_answered_with_the_site_s_own_placement_and_the_reason_is_told() -> None:
+    site = {
+        "placement": "best_gap",
+        "speeds": {"fast": 3.0},
+        "criteria": {"wait": 1.0, "weighted_utilisation": 13.0},
+    }
+    with planner(tell=False, end_allowance=0, site=site) as loop:
+        events: list[Event] = [featured("n1", 4), featured("n2", 4, "fast")]
+        events += [job("1", nodes="n2:ppn=4", walltime="100"), job("2", nodes="n1:ppn=4", walltime="50")]
+        loop.submit(events).result(WAIT)
+        asked = fork(loop).what_if(asking({"nodes": "1:ppn=4", "walltime": "100"}), T)
+        assert isinstance(asked.answer, StartKnown)
+        assert start(asked) == T + 100
+        assert [share.node for share in asked.answer.placement.shares] == ["n2"]
+        loop.submit([job("3", nodes="1:ppn=4", walltime="100")]).result(WAIT)
+        found = explain(fork(loop), "3", T)
+    assert found is not None
+    assert found.planned_start == T + 100
+    assert found.why.startswith(
+        "it could start sooner, but nodes of speed 3 are worth more by the site's criteria"
+    )

@@ -12,6 +12,7 @@ from schedd.plan.kernels.layout import (
     CPUS,
     FAR,
     KEY,
+    LEAST_TIER,
     NEED,
     PER_NODE,
     SET,
@@ -91,7 +92,7 @@ def assign_distinct(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int
         at = tb.chunks[chunk0 + c, SET]
         for i in range(at, at + tb.chunks[chunk0 + c, SET_LEN]):
             row = tb.sets[i]
-            if tb.rows[row, USABLE] and tb.scratch[CLOSED, row] == 0:
+            if tb.rows[row, USABLE] > tb.ctl[LEAST_TIER] and tb.scratch[CLOSED, row] == 0:
                 start, _ = fit(tb, row, need, cols, t, dur, t)
                 can[c, row] = start == t
     owner = np.full(n, -1, np.int64)
@@ -158,7 +159,7 @@ def assign_shared(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int, 
         at = tb.chunks[chunk0 + c, SET]
         for i in range(at, at + tb.chunks[chunk0 + c, SET_LEN]):
             row = tb.sets[i]
-            if tb.rows[row, USABLE] == 0 or tb.scratch[CLOSED, row] != 0:
+            if tb.rows[row, USABLE] <= tb.ctl[LEAST_TIER] or tb.scratch[CLOSED, row] != 0:
                 continue
             if not known[row]:
                 known[row] = True

@@ -29,7 +29,7 @@ BASE_RESOURCES: Final = 4
 OFF: Final = 0  # first segment in the slabs
 LEN: Final = 1  # number of segments
 ROOM: Final = 2  # segments for which there is room
-USABLE: Final = 3  # 0: nothing new is placed here
+USABLE: Final = 3  # 0: nothing new is placed here; else 1 + the tier of the node: the faster, the higher
 SLACK: Final = 4  # 1: a pool whose whole demand fits at once, so that nobody need look at it
 VERSION: Final = 5  # counts the changes of the row
 FREED_AT: Final = 6  # number of the last hole freed on the row
@@ -103,7 +103,9 @@ HALF_START: Final = 13  # where it was planned then
 HALF_TOP: Final = 14  # the number that the next hole would have had when the search began
 NO_ROOM: Final = 15  # 1: a slice of repair ended since a slab was full
 GATES: Final = 16  # a bit for each column that is a gate, of which even who has a whole node takes a little
-CTL_FIELDS: Final = 17
+LEAST_TIER: Final = 17  # searches pass over nodes of lower tiers
+KEEP_TIER: Final = 18  # 1: repair moves no job to nodes of a lower tier than it has
+CTL_FIELDS: Final = 19
 
 # entries[:, i] of the log of freed holes: see kernels/freed.py
 T_ROW: Final = 0

@@ -41,7 +41,9 @@ from schedd.plan.kernels.layout import (
     HALF,
     HALF_START,
     HALF_TOP,
+    KEEP_TIER,
     LATER,
+    LEAST_TIER,
     LEVEL,
     LIMIT,
     NEED,
@@ -129,6 +131,17 @@ def _gain_own(tb: Tables, fr: Freed, slot: int, seen: int, ready: int) -> tuple[
 
 
 @lean
+def _tier_of(tb: Tables, slot: int) -> int:
+    """The lowest tier of the nodes that a planned job has; 0 where one of them cannot be used."""
+    least = FAR
+    at = tb.jobs[ALLOC, slot]
+    for i in range(at, at + tb.jobs[ALLOCS, slot]):
+        if tb.alloc[i, A_CHUNK] >= 0:
+            least = min(least, tb.rows[tb.alloc[i, A_ROW], USABLE] - 1)
+    return max(least, 0)
+
+
+@lean
 def _gains_in_pools(tb: Tables, slot: int, seen: int) -> bool:
     """Whether something was freed from ``seen`` on in a pool of which the job needs some."""
     pool = tb.jobs[POOL, slot]
@@ -191,7 +204,7 @@ def gain(tb: Tables, fr: Freed, slot: int, seen: int, ready: int, latest: int, o
             if (
                 fr.entries[T_LO, i] < latest + dur
                 and fr.entries[T_HI, i] > ready
-                and tb.rows[row, USABLE] != 0
+                and tb.rows[row, USABLE] > tb.ctl[LEAST_TIER]
                 and member(tb.sets, tb.chunks[chunk0 + c, SET], tb.chunks[chunk0 + c, SET_LEN], row)
             ):
                 # The new interval must reach into what was freed, or nothing changed for it.
@@ -334,6 +347,7 @@ def repair(
             and not _gains_in_pools(tb, slot, seen)
             and not whole
         )
+        least = _tier_of(tb, slot) if tb.ctl[KEEP_TIER] else 0
         if whole:
             best, last = ready, latest
         else:
@@ -354,7 +368,9 @@ def repair(
                     tb.jobs[SEEN, slot] = top
                 cursor += 1
                 continue
+            tb.ctl[LEAST_TIER] = least
             best, last = gain(tb, fr, slot, seen, ready, latest, one)
+            tb.ctl[LEAST_TIER] = 0
             if one and best >= 0 and not _pools_allow(tb, slot, best):
                 # There is no earlier start in any hole; when there is one is to be searched for.
                 one = False
@@ -378,7 +394,9 @@ def repair(
             else:
                 if half:
                     best = max(best, tb.ctl[CAME_TO])
+                tb.ctl[LEAST_TIER] = least
                 best = _try(tb, slot, best, min(last, latest) + 1, 0 if only_now else limit)
+                tb.ctl[LEAST_TIER] = 0
                 if best == GROW:
                     return cursor, n_moves, FULL
                 if best == LATER:

@@ -23,6 +23,7 @@ from schedd.plan.kernels.layout import (
     HOLDERS,
     KEY,
     LATER,
+    LEAST_TIER,
     LEN,
     LIMIT,
     NEED,
@@ -70,7 +71,7 @@ def find_one(
     for i in range(sets_len):
         row = tb.sets[sets_at + i]
         key[i] = max(tb.bounds[level * DURATIONS + step, row], ready)
-        if key[i] <= best and tb.rows[row, USABLE]:
+        if key[i] <= best and tb.rows[row, USABLE] > tb.ctl[LEAST_TIER]:
             heap[n] = i
             n += 1
     for j in range(n // 2 - 1, -1, -1):
@@ -208,7 +209,7 @@ def find_spread(
     begun = tb.ctl[WORK]
     for i in range(sets_len):
         row = sets[sets_at + i]
-        if tb.rows[row, USABLE] == 0:
+        if tb.rows[row, USABLE] <= tb.ctl[LEAST_TIER]:
             u[i] = 0
             nxt[i] = FAR
         else:

@@ -182,7 +182,7 @@ def _in_the_way(plan: Plan, slot: int, begin: int, end: int | None = None) -> li
     np.maximum.at(latest, on, ends[slots[owner]])
     # Rows in order: few jobs first, then those that are free again soonest.
     rank = np.empty(tb.rows.shape[0], np.int64)
-    rank[np.lexsort((latest, crowd, 1 - tb.rows[:, at.USABLE]))] = np.arange(tb.rows.shape[0])
+    rank[np.lexsort((latest, crowd, tb.rows[:, at.USABLE] == 0))] = np.arange(tb.rows.shape[0])
     best = np.full(slots.shape[0], tb.rows.shape[0], np.int64)
     np.minimum.at(best, owner, rank[on])
     mine = np.unique(owner)

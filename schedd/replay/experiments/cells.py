@@ -13,7 +13,7 @@ import schedd
 from schedd.optimize import Kind, SearchSettings
 from schedd.plan.evaluate import by_name
 from schedd.replay.bound import mean_wait_bound
-from schedd.replay.driver import PLANNING_POLICY, replay
+from schedd.replay.driver import PLACEMENTS, PLANNING_POLICY, replay
 from schedd.replay.failures import random_outages
 from schedd.replay.machines import read_machines
 from schedd.replay.prepare import Prepared, prepare
@@ -41,7 +41,7 @@ class Workload:
     the rest the 20,000 jobs in a row that ask for most of the machine, none of them in the first third, on
     which a search is tuned), of which at most the first ``jobs``. With
     ``requirements`` off a log's node specifications and memory are ignored. ``failures``: hours for which
-    each node is up and then down, in the mean.
+    each node is up and then down, in the mean. ``paced`` of a stream: faster machines run jobs sooner.
     """
 
     log: str
@@ -54,6 +54,7 @@ class Workload:
     failures: tuple[float, float] | None = None
     every_s: int | None = None
     stream_seed: int = 1
+    paced: bool = False
 
     @property
     def title(self) -> str:
@@ -82,7 +83,7 @@ class Search:
 class Cell:
     """One replay: ``search`` only with the planning policy, ``slack`` as ``Slack.parse`` reads it.
 
-    ``name`` is what tables call the policy.
+    ``name`` is what tables call the policy; ``weights`` are what a placement values by, without a search.
     """
 
     workload: Workload
@@ -90,6 +91,7 @@ class Cell:
     policy: str
     slack: str = "0"
     search: Search | None = None
+    weights: Mapping[str, float] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as JSON has them."""
@@ -116,7 +118,8 @@ _SEARCH_ALONE: Final = (
     "engine/improve.py", "optimize/", "plan/kernels/moves.py", "plan/kernels/propose.py",
     "plan/latest.py", "plan/rebase.py",
 )  # fmt: skip
-"""Sources that a replay without a search never runs: rivals need not run again when a search gets better."""
+"""Sources that a replay without a search, or a placement that values, never runs: rivals need not run again
+when a search gets better."""
 
 
 @cache
@@ -153,11 +156,15 @@ def run_cell(cell: Cell, logs: str) -> dict[str, Any]:
     result = replay(
         prepared,
         cell.policy,
-        slack=Slack.parse(cell.slack if cell.policy == PLANNING_POLICY else "0"),
+        slack=Slack.parse(cell.slack if cell.policy in (PLANNING_POLICY, *PLACEMENTS) else "0"),
         searching=searching,
+        weights=cell.weights,
         outages=random_outages(prepared, *failures, seed=1) if failures else (),
     )
-    return {**result.as_row(), "bound_wait_s": None if failures else _bound(cell.workload, logs)}
+    return {
+        **result.as_row(),
+        "bound_wait_s": None if failures or cell.workload.paced else _bound(cell.workload, logs),
+    }
 
 
 @lru_cache(maxsize=1)
@@ -169,7 +176,9 @@ def _trace(path: Path) -> Trace:
 @lru_cache(maxsize=2)
 def _prepared(workload: Workload, logs: str) -> Prepared:
     if workload.every_s:
-        trace, site = stream(workload.jobs or 3000, workload.every_s, workload.stream_seed)
+        trace, site = stream(
+            workload.jobs or 3000, workload.every_s, workload.stream_seed, paced=workload.paced
+        )
         return prepare(select(trace, procs=site.procs), site)
     trace = _trace(Path(logs, workload.log))
     groups = of_groups(read_machines(Path(logs, workload.machines))) if workload.machines else None

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from schedd.engine.settings import SITE_SLACK, SITE_SLACK_SHARE
 from schedd.replay.compare import GROUPS
-from schedd.replay.driver import PLANNING_POLICY
+from schedd.replay.driver import PLACEMENTS, PLANNING_POLICY
 from schedd.replay.experiments.cells import Cell, Part, Search, Workload
 from schedd.replay.searching import SEARCH_POLICY
 from schedd.replay.slack import Slack
@@ -126,12 +126,21 @@ _DEADLINE_WEIGHTS: Final = {
 }
 
 
+_PLACEMENT_WEIGHTS: Final = {"late_jobs": 1.0, "bounded_slowdown": 1.0, "weighted_utilisation": 1.0}
+"""Those of Klusáček's second experiment (2011)."""
+
+
+def _placed(workload: Workload, name: str, **weights: float) -> Cell:
+    return Cell(workload=workload, name=name, policy=name, slack="off", weights=weights)
+
+
 def _deadlines() -> Experiment:
     cells: list[Cell] = []
     for every in (1, 2, 3, 4, 5):
         for seed in range(1, 6):
             workload = Workload(log="stream", every_s=every, stream_seed=seed)
             cells += _rivals(workload, ("fcfs", "edf", "easy", "flexible", PLANNING_POLICY))
+            cells += [_placed(workload, name, **_PLACEMENT_WEIGHTS) for name in PLACEMENTS]
             for name, weights in _DEADLINE_WEIGHTS.items():
                 cells += _searches(workload, "off", (1,), name, 5 * every, **weights)
     return Experiment(
@@ -139,7 +148,29 @@ def _deadlines() -> Experiment:
         about="Synthetic streams of 3,000 jobs on 150 machines, 70 % with a deadline, one job every 1 to 5 "
         "s in the mean (1 s: far more than the machines can serve), five seeds each. After every five "
         "arrivals in the mean there is a search; `tabu U+BSD` weighs late jobs and slowdown alike, `tabu U` "
-        "late jobs and, a tenth of that, tardiness; no promise holds.",
+        "late jobs and, a tenth of that, tardiness; no promise holds. `best-gap` and `best-gap-edf` value "
+        "late jobs, slowdown and weighted utilisation alike when they place a job at its arrival.",
+        cells=tuple(cells),
+        figures=("late", "tardiness", "wait", "slowdown", "utilisation"),
+        curve="every_s",
+    )
+
+
+def _speeds() -> Experiment:
+    cells: list[Cell] = []
+    for every in (2, 3, 4):
+        for seed in range(1, 6):
+            workload = Workload(log="stream", every_s=every, stream_seed=seed, paced=True)
+            cells += _rivals(workload, ("edf", "easy", "flexible", PLANNING_POLICY))
+            cells += [_placed(workload, name, **_PLACEMENT_WEIGHTS) for name in PLACEMENTS]
+            cells += _searches(
+                workload, "off", (1,), "tabu U+BSD", 5 * every, **_DEADLINE_WEIGHTS["tabu U+BSD"]
+            )
+    return Experiment(
+        name="speeds",
+        about="The streams of the experiment `deadlines` on machines of three speeds, which run a job in its "
+        "walltime, in half of it, or in a third. The planner knows the speeds and plans walltimes all the "
+        "same. Five seeds each; weights as there.",
         cells=tuple(cells),
         figures=("late", "tardiness", "wait", "slowdown", "utilisation"),
         curve="every_s",
@@ -184,7 +215,7 @@ def _failures() -> Experiment:
 EXPERIMENTS: Final = {
     experiment.name: experiment
     for experiment in (
-        _paper(), _users_estimates(), _slack_curve(), _deadlines(), _inaccurate(), _failures()
+        _paper(), _users_estimates(), _slack_curve(), _deadlines(), _speeds(), _inaccurate(), _failures()
     )
 }  # fmt: skip
 

@@ -81,7 +81,7 @@ def one_seed(workload: Workload) -> Workload:
 def label_of(workload: Workload) -> str:
     """What tables call a workload."""
     if workload.every_s:
-        return f"a job every {workload.every_s} s"
+        return f"a job every {workload.every_s} s" + (", three speeds" if workload.paced else "")
     parts = [workload.title]
     if workload.machines:
         parts.append("requirements" if workload.requirements else "no requirements")

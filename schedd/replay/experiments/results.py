@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from schedd.replay.driver import PLACEMENTS
 from schedd.replay.experiments.cells import Cell, code_version
 from schedd.replay.workload import TraceError
 
@@ -68,7 +69,7 @@ class Results:
 
 
 def _code(cell: Cell) -> str:
-    return code_version(search=cell.search is not None)
+    return code_version(search=cell.search is not None or cell.policy in PLACEMENTS)
 
 
 def _key(cell: Any) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.server_adapter.bridge.policy.bench import HOUR, SLACK, Bench
+from tests.server_adapter.bridge.policy.bench import ALLOWANCE, HOUR, SLACK, Bench
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(1200)]  # the kernels may have to be compiled first
 
@@ -68,3 +68,23 @@ async def test_a_deadline_is_on_track_at_risk_or_missed(bench: Bench) -> None:
     wanted = {"nodes": "1:ppn=1", "walltime": "100"}
     told = await bench.house.ask("/what-if", "POST", {"resources": wanted})
     assert told["planned_end"] == bench.begin + 100  # the earliest deadline that could be met
+
+
+async def test_a_job_with_a_deadline_goes_before_one_without_where_the_site_wants_that(bench: Bench) -> None:
+    site = (await bench.house.ask("/policy"))["site"]
+    site |= {"placement": "best_gap_edf", "criteria": {"late_jobs": 1.0}}
+    await bench.house.ask("/policy", "PUT", site)
+    try:
+        first = bench.submit("pat", "7:ppn=4")
+        await bench.planned(first, at=0)
+        job = bench.submit("dean", "7:ppn=4")
+        bench.server.job(job).attributes["x"] = f"deadline:{bench.begin + 150}"  # qsub -W x=deadline:...
+        bench.server.job(job).revision += 1
+        answer = await bench.planned(job, at=0)
+        assert answer["deadline_state"] == "on_track"
+        moved = await bench.planned(first, at=100 + ALLOWANCE)
+        assert moved["last_change"]["cause"] == "a job with an earlier deadline"
+        assert moved["promised_start"] == bench.begin + SLACK
+        assert not moved["breaches"]
+    finally:
+        await bench.house.ask("/policy", "DELETE")

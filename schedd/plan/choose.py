@@ -1,0 +1,236 @@
+"""Where a new job goes, if not simply into the earliest gap: best gap, and before jobs with later deadlines.
+
+After D. Klusáček, Event-based Optimization of Schedules for Grid Jobs (2011), algorithms 4.7 and 4.8; what is
+different here, and why, stands in docs/decisions/008-groups-of-nodes-and-deadlines.md.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from schedd.model import FOREVER
+from schedd.plan.evaluate import Evaluation, JobColumns, Weights
+from schedd.plan.kernels import layout as at
+from schedd.plan.kernels import moves as mv
+from schedd.plan.kernels.layout import Ints
+from schedd.plan.places import place_of, put_back
+from schedd.plan.plan import Plan
+from schedd.plan.records import Moves, no_moves
+
+__all__ = ["MOST_LIFTED", "TRIES", "Chosen", "Others", "choose"]
+
+TRIES: Final = 8
+"""In front of so many jobs with later deadlines a job is tried at most, on each tier."""
+MOST_LIFTED: Final = 20
+"""So many jobs one try lifts, the new one included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Others:
+    """What must be known of planned jobs that are to make way, by slot.
+
+    ``latest``: the last start allowed; see ``latest_starts``. ``rank``: who has a higher one than the job
+    does not make way for it.
+    """
+
+    latest: Ints
+    rank: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Where a job was placed: at ``start``, on nodes of at least a ``tier``. ``first`` is the earliest start
+    that it could have had anywhere with nobody moved; ``moves`` tells of those who made way.
+    """
+
+    start: int
+    first: int
+    tier: int
+    moves: Moves
+
+
+def choose(
+    plan: Plan,
+    slot: int,
+    columns: JobColumns,
+    now: int,
+    bound: int,
+    weights: Weights,
+    others: Others | None = None,
+) -> Chosen | None:
+    """Place an unplaced job where the plan is worth most by ``weights``; None: no gap before ``bound``.
+
+    The candidates are the earliest gap on nodes of each tier or of higher ones. Of equals the earliest start
+    is taken, then the fastest nodes. With ``others`` a job that has a deadline is also tried in front of
+    planned jobs with later ones.
+    """
+    placed = _earliest(plan, slot, now, bound)
+    if placed is None:
+        return None
+    choosing = _Choosing(plan, slot, columns, now, weights, *placed)
+    if not weights.regular:
+        choosing.wait_for_faster(bound)
+    if others is not None and columns.due[slot] < FOREVER:
+        choosing.go_before(others)
+    return Chosen(choosing.start, placed[0], choosing.tier, choosing.moves)
+
+
+def _earliest(plan: Plan, slot: int, now: int, bound: int) -> tuple[int, int] | None:
+    """Place a job into its earliest gap, of several on the fastest nodes; returns (start, tier) or None."""
+    if plan.tiers == 1:
+        start = plan.place(slot, now, bound)
+        return (start, 0) if start >= 0 else None
+    start = plan.probe(slot, now, bound)
+    if start < 0:
+        return None
+    tiers = range(plan.tiers - 1, 0, -1)
+    tier = next((tier for tier in tiers if plan.probe(slot, now, start + 1, tier) == start), 0)
+    plan.place(slot, now, start + 1, tier)
+    return start, tier
+
+
+class _Choosing:
+    """A job that has its earliest gap, and what would be better."""
+
+    def __init__(
+        self, plan: Plan, slot: int, columns: JobColumns, now: int, weights: Weights, start: int, tier: int
+    ) -> None:
+        self.start, self.tier, self.moves = start, tier, no_moves()
+        self._plan, self._slot, self._columns, self._now, self._weights = plan, slot, columns, now, weights
+        self._evaluation: Evaluation | None = None
+
+    def _begin(self) -> Evaluation:
+        """Value the plan as it is with the earliest gap: what all candidates are compared with."""
+        if self._evaluation is None:
+            self._evaluation = Evaluation(self._plan, self._columns, self._now)
+            self._reference = self._evaluation.values()
+            self._cost = self._weights.cost(self._reference, self._reference)
+            self._trial = mv.trial(self._plan.tables, self._evaluation.scores, MOST_LIFTED)
+        return self._evaluation
+
+    def _try(self, slots: Ints, latest: Ints, tier: int) -> float:
+        """What the plan would cost with these jobs lifted and inserted in this order; infinite where that is
+        no better than it is now.
+        """
+        evaluation, k = self._begin(), slots.shape[0]
+        slabs = self._plan.slabs
+        work = int(slabs.tb.ctl[at.WORK])
+        while True:
+            self._trial.slots[:k] = slots
+            with self._plan.on_tier(tier):
+                how, cost = mv.attempt(
+                    self._plan.tables,
+                    evaluation.scores,
+                    self._trial,
+                    k,
+                    latest,
+                    self._now,
+                    self._weights.array,
+                    self._reference.array,
+                    self._cost,
+                )
+            if how != mv.FULL:
+                return cost if how == mv.BETTER else np.inf
+            slabs.grow_alloc(k * slabs.tb.out.shape[0])
+            slabs.grow_segments()
+            slabs.tb.ctl[at.WORK] = work
+
+    # ---- nodes that are worth waiting for -------------------------------------------------------
+
+    def wait_for_faster(self, bound: int) -> None:
+        """Move the job to a later gap on faster nodes where that is better."""
+        alone = np.array([self._slot], np.int64)
+        latest = np.full(self._plan.tables.jobs.shape[1], bound - 1, np.int64)
+        best, chosen = np.inf, self.tier
+        for tier in range(self.tier + 1, self._plan.tiers):
+            cost = self._try(alone, latest, tier)
+            if cost < best - mv.LEAST_GAIN:
+                best, chosen = cost, tier
+        if chosen != self.tier:
+            self._plan.take_back(self._slot)
+            self.start = self._plan.place(self._slot, self._now, bound, chosen)
+            self.tier = chosen
+            self._begin().update(alone)
+            self._cost = best
+
+    # ---- jobs with later deadlines --------------------------------------------------------------
+
+    def go_before(self, others: Others) -> None:
+        """Put the job in front of planned jobs with later deadlines where that is better."""
+        ready = max(self._now, int(self._plan.tables.jobs[at.READY, self._slot]))
+        if self.start <= ready:
+            return
+        latest = others.latest.copy()
+        latest[self._slot] = self.start - 1
+        best, chosen, on = np.inf, None, 0
+        for tier in range(self._plan.tiers) if not self._weights.regular else (0,):
+            for slots in self._in_front(others, ready, tier):
+                cost = self._try(slots, latest, tier)
+                if cost < best - mv.LEAST_GAIN:
+                    best, chosen, on = cost, slots, tier
+        if chosen is not None:
+            self._make_way(chosen, latest, on)
+
+    def _in_front(self, others: Others, ready: int, tier: int) -> Iterator[Ints]:
+        """The job, the first that is planned with a later deadline on nodes that the job could use, and those
+        planned after it on the same nodes; then the same on nodes that were in none of these.
+        """
+        tb, slot = self._plan.tables, self._slot
+        jobs, due = tb.jobs, self._columns.due
+        slots = self._plan.planned()
+        starts = jobs[at.START, slots]
+        may = (starts > self._now) & (starts < self.start + jobs[at.DUR, slot]) & (slots != slot)
+        may &= (others.latest[slots] > starts) & (others.rank[slots] <= others.rank[slot])
+        slots, starts = slots[may], starts[may]
+        counts = jobs[at.ALLOCS, slots]
+        owner = np.repeat(np.arange(slots.shape[0]), counts)
+        entries = np.repeat(jobs[at.ALLOC, slots] - np.cumsum(counts) + counts, counts)
+        entries += np.arange(entries.shape[0])
+        nodes = tb.alloc[entries, at.A_CHUNK] >= 0
+        owner, rows = owner[nodes], tb.alloc[entries[nodes], at.A_ROW]
+        useful = _could_use(self._plan, slot, tier)
+        later = (due[slots] > due[slot]) & (starts < self.start) & (starts + jobs[at.DUR, slots] > ready)
+        for _ in range(TRIES):
+            fronts = owner[later[owner] & useful[rows]]
+            if not fronts.shape[0]:
+                return
+            front = int(fronts[0])  # they come by start
+            here = np.zeros(tb.rows.shape[0], np.bool_)
+            here[rows[owner == front]] = True
+            useful &= ~here
+            after = np.unique(owner[here[rows] & (owner > front)])[: MOST_LIFTED - 2]
+            yield np.concatenate([[slot], slots[[front]], slots[after]])
+
+    def _make_way(self, slots: Ints, latest: Ints, tier: int) -> None:
+        """Make the move that was found better; should it fail all the same, all is as before."""
+        plan, now = self._plan, self._now
+        before = [place_of(plan, slot) for slot in slots.tolist()]
+        plan.take_back(self._slot)
+        for slot in slots[1:].tolist():
+            plan.lift(slot, now)
+        placed = [plan.place(slot, now, int(latest[slot]) + 1, tier) >= 0 for slot in slots.tolist()]
+        if not all(placed):
+            for place in before:
+                plan.lift(place.slot, now)
+            for place in before:
+                put_back(plan, place)
+            raise AssertionError(f"slots {slots.tolist()} found places when they were tried, and none now")
+        self.start, self.tier = plan.start(self._slot), tier
+        old = np.array([place.start for place in before[1:]], np.int64)
+        new = plan.starts(slots[1:])
+        moved = old != new
+        self.moves = Moves(slots[1:][moved], old[moved], new[moved])
+
+
+def _could_use(plan: Plan, slot: int, tier: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """(N,) whether a unit of the job could be on the row."""
+    tb = plan.tables
+    found = np.zeros(tb.rows.shape[0], np.bool_)
+    shape = int(tb.jobs[at.SHAPE, slot])
+    first = int(tb.shapes[shape, at.CHUNK])
+    for chunk in tb.chunks[first : first + int(tb.shapes[shape, at.CHUNKS])]:
+        found[tb.sets[chunk[at.SET] : chunk[at.SET] + chunk[at.SET_LEN]]] = True
+    usable: np.ndarray[tuple[int], np.dtype[np.bool_]] = found & (tb.rows[:, at.USABLE] > tier)
+    return usable

@@ -1,0 +1,164 @@
+"""Best gap and best gap - EDF, as the site's policy sets them: examples worked out by hand."""
+
+from typing import Any
+
+import pytest
+
+from schedd.engine import Engine
+from schedd.wire import PolicyChanged
+from tests.engine.cluster import Cluster, T
+
+ALL = "1:ppn=4"
+
+
+def speeds(placement: str = "best_gap", **criteria: float) -> Cluster:
+    """n1 of speed 1, and n2 of speed 3, of 4 cpus each."""
+    site: dict[str, Any] = {"placement": placement, "speeds": {"n2": 3.0}}
+    if criteria:
+        site["criteria"] = criteria
+    return Cluster(nodes=2, site=site)
+
+
+@pytest.mark.parametrize(("placement", "node"), [("first_gap", "n1"), ("best_gap", "n2")])
+def test_of_gaps_with_one_start_the_fastest_nodes_are_taken(placement: str, node: str) -> None:
+    cluster = speeds(placement)
+    cluster.submit("1")
+    assert (cluster.start("1"), cluster.where("1")) == (0, [node])
+
+
+def both_busy(cluster: Cluster) -> None:
+    """n2 for 100 s, n1 for 50 s; then job C comes, of 100 s.
+
+    On n1 at 50: makespan 150, weighted utilisation (4*100*3 + 4*50*1 + 4*100*1) / (16 * 150) = 0.75, wait 50.
+    On n2 at 100: makespan 200, (4*100*3 + 4*50*1 + 4*100*3) / (16 * 200) = 0.8125, wait 100. Relative to the
+    former, waiting for n2 costs 1 of `wait` and gains 1/12 of `weighted_utilisation`.
+    """
+    cluster.submit("A", "n2:ppn=4", walltime=100)
+    cluster.submit("B", "n1:ppn=4", walltime=50)
+    cluster.submit("C", ALL, walltime=100)
+    assert (cluster.start("A"), cluster.start("B")) == (0, 0)
+
+
+@pytest.mark.parametrize(("weight", "start", "node"), [(11.0, 50, "n1"), (12.0, 50, "n1"), (13.0, 100, "n2")])
+def test_a_job_waits_for_faster_nodes_where_the_criteria_say_so(weight: float, start: int, node: str) -> None:
+    cluster = speeds(wait=1.0, weighted_utilisation=weight)
+    both_busy(cluster)
+    assert (cluster.start("C"), cluster.where("C")) == (start, [node])
+    view = cluster.view("C")
+    assert ("not sooner, since nodes of speed 3 are worth more" in view.why) == (node == "n2")
+    assert ("a start at 2023-11-14 22:14:10 UTC on slower ones" in view.why) == (node == "n2")
+
+
+def test_without_a_weight_of_speed_nobody_waits_for_faster_nodes() -> None:
+    cluster = speeds(wait=1.0, bounded_slowdown=1.0)
+    both_busy(cluster)
+    assert (cluster.start("C"), cluster.where("C")) == (50, ["n1"])
+
+
+def test_what_was_chosen_stays_when_slower_nodes_become_free_until_the_site_thinks_otherwise() -> None:
+    cluster = speeds(wait=1.0, weighted_utilisation=13.0)
+    both_busy(cluster)
+    engine = Engine.restore(cluster.engine.checkpoint())
+    assert engine.checkpoint() == cluster.engine.checkpoint()
+    cluster.engine = engine
+    cluster.at(10)
+    cluster.tell(*cluster.server.delete("B"))
+    assert (cluster.start("C"), cluster.where("C")) == (100, ["n2"])
+    assert "worth more" in cluster.view("C").why
+    site = {"speeds": {"n2": 3.0}}
+    cluster.tell(PolicyChanged(id="p1", time=cluster.server.now, version=1, site=site, by="root"))
+    assert (cluster.start("C"), cluster.where("C")) == (10, ["n1"])
+    assert "worth more" not in cluster.view("C").why
+
+
+def test_nodes_of_one_speed_are_filled_as_ever() -> None:
+    found = []
+    for placement in ("first_gap", "best_gap", "best_gap_edf"):
+        cluster = Cluster(nodes=3, site={"placement": placement, "criteria": {"weighted_utilisation": 1.0}})
+        for i in range(12):
+            cluster.submit(str(i), f"{1 + i % 3}:ppn={1 + i % 4}", walltime=50 + 37 * i % 100)
+        found.append([(cluster.start(str(i)), cluster.where(str(i))) for i in range(12)])
+    assert found[0] == found[1] == found[2]
+
+
+# ---- earlier deadline first ---------------------------------------------------------------------
+
+
+def due(seconds: int) -> dict[str, str]:
+    """As `qsub -W x=deadline:…` has it."""
+    return {"x.deadline": str(T + seconds)}
+
+
+def queue(slack: int = 1000, **site: Any) -> Cluster:
+    """One node; job 0 until 100, job 1 until 200, due in an hour, job 2 until 300 without a deadline."""
+    site = {"placement": "best_gap_edf", "criteria": {"late_jobs": 1.0}, **site}
+    cluster = Cluster(nodes=1, slack=slack, site=site)
+    cluster.submit("0", ALL)
+    cluster.submit("1", ALL, resources=due(3600))
+    cluster.submit("2", ALL)
+    assert [cluster.start(job) for job in "012"] == [0, 100, 200]
+    return cluster
+
+
+def test_a_job_that_would_be_late_goes_before_the_first_with_a_later_deadline() -> None:
+    cluster = queue()
+    cluster.submit("3", ALL, resources=due(220))
+    assert [cluster.start(job) for job in "0123"] == [0, 200, 300, 100]
+    assert cluster.view("3").deadline_state == "on_track"
+    last = cluster.view("1").last_change
+    assert last is not None
+    assert (last.cause, last.words) == (
+        "a job with an earlier deadline",
+        "job 3 with an earlier deadline goes before",
+    )
+    assert (cluster.promise("1"), cluster.promise("3")) == (1100, 1100)
+    cluster.at(400)
+    assert [cluster.runs(job) for job in "0123"] == [[0], [200], [300], [100]]
+
+
+def test_a_deadline_that_is_told_later_moves_the_job_then() -> None:
+    cluster = queue()
+    cluster.submit("3", ALL)
+    assert cluster.start("3") == 300
+    cluster.ask("3", **due(220))
+    assert [cluster.start(job) for job in "0123"] == [0, 200, 300, 100]
+
+
+@pytest.mark.parametrize("resources", [{}, due(500)])
+def test_without_a_deadline_or_in_time_anyway_it_takes_its_gap(resources: dict[str, str]) -> None:
+    cluster = queue()
+    cluster.submit("3", ALL, resources=resources)
+    assert [cluster.start(job) for job in "0123"] == [0, 100, 200, 300]
+
+
+def test_nobody_is_put_past_a_promise() -> None:
+    cluster = queue(slack=0)
+    cluster.submit("3", ALL, resources=due(220))
+    assert [cluster.start(job) for job in "0123"] == [0, 100, 200, 300]
+    cluster = queue(slack=99)  # job 1 would have to wait for 100 s more
+    cluster.submit("3", ALL, resources=due(220))
+    assert [cluster.start(job) for job in "0123"] == [0, 100, 200, 300]
+
+
+def test_it_does_not_make_another_late_in_its_place() -> None:
+    cluster = Cluster(nodes=1, slack=1000, site={"placement": "best_gap_edf", "criteria": {"late_jobs": 1.0}})
+    cluster.submit("0", ALL)
+    cluster.submit("1", ALL, resources=due(230))
+    cluster.submit("3", ALL, resources=due(220))
+    assert [cluster.start(job) for job in "013"] == [0, 100, 200]
+
+
+def test_jobs_of_higher_priority_do_not_make_way_for_a_deadline() -> None:
+    site: dict[str, Any] = {"placement": "best_gap_edf", "criteria": {"late_jobs": 1.0}}
+    cluster = Cluster(nodes=1, slack=1000, site={**site, "priority": {"wish": 1.0}})
+    cluster.submit("0", ALL)
+    cluster.submit("1", ALL, resources=due(3600), priority=5)
+    cluster.submit("2", ALL)
+    cluster.submit("3", ALL, resources=due(320))
+    assert [cluster.start(job) for job in "0123"] == [0, 100, 300, 200]
+
+
+def test_best_gap_alone_moves_nobody() -> None:
+    cluster = queue(placement="best_gap")
+    cluster.submit("3", ALL, resources=due(220))
+    assert [cluster.start(job) for job in "0123"] == [0, 100, 200, 300]

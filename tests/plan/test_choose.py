@@ -1,0 +1,212 @@
+"""Where a new job goes: nothing over-committed, nobody past its last start, no worse than the first gap."""
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedd.model import FOREVER, Chunk, Node, NodeState, Request
+from schedd.plan.choose import Others, choose
+from schedd.plan.evaluate import Criterion, JobColumns, Weights
+from schedd.plan.kernels import layout as at
+from schedd.plan.latest import latest_starts
+from schedd.plan.machine import MOST_TIERS
+from schedd.plan.places import place_of
+from schedd.plan.plan import Plan
+from tests.optimize.scenes import NOW, Scene, cost_between, scenes, weights
+from tests.plan.mirror import Mirror
+from tests.plan.strategies import DURATIONS, requests
+
+FAR = NOW + 100_000
+
+
+def arrive(scene: Scene, data: st.DataObject, speeds: tuple[float, ...] = (1.0,)) -> int:
+    """Give the nodes speeds, and let a job come; returns its slot."""
+    plan = scene.plan
+    plan.set_nodes([replace(n, speed=data.draw(st.sampled_from(speeds))) for n in plan.nodes.values()], NOW)
+    amounts = {name: data.draw(st.integers(0, 2)) for name in scene.mirror.pool_sizes}
+    slot = scene.mirror.new(data.draw(requests()), data.draw(DURATIONS), NOW, amounts)
+    scene.columns.release[slot] = NOW
+    scene.columns.due[slot] = data.draw(st.integers(NOW, NOW + 1000))
+    scene.columns.owner[slot] = data.draw(st.integers(0, 2))
+    return slot
+
+
+def tier_of(plan: Plan, slot: int) -> int:
+    """The lowest tier of a job's nodes; -1 where one of them cannot be used."""
+    return min(int(plan.tables.rows[take.row, at.USABLE]) - 1 for take in plan.takes(slot))
+
+
+@given(scenes(), weights(), st.data())
+def test_with_one_speed_it_is_the_first_gap(
+    scene: Scene, drawn: dict[Criterion, float], data: st.DataObject
+) -> None:
+    slot = arrive(scene, data)
+    plain = scene.plan.fork()
+    start = plain.place(slot, NOW, FAR)
+    found = choose(scene.plan, slot, scene.columns, NOW, FAR, Weights(drawn))
+    assert (found.start if found is not None else -1) == start
+    assert place_of(scene.plan, slot) == place_of(plain, slot)
+
+
+@given(scenes(), weights(), st.data())
+def test_the_best_gap_is_the_first_on_its_nodes_and_no_worse_than_the_first_anywhere(
+    scene: Scene, drawn: dict[Criterion, float], data: st.DataObject
+) -> None:
+    slot = arrive(scene, data, (1.0, 2.0, 3.5))
+    weighed = Weights(drawn)
+    first = scene.on(scene.plan.fork())
+    earliest = scene.mirror.earliest(slot, NOW)
+    assert first.plan.place(slot, NOW, FAR) == earliest or earliest >= FAR
+    found = choose(scene.plan, slot, scene.columns, NOW, FAR, weighed)
+    if found is None:
+        assert first.plan.start(slot) < 0
+        return
+    scene.check()
+    assert found.first == first.plan.start(slot)
+    assert found.start == scene.plan.start(slot) >= found.first
+    assert tier_of(scene.plan, slot) >= found.tier
+    assert {s: t for s, t in scene.starts().items() if s != slot} == {
+        s: t for s, t in first.starts().items() if s != slot
+    }
+    # The reference planner, which sees only nodes at least so fast, finds no earlier start.
+    rows = scene.plan.tables.rows
+    reference = scene.mirror.reference(slot)
+    reference.nodes = [
+        node
+        if rows[scene.plan.row_of[node.name], at.USABLE] > found.tier
+        else replace(node, state=NodeState.DRAIN)
+        for node in reference.nodes
+    ]
+    request, duration, ready, pools = scene.mirror.jobs[slot]
+    assert reference.earliest(request, duration, max(NOW, ready), pools=pools) == found.start
+    if weighed.regular:
+        assert found.start == found.first
+    elif found.start > found.first:
+        assert cost_between(weighed, scene, first) < cost_between(weighed, first, first)
+    # Of equal starts it has the fastest nodes.
+    scene.plan.take_back(slot)
+    for tier in range(found.tier + 1, scene.plan.tiers):
+        assert scene.plan.probe(slot, NOW, FAR, tier) != found.start
+
+
+@given(scenes(), weights(), st.data())
+def test_who_goes_before_later_deadlines_makes_the_plan_better_and_keeps_all_promises(
+    scene: Scene, drawn: dict[Criterion, float], data: st.DataObject
+) -> None:
+    slot = arrive(scene, data, data.draw(st.sampled_from([(1.0,), (1.0, 3.0)])))
+    weighed = Weights({Criterion.LATE_JOBS: 1.0, **drawn})
+    plan = scene.plan
+    rank = np.zeros(plan.tables.jobs.shape[1], np.int64)
+    for other in scene.waiting:
+        rank[other] = data.draw(st.integers(-1, 1))
+    latest = latest_starts(plan, scene.promised, scene.columns)
+    before = scene.starts()
+    gap = scene.on(plan.fork())
+    alone = choose(gap.plan, slot, scene.columns, NOW, FAR, weighed)
+    found = choose(plan, slot, scene.columns, NOW, FAR, weighed, Others(latest, rank))
+    assert (found is None) == (alone is None)
+    if found is None or alone is None:
+        return
+    scene.check()
+    after = scene.starts()
+    moved = {other for other in before if other != slot and before[other] != after[other]}
+    assert moved == set(found.moves.slots.tolist())
+    for other, old, new in zip(found.moves.slots, found.moves.old, found.moves.new, strict=True):
+        assert (old, new) == (before[other], after[other])
+        assert new <= latest[other]
+        assert old > NOW
+        assert rank[other] <= rank[slot]
+    if after[slot] != gap.plan.start(slot) or moved:
+        assert after[slot] < gap.plan.start(slot)
+        assert cost_between(weighed, scene, gap) < cost_between(weighed, gap, gap) + 1e-9
+
+
+def test_a_try_that_fails_after_all_leaves_everything_as_it_was() -> None:
+    """Which cannot happen; so it is made to."""
+    scene, slot, others = _a_queue()
+    plan = scene.plan
+    before = {s: place_of(plan, s) for s in scene.mirror.jobs if s != slot}
+    refuses = _Refuses(plan, slot)
+    try:
+        choose(refuses, slot, scene.columns, NOW, FAR, Weights({Criterion.LATE_JOBS: 1.0}), others)
+    except AssertionError:
+        assert {s: place_of(plan, s) for s in before} == before
+        assert plan.start(slot) >= 0
+        scene.check()
+    else:
+        raise AssertionError("it was to fail")
+
+
+class _Refuses(Plan):
+    """A plan that finds no place a second time for anybody but one."""
+
+    def __init__(self, plan: Plan, but: int) -> None:
+        self.__dict__ = plan.__dict__
+        self._but = but
+
+    def place(self, slot: int, now: int, bound: int = FAR, tier: int = 0) -> int:
+        return super().place(slot, now, bound, tier) if slot == self._but else -1
+
+
+def _a_queue() -> tuple[Scene, int, Others]:
+    """A node that is full for 100 s, a job behind that without a deadline, and one that comes with one."""
+    mirror = Mirror(Plan([Node("n1", cpus=4, mem=0)], NOW))
+    plan = mirror.plan
+    slots = plan.tables.jobs.shape[1]
+    scene = Scene(mirror, JobColumns.blank(slots), np.full(slots, FOREVER, np.int64))
+    request = Request((Chunk(1, 4),))
+    runs, waits, comes = (mirror.new(request, 100, NOW) for _ in range(3))
+    plan.place(runs, NOW)
+    plan.begin(runs)
+    plan.place(waits, NOW)
+    scene.columns.release[:] = NOW
+    scene.columns.due[comes] = NOW + 220
+    return scene, comes, Others(scene.promised.copy(), np.zeros(slots, np.int64))
+
+
+def test_it_goes_in_front_of_the_first_with_a_later_deadline() -> None:
+    scene, slot, others = _a_queue()
+    found = choose(scene.plan, slot, scene.columns, NOW, FAR, Weights({Criterion.LATE_JOBS: 1.0}), others)
+    assert found is not None
+    assert (found.start, found.first) == (NOW + 100, NOW + 200)
+    assert (found.moves.old.tolist(), found.moves.new.tolist()) == ([NOW + 100], [NOW + 200])
+
+
+@given(scenes(), st.booleans(), st.data())
+def test_repair_leaves_a_job_on_nodes_as_fast_as_it_has_where_it_must(
+    scene: Scene, keep: bool, data: st.DataObject
+) -> None:
+    slot = arrive(scene, data, (1.0, 2.0, 3.5))
+    plan = scene.plan
+    plan.place(slot, NOW, FAR)
+    plan.keep_tiers(keep)
+    had = {s: (plan.start(s), tier_of(plan, s)) for s in scene.waiting}
+    plan.repair(NOW)
+    if scene.running:
+        gone = data.draw(st.sampled_from(scene.running))
+        plan.drop(gone, NOW)
+        scene.running.remove(gone)
+        del scene.mirror.jobs[gone]
+    plan.repair_now(NOW)
+    plan.repair(NOW)
+    scene.check()
+    for s, (start, tier) in had.items():
+        assert plan.start(s) <= start
+        if keep and plan.start(s) < start:
+            assert tier_of(plan, s) >= tier
+    if not keep:
+        for s in had:
+            assert plan.start(s) == scene.mirror.earliest(s, NOW, alone=True)
+
+
+def test_many_speeds_make_few_tiers_in_their_order() -> None:
+    plan = Plan([Node(f"n{i}", cpus=1, mem=0, speed=1 + i / 10) for i in range(30)], NOW)
+    tiers = [int(plan.tables.rows[plan.row_of[f"n{i}"], at.USABLE]) - 1 for i in range(30)]
+    assert tiers == sorted(tiers)
+    assert set(tiers) == set(range(MOST_TIERS))
+    assert plan.tiers == MOST_TIERS
+    plan.set_nodes([replace(node, speed=1.0) for node in plan.nodes.values()], NOW)
+    assert plan.tiers == 1
+    assert (plan.tables.rows[: len(tiers), at.USABLE] == 1).all()
