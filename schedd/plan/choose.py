@@ -175,7 +175,8 @@ class _Choosing:
 
     def _in_front(self, others: Others, ready: int, tier: int) -> Iterator[Ints]:
         """The job, the first that is planned with a later deadline on nodes that the job could use, and those
-        planned after it on the same nodes; then the same on nodes that were in none of these.
+        planned after it on the same nodes; then the same on nodes that were in none of these. Every second
+        time with the last in whose place the job would end in time: fewer stand behind that.
         """
         tb, slot = self._plan.tables, self._slot
         jobs, due = tb.jobs, self._columns.due
@@ -192,11 +193,14 @@ class _Choosing:
         owner, rows = owner[nodes], tb.alloc[entries[nodes], at.A_ROW]
         useful = _could_use(self._plan, slot, tier)
         later = (due[slots] > due[slot]) & (starts < self.start) & (starts + jobs[at.DUR, slots] > ready)
-        for _ in range(TRIES):
-            fronts = owner[later[owner] & useful[rows]]
+        in_time = starts + jobs[at.DUR, slot] <= due[slot]
+        for attempt in range(TRIES):
+            fronts = owner[later[owner] & useful[rows]]  # by start
             if not fronts.shape[0]:
                 return
-            front = int(fronts[0])  # they come by start
+            front = int(fronts[0])
+            if attempt % 2:
+                front = int(fronts[max(0, np.count_nonzero(in_time[fronts]) - 1)])
             here = np.zeros(tb.rows.shape[0], np.bool_)
             here[rows[owner == front]] = True
             useful &= ~here

@@ -10,7 +10,7 @@ from schedd.service.explain import explain
 from schedd.service.forks import Asked, Fork
 from schedd.service.loop import PlanLoop
 from schedd.service.smaller import smaller
-from schedd.wire import Event, JobFacts, NodeChanged, NodeFacts, ServerChanged, ServerFacts
+from schedd.wire import Event, JobFacts, NodeChanged, NodeFacts, PolicyChanged, ServerChanged, ServerFacts
 from tests.service.build import GIB, T, event_id, job, node, planner
 
 WAIT = 30
@@ -138,8 +138,9 @@ def test_a_what_if_is_answered_with_the_site_s_own_placement_and_the_reason_is_t
         "speeds": {"fast": 3.0},
         "criteria": {"wait": 1.0, "weighted_utilisation": 13.0},
     }
-    with planner(tell=False, end_allowance=0, site=site) as loop:
-        events: list[Event] = [featured("n1", 4), featured("n2", 4, "fast")]
+    with planner(tell=False, end_allowance=0) as loop:
+        policy = PolicyChanged(id=event_id(), time=T, version=1, site=site, by="root")
+        events: list[Event] = [policy, featured("n1", 4), featured("n2", 4, "fast")]
         events += [job("1", nodes="n2:ppn=4", walltime="100"), job("2", nodes="n1:ppn=4", walltime="50")]
         loop.submit(events).result(WAIT)
         asked = fork(loop).what_if(asking({"nodes": "1:ppn=4", "walltime": "100"}), T)
