@@ -64,7 +64,11 @@ def test_a_reservation_is_tried_out(busy_cluster: TestClient) -> None:
 
 @pytest.mark.parametrize(
     ("body", "where"),
-    [({"limits": [{"what": "jobs"}]}, "body.limits[0].amount"), ({"limit": []}, "body.limit")],
+    [
+        ({"limits": [{"what": "jobs"}]}, "body.limits[0].amount"),
+        ({"limit": []}, "body.limit"),
+        ({"placement": "worst"}, "body.placement"),
+    ],
 )
 def test_what_makes_no_sense_is_refused(busy_cluster: TestClient, body: dict[str, Any], where: str) -> None:
     for answer in (

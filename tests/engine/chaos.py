@@ -57,6 +57,7 @@ REQUESTS: list[dict[str, str]] = [
     {"procs": "5"},
     {"nodes": "1:ppn=1", "mem": "3gb"},
     {"nodes": "1:ppn=1", "naccesspolicy": "singlejob"},
+    {"nodes": "1:ppn=4", "x.deadline": "+0:10:00"},
 ]
 WALLTIMES = ["", "60", "100", "600", "3600"]
 QUEUES = ["batch", "long"]
@@ -431,6 +432,21 @@ class Ranked(Chaos):
             "fair_share": {},
             "classes": {"urgent": {"points": 2.0, "groups": ["staff"], "breaks_promises": True}},
             "limits": [{"what": "cpus", "who": "user", "amount": 9}],
+        },
+    )
+
+
+class Placed(Chaos):
+    """The same with nodes of different speed, some of them worth waiting for, and deadlines that go first."""
+
+    settings = replace(
+        Chaos.settings,
+        slack=400,
+        site={
+            "placement": "best_gap_edf",
+            "speeds": {"big": 3.0, "n3": 2.0},
+            "criteria": {"wait": 1.0, "late_jobs": 2.0, "weighted_utilisation": 6.0},
+            "priority": {"wish": 1.0},
         },
     )
 

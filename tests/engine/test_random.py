@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.engine.chaos import Chaos, Ranked, play, seeds
+from tests.engine.chaos import Chaos, Placed, Ranked, play, seeds
 
 TestChaos = Chaos.TestCase
 TestRanked = Ranked.TestCase
@@ -15,8 +15,8 @@ TestChaos.settings = TestRanked.settings = settings(
 )
 
 
-@settings(max_examples=20, suppress_health_check=list(HealthCheck))
-@given(seed=seeds, steps=st.integers(1, 150), kind=st.sampled_from([Chaos, Ranked]))
+@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@given(seed=seeds, steps=st.integers(1, 150), kind=st.sampled_from([Chaos, Ranked, Placed]))
 def test_a_life_among_random_events_breaks_nothing(seed: int, steps: int, kind: type[Chaos]) -> None:
     play(kind(), Random(seed), steps)
 
@@ -25,4 +25,4 @@ def test_a_life_among_random_events_breaks_nothing(seed: int, steps: int, kind: 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", range(1000))
 def test_a_long_life_among_random_events_breaks_nothing(seed: int) -> None:
-    play(Ranked() if seed % 2 else Chaos(), Random(seed), 400)
+    play([Chaos, Ranked, Placed][seed % 3](), Random(seed), 400)
