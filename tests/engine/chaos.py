@@ -419,6 +419,18 @@ class Chaos(RuleBasedStateMachine):
             if record.phase is Phase.WAITING:
                 assert (view.planned_start is None) == (view.answer != "start_known")
 
+    @invariant()
+    def at_rest_nobody_could_start_earlier(self) -> None:
+        """Whatever freed room, a repair has used it: a look at all jobs on a copy finds nothing more."""
+        state = self.engine.state
+        if state.plan.freed:
+            return
+        copy = state.plan.fork()
+        copy.look_at_all()
+        moves, done = copy.repair(state.now)
+        assert done
+        assert moves.slots.tolist() == []
+
 
 class Ranked(Chaos):
     """The same with priorities, and a class of jobs that may break promises."""
@@ -458,6 +470,7 @@ def play(world: Chaos, random: Random, steps: int) -> None:
         acts = _acts(world, random)
         random.choices([act for _, act in acts], [weight for weight, _ in acts])[0]()
         world.every_job_has_an_answer()
+        world.at_rest_nobody_could_start_earlier()
 
 
 def _acts(world: Chaos, random: Random) -> list[tuple[int, Callable[[], None]]]:

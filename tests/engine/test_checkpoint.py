@@ -10,8 +10,21 @@ from hypothesis import strategies as st
 from schedd.engine import CheckpointError, Engine, EngineSettings, Incident
 from schedd.engine.checkpoint import FORMAT, Frozen
 from schedd.engine.incident import IncidentError, dump, read, rerun
+from schedd.plan.kernels.layout import (
+    DUR,
+    FREED,
+    FREED_BASE,
+    HALF,
+    HALF_START,
+    HALF_TOP,
+    LOOK,
+    READY,
+    SEEN,
+    START,
+    STATE,
+)
 from schedd.wire import Decision, Event
-from tests.engine.chaos import Chaos, play
+from tests.engine.chaos import Chaos, Ranked, play
 
 
 class Recorded(Chaos):
@@ -60,6 +73,61 @@ def test_saving_what_was_restored_gives_the_same_bytes(seed: int, steps: int) ->
     assert restored.checkpoint() == saved
     assert restored.next_wake == world.engine.next_wake
     assert restored.state.records == world.engine.state.records
+
+
+class Twins(Chaos):
+    """From the first repair on that is cut short after so many calls, a restored engine is called alike."""
+
+    def __init__(self, calls_before: int) -> None:
+        super().__init__()
+        self.twin: Engine | None = None
+        engine, handle = self.engine, self.engine.handle
+        calls = 0
+
+        def both(batch: list[Event], now: int) -> tuple[Decision, ...]:
+            nonlocal calls
+            calls += 1
+            decisions = handle(batch, now)
+            if self.twin is not None:
+                assert self.twin.handle(batch, now) == decisions
+                assert self.twin.next_wake == engine.next_wake
+                assert _plan(self.twin) == _plan(engine)
+            elif calls > calls_before and engine.state.plan.freed:
+                self.twin = Engine.restore(engine.checkpoint())
+            return decisions
+
+        engine.handle = both  # type: ignore[assignment, method-assign]
+
+    def pause(self, why: str) -> None:
+        super().pause(why)
+        if self.twin is not None:
+            self.twin.pause(why) if why else self.twin.resume()
+
+
+class RankedTwins(Twins):
+    settings = Ranked.settings
+
+
+def _plan(engine: Engine) -> dict[str, list[int]]:
+    """Where everybody is, what was promised, and how far the repair has come."""
+    state = engine.state
+    ctl, jobs = state.plan.tables.ctl, state.plan.tables.jobs
+    return {
+        "jobs": jobs[[START, DUR, READY, STATE, SEEN]].ravel().tolist(),
+        "promises": state.promise.tolist(),
+        "repair": ctl[[FREED, FREED_BASE, LOOK, HALF, HALF_START, HALF_TOP]].tolist(),
+    }
+
+
+@settings(max_examples=20, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 1 << 32), before=st.integers(0, 60), kind=st.sampled_from([Twins, RankedTwins]))
+def test_a_repair_that_was_cut_short_comes_to_the_same_end_from_a_checkpoint(
+    seed: int, before: int, kind: type[Twins]
+) -> None:
+    world = kind(before)
+    play(world, Random(seed), 60)
+    if world.twin is not None:
+        assert world.twin.state.records == world.engine.state.records
 
 
 @settings(max_examples=15, suppress_health_check=list(HealthCheck))
