@@ -79,7 +79,7 @@ class Repairs:
     def look_at(self, slot: int) -> None:
         """``slot`` may gain though nothing was freed."""
         self._slabs.tb.jobs[at.SEEN, slot] = -1
-        self._slabs.tb.ctl[at.LOOK] = 1
+        self._slabs.tb.ctl[at.LOOK] |= at.TO_SEARCH | at.NAMED
         self.search_anew(slot)
 
     def search_anew(self, slot: int) -> None:
@@ -116,24 +116,31 @@ class Repairs:
         by the slices that follow, and a job need not be looked at twice for the same hole.
         """
         ctl = self._slabs.tb.ctl
-        since = 0 if ctl[at.LOOK] else self._looked
-        if not self.pending or since == self._top:
+        since = max(self._looked, int(ctl[at.FREED_BASE]))
+        anew = bool(ctl[at.LOOK] & (at.NAMED | at.LOST))
+        if not self.pending or (since == self._top and not anew):
             return no_moves()
-        order = self._within_reach(now, since)
+        order = planned(self._slabs.tb.jobs) if anew else self._within_reach(now, since)
         moves: list[Ints] = []
         if order.shape[0]:
             self._slice(order, 0, now, True, since, WHOLE_PASS, moves)
+        self._searched_for_now()
         if moves:  # what they left others may reach
             self._slice(planned(self._slabs.tb.jobs), 0, now, True, since, WHOLE_PASS, moves)
+            self._searched_for_now()
         self._looked = self._top
         return moves_of(moves)
+
+    def _searched_for_now(self) -> None:
+        """Whoever is still to be searched as a whole is left to the slices that follow: for all of them, at
+        each call, that would take as long as hundreds of slices.
+        """
+        self._slabs.tb.ctl[at.LOOK] &= at.TO_SEARCH
 
     def _within_reach(self, now: int, since: int) -> Ints:
         """The planned jobs that room which was freed from ``since`` on may let start at ``now``."""
         tb, freed = self._slabs.tb, self.freed
         first, end = since - int(tb.ctl[at.FREED_BASE]), int(tb.ctl[at.FREED])
-        if tb.ctl[at.LOOK] or first < 0:
-            return planned(tb.jobs)
         pools = tb.rows[freed.entries[at.T_ROW, first:end], at.KIND] != at.NODE
         if (freed.since[:, first:end][:, ~pools] <= now).any():
             return planned(tb.jobs)
@@ -169,6 +176,7 @@ class Repairs:
             before = int(ctl[at.WORK])
             self._cursor, how = self._slice(self._order, self._cursor, now, False, 0, budget, moves)
             self._looked = self._top
+            self._searched_for_now()
             if how == PAUSED:
                 return moves_of(moves), False
             self._under_way = False

@@ -6,6 +6,7 @@ import pytest
 
 from schedd.model import Chunk, Node, Request
 from schedd.plan.kernels import layout as at
+from schedd.plan.kernels.freed import MOST_FREED
 from schedd.plan.plan import Plan
 from tests.plan.mirror import Mirror
 
@@ -109,6 +110,35 @@ def test_a_search_that_left_off_is_void_when_the_job_asks_for_something_else(cha
                 pass
             assert plan.start(slot) == 0  # nobody else may start before 100
     assert left_off > 0
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_who_could_start_at_once_is_looked_for_once_though_all_are_to_be_searched(*, lost: bool) -> None:
+    """In the middle of a pass the log of what was freed overflows, or a job is to be looked at anew."""
+    rng = random.Random(5)
+    mirror = _grown(rng)
+    plan = mirror.plan
+    plan.look_at_all()
+    assert not plan.repair(0, 1)[1]
+    if lost:
+        for _ in range(MOST_FREED):
+            plan._repairs.note(0, 500, 501)
+    else:
+        plan._repairs.look_at(mirror.slots(at.PLANNED)[-1])
+    worked = []
+    while True:
+        before = int(plan.tables.ctl[at.WORK])
+        plan.repair_now(0)
+        worked.append(int(plan.tables.ctl[at.WORK]) - before)
+        if plan.repair(0, 1)[1]:
+            break
+    assert worked[0] > 100
+    assert len(worked) > 20
+    assert sum(worked[1:]) < 3 * worked[0]
+    for slot in mirror.slots(at.PLANNED):
+        request = mirror.jobs[slot][0]
+        if len(request.chunks) == 1:
+            assert plan.start(slot) == mirror.earliest(slot, 0), request
 
 
 def test_what_a_moved_job_leaves_of_its_pools_is_freed_for_others() -> None:

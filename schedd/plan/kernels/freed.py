@@ -22,6 +22,7 @@ from schedd.plan.kernels.layout import (
     KIND,
     LEN,
     LOOK,
+    LOST,
     MOST,
     NODE,
     NOW,
@@ -33,6 +34,7 @@ from schedd.plan.kernels.layout import (
     T_LO,
     T_ROW,
     T_VERSION,
+    TO_SEARCH,
     VERSION,
     WHOLE,
     WORK,
@@ -141,7 +143,7 @@ def forget_freed(tb: Tables) -> None:
     """Empty the log; every planned job must then be searched as a whole."""
     tb.ctl[FREED_BASE] += tb.ctl[FREED] + 1
     tb.ctl[FREED] = 0
-    tb.ctl[LOOK] = 1
+    tb.ctl[LOOK] |= TO_SEARCH | LOST
 
 
 @lean

@@ -95,7 +95,7 @@ ALLOC_GARBAGE: Final = 5
 NOW: Final = 6  # the latest now any kernel was told: no search begins before it
 FREED: Final = 7  # entries in the log of freed holes
 FREED_BASE: Final = 8  # number of the first of them
-LOOK: Final = 9  # 1: some planned job is to be searched as a whole
+LOOK: Final = 9  # bits: see TO_SEARCH
 LIMIT: Final = 10  # a search that has worked beyond this may leave off; 0: none may
 CAME_TO: Final = 11  # the moment that a search which left off had come to: there is no start before it
 HALF: Final = 12  # 1 + the slot whose search left off; 0: none did
@@ -106,6 +106,11 @@ GATES: Final = 16  # a bit for each column that is a gate, of which even who has
 LEAST_TIER: Final = 17  # searches pass over nodes of lower tiers
 KEEP_TIER: Final = 18  # 1: repair moves no job to nodes of a lower tier than it has
 CTL_FIELDS: Final = 19
+
+# ctl[LOOK]
+TO_SEARCH: Final = 1  # some planned job is to be searched as a whole by the next pass of the repair
+NAMED: Final = 2  # those whose SEEN is -1 were not yet tried as a whole for a start at once
+LOST: Final = 4  # the log of freed holes was lost: nobody was yet
 
 # entries[:, i] of the log of freed holes: see kernels/freed.py
 T_ROW: Final = 0

@@ -46,6 +46,9 @@ from schedd.plan.kernels.layout import (
     LEAST_TIER,
     LEVEL,
     LIMIT,
+    LOOK,
+    LOST,
+    NAMED,
     NEED,
     PLANNED,
     POOL,
@@ -330,6 +333,10 @@ def repair(
         start = tb.jobs[START, slot]
         ready = max(now, tb.jobs[READY, slot])
         seen = max(since, tb.jobs[SEEN, slot])
+        if only_now and tb.jobs[SEEN, slot] < tb.ctl[FREED_BASE]:
+            look = LOST | NAMED if tb.jobs[SEEN, slot] < 0 else LOST
+            if tb.ctl[LOOK] & look:
+                seen = tb.jobs[SEEN, slot]
         top = tb.ctl[FREED_BASE] + tb.ctl[FREED]
         if tb.jobs[STATE, slot] != PLANNED or start <= ready or (only_now and ready > now) or seen == top:
             cursor += 1
