@@ -115,7 +115,7 @@ _TELLS: Final = frozenset(
 """Sources that only say what to run, or tell what was found."""
 
 _SEARCH_ALONE: Final = (
-    "engine/improve.py", "optimize/", "plan/kernels/moves.py", "plan/kernels/propose.py",
+    "engine/improve.py", "optimize/", "plan/choose.py", "plan/kernels/moves.py", "plan/kernels/propose.py",
     "plan/latest.py", "plan/rebase.py",
 )  # fmt: skip
 """Sources that a replay without a search, or a placement that values, never runs: rivals need not run again
