@@ -86,7 +86,7 @@ def bench_optimise(
         np.full(slots, begin, np.int64), np.full(slots, FOREVER, np.int64), np.arange(slots) % _USERS
     )
     promised = np.where(table[STATE] == PLANNED, table[START] + slack, FOREVER)
-    latest = latest_starts(plan, promised, columns)
+    latest = latest_starts(plan, promised, columns, begin)
     found = []
     for k in lifted:
         for bound in seconds:

@@ -70,8 +70,8 @@ def command(
         int, typer.Option(metavar="S", help="tabu: simulated seconds between two searches.")
     ] = 300,
     patience: Annotated[
-        int, typer.Option(metavar="S", help="tabu: seconds of waiting that a search may give any job.")
-    ] = 172_800,
+        int, typer.Option(metavar="S", help="tabu: who waited so many seconds is moved back no more.")
+    ] = 86_400,
     lifted: Annotated[int, typer.Option(metavar="K", help="tabu: most jobs that a move lifts.")] = 8,
     weights: Annotated[
         str,

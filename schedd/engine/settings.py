@@ -92,7 +92,7 @@ class EngineSettings:
     search_seconds: float = 2.0
     """A search takes so long at most."""
     search_patience: int = PATIENCE
-    """A search lets no job wait longer than this, or than the job that waits longest in the plan."""
+    """Who waited so long is moved back no more; no other to more than twice that, or the longest wait."""
     weights: Mapping[str, float] = field(
         default_factory=lambda: {str(c): w for c, w in DEFAULT_WEIGHTS.items()}
     )

@@ -9,13 +9,14 @@ from time import perf_counter
 
 import numpy as np
 
+from schedd.optimize.orders import JobFacts, orders, sooner
 from schedd.optimize.report import Change, Report, WhyEnded
 from schedd.optimize.settings import Kind, SearchSettings
 from schedd.plan.evaluate import UNITS, Criterion, Evaluation, JobColumns, Values, Weights
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels import moves as mv
 from schedd.plan.kernels import propose as pr
-from schedd.plan.kernels.evaluate import ASKED, Floats
+from schedd.plan.kernels.evaluate import ASKED, Floats, slopes
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.places import Place, place_of, takes_in
 from schedd.plan.plan import Plan
@@ -28,6 +29,9 @@ _SEEDS = (1 << 64) - 1
 
 _CALL_S = 0.005
 """How long one call of the kernel should take when time is what bounds the search."""
+
+_AGAIN = 3
+"""How often a whole order is tried again with the job that would start too late further ahead."""
 
 _PULL = 300_000
 """Visited segments that pulling left may cost after one accepted move; the next goes on from there."""
@@ -89,7 +93,7 @@ class Search:
         if jobs.shape[0] < 2:
             why = WhyEnded.NOTHING_TO_DO
         else:
-            why = self._try_rules(jobs, begin) or self._search(begin)
+            why = self._try_orders(jobs, begin) or self._search(begin)
         places = self._places()
         return Improvement(places, self._report(jobs.shape[0], len(places), why, perf_counter() - begin))
 
@@ -114,25 +118,35 @@ class Search:
             return WhyEnded.SECONDS
         return None
 
-    def _try_rules(self, jobs: Ints, begin: float) -> WhyEnded | None:
-        """Try all jobs in the order of each rule, the plan being small; the rules see the plan as it was."""
+    def _try_orders(self, jobs: Ints, begin: float) -> WhyEnded | None:
+        """Try all jobs in whole orders, the plan being small; at most half of all moves."""
         if jobs.shape[0] > self._settings.whole:
             return None
-        columns = self._plan.tables.jobs
-        scores = self._evaluation.scores
-        duration = columns[at.DUR, jobs]
-        area = scores.part[ASKED, jobs]
-        # Who has waited long for little: (wait up to now + duration) / duration.
-        expansion = (self._now - scores.release[jobs]) / duration
-        for keys in (duration, area, -expansion):
-            why = self._ended(begin)
-            if why is not None:
-                return why
-            self._try(jobs[np.argsort(keys, kind="stable")])
+        most = None if self._settings.moves is None else self._settings.moves // 2
+        for order in orders(self._facts(jobs), self._settings.seed):
+            chosen = jobs[order]
+            for _ in range(_AGAIN + 1):
+                why = self._ended(begin)
+                if why is not None or (most is not None and self._tried >= most):
+                    return why
+                if self._try(chosen) != mv.TOO_LATE:
+                    break
+                chosen = sooner(chosen, int(self._trial.placed[0]))
         return None
 
-    def _try(self, slots: Ints) -> None:
-        """Try one given move, and make it if it is better."""
+    def _facts(self, jobs: Ints) -> JobFacts:
+        tables, scores = self._plan.tables, self._evaluation.scores
+        duration = tables.jobs[at.DUR, jobs].astype(np.float64)
+        return JobFacts(
+            duration=duration,
+            cpus=scores.part[ASKED, jobs] / duration,
+            waited=(self._now - scores.release[jobs]).astype(np.float64),
+            due=scores.due[jobs],
+            slope=slopes(tables, scores, jobs, self._weights.array, self._before.array),
+        )
+
+    def _try(self, slots: Ints) -> int:
+        """Try one given move, and make it if it is better; how that went."""
         k = slots.shape[0]
         while True:
             self._trial.slots[:k] = slots
@@ -151,11 +165,12 @@ class Search:
                 break
             self._grow(slots)
         if how == mv.STOPPED:
-            return
+            return int(how)
         self._tried += 1
         self._too_late += how == mv.TOO_LATE
         if how == mv.BETTER:
             self._accept(slots)
+        return int(how)
 
     def _grow(self, slots: Ints) -> None:
         """Make room for a move of these jobs."""

@@ -17,7 +17,7 @@ class Kind(StrEnum):
     GAP = "gap"
     """A random job takes the place of an earlier one, which is then placed anew (Gap Search)."""
     TABU = "tabu"
-    """The same, small jobs first, none of those tried lately, sometimes sorted (Tabu Search)."""
+    """The same, by what promises to gain, none of those tried lately, sometimes sorted (Tabu Search)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ class SearchSettings:
 
     ``moves`` and ``seconds`` bound it (None: no bound; or both); with a bound on moves alone the same plan
     and ``seed`` give the same result. ``lifted`` is the most jobs that one move lifts (at least 2).
-    ``whole``: a plan of at most so many waiting jobs is first tried in the orders of priority rules, each a
-    move. ``threshold`` is that of the bounded slowdown, in seconds. With ``most_moved`` the search ends
-    when so many jobs were moved (a few more may be). Raises ValueError.
+    ``whole``: a plan of at most so many waiting jobs is first tried in whole orders, each a move; with half
+    of all moves at most. ``threshold`` is that of the bounded slowdown, in seconds. With ``most_moved`` the
+    search ends when so many jobs were moved (a few more may be). Raises ValueError.
     """
 
     kind: Kind = Kind.TABU
@@ -37,7 +37,7 @@ class SearchSettings:
     seconds: float | None = None
     seed: int = 0
     lifted: int = 8
-    whole: int = 64
+    whole: int = 200
     threshold: int = 10
     most_moved: int | None = None
 

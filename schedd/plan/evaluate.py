@@ -39,6 +39,7 @@ class Criterion(StrEnum):
     UTILISATION = "utilisation"
     WEIGHTED_UTILISATION = "weighted_utilisation"
     WAIT = "wait"
+    WAIT_RMS = "wait_rms"
     WAIT_MAX = "wait_max"
     RESPONSE = "response"
     RESPONSE_MAX = "response_max"
@@ -72,9 +73,9 @@ UNITS: Mapping[Criterion, str] = {
 """The unit of each criterion: seconds, jobs, or a plain number."""
 
 DEFAULT_WEIGHTS: Final[Mapping[Criterion, float]] = MappingProxyType(
-    {Criterion.WAIT: 1.0, Criterion.BOUNDED_SLOWDOWN: 1.0, Criterion.WAIT_MAX: 1.0}
+    {Criterion.WAIT: 1.0, Criterion.BOUNDED_SLOWDOWN: 1.0, Criterion.WAIT_RMS: 1.0, Criterion.WAIT_MAX: 1.0}
 )
-"""Mean wait, mean bounded slowdown, and, against starvation, the longest wait."""
+"""Means of wait and bounded slowdown, and, against starvation, root mean square and maximum of the wait."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""How late each job may be put: its promise, and the guard against starvation."""
+"""How late each job may be put: its promise, and the guards against starvation."""
 
 from typing import Final
 
@@ -10,24 +10,29 @@ from schedd.plan.plan import Plan
 
 __all__ = ["PATIENCE", "latest_starts"]
 
-PATIENCE: Final = 48 * 3600
-"""The wait, in seconds, that a search may give any job, unless the site sets another."""
+PATIENCE: Final = 24 * 3600
+"""After so many seconds of waiting no search moves a job back, unless the site sets another number."""
 
 
-def latest_starts(plan: Plan, promised: Ints, columns: JobColumns, patience: int = PATIENCE) -> Ints:
+def latest_starts(
+    plan: Plan, promised: Ints, columns: JobColumns, now: int, patience: int = PATIENCE
+) -> Ints:
     """The last start that a search may give to each job, by slot, in seconds since the epoch.
 
-    No job may pass its ``promised`` start (by slot; FOREVER: none), nor wait longer than ``patience`` seconds
-    or than the job that waits longest in this plan, whichever is more; one that does so already may stay
-    where it is. What the second bound adds: means may be improved for ever by moving one job back again and
-    again. The longest wait of the plan alone, without ``patience``, would forbid most moves where all waits
-    are short.
+    No job may pass its ``promised`` start (by slot; FOREVER: none). Who has waited for ``patience`` seconds
+    by ``now`` is moved back no more; nobody else is made to wait for more than twice as long, or than the
+    job that waits longest in this plan, whichever is more.
+
+    Why both: means may be improved for ever by moving one job back again and again. The longest planned wait
+    alone forbids most moves where all waits are short, and next to none where users ask for far more time
+    than they need, since the waits that are planned then are far longer than those that will be.
     """
     slots = plan.planned()
     latest: Ints = promised.copy()
     if slots.shape[0]:
         starts = plan.tables.jobs[START, slots]
         release = columns.release[slots]
-        longest = max(patience, int((starts - release).max()))
-        latest[slots] = np.maximum(starts, np.minimum(promised[slots], release + longest))
+        longest = max(2 * patience, int((starts - release).max()))
+        bound = np.where(now - release >= patience, starts, release + longest)
+        latest[slots] = np.maximum(starts, np.minimum(promised[slots], bound))
     return latest

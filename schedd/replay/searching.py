@@ -20,8 +20,8 @@ SEARCH_POLICY = "tabu"
 class Searching:
     """How a replay searches: after ``every`` simulated seconds in which the plan changed.
 
-    ``search`` bounds each by moves or by seconds (of real time; then two runs differ). No search lets a job
-    wait for more than ``patience`` seconds, see ``latest_starts``. This and the weights are also the
+    ``search`` bounds each by moves or by seconds (of real time; then two runs differ). Who has waited for
+    ``patience`` seconds is moved back no more, see ``latest_starts``. This and the weights are also the
     engine's, which takes over what was found. Raises ValueError.
     """
 
@@ -90,7 +90,8 @@ class Searches:
             seed=self.how.search.seed * 1_000_003 + len(self.reports),
             weights=by_name(state.settings.weights),
         )
-        latest = latest_starts(state.plan, state.promise, state.columns, state.settings.search_patience)
+        patience = state.settings.search_patience
+        latest = latest_starts(state.plan, state.promise, state.columns, state.now, patience)
         found = Search(state.plan.fork(), state.columns, latest, state.now, settings).run()
         self.reports.append(found.report)
         if not found.places:

@@ -198,7 +198,8 @@ def trial(engine: Engine, settings: EngineSettings) -> SearchRun | None:
 
 
 def _search(start: _Start, settings: EngineSettings, seed: int) -> Search:
-    latest = latest_starts(start.plan, start.promised, start.columns, settings.search_patience)
+    patience = settings.search_patience
+    latest = latest_starts(start.plan, start.promised, start.columns, start.now, patience)
     return Search(start.plan, start.columns, latest, start.now, _settings(settings, seed))
 
 

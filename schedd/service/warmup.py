@@ -110,5 +110,5 @@ def _without_policy() -> None:
     copy.what_if(_job(1000, nodes="1:ppn=2", walltime="60"), _T + 200)
     evaluated(copy)
     state = engine.state
-    latest = latest_starts(state.plan, state.promise, state.columns)
+    latest = latest_starts(state.plan, state.promise, state.columns, state.now)
     Search(state.plan.fork(), state.columns, latest, state.now, SearchSettings(moves=50)).run()

@@ -216,7 +216,7 @@ class Chaos(RuleBasedStateMachine):
             return
         found, self.found = self.found, None
         if found is None:
-            latest = latest_starts(state.plan, state.promise, state.columns)
+            latest = latest_starts(state.plan, state.promise, state.columns, state.now)
             search = Search(
                 state.plan.fork(), state.columns, latest, state.now, SearchSettings(moves=20, seed=seed)
             )

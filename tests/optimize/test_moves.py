@@ -29,7 +29,7 @@ def test_a_trial_leaves_all_as_it_was_and_tells_the_truth(
     evaluation = Evaluation(scene.plan, scene.columns, NOW)
     reference = evaluation.values()
     cost = weighed.cost(reference, reference)
-    latest = latest_starts(scene.plan, scene.promised, scene.columns)
+    latest = latest_starts(scene.plan, scene.promised, scene.columns, NOW)
     trial = mv.trial(scene.plan.tables, evaluation.scores, max(len(scene.waiting), 1))
     for _ in range(data.draw(st.integers(1, 5)) if scene.waiting else 0):
         slots = data.draw(st.lists(st.sampled_from(scene.waiting), min_size=1, unique=True))

@@ -74,7 +74,7 @@ def test_no_search_beats_the_optimum_and_most_of_what_can_be_gained_is(
         if slack is not None:
             slots = list(scene.waiting)
             scene.promised[slots] = [scene.plan.start(slot) + slack for slot in slots]
-        latest = latest_starts(scene.plan, scene.promised, scene.columns)
+        latest = latest_starts(scene.plan, scene.promised, scene.columns, NOW)
         asked = [
             Asking(cpus, duration, int(scene.columns.release[slot]), int(latest[slot]))
             for slot, (cpus, duration) in scene.waiting.items()

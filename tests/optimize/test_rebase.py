@@ -48,12 +48,12 @@ def move_on(scene: Scene, data: st.DataObject) -> int:
 def test_a_rebase_keeps_what_must_be_kept(
     scene: Scene, settings: SearchSettings, data: st.DataObject
 ) -> None:
-    latest = latest_starts(scene.plan, scene.promised, scene.columns)
+    latest = latest_starts(scene.plan, scene.promised, scene.columns, NOW)
     improvement = Search(scene.plan.fork(), scene.columns, latest, NOW, settings).run()
     known = dict(scene.mirror.jobs)
     now = move_on(scene, data)
     places = [place for place in improvement.places if scene.mirror.jobs.get(place.slot) is known[place.slot]]
-    latest = latest_starts(scene.plan, scene.promised, scene.columns)
+    latest = latest_starts(scene.plan, scene.promised, scene.columns, NOW)
     before = scene.on(scene.plan.fork())
     rebased = rebase(
         scene.plan,
@@ -99,7 +99,7 @@ def test_a_rebase_keeps_what_must_be_kept(
 @given(scenes(), search_settings())
 def test_into_the_same_plan_all_is_taken_over(scene: Scene, settings: SearchSettings) -> None:
     found = scene.on(scene.plan.fork())
-    latest = latest_starts(scene.plan, scene.promised, scene.columns)
+    latest = latest_starts(scene.plan, scene.promised, scene.columns, NOW)
     improvement = Search(found.plan, scene.columns, latest, NOW, settings).run()
     rebased = rebase(
         scene.plan,

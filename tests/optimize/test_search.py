@@ -20,7 +20,7 @@ from tests.optimize.scenes import NOW, Scene, cost_between, scenes, search_setti
 @given(scenes(), search_settings(), st.sampled_from([0, 500, 5000]))
 def test_searches_keep_what_must_be_kept(scene: Scene, settings: SearchSettings, patience: int) -> None:
     found = scene.on(scene.plan.fork())
-    latest = latest_starts(scene.plan, scene.promised, scene.columns, patience)
+    latest = latest_starts(scene.plan, scene.promised, scene.columns, NOW, patience)
     before = scene.starts()
     longest = max((before[slot] - scene.columns.release[slot] for slot in scene.waiting), default=0)
     improvement = Search(found.plan, scene.columns, latest, NOW, settings).run()
@@ -34,7 +34,8 @@ def test_searches_keep_what_must_be_kept(scene: Scene, settings: SearchSettings,
     for slot in scene.waiting:
         start = found.plan.start(slot)
         assert start <= max(scene.promised[slot], before[slot])
-        assert start - scene.columns.release[slot] <= max(longest, patience)
+        assert start - scene.columns.release[slot] <= max(longest, 2 * patience)
+        assert start <= before[slot] or NOW - scene.columns.release[slot] < patience
         if before[slot] == NOW:
             assert place_of(found.plan, slot) == place_of(scene.plan, slot)
     # Never worse, and better by what the report says.
@@ -58,7 +59,7 @@ def test_searches_keep_what_must_be_kept(scene: Scene, settings: SearchSettings,
 
 @given(scenes(), search_settings())
 def test_the_same_seed_gives_the_same_result(scene: Scene, settings: SearchSettings) -> None:
-    latest = latest_starts(scene.plan, scene.promised, scene.columns)
+    latest = latest_starts(scene.plan, scene.promised, scene.columns, NOW)
     first, second = (Search(scene.plan.fork(), scene.columns, latest, NOW, settings).run() for _ in range(2))
     assert first.places == second.places
     assert replace(first.report, elapsed_s=0.0) == replace(second.report, elapsed_s=0.0)
@@ -99,11 +100,12 @@ def test_short_jobs_go_first_where_nothing_is_promised(kind: Kind, whole: int) -
 
 
 def test_a_search_that_moved_enough_ends() -> None:
-    plan, columns = long_then_short()
+    plan, columns = long_then_short(30)
     settings = SearchSettings(weights=MEANS, moves=500, lifted=2, whole=0, most_moved=2)
     report = Search(plan, columns, never(plan), 0, settings).run().report
     assert report.why_ended is WhyEnded.MOVED_ENOUGH
-    assert 2 <= report.moved < 6
+    assert report.accepted == 1
+    assert report.moved >= 2
     assert report.tried < 500
 
 
@@ -117,21 +119,34 @@ def test_a_promise_holds_a_job_where_it_is() -> None:
     assert report.too_late > 0
 
 
-def test_the_longest_wait_of_the_plan_bounds_every_other() -> None:
+def test_who_has_waited_long_is_not_moved_back() -> None:
     plan, columns = long_then_short()
-    columns.release[1] = -1050  # at 50 it has waited 1100 s, the last of the others 1090
-    latest = latest_starts(plan, never(plan), columns, patience=0)
-    Search(plan, columns, latest, 0, SearchSettings(weights=MEANS, moves=500)).run()
+    columns.release[1] = -100
+    for patience, start in ((100, 50), (2000, 100)):
+        fork = plan.fork()
+        latest = latest_starts(fork, never(fork), columns, 0, patience)
+        Search(fork, columns, latest, 0, SearchSettings(weights=MEANS, moves=500)).run()
+        assert fork.start(1) == start
+
+
+@pytest.mark.parametrize(
+    ("patience", "promised", "latest"),
+    [
+        (0, FOREVER, 50),  # nobody is moved back
+        (40, FOREVER, 50),  # it has waited so long
+        (41, FOREVER, -40 + 90),  # the longest wait of the plan is its own: 90 s
+        (60, FOREVER, -40 + 2 * 60),
+        (60, 70, 70),
+        (60, 30, 50),  # its promise is broken: it may stay where it is
+    ],
+)
+def test_the_latest_start_of_a_job(patience: int, promised: int, latest: int) -> None:
+    plan, columns = long_then_short(0)
+    columns.release[1] = -40
     assert plan.start(1) == 50
-
-
-@pytest.mark.parametrize(("patience", "start"), [(1119, 60), (1120, 70), (1150, 100)])
-def test_a_job_may_be_moved_back_as_far_as_patience_goes(patience: int, start: int) -> None:
-    plan, columns = long_then_short()
-    columns.release[1] = -1050
-    latest = latest_starts(plan, never(plan), columns, patience)
-    Search(plan, columns, latest, 0, SearchSettings(weights=MEANS, moves=500)).run()
-    assert plan.start(1) == start
+    told = never(plan)
+    told[1] = promised
+    assert latest_starts(plan, told, columns, 0, patience)[1] == latest
 
 
 def test_room_left_by_a_move_is_taken_at_once() -> None:

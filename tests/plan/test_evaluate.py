@@ -1,5 +1,6 @@
 """The kept values of a plan are those that plain formulas give, whatever was moved before."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -72,6 +73,7 @@ def expected(
         "utilisation": used_share(weighted=False),
         "weighted_utilisation": used_share(weighted=True),
         "wait": mean(waits),
+        "wait_rms": math.sqrt(mean([wait**2 for wait in waits])),
         "wait_max": max(waits, default=0),
         "response": mean(responses),
         "response_max": max(responses, default=0),

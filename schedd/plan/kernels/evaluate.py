@@ -45,7 +45,8 @@ AREA: Final = 6  # cpu-seconds
 WEIGHTED: Final = 7  # cpu-seconds times the speed of the node
 END: Final = 8  # seconds after now
 ASKED: Final = 9  # cpu-seconds that the job asks for, wherever it is placed
-PARTS: Final = 10
+WAIT_SQUARE: Final = 10
+PARTS: Final = 11
 
 # base[:]: what searches do not change
 NOW: Final = 0
@@ -62,20 +63,21 @@ MAKESPAN: Final = 0
 UTILISATION: Final = 1
 WEIGHTED_UTILISATION: Final = 2
 WAIT_MEAN: Final = 3
-WAIT_MAX: Final = 4
-RESPONSE_MEAN: Final = 5
-RESPONSE_MAX: Final = 6
-SLOWDOWN_MEAN: Final = 7
-SLOWDOWN_MAX: Final = 8
-BOUNDED_MEAN: Final = 9
-BOUNDED_MAX: Final = 10
-LATE_JOBS: Final = 11
-TARDINESS_MEAN: Final = 12
-TARDINESS_MAX: Final = 13
-NUWT_MEAN: Final = 14
-NUWT_MAX: Final = 15
-UNFAIRNESS: Final = 16
-CRITERIA: Final = 17
+WAIT_RMS: Final = 4
+WAIT_MAX: Final = 5
+RESPONSE_MEAN: Final = 6
+RESPONSE_MAX: Final = 7
+SLOWDOWN_MEAN: Final = 8
+SLOWDOWN_MAX: Final = 9
+BOUNDED_MEAN: Final = 10
+BOUNDED_MAX: Final = 11
+LATE_JOBS: Final = 12
+TARDINESS_MEAN: Final = 13
+TARDINESS_MAX: Final = 14
+NUWT_MEAN: Final = 15
+NUWT_MAX: Final = 16
+UNFAIRNESS: Final = 17
+CRITERIA: Final = 18
 
 ZERO: Final = 1e-12
 """A value up to this counts as none: what is left of sums of fractions."""
@@ -131,7 +133,9 @@ def fill_parts(tb: Tables, sc: Scores, slot: int) -> None:
     dur = tb.jobs[DUR, slot]
     end = start + dur
     release = sc.release[slot]
-    sc.part[WAIT, slot] = start - release
+    wait = float(start - release)
+    sc.part[WAIT, slot] = wait
+    sc.part[WAIT_SQUARE, slot] = wait * wait
     sc.part[RESPONSE, slot] = end - release
     sc.part[SLOWDOWN, slot] = (end - release) / dur
     sc.part[BOUNDED, slot] = max(1.0, (end - release) / max(sc.base[THRESHOLD], dur))
@@ -256,6 +260,7 @@ def valued(sc: Scores, values: Floats) -> None:
             )
     if jobs > 0:
         values[WAIT_MEAN] = sc.sums[WAIT] / jobs
+        values[WAIT_RMS] = np.sqrt(max(0.0, sc.sums[WAIT_SQUARE] / jobs))
         values[WAIT_MAX] = sc.most[WAIT]
         values[RESPONSE_MEAN] = sc.sums[RESPONSE] / jobs
         values[RESPONSE_MAX] = sc.most[RESPONSE]
@@ -267,6 +272,38 @@ def valued(sc: Scores, values: Floats) -> None:
         values[TARDINESS_MEAN] = sc.sums[TARDINESS] / jobs
         values[TARDINESS_MAX] = sc.most[TARDINESS]
     values[NUWT_MEAN], values[NUWT_MAX], values[UNFAIRNESS] = fairness(sc)
+
+
+@kernel
+def slope_of(tb: Tables, sc: Scores, slot: int, weights: Floats, reference: Floats) -> float:
+    """About how much the cost of n plans of n jobs grows for each second that a planned job starts later.
+
+    That is n times the derivative by its start, as far as the criteria that a start changes smoothly go.
+    """
+    dur = tb.jobs[DUR, slot]
+    slope = 0.0
+    if weights[WAIT_MEAN] > 0 and reference[WAIT_MEAN] > ZERO:
+        slope += weights[WAIT_MEAN] / reference[WAIT_MEAN]
+    if weights[WAIT_RMS] > 0 and reference[WAIT_RMS] > ZERO:
+        slope += weights[WAIT_RMS] * sc.part[WAIT, slot] / reference[WAIT_RMS] ** 2
+    if weights[RESPONSE_MEAN] > 0 and reference[RESPONSE_MEAN] > ZERO:
+        slope += weights[RESPONSE_MEAN] / reference[RESPONSE_MEAN]
+    if weights[SLOWDOWN_MEAN] > 0 and reference[SLOWDOWN_MEAN] > ZERO:
+        slope += weights[SLOWDOWN_MEAN] / (reference[SLOWDOWN_MEAN] * dur)
+    if weights[BOUNDED_MEAN] > 0 and reference[BOUNDED_MEAN] > ZERO:
+        slope += weights[BOUNDED_MEAN] / (reference[BOUNDED_MEAN] * max(sc.base[THRESHOLD], dur))
+    if weights[TARDINESS_MEAN] > 0 and reference[TARDINESS_MEAN] > ZERO and sc.part[TARDINESS, slot] > 0:
+        slope += weights[TARDINESS_MEAN] / reference[TARDINESS_MEAN]
+    return slope
+
+
+@kernel
+def slopes(tb: Tables, sc: Scores, slots: Ints, weights: Floats, reference: Floats) -> Floats:
+    """``slope_of`` each of these jobs."""
+    found = np.empty(slots.shape[0])
+    for i in range(slots.shape[0]):
+        found[i] = slope_of(tb, sc, slots[i], weights, reference)
+    return found
 
 
 @kernel

@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from schedd.plan.kernels.evaluate import ASKED, Floats, Scores
+from schedd.plan.kernels.evaluate import ASKED, Floats, Scores, slope_of
 from schedd.plan.kernels.jit import kernel
-from schedd.plan.kernels.layout import A_ROW, ALLOC, ALLOCS, DUR, STOP, Ints, Tables
+from schedd.plan.kernels.layout import A_ROW, ALLOC, ALLOCS, DUR, START, STOP, Ints, Tables
 from schedd.plan.kernels.moves import BETTER, FULL, NO_BETTER, STOPPED, TOO_LATE, Trial, attempt
 
 RANDOM: Final = 0
@@ -19,7 +19,7 @@ GAP: Final = 1
 TABU: Final = 2
 
 TABU_LENGTH: Final = 10
-_CANDIDATES: Final = 3
+_CANDIDATES: Final = 4
 _LOOKED_AT: Final = 512
 """Jobs looked at on the way from the place of the gap to the job, at most."""
 
@@ -77,36 +77,59 @@ def _is_tabu(ch: Chooser, slot: int) -> bool:
 
 
 @kernel
-def _pick(sc: Scores, ch: Chooser, tabu: bool) -> int:
-    """The place in ``order`` of the job to bring forward; never the first."""
+def _pick(
+    tb: Tables, sc: Scores, ch: Chooser, tabu: bool, weights: Floats, reference: Floats
+) -> tuple[int, int]:
+    """Places in ``order`` of the job to bring forward, never the first, and of an earlier one.
+
+    Of some pairs the one that gains most if the first starts when the second does now, and that one as much
+    later as the first is long; not who was tried lately.
+    """
     n = ch.order.shape[0]
-    if not tabu:
-        return 1 + draw(ch.random, n - 1)
-    best = -1
-    for _ in range(_CANDIDATES):
+    best = behind = -1
+    most = 0.0
+    for _ in range(_CANDIDATES if tabu else 1):
         i = 1 + draw(ch.random, n - 1)
+        levels = 1
+        while (1 << levels) < i:
+            levels += 1
+        j = max(0, i - 1 - draw(ch.random, 1 << draw(ch.random, levels + 1)))
+        if not tabu:
+            return i, j
         slot = ch.order[i]
-        # Who needs least gives way to no other for less.
-        if not _is_tabu(ch, slot) and (best < 0 or sc.part[ASKED, slot] < sc.part[ASKED, ch.order[best]]):
+        if _is_tabu(ch, slot):
+            continue
+        other = ch.order[j]
+        sooner = tb.jobs[START, slot] - tb.jobs[START, other]
+        gain = slope_of(tb, sc, slot, weights, reference) * sooner
+        gain -= slope_of(tb, sc, other, weights, reference) * tb.jobs[DUR, slot]
+        if best < 0 or gain > most:
             best = i
+            behind = j
+            most = gain
     if best < 0:
         ch.tabu[:] = -1
         best = 1 + draw(ch.random, n - 1)
+        behind = draw(ch.random, best)
     ch.tabu[ch.counts[0]] = ch.order[best]
     ch.counts[0] = (ch.counts[0] + 1) % TABU_LENGTH
-    return best
+    return best, behind
 
 
 @kernel
-def _open_gap(tb: Tables, sc: Scores, ch: Chooser, tr: Trial, most: int, tabu: bool) -> int:
+def _open_gap(
+    tb: Tables,
+    sc: Scores,
+    ch: Chooser,
+    tr: Trial,
+    most: int,
+    tabu: bool,
+    weights: Floats,
+    reference: Floats,
+) -> int:
     """One job, then those that stand from some earlier place on, on rows of that place; returns how many."""
-    i = _pick(sc, ch, tabu)
+    i, j = _pick(tb, sc, ch, tabu, weights, reference)
     most = _size(ch, most)
-    levels = 1
-    while (1 << levels) < i:
-        levels += 1
-    back = 1 + draw(ch.random, 1 << draw(ch.random, levels + 1))
-    j = max(0, i - back)
     ch.counts[1] += 1
     at = tb.jobs[ALLOC, ch.order[j]]
     for e in range(at, at + tb.jobs[ALLOCS, ch.order[j]]):
@@ -196,7 +219,7 @@ def search(
             if kind == RANDOM:
                 k = _at_random(ch, tr, most)
             else:
-                k = _open_gap(tb, sc, ch, tr, most, kind == TABU)
+                k = _open_gap(tb, sc, ch, tr, most, kind == TABU, weights, reference)
         again = 0
         how, _ = attempt(tb, sc, tr, k, latest, now, weights, reference, cost)
         if how in (STOPPED, FULL):

@@ -1,0 +1,72 @@
+"""Whole orders in which the jobs of a small plan may be placed anew: rules of priority, and chance."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from schedd.plan.kernels.evaluate import Floats
+from schedd.plan.kernels.layout import Ints
+
+__all__ = ["JobFacts", "orders", "sooner"]
+
+_POWERS: Final = ((1.0, 1.0), (0.0, 1.0), (1.0, 0.0), (0.0, 0.0), (0.5, 1.0))
+"""Of cpus and of seconds, by which the slope of a job is divided."""
+
+_CHANCES: Final = 20
+"""So many orders are drawn."""
+
+_LEAST: Final = 1e-15
+"""A slope below this counts as this: logarithms are taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """What orders are made from; all (n,), by job.
+
+    ``duration`` in seconds, ``cpus`` at least 1, ``waited`` up to now in seconds, ``due`` in seconds since
+    the epoch (FOREVER: whenever), ``slope``: how much the cost grows for each second that it starts later.
+    """
+
+    duration: Floats
+    cpus: Floats
+    waited: Floats
+    due: Ints
+    slope: Floats
+
+
+def orders(jobs: JobFacts, seed: int) -> Iterator[Ints]:
+    """Orders of all jobs, as indices: the shortest, the smallest, the largest expansion factor, the earliest
+    deadline first; then by the slope for what the job takes, which is Smith's rule where one job after
+    another is placed, with several powers of what it takes; then the same with powers and noise that are
+    drawn.
+
+    W. E. Smith, Various optimizers for single-stage production (1956): least weighted sum of ends on one
+    machine when jobs go by weight for each second.
+    """
+    yield _by(jobs.duration)
+    yield _by(jobs.duration * jobs.cpus)
+    yield _by(-jobs.waited / jobs.duration)
+    if np.unique(jobs.due).shape[0] > 1:
+        yield _by(jobs.due)
+    slope = -np.log(np.maximum(jobs.slope, _LEAST))
+    cpus, duration = np.log(jobs.cpus), np.log(jobs.duration)
+    for wide, long in _POWERS:
+        yield _by(slope + wide * cpus + long * duration)
+    random = np.random.default_rng(seed & ((1 << 64) - 1))
+    for _ in range(_CHANCES):
+        wide, long, noise = random.uniform(0.0, (1.0, 1.2, 1.0))
+        keys = slope + wide * cpus + long * duration
+        yield _by(keys + random.normal(0.0, noise, keys.shape[0]))
+
+
+def sooner(order: Ints, late: int) -> Ints:
+    """The same order with the job at index ``late`` half as far from the front."""
+    half = late // 2
+    return np.concatenate((order[:half], order[late : late + 1], order[half:late], order[late + 1 :]))
+
+
+def _by(keys: npt.NDArray[np.float64] | Ints) -> Ints:
+    return np.argsort(keys, kind="stable")
