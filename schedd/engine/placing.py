@@ -26,7 +26,7 @@ def place(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> 
     columns = state.columns
     others = None
     if edf:
-        latest = latest_starts(plan, state.promise, columns, state.settings.search_patience)
+        latest = latest_starts(plan, state.promise, columns, state.now, state.settings.search_patience)
         others = Others(latest, state.rank)
     weights = Weights(by_name(state.settings.criteria))
     found = choose(plan, slot, columns, now, now + HORIZON, weights, others)

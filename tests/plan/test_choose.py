@@ -101,7 +101,7 @@ def test_who_goes_before_later_deadlines_makes_the_plan_better_and_keeps_all_pro
     rank = np.zeros(plan.tables.jobs.shape[1], np.int64)
     for other in scene.waiting:
         rank[other] = data.draw(st.integers(-1, 1))
-    latest = latest_starts(plan, scene.promised, scene.columns)
+    latest = latest_starts(plan, scene.promised, scene.columns, NOW)
     before = scene.starts()
     gap = scene.on(plan.fork())
     alone = choose(gap.plan, slot, scene.columns, NOW, FAR, weighed)
