@@ -148,6 +148,7 @@ class Search:
     def _try(self, slots: Ints) -> int:
         """Try one given move, and make it if it is better; how that went."""
         k = slots.shape[0]
+        full = 0
         while True:
             self._trial.slots[:k] = slots
             how, _ = mv.attempt(
@@ -163,7 +164,8 @@ class Search:
             )
             if how != mv.FULL:
                 break
-            self._grow(slots)
+            self._grow(slots, full)
+            full += 1
         if how == mv.STOPPED:
             return int(how)
         self._tried += 1
@@ -172,22 +174,20 @@ class Search:
             self._accept(slots)
         return int(how)
 
-    def _grow(self, slots: Ints) -> None:
-        """Make room for a move of these jobs."""
+    def _grow(self, slots: Ints, times: int) -> None:
+        """Make room for a move of these jobs, for which it was made so many ``times`` already."""
         slabs = self._plan.slabs
         tb = slabs.tb
         shapes = tb.jobs[at.SHAPE, slots]
         entries = int(tb.jobs[at.POOLS, slots].sum())
         for first, n in zip(tb.shapes[shapes, at.CHUNK], tb.shapes[shapes, at.CHUNKS], strict=True):
             entries += int(tb.chunks[first : first + n, at.COUNT].sum())
-        if int(tb.ctl[at.ALLOC_TOP]) + entries > tb.alloc.shape[0]:
-            slabs.grow_alloc(entries)
-        slabs.grow_segments()
+        slabs.make_room(entries, times)
 
     def _search(self, begin: float) -> WhyEnded:
         settings = self._settings
         chooser = self._chooser()
-        again = 0
+        again = full = 0
         calls = 1
         while (why := self._ended(begin)) is None:
             if chooser.order.shape[0] < 2:  # all others start now, after what was accepted
@@ -213,7 +213,9 @@ class Search:
             self._too_late += too_late
             again = 0
             if how == mv.FULL:
-                self._grow(self._trial.slots[:k])
+                full = 0 if decided else full  # the one that met a full slab before was tried to its end
+                self._grow(self._trial.slots[:k], full)
+                full += 1
                 again = k
             elif how == mv.BETTER:
                 self._accept(self._trial.slots[:k].copy())

@@ -117,6 +117,7 @@ class _Choosing:
         evaluation, k = self._begin(), slots.shape[0]
         slabs = self._plan.slabs
         work = int(slabs.tb.ctl[at.WORK])
+        times = 0
         while True:
             self._trial.slots[:k] = slots
             with self._plan.on_tier(tier):
@@ -133,8 +134,8 @@ class _Choosing:
                 )
             if how != mv.FULL:
                 return cost if how == mv.BETTER else np.inf
-            slabs.grow_alloc(k * slabs.tb.out.shape[0])
-            slabs.grow_segments()
+            slabs.make_room(k * slabs.tb.out.shape[0], times)
+            times += 1
             slabs.tb.ctl[at.WORK] = work
 
     # ---- nodes that are worth waiting for -------------------------------------------------------

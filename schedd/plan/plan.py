@@ -389,13 +389,14 @@ class Plan:
         """
         self._repairs.fit()
         work = int(self.slabs.tb.ctl[at.WORK])
+        times = 0
         while True:
             tb = self.slabs.tb
             how, slots, before = go_before(tb, slot, rank, promise, breaks, now, until, most, sets)
             if how != FULL:
                 break
-            self.slabs.grow_alloc(tb.out.shape[0] * 2)
-            self.slabs.grow_segments()
+            self.slabs.make_room(tb.out.shape[0] * 2, times)
+            times += 1
             self.slabs.tb.ctl[at.WORK] = work
         if how == IN_VAIN:
             return no_moves()

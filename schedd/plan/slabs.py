@@ -127,7 +127,7 @@ class Slabs:
             self._swap(out=np.zeros((size, 3), np.int64))
 
     def grow_segments(self, rows: int = 0) -> None:
-        """Give the rows a larger slab (and ``rows`` new ones some), dropping what lies unused."""
+        """Give the rows a larger slab (with some for so many more ``rows``), dropping what lies unused."""
         tb = self.tb
         used = int(tb.ctl[at.SLAB_TOP] - tb.ctl[at.GARBAGE])
         size = max(2 * used + 2 * SPARE * (tb.rows.shape[0] + rows + 1), 64)
@@ -158,6 +158,17 @@ class Slabs:
             if int(self.tb.ctl[at.ALLOC_TOP]) + more <= ahead.alloc.shape[0]:
                 return
         self._take_over(Compaction.of(self.tb, self.size_of_alloc(more)[0]))
+
+    def make_room(self, entries: int, times: int) -> None:
+        """Make room for an attempt with several jobs that take so many ``entries`` of the allocations.
+
+        ``times``: how often room was made for it already, and was not enough; it is twice as much each time,
+        since rows that grow in such an attempt leave their old places unused until it ends.
+        """
+        more = entries << times
+        if int(self.tb.ctl[at.ALLOC_TOP]) + more > self.tb.alloc.shape[0]:
+            self.grow_alloc(more)
+        self.grow_segments(more)
 
     def _take_over(self, alloc: Ints) -> None:
         self._former = self.tb.alloc

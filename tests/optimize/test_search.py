@@ -232,3 +232,15 @@ def test_late_jobs_are_saved_where_that_is_what_counts() -> None:
 def test_settings_that_make_no_sense_are_refused(wrong: dict[str, float | None]) -> None:
     with pytest.raises(ValueError, match=r"must be|needs a bound"):
         SearchSettings(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_whole_order_of_many_jobs_finds_room_in_the_tables() -> None:
+    """One row holds them all: placed anew in another order, it needs far more room for a while."""
+    plan = Plan([Node("a", 128)], 0)
+    random = np.random.default_rng(5)
+    for cpus, duration in zip(random.integers(1, 100, 200), random.integers(10, 9000, 200), strict=True):
+        plan.place(plan.new(Request((Chunk(cpus=int(cpus)),)), int(duration), 0), 0)
+    columns = JobColumns.blank(plan.tables.jobs.shape[1])
+    report = Search(plan, columns, never(plan), 0, SearchSettings(weights=MEANS, moves=60)).run().report
+    assert report.tried == 60
+    assert report.gain > 0.2
