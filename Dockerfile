@@ -18,6 +18,7 @@ RUN useradd --system --uid 10001 --user-group --home-dir /var/lib/schedd --shell
 COPY --from=build /opt/schedd /opt/schedd
 ENV PATH=/opt/schedd/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
+    MALLOC_ARENA_MAX=2 \
     STATE_DIRECTORY=/var/lib/schedd \
     CACHE_DIRECTORY=/var/cache/schedd
 USER 10001:10001

@@ -78,8 +78,9 @@ class BenchDaemon:
         """``keep``: days for which all is kept; 0: for as long as usual."""
         self.token = secrets.token_hex(32)
         self.port = _free_port()
-        self._file = folder / "bench.sqlite" if not database else None
-        self._url = database or f"sqlite:///{self._file}"
+        self._url = database or f"sqlite:///{folder / 'bench.sqlite'}"
+        scheme, _, path = self._url.partition(":///")
+        self._file = Path(path) if scheme == "sqlite" else None
         kinds = ("events", "decisions", "told", "quality", "audit") if keep else ()
         self._keep = "".join(f"keep_{kind} = {keep}\n" for kind in kinds)
         self._log = folder / "daemon.log"
