@@ -104,6 +104,7 @@ def job_facts(name: str, values: Values) -> JobFacts:
         name=get("Job_Name", ""),
         group=get("egroup", ""),
         account=get("Account_Name", ""),
+        project=get("project", ""),
         priority=number(get("Priority")) or 0,
         eligible=None if barred and not active else number(get("etime")),
         not_before=not_before,
