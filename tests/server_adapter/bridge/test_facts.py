@@ -85,6 +85,12 @@ def test_holds_and_waits(changes: Values, state: str, holds: str, eligible: int 
     assert (job.state, job.holds, job.eligible) == (state, holds, eligible)
 
 
+def test_a_job_names_its_account_and_its_project() -> None:
+    facts = job_facts("1.server", {"Account_Name": "geo", "project": "_pbs_project_default"})
+    assert (facts.account, facts.project) == ("geo", "_pbs_project_default")
+    assert job_facts("1.server", {}).project == ""
+
+
 def test_a_sub_job_names_its_array() -> None:
     assert job_facts("9[3].srv", QUEUED | {"job_array_id": "3"}).array == "9[].srv"
     assert job_facts("9.srv", QUEUED).array == ""
