@@ -77,7 +77,7 @@ def test_weights_are_tried_out_put_in_force_and_withdrawn(look: Open, site: Site
     weights.get_by_label("size", exact=True).fill("-1,5")
     weights.get_by_role("button", name="Preview").click()
     site_wanted = {
-        "criteria": {"wait": 3, "bounded_slowdown": 1, "wait_max": 1},
+        "criteria": {"wait": 3, "bounded_slowdown": 1, "wait_rms": 1, "wait_max": 1},
         "priority": {"size": -1.5},
     }
     wanted = site.put("/policy/preview", site_wanted)
