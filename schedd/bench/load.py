@@ -101,6 +101,9 @@ class HttpResult(_Whole):
 
     scrape: ScrapeFigures
     alone: ReadFigures
+    searching: ReadFigures
+    """While one search for a better plan followed another, ``searches`` in all."""
+    searches: int
     most: ReadFigures
     """As many as eight connections could ask for, one after another."""
     in_storm: ReadFigures
@@ -138,6 +141,8 @@ def bench_http(load: Load, reads_rate: float, tell: Callable[[str], None] = lamb
         scraped = _scrape(daemon)
         tell("reads alone")
         alone = reads.wait_for(reads.start(_reads(daemon, site, reads_rate, load.seconds)))
+        tell("reads while one search follows another")
+        searching, searches = _while_searching(daemon, site, reads_rate, load.seconds)
         tell("as many reads as it takes")
         most = reads.wait_for(reads.start(_reads(daemon, site, 0, load.seconds)))
         tell("reads in the storm")
@@ -146,7 +151,9 @@ def bench_http(load: Load, reads_rate: float, tell: Callable[[str], None] = lamb
             figures = storm.blow(load.rate, load.seconds, load.events)
         finally:
             in_storm = reads.wait_for(process)
-    return HttpResult(load, round(snapshot, 2), running, scraped, alone, most, in_storm, figures)
+    return HttpResult(
+        load, round(snapshot, 2), running, scraped, alone, searching, searches, most, in_storm, figures
+    )
 
 
 @contextmanager
@@ -176,6 +183,20 @@ def _scrape(daemon: BenchDaemon) -> ScrapeFigures:
             if status != 200:
                 raise DaemonFailed(f"GET /metrics: {status}")
     return ScrapeFigures(text.count(b"\n"), len(text), Wait.of(took))
+
+
+def _while_searching(daemon: BenchDaemon, site: Site, rate: float, seconds: float) -> tuple[ReadFigures, int]:
+    """Reads while one search for a better plan is asked for after the other, and how many there were."""
+    process = reads.start(_reads(daemon, site, rate, seconds))
+    searches = 0
+    until = time.monotonic() + seconds
+    try:
+        with closing(daemon.client()) as client:
+            while time.monotonic() < until:
+                searches += client.ask("POST", f"{daemon.cluster}/searches")["search"] is not None
+    finally:
+        found = reads.wait_for(process)
+    return found, searches
 
 
 def site_of(load: Load) -> Site:
@@ -222,6 +243,7 @@ def table_of(result: EventsResult | HttpResult) -> Table:
         row(f"/metrics, {scrape.lines} lines: p50, p99, longest [ms]", _wait(scrape.wait))
         for name, found in (
             ("alone", result.alone),
+            (f"while {result.searches} searches ran, one after the other", result.searching),
             ("alone, as many as it takes", result.most),
             ("in the storm", result.in_storm),
         ):

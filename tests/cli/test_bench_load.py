@@ -51,7 +51,8 @@ def test_reads_are_counted_alone_and_in_the_storm(tmp_path: Path) -> None:
     path = tmp_path / "http.json"
     assert run(["http", *SMALL, "--reads", "50", "--json", str(path)]) == 0
     found = json.loads(path.read_text())
-    for part in ("alone", "in_storm"):
+    assert found["searches"] > 0
+    for part in ("alone", "searching", "in_storm"):
         assert 50 < found[part]["reads"] <= 260
         assert found[part]["wait"]["count"] == found[part]["reads"]
     assert found["alone"]["gone"] == 0
