@@ -142,10 +142,7 @@ class Repairs:
         tb, freed = self._slabs.tb, self.freed
         first, end = since - int(tb.ctl[at.FREED_BASE]), int(tb.ctl[at.FREED])
         pools = tb.rows[freed.entries[at.T_ROW, first:end], at.KIND] != at.NODE
-        # Of needs that no job has none is in reach: where no whole node is taken, a share of it always is.
-        asked = np.zeros(freed.since.shape[0], np.bool_)
-        asked[tb.chunks[:, at.LEVEL]] = True
-        if (freed.since[asked, first:end][:, ~pools] <= now).any():
+        if (freed.since[:, first:end][:, ~pools] <= now).any():
             return planned(tb.jobs)
         if not pools.any():
             return np.zeros(0, np.int64)

@@ -6,6 +6,7 @@ import pytest
 
 from schedd.model import Chunk, Node, Request
 from schedd.plan.kernels import layout as at
+from schedd.plan.kernels.freed import MOST_FREED
 from schedd.plan.plan import Plan
 from tests.plan.mirror import Mirror
 
@@ -111,14 +112,19 @@ def test_a_search_that_left_off_is_void_when_the_job_asks_for_something_else(cha
     assert left_off > 0
 
 
-def test_who_could_start_at_once_is_looked_for_once_though_all_are_to_be_searched() -> None:
-    """In the middle of a pass a job is to be looked at anew."""
+@pytest.mark.parametrize("lost", [True, False])
+def test_who_could_start_at_once_is_looked_for_once_though_all_are_to_be_searched(*, lost: bool) -> None:
+    """In the middle of a pass the log of what was freed overflows, or a job is to be looked at anew."""
     rng = random.Random(5)
     mirror = _grown(rng)
     plan = mirror.plan
     plan.look_at_all()
     assert not plan.repair(0, 1)[1]
-    plan._repairs.look_at(mirror.slots(at.PLANNED)[-1])
+    if lost:
+        for _ in range(MOST_FREED):
+            plan._repairs.note(0, 500, 501)
+    else:
+        plan._repairs.look_at(mirror.slots(at.PLANNED)[-1])
     worked = []
     while True:
         before = int(plan.tables.ctl[at.WORK])
@@ -133,20 +139,6 @@ def test_who_could_start_at_once_is_looked_for_once_though_all_are_to_be_searche
         request = mirror.jobs[slot][0]
         if len(request.chunks) == 1:
             assert plan.start(slot) == mirror.earliest(slot, 0), request
-
-
-def test_room_that_is_freed_later_lets_nobody_be_looked_for_at_once() -> None:
-    plan = Plan([Node("a", 4)], 0)
-    slots = [plan.new(Request((Chunk(cpus=4),)), 100, 0) for _ in range(10)]
-    assert [plan.place(slot, 0) for slot in slots] == list(range(0, 1000, 100))
-    while not plan.repair(0)[1]:
-        pass
-    plan.drop(slots[5], 0)
-    before = int(plan.tables.ctl[at.WORK])
-    assert not len(plan.repair_now(0))
-    assert int(plan.tables.ctl[at.WORK]) == before
-    assert plan.repair(0)[1]
-    assert [plan.start(slot) for slot in slots[6:]] == [500, 600, 700, 800]
 
 
 def test_what_a_moved_job_leaves_of_its_pools_is_freed_for_others() -> None:
