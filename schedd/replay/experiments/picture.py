@@ -78,11 +78,13 @@ def _bars(axes: Axes, lines: Sequence[Line], figure: Figure) -> None:
         searched = any(row["searches"] for row in line.rows)
         axes.barh(at, min(value, end), height=0.7, color=_SEARCH if searched else _OTHER)
         values = line.values(FIGURES[figure])
-        if min(values) < max(values) <= end:
+        spread = min(values) < max(values) <= end
+        if spread:
             axes.plot([min(values), max(values)], [at, at], color=_INK, linewidth=1)
         beyond = value > end
+        free = max(values) if spread else value
         axes.text(
-            end if beyond else value, at, f" {value:,.1f}" if value < 100 else f" {value:,.0f}",
+            end if beyond else free, at, f" {value:,.1f}" if value < 100 else f" {value:,.0f}",
             va="center", ha="right" if beyond else "left", fontsize=7, color="white" if beyond else _INK,
         )  # fmt: skip
     axes.set_xlim(0, end)
