@@ -7,11 +7,26 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+import structlog
+
 from schedd.service.settings import ServerSettings, SettingsError
 
-__all__ = ["ListenError", "leave", "listen", "listen_locally", "load_certificate", "tls_context"]
+__all__ = [
+    "ListenError",
+    "leave",
+    "listen",
+    "listen_locally",
+    "load_certificate",
+    "out_of_date",
+    "tls_context",
+    "warn_if_out_of_date",
+]
+
+_log = structlog.get_logger(__name__)
 
 _BACKLOG = 1_024
+_OF_ANOTHER = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED")
+"""OpenSSL's reasons for a key that is not the certificate's, of the same kind or of another one."""
 
 
 class ListenError(OSError):
@@ -81,12 +96,61 @@ def tls_context(settings: ServerSettings) -> ssl.SSLContext | None:
 
 def load_certificate(context: ssl.SSLContext, settings: ServerSettings) -> None:
     """Use the certificate that the files hold now, for new connections. Raises SettingsError."""
-    certificate, key = settings.tls_certificate, settings.tls_key
+    certificate = settings.tls_certificate
     if certificate is None:
         return
+    key = settings.tls_key or certificate
+    _pem(certificate, "server.tls_certificate", "CERTIFICATE")
+    if "ENCRYPTED" in _pem(key, "server.tls_key", "PRIVATE KEY"):
+        raise _unusable(key, "server.tls_key", f"it has a passphrase; take it off by: openssl pkey -in {key}")
     try:
-        # Without an answer at hand OpenSSL would ask the terminal for a passphrase.
-        context.load_cert_chain(certificate, key, password=lambda: b"")
-    except (OSError, ValueError) as error:
-        where = f"{certificate}" + (f" with the key {key}" if key is not None else "")
-        raise SettingsError(f"server.tls_certificate: {where} cannot be used: {error}") from None
+        context.load_cert_chain(certificate, key)
+    except ssl.SSLError as error:
+        if error.reason in _OF_ANOTHER:
+            raise _unusable(key, "server.tls_key", f"it is not the key of {certificate}") from None
+        raise _unusable(certificate, "server.tls_certificate", f"{error.reason} (with {key})") from None
+
+
+def _pem(path: Path, setting: str, what: str) -> str:
+    """The text of a file that has ``what`` in it. Raises SettingsError."""
+    try:
+        text = path.read_text(encoding="ascii", errors="replace")
+    except OSError as error:
+        raise _unusable(path, setting, error.strerror or str(error)) from None
+    if f"{what}-----" not in text:
+        raise _unusable(path, setting, f"there is no {what.lower()} in it, in the format PEM")
+    return text
+
+
+def _unusable(path: Path, setting: str, why: str) -> SettingsError:
+    return SettingsError(f"{setting}: {path} cannot be used: {why}")
+
+
+def out_of_date(server: ssl.SSLContext, settings: ServerSettings) -> str:
+    """Why clients refuse the certificate today, such as ``certificate has expired``; empty when they do not.
+
+    Found out as a client does who trusts it: by a handshake, in memory.
+    """
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    client.load_verify_locations(settings.tls_certificate)
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    asking, answering = client.wrap_bio(down, up), server.wrap_bio(up, down, server_side=True)
+    for side in (asking, answering, asking):
+        try:
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+        except ssl.SSLCertVerificationError as error:
+            return error.verify_message
+    return ""
+
+
+def warn_if_out_of_date(server: ssl.SSLContext, settings: ServerSettings) -> None:
+    """Tell the log when no client will trust the certificate: it is used all the same, the socket goes on."""
+    why = out_of_date(server, settings)
+    if why:
+        _log.warning(
+            "no client will trust the certificate", certificate=str(settings.tls_certificate), why=why
+        )

@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-from schedd.api.listening import load_certificate, tls_context
+from schedd.api.listening import load_certificate, tls_context, warn_if_out_of_date
 from schedd.service.askers import Askers
 from schedd.service.changes import compare
 from schedd.service.clusters import Clusters
@@ -68,6 +68,7 @@ class Reload:
         self._askers.take_over(tokens, new.auth, new.limits)
         if self._tls is not None:
             load_certificate(self._tls, self.settings.server)
+            warn_if_out_of_date(self._tls, self.settings.server)
         asked: list[Future[Any]] = []
         for loop in self._clusters:
             chosen = self.settings.clusters[loop.name]

@@ -15,7 +15,7 @@ import uvicorn
 
 from schedd.api.app import create_app
 from schedd.api.connections import Connection
-from schedd.api.listening import leave
+from schedd.api.listening import leave, warn_if_out_of_date
 from schedd.api.reloading import Reload
 from schedd.api.tending import lifespan
 from schedd.dashboard import add_dashboard
@@ -102,6 +102,8 @@ def serve(
     url = f"{'https' if tls is not None else 'http'}://{shown}:{port}{settings.server.root}"
     where = {"socket": local.getsockname()} if local is not None else {}
     _log.info("listening", url=url, **where, clusters=list(settings.clusters))
+    if tls is not None:
+        warn_if_out_of_date(tls, settings.server)
     if not tokens and local is None and not settings.auth.munge and settings.auth.anonymous == "none":
         _log.warning("nobody can ask yet: make a token with `schedd token create`, or set server.socket")
     running = _Server(config, clusters, local)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from schedd.cli.installed import ConfigFile, failing, opened, settings_of
+from schedd.cli.installed import ConfigFile, database_of, failing, opened
 
 __all__ = ["command"]
 
@@ -23,7 +23,7 @@ def command(
     ] = False,
 ) -> None:
     """Say who paused, resumed, made or revoked tokens, changed settings: the newest first."""
-    with failing("audit"), opened(settings_of(config)) as store:
+    with failing("audit"), opened(database_of(config)) as store:
         entries = store.audited(int(time.time() - days * 86_400), most)
     if as_json:
         typer.echo(json.dumps([asdict(entry) for entry in entries], indent=2))

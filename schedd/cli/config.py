@@ -1,11 +1,12 @@
 """``schedd config``: check the settings, show those in force, explain them all."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from schedd.api.listening import tls_context
+from schedd.api.listening import out_of_date, tls_context
 from schedd.cli.installed import ConfigFile, configuration, failing, settings_of
 from schedd.service.advice import advice
 from schedd.service.effective import effective
@@ -31,8 +32,8 @@ def check(
     Ends with 0 when they can be used, with 2 when they cannot.
     """
     with failing("config"):
-        settings = _checked(config)
-    said = list(advice(settings))
+        settings = settings_of(config)
+        said = [*_checked(settings), *advice(settings)]
     for line in said:
         typer.echo(f"advice: {line}")
     where = configuration(config)
@@ -57,13 +58,13 @@ def reference() -> None:
         typer.echo(section(name))
 
 
-def _checked(config: Path | None) -> Settings:
-    """The settings, when all that they name can be used. Raises SettingsError and StoreError."""
-    settings = settings_of(config)
+def _checked(settings: Settings) -> Iterator[str]:
+    """Advice about what the settings name. Raises SettingsError and StoreError when it cannot be used."""
     Tokens.of(settings.auth)
     for one in settings.webhooks:
         hook_of(one)
-    tls_context(settings.server)
+    tls = tls_context(settings.server)
+    if tls is not None and (why := out_of_date(tls, settings.server)):
+        yield f"server.tls_certificate: no client will trust {settings.server.tls_certificate}: {why}"
     if settings.store.url not in ("", "memory"):
         url_of(settings.store.url)
-    return settings

@@ -1,7 +1,6 @@
 """``schedd history``: what happened to a job, or to a node, as the database has it."""
 
 import datetime as dt
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -10,9 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from schedd.service.settings import SettingsError, load
-from schedd.store import Store, StoreError
-from schedd.store.place import default_url
+from schedd.cli.installed import ConfigFile, DatabaseUrl, database_of, failing, opened
+from schedd.store import Store
 from schedd.store.records import JobPast
 
 __all__ = ["command"]
@@ -22,10 +20,8 @@ def command(
     job: Annotated[str, typer.Argument(help="The server's id of the job, `123.server`.")] = "",
     node: Annotated[str, typer.Option(help="Instead of a job: the name of a node.")] = "",
     cluster: Annotated[str, typer.Option(help="Name of the cluster.")] = "main",
-    database: Annotated[
-        str, typer.Option(help="URL of the database, or path of a SQLite file; else that of the settings.")
-    ] = "",
-    config: Annotated[Path | None, typer.Option(help="File of settings.")] = None,
+    database: Annotated[str, DatabaseUrl] = "",
+    config: Annotated[Path | None, ConfigFile] = None,
 ) -> None:
     """Say what happened to a job, ended or not, or what a node was since when.
 
@@ -34,17 +30,9 @@ def command(
     """
     if bool(job) == bool(node):
         raise typer.BadParameter("name either a job or a node", param_hint="JOB")
-    try:
-        url = database or (load(config).store.url if config else os.environ.get("SCHEDD_STORE__URL", ""))
-        store = Store.open(url or default_url())
-        try:
-            found = store.known_cluster(cluster)
-            said = found is not None and (_job if job else _node)(store, found, job or node)
-        finally:
-            store.close()
-    except (StoreError, SettingsError) as error:
-        typer.echo(f"schedd history: {error}", err=True)
-        raise typer.Exit(1) from None
+    with failing("history"), opened(database_of(config, database)) as store:
+        found = store.known_cluster(cluster)
+        said = found is not None and (_job if job else _node)(store, found, job or node)
     if not said:
         what = f"job {job}" if job else f"node {node}"
         typer.echo(f"schedd history: the database knows of no {what} in cluster {cluster}", err=True)

@@ -3,7 +3,7 @@
 import os
 import pwd
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -14,10 +14,22 @@ from schedd.store import Store, StoreError
 from schedd.store.connect import url_of
 from schedd.store.place import default_url
 
-__all__ = ["USUAL", "ConfigFile", "configuration", "failing", "opened", "settings_of", "who"]
+__all__ = [
+    "USUAL",
+    "ConfigFile",
+    "DatabaseUrl",
+    "configuration",
+    "database_of",
+    "failing",
+    "opened",
+    "owned",
+    "settings_of",
+    "who",
+]
 
 USUAL: Final = Path("/etc/schedd/schedd.toml")
 ConfigFile = typer.Option(help=f"File of settings; without it $SCHEDD_CONFIG, else {USUAL} where it exists.")
+DatabaseUrl = typer.Option(help="URL of the database, or path of a SQLite file; else that of the settings.")
 
 
 def configuration(path: Path | None) -> Path | None:
@@ -40,24 +52,47 @@ def failing(command: str) -> Iterator[None]:
 
 
 @contextmanager
-def opened(settings: Settings) -> Iterator[Store]:
-    """The daemon's store. Raises StoreError and SettingsError."""
-    if settings.store.url == "memory":
-        raise SettingsError('store.url is "memory": this daemon keeps nothing beyond its process')
-    url = settings.store.url or default_url()
+def opened(url: str, *, new: bool = False) -> Iterator[Store]:
+    """The store at ``url``. One that is not there is made where it may be ``new``. Raises StoreError."""
+    with owned(url) as there:
+        if not there and not new:
+            raise StoreError(f"{url}: no such file; see that store.url names the daemon's database")
+        store = Store.open(url)
+        try:
+            yield store
+        finally:
+            store.close()
+
+
+@contextmanager
+def owned(url: str) -> Iterator[bool]:
+    """Whether the database is there, as far as a file tells. What root makes belongs to who has the file, or
+    its directory, afterwards: to the daemon. Raises StoreError.
+    """
     parsed = url_of(url)
-    file = Path(parsed.database or "") if parsed.get_backend_name() == "sqlite" else None
-    new = file if file is not None and not file.exists() and os.geteuid() == 0 else None
-    store = Store.open(url)
+    if parsed.get_backend_name() != "sqlite":
+        yield True
+        return
+    file = Path(parsed.database or "")
+    there = file.exists()
     try:
-        if new is not None:
-            # It is the daemon's, whose directory it stands in, though root made it.
-            owner = new.parent.stat()
-            for path in new.parent.glob(f"{new.name}*"):
-                os.chown(path, owner.st_uid, owner.st_gid)
-        yield store
+        yield there
     finally:
-        store.close()
+        if os.geteuid() == 0 and file.exists():
+            owner = (file if there else file.parent).stat()
+            for path in (file, *(file.with_name(file.name + end) for end in ("-wal", "-shm", ".lock"))):
+                with suppress(FileNotFoundError):
+                    os.chown(path, owner.st_uid, owner.st_gid)
+
+
+def database_of(config: Path | None, named: str = "") -> str:
+    """The URL of the database: the one ``named``, else the settings'. Raises SettingsError and StoreError."""
+    if named:
+        return named
+    url = settings_of(config).store.url
+    if url == "memory":
+        raise SettingsError('store.url is "memory": this daemon keeps nothing beyond its process')
+    return url or default_url()
 
 
 def settings_of(config: Path | None) -> Settings:

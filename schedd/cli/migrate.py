@@ -1,18 +1,22 @@
 """``schedd migrate``: bring the database's tables to this program's version, or back to an older one."""
 
-import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-from schedd.service.settings import SettingsError, load
-from schedd.store import StoreError
+from schedd.cli.installed import ConfigFile, DatabaseUrl, database_of, failing, owned, who
+from schedd.store import AuditEntry, Leadership, Store, StoreError
 from schedd.store.database import Database
-from schedd.store.place import default_url
 
 __all__ = ["command"]
+
+_LEASES: Final = "0002"
+"""The first version whose tables say who leads."""
 
 
 class Action(StrEnum):
@@ -25,10 +29,8 @@ class Action(StrEnum):
 
 def command(
     action: Annotated[Action, typer.Argument(help="What to do with the tables.")] = Action.UPGRADE,
-    database: Annotated[
-        str, typer.Option(help="URL of the database, or path of a SQLite file; else that of the settings.")
-    ] = "",
-    config: Annotated[Path | None, typer.Option(help="File of settings.")] = None,
+    database: Annotated[str, DatabaseUrl] = "",
+    config: Annotated[Path | None, ConfigFile] = None,
     to: Annotated[
         str, typer.Option(help="Version to go to: the newest when upgrading; `base` removes all tables.")
     ] = "",
@@ -39,29 +41,39 @@ def command(
     """
     if action is Action.DOWNGRADE and not to:
         raise typer.BadParameter("say to which version, or `base` for none", param_hint="--to")
-    try:
-        opened = Database(database or _configured(config) or default_url())
-        try:
-            _migrate(opened, action, to)
-        finally:
-            opened.close()
-    except (StoreError, SettingsError) as error:
-        typer.echo(f"schedd migrate: {error}", err=True)
-        raise typer.Exit(1) from None
-
-
-def _configured(config: Path | None) -> str:
-    """What the settings name. Without a file the environment is asked alone: nothing else must be right."""
-    return load(config).store.url if config is not None else os.environ.get("SCHEDD_STORE__URL", "")
+    with failing("migrate"):
+        url = database_of(config, database)
+        with owned(url):
+            opened = Database(url)
+            try:
+                _migrate(opened, action, to)
+            finally:
+                opened.close()
 
 
 def _migrate(database: Database, action: Action, to: str) -> None:
+    present, needed = database.versions()
     if action is Action.CURRENT:
-        present, needed = database.versions()
         typer.echo(f"{database.name}: version {present or 'none'}; this program needs {needed}")
         return
-    before, after = database.migrate(to or "head", back=action is Action.DOWNGRADE)
+    with _alone(database, present):
+        before, after = database.migrate(to or "head", back=action is Action.DOWNGRADE)
     if before == after:
         typer.echo(f"{database.name}: version {after or 'none'} as before")
     else:
-        typer.echo(f"{database.name}: from version {before or 'none'} to {after or 'none'}")
+        change = f"from version {before or 'none'} to {after or 'none'}"
+        typer.echo(f"{database.name}: {change}")
+        if after == needed:
+            Store(database).audit(AuditEntry(int(time.time()), who(), "migrate", change))
+
+
+@contextmanager
+def _alone(database: Database, present: str | None) -> Iterator[None]:
+    """While no daemon leads, nor begins to. Raises StoreError when one does."""
+    lead = Leadership(database, "schedd migrate")
+    if (present or "") >= _LEASES and not lead.take():
+        raise StoreError(f"{database.name}: a daemon uses it; stop that (its lease may last for seconds)")
+    try:
+        yield
+    finally:
+        lead.give_up()

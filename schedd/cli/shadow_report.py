@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from schedd.cli.installed import ConfigFile, failing, opened, settings_of
+from schedd.cli.installed import ConfigFile, database_of, failing, opened
 from schedd.service.settings import SettingsError
 from schedd.service.shadow import DUE_S, ShadowReport, report, swf
 
@@ -29,7 +29,7 @@ def command(
     For when another scheduler starts the jobs: modes shadow and adviser. What it would have been like with
     schedd, `schedd replay` says of the log that --log writes.
     """
-    with failing("shadow-report"), opened(settings_of(config)) as store:
+    with failing("shadow-report"), opened(database_of(config)) as store:
         number = store.known_cluster(cluster)
         if number is None:
             raise SettingsError(f"the database knows no cluster {cluster!r}")

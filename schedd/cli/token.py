@@ -8,7 +8,7 @@ from typing import Annotated, Final, get_args
 
 import typer
 
-from schedd.cli.installed import ConfigFile, failing, opened, settings_of, who
+from schedd.cli.installed import ConfigFile, database_of, failing, opened, who
 from schedd.service.settings import NAME_OF_TOKEN
 from schedd.store import AuditEntry, Role, Store, Token
 
@@ -41,7 +41,7 @@ def create(
         raise typer.BadParameter(f"no role {role!r}; there is {', '.join(_ROLES)}", param_hint="--role")
     now = int(time.time())
     expires = now + days * _DAY if days is not None else None
-    with failing("token"), opened(settings_of(config)) as store:
+    with failing("token"), opened(database_of(config), new=True) as store:
         token = store.add_token(name, chosen, now, expires)
         made = next(one for one in reversed(store.tokens()) if one.name == name)
         _note(store, "token create", made)
@@ -56,7 +56,7 @@ def list_(
     as_json: _Json = False,
 ) -> None:
     """List the database's tokens, those that are revoked or expired too; never the tokens themselves."""
-    with failing("token"), opened(settings_of(config)) as store:
+    with failing("token"), opened(database_of(config)) as store:
         tokens = store.tokens()
     now = int(time.time())
     if as_json:
@@ -82,7 +82,7 @@ def revoke(
 ) -> None:
     """Revoke a token by its number, or all of a name; they count no more within 2 seconds."""
     now = int(time.time())
-    with failing("token"), opened(settings_of(config)) as store:
+    with failing("token"), opened(database_of(config)) as store:
         gone = [
             one
             for one in store.tokens()

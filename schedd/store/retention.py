@@ -73,14 +73,17 @@ def _ended(connection: Connection, gone: dict[str, int], cluster: int, before: i
 def _replaced(connection: Connection, gone: dict[str, int], cluster: int, before: int) -> None:
     """What nodes were long ago, but for what they still are."""
     own = nodes.c.cluster == cluster
-    query = select(nodes.c.event, nodes.c.time).where(own).order_by(nodes.c.event).limit(SLICE)
-    past = [row.event for row in connection.execute(query) if row.time < before]
+    # Rows come in order of time, and few old ones stay: those of nodes that are as they were then.
+    young = select(nodes.c.event).where(own, nodes.c.time >= before).order_by(nodes.c.event).limit(1)
+    until = connection.scalar(young)
+    later = nodes.alias()
+    newer = select(later.c.event).where(
+        later.c.cluster == cluster, later.c.node == nodes.c.node, later.c.event > nodes.c.event
+    )
+    which = (own, nodes.c.event < until, newer.exists()) if until is not None else (own, newer.exists())
+    past = connection.scalars(select(nodes.c.event).where(*which).order_by(nodes.c.event).limit(SLICE)).all()
     if past:
-        later = nodes.alias()
-        newer = select(later.c.event).where(
-            later.c.cluster == cluster, later.c.node == nodes.c.node, later.c.event > nodes.c.event
-        )
-        _delete(connection, gone, nodes, own, nodes.c.event <= past[-1], newer.exists())
+        _delete(connection, gone, nodes, *which, nodes.c.event <= past[-1])
 
 
 def _oldest(

@@ -24,6 +24,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from schedd.api.listening import tls_context
+from schedd.service.settings import ServerSettings, SettingsError
 from schedd.store import Store
 from tests.cli.test_serve import MAIN, TOKEN, WAIT, Served, _until, is_ready, job, node, run, start
 
@@ -333,9 +335,13 @@ def certificate(tmp_path: Path) -> Path:
 
 
 def certify(folder: Path, name: str) -> None:
-    words = f"openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /O={name}"
-    words += f" -addext subjectAltName=IP:127.0.0.1 -keyout {folder}/key.pem -out {folder}/cert.pem"
-    subprocess.run(words.split(), check=True, capture_output=True)
+    words = f"req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /O={name}"
+    words += " -addext subjectAltName=IP:127.0.0.1 -keyout key.pem -out cert.pem"
+    openssl(*words.split(), folder=folder)
+
+
+def openssl(*words: str | Path, folder: Path | None = None) -> None:
+    subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True, cwd=folder)
 
 
 def shown(port: int, trusted: ssl.SSLContext) -> str:
@@ -381,4 +387,74 @@ def test_with_a_certificate_it_speaks_https_and_a_reload_takes_the_renewed_one(
 def test_a_certificate_that_cannot_be_used_is_named_and_nothing_is_served(tmp_path: Path) -> None:
     keys = f'tls_certificate = "{tmp_path}/none.pem"'
     done = run("--config", str(configured(tmp_path, server=keys)))
-    assert (done.returncode, "none.pem cannot be used" in done.stderr) == (2, True)
+    assert (done.returncode, "none.pem cannot be used: No such file" in done.stderr) == (2, True)
+    assert not (tmp_path / "socket").exists()
+    assert not (tmp_path / "s.sqlite").exists()
+
+
+@pytest.mark.parametrize(
+    ("cert", "key", "said"),
+    [
+        ("cert", "none", r"server.tls_key: \S+/none.pem cannot be used: No such file"),
+        ("cert", "other", r"server.tls_key: \S+/other.pem cannot be used: it is not the key of \S+/cert.pem"),
+        (
+            "cert",
+            "locked",
+            r"locked.pem cannot be used: it has a passphrase; .*openssl pkey -in \S+/locked.pem",
+        ),
+        ("cert", "", r"server.tls_key: \S+/cert.pem cannot be used: there is no private key in it"),
+        ("key", "key", r"server.tls_certificate: \S+/key.pem cannot be used: there is no certificate in it"),
+        ("torn", "key", r"server.tls_certificate: \S+/torn.pem cannot be used: \w+"),
+        (".", "key", r"cannot be used: Is a directory"),
+    ],
+)
+def test_what_is_wrong_with_a_certificate_is_said(certificate: Path, cert: str, key: str, said: str) -> None:
+    def file(name: str) -> Path:
+        return certificate if name == "." else certificate / f"{name}.pem"
+
+    openssl("genpkey", "-algorithm", "ED25519", "-out", file("other"))
+    openssl(*["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out"], file("kin"))
+    openssl("pkey", "-in", file("key"), "-aes128", "-passout", "pass:secret", "-out", file("locked"))
+    file("torn").write_text(file("cert").read_text()[:200])
+    settings = ServerSettings(tls_certificate=file(cert), tls_key=file(key) if key else None)
+    with pytest.raises(SettingsError, match=said):
+        tls_context(settings)
+
+
+def test_a_certificate_that_is_out_of_date_is_used_but_not_in_silence(
+    tmp_path: Path, certificate: Path
+) -> None:
+    keys = f'tls_certificate = "{certificate}/cert.pem"\ntls_key = "{certificate}/key.pem"'
+    path = configured(tmp_path, server=keys)
+
+    def check() -> str:
+        words = [sys.executable, "-m", "schedd.cli.main", "config", "check", "--config", str(path)]
+        return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+
+    assert "no client will trust" not in check()
+    age(certificate, "20200101000000Z", "20200201000000Z")
+    assert f"no client will trust {certificate}/cert.pem: certificate has expired" in check()
+    served = start(tmp_path, path)
+    try:
+        told = logged(served, "no client will trust the certificate")
+        assert [one["why"] for one in told] == ["certificate has expired"]
+        age(certificate, "20900101000000Z", "20910101000000Z")
+        _until(served.process, lambda: local(tmp_path, "GET", "/readyz")[0] == 200)
+        assert reload(served, "no client will trust the certificate")["why"] == "certificate is not yet valid"
+    finally:
+        served.client.close()
+        served.process.kill()
+        served.process.wait()
+
+
+def age(folder: Path, begin: str, end: str) -> None:
+    """A certificate of the same key for another time."""
+    (folder / "ca").write_text(
+        "[ca]\ndefault_ca=own\n[own]\ndatabase=index\nserial=serial\nnew_certs_dir=.\ndefault_md=sha256\n"
+        "policy=any\n[any]\norganizationName=optional\n"
+    )
+    (folder / "index").write_text("")
+    (folder / "serial").unlink(missing_ok=True)
+    openssl("req", "-new", "-key", "key.pem", "-subj", "/O=aged", "-out", "request", folder=folder)
+    words = "ca -batch -config ca -selfsign -keyfile key.pem -in request -out cert.pem -notext -create_serial"
+    openssl(*words.split(), "-startdate", begin, "-enddate", end, folder=folder)

@@ -2,6 +2,8 @@
 
 import time
 from dataclasses import replace
+from pathlib import Path
+from typing import Literal
 from zlib import compress
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from schedd.cli.main import main
 from schedd.store import Batch, Breach, DurableJournal, Limits, Promise, Store, history
 from schedd.store.records import JobPast, NodePast
+from schedd.store.retention import SLICE
 from schedd.wire import (
     Event,
     JobAltered,
@@ -198,7 +201,26 @@ def test_it_stays_when_the_events_are_gone_and_goes_in_its_own_time(store: Store
     assert len(store.node_past(1, "n2")) == 1  # it is still so
 
 
-def test_the_command_tells_it(new_database: NewDatabase, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_one_node_was_goes_however_many_others_are_as_they_were(store: Store) -> None:
+    def node(number: int, name: str, time: int, state: Literal["up", "down"]) -> NodeChanged:
+        return NodeChanged(id=f"n:{number}", time=time, node=NodeFacts(name=name, cpus=4, state=state))
+
+    appended(store, *(node(n, f"steady{n}", 1000, "up") for n in range(SLICE + 1)))
+    appended(store, *(node(1000 + n, "moody", 1001 + n, ("up", "down")[n % 2]) for n in range(4)))
+    appended(store, node(2000, "moody", 5000, "up"))
+    noted(store)
+    while store.purge(Limits(jobs=1000), 3000):
+        pass
+    assert [one.time for one in store.node_past(1, "moody")] == [5000]
+    assert len(store.node_past(1, "steady0")) == 1
+
+
+def test_the_command_tells_it(
+    new_database: NewDatabase,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     url = new_database()
     store = Store.open(url)
     appended(store, queued(1), snapshot(2, 1000, "1.srv"), started(3, "1.srv", 2000))
@@ -220,6 +242,12 @@ def test_the_command_tells_it(new_database: NewDatabase, capsys: pytest.CaptureF
     assert said("7.srv")[0] == 1
     assert "knows of no node n9 in cluster c" in said("--node", "n9")[1]
     assert said()[0] == 2
+    monkeypatch.setenv("SCHEDD_STORE__URL", url)
+    assert main(["history", "1.srv", "--cluster", "c"]) == 0
+    assert "exit status 9" in capsys.readouterr().out
+    assert main(["history", "1.srv", "--database", f"{tmp_path}/none.sqlite"]) == 1
+    assert "none.sqlite: no such file" in capsys.readouterr().err
+    assert not (tmp_path / "none.sqlite").exists()
 
 
 def test_what_is_not_noted_yet_is_read_from_the_log(store: Store) -> None:

@@ -1,16 +1,19 @@
 """``schedd migrate``: there and back, and what it says when it cannot."""
 
+import os
+import pwd
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from schedd.cli.main import _typed
-from schedd.store import Store
+from schedd.store import Leadership, Store
 from schedd.store.migrate import head
 
 
-def migrate(*args: str, **env: str) -> tuple[int, str]:
+def migrate(*args: str, **env: str | None) -> tuple[int, str]:
     from schedd.cli import migrate as module  # noqa: PLC0415
 
     done = CliRunner().invoke(_typed({"migrate": module}), ["migrate", *args], env=env)
@@ -57,6 +60,46 @@ def test_upgrading_does_not_go_back(url: str) -> None:
     code, output = migrate("upgrade", "--to", "0001", "--database", url)
     assert code == 1
     assert "schedd migrate downgrade --to 0001" in output
+
+
+def test_the_file_of_settings_that_the_daemon_uses_names_the_database(url: str, tmp_path: Path) -> None:
+    file = tmp_path / "schedd.toml"
+    file.write_text(f'[store]\nurl = "{url}"\n')
+    assert "version none to" in migrate(SCHEDD_CONFIG=str(file), SCHEDD_STORE__URL=None)[1]
+    assert "as before" in migrate("--database", url)[1]
+    file.write_text('[store]\nurl = "memory"\n[auth]\nanonymous = "reader"\n')
+    code, output = migrate(SCHEDD_CONFIG=str(file), SCHEDD_STORE__URL=None)
+    assert (code, "keeps nothing" in output) == (2, True)
+
+
+@pytest.mark.parametrize("args", [(), ("downgrade", "--to", "0001")])
+def test_tables_that_a_daemon_uses_are_left_alone(url: str, args: tuple[str, ...]) -> None:
+    with closing(Store.open(url)) as store:
+        lead = Leadership(store.database, "head1")
+        assert lead.take()
+        code, output = migrate(*args, "--database", url)
+        assert (code, "a daemon uses it" in output) == (1, True)
+        assert store.tokens() == []
+        lead.give_up()
+    assert migrate(*args, "--database", url)[0] == 0
+
+
+def test_who_migrated_is_in_the_audit(url: str) -> None:
+    migrate("--to", "0003", "--database", url)
+    migrate("--database", url)
+    with closing(Store.open(url)) as store:
+        acts = [(one.act, one.detail) for one in store.audited()]
+    assert acts == [("migrate", f"from version 0003 to {head()}")]
+
+
+def test_what_root_makes_is_the_daemons(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give files away")
+    other = pwd.getpwnam("nobody").pw_uid
+    os.chown(tmp_path, other, -1)
+    for _ in range(2):  # a new one, and one that is there
+        migrate(STATE_DIRECTORY=str(tmp_path), SCHEDD_STORE__URL="")
+        assert {path.stat().st_uid for path in tmp_path.iterdir()} == {other}
 
 
 def test_without_settings_the_file_is_in_the_state_directory(tmp_path: Path) -> None:
