@@ -99,6 +99,8 @@ async def _tend(clusters: Clusters, give_up: Callable[[BaseException], None]) ->
     try:
         begun = time.monotonic()
         await _get_ready(clusters)
+        if not clusters.ready:  # it was told to end before it was
+            return
         _log.info("ready", seconds=round(time.monotonic() - begun, 1))
         notify("READY=1", "STATUS=ready")
         interval = watchdog_interval()

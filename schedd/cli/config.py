@@ -14,7 +14,6 @@ from schedd.service.reference import SECTIONS, section
 from schedd.service.settings import Settings
 from schedd.service.tokens import Tokens
 from schedd.service.webhooks import hook_of
-from schedd.store.connect import url_of
 
 __all__ = ["app"]
 
@@ -59,12 +58,10 @@ def reference() -> None:
 
 
 def _checked(settings: Settings) -> Iterator[str]:
-    """Advice about what the settings name. Raises SettingsError and StoreError when it cannot be used."""
+    """Advice about what the settings name. Raises SettingsError when it cannot be used."""
     Tokens.of(settings.auth)
     for one in settings.webhooks:
         hook_of(one)
     tls = tls_context(settings.server)
     if tls is not None and (why := out_of_date(tls, settings.server)):
         yield f"server.tls_certificate: no client will trust {settings.server.tls_certificate}: {why}"
-    if settings.store.url not in ("", "memory"):
-        url_of(settings.store.url)

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -20,7 +20,8 @@ from schedd.engine import EngineSettings
 from schedd.engine.settings import SITE_SLACK, SITE_SLACK_SHARE
 from schedd.service.section import Section
 from schedd.service.site_settings import CriteriaWeights, SiteSettings
-from schedd.store import Limits, Role
+from schedd.store import Limits, Role, StoreError
+from schedd.store.connect import url_of
 
 __all__ = [
     "NAME_OF_TOKEN",
@@ -42,6 +43,8 @@ Seconds = Annotated[int, Field(ge=0, le=10 * 366 * 86400)]
 Step = Annotated[int, Field(ge=1, le=10 * 366 * 86400)]
 NAME_OF_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_SECRET = (("sha256",), ("url",))
+"""What somebody may have put a token or a password into."""
 _DEFAULTS = EngineSettings()
 _DAY = 86_400
 
@@ -201,6 +204,16 @@ class StoreSettings(Section):
     """Days for which evaluations of the plan and reports of searches are kept."""
     keep_audit: float = Field(default=400, gt=0, le=3660)
     """Days for which it is kept who did what."""
+
+    @field_validator("url")
+    @classmethod
+    def _name_a_database(cls, url: str) -> str:
+        if url not in ("", "memory"):
+            try:
+                url_of(url)
+            except StoreError as error:
+                raise ValueError(str(error)) from None
+        return url
 
     @property
     def limits(self) -> Limits:
@@ -411,7 +424,8 @@ def _in_words(error: ValidationError) -> Iterator[str]:
         else:
             said = problem["msg"].removeprefix("Value error, ")
             was = problem["input"]
-            shown = f" (it is {was!r})" if isinstance(was, str | int | float) else ""
+            secret = problem["loc"][-1:] in _SECRET
+            shown = f" (it is {was!r})" if isinstance(was, str | int | float) and not secret else ""
             yield f"{loc}: {said}{shown}" if loc else said
 
 

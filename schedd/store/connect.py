@@ -39,6 +39,8 @@ def url_of(text: str) -> URL:
         url = make_url(text)
     except ArgumentError as error:
         raise StoreError(f"not the URL of a database: {error}") from None
+    except ValueError:
+        raise StoreError("not the URL of a database: its port is no number") from None
     if url.drivername in ("postgresql", "postgres", "postgresql+psycopg"):
         return url.set(drivername="postgresql+psycopg")
     if url.drivername == "sqlite" and url.database and ":memory:" not in url.database:

@@ -1,14 +1,22 @@
-"""Whether the service manager's watchdog is fed."""
+"""What the service manager is told: that the daemon is ready, and whether its watchdog is fed."""
 
+import asyncio
+import contextlib
+import socket
 import time
+from pathlib import Path
 
 import pytest
+from fastapi import FastAPI
 
-from schedd.api.tending import works
+from schedd.api.tending import lifespan, works
+from schedd.engine import EngineSettings
+from schedd.service.askers import Askers
 from schedd.service.clusters import Clusters
 from schedd.service.errors import PlannerStopped
 from schedd.service.loop import PlanLoop
-from tests.service.build import node
+from schedd.service.tokens import Tokens
+from tests.service.build import StillClock, node
 from tests.service.test_loop import WAIT, busy
 
 
@@ -32,3 +40,32 @@ def test_a_planner_that_stopped_is_not_alive_either(clusters: Clusters, loop: Pl
     loop._thread.join(WAIT)
     assert loop.failure
     assert not works(clusters, 1_000)
+
+
+@pytest.mark.parametrize("stopping", [False, True])
+def test_only_who_goes_on_is_called_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopping: bool
+) -> None:
+    clusters = Clusters({"main": EngineSettings()}, StillClock())
+    if stopping:
+        clusters.end_polls()
+
+    async def live() -> None:
+        async def nothing() -> None:
+            return
+
+        failed: list[BaseException] = []
+        async with lifespan(clusters, Askers(Tokens([])), nothing, failed.append)(FastAPI()):
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            await asyncio.wait(others, timeout=WAIT)
+        assert not failed
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.setblocking(False)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        asyncio.run(live())
+        told = b""
+        with contextlib.suppress(BlockingIOError):
+            told = manager.recv(4096)
+    assert told.startswith(b"READY=1") == (not stopping)

@@ -118,11 +118,23 @@ def test_what_a_start_would_refuse_is_refused(
     assert all(line.startswith("schedd config: ") for line in err.splitlines())
 
 
-def test_a_database_of_another_kind_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[store]\nurl = "mysql://x:geheim@y/z"', "not supported"),
+        ('[store]\nurl = "postgresql://x:geheim@y:five/z"', "its port is no number"),
+        ('[[auth.tokens]]\nname = "x"\nrole = "admin"\nsha256 = "geheim"', "auth.tokens.0.sha256"),
+        ('[[webhooks]]\nurl = "ftp://x:geheim@y/z"\nsecret_file = "/none"', "webhooks.0.url"),
+    ],
+)
+def test_what_may_be_a_secret_is_not_said_though_it_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
     path = tmp_path / "c.toml"
-    path.write_text('[store]\nurl = "mysql://x:geheim@y/z"')
-    code, _, err = run(capsys, "check", "--config", str(path))
-    assert (code, "not supported" in err, "geheim" in err) == (1, True, False)
+    path.write_text(text)
+    for command in ("check", "show"):
+        code, out, err = run(capsys, command, "--config", str(path))
+        assert (code, said in err, "geheim" in out + err) == (2, True, False)
 
 
 def test_what_is_shown_can_be_read_again_and_says_where_it_comes_from(
