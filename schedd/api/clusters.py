@@ -15,7 +15,7 @@ from schedd.api.waiting import answer_of
 from schedd.service.loop import PlanLoop
 from schedd.service.reading import counts
 
-__all__ = ["cluster_view", "router"]
+__all__ = ["cluster_view", "router", "switch"]
 
 router = APIRouter(prefix="/v1/clusters", tags=["clusters"])
 _log = structlog.get_logger(__name__)
@@ -41,19 +41,25 @@ async def get_cluster(request: Request, cluster: Cluster, _: User) -> Response:
 @router.post("/{cluster}/pause", response_model=Dispatch, responses={**_ACT, **_BODY})
 async def pause(request: Request, cluster: Cluster, body: Pause, asker: Operator) -> Response:
     """Start no jobs until `resume`; the plan goes on. Needs the role `operator` or `admin`."""
-    generation = await answer_of(cluster.pause(body.reason), _PATIENCE, _HINT)
-    await asyncio.to_thread(cluster.audit, asker.name, "pause", body.reason)
-    _log.warning("starting jobs was paused", cluster=cluster.name, by=asker.name, reason=body.reason)
-    return reply(request, Dispatch(body.reason, generation))
+    return reply(request, Dispatch(body.reason, await switch(cluster, body.reason, asker.name)))
 
 
 @router.post("/{cluster}/resume", response_model=Dispatch, responses=_ACT)
 async def resume(request: Request, cluster: Cluster, asker: Operator) -> Response:
     """Start jobs again, those that are due at once. Needs the role `operator` or `admin`."""
-    generation = await answer_of(cluster.resume(), _PATIENCE, _HINT)
-    await asyncio.to_thread(cluster.audit, asker.name, "resume", "")
-    _log.warning("starting jobs was resumed", cluster=cluster.name, by=asker.name)
-    return reply(request, Dispatch("", generation))
+    return reply(request, Dispatch("", await switch(cluster, "", asker.name)))
+
+
+async def switch(cluster: PlanLoop, reason: str, who: str) -> int:
+    """Pause for a reason, or resume without one, and note who did; the generation from then on.
+
+    Raises ProblemError.
+    """
+    act, done = ("pause", "paused") if reason else ("resume", "resumed")
+    generation = await answer_of(cluster.pause(reason) if reason else cluster.resume(), _PATIENCE, _HINT)
+    await asyncio.to_thread(cluster.audit, who, act, reason)
+    _log.warning(f"starting jobs was {done}", cluster=cluster.name, by=who, reason=reason)
+    return generation
 
 
 def cluster_view(loop: PlanLoop) -> ClusterView:

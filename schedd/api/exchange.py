@@ -11,7 +11,9 @@ from schedd.api.large import LARGE, DeliveryRoute
 from schedd.api.messages import Delivery, out_of_bounds
 from schedd.api.problems import ProblemError, answers
 from schedd.api.replies import reply
+from schedd.api.reservations import note
 from schedd.api.waiting import answer_of
+from schedd.wire import Reserve, Unreserve
 
 __all__ = ["router"]
 
@@ -26,7 +28,7 @@ _COMMON: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "in
 @router.post(
     "/events", response_model=Taken, responses=answers(*_COMMON, "bad-request", "too-large", "too-much")
 )
-async def post_events(request: Request, cluster: Cluster, delivery: Delivery, _: Adapter) -> Response:
+async def post_events(request: Request, cluster: Cluster, delivery: Delivery, asker: Adapter) -> Response:
     """Tell the daemon what happened on the server. Needs the role `adapter`.
 
     The answer comes when all events are kept and handled. Delivery may be repeated: events whose ids were
@@ -43,6 +45,9 @@ async def post_events(request: Request, cluster: Cluster, delivery: Delivery, _:
     if not delivery.events:
         return reply(request, Taken(0, (), cluster.published.generation))
     handled = await answer_of(cluster.submit(delivery.events), _PATIENCE, _HINT)
+    for event in delivery.events:
+        if isinstance(event, Reserve | Unreserve) and event.id not in handled.duplicates:
+            await note(cluster, event, asker.name)
     return reply(request, Taken(handled.accepted, handled.duplicates, handled.generation))
 
 

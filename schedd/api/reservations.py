@@ -3,6 +3,7 @@
 import asyncio
 import re
 import secrets
+from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import structlog
@@ -20,7 +21,7 @@ from schedd.engine.view import Published
 from schedd.service.loop import PlanLoop
 from schedd.wire import Reserve, Unreserve
 
-__all__ = ["RESERVATION", "preview", "reservation_view", "reserve", "router", "unreserve"]
+__all__ = ["RESERVATION", "note", "preview", "reservation_view", "reserve", "router", "unreserve"]
 
 router = APIRouter(prefix="/v1/clusters/{cluster}/reservations", tags=["reservations"])
 _log = structlog.get_logger(__name__)
@@ -99,8 +100,16 @@ async def reserve(cluster: PlanLoop, name: str, body: Reservation, who: str) -> 
     """Make the reservation, and note who did. Raises ProblemError."""
     event = _event(cluster, name, body)
     await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
-    await asyncio.to_thread(cluster.audit, who, "reserve", f"{name}: {_in_words(event)}")
-    _log.warning("a reservation was made", cluster=cluster.name, by=who, reservation=name)
+    await note(cluster, event, who)
+
+
+async def note(cluster: PlanLoop, event: Reserve | Unreserve, who: str) -> None:
+    """Note who made or lifted a reservation. Raises PlannerStopped when the database fails."""
+    act, done, detail = "unreserve", "lifted", event.name
+    if isinstance(event, Reserve):
+        act, done, detail = "reserve", "made", _in_words(event)
+    await asyncio.to_thread(cluster.audit, who, act, detail)
+    _log.warning(f"a reservation was {done}", cluster=cluster.name, by=who, reservation=event.name)
 
 
 def _event(cluster: PlanLoop, name: str, body: Reservation) -> Reserve:
@@ -146,8 +155,7 @@ async def unreserve(cluster: PlanLoop, name: str, who: str) -> None:
         )
     event = Unreserve(id=f"api:{secrets.token_hex(8)}", time=cluster.now(), name=name)
     await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
-    await asyncio.to_thread(cluster.audit, who, "unreserve", name)
-    _log.warning("a reservation was lifted", cluster=cluster.name, by=who, reservation=name)
+    await note(cluster, event, who)
 
 
 def _done(request: Request, cluster: PlanLoop, name: str, breaches: int) -> Response:
@@ -178,5 +186,10 @@ def _invalid(where: str, what: str, allowed: str | None = None) -> ProblemError:
 
 def _in_words(event: Reserve) -> str:
     where = "all nodes" if event.everywhere else ", ".join((*event.nodes, *event.features))
-    until = str(event.end) if event.end is not None else "lifted"
-    return f"{where} from {event.start} until {until}; {event.reason}"[:2_000]
+    until = _moment(event.end) if event.end is not None else "lifted"
+    words = f"{event.name}: {where} from {_moment(event.start)} until {until}"
+    return f"{words}; {event.reason}"[:2_000] if event.reason else words[:2_000]
+
+
+def _moment(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"

@@ -13,6 +13,7 @@ from schedd.api.bodies import News, dated
 from schedd.api.problems import ProblemError, answers
 from schedd.engine.view import Published
 from schedd.service.askers import Askers
+from schedd.service.bell import rung_or_late
 from schedd.service.feed import Wanted, line_of
 from schedd.service.loop import PlanLoop
 from schedd.service.reading import counts, of_owner
@@ -57,8 +58,8 @@ async def stream(
     follow; whatever is read after the `reset` is at least as new as it. Each event has an id. Who sends the
     last one as `Last-Event-ID`, as a browser does by itself when the connection was lost, gets the changes
     since; a `reset` again where these are too many, or not known any more. Changes in quick succession are
-    told together. A comment is sent every 15 s while nothing changes. It ends when the token does not count
-    any more.
+    told together. A comment is sent every 15 s while nothing changes. It ends within seconds when the token
+    does not count any more.
     """
     life: str = request.app.state.life
     known, _dash, place = (last_event_id or "").rpartition("-")
@@ -94,20 +95,22 @@ async def _events(
     cluster: PlanLoop, life: str, since: int | None, wanted: Wanted, goes_on: Callable[[], bool]
 ) -> AsyncIterator[ServerSentEvent]:
     state: tuple[str, str] | None = None
+    told: Published | None = None
     with cluster.feed.bell.heard() as rung:
         while not cluster.feed.bell.closed and goes_on():
             rung.clear()
             published = cluster.published
-            now = (published.stale, published.paused)
-            # Thousands of jobs may have changed: others are not to wait while these are gone through.
-            event = await asyncio.to_thread(_event, cluster, published, since, wanted, state != now)
-            if event is not None:
-                event.id = f"{life}-{published.generation}"
-                event.retry = _RETRY_MS if since is None else None
-                yield event
-            since, state = published.generation, now
-            await asyncio.sleep(_PAUSE_S)
-            await rung.wait()
+            if published is not told:
+                now = (published.stale, published.paused)
+                # Thousands of jobs may have changed: others are not to wait while these are gone through.
+                event = await asyncio.to_thread(_event, cluster, published, since, wanted, state != now)
+                if event is not None:
+                    event.id = f"{life}-{published.generation}"
+                    event.retry = _RETRY_MS if since is None else None
+                    yield event
+                since, state, told = published.generation, now, published
+                await asyncio.sleep(_PAUSE_S)
+            await rung_or_late(rung)
 
 
 def _event(

@@ -81,16 +81,10 @@ async def _tell_hooks(clusters: Clusters, hooks: Sequence[Hook]) -> None:
 
 async def _keep_tokens(clusters: Clusters, askers: Askers) -> None:
     """Know the store's tokens. While it fails, those that are known go on to count."""
-    said = ""
     while clusters.durable is not None:
         if clusters.durable.opened.is_set():
-            try:
-                askers.tokens.keep(await asyncio.to_thread(clusters.durable.store.tokens))
-                said = ""
-            except StoreError as error:
-                if str(error) != said:
-                    said = str(error)
-                    _log.error("the tokens cannot be read", why=said)
+            with contextlib.suppress(StoreError):  # it is told by who asks
+                askers.tokens.keep(await asyncio.to_thread(clusters.durable.tokens))
         await asyncio.sleep(_TOKENS_S if askers.tokens.complete else 0.05)
 
 

@@ -9,6 +9,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response
 
 from schedd.dashboard.viewer import Cluster, Reader, session_of
+from schedd.service.bell import rung_or_late
 from schedd.service.loop import PlanLoop
 
 __all__ = ["router"]
@@ -45,4 +46,4 @@ async def _news(cluster: PlanLoop, known: Callable[[], bool]) -> AsyncIterator[S
                 told = state
                 yield ServerSentEvent(data=state, event="plan", retry=2_000, sep="\n")
             await asyncio.sleep(_PAUSE_S)
-            await rung.wait()
+            await rung_or_late(rung)

@@ -5,7 +5,10 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-__all__ = ["Bell"]
+__all__ = ["Bell", "rung_or_late"]
+
+_LATE_S = 5.0
+"""After so long who listens looks whether all is as it was: whoever asks may not be known any more."""
 
 
 class Bell:
@@ -40,3 +43,10 @@ class Bell:
         finally:
             with self._lock:
                 self._waiting.discard(entry)
+
+
+async def rung_or_late(rung: asyncio.Event) -> None:
+    """Wait until the bell is rung, or for some seconds."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_LATE_S):
+            await rung.wait()

@@ -97,11 +97,6 @@ class Clusters:
             sampler.start()
         self.ready = True
 
-    @property
-    def leads(self) -> bool:
-        """Whether this daemon decides; without a store it always does."""
-        return self.durable is None or not any(loop.standing_by for loop in self)
-
     def audit(self, who: str, act: str, detail: str) -> None:
         """Keep who did what, of no cluster alone, where anything is kept. Raises StoreError."""
         if self.durable is not None and self.durable.opened.is_set():

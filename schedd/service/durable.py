@@ -12,7 +12,7 @@ from schedd.engine import Engine, EngineSettings
 from schedd.service.follow import Follower
 from schedd.service.promised import Promised
 from schedd.service.settings import StoreSettings
-from schedd.store import AuditEntry, DurableJournal, Journal, Leadership, Store, StoreError
+from schedd.store import AuditEntry, DurableJournal, Journal, Leadership, Store, StoreError, Token
 from schedd.store.place import default_url
 from schedd.wire import Decision
 
@@ -110,6 +110,11 @@ class Succession:
         """Whether this daemon may decide at this moment."""
         return self._durable.lead.leads
 
+    @property
+    def trouble(self) -> str:
+        """Why the database cannot be had; empty while it can."""
+        return self._durable.trouble
+
 
 class Durable:
     """The daemon's store. ``open`` it first; ``seek`` lets a thread try to lead whenever nobody does."""
@@ -119,7 +124,7 @@ class Durable:
 
     def __init__(self, settings: StoreSettings) -> None:
         self.settings = settings
-        self.trouble = ""
+        self._no_lead = self._no_answer = ""
         self.opened = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -135,15 +140,32 @@ class Durable:
             except StoreError as error:
                 if not error.retryable:
                     raise
-                self._say(str(error))
+                self._say(lead=str(error))
                 self._stopping.wait(_TRY_S)
             else:
-                self._say("")
+                self._say(lead="")
                 holder = self.settings.holder or socket.gethostname()
                 self.lead = Leadership(self.store.database, holder, seconds=self.settings.lease)
                 self.opened.set()
                 return True
         return False
+
+    @property
+    def trouble(self) -> str:
+        """Why the database cannot be had; empty while it can."""
+        return self._no_lead or self._no_answer
+
+    def tokens(self) -> Sequence[Token]:
+        """The store's tokens. Asked for again and again this shows, too, that a database is gone with which
+        nothing else is to be done. Raises StoreError.
+        """
+        try:
+            found = self.store.tokens()
+        except StoreError as error:
+            self._say(answer=str(error))
+            raise
+        self._say(answer="")
+        return found
 
     def succession(self, cluster: str, settings: EngineSettings) -> Succession:
         """For the planner of ``cluster``."""
@@ -180,9 +202,9 @@ class Durable:
                             _log.info("standing by", leader=who)
                             said = who
                 except StoreError as error:
-                    self._say(str(error))
+                    self._say(lead=str(error))
                 else:
-                    self._say("")
+                    self._say(lead="")
             self._stopping.wait(_TRY_S if not lead.lost else 0.05)
 
     @property
@@ -207,9 +229,12 @@ class Durable:
             self.lead.give_up()
             self.store.close()
 
-    def _say(self, trouble: str) -> None:
-        if trouble and not self.trouble:
-            _log.error("the database cannot be had", why=trouble)
-        elif self.trouble and not trouble:
+    def _say(self, *, lead: str | None = None, answer: str | None = None) -> None:
+        """What the thread that seeks to lead, or who reads the tokens, found."""
+        before = self.trouble
+        self._no_lead = self._no_lead if lead is None else lead
+        self._no_answer = self._no_answer if answer is None else answer
+        if self.trouble and not before:
+            _log.error("the database cannot be had", why=self.trouble)
+        elif before and not self.trouble:
             _log.info("the database can be had again")
-        self.trouble = trouble

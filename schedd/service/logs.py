@@ -57,5 +57,5 @@ def set_up(settings: LogSettings) -> None:
     root.setLevel(level)
     # The server's own chatter: what it says at "info" the daemon says itself.
     # And the addresses of webhooks, which a client would name in full, may be secrets.
-    for name in ("uvicorn", "httpx2", "httpcore2"):
+    for name in ("uvicorn", "httpx2", "httpcore2", "alembic"):
         logging.getLogger(name).setLevel(max(level, logging.WARNING))

@@ -129,8 +129,13 @@ class PlanLoop:
 
     @property
     def trouble(self) -> str:
-        """Why the planner waits for its journal; empty while it works."""
-        return self._patience.trouble
+        """Why the planner waits for its journal, or would have to; empty while it works."""
+        return self._patience.trouble or (self._succession.trouble if self._succession is not None else "")
+
+    @property
+    def leads(self) -> bool:
+        """Whether what is decided here counts at this moment."""
+        return not self.standing_by and (self._succession is None or self._succession.leads)
 
     @property
     def busy_for(self) -> float:

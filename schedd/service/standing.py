@@ -55,7 +55,7 @@ class StateOf(Collector):
             paused.add_metric(name, bool(published.paused))
             stale.add_metric(name, bool(published.stale))
             failing.add_metric(name, bool(loop.failure or loop.trouble))
-            leading.add_metric(name, not loop.standing_by)
+            leading.add_metric(name, loop.leads)
             generations.add_metric(name, published.generation)
             breaches.add_metric(name, published.breaches)
         yield from (jobs, nodes, waiting, decisions, age, ahead, heard, busy, paused, stale, failing, leading)

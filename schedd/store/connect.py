@@ -51,7 +51,8 @@ def url_of(text: str) -> URL:
 
 
 def shown(url: URL) -> str:
-    """The URL without its secrets, wherever in it they stand."""
+    """The URL as it was given, without its secrets, wherever in it they stand."""
+    url = url.set(drivername=url.get_backend_name())
     hidden = {name: "***" for name in url.query if "password" in name.lower()}
     return url.update_query_dict(hidden).render_as_string(hide_password=True).replace("%2A%2A%2A", "***")
 

@@ -133,6 +133,18 @@ def test_a_stream_ends_with_its_token(url: str, app: FastAPI, loop: PlanLoop) ->
             events.next()
 
 
+def test_a_stream_ends_with_its_token_though_nothing_changes(
+    url: str, app: FastAPI, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("schedd.service.bell._LATE_S", 0.1)
+    loop.submit([node("n1")]).result(WAIT)
+    with follow(url) as events:
+        events.next()
+        app.state.askers.tokens = Tokens([])
+        with pytest.raises(EOFError):
+            events.next()
+
+
 def test_one_user_has_so_many_streams_at_a_time(url: str, app: FastAPI) -> None:
     app.state.askers.limits = LimitSettings(streams=1)
     asked: dict[str, Any] = {"headers": {"Authorization": f"Bearer {token('user')}"}, "trust_env": False}

@@ -166,7 +166,7 @@ def test_no_password_is_shown_wherever_in_the_url_it_stands(
     assert "erstes" not in said
     assert "geheim" not in said
     named = Database("postgresql://u:erstes@h/db?password=geheim").name
-    assert named == "postgresql+psycopg://u:***@h/db?password=***"
+    assert named == "postgresql://u:***@h/db?password=***"
 
 
 def test_webhooks_are_shown_and_their_secrets_checked(

@@ -313,6 +313,51 @@ def test_one_address_has_its_share_of_the_connections(served: Served, folder: Pa
     reload(served, "settings were read anew")
 
 
+def test_whatever_changes_something_is_in_the_audit_with_who_did_it(served: Served, folder: Path) -> None:
+    now = int(time.time())
+    served.events(node(1, now))
+    soon = {"start": now + 1_000, "end": now + 2_000}
+    reserve = {"type": "reserve", "id": "r:1", "time": now, "name": "y", "nodes": ["n1"], "start": now}
+    acts: list[tuple[str, str, dict[str, Any] | None, str, str]] = [
+        ("POST", "/pause", {"reason": "a test"}, "pause", "a test"),
+        ("POST", "/resume", None, "resume", ""),
+        ("PUT", "/reservations/x", {"nodes": ["n1"], **soon}, "reserve", "x: n1 from "),
+        ("DELETE", "/reservations/x", None, "unreserve", "x"),
+        ("POST", "/events", {"events": [reserve]}, "reserve", "y: n1 from "),
+        ("DELETE", "/reservations/y", None, "unreserve", "y"),
+        ("PUT", "/holds/node/n1", {"reason": "a fan"}, "hold", "node n1: a fan"),
+        ("DELETE", "/holds/node/n1", None, "release", "node n1"),
+        ("PUT", "/policy", {"priority": {"waiting": 2}}, "policy", ""),
+        ("DELETE", "/policy", None, "policy", ""),
+        ("POST", "/searches", None, "search", ""),
+    ]
+    asking = {("POST", path) for path in ("/what-if", "/policy/preview")}
+    asking |= {("POST", f"/{kind}/preview") for kind in ("reservations/{name}", "holds/{kind}/{name}")}
+    described = served.client.get("/openapi.json").json()["paths"]
+    writing = {
+        (method.upper(), path.removeprefix("/v1/clusters/{cluster}"))
+        for path, item in described.items()
+        for method in item
+        if method != "get"
+    }
+    named = {
+        (one[0], re.sub("/[xy]$", "/{name}", one[1]).replace("/node/n1", "/{kind}/{name}")) for one in acts
+    }
+    assert writing == named | asking
+    with contextlib.closing(Store.open(f"sqlite:///{folder}/s.sqlite")) as store:
+        for method, path, body, act, detail in acts:
+            before = store.audited()
+            answer = served.client.request(method, MAIN + path, json=body)
+            assert answer.status_code == 200, (path, answer.text)
+            noted, *others = store.audited()
+            assert (noted.who, noted.act, noted.cluster) == ("tester", act, "main"), path
+            assert noted.detail.startswith(detail)
+            assert others == before
+        before = store.audited()
+        assert served.events(reserve)["duplicates"] == ["r:1"]
+        assert store.audited() == before
+
+
 def _insist(channel: socket.socket, said: bytes) -> None:
     with contextlib.suppress(OSError):
         channel.sendall(said)

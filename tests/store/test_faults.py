@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import signal
 import socket
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from urllib.request import Request, urlopen
 
 import psycopg
 import pytest
@@ -22,7 +24,7 @@ from schedd.store import DurableJournal, Store
 from schedd.store.errors import DiskFull
 from tests.store.build import queued
 from tests.store.conftest import NewDatabase
-from tests.store.daemons import AwayError, Daemon, Nursery
+from tests.store.daemons import TOKEN, AwayError, Daemon, Nursery
 from tests.store.line import Line
 from tests.store.postgres import PostgresServer
 from tests.store.test_crash import check, same_decisions_from_the_log_alone
@@ -187,6 +189,41 @@ def test_a_server_whose_host_is_silent(
         postgres.drop("silent")
 
 
+def test_a_leader_with_nothing_to_do_says_that_its_database_is_gone(nursery: Nursery, tmp_path: Path) -> None:
+    def standing() -> str:
+        asked = Request(
+            f"http://127.0.0.1:{daemon.port}/metrics", headers={"Authorization": f"Bearer {TOKEN}"}
+        )
+        with urlopen(asked, timeout=60) as answer:
+            lines = answer.read().decode()
+        return "".join(re.findall(r"^schedd_(?:failing|leading)\{.*\} (\d)", lines, re.MULTILINE))
+
+    def until(found: str) -> None:
+        end = time.monotonic() + 60
+        while standing() != found:
+            assert time.monotonic() < end, standing()
+            time.sleep(0.1)
+
+    server = PostgresServer()
+    server.start()
+    daemon = Daemon(nursery, tmp_path, server.create("idle"), lease=1).start()
+    try:
+        daemon.await_ready()
+        until("01")
+        server.stop(signal.SIGQUIT)
+        until("10")
+        with pytest.raises(AwayError, match="main: postgresql://schedd@/idle"):
+            daemon.get("/readyz")
+        server.start()
+        until("01")
+        assert daemon.get("/readyz") == {"status": "ready"}
+        said = [json.loads(one)["event"] for one in daemon.log.read_text().splitlines()]
+        assert said.count("the database cannot be had") == said.count("the database can be had again") == 1
+    finally:
+        daemon.kill()
+        server.close()
+
+
 @pytest.mark.parametrize("silent", [False, True])
 def test_a_database_that_comes_after_the_daemon_is_waited_for(
     nursery: Nursery, tmp_path: Path, *, silent: bool
@@ -207,7 +244,7 @@ def test_a_database_that_comes_after_the_daemon_is_waited_for(
             manager.settimeout(60)
             daemon.start()
             told = manager.recv(4096).decode().splitlines()
-            assert told[0].startswith("STATUS=waiting: postgresql+psycopg://schedd@/later")
+            assert told[0].startswith("STATUS=waiting: postgresql://schedd@/later")
             assert ("timeout" in told[0]) == silent
             assert told[1:] == ["EXTEND_TIMEOUT_USEC=60000000"]
             with pytest.raises(AwayError, match="it waits for its database"):

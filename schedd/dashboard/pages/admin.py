@@ -5,25 +5,21 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
-import structlog
 from fastapi import APIRouter, Query, Request
 from pydantic import ValidationError
 from starlette.responses import Response
 
+from schedd.api.clusters import switch
 from schedd.api.messages import Pause, Reservation
 from schedd.api.problems import ProblemError
 from schedd.api.reservations import RESERVATION, preview, reserve, unreserve
 from schedd.api.searches import search
-from schedd.api.waiting import answer_of
 from schedd.dashboard.admin import admin_page, back
 from schedd.dashboard.viewer import Cluster, Form, Operator
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/{cluster}/admin")
-_log = structlog.get_logger(__name__)
-_PATIENCE: Final = 10.0
-_HINT: Final = "it is done as soon as the planner is free; this page shows it then"
 _SEARCH_S: Final = 5.0
 """For how long a page waits for a search; it goes on anyway."""
 
@@ -54,18 +50,14 @@ async def pause(request: Request, cluster: Cluster, viewer: Operator, form: Form
             422,
             wrong="Say why, in 1 to 200 characters on one line: all users see it.",
         )
-    await answer_of(cluster.pause(reason), _PATIENCE, _HINT)
-    await asyncio.to_thread(cluster.audit, viewer.bearer.name, "pause", reason)
-    _log.warning("starting jobs was paused", cluster=cluster.name, by=viewer.bearer.name, reason=reason)
+    await switch(cluster, reason, viewer.bearer.name)
     return back(request, cluster.name, "paused")
 
 
 @router.post("/resume")
 async def resume(request: Request, cluster: Cluster, viewer: Operator, _: Form) -> Response:
     """Start jobs again."""
-    await answer_of(cluster.resume(), _PATIENCE, _HINT)
-    await asyncio.to_thread(cluster.audit, viewer.bearer.name, "resume", "")
-    _log.warning("starting jobs was resumed", cluster=cluster.name, by=viewer.bearer.name)
+    await switch(cluster, "", viewer.bearer.name)
     return back(request, cluster.name, "resumed")
 
 
