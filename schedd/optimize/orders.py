@@ -1,4 +1,4 @@
-"""Whole orders in which the jobs of a small plan may be placed anew: rules of priority, and chance."""
+"""Whole orders in which waiting jobs may be placed anew: rules of priority, and chance."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from schedd.plan.kernels.evaluate import Floats
 from schedd.plan.kernels.layout import Ints
 
-__all__ = ["JobFacts", "orders", "sooner"]
+__all__ = ["JobFacts", "foremost", "orders", "sooner"]
 
 _POWERS: Final = ((1.0, 1.0), (0.0, 1.0), (1.0, 0.0), (0.0, 0.0), (0.5, 1.0))
 """Of cpus and of seconds, by which the slope of a job is divided."""
@@ -60,6 +60,21 @@ def orders(jobs: JobFacts, seed: int) -> Iterator[Ints]:
         wide, long, noise = random.uniform(0.0, (1.0, 1.2, 1.0))
         keys = slope + wide * cpus + long * duration
         yield _by(keys + random.normal(0.0, noise, keys.shape[0]))
+
+
+def foremost(order: Ints, starts: Ints, most: int) -> Ints:
+    """Of a longer order only the ``most`` jobs that stand in front there or in the plan, half of each.
+
+    ``starts``: when each job is planned to start, (n,) by job.
+    """
+    n = order.shape[0]
+    if n <= most:
+        return order
+    planned = np.empty(n, np.int64)
+    planned[np.argsort(starts, kind="stable")] = np.arange(n)
+    front = np.minimum(np.arange(n), planned[order])
+    kept: Ints = order[np.sort(np.argsort(front, kind="stable")[:most])]
+    return kept
 
 
 def sooner(order: Ints, late: int) -> Ints:

@@ -9,7 +9,7 @@ from time import perf_counter
 
 import numpy as np
 
-from schedd.optimize.orders import JobFacts, orders, sooner
+from schedd.optimize.orders import JobFacts, foremost, orders, sooner
 from schedd.optimize.report import Change, Report, WhyEnded
 from schedd.optimize.settings import Kind, SearchSettings
 from schedd.plan.evaluate import UNITS, Criterion, Evaluation, JobColumns, Values, Weights
@@ -119,15 +119,18 @@ class Search:
         return None
 
     def _try_orders(self, jobs: Ints, begin: float) -> WhyEnded | None:
-        """Try all jobs in whole orders, the plan being small; at most half of all moves."""
-        if jobs.shape[0] > self._settings.whole:
+        """Try the jobs in whole orders, of many the foremost; at most half of all moves, and of the time."""
+        settings = self._settings
+        if settings.whole < 2:
             return None
-        most = None if self._settings.moves is None else self._settings.moves // 2
-        for order in orders(self._facts(jobs), self._settings.seed):
-            chosen = jobs[order]
+        most = float("inf") if settings.moves is None else settings.moves // 2
+        until = float("inf") if settings.seconds is None else begin + settings.seconds / 2
+        for order in orders(self._facts(jobs), settings.seed):
+            starts = self._plan.tables.jobs[at.START, jobs]
+            chosen = jobs[foremost(order, starts, settings.whole)]
             for _ in range(_AGAIN + 1):
                 why = self._ended(begin)
-                if why is not None or (most is not None and self._tried >= most):
+                if why is not None or self._tried >= most or perf_counter() >= until:
                     return why
                 if self._try(chosen) != mv.TOO_LATE:
                     break

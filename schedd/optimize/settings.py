@@ -26,9 +26,10 @@ class SearchSettings:
 
     ``moves`` and ``seconds`` bound it (None: no bound; or both); with a bound on moves alone the same plan
     and ``seed`` give the same result. ``lifted`` is the most jobs that one move lifts (at least 2).
-    ``whole``: a plan of at most so many waiting jobs is first tried in whole orders, each a move; with half
-    of all moves at most. ``threshold`` is that of the bounded slowdown, in seconds. With ``most_moved`` the
-    search ends when so many jobs were moved (a few more may be). Raises ValueError.
+    ``whole``: so many waiting jobs, of more the foremost, are first tried in whole orders, each a move; with
+    half of all moves, and of the time, at most (0: none). ``threshold`` is that of the bounded slowdown, in
+    seconds. With ``most_moved`` the search ends when so many jobs were moved (a few more may be).
+    Raises ValueError.
     """
 
     kind: Kind = Kind.TABU

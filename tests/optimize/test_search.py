@@ -99,6 +99,14 @@ def test_short_jobs_go_first_where_nothing_is_promised(kind: Kind, whole: int) -
     assert report.gain > 0.5
 
 
+def test_of_many_jobs_the_foremost_are_put_in_order() -> None:
+    plan, columns = long_then_short(30)
+    settings = SearchSettings(weights=MEANS, moves=2, whole=8)
+    report = Search(plan, columns, never(plan), 0, settings).run().report
+    assert (report.tried, report.accepted) == (2, 1)
+    assert plan.start(1) >= 50 + 4 * 10, "the first half of the shortest go before the long one"
+
+
 def test_a_search_that_moved_enough_ends() -> None:
     plan, columns = long_then_short(30)
     settings = SearchSettings(weights=MEANS, moves=500, lifted=2, whole=0, most_moved=2)
