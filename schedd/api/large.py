@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 
 from schedd.api.messages import Delivery
 from schedd.wire import Event, JobFacts, Snapshot, Told
+from schedd.wire.pieces import Reader
 
 __all__ = ["LARGE", "DeliveryRoute", "delivery_of"]
 
@@ -48,8 +49,8 @@ class _Request(Request):
 def delivery_of(body: bytes) -> Any:
     """The delivery that ``body`` holds; or its plain JSON where that is none. Raises JSONDecodeError."""
     try:
-        value = from_json(body)
-    except ValueError:
+        value = _value(body)
+    except (ValueError, RecursionError):
         return json.loads(body)  # it says what is wrong in the framework's terms
     events = value.get("events") if isinstance(value, dict) else None
     if not isinstance(events, list) or len(events) > _MOST:
@@ -58,6 +59,29 @@ def delivery_of(body: bytes) -> Any:
         return Delivery.model_construct(events=tuple(_events(events)))
     except ValidationError:
         return value
+
+
+def _value(body: bytes) -> Any:
+    """The JSON; the jobs of snapshots one by one."""
+    if b'"snapshot"' not in body:
+        return from_json(body)
+    reader = Reader(body.decode())
+    value: dict[str, Any] = {}
+    for name in reader.members():
+        listed = name == "events" and reader.next() == "["
+        value[name] = [_event(reader) for _ in reader.elements()] if listed else reader.value()
+    reader.end()
+    return value
+
+
+def _event(reader: Reader) -> Any:
+    if reader.next() != "{":
+        return reader.value()
+    value: dict[str, Any] = {}
+    for name in reader.members():
+        listed = name == "jobs" and reader.next() == "["
+        value[name] = [reader.value() for _ in reader.elements()] if listed else reader.value()
+    return value
 
 
 def _events(values: list[Any]) -> Iterator[Event]:

@@ -59,6 +59,10 @@ class Background:
             self._hurry.clear()
         return True
 
+    def rest(self, seconds: float) -> bool:
+        """For the thread, while it keeps: let others work; True at once when somebody waits for its end."""
+        return self._hurry.wait(seconds)
+
     def close(self) -> None:
         """End the thread, after what it is at, which rests no more."""
         self._hurry.set()

@@ -6,14 +6,17 @@ from typing import Any, get_args
 
 from pydantic import TypeAdapter
 
-from schedd.wire import Decision, Event
+from schedd.wire import Decision, Event, Snapshot
+from schedd.wire.pieces import dump_snapshot, read_snapshot
 
 __all__ = [
     "decode_decision",
     "decode_event",
     "encode_decision",
     "encode_event",
+    "job_of",
     "plain",
+    "text_of",
 ]
 
 _LARGE = 16_384
@@ -33,7 +36,10 @@ def plain(text: str) -> str:
 
 def encode_event(event: Event) -> tuple[str | None, bytes | None]:
     """The body as text or, when it is large, compressed; the other is None."""
-    text = _adapters()[event.type].dump_json(event)
+    if isinstance(event, Snapshot):
+        text = b"".join(dump_snapshot(event))
+    else:
+        text = _adapters()[event.type].dump_json(event)
     if len(text) > _LARGE:
         return None, zlib.compress(text, 1)
     return text.decode(), None
@@ -41,8 +47,20 @@ def encode_event(event: Event) -> tuple[str | None, bytes | None]:
 
 def decode_event(kind: str, body: str | None, packed: bytes | None) -> Event:
     """The event of a row. Raises ValueError for one that this program does not know."""
-    text = body if body is not None else zlib.decompress(packed or b"")
-    return _decode(kind, text)  # type: ignore[no-any-return]
+    text = text_of(body, packed)
+    return read_snapshot(text) if kind == "snapshot" else _decode(kind, text)
+
+
+def text_of(body: str | None, packed: bytes | None) -> str:
+    """The JSON of an event's row."""
+    return body if body is not None else zlib.decompress(packed or b"").decode()
+
+
+def job_of(event: Event) -> str | None:
+    """The job that an event speaks of, where it is one."""
+    job = getattr(event, "job", None)
+    name = job.id if job is not None else getattr(event, "job_id", None)
+    return plain(name) if name is not None else None
 
 
 def encode_decision(decision: Decision) -> str:

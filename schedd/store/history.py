@@ -1,193 +1,20 @@
-"""What became of every job and node, kept far longer than the events that told it. Over one transaction.
-
-``jobs`` has one row for each job, brought up to date with the events that speak of it; ``nodes`` one row for
-each change of a node. Both follow the log some minutes behind, so that no event waits for them;
-``clusters.noted`` is the number of the last event that they know of.
-"""
+"""What became of every job and node, kept far longer than the events that told it. Over one transaction."""
 
 import json
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, func, or_, select
 
 from schedd.store.codec import decode_event, plain
+from schedd.store.noting import Row, noted, said_by
 from schedd.store.records import JobPast, Moment, NodePast
-from schedd.store.tables import breaches, clusters, decisions, events, jobs, nodes, promises, told
-from schedd.wire import (
-    Event,
-    JobAltered,
-    JobDeleted,
-    JobEnded,
-    JobFacts,
-    JobQueued,
-    JobStarted,
-    NodeChanged,
-    NodeFacts,
-    Snapshot,
-)
+from schedd.store.tables import breaches, decisions, events, jobs, nodes, promises, told
+from schedd.wire import Event, JobAltered, JobEnded, JobQueued, JobStarted
 
-__all__ = ["cpus", "job_of", "job_past", "moments", "node_past", "note", "noted", "started_since"]
+__all__ = ["cpus", "job_past", "moments", "node_past", "started_since"]
 
-_Row = dict[str, Any]
-_RUNS = ("R", "E", "S")
 _OF_A_JOB = (events, decisions, told, promises, breaches)
-
-
-def job_of(event: Event) -> str | None:
-    """The job that an event speaks of, where it is one."""
-    job = getattr(event, "job", None)
-    name = job.id if job is not None else getattr(event, "job_id", None)
-    return plain(name) if name is not None else None
-
-
-# ---- writing ------------------------------------------------------------------------------------
-
-
-def noted(connection: Connection, cluster: int) -> int:
-    """The number of the last event that was noted, or that is gone."""
-    known = connection.scalar(select(clusters.c.noted).where(clusters.c.id == cluster)) or 0
-    first = connection.scalar(select(func.min(events.c.number)).where(events.c.cluster == cluster))
-    return max(known, (first or 1) - 1)
-
-
-def note(connection: Connection, cluster: int, first: int, new: Sequence[Event]) -> None:
-    """Note what ``new`` events, numbered from ``first`` on, say of jobs and nodes."""
-    told: dict[str, _Row] = {}
-    for number, event in enumerate(new, first):
-        if isinstance(event, Snapshot):
-            _put_jobs(connection, cluster, told)
-            told = {}
-            _put_jobs(connection, cluster, _differences(connection, cluster, event))
-            _put_nodes(connection, cluster, number, event.time, event.nodes)
-        elif isinstance(event, NodeChanged):
-            _put_nodes(connection, cluster, number, event.time, (event.node,))
-        else:
-            for job, row in _said(event):
-                known = told.setdefault(job, {})
-                runs = known.get("runs", 0) + row.get("runs", 0)
-                known.update(row)
-                if runs and "owner" not in row:
-                    known["runs"] = runs
-    _put_jobs(connection, cluster, told)
-    connection.execute(update(clusters).where(clusters.c.id == cluster).values(noted=first + len(new) - 1))
-
-
-def _said(event: Event) -> Iterator[tuple[str, _Row]]:
-    job = job_of(event)
-    if job is None:
-        return
-    if isinstance(event, JobQueued | JobAltered):
-        yield job, _row_of(event.job, event.time)
-    elif isinstance(event, JobStarted):
-        shares = json.dumps([[share.node, share.cpus] for share in event.shares])
-        yield job, {"seen": event.time, "state": "R", "started": event.time, "held": plain(shares), "runs": 1}
-    elif isinstance(event, JobEnded):
-        yield job, {"seen": event.time, "ended": event.time, "exit": event.exit_status, "how": "ended"}
-    elif isinstance(event, JobDeleted):
-        yield job, {"seen": event.time, "ended": event.time, "exit": None, "how": "deleted"}
-
-
-def _row_of(job: JobFacts, time: int) -> _Row:
-    """What a whole description says; of a job that does not run it leaves its last run as it was."""
-    row: _Row = {
-        "seen": time,
-        "owner": plain(job.owner),
-        "queue": plain(job.queue),
-        "name": plain(job.name),
-        "resources": plain(json.dumps(dict(job.resources), separators=(",", ":"))),
-        "submitted": job.submitted,
-        "state": job.state,
-        "runs": job.starts,
-        "ended": None,
-        "exit": None,
-        "how": "",
-    }
-    if job.state in _RUNS and job.started is not None:
-        row["started"] = job.started
-        row["held"] = plain(json.dumps([[share.node, share.cpus] for share in job.shares]))
-        row["runs"] = max(1, job.starts)
-    return row
-
-
-def _differences(connection: Connection, cluster: int, snapshot: Snapshot) -> dict[str, _Row]:
-    """Of all jobs in a snapshot those that are not known like that; and those that are gone."""
-    names = ("owner", "queue", "name", "resources", "submitted", "state", "runs")
-    query = select(jobs.c.id, *(jobs.c[name] for name in names))
-    there = connection.execute(query.where(jobs.c.cluster == cluster, jobs.c.ended.is_(None)))
-    known = {row[0]: tuple(row[1:]) for row in there}
-    found: dict[str, _Row] = {}
-    for job in snapshot.jobs:
-        if job.state == "C":  # over, though the server still lists it
-            continue
-        row = _row_of(job, snapshot.time)
-        if known.pop(plain(job.id), None) != tuple(row[name] for name in names):
-            found[plain(job.id)] = row
-    if snapshot.complete:
-        gone = {"seen": snapshot.time, "ended": snapshot.time, "exit": None, "how": "gone"}
-        found.update(dict.fromkeys(known, gone))
-    return found
-
-
-def _put_jobs(connection: Connection, cluster: int, told: dict[str, _Row]) -> None:
-    """Rows that say alike much go together; whole descriptions make new rows where there are none."""
-    alike: dict[tuple[str, ...], list[_Row]] = defaultdict(list)
-    for job, row in told.items():
-        alike[tuple(sorted(row))].append({"cluster": cluster, "id": job, **row})
-    for names, rows in alike.items():
-        if "owner" in names:
-            dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
-            statement = dialect.insert(jobs)
-            new = {name: statement.excluded[name] for name in names}
-            connection.execute(
-                statement.on_conflict_do_update(index_elements=[jobs.c.cluster, jobs.c.id], set_=new), rows
-            )
-        else:
-            values: dict[str, Any] = {
-                name: bindparam(f"to_{name}", type_=jobs.c[name].type) for name in names
-            }
-            if "runs" in names:
-                values["runs"] = jobs.c.runs + values["runs"]
-            statement = update(jobs).where(
-                jobs.c.cluster == cluster, jobs.c.id == bindparam("of", type_=jobs.c.id.type)
-            )
-            connection.execute(
-                statement.values(values),
-                [{"of": row["id"], **{f"to_{name}": row[name] for name in names}} for row in rows],
-            )
-
-
-def _put_nodes(
-    connection: Connection, cluster: int, number: int, time: int, facts: Iterable[NodeFacts]
-) -> None:
-    """A row for each node that is not as it was when it was last spoken of."""
-    newest = select(nodes.c.node, func.max(nodes.c.event).label("event")).where(nodes.c.cluster == cluster)
-    last = newest.group_by(nodes.c.node).subquery()
-    query = select(nodes.c.node, nodes.c.state, nodes.c.cpus, nodes.c.mem, nodes.c.gpus).join(
-        last, (nodes.c.node == last.c.node) & (nodes.c.event == last.c.event)
-    )
-    known = {row[0]: tuple(row[1:]) for row in connection.execute(query.where(nodes.c.cluster == cluster))}
-    rows = [
-        {
-            "cluster": cluster,
-            "event": number,
-            "node": plain(node.name),
-            "time": time,
-            "state": node.state,
-            "cpus": node.cpus,
-            "mem": node.mem,
-            "gpus": node.gpus,
-        }
-        for node in {node.name: node for node in facts}.values()
-        if known.get(plain(node.name)) != (node.state, node.cpus, node.mem, node.gpus)
-    ]
-    if rows:
-        connection.execute(insert(nodes), rows)
-
-
-# ---- reading ------------------------------------------------------------------------------------
 
 
 def job_past(connection: Connection, cluster: int, job: str) -> JobPast | None:
@@ -198,7 +25,7 @@ def job_past(connection: Connection, cluster: int, job: str) -> JobPast | None:
     """
     since, name = noted(connection, cluster), plain(job)
     row = select(jobs).where(jobs.c.cluster == cluster, jobs.c.id == name)
-    known: _Row = {
+    known: Row = {
         str(key): value for key, value in (connection.execute(row).mappings().first() or {}).items()
     }
     later = (
@@ -209,7 +36,8 @@ def job_past(connection: Connection, cluster: int, job: str) -> JobPast | None:
         name = _alike(connection, cluster, name, since)
         return job_past(connection, cluster, name) if name else None
     for one in said:
-        for _, news in _said(decode_event(one.type, one.body, one.packed)):
+        news = said_by(decode_event(one.type, one.body, one.packed))
+        if news is not None:
             runs = known.get("runs", 0)
             known.update(news)
             if "owner" not in news and "runs" in news:

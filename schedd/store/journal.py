@@ -7,7 +7,7 @@ may be acknowledged when ``commit_events`` has returned.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
@@ -24,8 +24,11 @@ __all__ = ["DurableJournal", "Journal", "MemoryJournal"]
 _DELIVERIES = 200_000
 _PENDING = 1_000
 _MOST_SLICES = 50
-"""Of 500 rows each with a checkpoint: as many in a second as events may come."""
+"""With a checkpoint; most are of 500 rows."""
 _BREATH_S = 0.02
+_REST = 4
+"""Rest so many times as long as a slice has taken of the processor."""
+_NO_MORE = object()
 
 
 class Journal(Protocol):
@@ -145,6 +148,7 @@ class DurableJournal:
         self._paused = ""
         self._settings = ""
         self._background = Background(every)
+        self._noting: Iterator[None] | None = None
 
     def under(self, settings: str) -> None:
         """Written with the next batch, and so before anybody hears of what follows from it."""
@@ -231,20 +235,29 @@ class DurableJournal:
                 self._store.save_checkpoint(self.cluster, at, now, body)
                 if must:  # somebody waits
                     return
-                _slices(lambda: self._store.note_past(self.cluster))
-                _slices(lambda: bool(self._store.purge(self._limits, now)))
+                self._slices(self._note_past)
+                self._slices(lambda: bool(self._store.purge(self._limits, now)))
 
             self._background.start(freeze(), keep)
         return (self._background.ended(wait=True) if must else False) or kept
 
+    def _slices(self, work: Callable[[], bool]) -> None:
+        """Call ``work`` as long as there is more to do, but not for long, and let others go on in between."""
+        for _ in range(_MOST_SLICES):
+            begun = time.thread_time()
+            if not work() or self._background.rest(max(_BREATH_S, _REST * (time.thread_time() - begun))):
+                return
+
+    def _note_past(self) -> bool:
+        """From where the last slice ended, so that the largest snapshot is noted to its end."""
+        if self._noting is None:
+            self._noting = self._store.note_past(self.cluster)
+        noting, self._noting = self._noting, None  # it is of no more use when it fails
+        more = next(noting, _NO_MORE) is not _NO_MORE
+        if more:
+            self._noting = noting
+        return more
+
     def close(self) -> None:
         """End the thread that makes checkpoints; the store stays open."""
         self._background.close()
-
-
-def _slices(work: Callable[[], bool]) -> None:
-    """Call ``work`` as long as there is more to do, but not for long, and let others write in between."""
-    for _ in range(_MOST_SLICES):
-        if not work():
-            return
-        time.sleep(_BREATH_S)

@@ -4,18 +4,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
-from schedd.store.codec import decode_event, encode_event, plain
-from schedd.store.history import job_of
+from schedd.store.codec import decode_event, encode_event, job_of, plain
 from schedd.store.records import Batch, Tail
 from schedd.store.tables import batches, checkpoints, clusters, events
 from schedd.wire import Event
 
-__all__ = ["append", "batches_after", "events_after", "forget_after", "known", "put_batches", "tail"]
+__all__ = ["append", "batches_after", "forget_after", "known", "put_batches", "rows_after", "tail"]
 
 _IN = 500
 """Values of one IN list."""
+_PAGE = 1_000
+"""Events that are read together."""
 
 
 def tail(connection: Connection, cluster: int) -> Tail:
@@ -115,18 +116,14 @@ def batches_after(connection: Connection, cluster: int, batch: int, event: int) 
         )
 
 
-def events_after(connection: Connection, cluster: int, event: int, limit: int) -> list[Event]:
-    """Up to ``limit`` events after ``event``, in order; their numbers follow each other."""
-    return list(islice(_events_after(connection, cluster, event, limit), limit))
+def rows_after(connection: Connection, cluster: int, event: int, limit: int) -> Sequence[Row[Any]]:
+    """Up to ``limit`` rows of events after ``event``, in order; their numbers follow each other."""
+    query = select(events).where(events.c.cluster == cluster, events.c.number > event)
+    return connection.execute(query.order_by(events.c.number).limit(limit)).all()
 
 
-def _events_after(connection: Connection, cluster: int, event: int, page: int = 1_000) -> Iterator[Event]:
-    query = select(events.c.number, events.c.type, events.c.body, events.c.packed)
-    while True:
-        following = query.where(events.c.cluster == cluster, events.c.number > event)
-        rows = connection.execute(following.order_by(events.c.number).limit(page)).all()
+def _events_after(connection: Connection, cluster: int, event: int) -> Iterator[Event]:
+    while rows := rows_after(connection, cluster, event, _PAGE):
         for row in rows:
             yield decode_event(row.type, row.body, row.packed)
-        if not rows:
-            return
         event = rows[-1].number

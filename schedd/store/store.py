@@ -1,12 +1,13 @@
 """The store: what the daemon must not lose, one transaction per call. One thread writes, any may read."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from sqlalchemy import Connection, insert, select
 
 from schedd.store import checkpoints, decided, history, lease, log, quality, retention, rights
 from schedd.store.codec import plain
 from schedd.store.database import Database
+from schedd.store.noting import Noting
 from schedd.store.records import (
     Accuracy,
     AuditEntry,
@@ -32,8 +33,6 @@ from schedd.wire import Decision, Event
 __all__ = ["Store"]
 
 _RECENT = 20_000
-_NOTED = 500
-"""Events at once: nobody else can write meanwhile."""
 
 
 class Store:
@@ -174,15 +173,9 @@ class Store:
 
     # ---- what became of jobs and nodes ----------------------------------------------------------
 
-    def note_past(self, cluster: int) -> bool:
-        """Note what some more events say of jobs and nodes; False when there are no more. One thread's."""
-        with self.database.read() as connection:
-            noted = history.noted(connection, cluster)
-            some = log.events_after(connection, cluster, noted, _NOTED)
-        if some:
-            with self.database.write(guarded=True) as connection:
-                history.note(connection, cluster, noted + 1, some)
-        return bool(some)
+    def note_past(self, cluster: int) -> Iterator[None]:
+        """Note what the events so far say of jobs and nodes, a transaction in each step. One thread's."""
+        return Noting(self.database, cluster).slices()
 
     def job_past(self, cluster: int, job: str) -> JobPast | None:
         """What is known of a job, ended or not; None when nothing is. `123` may stand for `123.server`."""

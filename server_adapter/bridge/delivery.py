@@ -6,8 +6,9 @@ import random
 from collections.abc import Callable, Iterator
 
 from schedd.wire import Decision, Event, Snapshot
+from schedd.wire.pieces import dump_snapshot
 from server_adapter.bridge.daemon_client import DaemonAwayError, DaemonClient, DaemonRefusedError
-from server_adapter.bridge.messages import encode_event, encode_snapshot
+from server_adapter.bridge.messages import encode_event
 from server_adapter.bridge.outbox import Outbox, Parcel
 
 _log = logging.getLogger(__name__)
@@ -57,7 +58,7 @@ class Delivery:
         """Adds an event to those that travel; large ones let others run while they are written."""
         if isinstance(event, Snapshot):
             pieces = []
-            for piece in encode_snapshot(event):
+            for piece in dump_snapshot(event):
                 pieces.append(piece)
                 await asyncio.sleep(0)
             body = b"".join(pieces)

@@ -1,18 +1,15 @@
-"""Wire dataclasses to JSON and back. A snapshot is written in pieces, so that nobody waits for it."""
+"""Wire dataclasses to JSON and back."""
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from schedd.wire import Decision, Event, JobFacts, Snapshot
+from schedd.wire import Decision, Event
 
 _EVENT: Final[TypeAdapter[Event]] = TypeAdapter(Annotated[Event, Field(discriminator="type")])
 _DECISION: Final[TypeAdapter[Decision]] = TypeAdapter(Annotated[Decision, Field(discriminator="type")])
-_JOB: Final = TypeAdapter(JobFacts)
-_PIECE: Final = 100  # jobs
 
 
 class MessageError(Exception):
@@ -20,20 +17,8 @@ class MessageError(Exception):
 
 
 def encode_event(event: Event) -> bytes:
-    """The event as JSON. A large snapshot takes long: see `encode_snapshot`."""
+    """The event as JSON. A large snapshot takes long: see `dump_snapshot`."""
     return _EVENT.dump_json(event)
-
-
-def encode_snapshot(event: Snapshot) -> Iterator[bytes]:
-    """The snapshot as JSON in pieces of a millisecond's work each."""
-    head = _EVENT.dump_json(replace(event, jobs=()))
-    before, middle, after = head.partition(b'"jobs":[]')
-    assert middle, "an empty tuple is []"
-    yield before + b'"jobs":['
-    for first in range(0, len(event.jobs), _PIECE):
-        piece = b",".join([_JOB.dump_json(job) for job in event.jobs[first : first + _PIECE]])
-        yield b"," + piece if first else piece
-    yield b"]" + after
 
 
 def decode_event(text: bytes | str) -> Event:

@@ -188,7 +188,7 @@ def test_a_job_that_ended_has_a_page_of_its_past(browser: Browser, kept: Site) -
     window.log_in("reader")
     store = kept.app.state.clusters.durable.store
     number = store.known_cluster("main")
-    while store.note_past(number):
+    for _ in store.note_past(number):
         pass
     page = window.go("jobs/1.server")
     past = kept.ask("/jobs/1/history")["past"]
@@ -209,7 +209,7 @@ def test_a_user_sees_no_past_of_others_jobs(kept: Site) -> None:
     kept.happen(job("8.server", user="bob"), JobDeleted(id=event_id(), time=T, job_id="8.server"))
     store = kept.app.state.clusters.durable.store
     number = store.known_cluster("main")
-    while store.note_past(number):
+    for _ in store.note_past(number):
         pass
     kept.app.state.askers = Askers(tokens(), AuthSettings(others="none"))
     assert kept.ask("/jobs/8/history")["past"]["how"] == "deleted"

@@ -9,7 +9,7 @@ from zlib import compress
 import pytest
 
 from schedd.cli.main import main
-from schedd.store import Batch, Breach, DurableJournal, Limits, Promise, Store, history
+from schedd.store import Batch, Breach, DurableJournal, Limits, Promise, Store, noting
 from schedd.store.records import JobPast, NodePast
 from schedd.store.retention import SLICE
 from schedd.wire import (
@@ -36,7 +36,7 @@ def appended(store: Store, *events: Event, now: int = 1000) -> Batch:
 
 
 def noted(store: Store) -> Store:
-    while store.note_past(1):
+    for _ in store.note_past(1):
         pass
     return store
 
@@ -50,7 +50,7 @@ def past(store: Store, job: str) -> JobPast:
 
 def noted_so_far(store: Store) -> int:
     with store.database.read() as connection:
-        return history.noted(connection, 1)
+        return noting.noted(connection, 1)
 
 
 def ended(number: int, job: str, time: int, status: int = 0) -> JobEnded:
@@ -129,6 +129,86 @@ def test_events_of_a_try_that_went_through_unseen_and_were_replaced_are_noted_an
     assert past(store, "2.srv").queue == "q"
     store.append(1, known, [queued(3)], 1002)
     assert past(store, "3.srv").queue == "q"
+
+
+def owners(store: Store, jobs: int) -> set[str | None]:
+    found = [store.job_past(1, f"{job}.srv") for job in range(0, jobs, 49)]
+    return {one.owner if one is not None else None for one in found}
+
+
+def test_a_large_snapshot_is_noted_a_little_at_a_time_and_others_write_in_between(store: Store) -> None:
+    names = [f"{job}.srv" for job in range(700)]
+    appended(store, queued(1), queued(2), queued(9_999), snapshot(3, 1500, *names))
+    steps = store.note_past(1)
+    next(steps)  # what came before it
+    assert noted_so_far(store) == 3
+    next(steps)
+    assert owners(store, 700) == {"ann", None}
+    before = store.job_past(1, "9999.srv")
+    assert before is not None
+    assert before.ended is None
+    appended(store, started(5, "1.srv", 2000))
+    unnoted = store.job_past(1, "1.srv")
+    assert unnoted is not None
+    assert (unnoted.started, unnoted.runs) == (2000, 1)
+    assert noted_so_far(store) == 3
+    for _ in steps:
+        pass
+    assert (noted_so_far(store), owners(store, 700)) == (5, {"ann"})
+    assert store.job_past(1, "1.srv") == unnoted
+    gone = store.job_past(1, "9999.srv")
+    assert gone is not None
+    assert (gone.how, gone.ended) == ("gone", 1500)
+    assert store.cpus(1) == 12
+
+
+def test_a_snapshot_that_was_left_in_its_midst_is_gone_through_again(store: Store) -> None:
+    appended(store, snapshot(1, 1500, *(f"{job}.srv" for job in range(700))))
+    steps = store.note_past(1)
+    next(steps)
+    next(steps)
+    steps.close()  # type: ignore[attr-defined]
+    assert noted_so_far(store) == 0
+    assert owners(noted(store), 700) == {"ann"}
+    assert noted_so_far(store) == 1
+
+
+def test_a_snapshot_that_was_replaced_while_it_was_noted_is_not_taken_for_noted(store: Store) -> None:
+    known = store.tail(store.cluster("c", 1000))
+    appended(store, snapshot(1, 1500, *(f"{job}.srv" for job in range(700))))
+    steps = store.note_past(1)
+    next(steps)
+    store.append(1, known, [queued(800)], 1001)  # the answer to the snapshot was lost
+    for _ in steps:
+        pass
+    assert noted_so_far(store) == 1
+    assert store.job_past(1, "800.srv") is not None
+    assert store.job_past(1, "699.srv") is None
+
+
+def test_the_next_checkpoint_goes_on_where_noting_ended(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("schedd.store.journal._MOST_SLICES", 2)
+    journal = DurableJournal(store, "c", 1000, every=0)
+    journal.commit_events([snapshot(1, 1500, *(f"{job}.srv" for job in range(1_300)))], 1000)
+    until = time.monotonic() + 60
+    while noted_so_far(store) == 0:
+        journal.maybe_checkpoint(lambda: [b"state"], 1000)
+        assert time.monotonic() < until
+    assert owners(store, 1_300) == {"ann"}
+    journal.close()
+
+
+def test_who_waits_for_a_checkpoint_does_not_wait_for_what_is_noted(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("schedd.store.journal._BREATH_S", 60)
+    journal = DurableJournal(store, "c", 1000, every=0)
+    journal.commit_events([queued(number) for number in range(1_100)], 1000)
+    assert not journal.maybe_checkpoint(lambda: [b"state"], 1000)
+    assert journal.maybe_checkpoint(lambda: [b"state"], 1000, must=True)
+    journal.close()
 
 
 def test_a_checkpoint_brings_it_up_to_date(store: Store) -> None:

@@ -1,0 +1,272 @@
+"""What became of jobs and nodes is noted from the log, some minutes behind it: no event waits for that.
+
+``jobs`` has one row for each job, brought up to date with the events that speak of it; ``nodes`` one row for
+each change of a node; ``clusters.noted`` is the number of the last event that they know of.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice, takewhile
+from typing import Any
+
+from pydantic import TypeAdapter
+from sqlalchemy import Connection, bindparam, func, insert, select, update
+from sqlalchemy import Row as Stored
+from sqlalchemy.dialects import postgresql, sqlite
+
+from schedd.store import log
+from schedd.store.codec import decode_event, job_of, plain, text_of
+from schedd.store.database import Database
+from schedd.store.tables import clusters, events, jobs, nodes
+from schedd.wire import (
+    Event,
+    JobAltered,
+    JobDeleted,
+    JobEnded,
+    JobFacts,
+    JobQueued,
+    JobStarted,
+    NodeChanged,
+    NodeFacts,
+)
+from schedd.wire.pieces import Reader, read_jobs
+
+__all__ = ["Noting", "Row", "noted", "said_by"]
+
+Row = dict[str, Any]
+_SLICE = 500
+"""Events at once: nobody else can write meanwhile."""
+_JOBS = 250
+"""Jobs of a snapshot, likewise."""
+_RUNS = ("R", "E", "S")
+_SPEAK = frozenset({"job_queued", "job_altered", "job_started", "job_ended", "job_deleted", "node_changed"})
+"""Types of events that say anything of what is noted here, snapshots aside."""
+_SAME = ("owner", "queue", "name", "resources", "submitted", "state", "runs")
+"""What a snapshot may have to say of a job that is there."""
+_NODES = TypeAdapter(list[NodeFacts])
+
+
+def noted(connection: Connection, cluster: int) -> int:
+    """The number of the last event that was noted, or that is gone."""
+    known = connection.scalar(select(clusters.c.noted).where(clusters.c.id == cluster)) or 0
+    first = connection.scalar(select(func.min(events.c.number)).where(events.c.cluster == cluster))
+    return max(known, (first or 1) - 1)
+
+
+def said_by(event: Event) -> Row | None:
+    """What an event says of the job that it speaks of; ``runs`` to be added to those known, unless it is a
+    whole description.
+    """
+    if isinstance(event, JobQueued | JobAltered):
+        return _row_of(event.job, event.time)
+    if isinstance(event, JobStarted):
+        shares = json.dumps([[share.node, share.cpus] for share in event.shares])
+        return {"seen": event.time, "state": "R", "started": event.time, "held": plain(shares), "runs": 1}
+    if isinstance(event, JobEnded):
+        return {"seen": event.time, "ended": event.time, "exit": event.exit_status, "how": "ended"}
+    if isinstance(event, JobDeleted):
+        return {"seen": event.time, "ended": event.time, "exit": None, "how": "deleted"}
+    return None
+
+
+class _Replaced(Exception):
+    """The event is not in the log any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noting:
+    """Brings what is noted of one cluster up to date. One thread's, of the daemon that leads."""
+
+    database: Database
+    cluster: int
+
+    def slices(self) -> Iterator[None]:
+        """Note all that the log has, a little in each step.
+
+        A snapshot that was left in its midst is gone through again: of jobs that are known as it has them
+        nothing is written.
+        """
+        while True:
+            with self.database.read() as connection:
+                after = noted(connection, self.cluster)
+                rows = log.rows_after(connection, self.cluster, after, _SLICE)
+            if not rows:
+                return
+            try:
+                if rows[0].type == "snapshot":
+                    yield from self._snapshot(rows[0])
+                else:
+                    self._events(list(takewhile(lambda row: row.type != "snapshot", rows)))
+            except _Replaced:
+                pass
+            yield
+
+    def _events(self, rows: Sequence[Stored[Any]]) -> None:
+        told: dict[str, Row] = {}
+        changes: list[tuple[int, NodeChanged]] = []
+        for row in rows:
+            event = decode_event(row.type, row.body, row.packed) if row.type in _SPEAK else None
+            if isinstance(event, NodeChanged):
+                changes.append((row.number, event))
+            elif event is not None:
+                _say(told, event)
+        with self._write(rows[-1]) as connection:
+            for number, change in changes:
+                _put_nodes(connection, self.cluster, number, change.time, (change.node,))
+            _put_jobs(connection, self.cluster, told)
+            self._noted(connection, rows[-1].number)
+
+    def _snapshot(self, row: Stored[Any]) -> Iterator[None]:
+        reader = Reader(text_of(row.body, row.packed))
+        there: set[str] = set()
+        known_nodes: list[NodeFacts] = []
+        complete = True
+        for name in reader.members():
+            if name == "jobs":
+                some = read_jobs(reader)
+                while found := list(islice(some, _JOBS)):
+                    found = [job for job in found if job.state != "C"]  # over, though the server lists it
+                    there.update(plain(job.id) for job in found)
+                    self._put(row, self._differences(found, row.time))
+                    yield
+            elif name == "nodes":
+                known_nodes = _NODES.validate_python(reader.value())
+            elif name == "complete":
+                complete = bool(reader.value())
+            else:
+                reader.value()
+        if complete:
+            gone = {"seen": row.time, "ended": row.time, "exit": None, "how": "gone"}
+            left = [job for job in self._present() if job not in there]
+            for at in range(0, len(left), _JOBS):
+                self._put(row, dict.fromkeys(left[at : at + _JOBS], gone))
+                yield
+        with self._write(row) as connection:
+            _put_nodes(connection, self.cluster, row.number, row.time, known_nodes)
+            self._noted(connection, row.number)
+
+    def _differences(self, found: Sequence[JobFacts], time: int) -> dict[str, Row]:
+        """Of these jobs of a snapshot those that are not known like that."""
+        rows = {plain(job.id): _row_of(job, time) for job in found}
+        query = select(jobs.c.id, *(jobs.c[name] for name in _SAME)).where(
+            jobs.c.cluster == self.cluster, jobs.c.ended.is_(None), jobs.c.id.in_(rows)
+        )
+        with self.database.read() as connection:
+            known = {row[0]: tuple(row[1:]) for row in connection.execute(query)}
+        return {job: row for job, row in rows.items() if known.get(job) != tuple(row[name] for name in _SAME)}
+
+    def _present(self) -> Sequence[str]:
+        query = select(jobs.c.id).where(jobs.c.cluster == self.cluster, jobs.c.ended.is_(None))
+        with self.database.read() as connection:
+            return connection.scalars(query).all()
+
+    def _put(self, row: Stored[Any], told: dict[str, Row]) -> None:
+        if told:
+            with self._write(row) as connection:
+                _put_jobs(connection, self.cluster, told)
+
+    @contextmanager
+    def _write(self, row: Stored[Any]) -> Iterator[Connection]:
+        """A transaction over what this row says. Raises _Replaced."""
+        query = select(events.c.delivery).where(
+            events.c.cluster == self.cluster, events.c.number == row.number
+        )
+        with self.database.write(guarded=True) as connection:
+            if connection.scalar(query) != row.delivery:
+                raise _Replaced
+            yield connection
+
+    def _noted(self, connection: Connection, number: int) -> None:
+        connection.execute(update(clusters).where(clusters.c.id == self.cluster).values(noted=number))
+
+
+def _say(told: dict[str, Row], event: Event) -> None:
+    job, row = job_of(event), said_by(event)
+    if job is None or row is None:
+        return
+    known = told.setdefault(job, {})
+    runs = known.get("runs", 0) + row.get("runs", 0)
+    known.update(row)
+    if runs and "owner" not in row:
+        known["runs"] = runs
+
+
+def _row_of(job: JobFacts, time: int) -> Row:
+    """What a whole description says; of a job that does not run it leaves its last run as it was."""
+    row: Row = {
+        "seen": time,
+        "owner": plain(job.owner),
+        "queue": plain(job.queue),
+        "name": plain(job.name),
+        "resources": plain(json.dumps(dict(job.resources), separators=(",", ":"))),
+        "submitted": job.submitted,
+        "state": job.state,
+        "runs": job.starts,
+        "ended": None,
+        "exit": None,
+        "how": "",
+    }
+    if job.state in _RUNS and job.started is not None:
+        row["started"] = job.started
+        row["held"] = plain(json.dumps([[share.node, share.cpus] for share in job.shares]))
+        row["runs"] = max(1, job.starts)
+    return row
+
+
+def _put_jobs(connection: Connection, cluster: int, told: dict[str, Row]) -> None:
+    """Rows that say alike much go together; whole descriptions make new rows where there are none."""
+    alike: dict[tuple[str, ...], list[Row]] = defaultdict(list)
+    for job, row in told.items():
+        alike[tuple(sorted(row))].append({"cluster": cluster, "id": job, **row})
+    for names, rows in alike.items():
+        if "owner" in names:
+            dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
+            statement = dialect.insert(jobs)
+            new = {name: statement.excluded[name] for name in names}
+            connection.execute(
+                statement.on_conflict_do_update(index_elements=[jobs.c.cluster, jobs.c.id], set_=new), rows
+            )
+        else:
+            values: dict[str, Any] = {
+                name: bindparam(f"to_{name}", type_=jobs.c[name].type) for name in names
+            }
+            if "runs" in names:
+                values["runs"] = jobs.c.runs + values["runs"]
+            statement = update(jobs).where(
+                jobs.c.cluster == cluster, jobs.c.id == bindparam("of", type_=jobs.c.id.type)
+            )
+            connection.execute(
+                statement.values(values),
+                [{"of": row["id"], **{f"to_{name}": row[name] for name in names}} for row in rows],
+            )
+
+
+def _put_nodes(
+    connection: Connection, cluster: int, number: int, time: int, facts: Iterable[NodeFacts]
+) -> None:
+    """A row for each node that is not as it was when it was last spoken of."""
+    newest = select(nodes.c.node, func.max(nodes.c.event).label("event")).where(nodes.c.cluster == cluster)
+    last = newest.group_by(nodes.c.node).subquery()
+    query = select(nodes.c.node, nodes.c.state, nodes.c.cpus, nodes.c.mem, nodes.c.gpus).join(
+        last, (nodes.c.node == last.c.node) & (nodes.c.event == last.c.event)
+    )
+    known = {row[0]: tuple(row[1:]) for row in connection.execute(query.where(nodes.c.cluster == cluster))}
+    rows = [
+        {
+            "cluster": cluster,
+            "event": number,
+            "node": plain(node.name),
+            "time": time,
+            "state": node.state,
+            "cpus": node.cpus,
+            "mem": node.mem,
+            "gpus": node.gpus,
+        }
+        for node in {node.name: node for node in facts}.values()
+        if known.get(plain(node.name)) != (node.state, node.cpus, node.mem, node.gpus)
+    ]
+    if rows:
+        connection.execute(insert(nodes), rows)

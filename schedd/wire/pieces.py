@@ -1,0 +1,116 @@
+"""Large messages as JSON, a piece at a time: a coder lets no other thread run before it is done."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import Any, Final
+
+from pydantic import TypeAdapter
+
+from schedd.wire.events import Snapshot
+from schedd.wire.facts import JobFacts
+
+__all__ = ["Reader", "dump_snapshot", "read_jobs", "read_snapshot"]
+
+_PIECE: Final = 100
+"""Jobs that are looked at together: about a millisecond's work."""
+_SPACE: Final = re.compile(r"[ \t\n\r]*")
+_VALUE: Final = json.JSONDecoder()
+_SNAPSHOT: Final = TypeAdapter(Snapshot)
+_JOBS: Final = TypeAdapter(list[JobFacts])
+
+
+class Reader:
+    """Goes once through a JSON text, from its beginning to its end.
+
+    ``members`` and ``elements`` stop at each value, which is to be read before they go on: at once by
+    ``value``, or gone through in its turn. All raise ValueError where the text is no JSON, or has another
+    kind of value there.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+
+    def next(self) -> str:
+        """The first character of what comes next; empty at the end."""
+        space = _SPACE.match(self._text, self._at)
+        assert space is not None
+        self._at = space.end()
+        return self._text[self._at : self._at + 1]
+
+    def value(self) -> Any:
+        """The value that comes next, as a whole."""
+        self.next()
+        value, self._at = _VALUE.raw_decode(self._text, self._at)
+        return value
+
+    def members(self) -> Iterator[str]:
+        """The names in the object that comes next."""
+        for _ in self._parts("{", "}"):
+            name = self.value()
+            if not isinstance(name, str):
+                raise ValueError(f"a name is missing before character {self._at}")
+            self._take(":")
+            yield name
+
+    def elements(self) -> Iterator[None]:
+        """A step for each element of the array that comes next."""
+        return self._parts("[", "]")
+
+    def end(self) -> None:
+        """Nothing may come any more."""
+        if self.next():
+            raise ValueError(f"nothing should follow at character {self._at}")
+
+    def _parts(self, opening: str, closing: str) -> Iterator[None]:
+        self._take(opening)
+        if self.next() == closing:
+            self._take(closing)
+            return
+        more = ","
+        while more == ",":
+            yield
+            more = self._take("," + closing)
+
+    def _take(self, those: str) -> str:
+        found = self.next()
+        if not found or found not in those:
+            raise ValueError(f"one of {those!r} is missing at character {self._at}")
+        self._at += 1
+        return found
+
+
+def read_jobs(reader: Reader) -> Iterator[JobFacts]:
+    """The jobs in the array that comes next. Raises ValueError."""
+    values = (reader.value() for _ in reader.elements())
+    while some := list(islice(values, _PIECE)):
+        yield from _JOBS.validate_python(some)
+
+
+def read_snapshot(text: str) -> Snapshot:
+    """The snapshot that ``text`` holds. Raises ValueError."""
+    reader = Reader(text)
+    jobs: tuple[JobFacts, ...] = ()
+    rest: dict[str, Any] = {"jobs": ()}
+    for name in reader.members():
+        if name == "jobs":
+            jobs = tuple(read_jobs(reader))
+        else:
+            rest[name] = reader.value()
+    reader.end()
+    return replace(_SNAPSHOT.validate_python(rest), jobs=jobs)
+
+
+def dump_snapshot(snapshot: Snapshot) -> Iterator[bytes]:
+    """The snapshot as JSON."""
+    head = _SNAPSHOT.dump_json(replace(snapshot, jobs=()))
+    before, middle, after = head.partition(b'"jobs":[]')
+    assert middle, "an empty tuple is []"
+    yield before + b'"jobs":['
+    for first in range(0, len(snapshot.jobs), _PIECE):
+        some = _JOBS.dump_json(list(snapshot.jobs[first : first + _PIECE]))[1:-1]
+        yield b"," + some if first else some
+    yield b"]" + after

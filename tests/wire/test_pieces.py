@@ -1,0 +1,115 @@
+"""JSON that is gone through in pieces says the same as JSON that is read or written at once."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+from pydantic import TypeAdapter, ValidationError
+
+from schedd.wire import JobFacts, NodeFacts, ShareFacts, Snapshot
+from schedd.wire.pieces import Reader, dump_snapshot, read_jobs, read_snapshot
+
+VALUES = some.recursive(
+    some.none() | some.booleans() | some.integers() | some.floats(allow_nan=False) | some.text(),
+    lambda inner: some.lists(inner, max_size=4) | some.dictionaries(some.text(), inner, max_size=4),
+)
+LAYOUTS = some.sampled_from([None, 0, 2, "\t"])
+SNAPSHOT = TypeAdapter(Snapshot)
+
+
+def walked(reader: Reader) -> Any:
+    """The value, every container in it gone through in pieces."""
+    match reader.next():
+        case "{":
+            return {name: walked(reader) for name in reader.members()}
+        case "[":
+            return [walked(reader) for _ in reader.elements()]
+        case _:
+            return reader.value()
+
+
+def whole(text: str) -> Any:
+    reader = Reader(text)
+    value = walked(reader)
+    reader.end()
+    return value
+
+
+@given(VALUES, LAYOUTS)
+def test_what_is_walked_is_what_json_reads(value: Any, indent: Any) -> None:
+    text = json.dumps(value, indent=indent)
+    assert whole(text) == value
+    assert whole(f" \n{text}\t") == value
+
+
+@given(VALUES, LAYOUTS, some.data())
+def test_it_takes_no_text_that_json_does_not_take(value: Any, indent: Any, data: some.DataObject) -> None:
+    text = json.dumps(value, indent=indent)
+    at = data.draw(some.integers(0, len(text)))
+    other = data.draw(some.sampled_from(["", ",", ":", '"', "[", "]", "{", "}", "0", " "]))
+    changed = text[:at] + other + text[at + data.draw(some.integers(0, 1)) :]
+    try:
+        expected = json.loads(changed)
+    except ValueError:
+        with pytest.raises(ValueError):  # noqa: PT011
+            whole(changed)
+    else:
+        assert whole(changed) == expected
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"a"', '{"a":', '{"a":1,}', "[1 2]", "[1,]", "{1:2}", "1 1"])
+def test_a_torn_text_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011
+        whole(text)
+
+
+def facts(jobs: int) -> Iterator[JobFacts]:
+    for number in range(jobs):
+        yield JobFacts(
+            id=f"{number}.s",
+            owner='"jobs":[]',
+            queue="q",
+            submitted=number,
+            state="R",
+            resources={"nodes": "1"},
+            shares=(ShareFacts("n1", 2, 1024),),
+        )
+
+
+@pytest.mark.parametrize("jobs", [0, 1, 99, 100, 101, 250])
+def test_a_snapshot_in_pieces_is_the_same(jobs: int) -> None:
+    snapshot = Snapshot(
+        id='"jobs":[]', time=5, jobs=tuple(facts(jobs)), nodes=(NodeFacts(name="n1", cpus=4),), server_age=7
+    )
+    text = b"".join(dump_snapshot(snapshot))
+    assert text == SNAPSHOT.dump_json(snapshot)
+    assert read_snapshot(text.decode()) == snapshot
+
+
+def test_a_snapshot_of_an_older_program_gets_what_is_usual() -> None:
+    assert read_snapshot('{"id":"s","time":1,"jobs":[],"nodes":[]}').complete
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"id":"s","time":1,"jobs":[{"id":"1"}],"nodes":[]}',
+        '{"id":"s","time":1,"jobs":{},"nodes":[]}',
+        '{"id":"s","jobs":[],"nodes":[]}',
+        '{"id":"s","time":1,"jobs":[],"nodes":[]} 7',
+    ],
+)
+def test_what_is_no_snapshot_is_refused(text: str) -> None:
+    with pytest.raises((ValueError, ValidationError)):
+        read_snapshot(text)
+
+
+def test_jobs_are_read_as_they_are_asked_for() -> None:
+    jobs = ",".join(TypeAdapter(JobFacts).dump_json(job).decode() for job in facts(150))
+    found = read_jobs(Reader(f"[{jobs}, torn"))
+    assert next(found).id == "0.s"
+    with pytest.raises(ValueError):  # noqa: PT011
+        list(found)
