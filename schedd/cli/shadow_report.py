@@ -53,13 +53,13 @@ def command(
 def _lines(cluster: str, days: float, found: ShadowReport) -> list[str]:
     if not found.started:
         return [f"{cluster}: no job began in the last {days:g} days"]
-    share = f" ({found.due / found.told:.0%})" if found.told else ""
-    began = f"{found.started} jobs began, {found.told} were told a start before"
+    share = f" ({found.due / found.told:.0%} of those)" if found.told else ""
+    began = f"{found.started} jobs began, for {found.told} a start had been told"
     return [
         f"{cluster}, the last {days:g} days: {began}",
-        f"  within {DUE_S} s of it    {found.due:8}{share}",
-        f"  earlier            {found.earlier:8}",
-        f"  later              {found.later:8}",
+        f"  began as told      {found.due:8}{share}, within {DUE_S} s of the start told last",
+        f"  began earlier      {found.earlier:8}",
+        f"  began later        {found.later:8}",
         "  error (actual - told last)",
         f"    mean             {_s(found.error_mean)}",
         f"    median, absolute {_s(found.error_median_absolute)}",
@@ -67,7 +67,7 @@ def _lines(cluster: str, days: float, found: ShadowReport) -> list[str]:
         "  waits as they were",
         f"    mean             {_s(found.wait_mean)}",
         f"    95th             {_s(found.wait_p95)}",
-        f"    mean bounded slowdown of the {found.ended} that ended: "
+        f"  slowdown, bounded, mean of the {found.ended} that ended: "
         + (f"{found.slowdown_mean:.2f}" if found.slowdown_mean is not None else "none"),
     ]
 

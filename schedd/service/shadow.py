@@ -97,7 +97,7 @@ def swf(jobs: Sequence[JobPast], cpus: int) -> Iterator[str]:
                 number,
                 job.submitted - begin,
                 job.started - job.submitted,
-                job.ended - job.started,
+                max(1, job.ended - job.started),  # 0 would mean that it never ran
                 procs,
                 -1,
                 -1,

@@ -68,6 +68,13 @@ def test_the_window_can_be_replayed(watched: Store, tmp_path: Path) -> None:
     assert {job.estimate for job in trace.jobs} == {3_600}
 
 
+def test_a_job_that_ended_within_its_first_second_is_replayed_too(store: Store, tmp_path: Path) -> None:
+    appended(store, queued(1), started(2, "1.srv", BEGAN), ends(3, "1.srv", BEGAN))
+    path = tmp_path / "window.swf"
+    path.write_text("\n".join(swf(noted(store).started_since(1, BEGAN), 4)) + "\n")
+    assert [job.run for job in read_swf(path, strict=True).jobs] == [1]
+
+
 def test_without_any_job_there_is_nothing_to_say() -> None:
     empty = report([], {})
     assert (empty.started, empty.error_mean, empty.wait_p95) == (0, None, None)
@@ -86,8 +93,8 @@ def test_the_command_says_it_in_words_and_as_json(tmp_path: Path, capsys: pytest
     words = ["shadow-report", "c", "--config", str(config)]
     assert main(words) == 0
     said = capsys.readouterr().out
-    assert "c, the last 7 days: 1 jobs began, 1 were told a start before" in said
-    assert "within 60 s of it           1 (100%)" in said
+    assert "c, the last 7 days: 1 jobs began, for 1 a start had been told" in said
+    assert "began as told             1 (100% of those), within 60 s" in said
     log = tmp_path / "w.swf"
     assert main([*words, "--log", str(log)]) == 0
     assert f"schedd replay {log} --policy fcfs" in capsys.readouterr().out
