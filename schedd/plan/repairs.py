@@ -1,6 +1,7 @@
 """The state of the repair: what was freed and not yet used, and how far the present pass has come."""
 
 import numpy as np
+import numpy.typing as npt
 
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.freed import MOST_FREED, Freed, drop_seen, forget_freed, note, note_entries
@@ -24,7 +25,11 @@ _LEAST_SHARE = 4
 
 def planned(jobs: Ints) -> Ints:
     """The slots of planned jobs by start, ties by slot."""
-    slots: Ints = np.flatnonzero(jobs[at.STATE] == at.PLANNED)
+    return _by_start(jobs, np.flatnonzero(jobs[at.STATE] == at.PLANNED))
+
+
+def _by_start(jobs: Ints, slots: Ints) -> Ints:
+    """These slots, which ascend, by start."""
     if not slots.shape[0]:
         return slots
     # One number for start and slot: sorting numbers is several times as quick as sorting by two keys.
@@ -142,15 +147,33 @@ class Repairs:
         tb, freed = self._slabs.tb, self.freed
         first, end = since - int(tb.ctl[at.FREED_BASE]), int(tb.ctl[at.FREED])
         pools = tb.rows[freed.entries[at.T_ROW, first:end], at.KIND] != at.NODE
-        if (freed.since[:, first:end][:, ~pools] <= now).any():
-            return planned(tb.jobs)
-        if not pools.any():
+        # A share of a node that nobody has as a whole is always in reach, but no job asks for that alone.
+        levels = (freed.since[:, first:end][:, ~pools] <= now).sum(axis=1) > 0
+        asks = self._asking_for(levels) if levels.any() else None
+        if asks is None and not pools.any():
             return np.zeros(0, np.int64)
-        # Of pools no runs are measured: who starts now and holds some of one must last until room was freed.
-        until = int(freed.entries[at.T_LO, first:end][pools].min())
-        order = planned(tb.jobs)
-        long: Ints = order[tb.jobs[at.DUR, order] > until - now]
-        return long
+        slots = np.flatnonzero(tb.jobs[at.STATE] == at.PLANNED)
+        may = np.zeros(slots.shape[0], np.bool_)
+        if asks is not None:
+            may |= asks[tb.jobs[at.SHAPE, slots]]
+        if pools.any():
+            # Of pools no runs are measured: who starts now must last until room was freed in one of his own.
+            until = int(freed.entries[at.T_LO, first:end][pools].min())
+            may |= tb.jobs[at.DUR, slots] > until - now
+        return _by_start(tb.jobs, slots[may])
+
+    def _asking_for(self, levels: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_] | None:
+        """By shape, whether some unit of it is of one of these levels of need; None: of no shape."""
+        tb, n = self._slabs.tb, self._slabs.n_shapes
+        # Who asks for more than any node has is of a level that the log does not know, and is not planned.
+        of = tb.chunks[: self._slabs.n_chunks, at.LEVEL]
+        hit = levels[np.minimum(of, levels.shape[0] - 1)]
+        if not hit.any():
+            return None
+        before = np.concatenate([np.zeros(1, np.int64), np.cumsum(hit)])
+        chunk0 = tb.shapes[:n, at.CHUNK]
+        found: npt.NDArray[np.bool_] = before[chunk0 + tb.shapes[:n, at.CHUNKS]] > before[chunk0]
+        return found
 
     @property
     def _top(self) -> int:

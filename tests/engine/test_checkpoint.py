@@ -25,6 +25,7 @@ from schedd.plan.kernels.layout import (
 )
 from schedd.wire import Decision, Event
 from tests.engine.chaos import Chaos, Ranked, play
+from tests.engine.cluster import Cluster
 
 
 class Recorded(Chaos):
@@ -204,3 +205,24 @@ def test_a_damaged_line_is_named() -> None:
         read(lines)
     with pytest.raises(IncidentError, match="3 batches were written, 1 are here"):
         read(lines[:2])
+
+
+def test_room_is_found_after_a_recovery_though_some_ask_for_more_than_any_node_has() -> None:
+    """What jobs ask for may be beyond all that the log of freed room knows, until a larger node comes."""
+    cluster = Cluster(2)
+    cluster.submit("long", "2:ppn=4", walltime=1000)
+    cluster.submit("huge", "1:ppn=500", walltime=50)
+    cluster.submit("small", "1:ppn=2", walltime=100)
+    cluster.engine = Engine.restore(cluster.engine.checkpoint())
+    assert (cluster.start("small"), cluster.start("huge")) == (1000, None)
+    cluster.at(10)
+    cluster.tell(*cluster.server.delete("long"))
+    assert cluster.runs("small") == [10]
+    cluster.node("big", cpus=512)
+    assert cluster.runs("huge") == [10]
+    cluster.submit("next", "1:ppn=500", walltime=50, owner="bob@login")
+    assert cluster.start("next") == 60
+    cluster.engine = Engine.restore(cluster.engine.checkpoint())
+    cluster.at(20)
+    cluster.tell(*cluster.server.delete("huge"))
+    assert cluster.runs("next") == [20]

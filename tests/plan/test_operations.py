@@ -292,7 +292,14 @@ class Operations(RuleBasedStateMachine):
     @rule()
     def repair_now(self) -> None:
         before = self.starts()
+        # A copy that looks at all planned jobs, whatever room may reach them, moves no others.
+        fork = self.plan.fork()
+        fork._repairs._looked = self.plan._repairs._looked
+        fork._repairs._within_reach = lambda *_: fork.planned()  # type: ignore[method-assign]
+        all_looked_at = fork.repair_now(self.now)
         moves = self.plan.repair_now(self.now)
+        assert moves.slots.tolist() == all_looked_at.slots.tolist()
+        assert moves.new.tolist() == all_looked_at.new.tolist()
         self.checked(moves, before)
         assert (moves.new == self.now).all()
 

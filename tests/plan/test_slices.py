@@ -121,7 +121,7 @@ def test_who_could_start_at_once_is_looked_for_once_though_all_are_to_be_searche
     plan.look_at_all()
     assert not plan.repair(0, 1)[1]
     if lost:
-        for _ in range(MOST_FREED):
+        for _ in range(MOST_FREED + 1):
             plan._repairs.note(0, 500, 501)
     else:
         plan._repairs.look_at(mirror.slots(at.PLANNED)[-1])

@@ -1,7 +1,6 @@
 """The kernel that lets a job go before planned jobs of lower rank, and who of them is asked to make way.
 
-One pass over the jobs by slot finds who may make way at all: often nobody. Nothing is sorted but the few that
-are asked.
+Jobs are gone through by slot, and nothing is put in order but the few that are asked.
 """
 
 from typing import Final, NamedTuple
@@ -10,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schedd.plan.kernels.advance import IN_VAIN, advance
+from schedd.plan.kernels.freed import tell_now
 from schedd.plan.kernels.jit import kernel, lean
 from schedd.plan.kernels.layout import (
     A_CHUNK,
@@ -35,33 +35,23 @@ from schedd.plan.kernels.layout import (
     Ints,
     Tables,
 )
+from schedd.plan.kernels.place import holds
 from schedd.plan.kernels.rows import fit
 from schedd.plan.kernels.undo import OLD_FIELDS, undo_for
+from schedd.plan.kernels.vain import is_vain, touched_for
 
 _ROWS_REMEMBERED: Final = 512
-_PARTS: Final = 32
-"""First this part of the time in which others may be in the way is looked through, then ever larger ones."""
 _BLOCK: Final = 256
 """So many jobs are first looked at together."""
 
 
 class Way(NamedTuple):
-    """Room for one job's way, which at most n others clear; J slots, N rows, A allocations."""
+    """Room for one job's way, which at most n others clear; J slots, N rows."""
 
     others: Ints
-    """(J,) who may make way, by slot"""
-    starts: Ints
-    """(J,) and when they start."""
+    """(J,) who may make way, by slot."""
     useful: npt.NDArray[np.bool_]
     """(N,) rows on which room would help."""
-    first: Ints
-    """(N,) the start of the first that would make way there; FAR: nobody would."""
-    who: Ints
-    """(N,) its slot."""
-    slots: Ints
-    """(A,) who would make way and holds a useful row"""
-    rows: Ints
-    """(A,) and which."""
     asked: Ints
     """(n,) who is asked, by start."""
     jobs: Ints
@@ -76,12 +66,7 @@ class Way(NamedTuple):
 def _way_for(tb: Tables, most: int) -> Way:
     return Way(
         np.empty(tb.jobs.shape[1], np.int64),
-        np.empty(tb.jobs.shape[1], np.int64),
         np.zeros(tb.rows.shape[0], np.bool_),
-        np.full(tb.rows.shape[0], FAR, np.int64),
-        np.zeros(tb.rows.shape[0], np.int64),
-        np.empty(tb.alloc.shape[0], np.int64),
-        np.empty(tb.alloc.shape[0], np.int64),
         np.empty(most, np.int64),
         np.empty(most + 1, np.int64),
         np.empty(most, np.int64),
@@ -138,7 +123,6 @@ def _others(tb: Tables, wy: Way, slot: int, rank: Ints, promise: Ints, breaks: b
         for s in range(begin, until):
             start = starts[s]
             wy.others[n] = s
-            wy.starts[n] = start
             n += (
                 int(promise[s] - start > least)
                 & int(rank[s] < own)
@@ -150,44 +134,33 @@ def _others(tb: Tables, wy: Way, slot: int, rank: Ints, promise: Ints, breaks: b
 
 
 @lean
-def _holders(tb: Tables, wy: Way, m: int, n: int, pools: bool, begin: int, end: int) -> int:
-    """Note who of the first ``n`` of the others starts in ``[begin, end)``, once for each useful row that it
-    holds; pools are looked at only if they matter.
-
-    ``m`` were noted before; returns how many are now, by slot.
+def _useful_row(tb: Tables, wy: Way, slot: int, pools: bool) -> int:
+    """The first row on which room would help of those that a placed job holds, or -1; pools are looked at
+    only if they matter.
     """
-    for k in range(n):
-        start = wy.starts[k]
-        if start < begin or start >= end:
-            continue
-        s = wy.others[k]
-        first = tb.jobs[ALLOC, s]
-        for i in range(first, first + tb.jobs[ALLOCS, s]):
-            if not pools and tb.alloc[i, A_CHUNK] < 0:
-                break  # from here on there are only pools
-            row = tb.alloc[i, A_ROW]
-            if not wy.useful[row]:
-                continue
-            wy.slots[m] = s
-            wy.rows[m] = row
-            m += 1
-            if start < wy.first[row]:
-                wy.first[row] = start
-                wy.who[row] = s
-    return m
+    first = tb.jobs[ALLOC, slot]
+    found = -1
+    for i in range(first, first + tb.jobs[ALLOCS, slot]):
+        if not pools and tb.alloc[i, A_CHUNK] < 0:
+            break  # from here on there are only pools
+        row = tb.alloc[i, A_ROW]
+        if wy.useful[row] and (found < 0 or row < found):
+            found = row
+    return int(found)
 
 
 @lean
-def _best_row(wy: Way) -> int:
-    """The row on which the first to make way starts first, or -1."""
+def _best_row(tb: Tables, wy: Way, others: int) -> int:
+    """The row on which the first of so many ``others`` to make way starts first, or -1."""
     best = -1
-    for row in range(wy.first.shape[0]):
-        if wy.first[row] < FAR and (
-            best < 0
-            or wy.first[row] < wy.first[best]
-            or (wy.first[row] == wy.first[best] and wy.who[row] < wy.who[best])
-        ):
-            best = row
+    first = FAR
+    for k in range(others):
+        start = tb.jobs[START, wy.others[k]]
+        if start < first:
+            row = _useful_row(tb, wy, wy.others[k], False)
+            if row >= 0:
+                best = row
+                first = start
     return best
 
 
@@ -204,38 +177,31 @@ def _ask(tb: Tables, wy: Way, n: int, slot: int) -> int:
 
 
 @lean
-def _first_of(tb: Tables, wy: Way, m: int, row: int) -> int:
+def _ask_first(tb: Tables, wy: Way, others: int, row: int) -> int:
     """Ask those who hold ``row``, the first to start; returns how many."""
     most = wy.asked.shape[0]
     n = 0
-    before = -1
-    for j in range(m):
-        slot = wy.slots[j]
-        if wy.rows[j] != row or slot == before:
+    for k in range(others):
+        slot = wy.others[k]
+        if n == most and tb.jobs[START, slot] >= tb.jobs[START, wy.asked[n - 1]]:
             continue
-        before = slot
-        if n == most:
-            if tb.jobs[START, slot] >= tb.jobs[START, wy.asked[n - 1]]:
-                continue
-            n -= 1
-        n = _ask(tb, wy, n, slot)
+        if holds(tb, slot, row):
+            n = _ask(tb, wy, min(n, most - 1), slot)
     return n
 
 
 @lean
-def _last_of(tb: Tables, wy: Way, m: int) -> int:
-    """Ask those who were noted, the last to start; returns how many."""
+def _ask_last(tb: Tables, wy: Way, others: int, pools: bool) -> int:
+    """Ask those who hold a useful row, the last to start; returns how many."""
     most = wy.asked.shape[0]
     n = 0
-    before = -1
-    for j in range(m):
-        slot = wy.slots[j]
-        if slot == before:
+    for k in range(others):
+        slot = wy.others[k]
+        if n == most and tb.jobs[START, slot] < tb.jobs[START, wy.asked[0]]:
             continue
-        before = slot
+        if _useful_row(tb, wy, slot, pools) < 0:
+            continue
         if n == most:
-            if tb.jobs[START, slot] < tb.jobs[START, wy.asked[0]]:
-                continue
             n -= 1
             for i in range(n):
                 wy.asked[i] = wy.asked[i + 1]
@@ -244,42 +210,30 @@ def _last_of(tb: Tables, wy: Way, m: int) -> int:
 
 
 @lean
-def _ask_on_row(tb: Tables, wy: Way, slot: int, others: int, earliest: int, sets: int) -> int:
-    """Note who of so many ``others`` holds rows; of several ``sets`` all, else only until as many as are
-    asked hold the best row.
-
-    Returns how many were noted.
-    """
-    end = tb.jobs[START, slot] + tb.jobs[DUR, slot]
-    width = end - earliest if sets > 1 else (end - earliest) // _PARTS + 1
-    begin = 0
-    until = min(earliest + width, end)
-    m = _holders(tb, wy, 0, others, False, begin, until)
-    while until < end:
-        row = _best_row(wy)
-        if row >= 0 and _first_of(tb, wy, m, row) == wy.asked.shape[0]:
-            break
-        begin = until
-        width *= 2
-        until = min(until + width, end)
-        m = _holders(tb, wy, m, others, False, begin, until)
-    return m
-
-
-@lean
-def _ask_last(tb: Tables, wy: Way, slot: int, others: int, pools: bool, earliest: int) -> int:
-    """Ask the last to start of all ``others`` who are in the way; returns how many."""
-    end = tb.jobs[START, slot] + tb.jobs[DUR, slot]
-    width = (end - earliest) // _PARTS + 1
-    begin = end
-    m = n = 0
-    while begin > 0 and n < wy.asked.shape[0]:
-        until = begin
-        begin = until - width if until - width > earliest else 0
-        width *= 2
-        m = _holders(tb, wy, m, others, pools, begin, until)
-        n = _last_of(tb, wy, m)
-    return n
+def _order(
+    tb: Tables,
+    wy: Way,
+    slot: int,
+    skip: int,
+    size: int,
+    rank: Ints,
+    promise: Ints,
+    breaks: bool,
+    until: int,
+) -> None:
+    """Say in which order so many of those asked follow ``slot``, and by when they must have started."""
+    wy.jobs[0] = slot
+    wy.latest[0] = tb.jobs[START, slot] - 1
+    for i in range(size):
+        other = wy.asked[skip + i]
+        wy.jobs[i + 1] = other
+        wy.latest[i + 1] = until if breaks else min(until, promise[other])
+        # The highest rank first, of equals the first to start.
+        j = i
+        while j > 0 and rank[other] > rank[wy.jobs[wy.order[j - 1]]]:
+            wy.order[j] = wy.order[j - 1]
+            j -= 1
+        wy.order[j] = i + 1
 
 
 @kernel
@@ -304,46 +258,34 @@ def go_before(
     Returns (DONE, IN_VAIN or FULL; the job and those who made way; ``Undo.old``, where they were).
     """
     wy = _way_for(tb, most)
-    start = tb.jobs[START, slot]
+    tell_now(tb, now)
     earliest = max(now, tb.jobs[READY, slot])
     pools = _reach(tb, slot, earliest, wy.useful)
     others = _others(tb, wy, slot, rank, promise, breaks, earliest)
-    if others == 0:
-        return IN_VAIN, wy.jobs[:0], np.empty((OLD_FIELDS, 0), np.int64)
-    un = undo_for(tb, most + 1, _ROWS_REMEMBERED)
     shape = tb.jobs[SHAPE, slot]
     one = tb.shapes[shape, CHUNKS] == 1 and tb.chunks[tb.shapes[shape, CHUNK], COUNT] == 1 and not pools
-    m = n = 0
-    if one:
-        m = _ask_on_row(tb, wy, slot, others, earliest, sets)
-    else:
-        n = _ask_last(tb, wy, slot, others, pools, earliest)
-    for k in range(sets):
+    n = 0 if one else _ask_last(tb, wy, others, pools)
+    for k in range(sets if others > 0 else 0):
         skip = 0
+        row = -1
         if one:
-            row = _best_row(wy)
+            row = _best_row(tb, wy, others)
             if row < 0:
                 break
-            n = _first_of(tb, wy, m, row)
-            wy.first[row] = FAR
+            n = _ask_first(tb, wy, others, row)
+            wy.useful[row] = False
         else:
             skip = n - n * (sets - k) // sets
         size = n - skip
         if size == 0:
             break
-        wy.jobs[0] = slot
-        wy.latest[0] = start - 1
-        for i in range(size):
-            other = wy.asked[skip + i]
-            wy.jobs[i + 1] = other
-            wy.latest[i + 1] = until if breaks else min(until, promise[other])
-            # The highest rank first, of equals the first to start.
-            j = i
-            while j > 0 and rank[other] > rank[wy.jobs[wy.order[j - 1]]]:
-                wy.order[j] = wy.order[j - 1]
-                j -= 1
-            wy.order[j] = i + 1
-        how = advance(tb, un, wy.jobs[: size + 1], wy.order[:size], wy.latest[: size + 1], now, pools)
+        _order(tb, wy, slot, skip, size, rank, promise, breaks, until)
+        jobs = wy.jobs[: size + 1]
+        latest = wy.latest[: size + 1]
+        if one and is_vain(tb, touched_for(tb), jobs, latest, row, now):
+            continue
+        un = undo_for(tb, most + 1, _ROWS_REMEMBERED)
+        how = advance(tb, un, jobs, wy.order[:size], latest, now, pools)
         if how != IN_VAIN:
-            return how, wy.jobs[: size + 1], un.old[:, : size + 1]
-    return IN_VAIN, wy.jobs[:0], un.old[:, :0]
+            return how, jobs, un.old[:, : size + 1]
+    return IN_VAIN, wy.jobs[:0], np.empty((OLD_FIELDS, 0), np.int64)

@@ -311,6 +311,18 @@ def evict(tb: Tables, fr: Freed, slots: Ints, begin: int, gone: Ints) -> tuple[i
     return slots.shape[0], lifted
 
 
+@lean
+def holds(tb: Tables, slot: int, row: int) -> bool:
+    """Whether a placed job holds something of this row, which is one of a node."""
+    first = tb.jobs[ALLOC, slot]
+    for i in range(first, first + tb.jobs[ALLOCS, slot]):
+        if tb.alloc[i, A_CHUNK] < 0:
+            return False  # from here on there are only pools
+        if tb.alloc[i, A_ROW] == row:
+            return True
+    return False
+
+
 @kernel
 def on_row(tb: Tables, slots: Ints, row: int) -> Ints:
     """Those of ``slots`` that hold something of ``row``, in their order."""

@@ -1,0 +1,372 @@
+"""The kernel that proves, without lifting them all, that jobs cannot make way for one job of one unit.
+
+In a full plan most attempts to let a job go before others are in vain, since one of these would find no
+place in time. That is seen here from less than the whole plan: one row is looked at exactly, of the others
+only what is free in one moment. What is not proved has to be tried.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from schedd.plan.kernels.bounds import fit_bounded, raised, step_of
+from schedd.plan.kernels.jit import kernel, lean
+from schedd.plan.kernels.layout import (
+    A_CHUNK,
+    A_ROW,
+    A_TAKE,
+    ALLOC,
+    ALLOCS,
+    CHUNK,
+    CHUNKS,
+    COUNT,
+    CPUS,
+    DUR,
+    DURATIONS,
+    EXCLUSIVE,
+    GATES,
+    GROW,
+    LEAST_TIER,
+    LEN,
+    LEVEL,
+    NEED,
+    OFF,
+    PER_NODE,
+    POOL,
+    POOLS,
+    READY,
+    SET,
+    SET_LEN,
+    SETS,
+    SHAPE,
+    SLACK,
+    START,
+    USABLE,
+    VERSION,
+    Ints,
+    Tables,
+)
+from schedd.plan.kernels.place import holds
+from schedd.plan.kernels.rows import amend, change, fit, floor, locate, make_room, needed
+
+_MOST_TOUCHED: Final = 256
+
+
+class Touched(NamedTuple):
+    """The rows on which a job, or those asked to make way for it, hold something; N rows, M of these."""
+
+    mark: Ints
+    """(N,) 1 + the place of the row in ``rows``; 0: none of these jobs holds anything there."""
+    rows: Ints
+    """(M,)"""
+    given: Ints
+    """(M, R) what they give back there in one moment."""
+    take: Ints
+    """(R,) what the job takes."""
+
+
+@kernel
+def touched_for(tb: Tables) -> Touched:
+    """Room for one look."""
+    return Touched(
+        np.zeros(tb.rows.shape[0], np.int64),
+        np.empty(_MOST_TOUCHED, np.int64),
+        np.empty((_MOST_TOUCHED, tb.F.shape[0]), np.int64),
+        np.empty(tb.F.shape[0], np.int64),
+    )
+
+
+@lean
+def _touch(tb: Tables, th: Touched, jobs: Ints) -> int:
+    """Note the rows of these jobs; returns how many, or -1 if they are too many."""
+    n = 0
+    for k in range(jobs.shape[0]):
+        first = tb.jobs[ALLOC, jobs[k]]
+        for i in range(first, first + tb.jobs[ALLOCS, jobs[k]]):
+            if tb.alloc[i, A_CHUNK] < 0:
+                break  # from here on there are only pools
+            row = tb.alloc[i, A_ROW]
+            if th.mark[row] > 0:
+                continue
+            if n == th.rows.shape[0]:
+                return -1
+            th.rows[n] = row
+            n += 1
+            th.mark[row] = n
+    return n
+
+
+@lean
+def _give(tb: Tables, th: Touched, n: int, jobs: Ints, moment: int) -> None:
+    """Add up what these jobs hold at ``moment``, by row."""
+    for m in range(n):
+        for r in range(tb.F.shape[0]):
+            th.given[m, r] = 0
+    for k in range(jobs.shape[0]):
+        slot = jobs[k]
+        start = tb.jobs[START, slot]
+        if start > moment or start + tb.jobs[DUR, slot] <= moment:
+            continue
+        first = tb.jobs[ALLOC, slot]
+        for i in range(first, first + tb.jobs[ALLOCS, slot]):
+            if tb.alloc[i, A_CHUNK] < 0:
+                break
+            m = th.mark[tb.alloc[i, A_ROW]] - 1
+            for r in range(tb.F.shape[0]):
+                th.given[m, r] += tb.alloc[i, A_TAKE + r]
+
+
+@lean
+def _units_in(
+    tb: Tables, th: Touched, m: int, need: Ints, cols: int, exclusive: int, most: int, moment: int
+) -> int:
+    """How many units, ``most`` at most, have room at ``moment`` on the ``m``-th touched row without these
+    jobs: no fewer than have room over any interval in which it lies.
+    """
+    row = th.rows[m]
+    off = tb.rows[row, OFF]
+    k = locate(tb.T, off, off + tb.rows[row, LEN], moment)
+    for c in range(need.shape[0]):
+        if (cols >> c) & 1:
+            most = _at_most(most, tb.F[c, k] + th.given[m, c], need[c], exclusive)
+    return most
+
+
+@lean
+def _at_most(most: int, free: int, need: int, exclusive: int) -> int:
+    """How many of ``most`` units have room by one resource; of those that take the whole node all or none."""
+    if free < need:
+        return 0
+    return most if exclusive else min(most, free // need)
+
+
+@lean
+def _start_on(
+    tb: Tables, jobs: Ints, row: int, need: Ints, cols: int, ready: int, dur: int, latest: int
+) -> int:
+    """The earliest start by ``latest`` on a touched row without these jobs; NONE; GROW: no room to look."""
+    if not make_room(tb, row, 2 * _entries_on(tb, jobs, row)):
+        return GROW
+    version = tb.rows[row, VERSION]
+    for slot in jobs:
+        _lift_on(tb, slot, row, 1)
+    start, _ = fit(tb, row, need, cols, ready, dur, latest)
+    _put_back_on(tb, jobs, row, version)
+    return start
+
+
+@lean
+def _is_used(tb: Tables, jobs: Ints, row: int, begin: int, end: int) -> bool:
+    """Whether one of these jobs holds something of the row between ``begin`` and ``end``."""
+    for slot in jobs:
+        start = tb.jobs[START, slot]
+        if start < end and start + tb.jobs[DUR, slot] > begin and holds(tb, slot, row):
+            return True
+    return False
+
+
+@lean
+def _place_of(
+    tb: Tables, th: Touched, jobs: Ints, ready: int, latest: int, need: Ints, cols: int, likely: int
+) -> tuple[int, int]:
+    """Where ``jobs[0]``, of one unit, would start by ``latest`` without these jobs: (start, row).
+
+    (NONE, -1): nowhere. Where that is not known, or not due to these jobs, the row alone is -1. ``likely`` is
+    the row that is looked at first.
+    """
+    slot = jobs[0]
+    chunk = tb.shapes[tb.jobs[SHAPE, slot], CHUNK]
+    dur = tb.jobs[DUR, slot]
+    level = tb.chunks[chunk, LEVEL]
+    step = step_of(dur)
+    best = _start_on(tb, jobs, likely, need, cols, ready, dur, latest)
+    if best == GROW:
+        return 0, -1
+    best_row = likely if best >= 0 else -1
+    for i in range(tb.chunks[chunk, SET], tb.chunks[chunk, SET] + tb.chunks[chunk, SET_LEN]):
+        row = tb.sets[i]
+        if row == likely or tb.rows[row, USABLE] <= tb.ctl[LEAST_TIER]:
+            continue
+        by = best if best >= 0 else latest
+        mine = th.mark[row] > 0 and _is_used(tb, jobs, row, ready, by + dur)
+        if mine:
+            start = _start_on(tb, jobs, row, need, cols, ready, dur, by)
+        else:
+            start, _ = fit_bounded(tb, row, need, cols, ready, dur, by, level, step)
+        if start == GROW:
+            return 0, -1
+        if start < 0:
+            continue
+        # Of equals the one with fewest cpus left would be taken: that is left to others.
+        best_row = row if mine and start != best else -1
+        best = start
+        if best_row < 0:
+            break
+    return best, best_row
+
+
+@lean
+def _finds_none(
+    tb: Tables, th: Touched, n: int, jobs: Ints, slot: int, row: int, latest: int, now: int
+) -> bool:
+    """Whether ``slot``, which is asked, surely finds no place by ``latest`` when all who are asked are gone
+    and the job stands on ``row``, where the others are lifted.
+
+    Wherever it starts by then, it runs at ``latest``; so there must be room enough for it at that moment.
+    """
+    ready = max(now, tb.jobs[READY, slot])
+    dur = tb.jobs[DUR, slot]
+    if latest < ready:
+        return True
+    if latest - ready >= dur:
+        return False
+    _give(tb, th, n, jobs, latest)
+    step = step_of(dur)
+    shape = tb.jobs[SHAPE, slot]
+    first = tb.shapes[shape, CHUNK]
+    for c in range(first, first + tb.shapes[shape, CHUNKS]):
+        need = tb.chunks[c, NEED:]
+        exclusive = tb.shapes[shape, EXCLUSIVE]
+        cols = needed(need, exclusive)
+        level = tb.chunks[c, LEVEL]
+        most = tb.chunks[c, PER_NODE]
+        wanted = tb.chunks[c, COUNT]
+        for i in range(tb.chunks[c, SET], tb.chunks[c, SET] + tb.chunks[c, SET_LEN]):
+            if wanted <= 0:
+                break
+            other = tb.sets[i]
+            if tb.rows[other, USABLE] <= tb.ctl[LEAST_TIER]:
+                continue
+            if other == row:
+                units = most
+                for r in range(need.shape[0]):
+                    if (cols >> r) & 1:
+                        units = _at_most(units, floor(tb, row, r, latest, ready + dur), need[r], exclusive)
+                wanted -= units
+            elif th.mark[other] > 0:
+                wanted -= _units_in(tb, th, th.mark[other] - 1, need, cols, exclusive, most, latest)
+            elif (
+                tb.bounds[level * DURATIONS + step, other] <= latest
+                and raised(tb, other, level, step, latest) <= latest
+            ):
+                wanted -= most
+        if wanted > 0:
+            return True
+    return False
+
+
+@lean
+def _entries_on(tb: Tables, jobs: Ints, row: int) -> int:
+    """How many of the allocations of these jobs are of ``row``."""
+    n = 0
+    for slot in jobs:
+        first = tb.jobs[ALLOC, slot]
+        for i in range(first, first + tb.jobs[ALLOCS, slot]):
+            n += int(tb.alloc[i, A_ROW] == row)
+    return n
+
+
+@lean
+def _lift_on(tb: Tables, slot: int, row: int, sign: int) -> None:
+    """Give back (+1) or take again (-1) what a job holds of one row."""
+    start = tb.jobs[START, slot]
+    end = start + tb.jobs[DUR, slot]
+    first = tb.jobs[ALLOC, slot]
+    for i in range(first, first + tb.jobs[ALLOCS, slot]):
+        if tb.alloc[i, A_CHUNK] < 0:
+            break
+        if tb.alloc[i, A_ROW] != row:
+            continue
+        if sign > 0:
+            amend(tb, row, start, end, tb.alloc[i, A_TAKE:], 1)
+        else:
+            change(tb, row, start, end, tb.alloc[i, A_TAKE:], -1)
+
+
+@lean
+def _stays(tb: Tables, slot: int, row: int, now: int) -> bool:
+    """Whether a job, lifted from ``row``, could go back there as far as that row is concerned."""
+    start = tb.jobs[START, slot]
+    end = start + tb.jobs[DUR, slot]
+    first = tb.jobs[ALLOC, slot]
+    for i in range(first, first + tb.jobs[ALLOCS, slot]):
+        if tb.alloc[i, A_CHUNK] < 0:
+            break
+        if tb.alloc[i, A_ROW] != row:
+            continue
+        for r in range(tb.F.shape[0]):
+            take = tb.alloc[i, A_TAKE + r]
+            if take > 0 and floor(tb, row, r, start, end) < take:
+                return False
+    return bool(start >= now)
+
+
+@lean
+def _take(tb: Tables, th: Touched, slot: int, row: int) -> None:
+    """Note what a job of one unit takes of a row."""
+    shape = tb.jobs[SHAPE, slot]
+    for r in range(tb.F.shape[0]):
+        if tb.shapes[shape, EXCLUSIVE] and (tb.ctl[GATES] >> r) & 1 == 0:
+            th.take[r] = tb.cap[row, r]
+        else:
+            th.take[r] = tb.chunks[tb.shapes[shape, CHUNK], NEED + r]
+
+
+@lean
+def _put_back_on(tb: Tables, jobs: Ints, row: int, version: int) -> None:
+    """Let these jobs, lifted from ``row``, hold again what they held: all that was remembered of its
+    ``version`` is as true as before.
+    """
+    for k in range(jobs.shape[0] - 1, -1, -1):
+        _lift_on(tb, jobs[k], row, -1)
+    tb.rows[row, VERSION] = version
+
+
+@lean
+def _pools_allow(tb: Tables, slot: int, start: int) -> bool:
+    """Whether the pools of a job surely have room for it from ``start`` on."""
+    pool = tb.jobs[POOL, slot]
+    end = start + tb.jobs[DUR, slot]
+    for i in range(pool, pool + tb.jobs[POOLS, slot]):
+        row = tb.pools[i, 0]
+        if not tb.rows[row, SLACK] and floor(tb, row, CPUS, start, end) < tb.pools[i, 1]:
+            return False
+    return True
+
+
+@lean
+def is_vain(tb: Tables, th: Touched, jobs: Ints, latest: Ints, row: int, now: int) -> bool:
+    """Whether the others surely cannot make way for ``jobs[0]``, of one unit, to start by their ``latest``:
+    then ``advance`` would say IN_VAIN. All of them hold ``row``. The plan is left as it is.
+    """
+    slot = jobs[0]
+    shape = tb.jobs[SHAPE, slot]
+    if tb.shapes[shape, SETS] > 0 or tb.rows[row, USABLE] <= tb.ctl[LEAST_TIER]:
+        return False
+    n = _touch(tb, th, jobs)
+    if n < 0:
+        return False
+    need = tb.chunks[tb.shapes[shape, CHUNK], NEED:]
+    cols = needed(need, tb.shapes[shape, EXCLUSIVE])
+    ready = max(now, tb.jobs[READY, slot])
+    start, row = _place_of(tb, th, jobs, ready, latest[0], need, cols, row)
+    if start < 0:
+        return True
+    if row < 0 or not _pools_allow(tb, slot, start):
+        return False
+    if not make_room(tb, row, 2 * (_entries_on(tb, jobs, row) + 1)):
+        return False
+    version = tb.rows[row, VERSION]
+    for k in range(jobs.shape[0]):
+        _lift_on(tb, jobs[k], row, 1)
+    end = start + tb.jobs[DUR, slot]
+    _take(tb, th, slot, row)
+    amend(tb, row, start, end, th.take, -1)
+    vain = False
+    for k in range(1, jobs.shape[0]):
+        if not _stays(tb, jobs[k], row, now) and _finds_none(tb, th, n, jobs, jobs[k], row, latest[k], now):
+            vain = True
+            break
+    change(tb, row, start, end, th.take, 1)
+    _put_back_on(tb, jobs, row, version)
+    return vain

@@ -1,0 +1,118 @@
+"""What is said to be in vain, before it is tried, is in vain when it is tried."""
+
+from random import Random
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedd.model import Chunk, Node, Place, Request
+from schedd.plan.kernels import layout as at
+from schedd.plan.kernels.advance import DONE, FULL, IN_VAIN, advance
+from schedd.plan.kernels.freed import tell_now
+from schedd.plan.kernels.undo import undo_for
+from schedd.plan.kernels.vain import is_vain, touched_for
+from schedd.plan.plan import Plan
+
+NOW = 5
+
+
+def _request(rng: Random) -> Request:
+    exclusive = rng.random() < 0.1
+    if rng.random() < 0.6:
+        return Request((_chunk(rng, 1),), exclusive=exclusive)
+    place = rng.choice([Place.FREE, Place.SCATTER])
+    kinds = 2 if rng.random() < 0.2 else 1
+    return Request(tuple(_chunk(rng, rng.randint(1, 3)) for _ in range(kinds)), place, exclusive)
+
+
+def _chunk(rng: Random, count: int) -> Chunk:
+    features = (frozenset({"big"}),) if rng.random() < 0.2 else ()
+    return Chunk(count, rng.randint(1, 4), mem=rng.choice([0, 0, 3]), features=features)
+
+
+def _full(rng: Random) -> Plan:
+    """A plan of some nodes with many jobs, some of them fixed, some in a pool."""
+    nodes = [
+        Node(f"n{i}", rng.choice([2, 4, 8]), mem=6, features=frozenset({"big"} if i % 2 else ()))
+        for i in range(rng.randint(2, 6))
+    ]
+    plan = Plan(nodes, 0)
+    plan.set_pool("licence", 2, 0)
+    for _ in range(rng.randint(5, 50)):
+        pools = {"licence": 1} if rng.random() < 0.2 else {}
+        ready = rng.choice([0, 0, rng.randint(0, 60)])
+        slot = plan.new(_request(rng), rng.choice([3, 10, 30, 100]), ready, pools)
+        if plan.place(slot, rng.choice([0, NOW])) < 0:
+            plan.drop(slot, 0)
+        elif plan.start(slot) == 0:
+            plan.begin(slot)
+        elif rng.random() < 0.05:
+            plan.drop(slot, 0)
+    return plan
+
+
+def _timelines(plan: Plan) -> list[object]:
+    """What is free on every row, wherever it stands in the slabs, and the rows' versions."""
+    tb = plan.tables
+    parts = [slice(row[at.OFF], row[at.OFF] + row[at.LEN]) for row in tb.rows.tolist()]
+    versions: list[int] = tb.rows[:, at.VERSION].tolist()
+    return [*([tb.T[part].tolist(), tb.F[:, part].tolist()] for part in parts), versions]
+
+
+def _one_unit(plan: Plan, slot: int) -> bool:
+    (*chunks,) = plan.shapes.requests[int(plan.tables.jobs[at.SHAPE, slot])].chunks
+    return len(chunks) == 1 and chunks[0].count == 1
+
+
+def _attempts(plan: Plan, rng: Random) -> list[tuple[np.ndarray, np.ndarray, int]]:
+    """Jobs of one unit, each with those planned on a node that it could use, and their latest starts."""
+    tb = plan.tables
+    planned = plan.planned().tolist()
+    found = []
+    for slot in filter(lambda one: _one_unit(plan, one), planned):
+        chunk = int(tb.shapes[tb.jobs[at.SHAPE, slot], at.CHUNK])
+        first, n = int(tb.chunks[chunk, at.SET]), int(tb.chunks[chunk, at.SET_LEN])
+        for row in tb.sets[first : first + n].tolist():
+            others = [s for s in planned if s != slot and row in {take.row for take in plan.takes(s)}]
+            others = [s for s in others if rng.random() < 0.7][: rng.randint(1, 8)]
+            if others:
+                by = [plan.start(s) + rng.choice([1, 5, 20, 80]) for s in others]
+                found.append((np.array([slot, *others]), np.array([plan.start(slot) - 1, *by]), row))
+    return found
+
+
+def _said(seed: int) -> list[tuple[bool, int]]:
+    """Of attempts in one plan, what was said of each, and how it went."""
+    rng = Random(seed)
+    plan = _full(rng)
+    said = []
+    for jobs, latest, row in _attempts(plan, rng)[:40]:
+        fork = plan.fork()
+        tell_now(fork.tables, NOW)
+        before, columns = _timelines(fork), fork.tables.jobs.copy()
+        vain = is_vain(fork.tables, touched_for(fork.tables), jobs, latest, row, NOW)
+        assert _timelines(fork) == before
+        assert np.array_equal(fork.tables.jobs, columns)
+        how, times = FULL, 0
+        while how == FULL:
+            undo = undo_for(fork.tables, jobs.shape[0], 8)
+            order = 1 + np.array(rng.sample(range(jobs.shape[0] - 1), jobs.shape[0] - 1), np.int64)
+            how = advance(fork.tables, undo, jobs, order, latest, NOW, False)
+            fork.slabs.make_room(16, times)
+            times += 1
+        said.append((vain, how))
+    return said
+
+
+@given(seed=st.integers(0, 1 << 32))
+def test_what_is_said_to_be_in_vain_is(seed: int) -> None:
+    assert (True, DONE) not in _said(seed)
+
+
+def test_most_of_what_is_in_vain_is_said_to_be() -> None:
+    said = [one for seed in range(40) for one in _said(seed)]
+    vain = [told for told, how in said if how == IN_VAIN]
+    assert len(vain) > 100
+    assert sum(vain) > len(vain) / 2
+    assert (False, DONE) in said
