@@ -119,13 +119,12 @@ def get_gaps(
 ) -> Response:
     """What is free in `[begin, end)`, on all nodes together and node by node; never before the plan's time.
 
-    Nodes that are down, offline or blocked have no gaps.
+    Nodes that are down, offline or closed have no gaps.
     """
     published = cluster.published
     first, last = _window(published, begin, end)
     found = gaps(
         published,
-        cluster.blocked,
         first,
         last,
         cpus=cpus,

@@ -5,7 +5,7 @@ Publishing copies whole columns and lists; no Python statement runs per job. Rea
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,6 +14,7 @@ from schedd.engine.numbers import Numbers
 from schedd.engine.records import ChangeSet, JobRecord
 from schedd.engine.settings import EngineSettings
 from schedd.engine.state import EngineState
+from schedd.engine.waiting import state_of
 from schedd.model import NodeSets
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.layout import Ints
@@ -57,7 +58,10 @@ class Published:
     changes: deque[ChangeSet]
     names: Mapping[int, str]
     nodes: Mapping[str, NodeFacts]
-    """As the server describes them, but that one whose planning is held is draining."""
+    """As the server describes them, but that those that are ``closed`` are draining."""
+    closed: Mapping[str, str]
+    """Nodes that get no new jobs though the server may have them up, with why: an admin holds their planning,
+    a job on them is long past its walltime, or jobs fail on them."""
     queues: Mapping[str, QueueFacts]
     reservations: tuple[Reserve, ...]
     """Each with the nodes that it is about by now."""
@@ -139,10 +143,15 @@ def _frozen(column: Ints) -> Ints:
     return copy
 
 
-def _nodes(state: EngineState) -> dict[str, NodeFacts]:
+def _closed(state: EngineState) -> dict[str, str]:
+    held = (name for kind, name in state.holds if kind == "node")
+    return {name: state_of(state, name) for name in (*state.blocked, *state.holes, *held)}
+
+
+def _nodes(state: EngineState, closed: Iterable[str]) -> dict[str, NodeFacts]:
     found = dict(state.node_facts)
-    for kind, name in state.holds:
-        if kind == "node" and name in found and found[name].state == "up":
+    for name in closed:
+        if name in found and found[name].state == "up":
             found[name] = replace(found[name], state="drain")
     return found
 
@@ -152,6 +161,7 @@ def publish(state: EngineState) -> Published:
     tables = state.plan.tables
     jobs: Ints = tables.jobs[_KEPT]
     jobs.flags.writeable = False
+    closed = _closed(state)
     return Published(
         settings=state.settings,
         generation=state.generation,
@@ -173,7 +183,8 @@ def publish(state: EngineState) -> Published:
         numbers=state.numbers,
         changes=state.changes,
         names=dict(state.plan.name_of),
-        nodes=_nodes(state),
+        nodes=_nodes(state, closed),
+        closed=closed,
         queues=dict(state.queues),
         reservations=tuple(replace(one.event, nodes=one.nodes) for one in state.reservations.values()),
         gates=dict(state.gates),

@@ -6,7 +6,7 @@ from schedd.model import Never, WaitingFor
 from schedd.plan.kernels.layout import CHUNK, CHUNKS, SET, SET_LEN, SHAPE, USABLE
 from schedd.plan.views import bare, why_never
 
-__all__ = ["no_node"]
+__all__ = ["no_node", "state_of"]
 
 _NAMED = 3
 
@@ -31,7 +31,7 @@ def _nodes_in_the_way(state: EngineState, slot: int) -> str:
         for row in tables.sets[at : at + int(tables.chunks[chunk, SET_LEN])].tolist():
             name = state.plan.name_of[row]
             if not tables.rows[row, USABLE]:
-                found[f"node {name}, which is {_state_of(state, name)}"] = None
+                found[f"node {name}, which is {state_of(state, name)}"] = None
     if not found:
         for reservation in state.reservations.values():
             if reservation.event.end is None:
@@ -41,7 +41,8 @@ def _nodes_in_the_way(state: EngineState, slot: int) -> str:
     return (", or ".join(words[:_NAMED]) + more) or "nodes that can take it"
 
 
-def _state_of(state: EngineState, name: str) -> str:
+def state_of(state: EngineState, name: str) -> str:
+    """Why a node gets no new jobs, to follow "node n1 is"."""
     if name in state.blocked:
         jobs = ", ".join(state.blocked[name])
         return f"blocked by job {jobs}, long past its walltime"

@@ -257,8 +257,7 @@ def _named(published: Published, plan: Plan, item: Item) -> Blocker:
 def _node(published: Published, name: str, sooner: bool) -> Blocker:
     facts = published.nodes.get(name)
     state = {"down": "down", "drain": "offline"}.get(facts.state if facts is not None else "", "not used")
-    if name in published.held_nodes:
-        state = f"held: {published.held_nodes[name]}"
+    state = published.closed.get(name, state)
     return Blocker(
         kind="node",
         name=name,

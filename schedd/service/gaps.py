@@ -1,7 +1,6 @@
 """What is free, where, and from when until when: the gaps of a published plan."""
 
 from collections.abc import Iterator
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,7 +48,6 @@ class Gaps:
 
 def gaps(
     published: Published,
-    blocked: AbstractSet[str],
     begin: int,
     end: int,
     *,
@@ -58,7 +56,7 @@ def gaps(
     cursor: str = "",
     limit: int = 1_000,
 ) -> Gaps:
-    """What is free in ``[begin, end)`` on nodes that are up and not ``blocked``, in pieces of at least
+    """What is free in ``[begin, end)`` on nodes that are up, in pieces of at least
     ``cpus`` cpus; nothing is free before the plan's own time.
 
     Nodes come by name, from the first behind ``cursor`` on; all gaps of a node are on one page, and a page
@@ -68,11 +66,7 @@ def gaps(
     begin = max(begin, published.as_of)
     if begin >= end:
         return Gaps((), (), None)
-    usable = [
-        (name, facts)
-        for name, facts in sorted(published.nodes.items())
-        if facts.state == "up" and name not in blocked
-    ]
+    usable = [(name, facts) for name, facts in sorted(published.nodes.items()) if facts.state == "up"]
     if from_begin:  # most nodes are full then: it need not be known when they are free again
         taken = _taken(published, begin)
         usable = [(name, facts) for name, facts in usable if facts.cpus - taken.get(name, 0) >= cpus]

@@ -118,11 +118,6 @@ class PlanLoop:
         return self._publisher.feed
 
     @property
-    def blocked(self) -> frozenset[str]:
-        """Nodes that count as blocked in it."""
-        return self._publisher.blocked
-
-    @property
     def alive(self) -> bool:
         """Whether the planner works."""
         return self._thread.is_alive() and not self.failure

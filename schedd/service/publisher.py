@@ -17,13 +17,12 @@ _OFTEN_S = 0.02
 class Publisher:
     """One cluster's; the planner's thread publishes, any may read.
 
-    ``feed`` knows what changed up to ``latest``, ``blocked`` are nodes that count as blocked in it.
+    ``feed`` knows what changed up to ``latest``.
     """
 
     def __init__(self, engine: Engine, meters: ClusterMeters) -> None:
         self.latest: Published = publish(engine.state)
         self.feed = Feed(self.latest)
-        self.blocked: frozenset[str] = frozenset()
         self.behind = False
         """Whether the engine went on since."""
         self._meters = meters
@@ -36,7 +35,6 @@ class Publisher:
 
     def publish(self, engine: Engine) -> None:
         """Show the plan as it is now."""
-        self.blocked = frozenset(engine.state.blocked)
         with self._meters.timed("publish"):
             published = publish(engine.state)
             self.feed.note(self.latest, published)

@@ -91,7 +91,10 @@ class NodeView:
 
     name: str
     state: str
-    """`up`, `drain` (offline, or held by an admin: nothing new is started) or `down`."""
+    """`up`, `drain` (offline, or closed: nothing new is started) or `down`."""
+    closed: str
+    """Why nothing new is planned here though the server may have it up: an admin holds it, a job is long past
+    its walltime, or jobs fail on it; empty when that is not so."""
     held: str
     """Why an admin holds its planning; empty when none does."""
     cpus: int
@@ -280,6 +283,7 @@ def nodes(
             NodeView(
                 name=name,
                 state=facts.state,
+                closed=published.closed.get(name, ""),
                 held=held.get(name, ""),
                 cpus=facts.cpus,
                 mem=facts.mem,

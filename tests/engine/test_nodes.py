@@ -2,6 +2,7 @@
 
 import pytest
 
+from schedd.engine.view import publish
 from schedd.wire import JobEnded, JobStarted, ShareFacts
 from tests.engine.cluster import Cluster, T
 
@@ -214,6 +215,9 @@ def test_a_node_on_which_jobs_of_two_users_fail_gets_no_new_jobs() -> None:
     _fail(cluster, "b", "bob@x")
     assert list(cluster.engine.state.holes) == ["n1"]
     assert len(cluster.alerts("black_hole")) == 1
+    shown = publish(cluster.engine.state)
+    assert shown.closed == {"n1": "not used, since jobs fail on it"}
+    assert (shown.nodes["n1"].state, shown.nodes["n2"].state) == ("drain", "up")
     cluster.submit("next", "n1:ppn=4")
     assert cluster.view("next").why == "waiting for node n1, which is not used, since jobs fail on it"
     cluster.submit("other", "1:ppn=4")
@@ -221,6 +225,7 @@ def test_a_node_on_which_jobs_of_two_users_fail_gets_no_new_jobs() -> None:
     cluster.node("n1", state="drain")
     cluster.node("n1", state="up")
     assert cluster.where("next") == ["n1"]
+    assert publish(cluster.engine.state).closed == {}
 
 
 def test_one_users_failures_say_nothing_about_a_node() -> None:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from schedd.service.gaps import gaps
 from schedd.service.reading import window
-from schedd.wire import JobQueued, NodeChanged, NodeFacts, Reserve
+from schedd.wire import JobQueued, NodeChanged, NodeFacts, PlanningHeld, Reserve
 from tests.service.build import GIB, T, event_id, job, node, planner
 
 WAIT = 30
@@ -32,7 +32,7 @@ def test_free_and_taken_make_up_the_node_at_every_moment(
     with planner(tell=False) as loop:
         loop.submit(events).result(WAIT)
         published = loop.published
-    found = gaps(published, frozenset(), begin, end)
+    found = gaps(published, begin, end)
     placed = window(published, begin, end, limit=10_000).rows
     machines: list[NodeFacts] = [facts for facts in published.nodes.values() if facts.state == "up"]
     edges = {gap.start for gap in found.gaps} | {bar.start for bar in placed} | {bar.end for bar in placed}
@@ -62,11 +62,11 @@ def test_what_is_free_from_the_begin_on_is_the_first_unbroken_gaps_of_each_node(
         loop.submit(events).result(WAIT)
         published = loop.published
     expected, reached = [], dict.fromkeys(published.nodes, begin)
-    for gap in gaps(published, frozenset(), begin, end, cpus=cpus).gaps:
+    for gap in gaps(published, begin, end, cpus=cpus).gaps:
         if gap.start == reached[gap.node]:
             expected.append(gap)
             reached[gap.node] = gap.end
-    found = gaps(published, frozenset(), begin, end, cpus=cpus, from_begin=True)
+    found = gaps(published, begin, end, cpus=cpus, from_begin=True)
     assert list(found.gaps) == expected
     assert (found.totals, found.next) == ((), None)
 
@@ -78,7 +78,7 @@ def test_gaps_come_node_by_node_and_go_on_from_the_cursor() -> None:
     seen = []
     cursor: str | None = ""
     while cursor is not None:
-        page = gaps(published, frozenset(), T, T + 60, cursor=cursor, limit=2)
+        page = gaps(published, T, T + 60, cursor=cursor, limit=2)
         seen.append([gap.node for gap in page.gaps])
         assert page.totals[0].idle_nodes == 5
         cursor = page.next
@@ -88,23 +88,24 @@ def test_gaps_come_node_by_node_and_go_on_from_the_cursor() -> None:
 def test_reserved_and_blocked_nodes_have_no_gap() -> None:
     with planner(tell=False) as loop:
         reserve = Reserve(id=event_id(), time=T, name="r", nodes=("n1",), start=T + 100, end=T + 200)
-        loop.submit([node("n1"), node("n2"), reserve]).result(WAIT)
+        held = PlanningHeld(id=event_id(), time=T, kind="node", name="n2", reason="a fan")
+        loop.submit([node("n1"), node("n2"), reserve, held]).result(WAIT)
         published = loop.published
-    found = gaps(published, {"n2"}, T, T + 300)
+    found = gaps(published, T, T + 300)
     assert [(gap.node, gap.start - T, gap.end - T) for gap in found.gaps] == [
         ("n1", 0, 100),
         ("n1", 200, 300),
     ]
     assert [(step.start - T, step.cpus) for step in found.totals] == [(0, 4), (100, 0), (200, 4)]
-    now = gaps(published, {"n2"}, T, T + 300, from_begin=True)
+    now = gaps(published, T, T + 300, from_begin=True)
     assert [(gap.node, gap.start - T, gap.end - T) for gap in now.gaps] == [("n1", 0, 100)]
-    assert gaps(published, {"n2"}, T + 150, T + 300, from_begin=True).gaps == ()
+    assert gaps(published, T + 150, T + 300, from_begin=True).gaps == ()
 
 
 def test_small_pieces_can_be_left_out() -> None:
     with planner(tell=False) as loop:
         loop.submit([node("n1"), job("1", nodes="1:ppn=3", mem="8gb")]).result(WAIT)
         published = loop.published
-    assert [gap.cpus for gap in gaps(published, frozenset(), T, T + 9000).gaps] == [1, 4]
-    assert [gap.mem for gap in gaps(published, frozenset(), T, T + 9000).gaps] == [0, 8 * GIB]
-    assert [gap.cpus for gap in gaps(published, frozenset(), T, T + 9000, cpus=2).gaps] == [4]
+    assert [gap.cpus for gap in gaps(published, T, T + 9000).gaps] == [1, 4]
+    assert [gap.mem for gap in gaps(published, T, T + 9000).gaps] == [0, 8 * GIB]
+    assert [gap.cpus for gap in gaps(published, T, T + 9000, cpus=2).gaps] == [4]

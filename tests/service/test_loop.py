@@ -79,7 +79,7 @@ def test_reading_does_not_wait_for_a_busy_planner() -> None:
             assert [view.id for view in views(published).rows] == ["1", "2"]
             assert [view.name for view in nodes(published)] == ["n1"]
             assert [bar.job for bar in window(published, T, T + 86_400).rows] == ["1", "2"]
-            assert gaps(published, loop.blocked, T, T + 86_400).gaps
+            assert gaps(published, T, T + 86_400).gaps
             assert not waiting.done()
         assert waiting.result(WAIT).accepted == 1
         assert job_view(loop.published, "3") is not None

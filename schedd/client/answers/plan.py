@@ -26,6 +26,7 @@ class NodeView(TypedDict):
 
     name: str
     state: str
+    closed: str
     held: str
     cpus: int
     mem: int

@@ -73,7 +73,7 @@ def _rows(cluster: PlanLoop, views: list[NodeView]) -> list[Row]:
     free: dict[str, Gap] = {}
     idle: dict[str, Gap] = {}
     now = published.as_of
-    for gap in gaps(published, cluster.blocked, now, now + _AHEAD_S, limit=_MOST_GAPS).gaps:
+    for gap in gaps(published, now, now + _AHEAD_S, limit=_MOST_GAPS).gaps:
         if gap.node in shown:
             free.setdefault(gap.node, gap)
             if gap.cpus == published.nodes[gap.node].cpus:
