@@ -112,23 +112,29 @@ def _absent(facts: NodeFacts) -> NodeFacts:
 
 def _job_changes(state: EngineState, snapshot: Snapshot, record: JobRecord, job: JobFacts) -> list[Event]:
     event, at = snapshot.id, snapshot.time
-    altered = JobAltered(id=event, time=at, job=job)
     if holds_resources(job):
+        altered = JobAltered(id=event, time=at, job=job)
         if record.phase is Phase.RUNNING and _same_run(record, job):
             # The version is the server's affair while the job runs.
             return [altered] if replace(job, version=record.facts.version) != record.facts else []
         moment = job.started or at
         begun = JobStarted(id=event, time=moment, job_id=job.id, shares=job.shares, by=job.by)
         return [begun, altered]
-    back = JobQueued(id=event, time=at, job=job)
-    if record.phase is Phase.RUNNING:
-        return [back]
-    if record.phase is Phase.DISPATCHED:
-        # Unless it was accepted before the server was asked, the outcome is still to come.
-        accepted_at = record.decision_expires - state.settings.start_wait
-        if job.starts > record.facts.starts or (record.accepted and at > accepted_at):
-            return [back]
-    return [altered] if record.facts != job else []
+    if record.phase is Phase.RUNNING or (
+        record.phase is Phase.DISPATCHED and _is_back(state, at, record, job)
+    ):
+        return [JobQueued(id=event, time=at, job=job)]
+    return [JobAltered(id=event, time=at, job=job)] if record.facts != job else []
+
+
+def _is_back(state: EngineState, at: int, record: JobRecord, job: JobFacts) -> bool:
+    """Whether it was to start, and did not. If that was not accepted before the server was asked, the outcome
+    is still to come.
+    """
+    if record.phase is not Phase.DISPATCHED:
+        return False
+    accepted_at = record.decision_expires - state.settings.start_wait
+    return job.starts > record.facts.starts or (record.accepted and at > accepted_at)
 
 
 def _same_run(record: JobRecord, job: JobFacts) -> bool:

@@ -10,7 +10,7 @@ import structlog
 
 from schedd.engine import Engine
 from schedd.engine.improve import improvement, movable
-from schedd.engine.records import Cause
+from schedd.engine.records import Cause, JobRecord
 from schedd.engine.settings import EngineSettings
 from schedd.optimize import Search, SearchSettings, WhyEnded
 from schedd.plan.evaluate import JobColumns, by_name
@@ -38,7 +38,10 @@ class _Start:
     plan: Plan
     promised: Ints
     columns: JobColumns
-    jobs: dict[int, str]
+    records: tuple[JobRecord | None, ...]
+    """By slot."""
+    movable: int
+    """How many jobs a search could move."""
     now: int
     generation: int
     counts: tuple[int, int]
@@ -142,7 +145,7 @@ class Searcher:
         start = loop.at_rest(_start).result(_PATIENCE_S)
         self._changes, self._frees = start.counts
         self._go_on = False
-        if len(start.jobs) < 2:
+        if start.movable < 2:
             return None
         self._number = max(self._number, self._track.last_search()) + 1
         search = _search(start, loop.published.settings, self._number)
@@ -156,7 +159,9 @@ class Searcher:
         taken = 0
         if found.places and not self._stopping:
             name = f"search:{self._epoch}:{self._number}"
-            event = improvement(name, loop.now(), start.plan, start.jobs, found.places)
+            records = ((place.slot, start.records[place.slot]) for place in found.places)
+            jobs = {slot: record.id for slot, record in records if record is not None}
+            event = improvement(name, loop.now(), start.plan, jobs, found.places)
             loop.submit([event]).result(_PATIENCE_S)
             taken, self._changes = loop.at_rest(lambda engine: _taken(engine, name)).result(_PATIENCE_S)
         run = SearchRun(self._number, start.now, why, start.generation, taken, found.report)
@@ -191,7 +196,7 @@ def trial(engine: Engine, settings: EngineSettings) -> SearchRun | None:
     Nothing is taken over. To be called in a thread that may wait: it takes as long as a search.
     """
     start = _start(engine)
-    if len(start.jobs) < 2:
+    if start.movable < 2:
         return None
     found = _search(start, settings, 0).run()
     return SearchRun(0, start.now, "asked for", start.generation, 0, found.report)
@@ -219,12 +224,12 @@ def _counts(engine: Engine) -> tuple[int, int]:
 
 def _start(engine: Engine) -> _Start:
     state = engine.state
-    slots = movable(state).tolist() if state.policy is None else []
     return _Start(
         plan=state.plan.fork(),
         promised=state.promise.copy(),
         columns=state.columns.copy(),
-        jobs={slot: record.id for slot in slots if (record := state.by_slot[slot]) is not None},
+        records=tuple(state.by_slot),
+        movable=movable(state).shape[0] if state.policy is None else 0,
         now=state.now,
         generation=state.generation,
         counts=_counts(engine),

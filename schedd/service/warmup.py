@@ -3,9 +3,13 @@
 from dataclasses import replace
 
 from schedd.engine import Engine, EngineSettings
+from schedd.engine.improve import movable
 from schedd.engine.view import publish
 from schedd.optimize import Search, SearchSettings
+from schedd.plan.evaluate import DEFAULT_WEIGHTS, Weights
 from schedd.plan.latest import latest_starts
+from schedd.plan.places import place_of
+from schedd.plan.rebase import rebase
 from schedd.service.forks import fork
 from schedd.service.summaries import evaluated
 from schedd.wire import (
@@ -112,3 +116,6 @@ def _without_policy() -> None:
     state = engine.state
     latest = latest_starts(state.plan, state.promise, state.columns, state.now)
     Search(state.plan.fork(), state.columns, latest, state.now, SearchSettings(moves=50)).run()
+    plan = state.plan.fork()
+    sooner = [replace(place_of(plan, slot), start=plan.start(slot) - 1) for slot in movable(state).tolist()]
+    rebase(plan, sooner, state.columns, latest, state.now, Weights(DEFAULT_WEIGHTS))

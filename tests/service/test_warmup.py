@@ -8,6 +8,9 @@ from tests.conftest import ROOT
 SCRIPT = """
 import importlib, pkgutil
 import schedd.plan.kernels as kernels
+from dataclasses import replace
+from schedd.engine.improve import improvement, movable
+from schedd.plan.places import place_of
 from schedd.service.warmup import warm_up
 from tests.engine.cluster import Cluster
 from tests.engine.test_windows import quota
@@ -32,12 +35,20 @@ for i in range(6):
 cluster.alter("3", priority=900)
 cluster.reserve("r", "n1", start=500, end=900)
 cluster.at(1000)
+cluster = Cluster(nodes=2, slack=10**6, validate=False)
+for i in range(6):
+    cluster.submit(str(i), walltime=100 + i)
+plan = cluster.engine.state.plan
+jobs = {slot: cluster.engine.state.by_slot[slot].id for slot in movable(cluster.engine.state).tolist()}
+sooner = [replace(place_of(plan, slot), start=plan.start(slot) - 1) for slot in jobs]
+assert sooner
+cluster.tell(improvement("search", cluster.server.now, plan, jobs, sooner))
 after = compiled()
 print(sorted(name for name in after if after[name] != before.get(name)))
 """
 
 
-def test_limits_priorities_and_reservations_are_compiled_when_the_daemon_is_ready() -> None:
+def test_limits_reservations_and_what_a_search_found_are_compiled_when_the_daemon_is_ready() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False, cwd=ROOT, timeout=190
     )
