@@ -8,6 +8,7 @@ from statistics import median
 __all__ = ["Table", "between"]
 
 _HEAD_EVERY = 24
+_SAME_WEEK_S = 6 * 86_400
 _COLUMNS = (
     ("clock", 9),
     ("job", 10),
@@ -60,7 +61,7 @@ class Table:
         self._told[job_id] = told
         nodes = [str(share["node"]) for share in job["planned_nodes"]]  # type: ignore[attr-defined]
         where = _short(nodes) if nodes else str(job["why"])
-        cells = [_clock(told.planned), _clock(told.promised), "", "", where]
+        cells = [_clock(told.planned, now), _clock(told.promised, now), "", "", where]
         return self._row(now, job_id, "queued", told, cells)
 
     def started(self, now: int, job_id: str, nodes: Sequence[str]) -> list[str]:
@@ -71,7 +72,13 @@ class Table:
         if told.planned is not None:
             self._errors.append(now - told.planned)
             against = self._against(now - told.planned)
-        cells = [_clock(told.planned), _clock(told.promised), _clock(now), against, _short(nodes)]
+        cells = [
+            _clock(told.planned, now),
+            _clock(told.promised, now),
+            _clock(now, now),
+            against,
+            _short(nodes),
+        ]
         return self._row(now, job_id, "started", told, cells)
 
     def summary(self, breaches: int) -> list[str]:
@@ -101,7 +108,7 @@ class Table:
             lines += ["", _line([name for name, _ in _COLUMNS])]
             lines.append("─" * len(lines[-1]))
         self._rows += 1
-        lines.append(_line([_clock(now), job_id, what, told.user, told.asks, *cells]))
+        lines.append(_line([_clock(now, now), job_id, what, told.user, told.asks, *cells]))
         return lines
 
 
@@ -127,8 +134,12 @@ def _fit(cell: str, width: int) -> str:
     return (cell if len(cell) <= width else cell[: width - 1] + "…").ljust(width)
 
 
-def _clock(moment: int | None) -> str:
-    return "-" if moment is None else f"{datetime.fromtimestamp(moment, UTC):%a %H:%M}"
+def _clock(moment: int | None, now: int) -> str:
+    """The day of the week and the time; the date where that day of the week may be another."""
+    if moment is None:
+        return "-"
+    form = "%a %H:%M" if abs(moment - now) < _SAME_WEEK_S else "%d %b"
+    return f"{datetime.fromtimestamp(moment, UTC):{form}}"
 
 
 def _asks(job: Mapping[str, object]) -> str:

@@ -160,6 +160,23 @@ def test_the_table_compares_with_what_was_told_first() -> None:
 
 
 @pytest.mark.parametrize(
+    ("days", "text"), [(0, "Tue 22:13"), (5, "Sun 22:13"), (7, "21 Nov"), (14, "28 Nov")]
+)
+def test_a_start_more_than_a_week_ahead_has_its_date(days: int, text: str) -> None:
+    shown = {
+        "id": "1.demo",
+        "owner": "ann@x",
+        "resources": {},
+        "walltime": 60,
+        "planned_nodes": [],
+        "why": "",
+    }
+    start = T + days * 86_400
+    line = Table().arrived(T, {**shown, "planned_start": start, "promised_start": start})[-1]
+    assert line.split("1m")[1].split() == text.split() * 2
+
+
+@pytest.mark.parametrize(
     ("seconds", "text"),
     [(0, "0s"), (-59, "59s"), (90, "2m"), (3599, "1h00"), (400_000, "111h")],
 )
