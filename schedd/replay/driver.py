@@ -222,7 +222,7 @@ class _Simulation:
         self._events = 0
         self._late = 0
         self._inverted = 0
-        self._searches = Searches(searching, first) if searching is not None else None
+        self._searches = Searches(searching, first + searching.every) if searching is not None else None
         check_outages(outages, len(prepared.site.nodes))
         # Who comes back goes before who fails, last first: they are taken from the end.
         changes = [(o.begin + self._offset, 1, o.node) for o in outages]

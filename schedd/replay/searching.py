@@ -6,8 +6,6 @@ from typing import Any
 
 from schedd.engine import Engine
 from schedd.engine.improve import improvement, movable
-from schedd.engine.settings import EngineSettings
-from schedd.engine.state import EngineState
 from schedd.optimize import Report, Search, SearchSettings
 from schedd.plan.evaluate import by_name
 from schedd.plan.latest import PATIENCE, latest_starts
@@ -20,8 +18,7 @@ SEARCH_POLICY = "tabu"
 
 @dataclass(frozen=True, slots=True)
 class Searching:
-    """How a replay searches, which is as the daemon does: after ``every`` simulated seconds in which the plan
-    changed, after ``pause`` where room was freed in them (a job ended early, a node came back).
+    """How a replay searches: after ``every`` simulated seconds in which the plan changed.
 
     ``search`` bounds each by moves or by seconds (of real time; then two runs differ). Who has waited for
     ``patience`` seconds is moved back no more, see ``latest_starts``. This and the weights are also the
@@ -31,12 +28,10 @@ class Searching:
     every: int = 300
     search: SearchSettings = SearchSettings()
     patience: int = PATIENCE
-    pause: int = EngineSettings().search_pause
 
     def __post_init__(self) -> None:
-        for name in ("every", "pause"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} {getattr(self, name)}: at least 1 second")
+        if self.every < 1:
+            raise ValueError(f"every {self.every}: at least 1 second")
         if self.patience < 0:
             raise ValueError(f"patience {self.patience}: at least 0 seconds")
 
@@ -66,10 +61,8 @@ class Searches:
     """The searches of one replay, and what they did."""
 
     how: Searching
-    last: int
-    """When the last one was, or the replay began."""
-    frees: int = 0
-    """How often room had been freed then."""
+    following: int
+    """No search begins before this moment."""
     seen: int = -1
     """The number of the change up to which the plan was searched."""
     reports: list[Report] = field(default_factory=list)
@@ -79,14 +72,14 @@ class Searches:
         state = engine.state
         if state.change_number == self.seen or movable(state).shape[0] < 2:
             return None
-        return max(self._following(state), state.now + 1)
+        return max(self.following, state.now + 1)
 
     def improved(self, engine: Engine) -> Improved | None:
         """What a search on the engine's plan finds, if one is due; None otherwise."""
         state = engine.state
-        if state.now < self._following(state):
+        if state.now < self.following:
             return None
-        self.last, self.frees = state.now, state.frees
+        self.following = state.now + self.how.every
         if state.change_number == self.seen:
             return None
         self.seen = state.change_number
@@ -105,10 +98,6 @@ class Searches:
             return None
         jobs = {record.slot: record.id for record in state.records.values()}
         return improvement(f"search:{len(self.reports)}", state.now, state.plan, jobs, found.places)
-
-    def _following(self, state: EngineState) -> int:
-        how = self.how
-        return self.last + (how.every if state.frees == self.frees else min(how.pause, how.every))
 
     def done(self) -> Searched:
         """What they did up to now."""

@@ -1,7 +1,6 @@
 """A replay with searches: better plans, kept promises, the same result every time."""
 
 import math
-from typing import Literal
 
 import numpy as np
 import pytest
@@ -68,16 +67,6 @@ def test_no_promise_is_broken_by_a_search_on_nodes(slack: Slack) -> None:
     on_nodes = prepare(chosen, equal_nodes(8, 4))
     result = replay(on_nodes, PLANNING_POLICY, slack=slack, searching=Searching(60), validate=True)
     assert (result.promise_breaches, result.searched.searches > 10) == (0, True)
-
-
-def test_room_that_was_freed_is_looked_at_sooner() -> None:
-    def searches(estimates: Literal["exact", "user"], pause: int) -> int:
-        chosen = select(generate(200, 32, seed=5, load=1.2), estimates=estimates, procs=32)
-        searching = Searching(3000, SearchSettings(moves=20), pause=pause)
-        return replay(prepare(chosen, one_node(32)), PLANNING_POLICY, searching=searching).searched.searches
-
-    assert searches("user", 30) > 1.5 * searches("user", 3000)
-    assert searches("exact", 30) == searches("exact", 3000), "nobody ends early"
 
 
 PROCS = 4
