@@ -10,6 +10,7 @@ from typing import Any
 import structlog
 
 from schedd.api.listening import load_certificate, tls_context, warn_if_out_of_date
+from schedd.api.parts import parts_of
 from schedd.service.askers import Askers
 from schedd.service.changes import compare
 from schedd.service.clusters import Clusters
@@ -89,10 +90,13 @@ class Reload:
         return words + (f"; a restart is needed for {', '.join(changes.restart)}" if changes.restart else "")
 
     def _checked(self) -> tuple[Settings, Tokens]:
-        """The settings, and all that they name: nothing of it counts yet. Raises SettingsError."""
+        """The settings, and all that they name: nothing of it counts yet. Raises SettingsError.
+
+        What waits for a restart is looked at, too: that is not to fail.
+        """
         new = self._read()
         tls_context(self.settings.server)
-        return new, Tokens.of(new.auth)
+        return new, parts_of(new).tokens
 
     def _note(self, changed: tuple[str, ...]) -> None:
         if changed:

@@ -6,14 +6,13 @@ from typing import Annotated
 
 import typer
 
-from schedd.api.listening import out_of_date, tls_context
+from schedd.api.listening import out_of_date
+from schedd.api.parts import parts_of
 from schedd.cli.installed import ConfigFile, configuration, failing, settings_of
 from schedd.service.advice import advice
 from schedd.service.effective import effective
 from schedd.service.reference import SECTIONS, section
 from schedd.service.settings import Settings
-from schedd.service.tokens import Tokens
-from schedd.service.webhooks import hook_of
 
 __all__ = ["app"]
 
@@ -59,9 +58,6 @@ def reference() -> None:
 
 def _checked(settings: Settings) -> Iterator[str]:
     """Advice about what the settings name. Raises SettingsError when it cannot be used."""
-    Tokens.of(settings.auth)
-    for one in settings.webhooks:
-        hook_of(one)
-    tls = tls_context(settings.server)
+    tls = parts_of(settings).tls
     if tls is not None and (why := out_of_date(tls, settings.server)):
         yield f"server.tls_certificate: no client will trust {settings.server.tls_certificate}: {why}"

@@ -82,7 +82,7 @@ def owned(url: str) -> Iterator[bool]:
             owner = (file if there else file.parent).stat()
             for path in (file, *(file.with_name(file.name + end) for end in ("-wal", "-shm", ".lock"))):
                 with suppress(FileNotFoundError):
-                    os.chown(path, owner.st_uid, owner.st_gid)
+                    os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def database_of(config: Path | None, named: str = "") -> str:

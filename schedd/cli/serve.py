@@ -27,13 +27,12 @@ def run(argv: Sequence[str]) -> int:
     """Serve as the arguments say; 0 after a clean end, 2 for bad settings, 1 for what else went wrong."""
     args = make_parser().parse_args(argv)
     # What the parser refuses is to be answered at once, without loading all this.
-    from schedd.api.listening import ListenError, listen, listen_locally, tls_context  # noqa: PLC0415
+    from schedd.api.listening import ListenError, listen, listen_locally  # noqa: PLC0415
+    from schedd.api.parts import parts_of  # noqa: PLC0415
     from schedd.api.serving import serve  # noqa: PLC0415
     from schedd.service.clock import SystemClock  # noqa: PLC0415
     from schedd.service.logs import set_up  # noqa: PLC0415
     from schedd.service.settings import Settings, SettingsError, load  # noqa: PLC0415
-    from schedd.service.tokens import Tokens  # noqa: PLC0415
-    from schedd.service.webhooks import hook_of  # noqa: PLC0415
 
     asked: dict[str, Any] = {"host": args.host, "port": args.port}
     server = {key: value for key, value in asked.items() if value is not None}
@@ -43,9 +42,7 @@ def run(argv: Sequence[str]) -> int:
 
     try:
         settings = read()
-        tokens = Tokens.of(settings.auth)
-        hooks = [hook_of(one) for one in settings.webhooks]
-        tls = tls_context(settings.server)
+        parts = parts_of(settings)
         set_up(settings.log)
         port = listen(settings.server.host, settings.server.port)
         local = listen_locally(settings.server.socket) if settings.server.socket is not None else None
@@ -56,5 +53,7 @@ def run(argv: Sequence[str]) -> int:
         print(f"schedd serve: {error}", file=sys.stderr)
         return 1
     clock = SystemClock()
-    ended = serve(settings, tokens, clock, port, local=local, tls=tls, read=read, hooks=hooks)
+    ended = serve(
+        settings, parts.tokens, clock, port, local=local, tls=parts.tls, read=read, hooks=parts.hooks
+    )
     return 0 if ended else 1

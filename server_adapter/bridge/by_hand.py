@@ -7,6 +7,8 @@ from datetime import date
 from pathlib import Path
 from typing import Final
 
+from server_adapter.bridge.journal import hand_over
+
 _log = logging.getLogger(__name__)
 
 _RUN: Final = re.compile(rb";Job;([^;\n]+);Job Run at request of ([^@\s]+)@(\S+)")
@@ -24,6 +26,7 @@ class Recorded:
         self._file.parent.mkdir(parents=True, exist_ok=True)
         with self._file.open("a", encoding="utf-8") as file:
             file.write(job + "\n")
+        hand_over(self._file)
 
     def read(self) -> frozenset[str]:
         """The jobs noted, by full id or by number alone."""

@@ -10,6 +10,13 @@ from pathlib import Path
 _KEPT = 600  # seconds for which an asked run is remembered
 
 
+def hand_over(path: Path) -> None:
+    """What root makes in the state directory belongs to who has that: the adapter's own user."""
+    if os.geteuid() == 0:
+        owner = path.parent.stat()
+        os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+
+
 class JournalError(Exception):
     """The state directory cannot be used; says which file and why."""
 
@@ -28,6 +35,7 @@ class Journal:
         try:
             directory.mkdir(parents=True, exist_ok=True)
             self._lock = (directory / "lock").open("w", encoding="utf-8")
+            hand_over(directory / "lock")
             flock(self._lock, LOCK_EX | LOCK_NB)
             before = self._read()
         except BlockingIOError:
@@ -45,6 +53,7 @@ class Journal:
         self.before = frozenset(decision for _, _, decision in recent)
         """Of these, the decisions that were asked for before this start."""
         self._runs = (directory / "runs").open("w", encoding="utf-8")
+        hand_over(directory / "runs")
         for entry in recent:
             self._note(*entry)
 
@@ -83,6 +92,7 @@ class Journal:
             json.dump({"epoch": self.epoch, "term": self.term}, file)
             file.flush()
             os.fsync(file.fileno())
+        hand_over(fresh)
         fresh.replace(self._directory / "state.json")
 
     def _recent_runs(self) -> list[tuple[float, str, str]]:

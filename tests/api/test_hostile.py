@@ -90,7 +90,13 @@ def test_an_event_with_anything_in_any_place_is_answered(
         ('{"request":"nodes=1","resources":', '{"nodes":', '"1"', "}", "}"),
     ],
 )
-@pytest.mark.parametrize("path", ["events", "what-if"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("events", "what-if", "pause", "policy/preview"),
+        *("reservations/x/preview", "holds/node/n1/preview"),
+    ],
+)
 def test_deep_bodies_are_refused(
     client: TestClient,
     loop: PlanLoop,

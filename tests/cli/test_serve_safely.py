@@ -108,7 +108,12 @@ def test_a_reload_takes_what_can_change_and_names_what_cannot(served: Served, fo
     assert "log.level" in reload(served, "the settings stay as they are")["why"]
     served.events(job(3, now))
     assert served.get("/jobs/3.s")["promised_start"] == served.get("/jobs/3.s")["planned_start"]
-    (folder / "tokens").chmod(0o644)
+    for more in (
+        f'tls_certificate = "{folder}/none.pem"',
+        f'[[webhooks]]\nurl = "https://x/"\nsecret_file = "{folder}/none"',
+    ):
+        configured(folder, limits="patience = 0.5", main="mode = 'shadow'", server=more)
+        assert f"{folder}/none" in reload(served, "the settings stay as they are")["why"]
     configured(folder)
     (folder / "tokens").chmod(0o644)
     assert "chmod 0600" in reload(served, "the settings stay as they are")["why"]

@@ -1,6 +1,8 @@
 """Starts that are not ours: a qrun that was said before or that the server logged, or nobody knows whose."""
 
 import logging
+import os
+import pwd
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import pytest
 
 from schedd.wire import JobStarted, ShareFacts, Snapshot
 from server_adapter.bridge.by_hand import Recorded, ServerLog
+from server_adapter.bridge.journal import Journal
 from tests.server_adapter.bridge.house import Build, House, start_as_admin
 
 
@@ -144,3 +147,14 @@ async def test_whether_another_scheduler_lives_is_for_the_daemon_to_say(build: B
     assert by(house) == [""]
     house.daemon.decide(ours, [ShareFacts("node2", 1)])
     await house.until(lambda: bool(house.daemon.accepted))
+
+
+def test_what_root_leaves_in_the_state_directory_is_the_adapters(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give files away")
+    other = pwd.getpwnam("nobody").pw_uid
+    os.chown(tmp_path, other, -1)
+    Recorded(tmp_path).add("1.server")
+    Journal(tmp_path).close()
+    owners = {path.name: path.stat().st_uid for path in tmp_path.iterdir()}
+    assert owners == dict.fromkeys(("lock", "qrun", "runs", "state.json"), other)
