@@ -191,8 +191,8 @@ class LimitBook:
         wanted = needs(found, claim)
         for pool in wanted:
             limit = found[pool]
-            if self.pools.get(pool) != limit or pool not in plan.pools:
-                before = self.pools.get(pool)
+            before = self.pools.get(pool)
+            if (before is not limit and before != limit) or pool not in plan.pools:
                 if before is not None and limit.amount < before.amount:
                     self.lowered.add(pool)
                 new = pool not in plan.pools

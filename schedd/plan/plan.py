@@ -20,6 +20,7 @@ from schedd.plan.kernels.place import (
     hold_pools,
     lift,
     misplaced,
+    note_held,
     occupy,
     on_row,
     place,
@@ -144,7 +145,19 @@ class Plan:
             self._vacant = list(range(2 * size - 1, size - 1, -1))
         slot = self._vacant.pop()
         first = self._ask(entries)
-        self.slabs.tb.jobs[:, slot] = (-1, duration, ready, shape, at.UNPLACED, 0, 0, first, len(entries), -1)
+        self.slabs.tb.jobs[:, slot] = (
+            -1,
+            duration,
+            ready,
+            shape,
+            at.UNPLACED,
+            0,
+            0,
+            first,
+            len(entries),
+            -1,
+            0,
+        )
         return slot
 
     def _pool_entries(self, pools: Mapping[str, int]) -> list[tuple[int, int]]:
@@ -265,6 +278,7 @@ class Plan:
         tb.jobs[at.ALLOCS, slot] = n
         tb.jobs[at.START, slot] = start
         tb.jobs[at.STATE, slot] = at.FIXED
+        note_held(tb, slot)
         self._occupy(slot, start, start + int(tb.jobs[at.DUR, slot]), -1)
 
     def put(self, slot: int, start: int, takes: Sequence[Take]) -> None:

@@ -18,6 +18,7 @@ from schedd.model import Chunk, Node, NodeSets, NodeState, Place, Request
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.freed import Freed
 from schedd.plan.kernels.layout import Ints, Tables
+from schedd.plan.kernels.place import note_all_held
 from schedd.plan.plan import Plan
 from schedd.plan.repairs import copied_log
 from schedd.plan.shapes import _Kind, capacity_of, shape_key
@@ -164,7 +165,9 @@ def load_plan(plain: dict[str, Any], arrays: dict[str, Ints]) -> Plan:
     plan = Plan([], 0)
     slabs, shapes, repairs, machine = plan.slabs, plan.shapes, plan._repairs, plan._machine
     sizes = plain["sizes"] | {"ctl": [at.CTL_FIELDS]}  # an older one had fewer
+    sizes["jobs"] = [at.JOB_FIELDS, sizes["jobs"][1]]
     slabs.tb = Tables(**{name: _grown(arrays.get(name), size) for name, size in sizes.items()})
+    note_all_held(slabs.tb)
     slabs.n_shapes, slabs.most_chunks, slabs.n_chunks, slabs.n_sets, slabs.n_pools = plain["counts"]
     freed = Freed(*(arrays[f"freed.{name}"] for name in Freed._fields))
     repairs.freed = copied_log(freed, plain["freed"][1][0], freed.entries.shape[1])

@@ -200,6 +200,7 @@ class Slabs:
         tb = self.tb
         jobs, ctl = tb.jobs.copy(), tb.ctl.copy()
         jobs[at.ALLOC, jobs[at.ALLOCS] == 0] = 0
+        jobs[at.HELD] = 0  # which is found again
         alloc = Compaction.of(tb._replace(jobs=jobs, ctl=ctl), self._held)
         return jobs, ctl, alloc
 

@@ -100,9 +100,9 @@ def _reach(tb: Tables, slot: int, earliest: int, useful: npt.NDArray[np.bool_]) 
 
 
 @lean
-def _others(tb: Tables, wy: Way, slot: int, rank: Ints, promise: Ints, breaks: bool, earliest: int) -> int:
+def _others(tb: Tables, wy: Way, slot: int, rank: Ints, promise: Ints, breaks: bool) -> int:
     """Note who may make way for a planned ``slot``: planned jobs of lower rank that may start later than they
-    do, and that hold something between ``earliest`` and its end. Returns how many.
+    do, and that hold something before its end. Returns how many.
 
     To tell takes no branch, so that several are looked at in one step where a block of jobs has none.
     """
@@ -110,7 +110,6 @@ def _others(tb: Tables, wy: Way, slot: int, rank: Ints, promise: Ints, breaks: b
     end = tb.jobs[START, slot] + tb.jobs[DUR, slot]
     starts = tb.jobs[START]
     states = tb.jobs[STATE]
-    lengths = tb.jobs[DUR]
     least = -FAR if breaks else 0
     n = 0
     for begin in range(0, starts.shape[0], _BLOCK):
@@ -128,7 +127,6 @@ def _others(tb: Tables, wy: Way, slot: int, rank: Ints, promise: Ints, breaks: b
                 & int(rank[s] < own)
                 & int(states[s] == PLANNED)
                 & int(start < end)
-                & int(start + lengths[s] > earliest)
             )
     return n
 
@@ -150,14 +148,15 @@ def _useful_row(tb: Tables, wy: Way, slot: int, pools: bool) -> int:
 
 
 @lean
-def _best_row(tb: Tables, wy: Way, others: int) -> int:
+def _best_row(tb: Tables, wy: Way, others: int, earliest: int) -> int:
     """The row on which the first of so many ``others`` to make way starts first, or -1."""
     best = -1
     first = FAR
     for k in range(others):
-        start = tb.jobs[START, wy.others[k]]
-        if start < first:
-            row = _useful_row(tb, wy, wy.others[k], False)
+        slot = wy.others[k]
+        start = tb.jobs[START, slot]
+        if start < first and start + tb.jobs[DUR, slot] > earliest:
+            row = _useful_row(tb, wy, slot, False)
             if row >= 0:
                 best = row
                 first = start
@@ -177,27 +176,28 @@ def _ask(tb: Tables, wy: Way, n: int, slot: int) -> int:
 
 
 @lean
-def _ask_first(tb: Tables, wy: Way, others: int, row: int) -> int:
-    """Ask those who hold ``row``, the first to start; returns how many."""
+def _ask_first(tb: Tables, wy: Way, others: int, row: int, earliest: int) -> int:
+    """Ask those who hold ``row`` from ``earliest`` on, the first to start; returns how many."""
     most = wy.asked.shape[0]
     n = 0
     for k in range(others):
         slot = wy.others[k]
         if n == most and tb.jobs[START, slot] >= tb.jobs[START, wy.asked[n - 1]]:
             continue
-        if holds(tb, slot, row):
+        if holds(tb, slot, row) and tb.jobs[START, slot] + tb.jobs[DUR, slot] > earliest:
             n = _ask(tb, wy, min(n, most - 1), slot)
     return n
 
 
 @lean
-def _ask_last(tb: Tables, wy: Way, others: int, pools: bool) -> int:
-    """Ask those who hold a useful row, the last to start; returns how many."""
+def _ask_last(tb: Tables, wy: Way, others: int, pools: bool, earliest: int) -> int:
+    """Ask those who hold a useful row from ``earliest`` on, the last to start; returns how many."""
     most = wy.asked.shape[0]
     n = 0
     for k in range(others):
         slot = wy.others[k]
-        if n == most and tb.jobs[START, slot] < tb.jobs[START, wy.asked[0]]:
+        start = tb.jobs[START, slot]
+        if start + tb.jobs[DUR, slot] <= earliest or (n == most and start < tb.jobs[START, wy.asked[0]]):
             continue
         if _useful_row(tb, wy, slot, pools) < 0:
             continue
@@ -261,18 +261,18 @@ def go_before(
     tell_now(tb, now)
     earliest = max(now, tb.jobs[READY, slot])
     pools = _reach(tb, slot, earliest, wy.useful)
-    others = _others(tb, wy, slot, rank, promise, breaks, earliest)
+    others = _others(tb, wy, slot, rank, promise, breaks)
     shape = tb.jobs[SHAPE, slot]
     one = tb.shapes[shape, CHUNKS] == 1 and tb.chunks[tb.shapes[shape, CHUNK], COUNT] == 1 and not pools
-    n = 0 if one else _ask_last(tb, wy, others, pools)
+    n = 0 if one else _ask_last(tb, wy, others, pools, earliest)
     for k in range(sets if others > 0 else 0):
         skip = 0
         row = -1
         if one:
-            row = _best_row(tb, wy, others)
+            row = _best_row(tb, wy, others, earliest)
             if row < 0:
                 break
-            n = _ask_first(tb, wy, others, row)
+            n = _ask_first(tb, wy, others, row, earliest)
             wy.useful[row] = False
         else:
             skip = n - n * (sets - k) // sets

@@ -53,7 +53,8 @@ ALLOCS: Final = 6  # number of entries
 POOL: Final = 7  # first entry in pools
 POOLS: Final = 8  # number of entries
 SEEN: Final = 9  # number of the first freed hole that the job was not looked at for; -1: search it as a whole
-JOB_FIELDS: Final = 10
+HELD: Final = 10  # of a placed job, a bit for each of its nodes' rows, by ``held_bit``
+JOB_FIELDS: Final = 11
 
 # jobs[STATE]
 VACANT: Final = 0

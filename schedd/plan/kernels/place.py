@@ -4,7 +4,7 @@ import numpy as np
 
 from schedd.plan.kernels.bounds import lower
 from schedd.plan.kernels.freed import Freed, member, note_entries, tell_now
-from schedd.plan.kernels.jit import kernel, lean
+from schedd.plan.kernels.jit import inlined, kernel, lean
 from schedd.plan.kernels.layout import (
     A_CHUNK,
     A_ROW,
@@ -23,6 +23,7 @@ from schedd.plan.kernels.layout import (
     FREED_BASE,
     GATES,
     GROW,
+    HELD,
     HOLDERS,
     NEED,
     NONE,
@@ -43,6 +44,31 @@ from schedd.plan.kernels.layout import (
 )
 from schedd.plan.kernels.rows import amend, change, floor, make_room
 from schedd.plan.kernels.search import find
+
+
+@inlined
+def held_bit(row: int) -> int:
+    """The bit of a node's row in HELD: several rows have the same."""
+    return 1 << (row % 63)
+
+
+@lean
+def note_held(tb: Tables, slot: int) -> None:
+    """Note which rows of nodes a placed job holds."""
+    first = tb.jobs[ALLOC, slot]
+    held = 0
+    for i in range(first, first + tb.jobs[ALLOCS, slot]):
+        if tb.alloc[i, A_CHUNK] < 0:
+            break  # from here on there are only pools
+        held |= held_bit(tb.alloc[i, A_ROW])
+    tb.jobs[HELD, slot] = held
+
+
+@lean
+def note_all_held(tb: Tables) -> None:
+    """The same of all jobs."""
+    for slot in range(tb.jobs.shape[1]):
+        note_held(tb, slot)
 
 
 @lean
@@ -128,6 +154,7 @@ def put(tb: Tables, slot: int, start: int, found: int) -> bool:
     tb.jobs[START, slot] = start
     tb.jobs[STATE, slot] = PLANNED
     tb.jobs[SEEN, slot] = tb.ctl[FREED_BASE] + tb.ctl[FREED]
+    note_held(tb, slot)
     return True
 
 
@@ -314,6 +341,8 @@ def evict(tb: Tables, fr: Freed, slots: Ints, begin: int, gone: Ints) -> tuple[i
 @lean
 def holds(tb: Tables, slot: int, row: int) -> bool:
     """Whether a placed job holds something of this row, which is one of a node."""
+    if tb.jobs[HELD, slot] & held_bit(row) == 0:
+        return False
     first = tb.jobs[ALLOC, slot]
     for i in range(first, first + tb.jobs[ALLOCS, slot]):
         if tb.alloc[i, A_CHUNK] < 0:

@@ -22,6 +22,7 @@ from schedd.plan.kernels.layout import (
     DUR,
     DURATIONS,
     FAR,
+    HELD,
     KIND,
     LEVEL,
     NODE,
@@ -43,7 +44,8 @@ OLD_ALLOC: Final = 1
 OLD_ALLOCS: Final = 2
 _OLD_SEEN: Final = 3
 _OLD_SLOT: Final = 4
-OLD_FIELDS: Final = 5
+_OLD_HELD: Final = 5
+OLD_FIELDS: Final = 6
 
 # log[:, j], of the j-th change: start, allocations and their number as in ``old``
 _SIGN: Final = 3
@@ -197,6 +199,7 @@ def lift_noted(tb: Tables, un: Undo, slot: int, entries: int) -> bool:
     un.old[OLD_ALLOCS, i] = tb.jobs[ALLOCS, slot]
     un.old[_OLD_SEEN, i] = tb.jobs[SEEN, slot]
     un.old[_OLD_SLOT, i] = slot
+    un.old[_OLD_HELD, i] = tb.jobs[HELD, slot]
     tb.jobs[ALLOCS, slot] = entries
     if not _lift(tb, un, slot):
         tb.jobs[ALLOCS, slot] = un.old[OLD_ALLOCS, i]
@@ -257,6 +260,7 @@ def take_back(tb: Tables, un: Undo) -> None:
         tb.jobs[ALLOC, slot] = un.old[OLD_ALLOC, i]
         tb.jobs[ALLOCS, slot] = un.old[OLD_ALLOCS, i]
         tb.jobs[SEEN, slot] = un.old[_OLD_SEEN, i]
+        tb.jobs[HELD, slot] = un.old[_OLD_HELD, i]
         tb.jobs[STATE, slot] = PLANNED
     tb.ctl[ALLOC_TOP] = un.counts[_TOP]
     tb.ctl[ALLOC_GARBAGE] = un.counts[_GARBAGE]
