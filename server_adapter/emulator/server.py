@@ -236,8 +236,10 @@ class EmulatedServer:
         not_before: float | None = None,
         array: str = "",
         rerunnable: bool = True,
+        extra: Mapping[str, str] | None = None,
     ) -> str:
-        """Queues a job and returns its id. `runtime` (seconds) is the truth that no scheduler sees.
+        """Queues a job and returns its id. `runtime` (seconds) is the truth that no scheduler sees; `extra`
+        are further attributes as text.
 
         Raises `RefusalError` as qsub would be refused.
         """
@@ -253,6 +255,7 @@ class EmulatedServer:
             not_before=None if not_before is None else int(not_before),
             array=array,
             rerunnable=rerunnable,
+            extra=dict(extra or {}),
             outcome=None if runtime is None else Outcome(runtime, exit_status),
         )
         return submission.submit(self.cluster, order)

@@ -15,6 +15,7 @@ from typing import Any
 from server_adapter.emulator import EmulatedServer, NodeSpec
 from server_adapter.torque import Address, AnyPort, open_connection, verbs
 from server_adapter.torque.errors import ServerRefusedError
+from server_adapter.torque.requests import ManageRequest
 from tests.server_adapter.bridge.processes import House
 
 NODES = [
@@ -96,6 +97,8 @@ def site(now: datetime) -> str:
         [clusters.main.site.reservations.course]
         nodes = ["n8"]
         users = ["tina"]
+        groups = ["crew"]
+        accounts = ["course"]
         first = {(now - timedelta(hours=1)).isoformat()}
         last = {(now + timedelta(days=1)).isoformat()}
         """
@@ -105,6 +108,7 @@ QUEUES: Mapping[str, dict[str, str]] = {
     "stopped": {"started": "False"},
     "urgent": {},
     "slow": {"Priority": "0"},
+    "brief": {"resources_default.walltime": "00:02:00"},
     "quick": {"Priority": "50"},
     "one": {"max_running": "1"},
     "each": {"max_user_run": "1"},
@@ -139,6 +143,11 @@ class Bench:
         found = self.server.job(job)
         found.attributes[name] = value
         found.revision += 1
+
+    async def request(self, request: ManageRequest) -> None:
+        """Say this to the server, as a client does."""
+        async with await open_connection(Address(*self.server.address), AnyPort()) as connection:
+            await connection.request(request)
 
     async def seen(self, job: str, when: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """The job's answer as soon as it is so."""

@@ -25,6 +25,18 @@ async def test_limits_of_a_queue_hold_in_the_plan(
     await bench.start(*jobs, at=starts)
 
 
+@pytest.mark.parametrize(("groups", "starts"), [(("red", "red"), [0, 120]), (("red", "blue"), [0, 0])])
+async def test_limits_of_groups_count_all_of_their_users(
+    bench: Bench, groups: tuple[str, ...], starts: list[int]
+) -> None:
+    users = ("lea", "leo")
+    jobs = [
+        bench.submit(user, queue="group", extra={"egroup": group})
+        for user, group in zip(users, groups, strict=True)
+    ]
+    await bench.start(*jobs, at=starts)
+
+
 @pytest.mark.parametrize(("user", "nodes"), [("cora", "1:ppn=4"), ("nora", "2:ppn=1"), ("walt", "1:ppn=1")])
 async def test_limits_of_the_site_hold_in_the_plan(bench: Bench, user: str, nodes: str) -> None:
     jobs = [bench.submit(user, nodes) for _ in range(2)]
@@ -53,6 +65,8 @@ async def test_limits_and_defaults_of_the_server_are_followed_when_they_change(b
     cluster = bench.server.cluster
     job = bench.server.submit("dina", resources={"nodes": "1:ppn=1"}, queue="slow")
     assert (await bench.planned(job))["walltime"] == 300
+    brief = bench.server.submit("dina", resources={"nodes": "1:ppn=1"}, queue="brief")
+    assert (await bench.planned(brief))["walltime"] == 120  # a queue's default goes before the server's
     jobs = [bench.submit("dina", "1:ppn=3", queue="one") for _ in range(2)]
     await bench.start(*jobs, at=[0, 120])
     cluster.queues["one"].attributes["max_running"] = "2"

@@ -23,7 +23,16 @@ async def test_a_maintenance_is_planned_around_at_once_and_its_conflicts_are_tol
 
 
 async def test_a_standing_reservation_is_for_those_on_its_list_whole_nodes_too(bench: Bench) -> None:
-    everyone = bench.submit("eve", "n8:ppn=1")
+    everyone = bench.submit("eve", "n8:ppn=1", extra={"egroup": "others"})
     assert (await bench.planned(everyone))["planned_start"] > bench.begin + 10 * HOUR
     tinas = bench.submit("tina", "n8:ppn=1", resources={"naccesspolicy": "singlejob"})
     await bench.planned(tinas, at=0)
+
+
+async def test_a_reservation_is_for_the_groups_and_accounts_on_its_list(bench: Bench) -> None:
+    crews = bench.submit("eve", "n8:ppn=1", extra={"egroup": "crew"})
+    await bench.planned(crews, at=0)
+    charged = bench.submit("eve", "n8:ppn=1", extra={"egroup": "others"})
+    assert (await bench.planned(charged))["planned_start"] > bench.begin + 10 * HOUR
+    bench.set_attribute(charged, "Account_Name", "course")
+    await bench.planned(charged, at=0)

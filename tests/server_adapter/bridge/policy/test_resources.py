@@ -72,6 +72,17 @@ async def test_whole_nodes_are_shared_with_nobody(bench: Bench) -> None:
     await bench.start(alone, other, at=[30_000, 30_120])
 
 
+@pytest.mark.parametrize(
+    ("attribute", "value"), [("x", "NACCESSPOLICY:SINGLEJOB"), ("node_exclusive", "True")]
+)
+async def test_whole_nodes_may_be_asked_for_when_submitting(bench: Bench, attribute: str, value: str) -> None:
+    at = bench.begin + 50_000
+    other = bench.submit("wim", "n5:ppn=1", not_before=at)
+    await bench.planned(other, at=50_000)
+    alone = bench.submit("wanda", "n5:ppn=1", not_before=at, extra={attribute: value})
+    await bench.planned(alone, at=50_120)
+
+
 async def test_jobs_are_kept_on_one_rack_or_on_as_few_as_possible(bench: Bench) -> None:
     at = bench.begin + 40_000
     busy = bench.submit("nils", "n1:ppn=4", walltime=400, not_before=at, priority=100)

@@ -3,6 +3,7 @@
 import pytest
 
 from server_adapter.emulator.lifecycle import settle
+from server_adapter.torque import verbs
 from tests.server_adapter.bridge.policy.bench import Bench
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(1200)]  # the kernels may have to be compiled first
@@ -25,6 +26,15 @@ async def test_a_held_job_is_planned_when_it_is_released(bench: Bench, letter: s
     held.holds.clear()
     held.revision += 1
     settle(bench.server.cluster, held)
+    await bench.planned(job, at=0)
+
+
+async def test_a_planned_job_that_is_held_loses_its_start_until_it_is_released(bench: Bench) -> None:
+    job = bench.submit("ann")
+    await bench.planned(job, at=0)
+    await bench.request(verbs.hold(job))
+    assert "user hold" in await bench.waits(job, "hold")
+    await bench.request(verbs.release(job))
     await bench.planned(job, at=0)
 
 
