@@ -1,5 +1,6 @@
 """The migrations lead to the tables of the program and back, from a checkout and from a wheel."""
 
+import os
 import subprocess
 import sys
 import zipfile
@@ -74,7 +75,7 @@ def test_a_checkout_has_its_migrations_in_sql() -> None:
 
 
 @pytest.mark.timeout(120)
-def test_a_wheel_brings_its_migrations(tmp_path: Path) -> None:
+def test_a_wheel_brings_its_migrations_and_goes_up_and_down_with_them(url: str, tmp_path: Path) -> None:
     build = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
     pytest.importorskip("hatchling")
     subprocess.run([sys.executable, "-c", build, str(tmp_path)], cwd=ROOT, check=True, capture_output=True)
@@ -82,16 +83,23 @@ def test_a_wheel_brings_its_migrations(tmp_path: Path) -> None:
     installed = tmp_path / "installed"
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(installed)
-    code = (
-        "import sys\n"
-        f"sys.path.insert(0, {str(installed)!r})\n"
-        "from schedd.store import connect, migrate\n"
-        f"engine = connect.writer(connect.url_of({str(tmp_path / 'a.sqlite')!r}))\n"
-        "with engine.begin() as connection:\n"
-        "    migrate.upgrade(connection)\n"
-        "    print(migrate.revision(connection), migrate.scripts())\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True
-    )
-    assert done.stdout.split() == [migrate.head(), str(installed / "schedd" / "store" / "migrations")]
+
+    def said(*words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, *words],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(installed)},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        return done.stdout.strip()
+
+    def migrated(*words: str) -> str:
+        return said("-m", "schedd.cli.main", "migrate", *words, "--database", url).partition(": ")[2]
+
+    where = said("-c", "from schedd.store import migrate; print(migrate.scripts())")
+    assert where == str(installed / "schedd" / "store" / "migrations")
+    assert migrated() == f"from version none to {migrate.head()}"
+    assert migrated("downgrade", "--to", "0003") == f"from version {migrate.head()} to 0003"
+    assert migrated() == f"from version 0003 to {migrate.head()}"
