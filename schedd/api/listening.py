@@ -65,6 +65,8 @@ def listen_locally(path: Path) -> socket.socket:
                 if other.connect_ex(str(path)) == 0:
                     raise ListenError(f"cannot listen on {path}: another daemon does")
             path.unlink()
+        elif path.exists():
+            raise ListenError(f"cannot listen on {path}: what is there is no socket; move it away")
         server.bind(str(path))
         path.chmod(0o666)
         server.listen(_BACKLOG)

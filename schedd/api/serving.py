@@ -28,6 +28,7 @@ from schedd.service.notify import notify
 from schedd.service.settings import Settings
 from schedd.service.tokens import Tokens
 from schedd.service.webhooks import Hook
+from schedd.store import StoreError
 from schedd.store.place import state_folder
 
 __all__ = ["serve"]
@@ -69,7 +70,10 @@ def serve(
     failed: list[BaseException] = []
 
     def give_up(error: BaseException) -> None:
-        _log.critical("cannot get ready", exc_info=error)
+        if isinstance(error, StoreError):
+            _log.critical("cannot get ready", why=str(error))
+        else:
+            _log.critical("cannot get ready", exc_info=error)
         failed.append(error)
         running.should_exit = True
 

@@ -10,12 +10,15 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+
+from schedd.store.database import Database
 
 TOKEN = "a-token-for-the-tests-0123456789"
 WAIT = 250
@@ -253,6 +256,30 @@ def test_without_tokens_it_does_not_start_and_says_how(tmp_path: Path) -> None:
     done = run("--config", str(path))
     assert done.returncode == 2
     assert "token_file" in done.stderr
+
+
+def test_a_file_in_the_sockets_place_is_named_and_left_alone(tmp_path: Path) -> None:
+    path = configuration(tmp_path)
+    path.write_text(path.read_text().replace("port = 0", f'port = 0\nsocket = "{tmp_path}/notes"'))
+    (tmp_path / "notes").write_text("of some use")
+    done = run("--config", str(path))
+    assert done.returncode == 1
+    assert f"cannot listen on {tmp_path}/notes: what is there is no socket" in done.stderr
+    assert (tmp_path / "notes").read_text() == "of some use"
+
+
+def test_tables_of_another_version_end_it_with_what_to_do(tmp_path: Path) -> None:
+    file = tmp_path / "old.sqlite"
+    with closing(Database(str(file))) as database:
+        database.migrate("0004")
+    path = configuration(tmp_path)
+    path.write_text(path.read_text().replace('"memory"', f'"{file}"'))
+    done = run("--config", str(path))
+    assert done.returncode == 1
+    (said,) = [one for one in map(json.loads, done.stderr.splitlines()) if one["event"] == "cannot get ready"]
+    assert said["why"].startswith("the tables are of version 0004")
+    assert said["why"].endswith("run `schedd migrate`")
+    assert "exception" not in said
 
 
 def test_a_taken_port_is_named(tmp_path: Path) -> None:
