@@ -86,7 +86,7 @@ def revoke(
         gone = [
             one
             for one in store.tokens()
-            if (str(one.id) == token or one.name == token) and store.revoke_token(one.id, now)
+            if token == (str(one.id) if token.isdecimal() else one.name) and store.revoke_token(one.id, now)
         ]
         for one in gone:
             _note(store, "token revoke", one)

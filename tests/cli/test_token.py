@@ -67,6 +67,16 @@ def test_a_token_is_shown_once_counts_and_is_revoked_by_its_name(
     kept.close()
 
 
+def test_a_number_means_a_place_in_the_list_and_no_name(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("2", "other"):
+        assert main(["token", "create", name, "--role", "reader"]) == 0
+    capsys.readouterr()
+    assert main(["token", "revoke", "2"]) == 0
+    assert capsys.readouterr().out == "revoked token 2 of other, role reader\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
