@@ -62,18 +62,18 @@ def orders(jobs: JobFacts, seed: int) -> Iterator[Ints]:
         yield _by(keys + random.normal(0.0, noise, keys.shape[0]))
 
 
-def foremost(order: Ints, starts: Ints, most: int) -> Ints:
+def foremost(order: Ints, planned: Ints, most: int) -> Ints:
     """Of a longer order only the ``most`` jobs that stand in front there or in the plan, half of each.
 
-    ``starts``: when each job is planned to start, (n,) by job.
+    ``planned``: the place of each job in the order of planned starts, (n,) by job.
     """
     n = order.shape[0]
     if n <= most:
         return order
-    planned = np.empty(n, np.int64)
-    planned[np.argsort(starts, kind="stable")] = np.arange(n)
-    front = np.minimum(np.arange(n), planned[order])
-    kept: Ints = order[np.sort(np.argsort(front, kind="stable")[:most])]
+    in_plan = planned[order]
+    near = np.flatnonzero((np.arange(n) < most) | (in_plan < most))
+    front = np.minimum(near, in_plan[near])
+    kept: Ints = order[near[np.sort(np.argsort(front, kind="stable")[:most])]]
     return kept
 
 

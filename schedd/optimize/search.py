@@ -125,9 +125,13 @@ class Search:
             return None
         most = float("inf") if settings.moves is None else settings.moves // 2
         until = float("inf") if settings.seconds is None else begin + settings.seconds / 2
+        planned, accepted = np.arange(jobs.shape[0]), self._accepted
         for order in orders(self._facts(jobs), settings.seed):
-            starts = self._plan.tables.jobs[at.START, jobs]
-            chosen = jobs[foremost(order, starts, settings.whole)]
+            if self._accepted != accepted:
+                starts = self._plan.tables.jobs[at.START, jobs]
+                planned[np.argsort(starts, kind="stable")] = np.arange(jobs.shape[0])
+                accepted = self._accepted
+            chosen = jobs[foremost(order, planned, settings.whole)]
             for _ in range(_AGAIN + 1):
                 why = self._ended(begin)
                 if why is not None or self._tried >= most or perf_counter() >= until:

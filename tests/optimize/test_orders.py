@@ -63,18 +63,18 @@ def test_who_would_start_too_late_goes_half_as_far_from_the_front() -> None:
 
 def test_of_a_long_order_stay_those_in_front_there_and_in_the_plan() -> None:
     order = np.array([5, 4, 3, 2, 1, 0])
-    starts = np.array([10, 20, 30, 40, 50, 60])  # planned the other way round
-    assert foremost(order, starts, 4).tolist() == [5, 4, 1, 0]
-    assert foremost(order, starts, 6).tolist() == order.tolist()
+    planned = np.arange(6)  # the other way round
+    assert foremost(order, planned, 4).tolist() == [5, 4, 1, 0]
+    assert foremost(order, planned, 6).tolist() == order.tolist()
 
 
 @given(st.permutations(range(12)), st.permutations(range(12)), st.integers(2, 11))
 def test_half_of_those_who_stay_are_in_front_in_the_plan(
-    order: list[int], starts: list[int], most: int
+    order: list[int], planned: list[int], most: int
 ) -> None:
-    found = foremost(np.array(order), np.array(starts), most).tolist()
+    found = foremost(np.array(order), np.array(planned), most).tolist()
     assert len(found) == len(set(found)) == most
     assert found == [job for job in order if job in found]
     half = most // 2
     assert set(order[:half]) <= set(found)
-    assert {job for job in range(12) if starts[job] < half} <= set(found)
+    assert {job for job in range(12) if planned[job] < half} <= set(found)
