@@ -362,7 +362,7 @@ def _gone(state: EngineState, event: str, job_id: str, how: str, at: int) -> Non
     if record is not None:
         book_run(state, record, at)
         unblock(state, job_id, event)
-        state.frees += bool(state.plan.freed)  # nothing was, where it held its place to the end
+        state.frees += 1
         if not state.freed_by[0]:
             state.freed_by = (event, f"job {job_id} {how}")
 

@@ -128,11 +128,9 @@ def _job_changes(state: EngineState, snapshot: Snapshot, record: JobRecord, job:
 
 
 def _is_back(state: EngineState, at: int, record: JobRecord, job: JobFacts) -> bool:
-    """Whether it was to start, and did not. If that was not accepted before the server was asked, the outcome
-    is still to come.
+    """Whether a job that was to start did not. If that was not accepted before the server was asked, the
+    outcome is still to come.
     """
-    if record.phase is not Phase.DISPATCHED:
-        return False
     accepted_at = record.decision_expires - state.settings.start_wait
     return job.starts > record.facts.starts or (record.accepted and at > accepted_at)
 

@@ -145,19 +145,8 @@ class Plan:
             self._vacant = list(range(2 * size - 1, size - 1, -1))
         slot = self._vacant.pop()
         first = self._ask(entries)
-        self.slabs.tb.jobs[:, slot] = (
-            -1,
-            duration,
-            ready,
-            shape,
-            at.UNPLACED,
-            0,
-            0,
-            first,
-            len(entries),
-            -1,
-            0,
-        )
+        column = (-1, duration, ready, shape, at.UNPLACED, 0, 0, first, len(entries), -1, 0)
+        self.slabs.tb.jobs[:, slot] = column
         return slot
 
     def _pool_entries(self, pools: Mapping[str, int]) -> list[tuple[int, int]]:

@@ -256,13 +256,25 @@ def _finds_none(
 
 
 @lean
+def _next_on(tb: Tables, slot: int, row: int, i: int) -> int:
+    """Of the allocations of a job from ``i`` on the first that is of ``row``, one of a node; -1: no more."""
+    end = tb.jobs[ALLOC, slot] + tb.jobs[ALLOCS, slot]
+    while i < end and tb.alloc[i, A_CHUNK] >= 0:  # from there on there are only pools
+        if tb.alloc[i, A_ROW] == row:
+            return i
+        i += 1
+    return -1
+
+
+@lean
 def _entries_on(tb: Tables, jobs: Ints, row: int) -> int:
     """How many of the allocations of these jobs are of ``row``."""
     n = 0
     for slot in jobs:
-        first = tb.jobs[ALLOC, slot]
-        for i in range(first, first + tb.jobs[ALLOCS, slot]):
-            n += int(tb.alloc[i, A_ROW] == row)
+        i = _next_on(tb, slot, row, tb.jobs[ALLOC, slot])
+        while i >= 0:
+            n += 1
+            i = _next_on(tb, slot, row, i + 1)
     return n
 
 
@@ -271,16 +283,13 @@ def _lift_on(tb: Tables, slot: int, row: int, sign: int) -> None:
     """Give back (+1) or take again (-1) what a job holds of one row."""
     start = tb.jobs[START, slot]
     end = start + tb.jobs[DUR, slot]
-    first = tb.jobs[ALLOC, slot]
-    for i in range(first, first + tb.jobs[ALLOCS, slot]):
-        if tb.alloc[i, A_CHUNK] < 0:
-            break
-        if tb.alloc[i, A_ROW] != row:
-            continue
+    i = _next_on(tb, slot, row, tb.jobs[ALLOC, slot])
+    while i >= 0:
         if sign > 0:
             amend(tb, row, start, end, tb.alloc[i, A_TAKE:], 1)
         else:
             change(tb, row, start, end, tb.alloc[i, A_TAKE:], -1)
+        i = _next_on(tb, slot, row, i + 1)
 
 
 @lean
@@ -288,16 +297,13 @@ def _stays(tb: Tables, slot: int, row: int, now: int) -> bool:
     """Whether a job, lifted from ``row``, could go back there as far as that row is concerned."""
     start = tb.jobs[START, slot]
     end = start + tb.jobs[DUR, slot]
-    first = tb.jobs[ALLOC, slot]
-    for i in range(first, first + tb.jobs[ALLOCS, slot]):
-        if tb.alloc[i, A_CHUNK] < 0:
-            break
-        if tb.alloc[i, A_ROW] != row:
-            continue
+    i = _next_on(tb, slot, row, tb.jobs[ALLOC, slot])
+    while i >= 0:
         for r in range(tb.F.shape[0]):
             take = tb.alloc[i, A_TAKE + r]
             if take > 0 and floor(tb, row, r, start, end) < take:
                 return False
+        i = _next_on(tb, slot, row, i + 1)
     return bool(start >= now)
 
 
