@@ -66,8 +66,9 @@ def improved(state: EngineState, event: Improved) -> None:
     plan, columns = state.plan, state.columns
     weights = Weights(by_name(state.settings.criteria))
     try:
-        latest = latest_starts(plan, state.promise, columns, state.now, state.settings.search_patience)
-        rebased = rebase(plan, places, columns, latest, state.now, weights)
+        patience = state.settings.search_patience
+        latest = latest_starts(plan, state.promise, columns, state.now, patience)
+        rebased = rebase(plan, places, columns, latest, state.now, weights, patience=patience)
     except Exception:
         # Whoever was lifted for it is not to be without a place.
         for place in places:

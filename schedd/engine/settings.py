@@ -89,6 +89,8 @@ class EngineSettings:
     """A search for a better plan begins so long after the last one, if the plan changed since; 0: never."""
     search_pause: int = 30
     """One begins as early as this after the last one when room was freed."""
+    search_newcomers: int = 5
+    """So long after the last search jobs that came since are tried in front of others; 0: never."""
     search_seconds: float = 2.0
     """A search takes so long at most."""
     search_patience: int = PATIENCE

@@ -20,6 +20,8 @@ class WhyEnded(StrEnum):
     """It was told to stop."""
     MOVED_ENOUGH = "moved enough"
     """It moved as many jobs as one search may."""
+    NOTHING_LEFT = "nothing left"
+    """All that there was to try was tried."""
     NOTHING_TO_DO = "nothing to do"
     """Fewer than two jobs wait that may be moved."""
 

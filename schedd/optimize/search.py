@@ -18,6 +18,7 @@ from schedd.plan.kernels import moves as mv
 from schedd.plan.kernels import propose as pr
 from schedd.plan.kernels.evaluate import ASKED, Floats, slopes
 from schedd.plan.kernels.layout import Ints
+from schedd.plan.latest import PATIENCE, reference
 from schedd.plan.places import Place, place_of, takes_in
 from schedd.plan.plan import Plan
 
@@ -32,6 +33,9 @@ _CALL_S = 0.005
 
 _AGAIN = 3
 """How often a whole order is tried again with the job that would start too late further ahead."""
+
+_FRONT = 16
+"""A newcomer is tried in front of fewer jobs than this at once."""
 
 _PULL = 300_000
 """Visited segments that pulling left may cost after one accepted move; the next goes on from there."""
@@ -56,12 +60,16 @@ class Search:
         now: int,
         settings: SearchSettings,
         *,
+        patience: int = PATIENCE,
+        newcomers: Ints | None = None,
         waited: Floats | None = None,
         used: Floats | None = None,
     ) -> None:
         """``latest``: the last start allowed, by slot (see ``latest_starts``); none may lie before the job's.
 
-        ``waited`` and ``used``: see ``Evaluation``.
+        ``patience``: see ``reference``. With ``newcomers``, the slots of jobs that came since the last
+        search, nothing else is tried than each of these in front of others, see ``go_before``. ``waited``
+        and ``used``: see ``Evaluation``.
         """
         self._plan = plan
         self._now = now
@@ -72,8 +80,11 @@ class Search:
             plan, columns, now, threshold=settings.threshold, waited=waited, used=used
         )
         self._before = self._evaluation.values()
-        self._cost = self._weights.cost(self._before, self._before)
-        self._trial = mv.trial(plan.tables, self._evaluation.scores, max(settings.lifted, settings.whole))
+        self._reference = reference(self._before, patience)
+        self._cost = self._weights.cost(self._before, self._reference)
+        self._newcomers = newcomers
+        most = max(settings.lifted, settings.whole, _FRONT)
+        self._trial = mv.trial(plan.tables, self._evaluation.scores, most)
         self._random = np.array([settings.seed & _SEEDS], np.uint64)
         jobs, ctl = plan.tables.jobs, plan.tables.ctl
         self._was = jobs.copy()
@@ -92,6 +103,8 @@ class Search:
         jobs = self._movable()
         if jobs.shape[0] < 2:
             why = WhyEnded.NOTHING_TO_DO
+        elif self._newcomers is not None:
+            why = self._try_newcomers(self._newcomers, begin)
         else:
             why = self._try_orders(jobs, begin) or self._search(begin)
         places = self._places()
@@ -149,7 +162,7 @@ class Search:
             cpus=scores.part[ASKED, jobs] / duration,
             waited=(self._now - scores.release[jobs]).astype(np.float64),
             due=scores.due[jobs],
-            slope=slopes(tables, scores, jobs, self._weights.array, self._before.array),
+            slope=slopes(tables, scores, jobs, self._weights.array, self._reference.array),
         )
 
     def _try(self, slots: Ints) -> int:
@@ -166,7 +179,7 @@ class Search:
                 self._latest,
                 self._now,
                 self._weights.array,
-                self._before.array,
+                self._reference.array,
                 self._cost,
             )
             if how != mv.FULL:
@@ -213,7 +226,7 @@ class Search:
                 self._latest,
                 self._now,
                 self._weights.array,
-                self._before.array,
+                self._reference.array,
                 self._cost,
             )
             self._tried += decided
@@ -232,6 +245,43 @@ class Search:
                 spent = perf_counter() - called
                 calls = max(1, min(2 * calls, int(calls * _CALL_S / max(spent, 1e-9))))
         return why
+
+    def _try_newcomers(self, newcomers: Ints, begin: float) -> WhyEnded:
+        """Try each, the shortest first, in front of jobs that are planned before it, until one gains."""
+        jobs = self._plan.tables.jobs
+        chooser = self._chooser()
+        for slot in newcomers[np.argsort(jobs[at.DUR, newcomers], kind="stable")].tolist():
+            place = np.flatnonzero(chooser.order == slot)
+            behind = full = 0
+            how = mv.FULL if place.shape[0] else mv.NO_BETTER
+            while how == mv.FULL:
+                if (why := self._ended(begin)) is not None:
+                    return why
+                how, k, behind, decided, too_late = pr.go_before(
+                    self._plan.tables,
+                    self._evaluation.scores,
+                    self._trial,
+                    chooser,
+                    int(place[0]),
+                    behind,
+                    _FRONT,
+                    1 << 40 if self._settings.moves is None else self._settings.moves - self._tried,
+                    self._latest,
+                    self._now,
+                    self._weights.array,
+                    self._reference.array,
+                    self._cost,
+                )
+                self._tried += decided
+                self._too_late += too_late
+                if how == mv.FULL:
+                    full = 0 if decided else full
+                    self._grow(self._trial.slots[:k], full)
+                    full += 1
+                elif how == mv.BETTER:
+                    self._accept(self._trial.slots[:k].copy())
+                    chooser = self._chooser(chooser)
+        return self._ended(begin) or WhyEnded.NOTHING_LEFT
 
     def _chooser(self, old: pr.Chooser | None = None) -> pr.Chooser:
         """What moves are proposed from, as the plan is now; memory and generator go on."""
@@ -261,7 +311,7 @@ class Search:
         self._accepted += 1
         if self._weights.regular:
             self._pull_left()
-        self._cost = self._weights.cost(self._evaluation.values(), self._before)
+        self._cost = self._weights.cost(self._evaluation.values(), self._reference)
 
     def _pull_left(self) -> None:
         moves, _ = self._plan.repair(self._now, _PULL)
@@ -298,5 +348,5 @@ class Search:
         )
 
     def _gain(self, after: Values) -> float:
-        gained = self._weights.cost(self._before, self._before) - self._weights.cost(after, self._before)
-        return gained / float(np.abs(self._weights.array).sum())
+        before, now = (self._weights.cost(values, self._reference) for values in (self._before, after))
+        return (before - now) / float(np.abs(self._weights.array).sum())

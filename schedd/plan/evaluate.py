@@ -124,6 +124,12 @@ class Values:
         """By the names of the criteria."""
         return dict(zip(map(str, _ORDER), self.array.tolist(), strict=True))
 
+    def at_least(self, criterion: Criterion, value: float) -> Self:
+        """The same, with no less than ``value`` for this criterion."""
+        array = self.array.copy()
+        array[_ORDER.index(criterion)] = max(self[criterion], value)
+        return type(self)(array)
+
 
 def by_name(weights: Mapping[str, float]) -> dict[Criterion, float]:
     """Weights whose criteria are given by their names. Raises ValueError for a name that is none."""

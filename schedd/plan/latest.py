@@ -1,14 +1,14 @@
-"""How late each job may be put: its promise, and the guards against starvation."""
+"""Guards against starvation: how late each job may be put, and how much the longest wait counts."""
 
 from typing import Final
 
 import numpy as np
 
-from schedd.plan.evaluate import JobColumns
+from schedd.plan.evaluate import Criterion, JobColumns, Values
 from schedd.plan.kernels.layout import START, Ints
 from schedd.plan.plan import Plan
 
-__all__ = ["PATIENCE", "latest_starts"]
+__all__ = ["PATIENCE", "latest_starts", "reference"]
 
 PATIENCE: Final = 24 * 3600
 """After so many seconds of waiting no search moves a job back, unless the site sets another number."""
@@ -36,3 +36,13 @@ def latest_starts(
         bound = np.where(now - release >= patience, starts, release + longest)
         latest[slots] = np.maximum(starts, np.minimum(promised[slots], bound))
     return latest
+
+
+def reference(before: Values, patience: int = PATIENCE) -> Values:
+    """What the values of a changed plan are divided by, see ``Weights``: those before the change, but a
+    longest wait of at least ``patience``.
+
+    So the longest wait counts in full where a job waits as long as that, and hardly at all in a queue of an
+    hour: there it would only make short jobs wait for the last one, whom nothing threatens.
+    """
+    return before.at_least(Criterion.WAIT_MAX, float(patience))

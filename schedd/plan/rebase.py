@@ -9,6 +9,7 @@ from schedd.plan.evaluate import Evaluation, JobColumns, Weights
 from schedd.plan.kernels.evaluate import Floats
 from schedd.plan.kernels.layout import PLANNED, READY, SEEN, STATE, Ints
 from schedd.plan.kernels.moves import LEAST_GAIN
+from schedd.plan.latest import PATIENCE, reference
 from schedd.plan.places import Place, free_at, is_misplaced, place_of, put_back
 from schedd.plan.plan import Plan
 from schedd.plan.records import Moves
@@ -32,6 +33,7 @@ def rebase(
     now: int,
     weights: Weights,
     *,
+    patience: int = PATIENCE,
     threshold: int = 10,
     waited: Floats | None = None,
     used: Floats | None = None,
@@ -40,11 +42,12 @@ def rebase(
 
     Leave out places of jobs whose request was changed since, and of slots that hold another job now. Jobs
     that run or start now are left where they are, and nobody is put past ``latest`` (by slot, see
-    ``latest_starts``). First all places are tried together, a job whose place was taken in the meantime going
-    to its earliest gap; if the plan is no better for it, each place that is earlier is tried alone.
+    ``latest_starts``; ``patience`` as in ``reference``). First all places are tried together, a job whose
+    place was taken in the meantime going to its earliest gap; if the plan is no better for it, each place
+    that is earlier is tried alone.
     """
     evaluation = Evaluation(live, columns, now, threshold=threshold, waited=waited, used=used)
-    rebasing = _Rebasing(live, evaluation, latest, now, weights)
+    rebasing = _Rebasing(live, evaluation, latest, now, weights, patience)
     return rebasing.run(places)
 
 
@@ -56,14 +59,16 @@ class _Rebasing:
         latest: Ints,
         now: int,
         weights: Weights,
+        patience: int,
     ) -> None:
         self._live = live
         self._latest = latest
         self._now = now
         self._weights = weights
         self._evaluation = evaluation
-        self._before = self._evaluation.values()
-        self._cost = self._weights.cost(self._before, self._before)
+        before = self._evaluation.values()
+        self._reference = reference(before, patience)
+        self._cost = self._weights.cost(before, self._reference)
         self._seen: dict[int, int] = {}
 
     def run(self, places: Sequence[Place]) -> Rebased:
@@ -102,7 +107,7 @@ class _Rebasing:
         better = all(self._put(place, exactly) for place in wanted) and not is_misplaced(live, slots)
         if better:
             self._evaluation.update(slots)
-            cost = self._weights.cost(self._evaluation.values(), self._before)
+            cost = self._weights.cost(self._evaluation.values(), self._reference)
             if cost < self._cost - LEAST_GAIN:
                 self._cost = cost
                 return True

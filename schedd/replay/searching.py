@@ -6,8 +6,10 @@ from typing import Any
 
 from schedd.engine import Engine
 from schedd.engine.improve import improvement, movable
+from schedd.engine.state import EngineState
 from schedd.optimize import Report, Search, SearchSettings
 from schedd.plan.evaluate import by_name
+from schedd.plan.kernels.layout import Ints
 from schedd.plan.latest import PATIENCE, latest_starts
 from schedd.wire import Improved
 
@@ -18,7 +20,8 @@ SEARCH_POLICY = "tabu"
 
 @dataclass(frozen=True, slots=True)
 class Searching:
-    """How a replay searches: after ``every`` simulated seconds in which the plan changed.
+    """How a replay searches: after ``every`` simulated seconds in which the plan changed, and in between
+    in front of whom jobs may go that came since, ``newcomers`` seconds after the last time (0: never).
 
     ``search`` bounds each by moves or by seconds (of real time; then two runs differ). Who has waited for
     ``patience`` seconds is moved back no more, see ``latest_starts``. This and the weights are also the
@@ -28,10 +31,13 @@ class Searching:
     every: int = 300
     search: SearchSettings = SearchSettings()
     patience: int = PATIENCE
+    newcomers: int = 5
 
     def __post_init__(self) -> None:
         if self.every < 1:
             raise ValueError(f"every {self.every}: at least 1 second")
+        if self.newcomers < 0:
+            raise ValueError(f"newcomers {self.newcomers}: at least 1 second, or 0 for never")
         if self.patience < 0:
             raise ValueError(f"patience {self.patience}: at least 0 seconds")
 
@@ -62,7 +68,9 @@ class Searches:
 
     how: Searching
     following: int
-    """No search begins before this moment."""
+    """No search of the whole plan begins before this moment."""
+    looked: int = -1
+    """Who came up to this moment was tried."""
     seen: int = -1
     """The number of the change up to which the plan was searched."""
     reports: list[Report] = field(default_factory=list)
@@ -70,20 +78,34 @@ class Searches:
     def due(self, engine: Engine) -> int | None:
         """When the next search begins though nothing else happens; None where nothing is left to search."""
         state = engine.state
-        if state.change_number == self.seen or movable(state).shape[0] < 2:
+        slots = movable(state)
+        if slots.shape[0] < 2:
             return None
-        return max(self.following, state.now + 1)
+        moments = [self.following] if state.change_number != self.seen else []
+        if self._newcomers(state, slots).shape[0]:
+            moments.append(self.looked + self.how.newcomers)
+        return max(min(moments), state.now + 1) if moments else None
+
+    def _newcomers(self, state: EngineState, slots: Ints) -> Ints:
+        if self.how.newcomers == 0:
+            return slots[:0]
+        return slots[state.columns.release[slots] > self.looked]
 
     def improved(self, engine: Engine) -> Improved | None:
         """What a search on the engine's plan finds, if one is due; None otherwise."""
         state = engine.state
-        if state.now < self.following:
+        slots = movable(state)
+        whole = state.now >= self.following
+        newcomers = None if whole else self._newcomers(state, slots)
+        if newcomers is None:
+            self.following = state.now + self.how.every
+            changed, self.seen = state.change_number != self.seen, state.change_number
+            if not changed:
+                return None
+        elif newcomers.shape[0] == 0 or state.now < self.looked + self.how.newcomers:
             return None
-        self.following = state.now + self.how.every
-        if state.change_number == self.seen:
-            return None
-        self.seen = state.change_number
-        if movable(state).shape[0] < 2:
+        self.looked = state.now
+        if slots.shape[0] < 2:
             return None
         settings = replace(
             self.how.search,
@@ -92,7 +114,15 @@ class Searches:
         )
         patience = state.settings.search_patience
         latest = latest_starts(state.plan, state.promise, state.columns, state.now, patience)
-        found = Search(state.plan.fork(), state.columns, latest, state.now, settings).run()
+        found = Search(
+            state.plan.fork(),
+            state.columns,
+            latest,
+            state.now,
+            settings,
+            patience=patience,
+            newcomers=newcomers,
+        ).run()
         self.reports.append(found.report)
         if not found.places:
             return None

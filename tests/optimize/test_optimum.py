@@ -84,7 +84,7 @@ def test_no_search_beats_the_optimum_and_most_of_what_can_be_gained_is(
         each, longest = (max(old), sum(old)) if guarded else (1, 0)
         fork = scene.plan.fork()
         settings = SearchSettings(weights=weights, moves=300, seed=seed)
-        report = Search(fork, scene.columns, latest, NOW, settings).run().report
+        report = Search(fork, scene.columns, latest, NOW, settings, patience=0).run().report
         new = waits(scene, fork)
         before, after = (each * sum(w) + longest * max(w) for w in (old, new))
         best = least_waits(scene.nodes, scene.running, asked, NOW, each, longest)

@@ -131,9 +131,23 @@ def _open_gap(
     i, j = _pick(tb, sc, ch, tabu, weights, reference)
     most = _size(ch, most)
     ch.counts[1] += 1
-    at = tb.jobs[ALLOC, ch.order[j]]
-    for e in range(at, at + tb.jobs[ALLOCS, ch.order[j]]):
+    _mark_rows(tb, ch, ch.order[j])
+    k = _in_front(tb, ch, tr, i, j, most)
+    if tabu:
+        _perhaps_by_rule(tb, sc, ch, tr, k)
+    return k
+
+
+@kernel
+def _mark_rows(tb: Tables, ch: Chooser, slot: int) -> None:
+    at = tb.jobs[ALLOC, slot]
+    for e in range(at, at + tb.jobs[ALLOCS, slot]):
         ch.mark[tb.alloc[e, A_ROW]] = ch.counts[1]
+
+
+@kernel
+def _in_front(tb: Tables, ch: Chooser, tr: Trial, i: int, j: int, most: int) -> int:
+    """The job at place i, the one at j, and those between them on marked rows; how many, ``most`` at most."""
     tr.slots[0] = ch.order[i]
     tr.slots[1] = ch.order[j]
     k = 2
@@ -147,8 +161,6 @@ def _open_gap(
                 tr.slots[k] = slot
                 k += 1
                 break
-    if tabu:
-        _perhaps_by_rule(tb, sc, ch, tr, k)
     return k
 
 
@@ -230,3 +242,46 @@ def search(
         if how == BETTER:
             return how, k, decided, too_late
     return NO_BETTER, k, decided, too_late
+
+
+@kernel
+def go_before(
+    tb: Tables,
+    sc: Scores,
+    tr: Trial,
+    ch: Chooser,
+    i: int,
+    j: int,
+    most: int,
+    tries: int,
+    latest: Ints,
+    now: int,
+    weights: Floats,
+    reference: Floats,
+    cost: float,
+) -> tuple[int, int, int, int, int]:
+    """Try the job at place ``i`` of the order in front of those from place ``j`` on, then of those from
+    2j + 1 on, and so on, ``tries`` times at most, until that makes the plan better.
+
+    Of those it goes before the first, and others on the rows of that or on its own; ``most`` jobs with
+    itself. Returns (BETTER | NO_BETTER | STOPPED | FULL, number of jobs of the last move, its
+    j, moves decided, those of them given up since a job would start too late).
+    """
+    decided = 0
+    too_late = 0
+    k = 0
+    while j < i and decided < tries:
+        ch.counts[1] += 1
+        _mark_rows(tb, ch, ch.order[i])
+        _mark_rows(tb, ch, ch.order[j])
+        k = _in_front(tb, ch, tr, i, j, most)
+        how, _ = attempt(tb, sc, tr, k, latest, now, weights, reference, cost)
+        if how in (STOPPED, FULL):
+            return how, k, j, decided, too_late
+        decided += 1
+        if how == TOO_LATE:
+            too_late += 1
+        if how == BETTER:
+            return how, k, j, decided, too_late
+        j = 2 * j + 1
+    return NO_BETTER, k, j, decided, too_late

@@ -75,6 +75,7 @@ class Search:
     moves: int = 200
     every: int = 300
     patience: int = Searching().patience
+    newcomers: int = Searching().newcomers
     seed: int = 1
     weights: Mapping[str, float] = field(default_factory=dict)
 
@@ -116,7 +117,7 @@ _TELLS: Final = frozenset(
 
 _SEARCH_ALONE: Final = (
     "engine/improve.py", "optimize/", "plan/choose.py", "plan/kernels/moves.py", "plan/kernels/propose.py",
-    "plan/latest.py", "plan/rebase.py",
+    "plan/latest.py", "plan/rebase.py", "replay/searching.py",
 )  # fmt: skip
 """Sources that a replay without a search, or a placement that values, never runs: rivals need not run again
 when a search gets better."""
@@ -151,7 +152,7 @@ def run_cell(cell: Cell, logs: str) -> dict[str, Any]:
         settings = SearchSettings(
             kind=Kind(cell.search.kind), moves=cell.search.moves, seed=cell.search.seed, **how
         )
-        searching = Searching(cell.search.every, settings, cell.search.patience)
+        searching = Searching(cell.search.every, settings, cell.search.patience, cell.search.newcomers)
     failures = cell.workload.failures
     result = replay(
         prepared,
