@@ -69,6 +69,14 @@ def command(
     every: Annotated[
         int, typer.Option(metavar="S", help="tabu: simulated seconds between two searches.")
     ] = 300,
+    newcomers: Annotated[
+        int,
+        typer.Option(
+            metavar="S",
+            help="tabu: jobs that came are tried in front of others so many seconds after the last search; "
+            "0: never.",
+        ),
+    ] = 5,
     patience: Annotated[
         int, typer.Option(metavar="S", help="tabu: who waited so many seconds is moved back no more.")
     ] = 86_400,
@@ -220,7 +228,7 @@ def command(
             seed=seed,
         )
         bounds = {"moves": None if seconds is not None else moves, "seconds": seconds, "seed": seed}
-        searches = searches_of(kind, (every, patience), {**bounds, "lifted": lifted}, weights)
+        searches = searches_of(kind, (every, patience, newcomers), {**bounds, "lifted": lifted}, weights)
         runs = [run for name in policies for run in runs_of(name, slacks_of(slack), searches)]
         _run(wanted, runs, _site(policy_file), validate, results)
     except (TraceError, OSError) as error:

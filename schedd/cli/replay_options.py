@@ -45,9 +45,11 @@ def slacks_of(text: str) -> list[Slack]:
         raise TraceError(f"--slack: {error}") from None
 
 
-def searches_of(kinds: str, times: tuple[int, int], how: dict[str, Any], weights: str) -> list[Searching]:
-    """The searches of each kind; ``times``: how often, and their patience, in seconds."""
-    every, patience = times
+def searches_of(
+    kinds: str, times: tuple[int, int, int], how: dict[str, Any], weights: str
+) -> list[Searching]:
+    """The searches of each kind; ``times``: see ``Searching``."""
+    every, patience, newcomers = times
     known = [str(kind) for kind in Kind]
     for name in kinds.split(","):
         if name not in known:
@@ -56,7 +58,8 @@ def searches_of(kinds: str, times: tuple[int, int], how: dict[str, Any], weights
         how |= {"weights": _weights(weights)}
     try:
         return [
-            Searching(every, SearchSettings(kind=Kind(name), **how), patience) for name in kinds.split(",")
+            Searching(every, SearchSettings(kind=Kind(name), **how), patience, newcomers)
+            for name in kinds.split(",")
         ]
     except ValueError as error:
         raise TraceError(f"--{error}") from None

@@ -6,6 +6,7 @@ from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+import numpy as np
 import structlog
 
 from schedd.engine import Engine
@@ -27,6 +28,8 @@ __all__ = ["MOST_MOVED", "Searcher", "trial"]
 _log = structlog.get_logger(__name__)
 _LOOK_S = 1.0
 _PATIENCE_S = 60.0
+_SHARE = 0.1
+"""Of the time of a search, for trying newcomers: a storm of arrivals is to leave processors free."""
 MOST_MOVED = 500
 """A search ends when it has moved so many jobs: taking over more would hold up events for too long."""
 
@@ -45,6 +48,8 @@ class _Start:
     now: int
     generation: int
     counts: tuple[int, int]
+    newcomers: Ints
+    """Slots of jobs that came since the number of a change."""
 
 
 class Searcher:
@@ -59,8 +64,9 @@ class Searcher:
         self._search: Search | None = None
         self._number = 0
         self._epoch = time.time_ns()
-        self._ended = time.monotonic()
+        self._ended = self._tried = time.monotonic()
         self._changes = 0
+        self._newest = 0
         self._frees = 0
         self._go_on = False
         self._thread = threading.Thread(target=self._work, name=f"search-{loop.name}", daemon=True)
@@ -118,37 +124,46 @@ class Searcher:
     def _when_due(self) -> SearchRun | None:
         loop = self._loop
         settings = loop.published.settings
+        if settings.search_every == 0 or loop.standing_by:
+            return None
         waited = time.monotonic() - self._ended
-        if (
-            settings.search_every == 0
-            or loop.standing_by
-            or waited < min(settings.search_pause, settings.search_every)
-        ):
+        paused = waited >= min(settings.search_pause, settings.search_every)
+        tries = 0 < settings.search_newcomers <= time.monotonic() - self._tried
+        if not paused and not tries:
             return None
-        if self._go_on:
+        if paused and self._go_on:
             return self._run("not at its end")
-        changes, frees = loop.at_rest(_counts).result(_PATIENCE_S)
-        if changes == self._changes:
-            return None
-        if waited >= settings.search_every:
+        newest = self._newest
+        (changes, frees), came = loop.at_rest(lambda engine: (_counts(engine), _came(engine, newest))).result(
+            _PATIENCE_S
+        )
+        if paused and changes != self._changes and waited >= settings.search_every:
             return self._run("periodic")
-        return self._run("room was freed") if frees != self._frees else None
+        if paused and changes != self._changes and frees != self._frees:
+            return self._run("room was freed")
+        return self._run("jobs came") if tries and came.shape[0] else None
 
     def _run(self, why: Why) -> SearchRun | None:
         try:
             return self._searched(why)
         finally:  # whatever came of it: where the planner is too busy, the next one waits, too
-            self._ended = time.monotonic()
+            self._tried = time.monotonic()
+            if why != "jobs came":
+                self._ended = self._tried
 
     def _searched(self, why: Why) -> SearchRun | None:
         loop = self._loop
-        start = loop.at_rest(_start).result(_PATIENCE_S)
-        self._changes, self._frees = start.counts
-        self._go_on = False
+        newest = self._newest
+        start = loop.at_rest(lambda engine: _start(engine, newest)).result(_PATIENCE_S)
+        self._newest = start.counts[0]
+        newcomers = start.newcomers if why == "jobs came" else None
+        if newcomers is None:
+            self._changes, self._frees = start.counts
+            self._go_on = False
         if start.movable < 2:
             return None
         self._number = max(self._number, self._track.last_search()) + 1
-        search = _search(start, loop.published.settings, self._number)
+        search = _search(start, loop.published.settings, self._number, newcomers)
         with self._turn:
             self._search = search
             if self._stopping:
@@ -163,9 +178,11 @@ class Searcher:
             jobs = {slot: record.id for slot, record in records if record is not None}
             event = improvement(name, loop.now(), start.plan, jobs, found.places)
             loop.submit([event]).result(_PATIENCE_S)
-            taken, self._changes = loop.at_rest(lambda engine: _taken(engine, name)).result(_PATIENCE_S)
+            taken, changes = loop.at_rest(lambda engine: _taken(engine, name)).result(_PATIENCE_S)
+            self._changes = changes if newcomers is None else self._changes
         run = SearchRun(self._number, start.now, why, start.generation, taken, found.report)
-        self._note(run)
+        if taken or newcomers is None:  # else there would be one for each job that has to wait
+            self._note(run)
         self._go_on = taken > 0 and found.report.why_ended is WhyEnded.MOVED_ENOUGH
         loop.meters.searched(taken)
         report = found.report
@@ -195,34 +212,43 @@ def trial(engine: Engine, settings: EngineSettings) -> SearchRun | None:
 
     Nothing is taken over. To be called in a thread that may wait: it takes as long as a search.
     """
-    start = _start(engine)
+    start = _start(engine, engine.state.change_number)
     if start.movable < 2:
         return None
     found = _search(start, settings, 0).run()
     return SearchRun(0, start.now, "asked for", start.generation, 0, found.report)
 
 
-def _search(start: _Start, settings: EngineSettings, seed: int) -> Search:
+def _search(start: _Start, settings: EngineSettings, seed: int, newcomers: Ints | None = None) -> Search:
     patience = settings.search_patience
     latest = latest_starts(start.plan, start.promised, start.columns, start.now, patience)
-    return Search(start.plan, start.columns, latest, start.now, _settings(settings, seed))
-
-
-def _settings(settings: EngineSettings, seed: int) -> SearchSettings:
-    return SearchSettings(
+    how = SearchSettings(
         weights=by_name(settings.criteria),
         moves=None,
-        seconds=settings.search_seconds,
+        seconds=settings.search_seconds * (1.0 if newcomers is None else _SHARE),
         seed=seed,
         most_moved=MOST_MOVED,
     )
+    return Search(start.plan, start.columns, latest, start.now, how, patience=patience, newcomers=newcomers)
 
 
 def _counts(engine: Engine) -> tuple[int, int]:
     return engine.state.change_number, engine.state.frees
 
 
-def _start(engine: Engine) -> _Start:
+def _came(engine: Engine, newest: int) -> Ints:
+    """The slots of jobs that were planned for the first time, or again, since the change of this number."""
+    state = engine.state
+    slots = []
+    for change in reversed(state.changes):
+        if change.number < newest:
+            break
+        if change.cause in (Cause.ARRIVED, Cause.RELEASED):
+            slots.append(change.slots[(change.old < 0) & (change.new > state.now)])
+    return np.unique(np.concatenate(slots)) if slots else np.empty(0, np.int64)
+
+
+def _start(engine: Engine, newest: int) -> _Start:
     state = engine.state
     return _Start(
         plan=state.plan.fork(),
@@ -233,6 +259,7 @@ def _start(engine: Engine) -> _Start:
         now=state.now,
         generation=state.generation,
         counts=_counts(engine),
+        newcomers=_came(engine, newest),
     )
 
 

@@ -115,7 +115,9 @@ def _without_policy() -> None:
     evaluated(copy)
     state = engine.state
     latest = latest_starts(state.plan, state.promise, state.columns, state.now)
-    Search(state.plan.fork(), state.columns, latest, state.now, SearchSettings(moves=50)).run()
+    for newcomers in (None, movable(state)):
+        settings = SearchSettings(moves=50)
+        Search(state.plan.fork(), state.columns, latest, state.now, settings, newcomers=newcomers).run()
     plan = state.plan.fork()
     sooner = [replace(place_of(plan, slot), start=plan.start(slot) - 1) for slot in movable(state).tolist()]
     rebase(plan, sooner, state.columns, latest, state.now, Weights(DEFAULT_WEIGHTS))

@@ -10,6 +10,7 @@ from schedd.optimize import Kind, SearchSettings
 from schedd.plan.evaluate import Criterion, Evaluation, JobColumns, Weights
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.layout import Ints
+from schedd.plan.latest import reference
 from schedd.plan.plan import Plan
 from tests.plan.mirror import Mirror
 from tests.plan.strategies import DURATIONS, clusters, requests
@@ -112,7 +113,7 @@ def search_settings(draw: st.DrawFn, moves: int = 60) -> SearchSettings:
     )
 
 
-def cost_between(weights: Weights, scene: Scene, before: Scene) -> float:
+def cost_between(weights: Weights, scene: Scene, before: Scene, patience: int = 0) -> float:
     """What ``scene`` costs by the weights, relative to ``before``."""
-    reference = Evaluation(before.plan, before.columns, NOW).values()
-    return weights.cost(Evaluation(scene.plan, scene.columns, NOW).values(), reference)
+    divisor = reference(Evaluation(before.plan, before.columns, NOW).values(), patience)
+    return weights.cost(Evaluation(scene.plan, scene.columns, NOW).values(), divisor)

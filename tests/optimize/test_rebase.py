@@ -10,7 +10,7 @@ from schedd.model import FOREVER, Chunk, Node, Request
 from schedd.optimize import Search, SearchSettings
 from schedd.plan.evaluate import Criterion, JobColumns, Weights
 from schedd.plan.kernels import layout as at
-from schedd.plan.latest import latest_starts
+from schedd.plan.latest import PATIENCE, latest_starts
 from schedd.plan.places import Place, place_of
 from schedd.plan.plan import Plan
 from schedd.plan.rebase import rebase
@@ -73,7 +73,7 @@ def test_a_rebase_keeps_what_must_be_kept(
         assert scene.plan.start(slot) <= max(scene.promised[slot], before.plan.start(slot))
         assert scene.plan.start(slot) >= min(now, before.plan.start(slot))
     weights = Weights(settings.weights)
-    old, new = cost_between(weights, before, before), cost_between(weights, scene, before)
+    old, new = (cost_between(weights, plan, before, PATIENCE) for plan in (before, scene))
     assert new <= old + 1e-9
     changed = {
         slot: (before.plan.start(slot), scene.plan.start(slot))

@@ -11,19 +11,24 @@ from hypothesis import strategies as st
 from schedd.model import FOREVER, Chunk, Node, Request
 from schedd.optimize import Kind, Search, SearchSettings, WhyEnded
 from schedd.plan.evaluate import Criterion, Evaluation, JobColumns, Weights
-from schedd.plan.latest import latest_starts
+from schedd.plan.latest import latest_starts, reference
 from schedd.plan.places import place_of
 from schedd.plan.plan import Plan
 from tests.optimize.scenes import NOW, Scene, cost_between, scenes, search_settings
 
 
-@given(scenes(), search_settings(), st.sampled_from([0, 500, 5000]))
-def test_searches_keep_what_must_be_kept(scene: Scene, settings: SearchSettings, patience: int) -> None:
+@given(scenes(), search_settings(), st.sampled_from([0, 500, 5000]), st.sampled_from([None, 1, 2]))
+def test_searches_keep_what_must_be_kept(
+    scene: Scene, settings: SearchSettings, patience: int, every: int | None
+) -> None:
+    newcomers = None if every is None else np.array(scene.waiting[::every], np.int64)
     found = scene.on(scene.plan.fork())
     latest = latest_starts(scene.plan, scene.promised, scene.columns, NOW, patience)
     before = scene.starts()
     longest = max((before[slot] - scene.columns.release[slot] for slot in scene.waiting), default=0)
-    improvement = Search(found.plan, scene.columns, latest, NOW, settings).run()
+    improvement = Search(
+        found.plan, scene.columns, latest, NOW, settings, patience=patience, newcomers=newcomers
+    ).run()
     report = improvement.report
 
     assert scene.starts() == before, "the search touched more than its fork"
@@ -40,7 +45,7 @@ def test_searches_keep_what_must_be_kept(scene: Scene, settings: SearchSettings,
             assert place_of(found.plan, slot) == place_of(scene.plan, slot)
     # Never worse, and better by what the report says.
     weights = Weights(settings.weights)
-    old, new = cost_between(weights, scene, scene), cost_between(weights, found, scene)
+    old, new = (cost_between(weights, plan, scene, patience) for plan in (scene, found))
     assert new <= old + 1e-9
     assert report.gain == pytest.approx((old - new) / np.abs(weights.array).sum(), rel=1e-9, abs=1e-9)
     assert (report.accepted > 0) == (new < old) or report.gain < 1e-9
@@ -97,6 +102,49 @@ def test_short_jobs_go_first_where_nothing_is_promised(kind: Kind, whole: int) -
     assert sorted(plan.start(slot) for slot in range(2, 7)) == [50, 60, 70, 80, 90]
     assert report.why_ended is WhyEnded.MOVES
     assert report.gain > 0.5
+
+
+def test_only_newcomers_are_tried_in_front_of_others() -> None:
+    plan, columns = long_then_short()
+    settings = SearchSettings(weights=MEANS)
+    search = Search(plan, columns, never(plan), 0, settings, newcomers=np.array([4, 2]))
+    report = search.run().report
+    starts = [plan.start(slot) for slot in range(1, 7)]
+    assert starts == [70, 50, 1070, 60, 1080, 1090], "the other short ones only move up"
+    assert (report.tried, report.accepted, report.why_ended) == (2, 2, WhyEnded.NOTHING_LEFT)
+
+
+def test_a_newcomer_that_may_not_go_before_the_first_is_tried_in_front_of_the_next() -> None:
+    plan, columns = long_then_short()
+    promised = never(plan)
+    promised[1] = 50
+    settings = SearchSettings(weights=MEANS)
+    plan.place(newcomer := plan.new(Request((Chunk(cpus=1),)), 5, 0), 0)
+    columns = JobColumns.blank(plan.tables.jobs.shape[1])
+    assert (plan.start(2), plan.start(newcomer)) == (1050, 1100)
+    search = Search(plan, columns, promised, 0, settings, newcomers=np.array([newcomer]))
+    report = search.run().report
+    assert (plan.start(1), plan.start(newcomer), plan.start(2)) == (50, 1050, 1055)
+    assert (report.tried, report.too_late, report.accepted) == (2, 1, 1)
+
+
+def test_who_left_the_plan_and_who_runs_is_no_newcomer() -> None:
+    plan, columns = long_then_short()
+    plan.lift(3, 0)
+    search = Search(plan, columns, never(plan), 0, SearchSettings(), newcomers=np.array([0, 3]))
+    report = search.run().report
+    assert (report.tried, report.why_ended) == (0, WhyEnded.NOTHING_LEFT)
+
+
+def test_the_longest_wait_counts_in_full_only_from_the_patience_on() -> None:
+    plan, columns = long_then_short()
+    before = Evaluation(plan, columns, 0).values()
+    assert before[Criterion.WAIT_MAX] == 1090
+    assert reference(before, 500).as_dict() == before.as_dict()
+    assert reference(before, 2180)[Criterion.WAIT_MAX] == 2180
+    assert reference(before, 2180)[Criterion.WAIT] == before[Criterion.WAIT]
+    weights = Weights({Criterion.WAIT_MAX: 1.0})
+    assert weights.cost(before, reference(before, 2180)) == 0.5
 
 
 def test_of_many_jobs_the_foremost_are_put_in_order() -> None:

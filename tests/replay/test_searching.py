@@ -135,6 +135,20 @@ def test_searches_at_no_interval_are_refused() -> None:
         Searching(0)
 
 
+def test_who_comes_between_two_searches_is_tried_at_once(prepared: Prepared) -> None:
+    never, soon = (
+        replay(prepared, PLANNING_POLICY, slack=OFF, searching=Searching(3600, newcomers=seconds))
+        for seconds in (0, 5)
+    )
+    assert soon.searched.searches > 3 * never.searched.searches > 0
+    assert soon.metrics.avg_bounded_slowdown_10s < 0.8 * never.metrics.avg_bounded_slowdown_10s
+
+
+def test_newcomers_before_they_came_are_refused() -> None:
+    with pytest.raises(ValueError, match="newcomers -1: at least 1 second, or 0 for never"):
+        Searching(newcomers=-1)
+
+
 def test_negative_patience_is_refused() -> None:
     with pytest.raises(ValueError, match="patience -1"):
         Searching(patience=-1)

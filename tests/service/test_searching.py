@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from schedd.engine.job_view import JobView, job_history, job_view, record_of
+from schedd.optimize import WhyEnded
 from schedd.service.errors import PlannerStopped
 from schedd.service.loop import PlanLoop
 from schedd.service.searching import Searcher
@@ -111,6 +112,34 @@ def test_a_search_begins_when_room_was_freed() -> None:
         loop.submit([JobEnded(id=event_id(), time=T, job_id="1")]).result(WAIT)
         until_there_is_a_run(searcher)
         assert runs(searcher)[0].why == "room was freed"
+
+
+def test_a_job_that_came_is_tried_in_front_of_others_before_the_next_search() -> None:
+    how = {"search_every": 3600, "search_pause": 3600, "search_newcomers": 1, "search_seconds": 1.0}
+    with searching(slack=300, **how) as (loop, searcher):
+        until_there_is_a_run(searcher)
+        run = runs(searcher)[0]
+        assert (run.why, run.taken, run.report.why_ended) == ("jobs came", 2, WhyEnded.NOTHING_LEFT)
+        assert (view(loop, "2").planned_start, view(loop, "3").planned_start) == (T + 3660, T + 3600)
+        # This one may go in front of nobody: it is tried, and there is nothing to tell of it.
+        loop.submit([job("4", walltime="36000")]).result(WAIT)
+        newest = searcher._newest
+        end = time.monotonic() + WAIT
+        while searcher._newest == newest:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        time.sleep(1.5)
+        assert len(runs(searcher)) == 1
+        # And a search of the whole plan is as near as it was.
+        assert searcher._ended < searcher._tried - 1
+
+
+def test_nobody_is_tried_where_newcomers_wait_for_the_next_search() -> None:
+    how = {"search_every": 3600, "search_pause": 3600, "search_newcomers": 0}
+    with searching(slack=300, **how) as (loop, searcher):
+        time.sleep(2.5)
+        assert runs(searcher) == ()
+        assert view(loop, "3").planned_start == T + 39600
 
 
 def test_none_begins_where_searches_are_off() -> None:
