@@ -13,7 +13,7 @@ from schedd.engine import Engine
 from schedd.engine.improve import improvement, movable
 from schedd.engine.records import Cause, JobRecord
 from schedd.engine.settings import EngineSettings
-from schedd.optimize import Search, SearchSettings, WhyEnded
+from schedd.optimize import Improvement, Search, SearchSettings, WhyEnded
 from schedd.plan.evaluate import JobColumns, by_name
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.latest import latest_starts
@@ -153,16 +153,16 @@ class Searcher:
 
     def _searched(self, why: Why) -> SearchRun | None:
         loop = self._loop
-        newest = self._newest
+        newest, alone = self._newest, why == "jobs came"
         start = loop.at_rest(lambda engine: _start(engine, newest)).result(_PATIENCE_S)
         self._newest = start.counts[0]
-        newcomers = start.newcomers if why == "jobs came" else None
-        if newcomers is None:
+        if not alone:
             self._changes, self._frees = start.counts
             self._go_on = False
         if start.movable < 2:
             return None
         self._number = max(self._number, self._track.last_search()) + 1
+        newcomers = start.newcomers if alone else None
         search = _search(start, loop.published.settings, self._number, newcomers)
         with self._turn:
             self._search = search
@@ -171,21 +171,16 @@ class Searcher:
         found = search.run()
         with self._turn:
             self._search = None
-        taken = 0
-        if found.places and not self._stopping:
-            name = f"search:{self._epoch}:{self._number}"
-            records = ((place.slot, start.records[place.slot]) for place in found.places)
-            jobs = {slot: record.id for slot, record in records if record is not None}
-            event = improvement(name, loop.now(), start.plan, jobs, found.places)
-            loop.submit([event]).result(_PATIENCE_S)
-            taken, changes = loop.at_rest(lambda engine: _taken(engine, name)).result(_PATIENCE_S)
-            self._changes = changes if newcomers is None else self._changes
-        run = SearchRun(self._number, start.now, why, start.generation, taken, found.report)
-        if taken or newcomers is None:  # else there would be one for each job that has to wait
-            self._note(run)
-        self._go_on = taken > 0 and found.report.why_ended is WhyEnded.MOVED_ENOUGH
-        loop.meters.searched(taken)
+        taken, changes = self._take_over(start, found) if found.places and not self._stopping else (0, None)
         report = found.report
+        run = SearchRun(self._number, start.now, why, start.generation, taken, report)
+        if not alone:
+            self._changes = self._changes if changes is None else changes
+            self._go_on = taken > 0 and report.why_ended is WhyEnded.MOVED_ENOUGH
+        elif taken == 0:  # there would be one to tell of for each job that has to wait
+            return run
+        self._note(run)
+        loop.meters.searched(taken)
         _log.info(
             "searched for a better plan",
             cluster=loop.name,
@@ -199,6 +194,15 @@ class Searcher:
             seconds=round(report.elapsed_s, 3),
         )
         return run
+
+    def _take_over(self, start: _Start, found: Improvement) -> tuple[int, int]:
+        """How many jobs of the live plan what was found moved, and the number of the next change."""
+        name = f"search:{self._epoch}:{self._number}"
+        records = ((place.slot, start.records[place.slot]) for place in found.places)
+        jobs = {slot: record.id for slot, record in records if record is not None}
+        event = improvement(name, self._loop.now(), start.plan, jobs, found.places)
+        self._loop.submit([event]).result(_PATIENCE_S)
+        return self._loop.at_rest(lambda engine: _taken(engine, name)).result(_PATIENCE_S)
 
     def _note(self, run: SearchRun) -> None:
         try:
