@@ -13,6 +13,9 @@ __all__ = ["PATIENCE", "latest_starts", "reference"]
 PATIENCE: Final = 24 * 3600
 """After so many seconds of waiting no search moves a job back, unless the site sets another number."""
 
+_STEPS: Final = 12
+"""In so many parts the patience is cut, beyond it as well: see ``latest_starts``."""
+
 
 def latest_starts(
     plan: Plan, promised: Ints, columns: JobColumns, now: int, patience: int = PATIENCE
@@ -20,12 +23,16 @@ def latest_starts(
     """The last start that a search may give to each job, by slot, in seconds since the epoch.
 
     No job may pass its ``promised`` start (by slot; FOREVER: none). Who has waited for ``patience`` seconds
-    by ``now`` is moved back no more; nobody else is made to wait for more than twice as long, or than the
-    job that waits longest in this plan, whichever is more.
+    by ``now`` is moved back no more, but within the twelfth of that, counted from its release, in which it
+    would start; nobody else is made to wait for more than twice as long, or than the job that waits longest
+    in this plan, whichever is more.
 
     Why both: means may be improved for ever by moving one job back again and again. The longest planned wait
     alone forbids most moves where all waits are short, and next to none where users ask for far more time
-    than they need, since the waits that are planned then are far longer than those that will be.
+    than they need, since the waits that are planned then are far longer than those that will be. Where many
+    have waited long and none of them gave way for ten seconds, a job of ten seconds would wait for hours;
+    the twelfths stand where they are, so that who gives way again and again comes to the end of one and no
+    further.
     """
     slots = plan.planned()
     latest: Ints = promised.copy()
@@ -33,7 +40,9 @@ def latest_starts(
         starts = plan.tables.jobs[START, slots]
         release = columns.release[slots]
         longest = max(2 * patience, int((starts - release).max()))
-        bound = np.where(now - release >= patience, starts, release + longest)
+        step = max(1, patience // _STEPS)
+        kept = release - (release - starts) // step * step
+        bound = np.where(now - release >= patience, kept, release + longest)
         latest[slots] = np.maximum(starts, np.minimum(promised[slots], bound))
     return latest
 
