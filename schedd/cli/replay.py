@@ -78,7 +78,7 @@ def command(
         ),
     ] = 5,
     patience: Annotated[
-        int, typer.Option(metavar="S", help="tabu: who waited so many seconds is moved back no more.")
+        int, typer.Option(metavar="S", help="tabu: who waited so many seconds is hardly moved back any more.")
     ] = 86_400,
     lifted: Annotated[int, typer.Option(metavar="K", help="tabu: most jobs that a move lifts.")] = 8,
     weights: Annotated[
