@@ -94,7 +94,7 @@ class EngineSettings:
     search_seconds: float = 2.0
     """A search takes so long at most."""
     search_patience: int = PATIENCE
-    """Who waited so long gives way within a twelfth of it only; no other past twice that, or the longest wait."""
+    """Who waited so long gives way within a twelfth of it; others up to twice that, or the longest wait."""
     weights: Mapping[str, float] = field(
         default_factory=lambda: {str(c): w for c, w in DEFAULT_WEIGHTS.items()}
     )

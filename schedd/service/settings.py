@@ -313,7 +313,7 @@ class ClusterSettings(Section):
     search_seconds: float = Field(default=_DEFAULTS.search_seconds, gt=0, le=600)
     """A search takes so long at most; events go on meanwhile."""
     search_patience: Seconds = _DEFAULTS.search_patience
-    """Who waited so long gives way within a twelfth of it only; no other past twice that, or the longest wait."""
+    """Who waited so long gives way within a twelfth of it; others up to twice that, or the longest wait."""
     weights: CriteriaWeights = Field(default_factory=lambda: dict(_DEFAULTS.weights))
     """How much each criterion counts when two plans are compared: see docs/optimisation.md."""
     repair_slice: int = Field(default=_DEFAULTS.repair_slice, ge=1_000, le=10**9)
