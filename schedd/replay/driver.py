@@ -20,8 +20,8 @@ from schedd.replay.floor import Defect, Floor, check_room
 from schedd.replay.limits import peaks
 from schedd.replay.metrics import kept, lateness, measure, series
 from schedd.replay.prepare import Prepared
-from schedd.replay.result import ReplayResult
-from schedd.replay.searching import Searched, Searches, Searching
+from schedd.replay.result import ReplayResult, Searched
+from schedd.replay.searching import Searches, Searching
 from schedd.replay.slack import NONE, Slack
 from schedd.replay.timing import TimedPlan
 from schedd.wire import Decision, Event, JobEnded, JobQueued, JobStarted, NodeChanged, Run, ShareFacts

@@ -1,14 +1,14 @@
 """What one replay of one log under one policy gave."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from schedd.replay.limits import Peak
 from schedd.replay.metrics import Metrics, Series
-from schedd.replay.searching import Searched
 from schedd.replay.workload import Estimates
 
-__all__ = ["TIMINGS", "ReplayResult"]
+__all__ = ["TIMINGS", "ReplayResult", "Searched"]
 
 TIMINGS: Final = (
     "search_s",
@@ -20,6 +20,21 @@ TIMINGS: Final = (
     "repair_us_p99",
 )
 """The fields that differ between two runs of the same replay; all others must agree."""
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What all searches of a replay did: how many there were, their moves, and the seconds they took."""
+
+    searches: int = 0
+    moves_tried: int = 0
+    moves_accepted: int = 0
+    moves_too_late: int = 0
+    search_s: float = 0.0
+
+    def counts(self) -> Mapping[str, Any]:
+        """All but the seconds, which are this computer's."""
+        return {name: getattr(self, name) for name in self.__slots__ if name != "search_s"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

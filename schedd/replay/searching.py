@@ -1,8 +1,6 @@
 """Searches within a replay: as the daemon makes them, but by the simulated clock."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from schedd.engine import Engine
 from schedd.engine.improve import improvement, movable
@@ -11,9 +9,10 @@ from schedd.optimize import Report, Search, SearchSettings
 from schedd.plan.evaluate import by_name
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.latest import PATIENCE, latest_starts
+from schedd.replay.result import Searched
 from schedd.wire import Improved
 
-__all__ = ["SEARCH_POLICY", "Searched", "Searches", "Searching"]
+__all__ = ["SEARCH_POLICY", "Searches", "Searching"]
 
 SEARCH_POLICY = "tabu"
 
@@ -45,21 +44,6 @@ class Searching:
     def weights(self) -> dict[str, float]:
         """By the names of the criteria, as the engine's settings have them."""
         return {str(criterion): weight for criterion, weight in self.search.weights.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class Searched:
-    """What all searches of a replay did: how many there were, their moves, and the seconds they took."""
-
-    searches: int = 0
-    moves_tried: int = 0
-    moves_accepted: int = 0
-    moves_too_late: int = 0
-    search_s: float = 0.0
-
-    def counts(self) -> Mapping[str, Any]:
-        """All but the seconds, which are this computer's."""
-        return {name: getattr(self, name) for name in self.__slots__ if name != "search_s"}
 
 
 @dataclass(slots=True)

@@ -106,6 +106,16 @@ def test_short_jobs_go_first_where_nothing_is_promised(kind: Kind, whole: int) -
     assert report.gain > 0.5
 
 
+def test_who_has_waited_long_gives_way_to_the_end_of_its_twelfth_and_no_further() -> None:
+    plan, columns = long_then_short()
+    columns.release[1] = -260
+    for _ in range(3):
+        latest = latest_starts(plan, never(plan), columns, 0, 240)
+        assert latest[1] == 60, "twelfths of 20 s: from 300 to 320 s of its wait"
+        Search(plan, columns, latest, 0, SearchSettings(weights=MEANS, moves=100)).run()
+        assert plan.start(1) == 60
+
+
 def test_only_newcomers_are_tried_in_front_of_others() -> None:
     plan, columns = long_then_short()
     settings = SearchSettings(weights=MEANS)
