@@ -115,7 +115,7 @@ def test_a_search_begins_when_room_was_freed() -> None:
 
 
 def test_a_job_that_came_is_tried_in_front_of_others_before_the_next_search() -> None:
-    how = {"search_every": 3600, "search_pause": 3600, "search_newcomers": 1, "search_seconds": 1.0}
+    how = {"search_every": 3600, "search_pause": 3600, "search_newcomers": 1, "search_seconds": 600}
     with searching(slack=300, **how) as (loop, searcher):
         until_there_is_a_run(searcher)
         run = runs(searcher)[0]
