@@ -204,6 +204,22 @@ class Search:
             entries += int(tb.chunks[first : first + n, at.COUNT].sum())
         slabs.make_room(entries, times)
 
+    def _left(self) -> int:
+        """How many moves may still be tried."""
+        return 1 << 40 if self._settings.moves is None else self._settings.moves - self._tried
+
+    def _count(self, how: int, k: int, decided: int, too_late: int, full: int) -> int:
+        """Count what a kernel decided, and make room where its last move, of ``k`` jobs, met a full slab for
+        the ``full``-th time before; how often it has by now.
+        """
+        self._tried += decided
+        self._too_late += too_late
+        if how != mv.FULL:
+            return full
+        full = 0 if decided else full  # the one that met a full slab before was tried to its end
+        self._grow(self._trial.slots[:k], full)
+        return full + 1
+
     def _search(self, begin: float) -> WhyEnded:
         settings = self._settings
         chooser = self._chooser()
@@ -212,7 +228,6 @@ class Search:
         while (why := self._ended(begin)) is None:
             if chooser.order.shape[0] < 2:  # all others start now, after what was accepted
                 return WhyEnded.NOTHING_TO_DO
-            left = 1 << 40 if settings.moves is None else settings.moves - self._tried
             called = perf_counter()
             how, k, decided, too_late = pr.search(
                 self._plan.tables,
@@ -221,7 +236,7 @@ class Search:
                 chooser,
                 _KINDS[settings.kind],
                 settings.lifted,
-                left if settings.seconds is None else min(left, calls),
+                self._left() if settings.seconds is None else min(self._left(), calls),
                 again,
                 self._latest,
                 self._now,
@@ -229,15 +244,9 @@ class Search:
                 self._reference.array,
                 self._cost,
             )
-            self._tried += decided
-            self._too_late += too_late
-            again = 0
-            if how == mv.FULL:
-                full = 0 if decided else full  # the one that met a full slab before was tried to its end
-                self._grow(self._trial.slots[:k], full)
-                full += 1
-                again = k
-            elif how == mv.BETTER:
+            full = self._count(how, k, decided, too_late, full)
+            again = k if how == mv.FULL else 0
+            if how == mv.BETTER:
                 self._accept(self._trial.slots[:k].copy())
                 chooser = self._chooser(chooser)
             elif how == mv.NO_BETTER:
@@ -265,20 +274,15 @@ class Search:
                     int(place[0]),
                     behind,
                     _FRONT,
-                    1 << 40 if self._settings.moves is None else self._settings.moves - self._tried,
+                    self._left(),
                     self._latest,
                     self._now,
                     self._weights.array,
                     self._reference.array,
                     self._cost,
                 )
-                self._tried += decided
-                self._too_late += too_late
-                if how == mv.FULL:
-                    full = 0 if decided else full
-                    self._grow(self._trial.slots[:k], full)
-                    full += 1
-                elif how == mv.BETTER:
+                full = self._count(how, k, decided, too_late, full)
+                if how == mv.BETTER:
                     self._accept(self._trial.slots[:k].copy())
                     chooser = self._chooser(chooser)
         return self._ended(begin) or WhyEnded.NOTHING_LEFT
