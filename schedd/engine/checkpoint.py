@@ -32,6 +32,7 @@ from schedd.engine.saved import (
 )
 from schedd.engine.settings import EngineSettings
 from schedd.engine.state import EngineState
+from schedd.engine.walltimes import WalltimeUse
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.saved import FrozenPlan, freeze_plan, load_plan, mapped, save_plan
 from schedd.policy.access import Access
@@ -66,7 +67,7 @@ _COLUMNS: Final = (
 _PLAIN: Final = (
     *("now", "paused", "foreign", "stale", "generation", "decision_number", "change_number", "breaches"),
     *("told_at", "told_then", "down_since", "started_at", "started_then", "started_on", "since", "holes"),
-    *("adapter_mode", "owners", "policy_version", "configured", "site_changed"),
+    *("adapter_mode", "owners", "policy_version", "configured", "site_changed", "walltime_use"),
 )
 """Fields of the state that are JSON-able as they are."""
 
@@ -301,6 +302,7 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
     for name in _PLAIN:
         if name in header["state"]:  # else it is younger than the checkpoint
             setattr(state, name, header["state"][name])
+    state.walltime_use = WalltimeUse(*state.walltime_use)
     if state.policy_version and configured != settings.site:
         state.configured = configured
     for name in _COLUMNS:

@@ -13,8 +13,16 @@ __all__ = ["book_run", "fair_shares", "running"]
 
 
 def book_run(state: "EngineState", record: JobRecord, end: int) -> None:
-    """A run is over: what the job held until ``end`` is booked on whose job it is."""
-    if state.usage is not None and state.site.fair_share is not None and record.phase is Phase.RUNNING:
+    """A run is over: what the job held until ``end`` is booked on whose job it is, and how much that was of
+    what it asked for is noted.
+    """
+    if record.phase is not Phase.RUNNING:
+        return
+    if not record.understood.assumed:  # else nobody asked for anything
+        cpus = sum(share.cpus for share in record.facts.shares)
+        run = max(0, end - record.started)
+        state.walltime_use = state.walltime_use.after(cpus, record.understood.walltime, run)
+    if state.usage is not None and state.site.fair_share is not None:
         state.usage.book(_held(state, record, max(end, record.started)))
 
 

@@ -67,8 +67,9 @@ def improved(state: EngineState, event: Improved) -> None:
     weights = Weights(by_name(state.settings.criteria))
     try:
         patience = state.settings.search_patience
-        latest = latest_starts(plan, state.promise, columns, state.now, patience)
-        rebased = rebase(plan, places, columns, latest, state.now, weights, patience=patience)
+        use = state.walltime_use.share
+        latest = latest_starts(plan, state.promise, columns, state.now, patience, use)
+        rebased = rebase(plan, places, columns, latest, state.now, weights, patience=patience, use=use)
     except Exception:
         # Whoever was lifted for it is not to be without a place.
         for place in places:

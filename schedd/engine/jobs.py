@@ -358,11 +358,13 @@ def gone(state: EngineState, event: JobDeleted | JobEnded) -> None:
 
 
 def _gone(state: EngineState, event: str, job_id: str, how: str, at: int) -> None:
+    known = state.records.get(job_id)
+    early = known is not None and known.slot >= 0 and state.plan.end(known.slot) > at
     record = state.remove(job_id)
     if record is not None:
         book_run(state, record, at)
         unblock(state, job_id, event)
-        state.frees += 1
+        state.frees += early
         if not state.freed_by[0]:
             state.freed_by = (event, f"job {job_id} {how}")
 

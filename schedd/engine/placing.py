@@ -26,7 +26,8 @@ def place(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> 
     columns = state.columns
     others = None
     if edf:
-        latest = latest_starts(plan, state.promise, columns, state.now, state.settings.search_patience)
+        patience, use = state.settings.search_patience, state.walltime_use.share
+        latest = latest_starts(plan, state.promise, columns, state.now, patience, use)
         others = Others(latest, state.rank)
     weights = Weights(by_name(state.settings.criteria))
     found = choose(plan, slot, columns, now, now + HORIZON, weights, others)

@@ -90,7 +90,8 @@ class EngineSettings:
     search_pause: int = 30
     """One begins as early as this after the last one when room was freed."""
     search_newcomers: int = 5
-    """So long after the last search jobs that came since are tried in front of others; 0: never."""
+    """So long after the last search jobs that came since, and those that would fit into room that came back
+    before the plan had it free, are tried in front of others; 0: never."""
     search_seconds: float = 2.0
     """A search takes so long at most."""
     search_patience: int = PATIENCE

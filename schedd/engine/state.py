@@ -16,6 +16,7 @@ from schedd.engine.numbers import Numbers
 from schedd.engine.pools import LimitBook, binding
 from schedd.engine.records import ChangeSet, JobRecord, Ranks, Reservation
 from schedd.engine.settings import EngineSettings
+from schedd.engine.walltimes import WalltimeUse
 from schedd.engine.words import why
 from schedd.model import FOREVER, Never, Node, Request
 from schedd.model.parse.deadline import read_deadline
@@ -56,6 +57,8 @@ class EngineState:
     site: SitePolicy
     usage: Usage | None
     """What ended jobs have used, where the site has fair share."""
+    walltime_use: WalltimeUse = WalltimeUse()
+    """Of the latest runs, what they used of their walltimes."""
     applicants: dict[str, tuple[tuple[object, ...], Applicant]] = field(default_factory=dict)
     """Jobs as terms of priorities see them, each with what that hangs on."""
     standing_due: int = 0
@@ -157,7 +160,8 @@ class EngineState:
     freed_by: tuple[str, str] = ("", "")
     """The event that first freed something since the last repair ended, and its words."""
     frees: int = 0
-    """Counts jobs that gave their room back and nodes that came back, since the engine began."""
+    """Counts jobs that gave their room back before the plan had it free, and nodes that came back, since the
+    engine began."""
     nevers: dict[Request, Never | None] = field(default_factory=dict)
     """Which requests the nodes as they are now can never meet, and why; as far as it was asked."""
     bare: Plan | None = None

@@ -3,6 +3,7 @@
 from schedd.optimize.report import Change, Report, WhyEnded
 from schedd.optimize.search import Improvement, Search
 from schedd.optimize.settings import Kind, SearchSettings
+from schedd.optimize.startable import startable
 
 __all__ = [
     "Change",
@@ -12,4 +13,5 @@ __all__ = [
     "Search",
     "SearchSettings",
     "WhyEnded",
+    "startable",
 ]

@@ -42,7 +42,9 @@ class Report:
 
     ``jobs`` might be moved, ``moved`` were. ``too_late`` counts the moves given up since a job would have
     passed its latest start; ``pulled_left`` the jobs that moved up of themselves after accepted moves.
-    ``gain`` is the weighted mean of what the criteria that count have gained, as shares of what they were.
+    ``gain`` is the weighted mean of what the criteria that count have gained, as shares of what they were,
+    both as they are expected where jobs use less than their walltimes (see ``as_expected``); ``changes``
+    tell of the plan as it stands.
     """
 
     kind: Kind

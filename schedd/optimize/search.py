@@ -18,7 +18,7 @@ from schedd.plan.kernels import moves as mv
 from schedd.plan.kernels import propose as pr
 from schedd.plan.kernels.evaluate import ASKED, Floats, slopes
 from schedd.plan.kernels.layout import Ints
-from schedd.plan.latest import PATIENCE, reference
+from schedd.plan.latest import PATIENCE, as_expected, reference
 from schedd.plan.places import Place, place_of, takes_in
 from schedd.plan.plan import Plan
 
@@ -61,27 +61,28 @@ class Search:
         settings: SearchSettings,
         *,
         patience: int = PATIENCE,
+        use: float = 1.0,
         newcomers: Ints | None = None,
         waited: Floats | None = None,
         used: Floats | None = None,
     ) -> None:
         """``latest``: the last start allowed, by slot (see ``latest_starts``); none may lie before the job's.
 
-        ``patience``: see ``reference``. With ``newcomers``, the slots of jobs that came since the last
-        search, nothing else is tried than each of these in front of others, see ``go_before``. ``waited``
-        and ``used``: see ``Evaluation``.
+        ``patience``: see ``reference``; ``use``: see ``as_expected``. With ``newcomers``, the slots of jobs
+        that came since the last search, or that room came back for, nothing else is tried than each of these
+        in front of others, see ``go_before``. ``waited`` and ``used``: see ``Evaluation``.
         """
         self._plan = plan
         self._now = now
         self._latest = latest
         self._settings = settings
         self._weights = Weights(settings.weights)
-        self._evaluation = Evaluation(
-            plan, columns, now, threshold=settings.threshold, waited=waited, used=used
-        )
-        self._before = self._evaluation.values()
-        self._reference = reference(self._before, patience)
-        self._cost = self._weights.cost(self._before, self._reference)
+        self._columns, self._waited, self._used = columns, waited, used
+        expected, patience = as_expected(columns, now, patience, use)
+        self._evaluation = self._evaluated(expected)
+        self._reference = reference(self._evaluation.values(), patience)
+        self._before = self._values()
+        self._cost = self._begin = self._weights.cost(self._evaluation.values(), self._reference)
         self._newcomers = newcomers
         most = max(settings.lifted, settings.whole, _FRONT)
         self._trial = mv.trial(plan.tables, self._evaluation.scores, most)
@@ -334,8 +335,22 @@ class Search:
         start, first, n = self._was[(at.START, at.ALLOC, at.ALLOCS), slot].tolist()
         return Place(slot, start, takes_in(self._was_alloc[first : first + n]))
 
+    def _evaluated(self, columns: JobColumns) -> Evaluation:
+        return Evaluation(
+            self._plan,
+            columns,
+            self._now,
+            threshold=self._settings.threshold,
+            waited=self._waited,
+            used=self._used,
+        )
+
+    def _values(self) -> Values:
+        """What the plan is worth as it stands, whatever of it is expected."""
+        return self._evaluated(self._columns).values()
+
     def _report(self, jobs: int, moved: int, why: WhyEnded, elapsed: float) -> Report:
-        after = self._evaluation.values()
+        after = self._values()
         return Report(
             kind=self._settings.kind,
             seed=self._settings.seed,
@@ -345,12 +360,8 @@ class Search:
             too_late=self._too_late,
             pulled_left=self._pulled_left,
             moved=moved,
-            gain=self._gain(after),
+            gain=(self._begin - self._cost) / float(np.abs(self._weights.array).sum()),
             changes=tuple(Change(c, UNITS[c], self._before[c], after[c]) for c in Criterion),
             why_ended=why,
             elapsed_s=elapsed,
         )
-
-    def _gain(self, after: Values) -> float:
-        before, now = (self._weights.cost(values, self._reference) for values in (self._before, after))
-        return (before - now) / float(np.abs(self._weights.array).sum())

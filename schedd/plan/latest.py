@@ -1,5 +1,6 @@
 """Guards against starvation: how late each job may be put, and how much the longest wait counts."""
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -8,7 +9,7 @@ from schedd.plan.evaluate import Criterion, JobColumns, Values
 from schedd.plan.kernels.layout import START, Ints
 from schedd.plan.plan import Plan
 
-__all__ = ["PATIENCE", "latest_starts", "reference"]
+__all__ = ["PATIENCE", "as_expected", "latest_starts", "reference"]
 
 PATIENCE: Final = 24 * 3600
 """After so many seconds of waiting no search moves a job back, unless the site sets another number."""
@@ -18,7 +19,12 @@ _STEPS: Final = 12
 
 
 def latest_starts(
-    plan: Plan, promised: Ints, columns: JobColumns, now: int, patience: int = PATIENCE
+    plan: Plan,
+    promised: Ints,
+    columns: JobColumns,
+    now: int,
+    patience: int = PATIENCE,
+    use: float = 1.0,
 ) -> Ints:
     """The last start that a search may give to each job, by slot, in seconds since the epoch.
 
@@ -35,6 +41,7 @@ def latest_starts(
     further.
     """
     slots = plan.planned()
+    columns, patience = as_expected(columns, now, patience, use)
     latest: Ints = promised.copy()
     if slots.shape[0]:
         starts = plan.tables.jobs[START, slots]
@@ -45,6 +52,21 @@ def latest_starts(
         bound = np.where(now - release >= patience, kept, release + longest)
         latest[slots] = np.maximum(starts, np.minimum(promised[slots], bound))
     return latest
+
+
+def as_expected(columns: JobColumns, now: int, patience: int, use: float) -> tuple[JobColumns, int]:
+    """The same jobs and the same patience where time that is still planned counts ``use`` of time that has
+    passed.
+
+    Jobs use that share of their walltimes, so what a job is still to wait by the plan will be about that
+    share of it. Instead of what is planned, what has passed is changed: it is divided by ``use``, and so is
+    the patience; waits, slowdowns and the guards have the same proportions then as if all that is planned
+    were multiplied by it.
+    """
+    if use == 1.0:
+        return columns, patience
+    release = np.rint(now - (now - columns.release) / use).astype(np.int64)
+    return replace(columns, release=release), round(patience / use)
 
 
 def reference(before: Values, patience: int = PATIENCE) -> Values:

@@ -9,7 +9,7 @@ from schedd.plan.evaluate import Evaluation, JobColumns, Weights
 from schedd.plan.kernels.evaluate import Floats
 from schedd.plan.kernels.layout import PLANNED, READY, SEEN, STATE, Ints
 from schedd.plan.kernels.moves import LEAST_GAIN
-from schedd.plan.latest import PATIENCE, reference
+from schedd.plan.latest import PATIENCE, as_expected, reference
 from schedd.plan.places import Place, free_at, is_misplaced, place_of, put_back
 from schedd.plan.plan import Plan
 from schedd.plan.records import Moves
@@ -34,6 +34,7 @@ def rebase(
     weights: Weights,
     *,
     patience: int = PATIENCE,
+    use: float = 1.0,
     threshold: int = 10,
     waited: Floats | None = None,
     used: Floats | None = None,
@@ -42,10 +43,11 @@ def rebase(
 
     Leave out places of jobs whose request was changed since, and of slots that hold another job now. Jobs
     that run or start now are left where they are, and nobody is put past ``latest`` (by slot, see
-    ``latest_starts``; ``patience`` as in ``reference``). First all places are tried together, a job whose
-    place was taken in the meantime going to its earliest gap; if the plan is no better for it, each place
-    that is earlier is tried alone.
+    ``latest_starts``; ``patience`` as in ``reference``, ``use`` as in ``as_expected``). First all places are
+    tried together, a job whose place was taken in the meantime going to its earliest gap; if the plan is no
+    better for it, each place that is earlier is tried alone.
     """
+    columns, patience = as_expected(columns, now, patience, use)
     evaluation = Evaluation(live, columns, now, threshold=threshold, waited=waited, used=used)
     rebasing = _Rebasing(live, evaluation, latest, now, weights, patience)
     return rebasing.run(places)

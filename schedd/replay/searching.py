@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from schedd.engine import Engine
 from schedd.engine.improve import improvement, movable
 from schedd.engine.state import EngineState
-from schedd.optimize import Report, Search, SearchSettings
+from schedd.optimize import Report, Search, SearchSettings, startable
 from schedd.plan.evaluate import by_name
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.latest import PATIENCE, latest_starts
@@ -20,7 +22,8 @@ SEARCH_POLICY = "tabu"
 @dataclass(frozen=True, slots=True)
 class Searching:
     """How a replay searches: after ``every`` simulated seconds in which the plan changed, and in between
-    in front of whom jobs may go that came since, ``newcomers`` seconds after the last time (0: never).
+    in front of whom jobs may go that came since, or that would fit into room that came back before the plan
+    had it free, ``newcomers`` seconds after the last time (0: never).
 
     ``search`` bounds each by moves or by seconds (of real time; then two runs differ). Who has waited for
     ``patience`` seconds is moved back no more, see ``latest_starts``. This and the weights are also the
@@ -55,6 +58,8 @@ class Searches:
     """No search of the whole plan begins before this moment."""
     looked: int = -1
     """Who came up to this moment was tried."""
+    frees: int = 0
+    """Room that came back up to this number was tried."""
     seen: int = -1
     """The number of the change up to which the plan was searched."""
     reports: list[Report] = field(default_factory=list)
@@ -71,9 +76,13 @@ class Searches:
         return max(min(moments), state.now + 1) if moments else None
 
     def _newcomers(self, state: EngineState, slots: Ints) -> Ints:
+        """Who came since the last look, and where room came back, who may start in what is free."""
         if self.how.newcomers == 0:
             return slots[:0]
-        return slots[state.columns.release[slots] > self.looked]
+        came = slots[state.columns.release[slots] > self.looked]
+        if state.frees == self.frees:
+            return came
+        return np.union1d(came, startable(state.plan, slots, state.now))
 
     def improved(self, engine: Engine) -> Improved | None:
         """What a search on the engine's plan finds, if one is due; None otherwise."""
@@ -88,7 +97,7 @@ class Searches:
                 return None
         elif newcomers.shape[0] == 0 or state.now < self.looked + self.how.newcomers:
             return None
-        self.looked = state.now
+        self.looked, self.frees = state.now, state.frees
         if slots.shape[0] < 2:
             return None
         settings = replace(
@@ -97,7 +106,8 @@ class Searches:
             weights=by_name(state.settings.weights),
         )
         patience = state.settings.search_patience
-        latest = latest_starts(state.plan, state.promise, state.columns, state.now, patience)
+        use = state.walltime_use.share
+        latest = latest_starts(state.plan, state.promise, state.columns, state.now, patience, use)
         found = Search(
             state.plan.fork(),
             state.columns,
@@ -105,6 +115,7 @@ class Searches:
             state.now,
             settings,
             patience=patience,
+            use=use,
             newcomers=newcomers,
         ).run()
         self.reports.append(found.report)

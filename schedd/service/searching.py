@@ -41,6 +41,8 @@ class _Start:
     plan: Plan
     promised: Ints
     columns: JobColumns
+    use: float
+    """What jobs use of their walltimes, see ``as_expected``."""
     records: tuple[JobRecord | None, ...]
     """By slot."""
     movable: int
@@ -225,7 +227,7 @@ def trial(engine: Engine, settings: EngineSettings) -> SearchRun | None:
 
 def _search(start: _Start, settings: EngineSettings, seed: int, newcomers: Ints | None = None) -> Search:
     patience = settings.search_patience
-    latest = latest_starts(start.plan, start.promised, start.columns, start.now, patience)
+    latest = latest_starts(start.plan, start.promised, start.columns, start.now, patience, start.use)
     how = SearchSettings(
         weights=by_name(settings.criteria),
         moves=None,
@@ -233,7 +235,16 @@ def _search(start: _Start, settings: EngineSettings, seed: int, newcomers: Ints 
         seed=seed,
         most_moved=MOST_MOVED,
     )
-    return Search(start.plan, start.columns, latest, start.now, how, patience=patience, newcomers=newcomers)
+    return Search(
+        start.plan,
+        start.columns,
+        latest,
+        start.now,
+        how,
+        patience=patience,
+        use=start.use,
+        newcomers=newcomers,
+    )
 
 
 def _counts(engine: Engine) -> tuple[int, int]:
@@ -258,6 +269,7 @@ def _start(engine: Engine, newest: int) -> _Start:
         plan=state.plan.fork(),
         promised=state.promise.copy(),
         columns=state.columns.copy(),
+        use=state.walltime_use.share,
         records=tuple(state.by_slot),
         movable=movable(state).shape[0] if state.policy is None else 0,
         now=state.now,

@@ -309,7 +309,8 @@ class ClusterSettings(Section):
     search_pause: int = Field(default=_DEFAULTS.search_pause, ge=1, le=86_400)
     """One begins as early as this after the last one when room was freed."""
     search_newcomers: int = Field(default=_DEFAULTS.search_newcomers, ge=0, le=86_400)
-    """So long after the last search jobs that came since are tried in front of others; 0: never."""
+    """So long after the last search jobs that came since, and those that would fit into room that came back
+    before the plan had it free, are tried in front of others; 0: never."""
     search_seconds: float = Field(default=_DEFAULTS.search_seconds, gt=0, le=600)
     """A search takes so long at most; events go on meanwhile."""
     search_patience: Seconds = _DEFAULTS.search_patience

@@ -11,8 +11,27 @@ import numpy.typing as npt
 
 from schedd.plan.kernels.evaluate import ASKED, Floats, Scores, slope_of
 from schedd.plan.kernels.jit import kernel
-from schedd.plan.kernels.layout import A_ROW, ALLOC, ALLOCS, DUR, START, STOP, Ints, Tables
+from schedd.plan.kernels.layout import (
+    A_ROW,
+    ALLOC,
+    ALLOCS,
+    CHUNK,
+    CHUNKS,
+    COUNT,
+    CPUS,
+    DUR,
+    KIND,
+    NEED,
+    NODE,
+    SHAPE,
+    START,
+    STOP,
+    USABLE,
+    Ints,
+    Tables,
+)
 from schedd.plan.kernels.moves import BETTER, FULL, NO_BETTER, STOPPED, TOO_LATE, Trial, attempt
+from schedd.plan.kernels.rows import floor
 
 RANDOM: Final = 0
 GAP: Final = 1
@@ -46,6 +65,22 @@ class Chooser(NamedTuple):
     """(N,) rows of the place where a gap is opened."""
     random: npt.NDArray[np.uint64]
     """(1,) state of the generator."""
+
+
+@kernel
+def asked_and_free(tb: Tables, slots: Ints, now: int) -> tuple[Ints, int]:
+    """The cpus that each of the jobs asks for, (n,), and how many are free ``now`` on all usable rows."""
+    free = 0
+    for row in range(tb.rows.shape[0]):
+        if tb.rows[row, KIND] == NODE and tb.rows[row, USABLE] != 0:
+            free += max(0, floor(tb, row, CPUS, now, now + 1))
+    asked = np.zeros(slots.shape[0], np.int64)
+    for i in range(slots.shape[0]):
+        shape = tb.jobs[SHAPE, slots[i]]
+        first = tb.shapes[shape, CHUNK]
+        for c in range(first, first + tb.shapes[shape, CHUNKS]):
+            asked[i] += tb.chunks[c, COUNT] * tb.chunks[c, NEED + CPUS]
+    return asked, free
 
 
 @kernel

@@ -89,7 +89,7 @@ def _paper() -> Experiment:
 
 def _users_estimates() -> Experiment:
     cells: list[Cell] = []
-    for workload in (_KTH, _CTC, _SDSC, _HPC2N, _THUNDER, _BLUE):
+    for workload in (_KTH, _CTC, _SDSC, _HPC2N, _BLUE):
         asked = replace(workload, estimates="user")
         cells += [*_rivals(asked, _RIVALS, _DEFAULT), *_searches(asked, _DEFAULT)]
     return Experiment(

@@ -1,0 +1,39 @@
+"""How much of the walltime that they ask for jobs use: what is planned is that much too long."""
+
+from typing import Final, NamedTuple, Self
+
+__all__ = ["WalltimeUse"]
+
+_MEMORY: Final = 1000
+"""So many runs ago a run counts a third (1/e) of what the latest does."""
+
+_DOUBT: Final = 50
+"""As if so many runs had used all of their walltime before the first was seen."""
+
+_LEAST: Final = 0.1
+"""Less is not believed: a day of planned waiting would count for next to nothing."""
+
+
+class WalltimeUse(NamedTuple):
+    """Of the latest runs: how many, and the cpu-seconds that they asked for and used; older ones fade."""
+
+    runs: float = 0.0
+    asked: float = 0.0
+    used: float = 0.0
+
+    def after(self, cpus: int, walltime: int, run: int) -> Self:
+        """The same with a run more, of ``run`` of its ``walltime`` seconds; past that nothing counts."""
+        kept = 1.0 - 1.0 / _MEMORY
+        return type(self)(
+            self.runs * kept + 1.0,
+            self.asked * kept + cpus * walltime,
+            self.used * kept + cpus * min(run, walltime),
+        )
+
+    @property
+    def share(self) -> float:
+        """Used of asked, by cpu-seconds, between 0.1 and 1; 1 before anything ran."""
+        if self.asked <= 0:
+            return 1.0
+        believed = (self.runs * self.used / self.asked + _DOUBT) / (self.runs + _DOUBT)
+        return max(_LEAST, believed)
