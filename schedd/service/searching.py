@@ -5,6 +5,7 @@ import time
 from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import structlog
@@ -13,7 +14,7 @@ from schedd.engine import Engine
 from schedd.engine.improve import improvement, movable
 from schedd.engine.records import Cause, JobRecord
 from schedd.engine.settings import EngineSettings
-from schedd.optimize import Improvement, Search, SearchSettings, WhyEnded
+from schedd.optimize import Improvement, Search, SearchSettings, WhyEnded, startable
 from schedd.plan.evaluate import JobColumns, by_name
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.latest import latest_starts
@@ -30,6 +31,8 @@ _LOOK_S = 1.0
 _PATIENCE_S = 60.0
 _SHARE = 0.1
 """Of the time of a search, for trying newcomers: a storm of arrivals is to leave processors free."""
+_ALONE: Final[tuple[Why, ...]] = ("jobs came", "jobs fit")
+"""Nothing else is tried than these, in front of others."""
 MOST_MOVED = 500
 """A search ends when it has moved so many jobs: taking over more would hold up events for too long."""
 
@@ -51,7 +54,7 @@ class _Start:
     generation: int
     counts: tuple[int, int]
     newcomers: Ints
-    """Slots of jobs that came since the number of a change."""
+    """Slots of jobs that are worth trying in front of others, see ``_newcomers``."""
 
 
 class Searcher:
@@ -69,7 +72,7 @@ class Searcher:
         self._ended = self._tried = time.monotonic()
         self._changes = 0
         self._newest = 0
-        self._frees = 0
+        self._frees = self._tried_frees = 0
         self._go_on = False
         self._thread = threading.Thread(target=self._work, name=f"search-{loop.name}", daemon=True)
 
@@ -135,29 +138,33 @@ class Searcher:
             return None
         if paused and self._go_on:
             return self._run("not at its end")
-        newest = self._newest
-        (changes, frees), came = loop.at_rest(lambda engine: (_counts(engine), _came(engine, newest))).result(
-            _PATIENCE_S
-        )
+        since = (self._newest, self._tried_frees)
+        (changes, frees), came, fit = loop.at_rest(
+            lambda engine: (_counts(engine), *_newcomers(engine, *since))
+        ).result(_PATIENCE_S)
         if paused and changes != self._changes and waited >= settings.search_every:
             return self._run("periodic")
         if paused and changes != self._changes and frees != self._frees:
             return self._run("room was freed")
-        return self._run("jobs came") if tries and came.shape[0] else None
+        if not tries:
+            return None
+        if came.shape[0]:
+            return self._run("jobs came")
+        return self._run("jobs fit") if fit.shape[0] else None
 
     def _run(self, why: Why) -> SearchRun | None:
         try:
             return self._searched(why)
         finally:  # whatever came of it: where the planner is too busy, the next one waits, too
             self._tried = time.monotonic()
-            if why != "jobs came":
+            if why not in _ALONE:
                 self._ended = self._tried
 
     def _searched(self, why: Why) -> SearchRun | None:
         loop = self._loop
-        newest, alone = self._newest, why == "jobs came"
-        start = loop.at_rest(lambda engine: _start(engine, newest)).result(_PATIENCE_S)
-        self._newest = start.counts[0]
+        since, alone = (self._newest, self._tried_frees), why in _ALONE
+        start = loop.at_rest(lambda engine: _start(engine, *since)).result(_PATIENCE_S)
+        self._newest, self._tried_frees = start.counts
         if not alone:
             self._changes, self._frees = start.counts
             self._go_on = False
@@ -218,7 +225,7 @@ def trial(engine: Engine, settings: EngineSettings) -> SearchRun | None:
 
     Nothing is taken over. To be called in a thread that may wait: it takes as long as a search.
     """
-    start = _start(engine, engine.state.change_number)
+    start = _start(engine, *_counts(engine))
     if start.movable < 2:
         return None
     found = _search(start, settings, 0).run()
@@ -251,8 +258,11 @@ def _counts(engine: Engine) -> tuple[int, int]:
     return engine.state.change_number, engine.state.frees
 
 
-def _came(engine: Engine, newest: int) -> Ints:
-    """The slots of jobs that were planned for the first time, or again, since the change of this number."""
+def _newcomers(engine: Engine, newest: int, frees: int) -> tuple[Ints, Ints]:
+    """The slots of jobs that were planned for the first time, or again, since the change of number
+    ``newest``; and of those that may start in what is free, if room came back since there were so many
+    ``frees``.
+    """
     state = engine.state
     slots = []
     for change in reversed(state.changes):
@@ -260,10 +270,12 @@ def _came(engine: Engine, newest: int) -> Ints:
             break
         if change.cause in (Cause.ARRIVED, Cause.RELEASED):
             slots.append(change.slots[(change.old < 0) & (change.new > state.now)])
-    return np.unique(np.concatenate(slots)) if slots else np.empty(0, np.int64)
+    none = np.empty(0, np.int64)
+    fit = startable(state.plan, movable(state), state.now) if state.frees != frees else none
+    return np.unique(np.concatenate(slots)) if slots else none, fit
 
 
-def _start(engine: Engine, newest: int) -> _Start:
+def _start(engine: Engine, newest: int, frees: int) -> _Start:
     state = engine.state
     return _Start(
         plan=state.plan.fork(),
@@ -275,7 +287,7 @@ def _start(engine: Engine, newest: int) -> _Start:
         now=state.now,
         generation=state.generation,
         counts=_counts(engine),
-        newcomers=_came(engine, newest),
+        newcomers=np.union1d(*_newcomers(engine, newest, frees)),
     )
 
 

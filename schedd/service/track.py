@@ -16,7 +16,7 @@ from schedd.store.records import Evaluated, SearchReport
 
 __all__ = ["MemoryTrack", "SearchPage", "SearchRun", "StoredTrack", "Track", "Why"]
 
-Why = Literal["periodic", "room was freed", "jobs came", "not at its end", "asked for"]
+Why = Literal["periodic", "room was freed", "jobs came", "jobs fit", "not at its end", "asked for"]
 
 _RUNS = 200
 _DAY_OF_MINUTES = 1_440
@@ -27,7 +27,7 @@ class SearchRun:
     """One search and what became of it.
 
     ``why``: ``periodic``, ``room was freed``, ``jobs came`` (only these were tried, in front of others),
-    ``not at its end`` (the one before had moved enough) or ``asked for``. ``taken`` jobs were moved in the
+    ``jobs fit`` (only those that would fit into room which came back early), ``not at its end`` (the one before had moved enough) or ``asked for``. ``taken`` jobs were moved in the
     live plan, which may be fewer than the search moved: the plan went on meanwhile.
     """
 

@@ -1,5 +1,6 @@
 """What a search found is taken over as far as the plan has not moved on."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from schedd.model import FOREVER, Chunk, Node, Request
 from schedd.optimize import Search, SearchSettings
 from schedd.plan.evaluate import Criterion, JobColumns, Weights
 from schedd.plan.kernels import layout as at
-from schedd.plan.latest import PATIENCE, latest_starts
+from schedd.plan.latest import PATIENCE, as_expected, latest_starts
 from schedd.plan.places import Place, place_of
 from schedd.plan.plan import Plan
 from schedd.plan.rebase import rebase
@@ -44,16 +45,16 @@ def move_on(scene: Scene, data: st.DataObject) -> int:
     return now
 
 
-@given(scenes(), search_settings(), st.data())
+@given(scenes(), search_settings(), st.sampled_from([1.0, 0.4]), st.data())
 def test_a_rebase_keeps_what_must_be_kept(
-    scene: Scene, settings: SearchSettings, data: st.DataObject
+    scene: Scene, settings: SearchSettings, use: float, data: st.DataObject
 ) -> None:
-    latest = latest_starts(scene.plan, scene.promised, scene.columns, NOW)
-    improvement = Search(scene.plan.fork(), scene.columns, latest, NOW, settings).run()
+    latest = latest_starts(scene.plan, scene.promised, scene.columns, NOW, PATIENCE, use)
+    improvement = Search(scene.plan.fork(), scene.columns, latest, NOW, settings, use=use).run()
     known = dict(scene.mirror.jobs)
     now = move_on(scene, data)
     places = [place for place in improvement.places if scene.mirror.jobs.get(place.slot) is known[place.slot]]
-    latest = latest_starts(scene.plan, scene.promised, scene.columns, NOW)
+    latest = latest_starts(scene.plan, scene.promised, scene.columns, NOW, PATIENCE, use)
     before = scene.on(scene.plan.fork())
     rebased = rebase(
         scene.plan,
@@ -62,6 +63,7 @@ def test_a_rebase_keeps_what_must_be_kept(
         latest,
         now,
         Weights(settings.weights),
+        use=use,
         threshold=settings.threshold,
     )
 
@@ -73,7 +75,9 @@ def test_a_rebase_keeps_what_must_be_kept(
         assert scene.plan.start(slot) <= max(scene.promised[slot], before.plan.start(slot))
         assert scene.plan.start(slot) >= min(now, before.plan.start(slot))
     weights = Weights(settings.weights)
-    old, new = (cost_between(weights, plan, before, PATIENCE) for plan in (before, scene))
+    expected, patience = as_expected(scene.columns, now, PATIENCE, use)
+    then, after = (replace(plan, columns=expected) for plan in (before, scene))
+    old, new = (cost_between(weights, plan, then, patience) for plan in (then, after))
     assert new <= old + 1e-9
     changed = {
         slot: (before.plan.start(slot), scene.plan.start(slot))

@@ -8,27 +8,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedd.model import FOREVER, Chunk, Node, Request
-from schedd.optimize import Kind, Search, SearchSettings, WhyEnded
+from schedd.model import FOREVER, Chunk, Node, NodeState, Request
+from schedd.optimize import Kind, Search, SearchSettings, WhyEnded, startable
 from schedd.plan.evaluate import Criterion, Evaluation, JobColumns, Weights
-from schedd.plan.latest import latest_starts, reference
+from schedd.plan.latest import as_expected, latest_starts, reference
 from schedd.plan.places import place_of
 from schedd.plan.plan import Plan
 from tests.optimize.scenes import NOW, Scene, cost_between, scenes, search_settings
 
 
-@given(scenes(), search_settings(), st.sampled_from([0, 500, 5000]), st.sampled_from([None, 1, 2]))
+@given(
+    scenes(),
+    search_settings(),
+    st.sampled_from([0, 500, 5000]),
+    st.sampled_from([1.0, 0.4]),
+    st.sampled_from([None, 1, 2]),
+)
 def test_searches_keep_what_must_be_kept(
-    scene: Scene, settings: SearchSettings, patience: int, every: int | None
+    scene: Scene, settings: SearchSettings, patience: int, use: float, every: int | None
 ) -> None:
     newcomers = None if every is None else np.array(scene.waiting[::every], np.int64)
     found = scene.on(scene.plan.fork())
-    latest = latest_starts(scene.plan, scene.promised, scene.columns, NOW, patience)
+    latest = latest_starts(scene.plan, scene.promised, scene.columns, NOW, patience, use)
     before = scene.starts()
-    longest = max((before[slot] - scene.columns.release[slot] for slot in scene.waiting), default=0)
     improvement = Search(
-        found.plan, scene.columns, latest, NOW, settings, patience=patience, newcomers=newcomers
+        found.plan, scene.columns, latest, NOW, settings, patience=patience, use=use, newcomers=newcomers
     ).run()
+    expected, patience = as_expected(scene.columns, NOW, patience, use)
+    longest = max((before[slot] - expected.release[slot] for slot in scene.waiting), default=0)
     report = improvement.report
 
     assert scene.starts() == before, "the search touched more than its fork"
@@ -39,15 +46,16 @@ def test_searches_keep_what_must_be_kept(
     for slot in scene.waiting:
         start = found.plan.start(slot)
         assert start <= max(scene.promised[slot], before[slot])
-        assert start - scene.columns.release[slot] <= max(longest, 2 * patience)
-        release, step = scene.columns.release[slot], max(1, patience // 12)
+        release, step = expected.release[slot], max(1, patience // 12)
+        assert start - release <= max(longest, 2 * patience)
         if NOW - release >= patience:
             assert (start - release - 1) // step <= (before[slot] - release - 1) // step, "its twelfth"
         if before[slot] == NOW:
             assert place_of(found.plan, slot) == place_of(scene.plan, slot)
     # Never worse, and better by what the report says.
     weights = Weights(settings.weights)
-    old, new = (cost_between(weights, plan, scene, patience) for plan in (scene, found))
+    then, now = (replace(plan, columns=expected) for plan in (scene, found))
+    old, new = (cost_between(weights, plan, then, patience) for plan in (then, now))
     assert new <= old + 1e-9
     assert report.gain == pytest.approx((old - new) / np.abs(weights.array).sum(), rel=1e-9, abs=1e-9)
     assert (report.accepted > 0) == (new < old) or report.gain < 1e-9
@@ -114,6 +122,54 @@ def test_who_has_waited_long_gives_way_to_the_end_of_its_twelfth_and_no_further(
         assert latest[1] == 60, "twelfths of 20 s: from 300 to 320 s of its wait"
         Search(plan, columns, latest, 0, SearchSettings(weights=MEANS, moves=100)).run()
         assert plan.start(1) == 60
+
+
+@pytest.mark.parametrize(("use", "start", "longest"), [(1.0, 50, 460), (0.25, 1050, 1050)])
+def test_what_has_passed_counts_for_more_where_planned_time_is_too_long(
+    use: float, start: int, longest: int
+) -> None:
+    """By the plan the short job waits longest; where jobs take a quarter of their time, the other does."""
+    plan = Plan([Node("a", 1)], 0)
+    one = Request((Chunk(cpus=1),))
+    for duration in (50, 1000, 10):
+        plan.place(plan.new(one, duration, 0), 0)
+    plan.begin(0)
+    columns = JobColumns.blank(plan.tables.jobs.shape[1])
+    columns.release[1] = -400
+    settings = SearchSettings(weights={Criterion.WAIT_MAX: 1.0}, moves=20)
+    latest = latest_starts(plan, never(plan), columns, 0, 10_000, use)
+    report = Search(plan, columns, latest, 0, settings, patience=1, use=use).run().report
+    assert plan.start(2) == start
+    told = {change.criterion: (change.before, change.after) for change in report.changes}
+    assert told[Criterion.WAIT_MAX] == (1050, longest), "of the plan as it stands"
+
+
+@given(scenes(), st.sampled_from([0.1, 0.5]), st.integers(0, 50_000))
+def test_expected_waits_are_planned_ones_times_the_use(scene: Scene, use: float, patience: int) -> None:
+    same, still = as_expected(scene.columns, NOW, patience, 1.0)
+    assert (same, still) == (scene.columns, patience)
+    expected, longer = as_expected(scene.columns, NOW, patience, use)
+    assert longer * use == pytest.approx(patience, abs=1)
+    for slot in scene.waiting:
+        wait = NOW - scene.columns.release[slot] + use * (scene.plan.start(slot) - NOW)
+        assert use * (scene.plan.start(slot) - expected.release[slot]) == pytest.approx(wait, abs=1)
+
+
+@given(scenes())
+def test_who_asks_for_no_more_than_is_free_is_startable(scene: Scene) -> None:
+    plan, requests = scene.plan, {slot: job[0] for slot, job in scene.mirror.jobs.items()}
+    free = {plan.row_of[node.name]: node.cpus for node in plan.nodes.values() if node.state is NodeState.UP}
+    for slot in requests:
+        if 0 <= plan.start(slot) <= NOW < plan.end(slot):
+            for take in plan.takes(slot):
+                if take.row in free:
+                    free[take.row] -= take.amounts[0]
+    chosen = startable(plan, np.array(scene.waiting, np.int64), NOW).tolist()
+    assert chosen == [
+        slot
+        for slot in scene.waiting
+        if sum(chunk.count * chunk.cpus for chunk in requests[slot].chunks) <= sum(free.values())
+    ]
 
 
 def test_only_newcomers_are_tried_in_front_of_others() -> None:

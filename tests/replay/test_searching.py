@@ -144,6 +144,16 @@ def test_who_comes_between_two_searches_is_tried_at_once(prepared: Prepared) -> 
     assert soon.metrics.avg_bounded_slowdown_10s < 0.8 * never.metrics.avg_bounded_slowdown_10s
 
 
+@pytest.mark.parametrize(("newcomers", "start"), [(5, 50), (0, 1010)])
+def test_who_fits_into_room_that_comes_back_early_is_tried_at_once(newcomers: int, start: int) -> None:
+    """A wide job waits for two that run; when one of them is through, a long one would fit in its place."""
+    ready = of([(0, 50, 2, 950), (0, 1000, 2, 0), (1, 10, 4, 490), (2, 600, 2, 1400)])
+    how = SearchSettings(weights={Criterion.WAIT: 1.0})
+    searching = Searching(100_000, how, newcomers=newcomers)
+    found = run(ready, PLANNING_POLICY, slack=OFF, searching=searching, validate=True)
+    assert found.start[3] == start
+
+
 def test_newcomers_before_they_came_are_refused() -> None:
     with pytest.raises(ValueError, match="newcomers -1: at least 1 second, or 0 for never"):
         Searching(newcomers=-1)

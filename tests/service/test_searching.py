@@ -134,6 +134,25 @@ def test_a_job_that_came_is_tried_in_front_of_others_before_the_next_search() ->
         assert searcher._ended < searcher._tried - 1
 
 
+def test_who_fits_into_room_that_came_back_early_is_tried_before_the_next_search() -> None:
+    how = {"search_every": 3600, "search_pause": 3600, "search_newcomers": 1, "search_seconds": 600}
+    with planner(slack=36_000, end_allowance=0, tell=False, **how) as loop:
+        loop.submit([node("n1"), job("1", nodes="1:ppn=2"), job("2", nodes="1:ppn=2")]).result(WAIT)
+        loop.submit([job("3", walltime="600"), job("4", nodes="1:ppn=2", walltime="7200")]).result(WAIT)
+        assert (view(loop, "3").planned_start, view(loop, "4").planned_start) == (T + 3600, T + 4200)
+        searcher = Searcher(loop, MemoryTrack())
+        searcher._newest = loop.at_rest(lambda engine: engine.state.change_number).result(WAIT)
+        searcher.start()
+        time.sleep(2.5)
+        assert runs(searcher) == (), "nobody came, nothing came back"
+        loop.submit([JobEnded(id=event_id(), time=T, job_id="1")]).result(WAIT)
+        until_there_is_a_run(searcher)
+        run = runs(searcher)[0]
+        assert (run.why, run.taken, run.report.why_ended) == ("jobs fit", 2, WhyEnded.NOTHING_LEFT)
+        assert view(loop, "4").planned_start == T
+        searcher.stop()
+
+
 def test_nobody_is_tried_where_newcomers_wait_for_the_next_search() -> None:
     how = {"search_every": 3600, "search_pause": 3600, "search_newcomers": 0}
     with searching(slack=300, **how) as (loop, searcher):
