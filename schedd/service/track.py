@@ -27,8 +27,9 @@ class SearchRun:
     """One search and what became of it.
 
     ``why``: ``periodic``, ``room was freed``, ``jobs came`` (only these were tried, in front of others),
-    ``jobs fit`` (only those that would fit into room which came back early), ``not at its end`` (the one before had moved enough) or ``asked for``. ``taken`` jobs were moved in the
-    live plan, which may be fewer than the search moved: the plan went on meanwhile.
+    ``jobs fit`` (only those that would fit into room which came back early), ``not at its end`` (the one
+    before had moved enough) or ``asked for``. ``taken`` jobs were moved in the live plan, which may be fewer
+    than the search moved: the plan went on meanwhile.
     """
 
     number: int
