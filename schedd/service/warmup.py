@@ -5,7 +5,7 @@ from dataclasses import replace
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.improve import movable
 from schedd.engine.view import publish
-from schedd.optimize import Search, SearchSettings
+from schedd.optimize import Search, SearchSettings, startable
 from schedd.plan.evaluate import DEFAULT_WEIGHTS, Weights
 from schedd.plan.latest import latest_starts
 from schedd.plan.places import place_of
@@ -115,6 +115,7 @@ def _without_policy() -> None:
     evaluated(copy)
     state = engine.state
     latest = latest_starts(state.plan, state.promise, state.columns, state.now)
+    startable(state.plan, movable(state), state.now)
     for newcomers in (None, movable(state)):
         settings = SearchSettings(moves=50)
         Search(state.plan.fork(), state.columns, latest, state.now, settings, newcomers=newcomers).run()

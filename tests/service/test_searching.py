@@ -135,13 +135,8 @@ def test_a_job_that_came_is_tried_in_front_of_others_before_the_next_search() ->
 
 
 def test_who_fits_into_room_that_came_back_early_is_tried_before_the_next_search() -> None:
-    how: dict[str, Any] = {
-        "search_every": 3600,
-        "search_pause": 3600,
-        "search_newcomers": 1,
-        "search_seconds": 600,
-    }
-    with planner(slack=36_000, end_allowance=0, tell=False, **how) as loop:
+    how: dict[str, Any] = {"search_every": 3600, "search_pause": 3600, "search_newcomers": 1}
+    with planner(slack=36_000, end_allowance=0, tell=False, search_seconds=600, **how) as loop:
         loop.submit([node("n1"), job("1", nodes="1:ppn=2"), job("2", nodes="1:ppn=2")]).result(WAIT)
         loop.submit([job("3", walltime="36000"), job("4", nodes="1:ppn=2", walltime="4000")]).result(WAIT)
         assert (view(loop, "3").planned_start, view(loop, "4").planned_start) == (T + 3600, T + 39600)
