@@ -51,6 +51,9 @@ class EvaluationView(Dated):
     """What the plan is worth."""
 
     criteria: tuple[CriterionValue, ...]
+    walltime_use: float
+    """Of what they asked for, the latest runs used this share (cpu-seconds; 1 before anything ran): what a
+    search counts planned time as."""
 
 
 @documented

@@ -52,7 +52,8 @@ async def get_evaluation(request: Request, cluster: Cluster, _: Seen) -> Respons
     """
     copy = await a_copy(cluster)
     found = await run_in_threadpool(evaluated, copy)
-    return reply(request, EvaluationView(criteria=found, **dated(copy.published)), copy.published)
+    view = EvaluationView(criteria=found, walltime_use=copy.walltime_use, **dated(copy.published))
+    return reply(request, view, copy.published)
 
 
 @router.get(

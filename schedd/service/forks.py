@@ -50,9 +50,17 @@ class Asked:
 class Fork:
     """The plan as it was at a batch boundary. Any thread may ask; questions are answered one at a time."""
 
-    def __init__(self, plan: Plan, published: Published, limits: LimitBook, columns: JobColumns) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        published: Published,
+        limits: LimitBook,
+        columns: JobColumns,
+        walltime_use: float = 1.0,
+    ) -> None:
         self.published = published
         self.columns = columns
+        self.walltime_use = walltime_use
         self._plan = plan
         self._limits = limits
         self._bare: Plan | None = None
@@ -234,4 +242,10 @@ def fork(state: EngineState, published: Published) -> Fork:
 
     To be called between batches, by the thread that owns the state.
     """
-    return Fork(state.plan.fork(), published, state.limits.copy(), state.columns.copy())
+    return Fork(
+        state.plan.fork(),
+        published,
+        state.limits.copy(),
+        state.columns.copy(),
+        state.walltime_use.share,
+    )

@@ -77,6 +77,6 @@ def users(published: Published) -> tuple[UserSummary, ...]:
 
 
 def evaluated(fork: Fork) -> tuple[CriterionValue, ...]:
-    """The plan's value by each criterion, over the jobs that are planned; as searches reckon it."""
+    """The plan's value by each criterion, over the jobs that are planned."""
     values = Evaluation(fork.copy(), fork.columns, fork.as_of).values()
     return tuple(CriterionValue(one.value, float(values[one]), UNITS[one]) for one in Criterion)

@@ -39,6 +39,17 @@ def test_users_are_counted(busy_cluster: TestClient) -> None:
         assert one["last_end"] == max(job["planned_end"] or 0 for job in own)
 
 
+def test_the_evaluation_tells_how_much_of_their_walltimes_jobs_use(busy_cluster: TestClient) -> None:
+    assert get(busy_cluster, "/plan/evaluation")["walltime_use"] == 1.0
+    started = {"type": "job_started", "time": T, "shares": [{"node": "n1", "cpus": 4}], "id": "s"}
+    ended = {"type": "job_ended", "time": T + 360, "id": "e"}
+    for event in (started, ended):
+        queued = busy_cluster.post(f"{MAIN}/events", json={"events": [{**event, "job_id": "1.server"}]})
+        assert queued.status_code == 200
+    # One run of a tenth of an hour among fifty that are taken to have used theirs.
+    assert get(busy_cluster, "/plan/evaluation")["walltime_use"] == pytest.approx(50.1 / 51)
+
+
 def test_the_plan_is_worth_what_its_jobs_wait(busy_cluster: TestClient) -> None:
     found = {one["criterion"]: one for one in get(busy_cluster, "/plan/evaluation")["criteria"]}
     waits = [

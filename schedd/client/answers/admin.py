@@ -179,6 +179,7 @@ class EvaluationView(TypedDict):
     generation: int
     stale: str
     criteria: list[CriterionValue]
+    walltime_use: float
 
 
 class EvaluatedView(TypedDict):
