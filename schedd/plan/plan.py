@@ -354,11 +354,12 @@ class Plan:
         return self._repairs.pending
 
     def repair_now(self, now: int) -> Moves:
-        """Move to ``now`` every planned job that can start there, earliest planned first. Delays nobody."""
+        """Move to ``now`` every planned job that can start there, who waits longest first. Delays nobody."""
         return self._repairs.now(now)
 
     def repair(self, now: int, budget: int = WHOLE_PASS) -> tuple[Moves, bool]:
-        """Go on with the repair for ``budget`` visited segments: jobs by start, each to its earliest place.
+        """Go on with the repair for ``budget`` visited segments: each job, who waits longest first, to its
+        earliest place.
 
         Returns who moved, and whether the repair came to its end: no job can start earlier by itself.
         """

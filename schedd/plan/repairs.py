@@ -25,21 +25,31 @@ _LEAST_SHARE = 4
 
 def planned(jobs: Ints) -> Ints:
     """The slots of planned jobs by start, ties by slot."""
-    return _by_start(jobs, np.flatnonzero(jobs[at.STATE] == at.PLANNED))
+    return _by(at.START, jobs, np.flatnonzero(jobs[at.STATE] == at.PLANNED))
 
 
-def _by_start(jobs: Ints, slots: Ints) -> Ints:
-    """These slots, which ascend, by start."""
+def _by_age(jobs: Ints, slots: Ints) -> Ints:
+    """These slots, which ascend, by the moment since when the job may start, ties by slot.
+
+    Not by start: a hole that a wide job leaves early is what the next wide job needs. Where those planned
+    before it went first, narrow ones ate up the hole, and the machine was drained once more for the wide one
+    (docs/decisions/009-who-waits-longest-is-repaired-first.md).
+    """
+    return _by(at.READY, jobs, slots)
+
+
+def _by(field: int, jobs: Ints, slots: Ints) -> Ints:
+    """These slots, which ascend, by a field of the job, which is a moment."""
     if not slots.shape[0]:
         return slots
-    # One number for start and slot: sorting numbers is several times as quick as sorting by two keys.
-    starts = jobs[at.START, slots]
+    # One number for moment and slot: sorting numbers is several times as quick as sorting by two keys.
+    moments = jobs[field, slots]
     bits = int(slots[-1]).bit_length()
-    first = int(starts.min())
-    if (int(starts.max()) - first).bit_length() + bits > 62:
-        by_start: Ints = slots[np.argsort(starts, kind="stable")]
-        return by_start
-    keys: Ints = ((starts - first) << bits) | slots
+    first = int(moments.min())
+    if (int(moments.max()) - first).bit_length() + bits > 62:
+        sorted_slots: Ints = slots[np.argsort(moments, kind="stable")]
+        return sorted_slots
+    keys: Ints = ((moments - first) << bits) | slots
     keys.sort()
     keys &= (1 << bits) - 1
     return keys
@@ -115,7 +125,7 @@ class Repairs:
         return bool(self._under_way or ctl[at.FREED] or ctl[at.LOOK])
 
     def now(self, now: int) -> Moves:
-        """Move to ``now`` planned jobs that can start there, earliest planned first.
+        """Move to ``now`` planned jobs that can start there, who waits longest first.
 
         Looks where something was freed since the last call or slice: what a slice leaves behind is looked at
         by the slices that follow, and a job need not be looked at twice for the same hole.
@@ -125,16 +135,20 @@ class Repairs:
         anew = bool(ctl[at.LOOK] & (at.NAMED | at.LOST))
         if not self.pending or (since == self._top and not anew):
             return no_moves()
-        order = planned(self._slabs.tb.jobs) if anew else self._within_reach(now, since)
+        order = self._all_by_age() if anew else self._within_reach(now, since)
         moves: list[Ints] = []
         if order.shape[0]:
             self._slice(order, 0, now, True, since, WHOLE_PASS, moves)
         self._searched_for_now()
         if moves:  # what they left others may reach
-            self._slice(planned(self._slabs.tb.jobs), 0, now, True, since, WHOLE_PASS, moves)
+            self._slice(self._all_by_age(), 0, now, True, since, WHOLE_PASS, moves)
             self._searched_for_now()
         self._looked = self._top
         return moves_of(moves)
+
+    def _all_by_age(self) -> Ints:
+        jobs = self._slabs.tb.jobs
+        return _by_age(jobs, np.flatnonzero(jobs[at.STATE] == at.PLANNED))
 
     def _searched_for_now(self) -> None:
         """Whoever is still to be searched as a whole is left to the slices that follow: for all of them, at
@@ -160,7 +174,7 @@ class Repairs:
             # Of pools no runs are measured: who starts now must last until room was freed in one of his own.
             until = int(freed.entries[at.T_LO, first:end][pools].min())
             may |= tb.jobs[at.DUR, slots] > until - now
-        return _by_start(tb.jobs, slots[may])
+        return _by_age(tb.jobs, slots[may])
 
     def _asking_for(self, levels: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_] | None:
         """By shape, whether some unit of it is of one of these levels of need; None: of no shape."""
@@ -189,7 +203,7 @@ class Repairs:
             if not self._under_way:
                 if not self.pending:
                     return moves_of(moves), True
-                self._order = planned(self._slabs.tb.jobs)
+                self._order = self._all_by_age()
                 self._cursor = 0
                 self._began_at = self._top
                 ctl[at.LOOK] = 0

@@ -65,7 +65,7 @@ def test_searches_that_leave_off_go_on(seed: int) -> None:
     mirror = _grown(rng)
     plan = mirror.plan
     left_off = 0
-    for _ in range(20):
+    for _ in range(60):
         _change(mirror, rng)
         for _ in range(rng.randint(1, 12)):
             before = plan.starts(plan.planned())
