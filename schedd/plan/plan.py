@@ -333,7 +333,10 @@ class Plan:
         elif start >= 0:
             self._occupy(slot, start + before, start + duration, -1)
         self.slabs.tb.jobs[at.DUR, slot] = duration
-        self._repairs.search_anew(slot)
+        if duration < before and self.state(slot) == at.PLANNED:
+            self._repairs.look_at(slot)  # it may fit where it was too long for
+        else:
+            self._repairs.search_anew(slot)
 
     def set_ready(self, slot: int, ready: int) -> None:
         """Change a job's earliest start; where it is planned stays until a repair finds it a better place."""

@@ -59,7 +59,7 @@ def _change(mirror: Mirror, rng: random.Random) -> None:
             plan.look_at_all()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(6))
 def test_searches_that_leave_off_go_on(seed: int) -> None:
     rng = random.Random(seed)
     mirror = _grown(rng)
