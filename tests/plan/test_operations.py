@@ -15,7 +15,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from schedd.model import FOREVER, Node, Request
+from schedd.model import FOREVER, Chunk, Node, Request
 from schedd.plan.kernels import layout as at
 from schedd.plan.plan import Moves, Plan, Take
 from tests.plan.mirror import Mirror
@@ -399,3 +399,20 @@ def test_the_plan_keeps_its_invariants_for_long() -> None:
     run_state_machine_as_test(
         Operations, settings=settings(max_examples=3000, stateful_step_count=40, deadline=None)
     )
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_comes_back_goes_first_to_who_waits_longest(at_once: bool) -> None:
+    """A wide job is planned behind a narrow one that came later; the hole fits both, but not together."""
+    plan = Plan([Node("a", 4)], 0)
+    wide, narrow = Request((Chunk(cpus=4),)), Request((Chunk(cpus=2),))
+    runs = plan.new(wide, 1000, 0)
+    plan.place(runs, 0)
+    plan.begin(runs)
+    younger, older = plan.new(narrow, 500, 5), plan.new(wide, 500, 1)
+    assert [plan.place(slot, 5) for slot in (younger, older)] == [1000, 1500]
+    plan.drop(runs, 10)
+    if at_once:
+        assert plan.repair_now(10).slots.tolist() == [older]
+    plan.repair(10)
+    assert (plan.start(older), plan.start(younger)) == (10, 510)
