@@ -73,8 +73,8 @@ def command(
         int,
         typer.Option(
             metavar="S",
-            help="tabu: jobs that came are tried in front of others so many seconds after the last search; "
-            "0: never.",
+            help="tabu: jobs that came, and those that would fit into room that came back early, are tried "
+            "in front of others so many seconds after the last search; 0: never.",
         ),
     ] = 5,
     patience: Annotated[

@@ -78,8 +78,8 @@ class Search:
         self._settings = settings
         self._weights = Weights(settings.weights)
         self._columns, self._waited, self._used = columns, waited, used
-        expected, patience = as_expected(columns, now, patience, use)
-        self._evaluation = self._evaluated(expected)
+        self._expected, patience = as_expected(columns, now, patience, use)
+        self._evaluation = self._evaluated(self._expected)
         self._reference = reference(self._evaluation.values(), patience)
         self._before = self._values()
         self._cost = self._begin = self._weights.cost(self._evaluation.values(), self._reference)
@@ -347,7 +347,8 @@ class Search:
 
     def _values(self) -> Values:
         """What the plan is worth as it stands, whatever of it is expected."""
-        return self._evaluated(self._columns).values()
+        as_planned = self._expected is self._columns
+        return (self._evaluation if as_planned else self._evaluated(self._columns)).values()
 
     def _report(self, jobs: int, moved: int, why: WhyEnded, elapsed: float) -> Report:
         after = self._values()
