@@ -27,6 +27,7 @@ __all__ = [
     "HttpResult",
     "Load",
     "ScrapeFigures",
+    "SearchFigures",
     "bench_events",
     "bench_http",
     "site_of",
@@ -67,10 +68,26 @@ class _Whole:
 
 
 @dataclass(frozen=True, slots=True)
+class SearchFigures:
+    """The daemon's searches of the whole plan while the storm blew."""
+
+    runs: int
+    found: int
+    """That found something better on their copy of the plan."""
+    took_effect: int
+    """Of these, whose places were taken over, at least in part."""
+    moved: int
+    """Jobs that they moved on their copies."""
+    taken: int
+    """Jobs that moved in the plan itself."""
+
+
+@dataclass(frozen=True, slots=True)
 class EventsResult(_Whole):
     """Of ``schedd bench events``."""
 
     storm: StormFigures
+    searches: SearchFigures
     slopes: dict[str, float | None]
     """MiB for each million events by which the daemon's memory, its database and its WAL grew in the second
     half (of fewer than 20,000 events: null). A database of PostgreSQL is not looked at."""
@@ -117,6 +134,7 @@ def bench_events(load: Load, tell: Callable[[str], None] = lambda _: None) -> Ev
             running = site.running
             tell("the storm")
             figures = storm.blow(load.rate, load.seconds, load.events)
+            searches = _searches(daemon)
             storm.settle()
         daemon.stop(kill=True)
         tell("recovering and checking the plan")
@@ -126,7 +144,16 @@ def bench_events(load: Load, tell: Callable[[str], None] = lambda _: None) -> Ev
         warnings = len(daemon.troubles())
     slopes = {name: slope_of(figures.samples, name) for name in ("rss", "database", "wal")}
     return EventsResult(
-        load, round(snapshot, 2), running, figures, slopes, round(restart, 2), placed, checked, warnings
+        load,
+        round(snapshot, 2),
+        running,
+        figures,
+        searches,
+        slopes,
+        round(restart, 2),
+        placed,
+        checked,
+        warnings,
     )
 
 
@@ -153,6 +180,21 @@ def bench_http(load: Load, reads_rate: float, tell: Callable[[str], None] = lamb
             in_storm = reads.wait_for(process)
     return HttpResult(
         load, round(snapshot, 2), running, scraped, alone, searching, searches, most, in_storm, figures
+    )
+
+
+def _searches(daemon: BenchDaemon) -> SearchFigures:
+    """Those of which the daemon tells, but for the short ones for jobs that came or fit."""
+    with closing(daemon.client()) as client:
+        told = client.ask("GET", f"{daemon.cluster}/searches?limit=1000")["searches"]
+    runs = [run for run in told if run["why"] not in ("jobs came", "jobs fit")]
+    found = [run for run in runs if run["moved"]]
+    return SearchFigures(
+        runs=len(runs),
+        found=len(found),
+        took_effect=sum(run["taken"] > 0 for run in found),
+        moved=sum(run["moved"] for run in found),
+        taken=sum(run["taken"] for run in found),
     )
 
 
@@ -250,6 +292,9 @@ def table_of(result: EventsResult | HttpResult) -> Table:
             row(f"reads a second, {name}", f"{found.reads_per_s:,.0f}")
             row("    p50, p99, longest [ms]", _wait(found.wait))
         return table
+    searches = result.searches
+    row("searches; found better; took effect", f"{searches.runs}; {searches.found}; {searches.took_effect}")
+    row("    jobs moved on the copy; in the plan", f"{searches.moved:,}; {searches.taken:,}")
     last = storm.samples[-1]
     row("memory, database, WAL in the end [MiB]", f"{last.rss:,.0f}, {last.database:,.0f}, {last.wal:,.0f}")
     slopes = [f"{value:+,.0f}" for value in result.slopes.values() if value is not None]

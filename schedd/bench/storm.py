@@ -130,7 +130,7 @@ class Storm:
                 break
             outbox = self._outcomes()
             made += len(outbox)
-            more = min(int((now - begun) * rate) - made, _MOST) if rate else 200 - len(outbox)
+            more = min(int((now - begun) * rate) + 1 - made, _MOST) if rate else 200 - len(outbox)
             for _ in range(more):
                 due = begun + made / rate if rate else now
                 outbox.append((min(due, now), self._site.next(_now())))
