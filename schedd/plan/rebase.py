@@ -1,13 +1,15 @@
 """Taking over what a search found into a plan that has moved on since the search began."""
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 
 import numpy as np
 
 from schedd.plan.evaluate import Evaluation, JobColumns, Weights
 from schedd.plan.kernels.evaluate import Floats
-from schedd.plan.kernels.layout import PLANNED, READY, SEEN, STATE, Ints
+from schedd.plan.kernels.layout import DUR, PLANNED, POOLS, READY, SEEN, START, STATE, Ints
 from schedd.plan.kernels.moves import LEAST_GAIN
 from schedd.plan.latest import PATIENCE, as_expected, reference
 from schedd.plan.places import Place, free_at, is_misplaced, place_of, put_back
@@ -44,13 +46,26 @@ def rebase(
     Leave out places of jobs whose request was changed since, and of slots that hold another job now. Jobs
     that run or start now are left where they are, and nobody is put past ``latest`` (by slot, see
     ``latest_starts``; ``patience`` as in ``reference``, ``use`` as in ``as_expected``). First all places are
-    tried together, a job whose place was taken in the meantime going to its earliest gap; if the plan is no
-    better for it, each place that is earlier is tried alone.
+    tried together. Where a place was taken in the meantime, the job goes to its earliest gap (see ``_How``);
+    where that is too late, back to where it is now, and who is in its way there to the earliest gap. If the
+    plan is no better for it, each place that is earlier is tried alone.
     """
     columns, patience = as_expected(columns, now, patience, use)
     evaluation = Evaluation(live, columns, now, threshold=threshold, waited=waited, used=used)
     rebasing = _Rebasing(live, evaluation, latest, now, weights, patience)
     return rebasing.run(places)
+
+
+class _How(Enum):
+    """Where a job goes whose place was taken."""
+
+    LAST = auto()
+    """To its earliest gap when all others are placed: before, it would take the place of one of them, that
+    one the place of another, and so on."""
+    IN_TURN = auto()
+    """To its earliest gap at once: those behind it on the same nodes move with it."""
+    EXACTLY = auto()
+    """Nowhere: then nobody moves."""
 
 
 class _Rebasing:
@@ -78,11 +93,13 @@ class _Rebasing:
         old = {place.slot: place_of(self._live, place.slot) for place in wanted}
         wanted = sorted((p for p in wanted if p != old[p.slot]), key=lambda p: (p.start, p.slot))
         self._seen = {p.slot: int(self._live.tables.jobs[SEEN, p.slot]) for p in wanted}
-        whole = bool(wanted) and self._all_together(wanted, old)
+        whole = bool(wanted) and (
+            self._all_together(wanted, old, _How.LAST) or self._all_together(wanted, old, _How.IN_TURN)
+        )
         if not whole:
             for place in wanted:
                 if place.start < old[place.slot].start:
-                    self._all_together([place], old, exactly=True)
+                    self._all_together([place], old, _How.EXACTLY)
         moved = [slot for slot, was in old.items() if place_of(self._live, slot) != was]
         moves = Moves(
             np.array(moved, np.int64),
@@ -100,13 +117,13 @@ class _Rebasing:
             and max(self._now, jobs[READY, slot]) <= place.start <= self._latest[slot]
         )
 
-    def _all_together(self, wanted: Sequence[Place], old: dict[int, Place], exactly: bool = False) -> bool:
+    def _all_together(self, wanted: Sequence[Place], old: Mapping[int, Place], how: _How) -> bool:
         """Move these jobs if the plan is better for it; else leave all as it was. Says which."""
         live = self._live
         slots = np.array([place.slot for place in wanted], np.int64)
         for place in wanted:
             live.lift(place.slot, self._now)
-        better = all(self._put(place, exactly) for place in wanted) and not is_misplaced(live, slots)
+        better = self._put(wanted, old, how) and not is_misplaced(live, slots)
         if better:
             self._evaluation.update(slots)
             cost = self._weights.cost(self._evaluation.values(), self._reference)
@@ -121,10 +138,56 @@ class _Rebasing:
         self._evaluation.update(slots)
         return False
 
-    def _put(self, place: Place, exactly: bool) -> bool:
-        if free_at(self._live, place):
-            put_back(self._live, place)
-            return True
-        if exactly:
-            return False
-        return self._live.place(place.slot, self._now, int(self._latest[place.slot]) + 1) >= 0
+    def _put(self, wanted: Sequence[Place], old: Mapping[int, Place], how: _How) -> bool:
+        """Plan these jobs, all lifted, where they are wanted, or else as ``how`` says; whether all have a
+        place. Where not, some may have none.
+        """
+        placed: list[int] = []
+        homeless: deque[int] = deque()
+        for place in wanted:
+            if free_at(self._live, place):
+                put_back(self._live, place)
+                placed.append(place.slot)
+                continue
+            if how is _How.EXACTLY:
+                return False
+            homeless.append(place.slot)
+            if how is _How.IN_TURN and not self._seat(homeless, placed, old):
+                return False
+        return self._seat(homeless, placed, old)
+
+    def _seat(self, homeless: deque[int], placed: list[int], old: Mapping[int, Place]) -> bool:
+        """Plan all the homeless in their earliest gaps, or where they were."""
+        live = self._live
+        while homeless:
+            slot = homeless.popleft()
+            if live.place(slot, self._now, int(self._latest[slot]) + 1) >= 0:
+                placed.append(slot)
+                continue
+            # Places as they were are never in each other's way: who is back stays.
+            away = self._in_the_way(old[slot], placed)
+            for one in away:
+                live.lift(one, self._now)
+                placed.remove(one)
+            if not free_at(live, old[slot]):
+                return False
+            put_back(live, old[slot])
+            homeless.extend(away)
+        return True
+
+    def _in_the_way(self, home: Place, placed: Sequence[int]) -> list[int]:
+        """Those of the planned jobs ``placed``, by start, that may hold what ``home`` takes."""
+        tb = self._live.tables
+        slots = np.array(placed, np.int64)
+        start = tb.jobs[START, slots]
+        end = home.start + int(tb.jobs[DUR, home.slot])
+        slots = slots[(start < end) & (start + tb.jobs[DUR, slots] > home.start)]
+        rows = {take.row for take in home.takes}
+        pools = tb.jobs[POOLS, home.slot] > 0
+        away = [
+            slot
+            for slot in slots.tolist()
+            if (pools and tb.jobs[POOLS, slot] > 0)
+            or not rows.isdisjoint(take.row for take in self._live.takes(slot))
+        ]
+        return sorted(away, key=lambda slot: (int(tb.jobs[START, slot]), slot))

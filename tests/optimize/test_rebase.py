@@ -173,6 +173,37 @@ def test_what_is_given_up_takes_no_chance_from_a_later_repair() -> None:
     assert [plan.start(slot) for slot in (2, 3)] == [50, 60]
 
 
+def test_who_finds_no_place_in_time_goes_back_and_the_others_are_taken_over() -> None:
+    plan = Plan([Node("a", 1), Node("b", 1)], 0)
+    on = {name: Request((Chunk(cpus=1, features=(frozenset({name}),)),)) for name in "ab"}
+    slots = {}
+    for name, duration in (("run", 50), ("long", 1000), ("short", 10)):
+        for node in "ab":
+            slots[name, node] = plan.new(on[node], duration, 0)
+            plan.place(slots[name, node], 0)
+    for node in "ab":
+        plan.begin(slots["run", node])
+    columns = JobColumns.blank(plan.tables.jobs.shape[1])
+    free = np.full(plan.tables.jobs.shape[1], FOREVER, np.int64)
+    places = Search(plan.fork(), columns, free, 0, SearchSettings(weights=MEANS)).run().places
+    assert {place.slot: place.start for place in places} == {
+        slots[name, node]: start for node in "ab" for name, start in (("short", 50), ("long", 60))
+    }
+    for name in ("long", "short"):
+        plan.lift(slots[name, "a"], 0)
+    urgent = plan.new(on["a"], 5, 0)
+    for slot in (urgent, slots["long", "a"], slots["short", "a"]):
+        plan.place(slot, 0)
+    latest = free.copy()
+    latest[slots["short", "a"]] = plan.start(slots["short", "a"])  # behind the long one it would be too late
+    rebased = rebase(plan, places, columns, latest, 0, Weights(MEANS))
+    assert rebased.whole
+    assert sorted(rebased.moves.slots.tolist()) == sorted((slots["long", "b"], slots["short", "b"]))
+    starts = {key: plan.start(slot) for key, slot in slots.items()}
+    assert [starts[name, "a"] for name in ("long", "short")] == [55, 1055]
+    assert [starts[name, "b"] for name in ("long", "short")] == [60, 50]
+
+
 def test_single_places_are_taken_where_all_together_fail() -> None:
     plan, columns, free = queue(1000, 10)
     settings = SearchSettings(weights=MEANS)

@@ -47,7 +47,7 @@ def draw(experiment: Experiment, lines: Sequence[Line]) -> Drawing:
         for figure, axes in zip(figures, across, strict=True):
             axes.spines[["top", "right"]].set_visible(False)
             axes.tick_params(labelsize=8, colors=_INK)
-            axes.set_title(f"{row}: {FIGURES[figure].title}", fontsize=9, loc="left", color=_INK)
+            axes.set_title(f"{row}\n{FIGURES[figure].title}", fontsize=9, loc="left", color=_INK)
             if experiment.curve:
                 _curves(axes, experiment.curve, chosen, figure)
             else:
