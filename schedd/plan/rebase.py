@@ -87,6 +87,7 @@ class _Rebasing:
         self._reference = reference(before, patience)
         self._cost = self._weights.cost(before, self._reference)
         self._seen: dict[int, int] = {}
+        self._taken = False
 
     def run(self, places: Sequence[Place]) -> Rebased:
         wanted = [place for place in places if self._may_move(place)]
@@ -94,7 +95,9 @@ class _Rebasing:
         wanted = sorted((p for p in wanted if p != old[p.slot]), key=lambda p: (p.start, p.slot))
         self._seen = {p.slot: int(self._live.tables.jobs[SEEN, p.slot]) for p in wanted}
         whole = bool(wanted) and (
-            self._all_together(wanted, old, _How.LAST) or self._all_together(wanted, old, _How.IN_TURN)
+            self._all_together(wanted, old, _How.LAST)
+            # Where no place was taken the one is the other.
+            or (self._taken and self._all_together(wanted, old, _How.IN_TURN))
         )
         if not whole:
             for place in wanted:
@@ -152,6 +155,7 @@ class _Rebasing:
             if how is _How.EXACTLY:
                 return False
             homeless.append(place.slot)
+            self._taken = True
             if how is _How.IN_TURN and not self._seat(homeless, placed, old):
                 return False
         return self._seat(homeless, placed, old)
