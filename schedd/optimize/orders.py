@@ -1,4 +1,4 @@
-"""Whole orders in which waiting jobs may be placed anew: rules of priority, and chance."""
+"""Orders in which waiting jobs may be placed anew, all or many: rules of priority, deadlines, and chance."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,10 +7,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from schedd.model import FOREVER
 from schedd.plan.kernels.evaluate import Floats
 from schedd.plan.kernels.layout import Ints
 
-__all__ = ["JobFacts", "foremost", "orders", "sooner"]
+__all__ = ["JobFacts", "foremost", "orders", "rescue", "sooner"]
 
 _POWERS: Final = ((1.0, 1.0), (0.0, 1.0), (1.0, 0.0), (0.0, 0.0), (0.5, 1.0))
 """Of cpus and of seconds, by which the slope of a job is divided."""
@@ -21,15 +22,21 @@ _CHANCES: Final = 20
 _LEAST: Final = 1e-15
 """A slope below this counts as this: logarithms are taken."""
 
+_ROOM: Final = 3
+"""Who makes way holds so many times the cpu-seconds of those for whom it does: not all of it is of use."""
+
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
     """What orders are made from; all (n,), by job.
 
-    ``duration`` in seconds, ``cpus`` at least 1, ``waited`` up to now in seconds, ``due`` in seconds since
-    the epoch (FOREVER: whenever), ``slope``: how much the cost grows for each second that it starts later.
+    ``start``: the planned one, ``latest``: the last one allowed; ``duration`` in seconds, ``cpus`` at least
+    1, ``waited`` up to now in seconds, ``due`` in seconds since the epoch (FOREVER: whenever), ``slope``: how
+    much the cost grows for each second that it starts later.
     """
 
+    start: Ints
+    latest: Ints
     duration: Floats
     cpus: Floats
     waited: Floats
@@ -60,6 +67,34 @@ def orders(jobs: JobFacts, seed: int) -> Iterator[Ints]:
         wide, long, noise = random.uniform(0.0, (1.0, 1.2, 1.0))
         keys = slope + wide * cpus + long * duration
         yield _by(keys + random.normal(0.0, noise, keys.shape[0]))
+
+
+def rescue(
+    jobs: JobFacts, now: int, size: int, most: int, random: np.random.Generator | None
+) -> tuple[Ints, Ints]:
+    """Up to ``size`` jobs that would miss a deadline which they can still keep, and those that make way for
+    them, as indices, at most ``most`` in all. Both go by deadline, as in EDF.
+
+    The most urgent are taken, or some that ``random`` draws. Those make way who are planned before the last
+    moment at which these could start, and may start latest after their planned start, with their own deadline
+    kept; where nothing binds, who costs least for each cpu-second.
+    """
+    end = jobs.start + jobs.duration
+    late = np.flatnonzero((end > jobs.due) & (now + jobs.duration <= jobs.due))
+    if random is not None and late.shape[0] > size:
+        late = random.choice(late, size, replace=False)
+    urgent = late[_by(jobs.due[late])][:size]
+    if not urgent.shape[0]:
+        return urgent, urgent
+    until = (jobs.due[urgent] - jobs.duration[urgent]).max()
+    latest = np.minimum(jobs.latest, np.where(jobs.due == FOREVER, FOREVER, jobs.due - jobs.duration))
+    giving = np.flatnonzero((jobs.start < until) & (jobs.start < latest))
+    left = np.where(latest == FOREVER, FOREVER, latest - jobs.start)[giving]
+    area = jobs.cpus * jobs.duration
+    giving = giving[np.lexsort((jobs.slope[giving] / area[giving], -left))]
+    enough = int(np.searchsorted(np.cumsum(area[giving]), _ROOM * area[urgent].sum())) + 1
+    giving = giving[: min(enough, most - urgent.shape[0])]
+    return urgent, giving[np.lexsort((-jobs.slope[giving] / area[giving], jobs.due[giving]))]
 
 
 def foremost(order: Ints, planned: Ints, most: int) -> Ints:

@@ -9,7 +9,7 @@ from time import perf_counter
 
 import numpy as np
 
-from schedd.optimize.orders import JobFacts, foremost, orders, sooner
+from schedd.optimize.orders import JobFacts, foremost, orders, rescue, sooner
 from schedd.optimize.report import Change, Report, WhyEnded
 from schedd.optimize.settings import Kind, SearchSettings
 from schedd.plan.evaluate import UNITS, Criterion, Evaluation, JobColumns, Values, Weights
@@ -33,6 +33,12 @@ _CALL_S = 0.005
 
 _AGAIN = 3
 """How often a whole order is tried again with the job that would start too late further ahead."""
+
+_RESCUES = 20
+"""So often jobs that would be late are tried in front of others, all in all."""
+
+_RESCUES = 20
+"""So often late jobs are tried before others in one search, at most."""
 
 _FRONT = 16
 """A newcomer is tried in front of fewer jobs than this at once."""
@@ -107,7 +113,9 @@ class Search:
         elif self._newcomers is not None:
             why = self._try_newcomers(self._newcomers, begin)
         else:
-            why = self._try_orders(jobs, begin) or self._search(begin)
+            self._rescue(begin)
+            self._try_orders(begin)
+            why = self._search(begin)
         places = self._places()
         return Improvement(places, self._report(jobs.shape[0], len(places), why, perf_counter() - begin))
 
@@ -132,33 +140,68 @@ class Search:
             return WhyEnded.SECONDS
         return None
 
-    def _try_orders(self, jobs: Ints, begin: float) -> WhyEnded | None:
-        """Try the jobs in whole orders, of many the foremost; at most half of all moves, and of the time."""
-        settings = self._settings
-        if settings.whole < 2:
-            return None
-        most = float("inf") if settings.moves is None else settings.moves // 2
-        until = float("inf") if settings.seconds is None else begin + settings.seconds / 2
+    def _rescue(self, begin: float) -> None:
+        """Where deadlines count, put jobs that would miss theirs before others that have time: the most
+        urgent as long as that gains, then some that are drawn, then a third as many.
+        """
+        settings, most = self._settings, self._settings.whole
+        if not any(settings.weights.get(c, 0) > 0 for c in (Criterion.LATE_JOBS, Criterion.TARDINESS)):
+            return
+        random = np.random.default_rng(settings.seed & _SEEDS)
+        size, drawn = most // 2, False
+        for _ in range(_RESCUES):
+            jobs = self._movable()
+            urgent, giving = rescue(self._facts(jobs), self._now, size, most, random if drawn else None)
+            if not urgent.shape[0]:
+                return
+            how = self._try_order(jobs[np.concatenate((urgent, giving))], begin)
+            if how is None:
+                return
+            if how == mv.BETTER:
+                drawn = False
+            elif not drawn and urgent.shape[0] == size:
+                drawn = True
+            else:
+                size, drawn = urgent.shape[0] // 3, False
+
+    def _try_orders(self, begin: float) -> None:
+        """Try the jobs in whole orders, of many the foremost."""
+        jobs, most = self._movable(), self._settings.whole
+        if most < 2 or jobs.shape[0] < 2:
+            return
         planned, accepted = np.arange(jobs.shape[0]), self._accepted
-        for order in orders(self._facts(jobs), settings.seed):
+        for order in orders(self._facts(jobs), self._settings.seed):
             if self._accepted != accepted:
                 starts = self._plan.tables.jobs[at.START, jobs]
                 planned[np.argsort(starts, kind="stable")] = np.arange(jobs.shape[0])
                 accepted = self._accepted
-            chosen = jobs[foremost(order, planned, settings.whole)]
-            for _ in range(_AGAIN + 1):
-                why = self._ended(begin)
-                if why is not None or self._tried >= most or perf_counter() >= until:
-                    return why
-                if self._try(chosen) != mv.TOO_LATE:
-                    break
-                chosen = sooner(chosen, int(self._trial.placed[0]))
-        return None
+            if self._try_order(jobs[foremost(order, planned, most)], begin) is None:
+                return
+
+    def _try_order(self, chosen: Ints, begin: float) -> int | None:
+        """Try many jobs in this order, again with who would start too late further ahead; how that went.
+
+        None: orders had half of all moves, or of the time, or the search is to end.
+        """
+        settings = self._settings
+        most = float("inf") if settings.moves is None else settings.moves // 2
+        until = float("inf") if settings.seconds is None else begin + settings.seconds / 2
+        how = mv.TOO_LATE
+        for _ in range(_AGAIN + 1):
+            if self._ended(begin) is not None or self._tried >= most or perf_counter() >= until:
+                return None
+            how = self._try(chosen)
+            if how != mv.TOO_LATE:
+                break
+            chosen = sooner(chosen, int(self._trial.placed[0]))
+        return how
 
     def _facts(self, jobs: Ints) -> JobFacts:
         tables, scores = self._plan.tables, self._evaluation.scores
         duration = tables.jobs[at.DUR, jobs].astype(np.float64)
         return JobFacts(
+            start=tables.jobs[at.START, jobs],
+            latest=self._latest[jobs],
             duration=duration,
             cpus=scores.part[ASKED, jobs] / duration,
             waited=(self._now - scores.release[jobs]).astype(np.float64),

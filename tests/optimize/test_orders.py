@@ -1,18 +1,25 @@
 """Whole orders in which a small plan may be placed anew."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from schedd.model import FOREVER
-from schedd.optimize.orders import JobFacts, foremost, orders, sooner
+from schedd.optimize.orders import JobFacts, foremost, orders, rescue, sooner
 
 
-def facts(**columns: list[float]) -> JobFacts:
+def facts(**columns: Sequence[float]) -> JobFacts:
     n = len(next(iter(columns.values())))
-    plain = {"duration": [1.0] * n, "cpus": [1.0] * n, "waited": [0.0] * n, "slope": [1.0] * n} | columns
-    due = np.array(plain.pop("due", [FOREVER] * n), np.int64)
-    return JobFacts(due=due, **{name: np.array(column, float) for name, column in plain.items()})
+    plain = {"duration": [1.0] * n, "cpus": [1.0] * n, "waited": [0.0] * n, "slope": [1.0] * n}
+    moments = {"start": [0] * n, "latest": [FOREVER] * n, "due": [FOREVER] * n}
+    found: dict[str, Any] = {}
+    for kind, defaults in ((float, plain), (np.int64, moments)):
+        found |= {name: np.array(columns.get(name, usual), kind) for name, usual in defaults.items()}
+    return JobFacts(**found)
 
 
 def listed(jobs: JobFacts, seed: int = 0) -> list[list[int]]:
@@ -52,6 +59,53 @@ def test_every_order_has_every_job_once_and_the_seed_decides(sizes: list[int], s
     assert found == listed(jobs, seed)
     assert len(found) == 28
     assert all(sorted(order) == list(range(len(sizes))) for order in found)
+
+
+def rescued(
+    jobs: JobFacts, size: int = 2, most: int = 4, seed: int | None = None
+) -> tuple[list[int], list[int]]:
+    random = None if seed is None else np.random.default_rng(seed)
+    urgent, giving = rescue(jobs, 0, size, most, random)
+    return urgent.tolist(), giving.tolist()
+
+
+def test_who_would_be_late_goes_before_who_has_time_for_it() -> None:
+    # In a row on one node: no deadline, one that is kept with nothing to spare, much time, and two late ones.
+    jobs = facts(start=[0, 10, 20, 30, 40], duration=[10] * 5, due=[FOREVER, 20, 200, 35, 30])
+    assert rescued(jobs) == ([4, 3], [2, 0])
+
+
+@pytest.mark.parametrize(
+    ("due", "latest", "found"),
+    [
+        ([FOREVER, FOREVER], [FOREVER, FOREVER], ([], [])),  # nobody has a deadline
+        ([FOREVER, 20], [FOREVER, FOREVER], ([], [])),  # it is kept
+        ([FOREVER, 9], [FOREVER, FOREVER], ([], [])),  # nothing can keep it
+        ([FOREVER, 19], [FOREVER, FOREVER], ([1], [0])),
+        ([FOREVER, 19], [0, FOREVER], ([1], [])),  # the other may not start later
+        ([10, 19], [FOREVER, FOREVER], ([1], [])),  # the other would be late
+    ],
+)
+def test_who_makes_way_may_start_later_and_keeps_its_own_deadline(
+    due: list[float], latest: list[float], found: tuple[list[int], list[int]]
+) -> None:
+    assert rescued(facts(start=[0, 10], duration=[10, 10], due=due, latest=latest)) == found
+
+
+def test_as_many_make_way_as_those_need_for_whom_they_do() -> None:
+    jobs = facts(start=[*range(0, 500, 10), 900], duration=[10] * 51, due=[FOREVER] * 50 + [600])
+    urgent, giving = rescued(jobs, 10, 100)
+    assert urgent == [50]
+    assert len(giving) == 3
+    assert len(rescued(jobs, 10, 3)[1]) == 2
+
+
+def test_of_many_late_jobs_the_most_urgent_are_taken_or_some_that_are_drawn() -> None:
+    jobs = facts(start=[0, *range(100, 120)], duration=[10] * 21, due=[FOREVER, *range(109, 89, -1)])
+    assert rescued(jobs, 3)[0] == [20, 19, 18]
+    drawn = {tuple(rescued(jobs, 3, seed=seed)[0]) for seed in range(20)}
+    assert len(drawn) > 5
+    assert all(len(one) == 3 and list(one) == sorted(one, reverse=True) for one in drawn)
 
 
 def test_who_would_start_too_late_goes_half_as_far_from_the_front() -> None:

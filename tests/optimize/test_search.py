@@ -350,6 +350,19 @@ def test_late_jobs_are_saved_where_that_is_what_counts() -> None:
     assert (late.before, late.after, late.unit) == (5, 0, "jobs")
 
 
+def test_many_late_jobs_are_saved_at_once_from_the_end_of_a_long_queue() -> None:
+    """A quarter of them would have to be moved, before others that stand far ahead; there are few moves."""
+    plan = Plan([Node("a", 4)], 0)
+    for _ in range(1200):
+        plan.place(plan.new(Request((Chunk(cpus=1),)), 100, 0), 0)
+    columns = JobColumns.blank(plan.tables.jobs.shape[1])
+    columns.due[900:1200] = 15_000
+    settings = SearchSettings(weights={Criterion.LATE_JOBS: 1.0, Criterion.BOUNDED_SLOWDOWN: 1.0}, moves=40)
+    found = Search(plan.fork(), columns, never(plan), 0, settings).run().report
+    (late,) = (change for change in found.changes if change.criterion is Criterion.LATE_JOBS)
+    assert (late.before, late.after) == (300, 0)
+
+
 @pytest.mark.parametrize(
     "wrong", [{"moves": None}, {"moves": -1}, {"seconds": -1.0}, {"seconds": float("nan")}, {"lifted": 1}]
 )
