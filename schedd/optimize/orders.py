@@ -7,7 +7,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from schedd.model import FOREVER
 from schedd.plan.kernels.evaluate import Floats
 from schedd.plan.kernels.layout import Ints
 
@@ -77,7 +76,7 @@ def rescue(
 
     The most urgent are taken, or some that ``random`` draws. Those make way who are planned before the last
     moment at which these could start, and may start latest after their planned start, with their own deadline
-    kept; where nothing binds, who costs least for each cpu-second.
+    kept; of those who may go to the end of the plan who costs least for each cpu-second.
     """
     end = jobs.start + jobs.duration
     late = np.flatnonzero((end > jobs.due) & (now + jobs.duration <= jobs.due))
@@ -87,14 +86,15 @@ def rescue(
     if not urgent.shape[0]:
         return urgent, urgent
     until = (jobs.due[urgent] - jobs.duration[urgent]).max()
-    latest = np.minimum(jobs.latest, np.where(jobs.due == FOREVER, FOREVER, jobs.due - jobs.duration))
+    latest = np.minimum(jobs.latest, jobs.due - jobs.duration)
     giving = np.flatnonzero((jobs.start < until) & (jobs.start < latest))
-    left = np.where(latest == FOREVER, FOREVER, latest - jobs.start)[giving]
+    left = np.where(latest >= end.max(), np.inf, latest - jobs.start)[giving]
     area = jobs.cpus * jobs.duration
-    giving = giving[np.lexsort((jobs.slope[giving] / area[giving], -left))]
+    dear = np.maximum(jobs.slope, _LEAST) / area
+    giving = giving[np.lexsort((dear[giving], -left))]
     enough = int(np.searchsorted(np.cumsum(area[giving]), _ROOM * area[urgent].sum())) + 1
     giving = giving[: min(enough, most - urgent.shape[0])]
-    return urgent, giving[np.lexsort((-jobs.slope[giving] / area[giving], jobs.due[giving]))]
+    return urgent, giving[np.lexsort((-dear[giving], jobs.due[giving]))]
 
 
 def foremost(order: Ints, planned: Ints, most: int) -> Ints:
