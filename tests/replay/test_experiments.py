@@ -245,6 +245,15 @@ def test_the_picture_has_a_panel_for_each_figure(curve: str) -> None:
         draw(small(curve=curve), [])
 
 
+def test_a_line_far_beyond_the_others_does_not_flatten_them_and_is_named() -> None:
+    far = [Found(each.cell, {**each.row, "avg_wait_s": 9e6}) for each in found() if each.cell.name == "easy"]
+    others = [each for each in found() if each.cell.name != "easy"]
+    wait, slowdown, _ = draw(small(curve="slack"), lines_of([*far, *others])).axes
+    assert [text.get_text() for text in wait.texts] == ["beyond: easy"]
+    assert wait.get_ylim()[1] < 100
+    assert not slowdown.texts
+
+
 # ---- the command --------------------------------------------------------------------------------
 
 

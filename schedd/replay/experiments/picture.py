@@ -72,8 +72,7 @@ def _bars(axes: Axes, lines: Sequence[Line], figure: Figure) -> None:
     if not known:
         axes.set_axis_off()
         return
-    ordered = sorted(value for _, value in known)
-    end = 1.35 * min(ordered[-1], 4 * ordered[len(ordered) // 2] or ordered[-1]) or 1.0
+    end = 1.35 * _last([value for _, value in known]) or 1.0
     for at, (line, value) in enumerate(known):
         searched = any(row["searches"] for row in line.rows)
         axes.barh(at, min(value, end), height=0.7, color=_SEARCH if searched else _OTHER)
@@ -89,14 +88,28 @@ def _bars(axes: Axes, lines: Sequence[Line], figure: Figure) -> None:
         )  # fmt: skip
     axes.set_xlim(0, end)
     axes.xaxis.set_major_locator(MaxNLocator(5))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda at, _: f"{at:,.0f}" if end > 10 else f"{at:.2g}"))
+    axes.xaxis.set_major_formatter(_numbers(end))
     axes.set_ylim(len(known) - 0.4, -0.6)
     axes.set_yticks(range(len(known)), [line.label for line in (line for line, _ in known)])
     axes.tick_params(axis="y", length=0)
 
 
+def _last(values: Sequence[float]) -> float:
+    """The largest that is at most four times the middle one: few far beyond are not to flatten all."""
+    ordered = sorted(values)
+    most = 4 * ordered[len(ordered) // 2] or ordered[-1]
+    return max(value for value in ordered if value <= most)
+
+
+def _numbers(end: float) -> FuncFormatter:
+    return FuncFormatter(lambda at, _: f"{at:,.0f}" if end > 10 else f"{at:.2g}")
+
+
 def _curves(axes: Axes, over: str, lines: Sequence[Line], figure: Figure) -> None:
-    """A line for each policy over what was varied; who does not vary is a level."""
+    """A line for each policy over what was varied; who does not vary is a level.
+
+    The axis ends as for bars; whose line lies beyond it everywhere is named there.
+    """
     points: dict[str, dict[Any, Line]] = {}
     for line in lines:
         at = line.slack if over == "slack" else getattr(line.workload, over)
@@ -115,6 +128,13 @@ def _curves(axes: Axes, over: str, lines: Sequence[Line], figure: Figure) -> Non
         spread = [by[at].values(FIGURES[figure]) for at in means]
         axes.fill_between(xs, [min(v) for v in spread], [max(v) for v in spread], color=shade, alpha=0.15)
     axes.set_xticks(range(len(order)), [str(at) for at in order], rotation=30 if len(order) > 7 else 0)
-    axes.set_ylim(bottom=0)
+    seen = {name: [line.mean(FIGURES[figure]) or 0.0 for line in by.values()] for name, by in points.items()}
+    end = 1.06 * _last([value for values in seen.values() for value in values]) or 1.0
+    axes.set_ylim(0, end)
+    axes.yaxis.set_major_formatter(_numbers(end))
+    beyond = [name for name, values in seen.items() if min(values) > end]
+    if beyond:
+        axes.text(0.02, 0.97, f"beyond: {', '.join(beyond)}", transform=axes.transAxes, ha="left", va="top",
+                  fontsize=7.5, color=_INK)  # fmt: skip
     axes.grid(axis="y", color="#e5e5e5", linewidth=0.8)
     axes.set_axisbelow(True)
