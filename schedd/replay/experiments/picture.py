@@ -16,8 +16,10 @@ from schedd.replay.experiments.report import FIGURES, Line, label_of
 
 __all__ = ["draw", "save"]
 
-_COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7f7f7f", "#000000")
-"""Okabe and Ito's palette, told apart with any colour vision."""
+_COLOURS: Final = (
+    "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7f7f7f", "#000000", "#b8a800"
+)  # fmt: skip
+"""Okabe and Ito's palette, its yellow darker; told apart with any colour vision."""
 _SEARCH: Final = "#d55e00"
 _OTHER: Final = "#9aa5b1"
 _INK: Final = "#333333"
