@@ -35,9 +35,6 @@ _AGAIN = 3
 """How often a whole order is tried again with the job that would start too late further ahead."""
 
 _RESCUES = 20
-"""So often jobs that would be late are tried in front of others, all in all."""
-
-_RESCUES = 20
 """So often late jobs are tried before others in one search, at most."""
 
 _FRONT = 16
