@@ -104,8 +104,8 @@ def _users_estimates() -> Experiment:
 
 def _slack_curve() -> Experiment:
     cells: list[Cell] = []
-    for log in (_KTH, _SDSC):
-        for estimates in ("user", "exact"):
+    for estimates in ("user", "exact"):
+        for log in (_KTH, _SDSC):
             workload = replace(log, estimates=estimates, jobs=10_000)
             cells += _rivals(workload, ("easy", PLANNING_POLICY))
             for slack in ("0", "30m", "1h", "4h", "12h", "1d", "0.25w", "0.5w", "1w", "1h+0.5w", "off"):
