@@ -37,19 +37,19 @@ def latest_starts(
     alone forbids most moves where all waits are short, and next to none where users ask for far more time
     than they need, since the waits that are planned then are far longer than those that will be. Where many
     have waited long and none of them gave way for ten seconds, a job of ten seconds would wait for hours;
-    the twelfths stand where they are, so that who gives way again and again comes to the end of one and no
-    further.
+    the twelfths stand where they are, whatever is expected, so that who gives way again and again comes to
+    the end of one and no further.
     """
     slots = plan.planned()
-    columns, patience = as_expected(columns, now, patience, use)
     latest: Ints = promised.copy()
     if slots.shape[0]:
+        expected, patient = as_expected(columns, now, patience, use)
         starts = plan.tables.jobs[START, slots]
-        release = columns.release[slots]
-        longest = max(2 * patience, int((starts - release).max()))
-        step = max(1, patience // _STEPS)
-        kept = release - (release - starts) // step * step
-        bound = np.where(now - release >= patience, kept, release + longest)
+        release = expected.release[slots]
+        longest = max(2 * patient, int((starts - release).max()))
+        since, step = columns.release[slots], max(1, patience // _STEPS)
+        kept = since - (since - starts) // step * step
+        bound = np.where(now - since >= patience, kept, release + longest)
         latest[slots] = np.maximum(starts, np.minimum(promised[slots], bound))
     return latest
 

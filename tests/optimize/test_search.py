@@ -124,6 +124,22 @@ def test_who_has_waited_long_gives_way_to_the_end_of_its_twelfth_and_no_further(
         assert plan.start(1) == 60
 
 
+@pytest.mark.parametrize("use", [1.0, 0.8, 0.4, 0.1])
+def test_the_end_of_a_twelfth_stands_while_time_goes_on_whatever_is_expected(use: float) -> None:
+    """Put as late as it may at each look, who has waited long still starts where its twelfth ended."""
+    patience, planned = 240, 270
+    for now in range(patience, 280, 3):
+        plan = Plan([Node("a", 1)], now)
+        one = Request((Chunk(cpus=1),))
+        for duration in (planned - now, 100):
+            plan.place(plan.new(one, duration, now), now)
+        plan.begin(0)
+        assert plan.start(1) == planned
+        columns = JobColumns.blank(plan.tables.jobs.shape[1])
+        planned = int(latest_starts(plan, never(plan), columns, now, patience, use)[1])
+        assert planned == 280, "twelfths of 20 s, released at 0"
+
+
 @pytest.mark.parametrize(("use", "start", "longest"), [(1.0, 50, 460), (0.25, 1050, 1050)])
 def test_what_has_passed_counts_for_more_where_planned_time_is_too_long(
     use: float, start: int, longest: int

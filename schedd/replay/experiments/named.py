@@ -136,8 +136,8 @@ def _placed(workload: Workload, name: str, **weights: float) -> Cell:
 
 def _deadlines() -> Experiment:
     cells: list[Cell] = []
-    for every in (1, 2, 3, 4, 5):
-        for seed in range(1, 6):
+    for seed in range(1, 6):
+        for every in (1, 2, 3, 4, 5):
             workload = Workload(log="stream", every_s=every, stream_seed=seed)
             cells += _rivals(workload, ("fcfs", "edf", "easy", "flexible", PLANNING_POLICY))
             cells += [_placed(workload, name, **_PLACEMENT_WEIGHTS) for name in PLACEMENTS]
@@ -158,8 +158,8 @@ def _deadlines() -> Experiment:
 
 def _speeds() -> Experiment:
     cells: list[Cell] = []
-    for every in (2, 3, 4):
-        for seed in range(1, 6):
+    for seed in range(1, 6):
+        for every in (2, 3, 4):
             workload = Workload(log="stream", every_s=every, stream_seed=seed, paced=True)
             cells += _rivals(workload, ("edf", "easy", "flexible", PLANNING_POLICY))
             cells += [_placed(workload, name, **_PLACEMENT_WEIGHTS) for name in PLACEMENTS]
