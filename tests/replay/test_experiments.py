@@ -165,7 +165,7 @@ def row(wait: float, slowdown: float = 2.0, *, slack: str = "", searches: int = 
     return {
         "jobs": 9, "slack": slack, "searches": searches, "avg_wait_s": wait, "p999_wait_s": 50.0,
         "avg_bounded_slowdown_10s": slowdown, "max_wait_s": 60, "held_share": None, "told_late_s": None,
-        "bound_wait_s": 3.25,
+        "bound_wait_s": 3.25, "promise_breaches": 0,
     }  # fmt: skip
 
 
@@ -178,7 +178,7 @@ ROWS = [
 
 
 def found() -> list[Found]:
-    return [Found(cell, each) for cell, each in zip(small().cells, ROWS, strict=True)]
+    return [Found(cell, each, "abc") for cell, each in zip(small().cells, ROWS, strict=True)]
 
 
 def test_results_are_kept_cell_by_cell_and_count_for_this_program_alone(
@@ -222,17 +222,44 @@ def test_the_page_has_means_with_their_spread_the_bound_and_who_dominates() -> N
     assert "not run yet" not in text
     better = [
         *found()[:2],
-        *(Found(each.cell, {**each.row, "avg_bounded_slowdown_10s": 1.0}) for each in found()[2:]),
+        *(replace(each, row={**each.row, "avg_bounded_slowdown_10s": 1.0}) for each in found()[2:]),
     ]
     text = page(small(), better, "", "")
     assert "| easy | 1 | 0 | 1 |" in text
     assert "Nowhere." in text
     assert "at most a tenth above that of `easy` on 1 of 1." in text
-    starved = [*found()[:2], *(Found(each.cell, {**each.row, "max_wait_s": 67}) for each in found()[2:])]
+    starved = [*found()[:2], *(replace(each, row={**each.row, "max_wait_s": 67}) for each in found()[2:])]
     assert "above that of `easy` on 0 of 1." in page(small(), starved, "", "")
-    worse = [Found(found()[0].cell, {**ROWS[0], "avg_wait_s": 1.0}), *found()[1:]]
+    worse = [replace(found()[0], row={**ROWS[0], "avg_wait_s": 1.0}), *found()[1:]]
     assert "| easy | 0 | 1 | 1 |" in page(small(), worse, "", "")
     assert "**1 more were not run yet.**" in page(small(), found()[:3], "", "")
+
+
+def test_the_page_says_which_program_found_what_of_which_part() -> None:
+    one, *others = found()
+    busy = replace(one.cell, workload=replace(one.cell.workload, part="busiest"))
+    text = page(small(), [replace(one, cell=busy, code="xyz"), *others], "", "")
+    assert "4 replays: 1 by the program with the sources xyz, 3 by the program with the sources abc." in text
+    assert "Of each log the 9 jobs in a row that need most of the machine" in text
+    assert "in a row" not in page(small(), found(), "", "")
+
+
+def test_the_page_says_whether_promises_were_kept() -> None:
+    assert "promise" not in page(small(), found(), "", "")
+    told = [replace(each, row={**each.row, "held_share": 0.9, "told_late_s": 7.0}) for each in found()]
+    text = page(replace(small(), figures=("wait", "held")), told, "", "")
+    assert "*Held*: jobs that began by the start first told" in text
+    assert "No promise was broken" in text
+    broken = [found()[0], replace(found()[1], row={**ROWS[1], "promise_breaches": 15}), *found()[2:]]
+    text = page(small(), broken, "", "")
+    assert "Promises broken by nodes that failed, small: conservative, 15." in text
+    assert "*Held*" not in text
+
+
+def test_a_loss_in_a_digit_that_tables_do_not_have_is_told_with_it() -> None:
+    close = [*found()[:2], *(replace(each, row={**each.row, "max_wait_s": 2060.4}) for each in found()[2:])]
+    close[0] = replace(close[0], row={**close[0].row, "max_wait_s": 2060.1})
+    assert "| longest wait s | 2060.4 | 2060.1 |" in page(small(), close, "", "")
 
 
 @pytest.mark.parametrize("curve", ["", "slack", "estimates", "every_s"])
@@ -246,7 +273,7 @@ def test_the_picture_has_a_panel_for_each_figure(curve: str) -> None:
 
 
 def test_a_line_far_beyond_the_others_does_not_flatten_them_and_is_named() -> None:
-    far = [Found(each.cell, {**each.row, "avg_wait_s": 9e6}) for each in found() if each.cell.name == "easy"]
+    far = [replace(each, row={**each.row, "avg_wait_s": 9e6}) for each in found() if each.cell.name == "easy"]
     others = [each for each in found() if each.cell.name != "easy"]
     wait, slowdown, _ = draw(small(curve="slack"), lines_of([*far, *others])).axes
     assert [text.get_text() for text in wait.texts] == ["beyond: easy"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Final
 
-from schedd.replay.experiments.cells import Workload, code_version
+from schedd.replay.experiments.cells import Workload
 from schedd.replay.experiments.named import Experiment, Figure
 from schedd.replay.experiments.results import Found
 
@@ -94,15 +94,14 @@ def label_of(workload: Workload) -> str:
 def page(experiment: Experiment, found: Sequence[Found], command: str, picture: str) -> str:
     """The page of an experiment. What is not run yet is said."""
     lines = lines_of(found)
-    left = len(experiment.cells) - len(found)
     parts = [
         f"# Experiment: {experiment.name}",
         experiment.about,
         f"```\n{command}\n```",
-        f"{len(found)} replays by the program with the sources {code_version()}."
-        + (f" **{left} more were not run yet.**" if left else ""),
+        " ".join(_what_was_run(experiment, found)),
         *([f"![{experiment.name}]({picture})"] if picture else []),
         "\n".join(_table(experiment, lines)),
+        *(["\n".join(_promises(lines))] if "held" in experiment.figures or _broken(lines) else []),
         *(
             ["## The search against each other policy", "\n".join(_against(lines))]
             if experiment.against
@@ -115,6 +114,44 @@ def page(experiment: Experiment, found: Sequence[Found], command: str, picture: 
 def command_line(words: Sequence[str]) -> str:
     """As one would type it."""
     return " ".join(["schedd", "experiment", *map(shlex.quote, words)])
+
+
+def _what_was_run(experiment: Experiment, found: Sequence[Found]) -> Iterator[str]:
+    """How many replays, by which program, of which part of the logs, and what is missing."""
+    codes: dict[str, int] = {}
+    for each in found:
+        codes[each.code] = codes.get(each.code, 0) + 1
+    told = ", ".join(f"{number} by the program with the sources {code}" for code, number in codes.items())
+    yield f"{len(found)} replays: {told}."
+    left = len(experiment.cells) - len(found)
+    if left:
+        yield f"**{left} more were not run yet.**"
+    busiest = [each.row["jobs"] for each in found if each.cell.workload.part == "busiest"]
+    if busiest:
+        yield (
+            f"Of each log the {max(busiest):,} jobs in a row that need most of the machine (all, where there "
+            "are fewer), none of them in the first third, on which the search was tuned."
+        )
+
+
+def _promises(lines: Sequence[Line]) -> Iterator[str]:
+    """What the columns about them mean, and whether promises were kept."""
+    if any(line.mean(FIGURES["held"]) is not None for line in lines):
+        yield (
+            "*Held*: jobs that began by the start first told to them; *told late*: by how much the others "
+            "missed it, in the mean. The promise is that start and the slack."
+        )
+    broken = _broken(lines)
+    if not broken:
+        yield "No promise was broken: nobody began later than promised."
+    for line, number in broken:
+        yield f"Promises broken by nodes that failed, {label_of(line.workload)}: {line.label}, {number}."
+
+
+def _broken(lines: Sequence[Line]) -> list[tuple[Line, int]]:
+    """Who broke how many promises, all seeds together."""
+    found = [(line, sum(row["promise_breaches"] for row in line.rows)) for line in lines]
+    return [(line, number) for line, number in found if number]
 
 
 def _table(experiment: Experiment, lines: Sequence[Line]) -> Iterator[str]:
@@ -232,5 +269,8 @@ def _lost(one: Line, other: Line) -> list[Figure]:
 
 def _loss(search: Line, rival: Line, figure: Figure) -> str:
     told = FIGURES[figure]
-    ours, theirs = (_number(line.mean(told) or 0) for line in (search, rival))
+    values = [line.mean(told) or 0 for line in (search, rival)]
+    ours, theirs = (_number(value) for value in values)
+    if ours == theirs:  # the loss is in a digit that tables do not have
+        ours, theirs = (f"{value:.5g}" for value in values)
     return _row([label_of(rival.workload), rival.name, told.title, ours, theirs])

@@ -15,10 +15,11 @@ __all__ = ["Found", "Results"]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A cell and the row that its replay gave."""
+    """A cell, the row that its replay gave, and the sources that gave it: see ``code_version``."""
 
     cell: Cell
     row: dict[str, Any]
+    code: str
 
 
 @dataclass(slots=True)
@@ -54,7 +55,7 @@ class Results:
     def save(self) -> None:
         """Write the file anew, in the order of the cells; whoever reads it meanwhile sees the old one."""
         entries = [
-            {"cell": found.cell.as_dict(), "code": _code(found.cell), "row": found.row}
+            {"cell": found.cell.as_dict(), "code": found.code, "row": found.row}
             for found in self.found()
         ]
         text = json.dumps({"command": self.command, "cells": entries}, indent=1, allow_nan=False)
@@ -65,7 +66,7 @@ class Results:
     def found(self) -> list[Found]:
         """What there is, in the order of the cells."""
         keys = [(_key(cell.as_dict()), cell) for cell in self.cells]
-        return [Found(cell, self.rows[key]) for key, cell in keys if key in self.rows]
+        return [Found(cell, self.rows[key], _code(cell)) for key, cell in keys if key in self.rows]
 
 
 def _code(cell: Cell) -> str:
