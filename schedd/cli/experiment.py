@@ -40,7 +40,7 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="LOG",
         action="append",
         default=[],
-        help="only logs whose name begins so; repeatable",
+        help="run only logs whose name begins so; repeatable; what is known of others stays",
     )
     parser.add_argument(
         "--logs", type=Path, default=Path(), metavar="DIR", help="where the logs are (default: here)"
@@ -70,7 +70,7 @@ def run(argv: Sequence[str]) -> int:
         return 0
     if args.name not in EXPERIMENTS:
         return _fail(f"no experiment {args.name!r}: there are {', '.join(EXPERIMENTS)}", 2)
-    experiment = of_part(EXPERIMENTS[args.name], args.part, args.only)
+    experiment = of_part(EXPERIMENTS[args.name], args.part)
     if args.quick:
         experiment = quick(experiment)
     try:
@@ -84,25 +84,23 @@ def run(argv: Sequence[str]) -> int:
 def _words(args: argparse.Namespace) -> list[str]:
     """The options that matter for what is found."""
     part = ["--part", args.part] if args.part != "whole" else []
-    only = [word for log in args.only for word in ("--only", log)]
-    return [args.name, *(["--quick"] if args.quick else []), *part, *only, "--logs", "LOGS"]
+    return [args.name, *(["--quick"] if args.quick else []), *part, "--logs", "LOGS"]
 
 
 def _run(experiment: Experiment, args: argparse.Namespace, command: str) -> int:
-    if not experiment.cells:
+    chosen = [cell for cell in experiment.cells if cell.workload.log.startswith(tuple(args.only or [""]))]
+    if not chosen:
         raise TraceError(f"--only {' '.join(args.only)}: the experiment has no such log")
     if args.workers is not None and args.workers < 1:
         raise TraceError(f"--workers {args.workers}: at least 1")
     logs = args.logs.resolve()
-    lacking = {
-        name for cell in experiment.cells for name in cell.workload.files if not (logs / name).exists()
-    }
+    lacking = {name for cell in chosen for name in cell.workload.files if not (logs / name).exists()}
     if lacking:
         raise TraceError(f"--logs {args.logs}: it has no {', '.join(sorted(lacking))} (see docs/experiments)")
     args.out.mkdir(parents=True, exist_ok=True)
     results = Results(args.out / f"{experiment.name}.json", experiment.cells, command)
     results.load()
-    missing = results.missing()
+    missing = [cell for cell in results.missing() if cell in chosen]
     status, failed = 0, []
     if missing:
         try:
@@ -110,7 +108,7 @@ def _run(experiment: Experiment, args: argparse.Namespace, command: str) -> int:
         except KeyboardInterrupt:
             status = 130
     for cell, error in failed:
-        status = 3 if isinstance(error, Defect) else 1
+        status = max(status, 3 if isinstance(error, Defect) else 1)
         print(f"schedd experiment: {cell.workload.log}, {cell.name}: {error!r}", file=sys.stderr)
     found = results.found()
     if found:
@@ -123,7 +121,7 @@ def _run(experiment: Experiment, args: argparse.Namespace, command: str) -> int:
 
 def _run_missing(
     results: Results, missing: Sequence[Cell], logs: str, args: argparse.Namespace
-) -> list[tuple[Cell, BaseException]]:
+) -> list[tuple[Cell, Exception]]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:

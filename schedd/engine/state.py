@@ -274,6 +274,7 @@ class EngineState:
         self.last_move[slot] = -1
         self.born[slot] = self.change_number
         self.rank[slot] = 0
+        self.owner_of[slot] = -1
 
     def drop_slot(self, slot: int) -> None:
         """Give a job's slot back and free what it holds."""

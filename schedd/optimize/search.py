@@ -20,7 +20,7 @@ from schedd.plan.kernels.evaluate import ASKED, Floats, slopes
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.latest import PATIENCE, as_expected, reference
 from schedd.plan.places import Place, place_of, takes_in
-from schedd.plan.plan import Plan
+from schedd.plan.plan import Plan, Take
 
 __all__ = ["Improvement", "Search"]
 
@@ -367,13 +367,19 @@ class Search:
     # ---- the end --------------------------------------------------------------------------------
 
     def _places(self) -> tuple[Place, ...]:
-        new = (place_of(self._plan, slot) for slot in self._touched)
-        moved = [place for place in new if place != self._before_place(place.slot)]
-        return tuple(sorted(moved, key=lambda place: (place.start, place.slot)))
+        slots = np.array(sorted(self._touched), np.int64)
+        elsewhen = self._plan.starts(slots) != self._was[at.START, slots]
+        new = [
+            place_of(self._plan, slot)
+            for slot, moved in zip(slots.tolist(), elsewhen.tolist(), strict=True)
+            if moved or self._plan.takes(slot) != self._took(slot)
+        ]
+        return tuple(sorted(new, key=lambda place: (place.start, place.slot)))
 
-    def _before_place(self, slot: int) -> Place:
-        start, first, n = self._was[(at.START, at.ALLOC, at.ALLOCS), slot].tolist()
-        return Place(slot, start, takes_in(self._was_alloc[first : first + n]))
+    def _took(self, slot: int) -> tuple[Take, ...]:
+        """What the job held of nodes in the plan that the search was given."""
+        first, n = self._was[(at.ALLOC, at.ALLOCS), slot].tolist()
+        return takes_in(self._was_alloc[first : first + n])
 
     def _evaluated(self, columns: JobColumns) -> Evaluation:
         return Evaluation(

@@ -51,3 +51,7 @@ class SearchSettings:
             raise ValueError(f"seconds {self.seconds}: must be finite, at least 0")
         if self.lifted < 2:
             raise ValueError(f"lifted {self.lifted}: must be at least 2")
+        for name, least in (("whole", 0), ("threshold", 1), ("most_moved", 0)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(f"{name} {value}: must be at least {least}")

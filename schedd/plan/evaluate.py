@@ -59,7 +59,7 @@ _ORDER = tuple(Criterion)
 
 _MAXIMISED = frozenset({Criterion.UTILISATION, Criterion.WEIGHTED_UTILISATION})
 
-NON_REGULAR = frozenset({Criterion.WEIGHTED_UTILISATION, Criterion.UNFAIRNESS})
+NON_REGULAR = frozenset({Criterion.UTILISATION, Criterion.WEIGHTED_UTILISATION, Criterion.UNFAIRNESS})
 """Criteria that may become worse though every job starts no later than before."""
 
 UNITS: Mapping[Criterion, str] = {
@@ -155,6 +155,8 @@ class Weights:
             self.array[_ORDER.index(criterion)] = -weight if criterion in _MAXIMISED else weight
         if not self.array.any():
             raise ValueError("all weights are 0: no plan would be better than another")
+        # The largest is 1, so that what counts as a gain does not hang on the scale, and nothing overflows.
+        self.array /= np.abs(self.array).max()
 
     @property
     def regular(self) -> bool:

@@ -372,6 +372,10 @@ class Plan:
         """Drop the log of what was freed; for plans that nobody repairs."""
         self._repairs.give_up()
 
+    def look_at(self, slot: int) -> None:
+        """Let the next repair search a planned job as a whole, whatever was freed."""
+        self._repairs.look_at(slot)
+
     def look_at_all(self) -> None:
         """Let the next repair search every planned job as a whole, whatever was freed."""
         self._repairs.look_at_all()

@@ -104,6 +104,9 @@ class _Rebasing:
                 if place.start < old[place.slot].start:
                     self._all_together([place], old, _How.EXACTLY)
         moved = [slot for slot, was in old.items() if place_of(self._live, slot) != was]
+        for slot in moved:
+            if self._live.start(slot) > old[slot].start:  # what was of no use to it before may be now
+                self._live.look_at(slot)
         moves = Moves(
             np.array(moved, np.int64),
             np.array([old[slot].start for slot in moved], np.int64),
@@ -176,6 +179,7 @@ class _Rebasing:
             if not free_at(live, old[slot]):
                 return False
             put_back(live, old[slot])
+            live.tables.jobs[SEEN, slot] = self._seen[slot]
             homeless.extend(away)
         return True
 

@@ -5,6 +5,7 @@ import time
 from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final
 
 import numpy as np
@@ -204,14 +205,17 @@ class Searcher:
         )
         return run
 
-    def _take_over(self, start: _Start, found: Improvement) -> tuple[int, int]:
-        """How many jobs of the live plan what was found moved, and the number of the next change."""
+    def _take_over(self, start: _Start, found: Improvement) -> tuple[int, int | None]:
+        """How many jobs of the live plan what was found moved, and the number of the next change; None where
+        something else changed since the copy was made, which no search has seen.
+        """
         name = f"search:{self._epoch}:{self._number}"
         records = ((place.slot, start.records[place.slot]) for place in found.places)
         jobs = {slot: record.id for slot, record in records if record is not None}
         event = improvement(name, self._loop.now(), start.plan, jobs, found.places)
         self._loop.submit([event]).result(_PATIENCE_S)
-        return self._loop.at_rest(lambda engine: _taken(engine, name)).result(_PATIENCE_S)
+        since = start.counts[0]
+        return self._loop.at_rest(lambda engine: _taken(engine, name, since)).result(_PATIENCE_S)
 
     def _note(self, run: SearchRun) -> None:
         try:
@@ -291,8 +295,10 @@ def _start(engine: Engine, newest: int, frees: int) -> _Start:
     )
 
 
-def _taken(engine: Engine, event: str) -> tuple[int, int]:
-    """How many jobs ``event`` moved, and the number of the next change."""
-    changes = engine.state.changes
-    moved = next((c for c in reversed(changes) if c.event == event and c.cause == Cause.IMPROVED), None)
-    return (moved.slots.shape[0] if moved is not None else 0), engine.state.change_number
+def _taken(engine: Engine, event: str, since: int) -> tuple[int, int | None]:
+    """How many jobs ``event`` moved, and the number of the next change; None if others follow ``since``."""
+    later = list(takewhile(lambda change: change.number >= since, reversed(engine.state.changes)))
+    moved = next((c for c in later if c.event == event and c.cause == Cause.IMPROVED), None)
+    alone = all(change.event == event for change in later)
+    number = engine.state.change_number if alone else None
+    return (moved.slots.shape[0] if moved is not None else 0), number

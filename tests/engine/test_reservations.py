@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from schedd.engine import Engine
+from schedd.plan.evaluate import Evaluation
 from schedd.wire import Reserve
 from tests.engine.cluster import Cluster, T
 
@@ -28,6 +29,21 @@ def featured() -> Cluster:
     for name in ("n1", "n2"):
         cluster.node(name, properties=("big",))
     return cluster
+
+
+def test_a_reservation_is_no_part_of_what_the_plan_is_worth() -> None:
+    cluster = featured()
+    cluster.submit("1", "1:ppn=4")
+    before = worth(cluster.engine)
+    reserve(cluster, "r", 10_000, None, everywhere=True)
+    reserve(cluster, "s", 20_000, 30_000, features=("big",))
+    assert worth(cluster.engine) == before
+    assert worth(Engine.restore(cluster.engine.checkpoint())) == before
+
+
+def worth(engine: Engine) -> dict[str, float]:
+    state = engine.state
+    return Evaluation(state.plan, state.columns, state.now).values().as_dict()
 
 
 def test_a_reservation_of_a_feature_is_of_all_nodes_that_have_it() -> None:

@@ -204,6 +204,31 @@ def test_who_finds_no_place_in_time_goes_back_and_the_others_are_taken_over() ->
     assert [starts[name, "b"] for name in ("long", "short")] == [60, 50]
 
 
+def test_who_is_moved_back_is_looked_at_for_room_that_came_back_before() -> None:
+    plan = Plan([Node("a", 1), Node("b", 1)], 0)
+    on = {name: Request((Chunk(cpus=1, features=(frozenset({name}),)),)) for name in "ab"}
+    some = Request((Chunk(cpus=1),))
+    for request, duration in ((on["a"], 50), (on["b"], 70), (on["b"], 900), (some, 300)):
+        plan.place(plan.new(request, duration, 0), 0)
+    for _ in range(2):
+        plan.place(plan.new(on["a"], 20, 0), 0)
+    plan.begin(0)
+    plan.begin(1)
+    gone, long, *short = range(2, 6)
+    columns = JobColumns.blank(plan.tables.jobs.shape[1])
+    free = np.full(plan.tables.jobs.shape[1], FOREVER, np.int64)
+    places = Search(plan.fork(), columns, free, 0, SearchSettings(weights=MEANS)).run().places
+    assert {place.start for place in places if place.slot in short} == {50, 70}
+    assert [place.start for place in places if place.slot == long] == [90]
+    plan.drop(gone, 0)  # b is free from 70 on, which is of no use to the long one as long as it has 50 on a
+    plan.repair(0)
+    assert plan.start(long) == 50
+    assert rebase(plan, places, columns, free, 0, Weights(MEANS)).whole
+    plan.repair(0)
+    assert plan.start(long) == 70
+    assert plan.name_of[plan.takes(long)[0].row] == "b"
+
+
 def test_single_places_are_taken_where_all_together_fail() -> None:
     plan, columns, free = queue(1000, 10)
     settings = SearchSettings(weights=MEANS)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from schedd.model import FOREVER, Chunk, Node, NodeState, Request
 from schedd.plan.evaluate import NON_REGULAR, Criterion, Evaluation, JobColumns, Values, Weights
 from schedd.plan.kernels import layout as at
-from schedd.plan.plan import Plan
+from schedd.plan.plan import Plan, Take
 from tests.plan.strategies import DURATIONS, clusters, requests
 
 NOW = 1_000
@@ -173,8 +173,8 @@ def test_cost_is_the_weighted_sum_relative_to_the_reference() -> None:
     assert (before[Criterion.WAIT], before[Criterion.UTILISATION]) == (50.0, 1.0)
     after = Values(before.array * 0.5)
     weights = Weights({Criterion.WAIT: 2, Criterion.UTILISATION: 1})
-    assert weights.cost(before, before) == 1.0  # what should grow counts negative
-    assert weights.cost(after, before) == 2 * 0.5 - 0.5
+    assert weights.cost(before, before) == 0.5  # what should grow counts negative, the largest weight as 1
+    assert weights.cost(after, before) == 0.5 - 0.5 * 0.5
 
 
 def test_what_the_reference_has_nothing_of_is_infinitely_worse() -> None:
@@ -193,6 +193,26 @@ def test_what_the_reference_has_nothing_of_is_infinitely_worse() -> None:
 def test_weights_that_mean_nothing_are_refused(weights: dict[Criterion, float]) -> None:
     with pytest.raises(ValueError, match="weight"):
         Weights(weights)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-13, 1e308])
+def test_only_the_proportions_of_weights_count(scale: float) -> None:
+    plan, columns = two_jobs()
+    before = Evaluation(plan, columns, 0).values()
+    plain = Weights({Criterion.WAIT: 1, Criterion.WAIT_RMS: 0.5})
+    scaled = Weights({Criterion.WAIT: scale, Criterion.WAIT_RMS: scale * 0.5})
+    assert scaled.cost(before, before) == pytest.approx(plain.cost(before, before))
+
+
+def test_a_reservation_is_no_work() -> None:
+    plan, columns = two_jobs()
+    before = Evaluation(plan, columns, 0).values()
+    kept = plan.new(Request((Chunk(cpus=1),)), 1 << 40, 0)
+    plan.fix(kept, 1000, (Take(0, 0, 1, (1, 0)),))
+    columns.owner[kept] = -1
+    assert Evaluation(plan, columns, 0).values().as_dict() == before.as_dict()
+    columns.owner[kept] = 0
+    assert Evaluation(plan, columns, 0).values()[Criterion.MAKESPAN] > 1000
 
 
 def test_earlier_starts_make_only_some_criteria_worse() -> None:

@@ -99,7 +99,7 @@ def test_a_cell_gives_the_row_of_its_replay_and_the_bound(logs: Path) -> None:
 
 def test_parts_of_a_log_are_its_first_third_and_the_rest(logs: Path) -> None:
     def ids(part: str) -> list[object]:
-        experiment = of_part(small(), part, [])  # type: ignore[arg-type]
+        experiment = of_part(small(), part)  # type: ignore[arg-type]
         return [job.id for job in _prepared(experiment.cells[0].workload, str(logs)).jobs]
 
     assert ids("whole") == list(range(1, 91))
@@ -297,9 +297,10 @@ def test_an_experiment_runs_on_workers_and_goes_on_where_it_ended(logs: Path, tm
     args = ("users-estimates", "--quick", "--only", "KTH", "--logs", logs, "--out", out, "--workers", "2")
     done = command(*args)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "16 of 16 replays" in done.stdout
+    assert "16 of 80 replays" in done.stdout, "the other four logs are not here"
     page = (out / "users-estimates-quick.md").read_text()
-    assert "schedd experiment users-estimates --quick --only KTH --logs LOGS" in page
+    assert "schedd experiment users-estimates --quick --logs LOGS" in page
+    assert "**64 more were not run yet.**" in page
     assert "KTH-SP2-1996-2, user (90 jobs)" in page
     assert (out / "users-estimates-quick.png").read_bytes().startswith(b"\x89PNG")
     saved = out / "users-estimates-quick.json"

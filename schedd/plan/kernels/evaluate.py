@@ -91,7 +91,7 @@ class Scores(NamedTuple):
     due: Ints
     """(J,) when it should have ended; FAR: whenever."""
     owner: Ints
-    """(J,) number of its user."""
+    """(J,) number of its user; below 0: nobody's, a reservation, which is no work."""
     speed: Floats
     """(N,) of each node; 0 for pools."""
     part: Floats
@@ -211,7 +211,7 @@ def count_fixed(tb: Tables, sc: Scores) -> None:
     for slot in range(tb.jobs.shape[1]):
         start = tb.jobs[START, slot]
         end = start + tb.jobs[DUR, slot]
-        if tb.jobs[STATE, slot] != FIXED or end <= now:
+        if tb.jobs[STATE, slot] != FIXED or end <= now or sc.owner[slot] < 0:
             continue
         sc.base[FIXED_END] = max(sc.base[FIXED_END], float(end - now))
         at = tb.jobs[ALLOC, slot]

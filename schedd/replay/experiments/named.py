@@ -1,6 +1,6 @@
 """The experiments by name: which logs, policies, estimates, slacks and seeds make each, as data."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -234,12 +234,8 @@ def quick(experiment: Experiment) -> Experiment:
     return replace(experiment, name=f"{experiment.name}-quick", cells=tuple(cells))
 
 
-def of_part(experiment: Experiment, part: Part, logs: Sequence[str]) -> Experiment:
-    """The same on a part of each log, and only on ``logs`` (names or their beginnings) if any are given."""
-    cells = tuple(
-        replace(cell, workload=replace(cell.workload, part=part))
-        for cell in experiment.cells
-        if not logs or cell.workload.log.startswith(tuple(logs))
-    )
+def of_part(experiment: Experiment, part: Part) -> Experiment:
+    """The same on a part of each log."""
+    cells = tuple(replace(cell, workload=replace(cell.workload, part=part)) for cell in experiment.cells)
     name = experiment.name if part == "whole" else f"{experiment.name}-{part.replace(' ', '-')}"
     return replace(experiment, name=name, cells=cells)

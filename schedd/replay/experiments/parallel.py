@@ -27,7 +27,7 @@ def run_cells(
     *,
     address: str = "",
     workers: int | None = None,
-) -> list[tuple[Cell, BaseException]]:
+) -> list[tuple[Cell, Exception]]:
     """Run all ``cells``; calls ``done`` with each row as it comes; returns those that failed, and why.
 
     ``address`` is that of a dask scheduler whose workers have this program and the same directory of
@@ -40,16 +40,17 @@ def run_cells(
         raise NoDask(
             "experiments run on dask, which is not installed: pip install 'schedd[experiments]'"
         ) from None
-    failed: list[tuple[Cell, BaseException]] = []
+    failed: list[tuple[Cell, Exception]] = []
     with _client(address, workers) as client:
         # One after another in the order of the cells: then a worker reads a log once for many of them.
         futures = {client.submit(run_cell, cell, logs, pure=False): cell for cell in cells}
         for future in as_completed(list(futures)):
-            error = future.exception()
-            if error is None:
-                done(futures[future], future.result())
-            else:
+            try:
+                row = future.result()
+            except Exception as error:  # of the replay, or that the scheduler, or a worker, is gone
                 failed.append((futures[future], error))
+            else:
+                done(futures[future], row)
     return failed
 
 

@@ -55,8 +55,7 @@ class Results:
     def save(self) -> None:
         """Write the file anew, in the order of the cells; whoever reads it meanwhile sees the old one."""
         entries = [
-            {"cell": found.cell.as_dict(), "code": found.code, "row": found.row}
-            for found in self.found()
+            {"cell": found.cell.as_dict(), "code": found.code, "row": found.row} for found in self.found()
         ]
         text = json.dumps({"command": self.command, "cells": entries}, indent=1, allow_nan=False)
         new = self.path.with_suffix(".new")
