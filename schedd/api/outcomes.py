@@ -185,6 +185,7 @@ class SearchView:
     """Searches are numbered from 1 on; without a database, from the daemon's start."""
     started: int
     why: Why
+    """Why it began."""
     kind: str
     """How moves were proposed."""
     seconds: float
@@ -197,7 +198,7 @@ class SearchView:
     """Moves that were tried."""
     accepted: int
     too_late: int
-    """Moves given up since a job would have passed its promise or waited longer than any other."""
+    """Moves given up since a job would have passed its latest start: its promise, or the guard of `search_patience`."""
     moved: int
     """Jobs that it moved on its copy of the plan."""
     taken: int

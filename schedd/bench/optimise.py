@@ -28,7 +28,7 @@ class SearchFigures:
     """One search of at most ``lifted`` jobs a move, for ``seconds``, always from the same plan.
 
     A move counts when it was decided exactly: all criteria worked out, or a job found too late for its
-    promise. ``gain`` is the weighted mean of what mean wait, mean bounded slowdown and longest wait gained.
+    promise. ``gain`` is the weighted mean of what the criteria of the default weights gained.
     """
 
     lifted: int

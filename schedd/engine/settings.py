@@ -86,7 +86,7 @@ class EngineSettings:
     mem_per_core: int = 0
     """KiB per core planned for jobs that ask for no memory; 0 plans none."""
     search_every: int = 300
-    """A search for a better plan begins so long after the last one, if the plan changed since; 0: never."""
+    """A search begins so long after the last one, if the plan changed since; 0: none of any kind begins."""
     search_pause: int = 30
     """One begins as early as this after the last one when room was freed."""
     search_newcomers: int = 5
@@ -95,7 +95,7 @@ class EngineSettings:
     search_seconds: float = 2.0
     """A search takes so long at most."""
     search_patience: int = PATIENCE
-    """Who waited so long gives way within a twelfth of it; others up to twice that, or the longest wait."""
+    """Who waited so long is moved back by no search, but within a twelfth of it (docs/optimisation.md)."""
     weights: Mapping[str, float] = field(
         default_factory=lambda: {str(c): w for c, w in DEFAULT_WEIGHTS.items()}
     )

@@ -305,7 +305,7 @@ class ClusterSettings(Section):
     mem_per_core: int = Field(default=_DEFAULTS.mem_per_core, ge=0, le=1 << 40)
     """KiB per core planned for jobs that ask for no memory; 0 plans none."""
     search_every: int = Field(default=_DEFAULTS.search_every, ge=0, le=86_400)
-    """A search for a better plan begins so long after the last one, if the plan changed since; 0: never."""
+    """A search begins so long after the last one, if the plan changed since; 0: none of any kind begins."""
     search_pause: int = Field(default=_DEFAULTS.search_pause, ge=1, le=86_400)
     """One begins as early as this after the last one when room was freed."""
     search_newcomers: int = Field(default=_DEFAULTS.search_newcomers, ge=0, le=86_400)
@@ -314,7 +314,7 @@ class ClusterSettings(Section):
     search_seconds: float = Field(default=_DEFAULTS.search_seconds, gt=0, le=600)
     """A search takes so long at most; events go on meanwhile."""
     search_patience: Seconds = _DEFAULTS.search_patience
-    """Who waited so long gives way within a twelfth of it; others up to twice that, or the longest wait."""
+    """Who waited so long is moved back by no search, but within a twelfth of it (docs/optimisation.md)."""
     weights: CriteriaWeights = Field(default_factory=lambda: dict(_DEFAULTS.weights))
     """How much each criterion counts when two plans are compared: see docs/optimisation.md."""
     repair_slice: int = Field(default=_DEFAULTS.repair_slice, ge=1_000, le=10**9)
