@@ -198,7 +198,7 @@ class SearchView:
     """Moves that were tried."""
     accepted: int
     too_late: int
-    """Moves given up since a job would have passed its latest start: its promise, or the guard of `search_patience`."""
+    """Moves given up since a job would have passed its promise, or the guard of `search_patience`."""
     moved: int
     """Jobs that it moved on its copy of the plan."""
     taken: int

@@ -3,6 +3,8 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from statistics import median
+from threading import Thread
 from time import perf_counter
 
 import numpy as np
@@ -20,6 +22,7 @@ __all__ = ["LIFTED", "SECONDS", "OptimiseResult", "SearchFigures", "bench_optimi
 
 LIFTED = (2, 8, 32)
 SECONDS = (0.5, 2.0, 8.0)
+STOPS = 30
 _USERS = 97
 
 
@@ -44,6 +47,17 @@ class SearchFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class StopFigures:
+    """Searches as the daemon makes them, stopped from another thread at moments that are drawn: how long each
+    still went on, in ms.
+    """
+
+    stops: int
+    median_ms: float
+    longest_ms: float
+
+
+@dataclass(frozen=True, slots=True)
 class OptimiseResult:
     """All searches on one plan; ``slack_s`` is what its promises leave."""
 
@@ -54,6 +68,7 @@ class OptimiseResult:
     seed: int
     slack_s: int
     searches: tuple[SearchFigures, ...]
+    stopped: StopFigures
 
 
 def bench_optimise(
@@ -110,8 +125,31 @@ def bench_optimise(
                     wait_s_after=wait.after,
                 )
             )
+    tell(f"stopping {STOPS} searches")
+    waits = []
+    for after in np.random.default_rng(seed).uniform(0.02, max(seconds), STOPS).tolist():
+        settings = SearchSettings(moves=None, seconds=2 * max(seconds), seed=seed)
+        waits.append(_stopped(Search(plan.fork(), columns, latest, grower.now, settings), after))
+    stopped = StopFigures(STOPS, 1e3 * median(waits), 1e3 * max(waits))
     cpus = sum(node.cpus for node in grower.nodes)
-    return OptimiseResult(profile, nodes, cpus, jobs, seed, slack, tuple(found))
+    return OptimiseResult(profile, nodes, cpus, jobs, seed, slack, tuple(found), stopped)
+
+
+def _stopped(search: Search, after: float) -> float:
+    """How long a search still goes on that is stopped ``after`` so many seconds."""
+    ended = []
+
+    def work() -> None:
+        search.search()
+        ended.append(perf_counter())
+
+    thread = Thread(target=work)
+    thread.start()
+    thread.join(after)
+    asked = perf_counter()
+    search.stop()
+    thread.join()
+    return max(0.0, ended[0] - asked)
 
 
 def _warm_up() -> None:
@@ -130,8 +168,11 @@ def to_json(result: OptimiseResult) -> str:
 
 def table_of(result: OptimiseResult) -> Table:
     """One line for each search."""
+    stopped = result.stopped
     table = Table(
-        title=f"{result.profile}: {result.jobs:,} jobs wait for {result.nodes:,} nodes, {result.cpus:,} cpus"
+        title=f"{result.profile}: {result.jobs:,} jobs wait for {result.nodes:,} nodes, {result.cpus:,} cpus",
+        caption=f"{stopped.stops} stopped: ended within {stopped.median_ms:.2f} ms (median), "
+        f"{stopped.longest_ms:.2f} ms (longest)",
     )
     for name in ("lifted", "s", "moves", "moves/s", "accepted", "too late", "gain", "wait"):
         table.add_column(name, justify="right", no_wrap=True)

@@ -96,25 +96,36 @@ class Search:
         self._touched: set[int] = set()
         self._tried = self._accepted = self._too_late = self._pulled_left = 0
         self._stop = ctl
+        self._jobs, self._why, self._elapsed = 0, WhyEnded.STOPPED, 0.0
 
     def stop(self) -> None:
-        """Make ``run`` end at once, from any thread; what was found till then is kept."""
+        """Make ``search`` end at once, from any thread; what was found till then is kept."""
         self._stop[at.STOP] = 1
 
     def run(self) -> Improvement:
-        """Search to the end; call it once."""
+        """Search to the end, and tell what was found; call it once."""
+        self.search()
+        return self.improvement()
+
+    def search(self) -> None:
+        """Search to the end; call it once. ``stop`` ends it within about a millisecond."""
         begin = perf_counter()
         jobs = self._movable()
+        self._jobs = jobs.shape[0]
         if jobs.shape[0] < 2:
-            why = WhyEnded.NOTHING_TO_DO
+            self._why = WhyEnded.NOTHING_TO_DO
         elif self._newcomers is not None:
-            why = self._try_newcomers(self._newcomers, begin)
+            self._why = self._try_newcomers(self._newcomers, begin)
         else:
             self._rescue(begin)
             self._try_orders(begin)
-            why = self._search(begin)
+            self._why = self._search(begin)
+        self._elapsed = perf_counter() - begin
+
+    def improvement(self) -> Improvement:
+        """What the search that has ended found; putting it together takes some milliseconds."""
         places = self._places()
-        return Improvement(places, self._report(jobs.shape[0], len(places), why, perf_counter() - begin))
+        return Improvement(places, self._report(len(places)))
 
     # ---- the loop -------------------------------------------------------------------------------
 
@@ -289,7 +300,7 @@ class Search:
             again = k if how == mv.FULL else 0
             if how == mv.BETTER:
                 self._accept(self._trial.slots[:k].copy())
-                chooser = self._chooser(chooser)
+                chooser = chooser if self._stop[at.STOP] else self._chooser(chooser)
             elif how == mv.NO_BETTER:
                 # Few calls where moves are slow, so that the time is kept; many where they are quick.
                 spent = perf_counter() - called
@@ -354,7 +365,7 @@ class Search:
         self._evaluation.update(slots)
         self._touched.update(slots.tolist())
         self._accepted += 1
-        if self._weights.regular:
+        if self._weights.regular and not self._stop[at.STOP]:
             self._pull_left()
         self._cost = self._weights.cost(self._evaluation.values(), self._reference)
 
@@ -396,12 +407,12 @@ class Search:
         as_planned = self._expected is self._columns
         return (self._evaluation if as_planned else self._evaluated(self._columns)).values()
 
-    def _report(self, jobs: int, moved: int, why: WhyEnded, elapsed: float) -> Report:
+    def _report(self, moved: int) -> Report:
         after = self._values()
         return Report(
             kind=self._settings.kind,
             seed=self._settings.seed,
-            jobs=jobs,
+            jobs=self._jobs,
             tried=self._tried,
             accepted=self._accepted,
             too_late=self._too_late,
@@ -409,6 +420,6 @@ class Search:
             moved=moved,
             gain=(self._begin - self._cost) / float(np.abs(self._weights.array).sum()),
             changes=tuple(Change(c, UNITS[c], self._before[c], after[c]) for c in Criterion),
-            why_ended=why,
-            elapsed_s=elapsed,
+            why_ended=self._why,
+            elapsed_s=self._elapsed,
         )

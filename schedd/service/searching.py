@@ -178,9 +178,10 @@ class Searcher:
             self._search = search
             if self._stopping:
                 return None
-        found = search.run()
+        search.search()
         with self._turn:
             self._search = None
+        found = search.improvement()
         taken, changes = self._take_over(start, found) if found.places and not self._stopping else (0, None)
         report = found.report
         run = SearchRun(self._number, start.now, why, start.generation, taken, report)

@@ -19,7 +19,10 @@ def test_every_kind_of_move_is_measured_for_every_time() -> None:
     assert all(one["moves"] > 0 and one["moves_per_s"] > 0 for one in found["searches"])
     assert all(one["gain"] >= 0 for one in found["searches"])
     assert found["jobs"] == 100
-    assert len(told) == 5
+    stopped = found["stopped"]
+    assert stopped["stops"] == 30
+    assert 0 <= stopped["median_ms"] <= stopped["longest_ms"]
+    assert len(told) == 6
 
 
 def test_the_command_writes_what_it_found(
@@ -29,7 +32,9 @@ def test_the_command_writes_what_it_found(
     path = tmp_path / "found.json"
     assert run(["optimise", "--jobs", "30", "--nodes", "9", "--json", str(path)]) == 0
     assert json.loads(path.read_text())["nodes"] == 9
-    assert "moves/s" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "moves/s" in out
+    assert "30 stopped: ended within" in out
 
 
 def _short(*args: object, **more: object) -> object:
