@@ -239,7 +239,7 @@ def test_the_page_says_which_program_found_what_of_which_part() -> None:
     one, *others = found()
     busy = replace(one.cell, workload=replace(one.cell.workload, part="busiest"))
     text = page(small(), [replace(one, cell=busy, code="xyz"), *others], "", "")
-    assert "4 replays: 1 by the program with the sources xyz, 3 by the program with the sources abc." in text
+    assert "4 replays by programs with the sources xyz (1), abc (3)." in text
     assert "Of each log the 9 jobs in a row that need most of the machine" in text
     assert "in a row" not in page(small(), found(), "", "")
 

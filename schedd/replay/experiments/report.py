@@ -101,7 +101,11 @@ def page(experiment: Experiment, found: Sequence[Found], command: str, picture: 
         " ".join(_what_was_run(experiment, found)),
         *([f"![{experiment.name}]({picture})"] if picture else []),
         "\n".join(_table(experiment, lines)),
-        *(["\n".join(_promises(lines))] if "held" in experiment.figures or _broken(lines) else []),
+        *(
+            ["\n".join(_promises(experiment, lines))]
+            if "held" in experiment.figures or _broken(lines)
+            else []
+        ),
         *(
             ["## The search against each other policy", "\n".join(_against(lines))]
             if experiment.against
@@ -121,8 +125,8 @@ def _what_was_run(experiment: Experiment, found: Sequence[Found]) -> Iterator[st
     codes: dict[str, int] = {}
     for each in found:
         codes[each.code] = codes.get(each.code, 0) + 1
-    told = ", ".join(f"{number} by the program with the sources {code}" for code, number in codes.items())
-    yield f"{len(found)} replays: {told}."
+    told = ", ".join(f"{code} ({number})" for code, number in codes.items())
+    yield f"{len(found)} replays by programs with the sources {told}."
     left = len(experiment.cells) - len(found)
     if left:
         yield f"**{left} more were not run yet.**"
@@ -134,9 +138,9 @@ def _what_was_run(experiment: Experiment, found: Sequence[Found]) -> Iterator[st
         )
 
 
-def _promises(lines: Sequence[Line]) -> Iterator[str]:
+def _promises(experiment: Experiment, lines: Sequence[Line]) -> Iterator[str]:
     """What the columns about them mean, and whether promises were kept."""
-    if any(line.mean(FIGURES["held"]) is not None for line in lines):
+    if "held" in experiment.figures:
         yield (
             "*Held*: jobs that began by the start first told to them; *told late*: by how much the others "
             "missed it, in the mean. The promise is that start and the slack."
