@@ -127,7 +127,7 @@ def bench_optimise(
             )
     tell(f"stopping {STOPS} searches")
     waits = []
-    for after in np.random.default_rng(seed).uniform(0.02, seconds[-1] / 4, STOPS).tolist():
+    for after in np.random.default_rng(seed).uniform(0, seconds[-1] / 4, STOPS).tolist():
         settings = SearchSettings(moves=None, seconds=seconds[-1], seed=seed)
         waits.append(_stopped(Search(plan.fork(), columns, latest, grower.now, settings), after))
     stopped = StopFigures(STOPS, 1e3 * median(waits), 1e3 * max(waits))

@@ -278,10 +278,10 @@ def _run(
 ) -> None:
     """Replay everything, showing how far it is; appends to `results` as they come."""
     from schedd.cli.progress import Watch  # noqa: PLC0415
+    from schedd.engine.slack import Slack  # noqa: PLC0415
     from schedd.replay.compare import warm_up  # noqa: PLC0415
     from schedd.replay.driver import PLANNING_POLICY, replay  # noqa: PLC0415
     from schedd.replay.limits import within_limits  # noqa: PLC0415
-    from schedd.replay.slack import Slack  # noqa: PLC0415
 
     with Watch() as watch:
         watch.say("loading the planner's kernels (compiled at the first use)")

@@ -5,13 +5,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from schedd.engine.slack import Slack
 from schedd.model.parse import RequestError, parse_size
 from schedd.optimize import Kind, SearchSettings
 from schedd.plan.evaluate import Criterion, Weights, by_name
 from schedd.replay.compare import GROUPS, POLICIES
 from schedd.replay.driver import PLACEMENTS, PLANNING_POLICY
 from schedd.replay.searching import SEARCH_POLICY, Searching
-from schedd.replay.slack import Slack
 from schedd.replay.workload import TraceError
 
 __all__ = ["kib", "known_policies", "policies_of", "runs_of", "searches_of", "slacks_of"]

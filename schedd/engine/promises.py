@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from schedd.engine.records import MAY_BREAK, Breach, Cause, ChangeSet, Ended, JobRecord
+from schedd.engine.slack import Slack
 from schedd.engine.state import EngineState
 from schedd.model import FOREVER
 from schedd.plan.kernels.layout import A_ROW, ALLOC, ALLOCS, START, Ints
@@ -101,10 +102,13 @@ def make_promise(state: EngineState, record: JobRecord, start: int) -> None:
 
 
 def _bound(state: EngineState, slot: int, planned: int) -> int:
-    """The last start that is promised to a job that is planned to start then."""
-    settings = state.settings
-    wait = max(0, planned - int(state.waits_since[slot]))
-    return planned + settings.slack + int(settings.slack_share * wait)
+    """The last start that is promised to a job that is planned to start then; FOREVER: its queue promises
+    none.
+    """
+    settings, record = state.settings, state.by_slot[slot]
+    own = settings.queue_slack.get(record.facts.queue) if record is not None else None
+    slack = Slack(settings.slack, settings.slack_share) if own is None else Slack.parse(own)
+    return slack.latest(planned, max(0, planned - int(state.waits_since[slot])))
 
 
 def end_promise(state: EngineState, record: JobRecord, event: str, words: str) -> JobRecord:

@@ -36,6 +36,8 @@ class EngineSettings:
     """Added to the planned start to make the promised one; a site gets ``SITE_SLACK`` unless it chooses."""
     slack_share: float = 0.0
     """And this share of the wait that is planned then."""
+    queue_slack: Mapping[str, str] = field(default_factory=dict)
+    """Instead of both, for the jobs of some queues: see ``Slack.parse``."""
     end_allowance: int = 120
     """A running job holds its resources this long past its walltime."""
     overrun_step: int = 60

@@ -128,7 +128,8 @@ def _check_record(state: EngineState, record: JobRecord) -> None:
     promised = int(state.promise[slot])
     if stand == PLANNED:
         assert start <= promised, f"{record.id}: planned at {start}, promised {promised}"
-        assert (record.eligible_since >= 0) == (promised < FOREVER), f"{record.id}: promise {promised}"
+        # The reverse does not hold: a queue may promise nothing, or have promised nothing before a reload.
+        assert record.eligible_since >= 0 or promised == FOREVER, f"{record.id}: promise {promised}"
         due = max(start, int(state.plan.tables.jobs[READY, slot]))
         assert due >= now - state.patience, f"{record.id}: planned start {start} is long gone"
         shape = int(state.plan.tables.jobs[SHAPE, slot])

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from schedd.engine.slack import OFF
 from schedd.optimize import SearchSettings
 from schedd.policy.queue import QUEUE_POLICIES
 from schedd.replay.driver import PLACEMENTS, PLANNING_POLICY, replay
@@ -14,7 +15,6 @@ from schedd.replay.prepare import Prepared, prepare
 from schedd.replay.read import read_traces
 from schedd.replay.searching import Searching
 from schedd.replay.site import Site, equal_nodes, of_groups, one_node
-from schedd.replay.slack import OFF
 from schedd.replay.workload import Estimates, Trace, TraceError, TraceJob, select
 
 __all__ = ["GROUPS", "POLICIES", "Comparison", "Machine", "Ready", "warm_up"]

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from schedd.engine import Engine, EngineSettings
+from schedd.engine.slack import NONE, Slack
 from schedd.plan.kernels.layout import DUR, PLANNED, READY, STATE, Ints
 from schedd.replay.failures import Outage, check_outages
 from schedd.replay.floor import Defect, Floor, check_room
@@ -22,7 +23,6 @@ from schedd.replay.metrics import kept, lateness, measure, series
 from schedd.replay.prepare import Prepared
 from schedd.replay.result import ReplayResult, Searched
 from schedd.replay.searching import Searches, Searching
-from schedd.replay.slack import NONE, Slack
 from schedd.replay.timing import TimedPlan
 from schedd.wire import Decision, Event, JobEnded, JobQueued, JobStarted, NodeChanged, Run, ShareFacts
 

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -18,6 +18,7 @@ from pydantic_settings import (
 
 from schedd.engine import EngineSettings
 from schedd.engine.settings import SITE_SLACK, SITE_SLACK_SHARE
+from schedd.engine.slack import Slack
 from schedd.service.section import Section
 from schedd.service.site_settings import CriteriaWeights, SiteSettings
 from schedd.store import Limits, Role, StoreError
@@ -40,6 +41,8 @@ __all__ = [
 
 
 Seconds = Annotated[int, Field(ge=0, le=10 * 366 * 86400)]
+QueueName = Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{1,255}$")]
+SlackText = Annotated[str, AfterValidator(lambda text: str(Slack.parse(text)))]
 Step = Annotated[int, Field(ge=1, le=10 * 366 * 86400)]
 NAME_OF_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -252,6 +255,9 @@ class ClusterSettings(Section):
     slack_share: float = Field(default=SITE_SLACK_SHARE, ge=0, le=100)
     """And this share of the wait planned then: with 0.5, a job that is told to wait 4 hours is promised to
     wait no longer than 6, and `slack`."""
+    queue_slack: dict[QueueName, SlackText] = Field(default_factory=dict)
+    """Instead of both, for the jobs of some queues: `{ short = "10m", long = "4h+1w", scratch = "off" }`.
+    `1w` is the wait planned; with `off` a job is told its start, and promised nothing."""
     end_allowance: Seconds = _DEFAULTS.end_allowance
     """A running job holds its resources this long past its walltime."""
     overrun_step: Step = _DEFAULTS.overrun_step

@@ -49,6 +49,19 @@ def test_nobody_is_pushed_past_a_promise() -> None:
     assert starts(cluster, "12367") == [0, 200, 300, 100, 500]  # nobody can spare any more
 
 
+def test_a_queue_may_promise_more_or_less_or_nothing() -> None:
+    cluster = cluster_with(WISH, slack=100, queue_slack={"short": "10+0.5w", "scratch": "off"})
+    cluster.submit("1")
+    for job, queue in (("2", "batch"), ("3", "short"), ("4", "scratch")):
+        cluster.submit(job, queue=queue)
+    assert starts(cluster, "1234") == [0, 100, 200, 300]
+    assert [cluster.promise(job) for job in "1234"] == [100, 200, 310, None]
+    cluster.submit("5", walltime=5000, priority=10)
+    assert starts(cluster, "12345") == [0, 100, 200, 5300, 300], "to whom nothing is promised makes way"
+    assert cluster.breaches("4") == []
+    assert Engine.restore(cluster.engine.checkpoint()).state.settings.queue_slack["scratch"] == "off"
+
+
 def test_only_the_jobs_in_the_way_move() -> None:
     cluster = cluster_with(WISH, nodes=3)
     for job in "123":

@@ -9,6 +9,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from schedd.engine import EngineSettings
+from schedd.engine.slack import Slack
 from schedd.policy.queue import QUEUE_POLICIES
 from schedd.replay.driver import Defect, Progress, Schedule, _Simulation, replay, run
 from schedd.replay.failures import Outage, check_outages, random_outages
@@ -18,7 +19,6 @@ from schedd.replay.prepare import Prepared, prepare
 from schedd.replay.report import to_json
 from schedd.replay.result import TIMINGS
 from schedd.replay.site import Site, equal_nodes, one_node
-from schedd.replay.slack import Slack
 from schedd.replay.workload import Trace, TraceError, TraceJob, select
 from schedd.wire import NodeFacts, ShareFacts
 from tests.replay.oracle import Each, Job, kept, simulate

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from schedd.engine.slack import NONE, OFF, Slack
 from schedd.optimize import Kind, SearchSettings
 from schedd.plan.evaluate import Criterion
 from schedd.replay.driver import PLANNING_POLICY, replay, run
@@ -16,7 +17,6 @@ from schedd.replay.prepare import Prepared, prepare
 from schedd.replay.result import TIMINGS, ReplayResult
 from schedd.replay.searching import SEARCH_POLICY, Searching
 from schedd.replay.site import equal_nodes, one_node
-from schedd.replay.slack import NONE, OFF, Slack
 from schedd.replay.workload import Trace, TraceJob, select
 
 

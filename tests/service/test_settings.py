@@ -36,6 +36,8 @@ def write(path: Path, text: str, mode: int = 0o600) -> Path:
         ("[server]\nports = 1", "server.ports: no such setting; did you mean port?"),
         (AUTH + "[server]\nport = 99999", "server.port: Input should be less than or equal to 65535"),
         (AUTH + '[server]\nhost = "0.0.0.0"', "can be reached from other machines"),
+        (AUTH + "[clusters.main.queue_slack]\nlong = 'soon'", "clusters.main.queue_slack.long: "),
+        (AUTH + "[clusters.main.queue_slack]\nlong = '9999d'", "at most ten years (316224000 s), or off"),
         (AUTH + "[clusters.main]\nslak = 3", "clusters.main.slak: no such setting; did you mean slack?"),
         (AUTH + '[clusters."a b"]', "a name has letters"),
         (AUTH + '[store]\nurll = ""', "store.urll: no such setting; did you mean url?"),

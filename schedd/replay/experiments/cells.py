@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 import schedd
+from schedd.engine.slack import Slack
 from schedd.optimize import Kind, SearchSettings
 from schedd.plan.evaluate import by_name
 from schedd.replay.bound import mean_wait_bound
@@ -20,7 +21,6 @@ from schedd.replay.prepare import Prepared, prepare
 from schedd.replay.read import read_traces
 from schedd.replay.searching import Searching
 from schedd.replay.site import of_groups, one_node
-from schedd.replay.slack import Slack
 from schedd.replay.streams import stream
 from schedd.replay.workload import Trace, TraceError, TraceJob, select
 

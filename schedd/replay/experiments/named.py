@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from schedd.engine.settings import SITE_SLACK, SITE_SLACK_SHARE
+from schedd.engine.slack import Slack
 from schedd.replay.compare import GROUPS
 from schedd.replay.driver import PLACEMENTS, PLANNING_POLICY
 from schedd.replay.experiments.cells import Cell, Part, Search, Workload
 from schedd.replay.searching import SEARCH_POLICY
-from schedd.replay.slack import Slack
 
 __all__ = ["EXPERIMENTS", "Experiment", "Figure", "of_part", "quick"]
 

@@ -1,11 +1,15 @@
-"""How much later than first told a job may start: what a replay promises."""
+"""How much later than first told a job may start: what is promised."""
 
 import re
 from dataclasses import dataclass
 from typing import Final, Self
 
+from schedd.model import FOREVER
+
 __all__ = ["NONE", "OFF", "Slack"]
 
+_MOST: Final = 316_224_000
+"""Seconds, ten years; whoever wants more wants ``off``."""
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _SECONDS: Final = re.compile(r"(\d{1,9})([smhd]?)")
 _SHARE: Final = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)w")
@@ -37,7 +41,13 @@ class Slack:
                     f"slack {text!r} is not understood: seconds (600), a time (30m, 4h, 1d), a share of the "
                     "wait (0.5w), a sum of these (1h+0.5w), or off"
                 )
+        if seconds > _MOST:
+            raise ValueError(f"slack {text!r}: at most ten years ({_MOST} s), or off")
         return cls(seconds, share)
+
+    def latest(self, planned: int, wait: int) -> int:
+        """The start promised to who is told ``planned``, and to wait so many seconds; FOREVER: none is."""
+        return FOREVER if self.seconds >= OFF.seconds else planned + self.seconds + int(self.share * wait)
 
     def __str__(self) -> str:
         """As it is parsed, in the largest unit that is exact."""
