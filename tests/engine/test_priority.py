@@ -55,11 +55,19 @@ def test_a_queue_may_promise_more_or_less_or_nothing() -> None:
     for job, queue in (("2", "batch"), ("3", "short"), ("4", "scratch")):
         cluster.submit(job, queue=queue)
     assert starts(cluster, "1234") == [0, 100, 200, 300]
-    assert [cluster.promise(job) for job in "1234"] == [100, 200, 310, None]
-    cluster.submit("5", walltime=5000, priority=10)
-    assert starts(cluster, "12345") == [0, 100, 200, 5300, 300], "to whom nothing is promised makes way"
-    assert cluster.breaches("4") == []
+    assert [cluster.promise(job) for job in "234"] == [200, 310, None]
     assert Engine.restore(cluster.engine.checkpoint()).state.settings.queue_slack["scratch"] == "off"
+
+
+def test_to_whom_nothing_is_promised_makes_way() -> None:
+    cluster = cluster_with(WISH, slack=0, queue_slack={"scratch": "off"})
+    cluster.submit("1")
+    cluster.submit("2")
+    cluster.submit("3", queue="scratch")
+    cluster.submit("4", walltime=5000, priority=10)
+    assert starts(cluster, "1234") == [0, 100, 5200, 200]
+    assert cluster.breaches("3") == []
+    assert cluster.view("3").last_change.words == "job 4 of higher priority goes before"  # type: ignore[union-attr]
 
 
 def test_only_the_jobs_in_the_way_move() -> None:
