@@ -300,7 +300,8 @@ def _run(
                     note = f"{prepared.name}: {left_out:,} jobs left out: the limits never allow them"
                     print(f"schedd replay: {note}", file=sys.stderr)
                 slack = Slack(cluster.slack, cluster.slack_share)
-                with_site: dict[str, Any] = {"site": site, "slack": slack}
+                own = {"slack": slack, "queue_slack": cluster.queue_slack}
+                with_site: dict[str, Any] = {"site": site, **own}
                 runs.append((f"{PLANNING_POLICY} site", PLANNING_POLICY, with_site))
             for name, policy, how in runs:
                 with watch.replay(f"{prepared.name} {name}", prepared.unix_start_time) as on_progress:

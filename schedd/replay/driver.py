@@ -73,6 +73,7 @@ def replay(
     *,
     site: Mapping[str, Any] | None = None,
     slack: Slack = NONE,
+    queue_slack: Mapping[str, str] | None = None,
     searching: Searching | None = None,
     weights: Mapping[str, float] | None = None,
     outages: Sequence[Outage] = (),
@@ -82,7 +83,8 @@ def replay(
     """Replay ``prepared`` under ``policy`` and measure it. Raises Defect.
 
     With ``site``, a site's policy as plain values, its limits and priorities hold, too; all of ``prepared``
-    must be allowed by its limits. ``slack`` is what promises leave for priorities and searches to work with.
+    must be allowed by its limits. ``slack`` is what promises leave for priorities and searches to work with,
+    ``queue_slack`` what they leave instead to the jobs of some queues.
     With ``searching`` the planning policy's plan is searched now and then; ``weights`` of criteria by name
     are what a placement values by (those of the search, where there is one). Jobs killed by ``outages`` are
     counted, and part of no other figure.
@@ -93,6 +95,7 @@ def replay(
         policy,
         site=site,
         slack=slack,
+        queue_slack=queue_slack,
         searching=searching,
         weights=weights,
         outages=outages,
@@ -157,6 +160,7 @@ def run(
     *,
     site: Mapping[str, Any] | None = None,
     slack: Slack = NONE,
+    queue_slack: Mapping[str, str] | None = None,
     searching: Searching | None = None,
     weights: Mapping[str, float] | None = None,
     outages: Sequence[Outage] = (),
@@ -169,6 +173,7 @@ def run(
         policy=PLANNING_POLICY if placed else policy,
         slack=slack.seconds,
         slack_share=slack.share,
+        queue_slack=queue_slack or {},
         end_allowance=0,
         tell=False,
         repair_slice=1 << 60,

@@ -98,7 +98,9 @@ def _may_be(field: FieldInfo) -> str:
     if any(isinstance(part, type) and issubclass(part, BaseModel) for part in parts):
         return "tables" if get_origin(kind) in (tuple, dict) else "table"
     if dict in (get_origin(kind), *map(get_origin, parts)):
-        return "table of lists" if any(get_origin(part) is tuple for part in parts) else "table of numbers"
+        if any(get_origin(part) is tuple for part in parts):
+            return "table of lists"
+        return "table of strings" if parts[-1] is str else "table of numbers"
     if datetime in parts:
         return "date and time"
     if get_origin(kind) is tuple and parts[1] is date:

@@ -45,6 +45,17 @@ def test_searches_shorten_the_waits_where_nothing_is_promised(prepared: Prepared
     assert searched.metrics.avg_bounded_slowdown_10s < plain.metrics.avg_bounded_slowdown_10s
 
 
+def test_queues_may_promise_something_else(prepared: Prepared) -> None:
+    (queue,) = {job.queue for job in prepared.jobs}
+
+    def found(slack: Slack, queues: dict[str, str]) -> dict[str, object]:
+        result = replay(prepared, PLANNING_POLICY, slack=slack, queue_slack=queues, searching=Searching())
+        return {name: value for name, value in rows(result).items() if name != "slack"}
+
+    assert found(NONE, {queue: "off"}) == found(OFF, {})
+    assert found(NONE, {queue: "off"}) != found(NONE, {"another": "off"})
+
+
 def test_a_seed_gives_one_result_and_another_seed_another(prepared: Prepared) -> None:
     one, again, other = (
         rows(
