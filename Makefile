@@ -25,10 +25,12 @@ lint: $(STAMP) ## ruff, mypy strict, import contracts
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
-test: lint ## lint, then all tests but the long ones
-	@# Compiled here, so that no test waits for the compiler longer than a test may take.
-	$(VENV)/bin/python -c "from schedd.service.warmup import warm_up; warm_up()"
-	$(VENV)/bin/python tests/dashboard/browser.py
+test: $(STAMP) ## lint, then all tests but the long ones
+	@# Compiled here, so that no test waits for the compiler longer than a test may take; beside it the rest.
+	@$(VENV)/bin/python -c "from schedd.service.warmup import warm_up; warm_up()" & compiled=$$!; \
+	$(VENV)/bin/python tests/dashboard/browser.py & browser=$$!; \
+	$(MAKE) lint; linted=$$?; \
+	wait $$browser && wait $$compiled && exit $$linted
 	@# A file's tests stay together: many share what is dear to start.
 	$(VENV)/bin/pytest --numprocesses 2 --dist loadfile
 

@@ -1,23 +1,28 @@
 """`schedd bench face`: what it writes of pages, their data, and commands."""
 
 import json
+from dataclasses import replace
+from io import StringIO
 from pathlib import Path
+from typing import cast
 
 import pytest
+from rich.console import Console
 
 from schedd.bench import face
 from schedd.bench.browser import Paints
+from schedd.bench.face import FaceResult, PageFigures, table_of
+from schedd.bench.load import Load
 from schedd.cli.bench import run
 
 pytestmark = pytest.mark.timeout(400)  # the daemon may have to compile the kernels
 
 
-@pytest.mark.parametrize("seen", [None, Paints({"plan": 100}, {"plan": 50}, (300, 200), 20)])
-def test_pages_and_commands_are_measured_with_and_without_a_browser(
-    seen: Paints | None, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_pages_and_commands_are_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(face, "_TIMES", 1)
-    monkeypatch.setattr(face, "paints", lambda *_: seen)  # the real one is that of tests/dashboard
+    monkeypatch.setattr(face, "paints", lambda *_: None)  # the real one is that of tests/dashboard
     path = tmp_path / "face.json"
     assert run(["face", "--nodes", "12", "--jobs", "40", "--seed", "7", "--json", str(path)]) == 0
     found = json.loads(path.read_text())
@@ -36,4 +41,21 @@ def test_pages_and_commands_are_measured_with_and_without_a_browser(
     assert all(one["ms"] > 0 for one in found["commands"])
     shown = capsys.readouterr().out
     assert "showplan" in shown
-    assert ("drawn" in shown) == (seen is not None)
+    assert "drawn" not in shown  # nobody could see it: there was no browser
+
+
+def test_what_a_browser_saw_stands_beside_the_pages() -> None:
+    seen = Paints({"plan": 111}, {"plan": 55}, (333, 222), 21)
+    result = FaceResult(
+        Load("uniform", 12, 40, 0, 2, 7), 1, (PageFigures("/plan", 7.0, 9.0, 1_000, 500),), (), 12.0, (), seen
+    )
+    shown = _printed(result)
+    assert "the plan's chart drawn" in shown
+    assert all(figure in shown for figure in ("111", "55", "333", "222", "21"))
+    assert "drawn" not in _printed(replace(result, browser=None))
+
+
+def _printed(result: FaceResult) -> str:
+    console = Console(file=StringIO(), width=200)
+    console.print(table_of(result))
+    return cast("StringIO", console.file).getvalue()

@@ -21,14 +21,14 @@ from schedd.wire import Decision, Event, Snapshot
 
 pytestmark = pytest.mark.timeout(400)  # the daemons may have to compile the kernels
 
-SMALL = ["--nodes", "12", "--jobs", "60", "--seconds", "5", "--rate", "200", "--seed", "7"]
+SMALL = ["--nodes", "12", "--jobs", "60", "--seconds", "2", "--rate", "200", "--seed", "7"]
 
 
 def test_events_are_counted_and_the_recovered_plan_is_checked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "events.json"
-    assert run(["events", *SMALL, "--json", str(path)]) == 0
+    assert run(["events", *SMALL, "--seconds", "5", "--json", str(path)]) == 0
     found = json.loads(path.read_text())
     storm = found["storm"]
     assert 100 < storm["events"] <= 1_050
@@ -53,14 +53,14 @@ def test_reads_are_counted_alone_and_in_the_storm(tmp_path: Path) -> None:
     found = json.loads(path.read_text())
     assert found["searches"] > 0
     for part in ("alone", "searching", "in_storm"):
-        assert 50 < found[part]["reads"] <= 260
+        assert 20 < found[part]["reads"] <= 105
         assert found[part]["wait"]["count"] == found[part]["reads"]
     assert found["alone"]["gone"] == 0
     assert found["in_storm"]["gone"] > 0  # jobs end in a storm
-    assert found["most"]["reads"] > 50
+    assert found["most"]["reads"] > 20
     assert found["scrape"]["wait"]["count"] == 50
     assert found["scrape"]["lines"] > 100
-    assert found["storm"]["events"] > 100
+    assert found["storm"]["events"] > 40
 
 
 def test_restarts_are_timed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,7 +68,7 @@ def test_restarts_are_timed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert run(["restart", *SMALL, "--json", str(path)]) == 0
     found = json.loads(path.read_text())
     assert found["cold_s"] is None
-    assert found["events"] > 100
+    assert found["events"] > 40
     assert min(found[name] for name in ("warm_s", "killed_s", "stopped_s")) > 0
     assert "killed after" in capsys.readouterr().out
 
