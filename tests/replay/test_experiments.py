@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -17,6 +18,7 @@ import pytest
 from dask.distributed import LocalCluster
 
 import schedd
+from schedd.cli import experiment as experiment_command
 from schedd.cli.main import main
 from schedd.replay.experiments import cells as cells_module
 from schedd.replay.experiments import parallel
@@ -36,6 +38,7 @@ from schedd.replay.experiments.parallel import run_cells
 from schedd.replay.experiments.picture import draw
 from schedd.replay.experiments.report import lines_of, page
 from schedd.replay.experiments.results import Found, Results
+from schedd.replay.floor import Defect
 from schedd.replay.streams import stream
 from schedd.replay.workload import TraceError, TraceJob
 
@@ -407,3 +410,78 @@ def test_a_dask_scheduler_that_runs_already_is_used_if_its_workers_have_this_pro
         monkeypatch.setattr(parallel, "code_version", lambda: threading.current_thread().name)
         with pytest.raises(TraceError, match="workers run another version of schedd"):
             run_cells(cells, str(logs), lambda *_: None, address=address)
+
+
+def test_a_dask_scheduler_that_dies_fails_the_cells_that_it_had_and_ends_the_wait(logs: Path) -> None:
+    cells = list(small().cells)
+    seen: list[str] = []
+    root = Path(schedd.__file__).parents[1]
+    words = [sys.executable, "-c", _SCHEDULER]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, cwd=root) as scheduler:
+        assert scheduler.stdout is not None
+        address = scheduler.stdout.readline().strip()
+
+        def done(cell: Cell, row: dict[str, Any]) -> None:
+            seen.append(cell.name)
+            scheduler.kill()
+
+        try:
+            failed = run_cells(cells, str(logs), done, address=address)
+        finally:
+            scheduler.kill()
+    assert seen
+    assert len(seen) + len(failed) == len(cells)
+    assert failed
+
+
+_SCHEDULER = """
+from dask.distributed import LocalCluster
+with LocalCluster(
+    processes=False, protocol="tcp://", host="127.0.0.1", n_workers=1, threads_per_worker=1,
+    dashboard_address="127.0.0.1:0", scheduler_kwargs={"dashboard": False},
+) as cluster:
+    print(cluster.scheduler_address, flush=True)
+    input()
+"""
+
+
+def test_a_defect_of_the_engine_is_told_apart_from_what_fails_elsewhere(
+    logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (logs / "small.swf").rename(logs / "KTH-SP2-1996-2.swf.gz")
+
+    def fail(cells: Sequence[Cell], *_: object, **__: object) -> list[tuple[Cell, Exception]]:
+        return [(cells[0], Defect("a job started twice")), (cells[1], OSError("the worker is gone"))]
+
+    monkeypatch.setattr(experiment_command, "run_cells", fail)
+    args = ["experiment", "users-estimates", "--quick", "--only", "KTH", "--logs", str(logs)]
+    assert main([*args, "--out", str(tmp_path)]) == 3
+    said = capsys.readouterr().err
+    assert "a job started twice" in said
+    assert "the worker is gone" in said
+
+
+def test_another_log_keeps_what_was_found_of_the_first(
+    logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("KTH-SP2-1996-2.swf.gz", "CTC-SP2-1996-3.1-cln.swf.gz"):
+        (logs / name).write_text("")
+
+    def run_all(
+        cells: Sequence[Cell], _: str, done: Callable[[Cell, dict[str, object]], None], **__: object
+    ) -> list[tuple[Cell, Exception]]:
+        for cell in cells:
+            searched = cell.search is not None
+            done(cell, row(10, slack="off" if searched else "", searches=4 * searched))
+        return []
+
+    monkeypatch.setattr(experiment_command, "run_cells", run_all)
+    args = ["experiment", "users-estimates", "--quick", "--logs", str(logs), "--out", str(tmp_path), "--only"]
+    for log in ("KTH", "CTC"):
+        assert main([*args, log]) == 0
+    kept = json.loads((tmp_path / "users-estimates-quick.json").read_text())["cells"]
+    assert {each["cell"]["workload"]["log"][:3] for each in kept} == {"KTH", "CTC"}
+    text = (tmp_path / "users-estimates-quick.md").read_text()
+    assert "KTH-SP2-1996-2, user" in text
+    assert "CTC-SP2-1996-3.1-cln, user" in text
