@@ -5,6 +5,7 @@ from typing import Final
 
 import numpy as np
 
+from schedd.model import FOREVER
 from schedd.plan.evaluate import Criterion, JobColumns, Values
 from schedd.plan.kernels.layout import START, Ints
 from schedd.plan.plan import Plan
@@ -36,9 +37,11 @@ def latest_starts(
     Why both: means may be improved for ever by moving one job back again and again. The longest planned wait
     alone forbids most moves where all waits are short, and next to none where users ask for far more time
     than they need, since the waits that are planned then are far longer than those that will be. Where many
-    have waited long and none of them gave way for ten seconds, a job of ten seconds would wait for hours;
-    the twelfths stand where they are, whatever is expected, so that who gives way again and again comes to
-    the end of one and no further.
+    have waited long and none of them gave way for ten seconds, a job of ten seconds would wait for hours.
+    The twelfths of a job without a promise stand where they are, whatever is expected, so that who gives
+    way again and again comes to the end of one and no further. Who has a promise comes to that, and its
+    twelfths are counted from its release as it is expected: where walltimes are longer than needed these
+    move on with the clock, and more can be gained.
     """
     slots = plan.planned()
     latest: Ints = promised.copy()
@@ -47,11 +50,18 @@ def latest_starts(
         starts = plan.tables.jobs[START, slots]
         release = expected.release[slots]
         longest = max(2 * patient, int((starts - release).max()))
-        since, step = columns.release[slots], max(1, patience // _STEPS)
-        kept = since - (since - starts) // step * step
-        bound = np.where(now - since >= patience, kept, release + longest)
+        held = _end_of_step(starts, columns.release[slots], patience)
+        told = _end_of_step(starts, release, patient)
+        kept = np.where(promised[slots] == FOREVER, held, told)
+        bound = np.where(now - columns.release[slots] >= patience, kept, release + longest)
         latest[slots] = np.maximum(starts, np.minimum(promised[slots], bound))
     return latest
+
+
+def _end_of_step(starts: Ints, release: Ints, patience: int) -> Ints:
+    """The end of the part of the patience, counted from the release, in which each job starts."""
+    step = max(1, patience // _STEPS)
+    return release - (release - starts) // step * step
 
 
 def as_expected(columns: JobColumns, now: int, patience: int, use: float) -> tuple[JobColumns, int]:

@@ -140,6 +140,27 @@ def test_the_end_of_a_twelfth_stands_while_time_goes_on_whatever_is_expected(use
         assert planned == 280, "twelfths of 20 s, released at 0"
 
 
+def test_who_is_promised_a_start_gives_way_to_it_where_walltimes_are_too_long() -> None:
+    """Its twelfths move on with the clock, by the half that jobs use; the promise stands."""
+    patience, planned, promise = 240, 270, 300
+    seen = []
+    for now in range(patience, 300, 3):
+        plan = Plan([Node("a", 1)], now)
+        one = Request((Chunk(cpus=1),))
+        for duration in (planned - now, 100):
+            plan.place(plan.new(one, duration, now), now)
+        plan.begin(0)
+        columns = JobColumns.blank(plan.tables.jobs.shape[1])
+        promised = never(plan)
+        promised[1] = promise
+        planned = int(latest_starts(plan, promised, columns, now, patience, 0.5)[1])
+        if planned == now:
+            break
+        seen.append(planned)
+    assert seen == sorted(seen)
+    assert 280 < seen[-1] == promise
+
+
 @pytest.mark.parametrize(("use", "start", "longest"), [(1.0, 50, 460), (0.25, 1050, 1050)])
 def test_what_has_passed_counts_for_more_where_planned_time_is_too_long(
     use: float, start: int, longest: int
