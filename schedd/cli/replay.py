@@ -299,8 +299,9 @@ def _run(
                 if left_out:
                     note = f"{prepared.name}: {left_out:,} jobs left out: the limits never allow them"
                     print(f"schedd replay: {note}", file=sys.stderr)
-                slack = Slack(cluster.slack, cluster.slack_share)
-                own = {"slack": slack, "queue_slack": cluster.queue_slack}
+                told = cluster.engine
+                slack = Slack(told.slack, told.slack_share)
+                own = {"slack": slack, "queue_slack": told.queue_slack}
                 with_site: dict[str, Any] = {"site": site, **own}
                 runs.append((f"{PLANNING_POLICY} site", PLANNING_POLICY, with_site))
             for name, policy, how in runs:

@@ -31,6 +31,8 @@ def advice(settings: Settings) -> Iterator[str]:
             yield f"{where}.mem_per_core: jobs that ask for no memory are planned as if they needed none"
         if cluster.slack == 0 and cluster.slack_share == 0:
             yield f"{where}.slack: promises leave no room, so that no job may be planned before an older one"
+        if cluster.slack == "off" and cluster.policy == "conservative":
+            yield f"{where}.slack: jobs are told when they start, and promised nothing"
         yield from _about_site(f"{where}.site", cluster.site)
         if cluster.validate_:
             yield f"{where}.validate: every batch is checked; much too slow for production"

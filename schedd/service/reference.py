@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from datetime import date, datetime
 from inspect import cleandoc
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -86,6 +87,8 @@ def _may_be(field: FieldInfo) -> str:
         kind = get_args(kind)[0]
     if get_origin(kind) is Literal:
         return _words(kind)
+    if get_origin(kind) in (Union, UnionType) and any(get_origin(part) is Literal for part in get_args(kind)):
+        return ", or ".join(_may_be(FieldInfo.from_annotation(part)) for part in get_args(kind))
     if kind is bool:
         return "`true`, `false`"
     bounds = dict(_bounds(field))

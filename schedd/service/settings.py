@@ -5,9 +5,17 @@ import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Final, Literal, Self, get_args
 
-from pydantic import AfterValidator, BaseModel, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -18,7 +26,7 @@ from pydantic_settings import (
 
 from schedd.engine import EngineSettings
 from schedd.engine.settings import SITE_SLACK, SITE_SLACK_SHARE
-from schedd.engine.slack import Slack
+from schedd.engine.slack import OFF, Slack
 from schedd.service.section import Section
 from schedd.service.site_settings import CriteriaWeights, SiteSettings
 from schedd.store import Limits, Role, StoreError
@@ -40,10 +48,25 @@ __all__ = [
 ]
 
 
-Seconds = Annotated[int, Field(ge=0, le=10 * 366 * 86400)]
+_LONGEST: Final = 10 * 366 * 86400
+Seconds = Annotated[int, Field(ge=0, le=_LONGEST)]
 QueueName = Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{1,255}$")]
 SlackText = Annotated[str, AfterValidator(lambda text: str(Slack.parse(text)))]
-Step = Annotated[int, Field(ge=1, le=10 * 366 * 86400)]
+
+
+def _seconds_or_off(value: Any) -> Any:
+    """One complaint for a union that would make two."""
+    try:
+        known = value == "off" or (not isinstance(value, bool | float) and 0 <= int(value) <= _LONGEST)
+    except (TypeError, ValueError):
+        known = False
+    if not known:
+        raise ValueError(f"a number of seconds, from 0 to {_LONGEST} (ten years), or off")
+    return value
+
+
+SlackSeconds = Annotated[Seconds | Literal["off"], BeforeValidator(_seconds_or_off)]
+Step = Annotated[int, Field(ge=1, le=_LONGEST)]
 NAME_OF_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _SECRET = (("sha256",), ("url",))
@@ -249,9 +272,10 @@ class ClusterSettings(Section):
     """Jobs started a second at most; 0: no limit."""
     start_rate_node: int = Field(default=_DEFAULTS.start_rate_node, ge=0, le=100_000)
     """Jobs started a second on one node at most; 0: no limit."""
-    slack: Seconds = SITE_SLACK
+    slack: SlackSeconds = SITE_SLACK
     """Added to the planned start to make the promised one. With 0, and 0 for `slack_share`, nothing that was
-    told is ever put back, and priorities and searches have next to nothing to work with."""
+    told is ever put back, and priorities and searches have next to nothing to work with. With `off` jobs are
+    told their starts, and promised nothing."""
     slack_share: float = Field(default=SITE_SLACK_SHARE, ge=0, le=100)
     """And this share of the wait planned then: with 0.5, a job that is told to wait 4 hours is promised to
     wait no longer than 6, and `slack`."""
@@ -341,7 +365,9 @@ class ClusterSettings(Section):
     @property
     def engine(self) -> EngineSettings:
         """The same for the engine."""
-        return EngineSettings(**self.model_dump(by_alias=True, exclude={"site"}), site=self.site.plain)
+        slack = OFF.seconds if self.slack == "off" else self.slack
+        plain = self.model_dump(by_alias=True, exclude={"site", "slack"})
+        return EngineSettings(**plain, slack=slack, site=self.site.plain)
 
 
 def _one_cluster() -> dict[str, ClusterSettings]:

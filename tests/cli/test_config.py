@@ -62,6 +62,10 @@ def test_settings_that_can_be_used_are_said_to_be_with_advice(
             {"auth", "clusters.main.mem_per_core", "clusters.main.slack"},
         ),
         (
+            "[clusters.main]\nslack = 'off'\nslack_share = 0",
+            {"auth", "clusters.main.mem_per_core", "clusters.main.slack"},
+        ),
+        (
             (
                 '[server]\nsocket = "s"\n[store]\nurl = "memory"\n[clusters.main]\nslack = 1\n'
                 'mem_per_core = 1\nvalidate = true\nalone = false\npolicy = "easy"'

@@ -2,14 +2,18 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from schedd.engine.slack import OFF, Slack
+from schedd.model import FOREVER
 from schedd.policy.fair_share import FairShare
 from schedd.policy.limits import Limit
 from schedd.policy.priority import JobClass
 from schedd.policy.site import site_policy
+from schedd.service.effective import effective
 from schedd.service.settings import AuthSettings, SettingsError, load
 from schedd.service.tokens import Tokens, read_token_file
 
@@ -38,6 +42,13 @@ def write(path: Path, text: str, mode: int = 0o600) -> Path:
         (AUTH + '[server]\nhost = "0.0.0.0"', "can be reached from other machines"),
         (AUTH + "[clusters.main.queue_slack]\nlong = 'soon'", "clusters.main.queue_slack.long: "),
         (AUTH + "[clusters.main.queue_slack]\nlong = '9999d'", "at most ten years (316224000 s), or off"),
+        *(
+            (
+                AUTH + f"[clusters.main]\nslack = {text}",
+                "clusters.main.slack: a number of seconds, from 0",
+            )
+            for text in ("'soon'", "1.5", "-1", "316224001", "true", "[1]", "''")
+        ),
         (AUTH + "[clusters.main]\nslak = 3", "clusters.main.slak: no such setting; did you mean slack?"),
         (AUTH + '[clusters."a b"]', "a name has letters"),
         (AUTH + '[store]\nurll = ""', "store.urll: no such setting; did you mean url?"),
@@ -117,6 +128,17 @@ def test_the_engine_gets_what_the_cluster_says(tmp_path: Path) -> None:
     path = write(tmp_path / "schedd.toml", AUTH + "[clusters.main]\nslack = 7\nvalidate = true")
     engine = load(path).clusters["main"].engine
     assert (engine.slack, engine.validate) == (7, True)
+
+
+def test_a_cluster_may_promise_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "schedd.toml", AUTH + "[clusters.main]\nslack = 'off'")
+    settings = load(path)
+    engine = settings.clusters["main"].engine
+    assert Slack(engine.slack, engine.slack_share) == replace(OFF, share=0.5)
+    assert Slack(engine.slack, engine.slack_share).latest(10, 10) == FOREVER
+    assert 'slack = "off"' in list(effective(settings, path))
+    monkeypatch.setenv("SCHEDD_CLUSTERS__MAIN__SLACK", "600")
+    assert load(path).clusters["main"].engine.slack == 600
 
 
 def test_tokens_of_a_file_are_known_by_their_role_and_name(tmp_path: Path) -> None:
