@@ -95,6 +95,16 @@ def long_then_short(shorts: int = 5) -> tuple[Plan, JobColumns]:
     return plan, JobColumns.blank(plan.tables.jobs.shape[1])
 
 
+def one_runs_until(end: int, now: int) -> tuple[Plan, JobColumns]:
+    """A full node until ``end``; then another job, released at 0, is planned."""
+    plan = Plan([Node("a", 1)], now)
+    one = Request((Chunk(cpus=1),))
+    for duration in (end - now, 100):
+        plan.place(plan.new(one, duration, now), now)
+    plan.begin(0)
+    return plan, JobColumns.blank(plan.tables.jobs.shape[1])
+
+
 def never(plan: Plan) -> np.ndarray:
     return np.full(plan.tables.jobs.shape[1], FOREVER, np.int64)
 
@@ -129,13 +139,8 @@ def test_the_end_of_a_twelfth_stands_while_time_goes_on_whatever_is_expected(use
     """Put as late as it may at each look, who has waited long still starts where its twelfth ended."""
     patience, planned = 240, 270
     for now in range(patience, 280, 3):
-        plan = Plan([Node("a", 1)], now)
-        one = Request((Chunk(cpus=1),))
-        for duration in (planned - now, 100):
-            plan.place(plan.new(one, duration, now), now)
-        plan.begin(0)
+        plan, columns = one_runs_until(planned, now)
         assert plan.start(1) == planned
-        columns = JobColumns.blank(plan.tables.jobs.shape[1])
         planned = int(latest_starts(plan, never(plan), columns, now, patience, use)[1])
         assert planned == 280, "twelfths of 20 s, released at 0"
 
@@ -145,17 +150,10 @@ def test_who_is_promised_a_start_gives_way_to_it_where_walltimes_are_too_long() 
     patience, planned, promise = 240, 270, 300
     seen = []
     for now in range(patience, 300, 3):
-        plan = Plan([Node("a", 1)], now)
-        one = Request((Chunk(cpus=1),))
-        for duration in (planned - now, 100):
-            plan.place(plan.new(one, duration, now), now)
-        plan.begin(0)
-        columns = JobColumns.blank(plan.tables.jobs.shape[1])
+        plan, columns = one_runs_until(planned, now)
         promised = never(plan)
         promised[1] = promise
         planned = int(latest_starts(plan, promised, columns, now, patience, 0.5)[1])
-        if planned == now:
-            break
         seen.append(planned)
     assert seen == sorted(seen)
     assert 280 < seen[-1] == promise
