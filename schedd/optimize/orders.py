@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from schedd.plan.kernels.evaluate import Floats
 from schedd.plan.kernels.layout import Ints
 
-__all__ = ["JobFacts", "foremost", "orders", "rescue", "sooner"]
+__all__ = ["JobFacts", "Keys", "first", "foremost", "orders", "rescue", "sooner"]
+
+Keys = Floats | Ints
 
 _POWERS: Final = ((1.0, 1.0), (0.0, 1.0), (1.0, 0.0), (0.0, 0.0), (0.5, 1.0))
 """Of cpus and of seconds, by which the slope of a job is divided."""
@@ -43,29 +44,29 @@ class JobFacts:
     slope: Floats
 
 
-def orders(jobs: JobFacts, seed: int) -> Iterator[Ints]:
-    """Orders of all jobs, as indices: the shortest, the smallest, the largest expansion factor, the earliest
-    deadline first; then by the slope for what the job takes, which is Smith's rule where one job after
-    another is placed, with several powers of what it takes; then the same with powers and noise that are
-    drawn.
+def orders(jobs: JobFacts, seed: int) -> Iterator[Keys]:
+    """Orders of all jobs, as keys of which the least comes first: the shortest, the smallest, the largest
+    expansion factor, the earliest deadline first; then by the slope for what the job takes, which is Smith's
+    rule where one job after another is placed, with several powers of what it takes; then the same with
+    powers and noise that are drawn.
 
     W. E. Smith, Various optimizers for single-stage production (1956): least weighted sum of ends on one
     machine when jobs go by weight for each second.
     """
-    yield _by(jobs.duration)
-    yield _by(jobs.duration * jobs.cpus)
-    yield _by(-jobs.waited / jobs.duration)
+    yield jobs.duration
+    yield jobs.duration * jobs.cpus
+    yield -jobs.waited / jobs.duration
     if np.unique(jobs.due).shape[0] > 1:
-        yield _by(jobs.due)
+        yield jobs.due
     slope = -np.log(np.maximum(jobs.slope, _LEAST))
     cpus, duration = np.log(jobs.cpus), np.log(jobs.duration)
     for wide, long in _POWERS:
-        yield _by(slope + wide * cpus + long * duration)
+        yield slope + wide * cpus + long * duration
     random = np.random.default_rng(seed & ((1 << 64) - 1))
     for _ in range(_CHANCES):
         wide, long, noise = random.uniform(0.0, (1.0, 1.2, 1.0))
         keys = slope + wide * cpus + long * duration
-        yield _by(keys + random.normal(0.0, noise, keys.shape[0]))
+        yield keys + random.normal(0.0, noise, keys.shape[0])
 
 
 def rescue(
@@ -82,7 +83,7 @@ def rescue(
     late = np.flatnonzero((end > jobs.due) & (now + jobs.duration <= jobs.due))
     if random is not None and late.shape[0] > size:
         late = random.choice(late, size, replace=False)
-    urgent = late[_by(jobs.due[late])][:size]
+    urgent = late[first(jobs.due[late], size)]
     if not urgent.shape[0]:
         return urgent, urgent
     until = (jobs.due[urgent] - jobs.duration[urgent]).max()
@@ -97,19 +98,28 @@ def rescue(
     return urgent, giving[np.lexsort((-dear[giving], jobs.due[giving]))]
 
 
-def foremost(order: Ints, planned: Ints, most: int) -> Ints:
-    """Of a longer order only the ``most`` jobs that stand in front there or in the plan, half of each.
+def foremost(order: Keys, planned: Keys, most: int) -> Ints:
+    """The ``most`` jobs that stand in front in an order or in the plan, half of each, as the order has them.
 
-    ``planned``: the place of each job in the order of planned starts, (n,) by job.
+    ``planned``: the planned starts; both (n,) by job. In less time than it takes to sort all of many.
     """
-    n = order.shape[0]
-    if n <= most:
-        return order
-    in_plan = planned[order]
-    near = np.flatnonzero((np.arange(n) < most) | (in_plan < most))
-    front = np.minimum(near, in_plan[near])
-    kept: Ints = order[near[np.sort(np.argsort(front, kind="stable")[:most])]]
-    return kept
+    by_order = first(order, most)
+    if order.shape[0] <= most:
+        return by_order
+    in_turn = np.stack((by_order, first(planned, most)), axis=1).ravel()
+    _, places = np.unique(in_turn, return_index=True)
+    kept = np.sort(in_turn[np.sort(places)[:most]])
+    return kept[_by(order[kept])]
+
+
+def first(keys: Keys, n: int) -> Ints:
+    """The indices of the ``n`` least keys, the least first; of those alike the first."""
+    if keys.shape[0] <= n:
+        return _by(keys)
+    bound = np.partition(keys, n - 1)[n - 1]
+    below = np.flatnonzero(keys < bound)
+    found = np.concatenate((below, np.flatnonzero(keys == bound)[: n - below.shape[0]]))
+    return found[_by(keys[found])]
 
 
 def sooner(order: Ints, late: int) -> Ints:
@@ -118,5 +128,5 @@ def sooner(order: Ints, late: int) -> Ints:
     return np.concatenate((order[:half], order[late : late + 1], order[half:late], order[late + 1 :]))
 
 
-def _by(keys: npt.NDArray[np.float64] | Ints) -> Ints:
+def _by(keys: Keys) -> Ints:
     return np.argsort(keys, kind="stable")

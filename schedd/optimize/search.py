@@ -4,6 +4,7 @@ The inner loop runs in kernels without the GIL, on a fork of the plan that nobod
 that was found better is made, through the plan's own operations.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -39,6 +40,9 @@ _RESCUES = 20
 
 _FRONT = 16
 """A newcomer is tried in front of fewer jobs than this at once."""
+
+_AT_ONCE = 2000
+"""Of so many jobs the facts are found before the search looks whether it is to end."""
 
 _PULL = 300_000
 """Visited segments that pulling left may cost after one accepted move; the next goes on from there."""
@@ -85,7 +89,7 @@ class Search:
         self._evaluation = self._evaluated(self._expected)
         self._reference = reference(self._evaluation.values(), patience)
         self._before = self._values()
-        self._cost = self._begin = self._weights.cost(self._evaluation.values(), self._reference)
+        self._cost = self._begin = self._costs()
         self._newcomers = newcomers
         most = max(settings.lifted, settings.whole, _FRONT)
         self._trial = mv.trial(plan.tables, self._evaluation.scores, most)
@@ -95,6 +99,7 @@ class Search:
         self._was_alloc = plan.tables.alloc[: int(ctl[at.ALLOC_TOP])].copy()
         self._touched: set[int] = set()
         self._tried = self._accepted = self._too_late = self._pulled_left = 0
+        self._steps: Iterator[None] = iter(())
         self._stop = ctl
         self._jobs, self._why, self._elapsed = 0, WhyEnded.STOPPED, 0.0
 
@@ -108,7 +113,7 @@ class Search:
         return self.improvement()
 
     def search(self) -> None:
-        """Search to the end; call it once. ``stop`` ends it within about a millisecond."""
+        """Search to the end; call it once. ``stop`` ends it within a millisecond."""
         begin = perf_counter()
         jobs = self._movable()
         self._jobs = jobs.shape[0]
@@ -124,6 +129,9 @@ class Search:
 
     def improvement(self) -> Improvement:
         """What the search that has ended found; putting it together takes some milliseconds."""
+        for _ in self._steps:  # of the move at which it was stopped
+            pass
+        self._cost = self._costs()
         places = self._places()
         return Improvement(places, self._report(len(places)))
 
@@ -177,13 +185,8 @@ class Search:
         jobs, most = self._movable(), self._settings.whole
         if most < 2 or jobs.shape[0] < 2:
             return
-        planned, accepted = np.arange(jobs.shape[0]), self._accepted
         for order in orders(self._facts(jobs), self._settings.seed):
-            if self._accepted != accepted:
-                starts = self._plan.tables.jobs[at.START, jobs]
-                planned[np.argsort(starts, kind="stable")] = np.arange(jobs.shape[0])
-                accepted = self._accepted
-            if self._try_order(jobs[foremost(order, planned, most)], begin) is None:
+            if self._try_order(jobs[foremost(order, self._plan.starts(jobs), most)], begin) is None:
                 return
 
     def _try_order(self, chosen: Ints, begin: float) -> int | None:
@@ -205,7 +208,14 @@ class Search:
         return how
 
     def _facts(self, jobs: Ints) -> JobFacts:
+        """What orders are made from; of a search that is to end not all of it is right."""
         tables, scores = self._plan.tables, self._evaluation.scores
+        slope = np.zeros(jobs.shape[0])
+        for i in range(0, jobs.shape[0], _AT_ONCE):
+            if self._stop[at.STOP]:
+                break
+            some = slice(i, i + _AT_ONCE)
+            slope[some] = slopes(tables, scores, jobs[some], self._weights.array, self._reference.array)
         duration = tables.jobs[at.DUR, jobs].astype(np.float64)
         return JobFacts(
             start=tables.jobs[at.START, jobs],
@@ -214,7 +224,7 @@ class Search:
             cpus=scores.part[ASKED, jobs] / duration,
             waited=(self._now - scores.release[jobs]).astype(np.float64),
             due=scores.due[jobs],
-            slope=slopes(tables, scores, jobs, self._weights.array, self._reference.array),
+            slope=slope,
         )
 
     def _try(self, slots: Ints) -> int:
@@ -355,19 +365,34 @@ class Search:
     # ---- accepting ------------------------------------------------------------------------------
 
     def _accept(self, slots: Ints) -> None:
-        """Make a move that was found better; then let jobs start earlier where room was left."""
+        """Make a move that was found better; then let jobs start earlier where room was left.
+
+        A search that is to end leaves what is still to be done of the move to ``improvement``.
+        """
+        self._steps = self._making(slots)
+        for _ in self._steps:
+            if self._stop[at.STOP]:
+                return
+        if self._weights.regular:
+            self._pull_left()
+        self._cost = self._costs()
+
+    def _making(self, slots: Ints) -> Iterator[None]:
+        """The steps in which a move is made: to put hundreds of jobs in another order takes milliseconds."""
         plan, now = self._plan, self._now
+        self._accepted += 1
+        self._touched.update(slots.tolist())
         for slot in slots.tolist():
             plan.lift(slot, now)
+            yield
         for slot in slots.tolist():
             if plan.place(slot, now, int(self._latest[slot]) + 1) < 0:
                 raise AssertionError(f"slot {slot} found a place when it was tried, and none now")
+            yield
         self._evaluation.update(slots)
-        self._touched.update(slots.tolist())
-        self._accepted += 1
-        if self._weights.regular and not self._stop[at.STOP]:
-            self._pull_left()
-        self._cost = self._weights.cost(self._evaluation.values(), self._reference)
+
+    def _costs(self) -> float:
+        return self._weights.cost(self._evaluation.values(), self._reference)
 
     def _pull_left(self) -> None:
         moves, _ = self._plan.repair(self._now, _PULL)

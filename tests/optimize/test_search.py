@@ -1,7 +1,10 @@
 """Every search keeps the plan sound, keeps promises, and never makes the plan worse."""
 
+import itertools
 import threading
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,23 +20,43 @@ from schedd.plan.plan import Plan
 from tests.optimize.scenes import NOW, Scene, cost_between, scenes, search_settings
 
 
+def stop_at(search: Search, plan: Plan, step: int) -> None:
+    """Stop the search in the middle of a move that it makes: when that lifts or places for this time."""
+    steps = itertools.count(1)
+
+    def stopping(operation: Callable[..., Any]) -> Callable[..., Any]:
+        def done(*args: int) -> Any:
+            if next(steps) == step:
+                search.stop()
+            return operation(*args)
+
+        return done
+
+    for name in ("lift", "place"):
+        setattr(plan, name, stopping(getattr(plan, name)))
+
+
 @given(
     scenes(),
     search_settings(),
     st.sampled_from([0, 500, 5000]),
     st.sampled_from([1.0, 0.4]),
     st.sampled_from([None, 1, 2]),
+    st.none() | st.integers(1, 12),
 )
 def test_searches_keep_what_must_be_kept(
-    scene: Scene, settings: SearchSettings, patience: int, use: float, every: int | None
+    scene: Scene, settings: SearchSettings, patience: int, use: float, every: int | None, stopped: int | None
 ) -> None:
     newcomers = None if every is None else np.array(scene.waiting[::every], np.int64)
     found = scene.on(scene.plan.fork())
     latest = latest_starts(scene.plan, scene.promised, scene.columns, NOW, patience, use)
     before = scene.starts()
-    improvement = Search(
+    search = Search(
         found.plan, scene.columns, latest, NOW, settings, patience=patience, use=use, newcomers=newcomers
-    ).run()
+    )
+    if stopped is not None:
+        stop_at(search, found.plan, stopped)
+    improvement = search.run()
     expected, patience = as_expected(scene.columns, NOW, patience, use)
     longest = max((before[slot] - expected.release[slot] for slot in scene.waiting), default=0)
     report = improvement.report
@@ -363,6 +386,24 @@ def test_stop_ends_a_search_at_once() -> None:
     improvement = search.run()
     assert improvement.report.why_ended is WhyEnded.STOPPED
     assert improvement.report.tried == 0
+
+
+@pytest.mark.parametrize("step", [1, 15, 31, 32, 45, 62])
+def test_a_stop_in_the_middle_of_a_move_leaves_it_to_be_told(step: int) -> None:
+    plan, columns = long_then_short(30)
+    search = Search(plan, columns, never(plan), 0, SearchSettings(weights=MEANS))
+    stop_at(search, plan, step)
+    search.search()
+    placed = {slot for slot in range(1, 32) if plan.start(slot) >= 0}
+    assert (len(placed) < 31) == (step < 62)
+    improvement = search.improvement()
+    assert improvement.report.why_ended is WhyEnded.STOPPED
+    assert improvement.report.accepted == 1
+    assert improvement.report.gain > 0
+    assert {place.slot for place in improvement.places} == set(range(1, 32))
+    assert {place.slot: place.start for place in improvement.places} == {
+        slot: plan.start(slot) for slot in range(1, 32)
+    }
 
 
 def test_another_thread_can_stop_a_search_without_end() -> None:

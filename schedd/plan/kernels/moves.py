@@ -93,6 +93,9 @@ def attempt(
     begin(tb, tr.undo, tr.slots[:k])
     how = BETTER
     for i in range(k):
+        if tb.ctl[STOP] != 0:
+            how = STOPPED
+            break
         if not lift_noted(tb, tr.undo, tr.slots[i], tb.jobs[ALLOCS, tr.slots[i]]):
             how = FULL
             break
