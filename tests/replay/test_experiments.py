@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from dask.distributed import LocalCluster
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import schedd
 from schedd.cli import experiment as experiment_command
@@ -268,7 +269,8 @@ def test_a_loss_in_a_digit_that_tables_do_not_have_is_told_with_it() -> None:
 @pytest.mark.parametrize("curve", ["", "slack", "estimates", "every_s"])
 def test_the_picture_has_a_panel_for_each_figure(curve: str) -> None:
     figure = draw(small(curve=curve), lines_of(found()))
-    assert len(figure.axes) == 3
+    titles = [axes.get_title(loc="left").splitlines()[1] for axes in figure.axes]
+    assert titles == ["mean wait s", "bounded slowdown (10 s)", "p99.9 wait s", "longest wait s"]
     drawn = figure.axes[0].patches if not curve else figure.axes[0].lines
     assert len(drawn) >= 3
     with pytest.raises(ValueError, match="nothing was run"):
@@ -278,10 +280,24 @@ def test_the_picture_has_a_panel_for_each_figure(curve: str) -> None:
 def test_a_line_far_beyond_the_others_does_not_flatten_them_and_is_named() -> None:
     far = [replace(each, row={**each.row, "avg_wait_s": 9e6}) for each in found() if each.cell.name == "easy"]
     others = [each for each in found() if each.cell.name != "easy"]
-    wait, slowdown, _ = draw(small(curve="slack"), lines_of([*far, *others])).axes
+    wait, slowdown, *_ = draw(small(curve="slack"), lines_of([*far, *others])).axes
     assert [text.get_text() for text in wait.texts] == ["beyond: easy"]
     assert wait.get_ylim()[1] < 100
     assert not slowdown.texts
+
+
+@pytest.mark.parametrize("mean", [0.4, 9.0, 17.0, 900.0, 99_000.0, 7e6])
+def test_the_numbers_on_an_axis_are_where_they_stand(mean: float) -> None:
+    alike = [replace(each, row={**each.row, "avg_wait_s": mean}) for each in found()]
+    for curve, axis in (("", "xaxis"), ("slack", "yaxis")):
+        drawing = draw(small(curve=curve), lines_of(alike))
+        FigureCanvasAgg(drawing).draw()
+        ticks = getattr(drawing.axes[0], axis).get_major_ticks()
+        assert 2 <= len(ticks) <= 7
+        for tick in ticks:
+            text = tick.label1.get_text().replace(",", "")
+            told = float(text.removesuffix("k")) * (1000 if text.endswith("k") else 1)
+            assert told == pytest.approx(tick.get_loc(), rel=1e-9)
 
 
 # ---- the command --------------------------------------------------------------------------------
@@ -437,6 +453,7 @@ def test_a_dask_scheduler_that_dies_fails_the_cells_that_it_had_and_ends_the_wai
 
 _SCHEDULER = """
 from dask.distributed import LocalCluster
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 with LocalCluster(
     processes=False, protocol="tcp://", host="127.0.0.1", n_workers=1, threads_per_worker=1,
     dashboard_address="127.0.0.1:0", scheduler_kwargs={"dashboard": False},

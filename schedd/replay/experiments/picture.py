@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -23,7 +24,7 @@ _COLOURS: Final = (
 _SEARCH: Final = "#d55e00"
 _OTHER: Final = "#9aa5b1"
 _INK: Final = "#333333"
-_MOST: Final = 3
+_MOST: Final = 4
 
 
 def save(experiment: Experiment, lines: Sequence[Line], path: Path) -> None:
@@ -34,14 +35,14 @@ def save(experiment: Experiment, lines: Sequence[Line], path: Path) -> None:
 
 
 def draw(experiment: Experiment, lines: Sequence[Line]) -> Drawing:
-    """One row for each log, one panel for each of the first three figures. Raises ValueError for no lines."""
+    """One row for each log, one panel for each of the first four figures. Raises ValueError for no lines."""
     if not lines:
         raise ValueError("nothing was run: there is nothing to draw")
     figures = experiment.figures[:_MOST]
     rows = list(dict.fromkeys(_row_of(experiment, line.workload) for line in lines))
     most = max(sum(_row_of(experiment, line.workload) == row for line in lines) for row in rows)
     high = 3.4 if experiment.curve else 1.1 + 0.24 * most
-    drawing = Drawing(figsize=(13, high * len(rows)), facecolor="white")
+    drawing = Drawing(figsize=(15, high * len(rows)), facecolor="white")
     drawing.set_layout_engine(ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
     panels = drawing.subplots(len(rows), len(figures), squeeze=False)
     for row, across in zip(rows, panels, strict=True):
@@ -56,6 +57,8 @@ def draw(experiment: Experiment, lines: Sequence[Line]) -> Drawing:
                 _bars(axes, chosen, figure)
         if experiment.curve:
             across[0].legend(fontsize=7.5, frameon=False, labelcolor=_INK)
+        else:
+            across[0].set_yticks(range(len(chosen)), [line.label for line in chosen])
     return drawing
 
 
@@ -70,12 +73,12 @@ def _row_of(experiment: Experiment, workload: Workload) -> str:
 
 def _bars(axes: Axes, lines: Sequence[Line], figure: Figure) -> None:
     """A bar for each policy; where one is far beyond the others, the axis ends before it."""
-    known = [(line, value) for line in lines if (value := line.mean(FIGURES[figure])) is not None]
-    if not known:
-        axes.set_axis_off()
-        return
-    end = 1.35 * _last([value for _, value in known]) or 1.0
-    for at, (line, value) in enumerate(known):
+    means = [line.mean(FIGURES[figure]) for line in lines]
+    known = [value for value in means if value is not None]
+    end = 1.35 * _last(known) or 1.0 if known else 1.0
+    for at, (line, value) in enumerate(zip(lines, means, strict=True)):
+        if value is None:
+            continue
         searched = any(row["searches"] for row in line.rows)
         axes.barh(at, min(value, end), height=0.7, color=_SEARCH if searched else _OTHER)
         values = line.values(FIGURES[figure])
@@ -89,10 +92,9 @@ def _bars(axes: Axes, lines: Sequence[Line], figure: Figure) -> None:
             va="center", ha="right" if beyond else "left", fontsize=7, color="white" if beyond else _INK,
         )  # fmt: skip
     axes.set_xlim(0, end)
-    axes.xaxis.set_major_locator(MaxNLocator(5))
-    axes.xaxis.set_major_formatter(_numbers(end))
-    axes.set_ylim(len(known) - 0.4, -0.6)
-    axes.set_yticks(range(len(known)), [line.label for line in (line for line, _ in known)])
+    _number(axes.xaxis, end)
+    axes.set_ylim(len(lines) - 0.4, -0.6)
+    axes.set_yticks([])
     axes.tick_params(axis="y", length=0)
 
 
@@ -103,8 +105,16 @@ def _last(values: Sequence[float]) -> float:
     return max(value for value in ordered if value <= most)
 
 
-def _numbers(end: float) -> FuncFormatter:
-    return FuncFormatter(lambda at, _: f"{at:,.0f}" if end > 10 else f"{at:.2g}")
+def _number(axis: Axis, end: float) -> None:
+    """Few and short numbers on an axis that ends there, each exactly where it stands."""
+    axis.set_major_locator(MaxNLocator(5, integer=end > 10))
+    axis.set_major_formatter(FuncFormatter(lambda at, _: _short(at, end)))
+
+
+def _short(value: float, end: float) -> str:
+    if end >= 50_000:
+        return f"{value / 1000:,.0f}k" if value else "0"
+    return f"{value:,.0f}" if end > 10 else f"{value:.2g}"
 
 
 def _curves(axes: Axes, over: str, lines: Sequence[Line], figure: Figure) -> None:
@@ -129,11 +139,13 @@ def _curves(axes: Axes, over: str, lines: Sequence[Line], figure: Figure) -> Non
         )
         spread = [by[at].values(FIGURES[figure]) for at in means]
         axes.fill_between(xs, [min(v) for v in spread], [max(v) for v in spread], color=shade, alpha=0.15)
-    axes.set_xticks(range(len(order)), [str(at) for at in order], rotation=30 if len(order) > 7 else 0)
+    axes.set_xticks(range(len(order)), [str(at) for at in order])
+    if len(order) > 7:
+        axes.tick_params(axis="x", labelrotation=90)
     seen = {name: [line.mean(FIGURES[figure]) or 0.0 for line in by.values()] for name, by in points.items()}
     end = 1.06 * _last([value for values in seen.values() for value in values]) or 1.0
     axes.set_ylim(0, end)
-    axes.yaxis.set_major_formatter(_numbers(end))
+    _number(axes.yaxis, end)
     beyond = [name for name, values in seen.items() if min(values) > end]
     if beyond:
         axes.text(0.02, 0.97, f"beyond: {', '.join(beyond)}", transform=axes.transAxes, ha="left", va="top",
