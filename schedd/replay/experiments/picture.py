@@ -98,10 +98,10 @@ def _bars(axes: Axes, lines: Sequence[Line], figure: Figure) -> None:
     axes.tick_params(axis="y", length=0)
 
 
-def _last(values: Sequence[float]) -> float:
-    """The largest that is at most four times the middle one: few far beyond are not to flatten all."""
+def _last(values: Sequence[float], times: int = 4) -> float:
+    """The largest that is at most so many times the middle one: few far beyond are not to flatten all."""
     ordered = sorted(values)
-    most = 4 * ordered[len(ordered) // 2] or ordered[-1]
+    most = times * ordered[len(ordered) // 2] or ordered[-1]
     return max(value for value in ordered if value <= most)
 
 
@@ -120,7 +120,8 @@ def _short(value: float, end: float) -> str:
 def _curves(axes: Axes, over: str, lines: Sequence[Line], figure: Figure) -> None:
     """A line for each policy over what was varied; who does not vary is a level.
 
-    The axis ends as for bars; whose line lies beyond it everywhere is named there.
+    The axis ends where the tops of lines do, but of those far beyond the others; whose line lies beyond it
+    everywhere is named there.
     """
     points: dict[str, dict[Any, Line]] = {}
     for line in lines:
@@ -142,8 +143,11 @@ def _curves(axes: Axes, over: str, lines: Sequence[Line], figure: Figure) -> Non
     axes.set_xticks(range(len(order)), [str(at) for at in order])
     if len(order) > 7:
         axes.tick_params(axis="x", labelrotation=90)
-    seen = {name: [line.mean(FIGURES[figure]) or 0.0 for line in by.values()] for name, by in points.items()}
-    end = 1.06 * _last([value for values in seen.values() for value in values]) or 1.0
+    seen = {
+        name: [value for line in by.values() for value in line.values(FIGURES[figure])] or [0.0]
+        for name, by in points.items()
+    }
+    end = 1.06 * _last([max(values) for values in seen.values()], 6) or 1.0
     axes.set_ylim(0, end)
     _number(axes.yaxis, end)
     beyond = [name for name, values in seen.items() if min(values) > end]
