@@ -113,7 +113,7 @@ class Search:
         return self.improvement()
 
     def search(self) -> None:
-        """Search to the end; call it once. ``stop`` ends it within a millisecond."""
+        """Search to the end; call it once. ``stop`` ends it within about a millisecond."""
         begin = perf_counter()
         jobs = self._movable()
         self._jobs = jobs.shape[0]

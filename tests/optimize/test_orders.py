@@ -134,6 +134,8 @@ def test_half_of_those_who_stay_are_in_front_in_the_plan(
     place = {job: min(order.index(job), plan.index(job)) for job in order}
     assert set(found) == set(sorted(order, key=place.__getitem__)[:most])
     assert found == [job for job in order if job in found]
+    assert len(found) == len(set(found)) == most
+    assert set(order[: most // 2]) | set(plan[: most // 2]) <= set(found)
 
 
 @given(st.lists(st.integers(0, 6)), st.integers(1, 9))

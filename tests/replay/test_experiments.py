@@ -455,7 +455,6 @@ def test_a_dask_scheduler_that_dies_fails_the_cells_that_it_had_and_ends_the_wai
 
 _SCHEDULER = """
 from dask.distributed import LocalCluster
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 with LocalCluster(
     processes=False, protocol="tcp://", host="127.0.0.1", n_workers=1, threads_per_worker=1,
     dashboard_address="127.0.0.1:0", scheduler_kwargs={"dashboard": False},
