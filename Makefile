@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PYTHONS ?= python3.15 python3.14 python3.13 python3.12 python3.11 python3 python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup install demo lint test soak bench docs clean
+.PHONY: help setup install demo lint test soak bench docs packages clean
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -28,7 +28,7 @@ lint: $(STAMP) ## ruff, mypy strict, import contracts
 test: $(STAMP) ## lint, then all tests but the long ones
 	@# Compiled here, so that no test waits for the compiler longer than a test may take; beside it the rest.
 	@$(VENV)/bin/python -c "from schedd.service.warmup import warm_up; warm_up()" & compiled=$$!; \
-	$(VENV)/bin/python tests/dashboard/browser.py & browser=$$!; \
+	{ $(VENV)/bin/python tests/service/promtool.py; $(VENV)/bin/python tests/dashboard/browser.py; } & browser=$$!; \
 	$(MAKE) lint; linted=$$?; \
 	wait $$browser && wait $$compiled && exit $$linted
 	@# A file's tests stay together: many share what is dear to start.
@@ -52,6 +52,9 @@ bench: $(STAMP) ## measure the planner and the daemon; build/*.json has the figu
 
 docs: $(STAMP) ## write the reference of commands, check the links between the documents
 	$(VENV)/bin/python docs/build.py
+
+packages: $(STAMP) ## wheel, sdist, deb and rpm of daemon and adapter, and what is in them, in dist/
+	$(VENV)/bin/python release/build.py $(if $(PREFIX_PYTHON),--python $(PREFIX_PYTHON)) $(if $(WHEELS),--wheels $(WHEELS))
 
 clean: ## remove what the other verbs made
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

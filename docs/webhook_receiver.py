@@ -1,4 +1,4 @@
-"""Takes what schedd tells of moved starts, and prints it: python webhook_receiver.py SECRET_FILE PORT."""
+"""Takes what schedd tells of starts and alerts, and prints it: webhook_receiver.py SECRET_FILE PORT."""
 
 import hashlib
 import hmac
@@ -29,8 +29,12 @@ class Receiver(BaseHTTPRequestHandler):
         ours = is_ours(self.headers.get("Schedd-Signature", ""), body)
         self.send_response(204 if ours else 403)
         self.end_headers()
-        for move in json.loads(body)["moves"] if ours else ():
+        told = json.loads(body) if ours else {}
+        for move in told.get("moves", ()):
             print(f"{move['job']}: {move['before']} -> {move['after']}: {move['words']}", flush=True)
+        for what in ("opened", "closed"):
+            for alert in told.get(what, ()):
+                print(f"{told['cluster']}: {what}: {alert['text']}", flush=True)
 
 
 if __name__ == "__main__":

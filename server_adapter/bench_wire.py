@@ -22,10 +22,8 @@ from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from typing import Any
 
+from server_adapter.batch.sockets import Address
 from server_adapter.bridge.diff import diff
-from server_adapter.bridge.link import ServerLink
-from server_adapter.bridge.question import Question
-from server_adapter.bridge.reader import StateReader, job_question
 from server_adapter.bridge.state import EMPTY, State
 from server_adapter.dis import Attribute
 from server_adapter.emulator.dialogue import Dialogue
@@ -34,7 +32,10 @@ from server_adapter.emulator.nodes import NodeSpec
 from server_adapter.emulator.principal import principal_of
 from server_adapter.emulator.server import EmulatedServer
 from server_adapter.emulator.versions import JOB_NAMES
-from server_adapter.torque import Address, AnyPort, RequestCode, verbs
+from server_adapter.servers.torque.link import ServerLink
+from server_adapter.servers.torque.question import Question
+from server_adapter.servers.torque.reader import StateReader, job_question
+from server_adapter.torque import AnyPort, RequestCode, verbs
 from server_adapter.torque.requests import StatusRequest
 
 FLOOR_S = 0.6

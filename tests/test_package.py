@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tomllib
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -36,3 +37,10 @@ def test_the_lock_file_has_what_the_package_needs_each_with_its_hashes() -> None
         version = locked.get(canonicalize_name(needed.name))
         assert version is not None, f"{needed.name}: make the lock file anew, see docs/operations.md"
         assert needed.specifier.contains(version, prereleases=True), needed
+
+
+@pytest.mark.parametrize("room", ["schedd/engine", "schedd/wire", "server_adapter/bridge"])
+def test_what_is_the_same_for_all_servers_names_no_family_of_them(room: str) -> None:
+    for path in (ROOT / room).rglob("*.py"):
+        found = re.search(r"torque|openpbs|trqauthd", path.read_text(encoding="utf-8"), re.IGNORECASE)
+        assert found is None, f"{path.relative_to(ROOT)}: {found[0]}"

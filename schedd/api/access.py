@@ -19,6 +19,7 @@ from schedd.service.sight import Sight, sight
 
 __all__ = [
     "PEER",
+    "TRUST",
     "Adapter",
     "Admin",
     "Cluster",
@@ -44,6 +45,8 @@ _bearer = HTTPBearer(
 )
 PEER: Final = "peer_uid"
 """Under this name the connection keeps the uid at the other end of the UNIX socket."""
+TRUST: Final = "trust"
+"""Under this name a connection keeps what is to be called when the site's own people or programs use it."""
 
 
 def daemon_of(request: Request) -> Clusters:
@@ -76,6 +79,9 @@ async def asker_of(request: Request) -> Bearer:
             _not_too_often(askers.wait_refused(address), f"requests of {address} without a valid token")
         raise
     _not_too_often(askers.wait(asker, address), f"requests of {asker.name}")
+    trust: Callable[[], None] | None = getattr(request.state, TRUST, None)
+    if trust is not None and asker.role != "user" and asker is not askers.tokens.anonymous:
+        trust()
     return asker
 
 

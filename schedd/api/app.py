@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry
 from starlette.middleware.gzip import GZipMiddleware
 
 from schedd import __version__
-from schedd.api import clusters as clusters_router
 from schedd.api import (
+    alerts,
     exchange,
     health,
     holds,
@@ -28,12 +28,14 @@ from schedd.api import (
     searches,
     stream,
 )
+from schedd.api import clusters as clusters_router
 from schedd.api.access import known_parameters
 from schedd.api.examples import EXAMPLES
 from schedd.api.headers import Closed
 from schedd.api.hot import OneJob
 from schedd.api.limits import BodyLimit
 from schedd.api.queries import Queries
+from schedd.api.replies import build
 from schedd.service.askers import Askers
 from schedd.service.clusters import Clusters
 from schedd.service.tokens import Tokens
@@ -90,6 +92,7 @@ def create_app(
     lifespan: Lifespan | None = None,
 ) -> FastAPI:
     """The daemon's API over ``clusters``, as an ASGI application; bodies have at most ``max_body`` bytes."""
+    build()
     app = FastAPIOffline(
         title="schedd",
         summary="When and where will my job run, and why not sooner?",
@@ -104,7 +107,7 @@ def create_app(
     app.state.askers = Askers(askers) if isinstance(askers, Tokens) else askers
     app.state.life = secrets.token_hex(4)
     problems.install(app)
-    reading = (clusters_router, jobs, ranks, plan, stream, questions, quality)
+    reading = (clusters_router, alerts, jobs, ranks, plan, stream, questions, quality)
     for module in (*reading, reservations, holds, policy, searches, exchange, health):
         app.include_router(
             module.router,

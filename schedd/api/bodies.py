@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, TypedDict
 from pydantic import Field
 
 from schedd.api.replies import documented
+from schedd.engine.alerts import OpenAlert
 from schedd.engine.job_view import Change, JobView
 from schedd.engine.records import Breach, Ended
 from schedd.engine.view import Published
@@ -14,7 +15,7 @@ from schedd.service.explain import Blocker, Explanation, On
 from schedd.service.feed import JobLine
 from schedd.service.gaps import Gap, Step
 from schedd.service.reading import Bar, Counts, NodeView
-from schedd.wire import Decision
+from schedd.wire import Decision, ServerFacts
 
 __all__ = [
     "Bars",
@@ -89,6 +90,8 @@ class ClusterView:
     """When the plan was brought up to date."""
     generation: int
     """Counts the batches of events that the plan has taken in."""
+    mode: Literal["shadow", "adviser", "scheduler"]
+    """What is done with the plan: nothing, it is told to the server, or jobs are started by it, too."""
     paused: str
     """Why an admin stopped starting jobs; empty when none did."""
     foreign: str
@@ -104,8 +107,16 @@ class ClusterView:
     cpus: int
     events_waiting: int
     """Events that came and are not handled yet."""
+    arriving: int
+    """New jobs of a snapshot that are not taken in yet: the plan does not know them so far."""
     breaches: int
     """Promises that were not kept since the daemon started."""
+    alerts: int
+    """How many alerts are open."""
+    heard: int | None
+    """When the adapter was last heard of; null: not since this daemon leads."""
+    server: ServerFacts
+    """What the server says of itself: whether it wants to be scheduled, its version, defaults and limits."""
     end_allowance: int
     """Seconds for which the plan keeps the nodes of a job past its walltime."""
 
@@ -225,7 +236,11 @@ class News(Dated):
     """What became of a plan since the event before."""
 
     paused: str
-    """Why no jobs are started; empty when they are."""
+    """Why an admin stopped starting jobs; empty when none did."""
+    halted: str
+    """Why no jobs are started, for whatever reason; empty when they are."""
+    alerts: tuple[OpenAlert, ...]
+    """All that are open, as far as they concern who follows."""
     jobs: Counts
     changed: tuple[JobLine, ...]
     """Jobs of which anything changed, and new ones."""

@@ -11,19 +11,20 @@ from schedd.api.bodies import ClustersView, ClusterView, Dispatch
 from schedd.api.messages import Pause
 from schedd.api.problems import answers
 from schedd.api.replies import reply
-from schedd.api.waiting import answer_of
+from schedd.api.waiting import at_once
 from schedd.service.loop import PlanLoop
 from schedd.service.reading import counts
 
 __all__ = ["cluster_view", "router", "switch"]
 
-router = APIRouter(prefix="/v1/clusters", tags=["clusters"])
+from schedd.api.text import TextRoute
+
+router = APIRouter(prefix="/v1/clusters", tags=["clusters"], route_class=TextRoute)
 _log = structlog.get_logger(__name__)
 _PATIENCE: Final = 10.0
 _READ: Final = answers("no-token", "unknown-cluster", "not-ready")
 _ACT: Final = answers("no-token", "not-allowed", "unknown-cluster", "not-ready")
 _BODY: Final = answers("bad-request", "too-large", "invalid")
-_HINT: Final = "it is done as soon as the planner is free; GET the cluster to see whether it was"
 
 
 @router.get("", response_model=ClustersView, responses=answers("no-token", "not-ready"))
@@ -56,7 +57,10 @@ async def switch(cluster: PlanLoop, reason: str, who: str) -> int:
     Raises ProblemError.
     """
     act, done = ("pause", "paused") if reason else ("resume", "resumed")
-    generation = await answer_of(cluster.pause(reason) if reason else cluster.resume(), _PATIENCE, _HINT)
+    undone = "starting jobs was not paused" if reason else "starting jobs was not resumed"
+    generation = await at_once(
+        cluster, lambda: cluster.pause(reason) if reason else cluster.resume(), _PATIENCE, undone
+    )
     await asyncio.to_thread(cluster.audit, who, act, reason)
     _log.warning(f"starting jobs was {done}", cluster=cluster.name, by=who, reason=reason)
     return generation
@@ -71,6 +75,7 @@ def cluster_view(loop: PlanLoop) -> ClusterView:
         now=loop.now(),
         as_of=published.as_of,
         generation=published.generation,
+        mode=published.mode,
         paused=published.paused,
         foreign=published.foreign,
         halted=published.halted,
@@ -80,6 +85,10 @@ def cluster_view(loop: PlanLoop) -> ClusterView:
         nodes=len(published.nodes),
         cpus=sum(node.cpus for node in published.nodes.values()),
         events_waiting=loop.pending,
+        arriving=published.arriving,
         breaches=published.breaches,
+        alerts=len(loop.alarms.open),
+        heard=loop.hearing.at or None,
+        server=published.server,
         end_allowance=published.settings.end_allowance,
     )

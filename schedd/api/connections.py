@@ -3,19 +3,21 @@
 import asyncio
 import socket
 import struct
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from schedd.api.access import PEER
+from schedd.api.access import PEER, TRUST
+from schedd.api.places import Places
 from schedd.service.settings import LimitSettings
 
 __all__ = ["Connection"]
 
 _HEAD: Final = 64 << 10
 """Bytes of a request's line and headers, about: what comes at once is taken as a whole."""
+_SILENT_S: Final = 5.0
+"""For so long at most a connection may say nothing at all."""
 _CREDENTIALS: Final = struct.Struct("3i")
 _SLOW: Final = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _MANY: Final = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
@@ -25,19 +27,18 @@ _LONG: Final = (
 
 
 class Connection(HttpToolsProtocol):
-    """Closed when a request does not come in time or has endless headers, or its answer is not taken.
-
-    ``held`` counts the open ones by whose they are, for all.
+    """Closed when a request does not come in time or has endless headers, or its answer is not taken; refused
+    when there is no place for it.
     """
 
-    def __init__(self, *, limits: Callable[[], LimitSettings], held: Counter[str], **more: Any) -> None:
+    def __init__(self, *, limits: Callable[[], LimitSettings], places: Places, **more: Any) -> None:
         super().__init__(**more)
-        chosen = limits()
-        self._held = held
-        self._most = chosen.connections_one
-        self._whose = ""
-        self._patience = chosen.patience
-        self.limit_concurrency = chosen.connections + 1  # uvicorn refuses those that reach it
+        self._limits = limits()
+        self._places = places
+        self.whose = ""
+        self.local = self.trusted = False
+        self._silent = True
+        self._patience = self._limits.patience
         self._in_head = True
         self._ended = False
         self._head = 0
@@ -48,27 +49,43 @@ class Connection(HttpToolsProtocol):
         """Begin to wait for a request, and see who it is."""
         super().connection_made(transport)
         uid = _peer(transport)
+        self.app_state = {**self.app_state, TRUST: lambda: self._places.trust(self)}
         if uid is not None:
-            self.app_state = {**self.app_state, PEER: uid}
-        self._whose = f"uid {uid}" if uid is not None else str(self.client[0] if self.client else "")
-        self._held[self._whose] += 1
-        if self._held[self._whose] > self._most:
-            transport.write(_MANY)
-            transport.close()
+            self.app_state[PEER] = uid
+        self.local = uid is not None
+        self.whose = f"uid {uid}" if uid is not None else str(self.client[0] if self.client else "")
+        if self._places.take(self, self._limits):
+            self._expect(min(self._patience, _SILENT_S))
         else:
-            self._expect()
+            self.make_room()
+
+    @property
+    def idleness(self) -> int:
+        """0 while an answer is awaited, 1 while a request comes or may come, 2 if it never said anything."""
+        if self._silent:
+            return 2
+        cycle: RequestResponseCycle | None = self.cycle
+        return int(self._arriving is not None or cycle is None or cycle.response_complete)
+
+    def make_room(self) -> None:
+        """There are too many: end without an answer to a request, should one be on its way."""
+        self._end_waiting()
+        self.transport.write(_MANY)
+        self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over."""
-        self._held[self._whose] -= 1
-        if not self._held[self._whose]:
-            del self._held[self._whose]
+        self._places.give_back(self)
         self._end_waiting()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Take more of a request, unless it never comes to its body."""
         self._ended = False
+        if self._silent:
+            self._silent = False
+            self._end_waiting()
+            self._expect(self._patience)
         super().data_received(data)
         # Of data that ends a request most is its body.
         if self._in_head and not self._ended and not self.transport.is_closing():
@@ -81,7 +98,7 @@ class Connection(HttpToolsProtocol):
         super().on_message_begin()
         self._in_head, self._head = True, 0
         if self._arriving is None:
-            self._expect()
+            self._expect(self._patience)
 
     def on_headers_complete(self) -> None:
         """Its body may follow."""
@@ -109,8 +126,8 @@ class Connection(HttpToolsProtocol):
             self._leaving = None
         super().resume_writing()
 
-    def _expect(self) -> None:
-        self._arriving = self.loop.call_later(self._patience, self._refuse, _SLOW)
+    def _expect(self, seconds: float) -> None:
+        self._arriving = self.loop.call_later(seconds, self._refuse, _SLOW)
 
     def _refuse(self, answer: bytes) -> None:
         self._end_waiting()

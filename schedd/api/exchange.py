@@ -2,7 +2,7 @@
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Adapter, Cluster
@@ -35,7 +35,7 @@ async def post_events(request: Request, cluster: Cluster, delivery: Delivery, as
     handled before are listed as duplicates and change nothing. A `snapshot` is an event too; where it is
     credible it wins over what was believed. Of a body with anything wrong in it nothing is taken.
     """
-    cluster.meters.hear()
+    cluster.hear()
     if int(request.headers.get("content-length", LARGE)) < LARGE:
         faults = out_of_bounds(delivery.events)
     else:  # others are not to wait for a look at a whole cluster
@@ -68,6 +68,9 @@ async def get_decisions(
         float, Query(description="Wait up to so many seconds until there is one.", ge=0, le=60)
     ] = 0,
     limit: Annotated[int, Query(description="At most so many.", ge=1, le=10_000)] = 1_000,
+    schedd_read_age: Annotated[
+        float | None, Header(description="Seconds since the asker last read the server.", ge=0, le=1e9)
+    ] = None,
 ) -> Response:
     """What is to be done on the server, in order. Needs the role `adapter`.
 
@@ -75,7 +78,10 @@ async def get_decisions(
     list until an event shows its outcome (a run that was accepted, refused, or seen to start), or a newer
     one takes its place.
     """
-    cluster.meters.hear()
+    cluster.hear(schedd_read_age)
     cluster.check_leads()
+    cluster.was_read(after)
+    # Who waits is heard of again in time.
+    wait = min(wait, cluster.published.settings.adapter_silence / 2)
     page = await cluster.decisions.wait_after(after, wait, limit)
     return reply(request, Batch(page.decisions, page.last, page.missed))

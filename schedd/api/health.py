@@ -25,7 +25,9 @@ async def healthz(request: Request) -> Response:
 
 @router.get("/readyz", response_model=Ready, responses=answers("not-ready"))
 async def readyz(request: Request) -> Response:
-    """Whether every planner can do its work. Needs no token; why not, is told to those who show one."""
+    """Whether every planner works and knows its server's state. Needs no token; why not, is told to those who
+    show one. What passes requests on is to ask `/leadz`: an adapter must reach a daemon that misses it.
+    """
     failures = daemon_of(request).failures
     if failures:
         words = "; ".join(f"{name}: {why}" for name, why in failures.items())
@@ -57,7 +59,7 @@ async def _not_ready(request: Request, why: str) -> ProblemError:
         return ProblemError("not-ready", why)
     return ProblemError(
         "not-ready",
-        "a planner stopped, or waits for its database",
+        "a planner stopped, waits for its database, or does not know its server's state",
         hint="the log says which and why, and so does this to those who send a token",
     )
 

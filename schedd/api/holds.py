@@ -14,7 +14,7 @@ from schedd.api.bodies import Dated, dated
 from schedd.api.messages import Hold
 from schedd.api.policy import PreviewView, previewed
 from schedd.api.problems import Fault, ProblemError, answers
-from schedd.api.replies import reply
+from schedd.api.replies import documented, reply
 from schedd.api.waiting import answer_of
 from schedd.engine.view import Published
 from schedd.service.loop import PlanLoop
@@ -22,7 +22,9 @@ from schedd.wire import PlanningHeld, PlanningReleased
 
 __all__ = ["HoldView", "HoldsView", "Kind", "hold", "preview", "release", "router"]
 
-router = APIRouter(prefix="/v1/clusters/{cluster}/holds", tags=["plan"])
+from schedd.api.text import TextRoute
+
+router = APIRouter(prefix="/v1/clusters/{cluster}/holds", tags=["plan"], route_class=TextRoute)
 _log = structlog.get_logger(__name__)
 _PATIENCE: Final = 10.0
 _HINT: Final = "it is done as soon as the planner is free; GET the holds to see whether it was"
@@ -43,6 +45,7 @@ class HoldView:
     by: Annotated[str, Field(description="Who said so.")]
 
 
+@documented
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldsView(Dated):
     """All nodes and queues whose planning is held."""

@@ -166,7 +166,7 @@ def a_past_job(daemon: Clusters, cluster: PlanLoop, job: str, seen: Sight) -> Pa
         past = past_job(daemon, cluster, job, seen)
     if past is not None:
         return past
-    none = "nothing is kept of such a job" if daemon.durable is not None else _NOTHING
+    none = "neither queued nor in the history" if daemon.durable is not None else _NOTHING
     raise _unknown(cluster.name, cluster.published, seen, job, none)
 
 

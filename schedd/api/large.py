@@ -1,17 +1,17 @@
 """Large bodies of events are read beside the event loop, a piece at a time: others are not to wait for it."""
 
 import json
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Any, Final
 
-from fastapi import Request, Response
-from fastapi.routing import APIRoute
+from fastapi import Request
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic_core import from_json
 from starlette.concurrency import run_in_threadpool
 
 from schedd.api.messages import Delivery
+from schedd.api.text import TextRequest, TextRoute, check_text
 from schedd.wire import Event, JobFacts, Snapshot, Told
 from schedd.wire.pieces import Reader
 
@@ -27,23 +27,19 @@ _SNAPSHOT: Final = TypeAdapter(Snapshot)
 _JOBS: Final = TypeAdapter(list[JobFacts])
 
 
-class DeliveryRoute(APIRoute):
+class DeliveryRoute(TextRoute):
     """The route of ``Delivery``. What is wrong in a body is said as everywhere, by the framework."""
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The framework's, which reads the body of a request that we give it."""
-        handler = super().get_route_handler()
-
-        async def handle(request: Request) -> Response:
-            return await handler(_Request(request.scope, request.receive))
-
-        return handle
+    @property
+    def request_class(self) -> type[Request]:
+        """Reads large bodies in another thread."""
+        return _Request
 
 
-class _Request(Request):
+class _Request(TextRequest):
     async def json(self) -> Any:
         body = await self.body()
-        return json.loads(body) if len(body) < LARGE else await run_in_threadpool(delivery_of, body)
+        return await super().json() if len(body) < LARGE else await run_in_threadpool(delivery_of, body)
 
 
 def delivery_of(body: bytes) -> Any:
@@ -51,7 +47,8 @@ def delivery_of(body: bytes) -> Any:
     try:
         value = _value(body)
     except (ValueError, RecursionError):
-        return json.loads(body)  # it says what is wrong in the framework's terms
+        value = json.loads(body)  # it says what is wrong in the framework's terms
+    check_text(body, value)
     events = value.get("events") if isinstance(value, dict) else None
     if not isinstance(events, list) or len(events) > _MOST:
         return value

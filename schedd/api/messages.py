@@ -8,9 +8,8 @@ from typing import Annotated, Any, Final, Self, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from schedd.api.problems import Fault
-from schedd.model.parse import RequestError, resource_list
+from schedd.dialect import Family, RequestError, resource_list
 from schedd.wire import Event, JobFacts, Told
-from schedd.wire.facts import Family
 
 __all__ = ["Delivery", "Hold", "Pause", "Reservation", "Variant", "WhatIf", "out_of_bounds"]
 

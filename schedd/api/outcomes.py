@@ -8,10 +8,11 @@ from pydantic import Field
 
 from schedd.api.bodies import Dated, ReservationView
 from schedd.api.replies import documented
+from schedd.engine.searching import Why
 from schedd.plan.views import Window
 from schedd.service.smaller import Smaller
 from schedd.service.summaries import CriterionValue, UserSummary
-from schedd.service.track import SearchRun, Why
+from schedd.service.track import SearchRun
 from schedd.wire import ShareFacts
 
 __all__ = [

@@ -15,10 +15,9 @@ from schedd.api.access import Admin, Cluster, Operator
 from schedd.api.bodies import Dated, dated
 from schedd.api.outcomes import SearchView, search_view
 from schedd.api.problems import answers
-from schedd.api.replies import reply
+from schedd.api.replies import documented, reply
 from schedd.api.waiting import answer_of
 from schedd.engine import Engine
-from schedd.engine.checkpoint import Frozen
 from schedd.engine.preview import InTheWay, Moved, Preview, preview
 from schedd.engine.settings import EngineSettings
 from schedd.service.loop import PlanLoop
@@ -29,7 +28,9 @@ from schedd.wire import Event, PolicyChanged
 
 __all__ = ["PolicyPreview", "PolicyView", "PreviewView", "change_policy", "foreseen", "previewed", "router"]
 
-router = APIRouter(prefix="/v1/clusters/{cluster}/policy", tags=["policy"])
+from schedd.api.text import TextRoute
+
+router = APIRouter(prefix="/v1/clusters/{cluster}/policy", tags=["policy"], route_class=TextRoute)
 _log = structlog.get_logger(__name__)
 _PATIENCE: Final = 10.0
 _HINT: Final = "it is done as soon as the planner is free; GET the policy to see whether it was"
@@ -45,6 +46,7 @@ _ACT: Final = (
 )
 
 
+@documented
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyView(Dated):
     """The site's policy in force."""
@@ -55,6 +57,7 @@ class PolicyView(Dated):
     ]
 
 
+@documented
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviewView(Dated):
     """What would follow; nothing was done. Lists are cut after 1,000 entries."""
@@ -72,6 +75,7 @@ class PreviewView(Dated):
     alerts: Annotated[tuple[str, ...], Field(description="What an admin would be told.")]
 
 
+@documented
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyPreview(PreviewView):
     """The same of a policy, with what a search under its criteria would find then, on a copy of the plan."""
@@ -160,18 +164,13 @@ async def _tried(
     cluster: PlanLoop, events: Sequence[Event], search: EngineSettings | None = None
 ) -> tuple[Preview, SearchRun | None]:
     """What ``events`` would do, and what a search with these settings would find after them."""
-    frozen = await answer_of(cluster.at_rest(_frozen), _PATIENCE, "ask again in a moment")
+    engine = await answer_of(cluster.at_rest(Engine.fork), _PATIENCE, "ask again in a moment")
 
     def on_a_copy() -> tuple[Preview, SearchRun | None]:
-        engine = Engine.restore(frozen.encode())
         found = preview(engine, events, cluster.now())
         return found, trial(engine, search) if search is not None else None
 
     return await run_in_threadpool(on_a_copy)
-
-
-def _frozen(engine: Engine) -> Frozen:
-    return Frozen(engine.state, {"forgotten": engine.forgotten})
 
 
 async def change_policy(cluster: PlanLoop, version: int, site: Mapping[str, Any], who: str) -> None:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from schedd.plan.plan import WorkSpent
 from schedd.service.errors import Overloaded, PlannerStopped, UnknownCluster
 from schedd.service.reading import CursorError
 
@@ -23,7 +24,7 @@ _MOST: Final = 20
 KINDS: Final[Mapping[str, tuple[int, str]]] = {
     "bad-request": (400, "The request is not understood"),
     "no-token": (401, "No valid token"),
-    "not-allowed": (403, "The token's role may not do this"),
+    "not-allowed": (403, "Access denied"),
     "unknown-path": (404, "Nothing is served here"),
     "unknown-cluster": (404, "No such cluster"),
     "unknown-job": (404, "No such job"),
@@ -31,6 +32,7 @@ KINDS: Final[Mapping[str, tuple[int, str]]] = {
     "wrong-method": (405, "This path is served with another method"),
     "too-large": (413, "The body is too large"),
     "invalid": (422, "Something in the request is not allowed"),
+    "too-hard": (422, "The answer takes more work than a question may"),
     "too-much": (429, "Too many events wait"),
     "too-often": (429, "Too many requests"),
     "defect": (500, "A defect of the daemon"),
@@ -163,6 +165,11 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(Overloaded)
     async def _(request: Request, error: Overloaded) -> Response:
         return problem_response(request.url.path, ProblemError("too-much", str(error), headers=_LATER))
+
+    @app.exception_handler(WorkSpent)
+    async def _(request: Request, error: WorkSpent) -> Response:
+        hint = "ask for fewer kinds of chunks, or for fewer windows and changes at once"
+        return problem_response(request.url.path, ProblemError("too-hard", str(error), hint=hint))
 
     @app.exception_handler(CursorError)
     async def _(request: Request, error: CursorError) -> Response:

@@ -19,14 +19,23 @@ from schedd.wire import ShareFacts
 
 __all__ = ["answered", "router"]
 
-router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["questions"])
+from schedd.api.text import TextRoute
+
+router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["questions"], route_class=TextRoute)
 
 
 @router.post(
     "/what-if",
     response_model=WhatIfAnswer,
     responses=answers(
-        "no-token", "unknown-cluster", "unknown-job", "not-ready", "invalid", "bad-request", "too-large"
+        "no-token",
+        "unknown-cluster",
+        "unknown-job",
+        "not-ready",
+        "invalid",
+        "too-hard",
+        "bad-request",
+        "too-large",
     ),
 )
 async def what_if(request: Request, cluster: Cluster, question: WhatIf, seen: Seen) -> Response:

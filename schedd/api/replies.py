@@ -15,18 +15,25 @@ from starlette.responses import Response
 from schedd.api.problems import Fault, ProblemError
 from schedd.engine.view import Published
 
-__all__ = ["chosen", "documented", "in_columns", "reply", "reply_rows"]
+__all__ = ["build", "chosen", "documented", "in_columns", "reply", "reply_rows"]
 
 _WHICH_PLAN: Final = re.compile(rb'"(?:as_of|generation)":\d+')
 _DOCUMENTED = ConfigDict(use_attribute_docstrings=True)
+_adapters: dict[type, TypeAdapter[Any] | None] = {}
 
 
 def documented(kind: type) -> type:
     """Let the docstrings of a dataclass's fields be their descriptions in the API's description."""
+    _adapters[kind] = None
     return with_config(_DOCUMENTED)(kind)
 
 
-_adapters: dict[type, TypeAdapter[Any]] = {}
+def build() -> None:
+    """Make what writes the replies. To be called before there are threads: the docstrings are read from the
+    source, and Python 3.11 fails over two threads that parse at once.
+    """
+    for kind in _adapters:
+        _adapter(kind)
 
 
 def _adapter(kind: type) -> TypeAdapter[Any]:

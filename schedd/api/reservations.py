@@ -23,7 +23,9 @@ from schedd.wire import Reserve, Unreserve
 
 __all__ = ["RESERVATION", "note", "preview", "reservation_view", "reserve", "router", "unreserve"]
 
-router = APIRouter(prefix="/v1/clusters/{cluster}/reservations", tags=["reservations"])
+from schedd.api.text import TextRoute
+
+router = APIRouter(prefix="/v1/clusters/{cluster}/reservations", tags=["reservations"], route_class=TextRoute)
 _log = structlog.get_logger(__name__)
 _PATIENCE: Final = 10.0
 _HINT: Final = "it is done as soon as the planner is free; GET the reservations to see whether it was"

@@ -18,7 +18,9 @@ from schedd.service.track import SearchRun
 
 __all__ = ["router", "search"]
 
-router = APIRouter(prefix="/v1/clusters/{cluster}/searches", tags=["plan"])
+from schedd.api.text import TextRoute
+
+router = APIRouter(prefix="/v1/clusters/{cluster}/searches", tags=["plan"], route_class=TextRoute)
 _log = structlog.get_logger(__name__)
 _MOST: Final = 2**62
 _PATIENCE: Final = 55.0

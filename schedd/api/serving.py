@@ -5,7 +5,6 @@ import contextlib
 import signal
 import socket
 import ssl
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import FrameType
@@ -16,6 +15,7 @@ import uvicorn
 from schedd.api.app import create_app
 from schedd.api.connections import Connection
 from schedd.api.listening import leave, warn_if_out_of_date
+from schedd.api.places import Places
 from schedd.api.reloading import Reload
 from schedd.api.tending import lifespan
 from schedd.dashboard import add_dashboard
@@ -93,7 +93,7 @@ def serve(
     config = uvicorn.Config(
         app,
         loop="uvloop",
-        http=partial(Connection, limits=lambda: askers.limits, held=Counter()),  # type: ignore[arg-type]
+        http=partial(Connection, limits=lambda: askers.limits, places=Places()),  # type: ignore[arg-type]
         ws="none",
         log_config=None,
         access_log=False,

@@ -9,8 +9,10 @@ from pydantic import TypeAdapter
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from schedd.api.access import Cluster, User, address_of, seen_by, still_counts
+from schedd.api.alerts import alerts_for
 from schedd.api.bodies import News, dated
 from schedd.api.problems import ProblemError, answers
+from schedd.engine.alerts import OpenAlert
 from schedd.engine.view import Published
 from schedd.service.askers import Askers
 from schedd.service.bell import rung_or_late
@@ -76,6 +78,9 @@ async def stream(
         seen = seen_by(request, asker, cluster)
         return counts()
 
+    def alerts_of() -> tuple[OpenAlert, ...]:
+        return alerts_for(cluster, seen, everything=asker.may("see all"))
+
     askers: Askers = request.app.state.askers
     address = address_of(request)
     if not askers.may_stream(asker, address):
@@ -85,25 +90,33 @@ async def stream(
 
     async def events() -> AsyncIterator[ServerSentEvent]:
         with askers.streaming(asker, address):
-            async for event in _events(cluster, life, since, wanted, goes_on):
+            async for event in _events(cluster, life, since, wanted, alerts_of, goes_on):
                 yield event
 
     return EventSourceResponse(events(), ping=15, sep="\n", headers={"Cache-Control": "no-store"})
 
 
 async def _events(
-    cluster: PlanLoop, life: str, since: int | None, wanted: Wanted, goes_on: Callable[[], bool]
+    cluster: PlanLoop,
+    life: str,
+    since: int | None,
+    wanted: Wanted,
+    alerts_of: Callable[[], tuple[OpenAlert, ...]],
+    goes_on: Callable[[], bool],
 ) -> AsyncIterator[ServerSentEvent]:
-    state: tuple[str, str] | None = None
+    state: object = None
     told: Published | None = None
     with cluster.feed.bell.heard() as rung:
         while not cluster.feed.bell.closed and goes_on():
             rung.clear()
             published = cluster.published
-            if published is not told:
-                now = (published.stale, published.paused)
+            alerts = alerts_of()
+            now = (published.stale, published.paused, published.halted, alerts)
+            if published is not told or now != state:
                 # Thousands of jobs may have changed: others are not to wait while these are gone through.
-                event = await asyncio.to_thread(_event, cluster, published, since, wanted, state != now)
+                event = await asyncio.to_thread(
+                    _event, cluster, published, since, wanted, alerts, state != now
+                )
                 if event is not None:
                     event.id = f"{life}-{published.generation}"
                     event.retry = _RETRY_MS if since is None else None
@@ -114,7 +127,12 @@ async def _events(
 
 
 def _event(
-    cluster: PlanLoop, published: Published, since: int | None, wanted: Wanted, always: bool
+    cluster: PlanLoop,
+    published: Published,
+    since: int | None,
+    wanted: Wanted,
+    alerts: tuple[OpenAlert, ...],
+    always: bool,
 ) -> ServerSentEvent | None:
     found = cluster.feed.since(published, since, wanted) if since is not None else None
     reset = found is None or len(found[0]) > _MOST
@@ -123,6 +141,8 @@ def _event(
         return None
     news = News(
         paused=published.paused,
+        halted=published.halted,
+        alerts=alerts,
         jobs=counts(published),
         changed=tuple(line_of(published, record) for record in changed),
         gone=tuple(gone),

@@ -68,7 +68,7 @@ def lifespan(
 
 async def _tell_hooks(clusters: Clusters, hooks: Sequence[Hook]) -> None:
     """Tell each hook of the moves in each cluster that it wants."""
-    async with httpx2.AsyncClient() as client:
+    async with httpx2.AsyncClient(follow_redirects=False) as client:
         await asyncio.gather(
             *(
                 follow(loop, hook, client)

@@ -1,7 +1,7 @@
 """Waiting for the planner's thread, but not for ever; and for the database, which may be gone."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Final, TypeVar
@@ -11,7 +11,7 @@ from schedd.service.forks import Fork
 from schedd.service.loop import PlanLoop
 from schedd.store import StoreError
 
-__all__ = ["a_copy", "answer_of", "the_database"]
+__all__ = ["a_copy", "answer_of", "at_once", "the_database"]
 
 _T = TypeVar("_T")
 _PATIENCE: Final = 0.5
@@ -47,6 +47,38 @@ async def answer_of(future: "Future[_T]", seconds: float, hint: str) -> _T:
     return waiting.result()
 
 
+async def at_once(cluster: PlanLoop, ask: "Callable[[], Future[_T]]", seconds: float, undone: str) -> _T:
+    """What the planner answers within so many real seconds; else nothing is done, now or later.
+
+    ``undone`` says what was not done. Raises ProblemError, and what the planner raised.
+    """
+    hint = "repeat it when that is over"
+    if why := _no_database(cluster):
+        raise ProblemError("not-ready", f"{undone}: {why}", hint=hint, headers={"Retry-After": "5"})
+    future = ask()
+    done, _ = await asyncio.wait((asyncio.wrap_future(future),), timeout=seconds)
+    if not done:
+        if future.cancel():
+            raise ProblemError(
+                "not-ready",
+                f"{undone}: the planner is busy with something else for {cluster.busy_for:.0f} s",
+                hint=hint,
+                headers={"Retry-After": "2"},
+            )
+        why = _no_database(cluster)
+        raise ProblemError(
+            "not-ready",
+            "the planner is at it, and cannot say yet that it is done" + (f": {why}" if why else ""),
+            hint="GET the cluster to see whether it is",
+            headers={"Retry-After": "2"},
+        )
+    return future.result()
+
+
+def _no_database(cluster: PlanLoop) -> str:
+    return f"the daemon waits for its database: {cluster.trouble}" if cluster.trouble else ""
+
+
 @contextmanager
 def the_database() -> Iterator[None]:
     """Raises ProblemError where the database fails within."""
@@ -54,5 +86,5 @@ def the_database() -> Iterator[None]:
         yield
     except StoreError as error:
         raise ProblemError(
-            "not-ready", f"the database cannot be had: {error}", headers={"Retry-After": "5"}
+            "not-ready", f"database unavailable: {error}", headers={"Retry-After": "5"}
         ) from None

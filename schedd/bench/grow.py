@@ -20,10 +20,10 @@ from schedd.bench.live import POLICIES, engine_figures
 from schedd.bench.plain import Holding, Plain
 from schedd.bench.result import BenchResult, Step, exponent
 from schedd.bench.workload import BenchJob, Profile, cluster, jobs
+from schedd.dialect import parse_torque
 from schedd.engine import EngineSettings
 from schedd.model import Request
-from schedd.model.parse import parse_torque
-from schedd.plan.kernels.layout import PLANNED
+from schedd.plan.columns import PLANNED
 from schedd.plan.plan import Plan
 
 __all__ = ["CheckFailed", "Grower", "run_bench"]

@@ -11,8 +11,8 @@ import numpy as np
 from schedd.bench.daemon import BenchDaemon, Client, DaemonFailed
 from schedd.bench.grow import CheckFailed
 from schedd.bench.plain import Holding, Plain
+from schedd.dialect import parse_torque
 from schedd.model import Node
-from schedd.model.parse import parse_torque
 
 __all__ = ["check_plan"]
 

@@ -14,8 +14,8 @@ from schedd.bench.grow import Grower
 from schedd.bench.workload import Profile
 from schedd.model import FOREVER
 from schedd.optimize import Search, SearchSettings
+from schedd.plan.columns import PLANNED
 from schedd.plan.evaluate import Criterion, JobColumns
-from schedd.plan.kernels.layout import PLANNED, START, STATE
 from schedd.plan.latest import latest_starts
 
 __all__ = ["LIFTED", "SECONDS", "OptimiseResult", "SearchFigures", "bench_optimise", "table_of", "to_json"]
@@ -95,12 +95,11 @@ def bench_optimise(
     begin = grower.now
     grower.fill(jobs)
     plan = grower.plan
-    table = plan.tables.jobs
-    slots = table.shape[1]
+    slots = plan.jobs.size
     columns = JobColumns(
         np.full(slots, begin, np.int64), np.full(slots, FOREVER, np.int64), np.arange(slots) % _USERS
     )
-    promised = np.where(table[STATE] == PLANNED, table[START] + slack, FOREVER)
+    promised = np.where(plan.jobs.states == PLANNED, plan.jobs.starts + slack, FOREVER)
     latest = latest_starts(plan, promised, columns, begin)
     found = []
     for k in lifted:
@@ -156,8 +155,8 @@ def _warm_up() -> None:
     grower = Grower("metacentrum", 20, 60, 0)
     grower.fill(60)
     plan = grower.plan
-    columns = JobColumns.blank(plan.tables.jobs.shape[1])
-    latest = np.full(plan.tables.jobs.shape[1], FOREVER, np.int64)
+    columns = JobColumns.blank(plan.jobs.size)
+    latest = np.full(plan.jobs.size, FOREVER, np.int64)
     Search(plan, columns, latest, grower.now, SearchSettings(moves=50)).run()
 
 

@@ -1,4 +1,4 @@
-"""``schedd bench plan | optimise | events | http | restart | face | wire``: how quick they are."""
+"""``schedd bench plan | optimise | predict | events | http | restart | size | face | wire``: how quick."""
 
 import argparse
 import sys
@@ -18,10 +18,16 @@ from schedd.bench.load import to_json as load_to_json
 from schedd.bench.optimise import bench_optimise
 from schedd.bench.optimise import table_of as optimise_table
 from schedd.bench.optimise import to_json as optimise_to_json
+from schedd.bench.predict import bench_predict
+from schedd.bench.predict import table_of as predict_table
+from schedd.bench.predict import to_json as predict_to_json
 from schedd.bench.restart import bench_restart
 from schedd.bench.restart import table_of as restart_table
 from schedd.bench.restart import to_json as restart_to_json
 from schedd.bench.result import Step, step_table, summary_table, to_json
+from schedd.bench.size import bench_size
+from schedd.bench.size import table_of as size_table
+from schedd.bench.size import to_json as size_to_json
 from schedd.bench.workload import PROFILES
 from schedd.cli.arguments import Parser
 from server_adapter import bench_wire
@@ -39,6 +45,13 @@ def make_parser() -> argparse.ArgumentParser:
     optimise = what.add_parser("optimise", help="search a plan: moves a second, and what they gain")
     optimise.add_argument("--nodes", type=int, default=219, help="(default: %(default)s)")
     optimise.add_argument("--jobs", type=int, required=True, help="so many wait, at least 10")
+    predict = what.add_parser("predict", help="predicted run times, and the starts of a whole queue")
+    predict.add_argument("--nodes", type=int, default=219, help="(default: %(default)s)")
+    predict.add_argument("--jobs", type=int, required=True, help="so many wait, at least 10")
+    predict.add_argument(
+        "--ended", type=int, default=100_000, help="learn from so many jobs (default: %(default)s)"
+    )
+    predict.add_argument("--users", type=int, default=1_000, help="of so many users (default: %(default)s)")
     plan.add_argument(
         "--policy",
         action="store_true",
@@ -51,8 +64,9 @@ def make_parser() -> argparse.ArgumentParser:
     http.add_argument("--reads", type=float, default=1_500, help="reads a second (default: %(default)s)")
     restart = what.add_parser("restart", help="a real daemon from its start until it leads")
     restart.add_argument("--cold", action="store_true", help="also without any kernel in the cache: minutes")
+    size = what.add_parser("size", help="one snapshot of a whole large cluster, and what goes on meanwhile")
     face = what.add_parser("face", help="pages, their data and commands at a real daemon; in a browser, too")
-    for one in (events, http, restart, face):
+    for one in (events, http, restart, size, face):
         one.add_argument("--nodes", type=int, default=219, help="(default: %(default)s)")
         one.add_argument("--jobs", type=int, default=10_000, help="queued throughout (default: %(default)s)")
         one.add_argument(
@@ -72,7 +86,7 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="DAYS",
         help="keep all for so long, as by keep_*",
     )
-    for one in (plan, optimise, events, http, restart, face):
+    for one in (plan, optimise, predict, events, http, restart, size, face):
         one.add_argument(
             "--profile", choices=PROFILES, default="metacentrum", help="shapes of nodes and jobs"
         )
@@ -90,7 +104,7 @@ def run(argv: Sequence[str]) -> int:
     if args.what == "wire":
         return bench_wire.run(args)
     try:
-        return {"plan": _plan, "optimise": _optimise}.get(args.what, _load)(args)
+        return {"plan": _plan, "optimise": _optimise, "predict": _predict}.get(args.what, _load)(args)
     except ValueError as error:
         print(f"schedd bench: {error}", file=sys.stderr)
         return 2
@@ -131,6 +145,21 @@ def _optimise(args: argparse.Namespace) -> int:
     return 0
 
 
+def _predict(args: argparse.Namespace) -> int:
+    with Console(stderr=True).status("") as status:
+
+        def tell(words: str) -> None:
+            status.update(f"{words} ...")
+
+        result = bench_predict(
+            args.profile, args.nodes, args.jobs, args.seed, ended=args.ended, users=args.users, tell=tell
+        )
+    Console().print(predict_table(result))
+    if args.json is not None:
+        args.json.write_text(predict_to_json(result), encoding="utf-8")
+    return 0
+
+
 def _load(args: argparse.Namespace) -> int:
     load = Load(
         profile=args.profile,
@@ -146,6 +175,8 @@ def _load(args: argparse.Namespace) -> int:
     result: EventsResult | HttpResult
     if args.what == "restart":
         return _restart(load, args)
+    if args.what == "size":
+        return _size(load, args)
     if args.what == "face":
         return _face(load, args)
     with Console(stderr=True).status("") as status:
@@ -170,6 +201,19 @@ def _face(load: Load, args: argparse.Namespace) -> int:
     Console().print(face_table(result))
     if args.json is not None:
         args.json.write_text(face_to_json(result), encoding="utf-8")
+    return 0
+
+
+def _size(load: Load, args: argparse.Namespace) -> int:
+    with Console(stderr=True).status("") as status:
+
+        def tell(words: str) -> None:
+            status.update(f"{words} ...")
+
+        result = bench_size(load, tell)
+    Console().print(size_table(result))
+    if args.json is not None:
+        args.json.write_text(size_to_json(result), encoding="utf-8")
     return 0
 
 

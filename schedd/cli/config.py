@@ -5,19 +5,36 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import BaseModel
 
 from schedd.api.listening import out_of_date
 from schedd.api.parts import parts_of
+from schedd.cli.config_init import init
 from schedd.cli.installed import ConfigFile, configuration, failing, settings_of
 from schedd.service.advice import advice
 from schedd.service.effective import effective
-from schedd.service.reference import SECTIONS, section
+from schedd.service.reference import SECTIONS, decisions, described, section
 from schedd.service.settings import Settings
+from server_adapter import settings as adapter
 
-__all__ = ["app"]
+__all__ = ["ADAPTER_SECTIONS", "app"]
 
-app = typer.Typer(help="Check the daemon's settings, show those in force, explain them all.")
+ADAPTER_SECTIONS: dict[str, type[BaseModel]] = {
+    "pbs-adapter.toml": adapter.Settings,
+    "pbs-adapter.toml [server]": adapter.ServerSettings,
+    "pbs-adapter.toml [listen]": adapter.ListenSettings,
+    "pbs-adapter.toml [daemon]": adapter.DaemonSettings,
+    "pbs-adapter.toml [poll]": adapter.PollSettings,
+    "pbs-adapter.toml [run]": adapter.RunSettings,
+    "pbs-adapter.toml [tell]": adapter.TellSettings,
+}
+"""Every section of the adapter's file."""
+
+app = typer.Typer(help="Make a new site's settings, check them, show those in force, explain them all.")
 _Config = Annotated[Path | None, ConfigFile]
+
+
+app.command()(init)
 
 
 @app.command()
@@ -51,9 +68,14 @@ def show(config: _Config = None) -> None:
 
 @app.command()
 def reference() -> None:
-    """Print what each setting means, may be, and is by default, as Markdown."""
+    """Print what each setting means, may be, and is by default, as Markdown: first those to decide, then the
+    daemon's, then the adapter's.
+    """
+    typer.echo(f"## Ten settings that you must decide\n\n{decisions()}\n")
     for name in SECTIONS:
         typer.echo(section(name))
+    for name, model in ADAPTER_SECTIONS.items():
+        typer.echo(described(name, model))
 
 
 def _checked(settings: Settings) -> Iterator[str]:

@@ -110,9 +110,9 @@ def _introduce(url: str, nodes: int, procs: int, speed: float) -> None:
         (f"{base}/gaps", "what is free, and until when"),
     ):
         print(f"  {link:{len(base) + 20}}  {about}")
-    print("When would a job start that nobody submitted?")
+    print("When would a job start, before you submit it?")
     print(f"  curl -s {base}/what-if -H 'Content-Type: application/json' -d '{question}'")
-    print("The daemon gets ready. The first time it compiles its kernels: a minute or two.")
+    print("Starting. The first start compiles the planner (2-3 minutes).")
 
 
 def _show_dashboard(url: str, *, open_it: bool) -> None:

@@ -15,10 +15,10 @@ from functools import partial
 from typing import Any
 
 from schedd.service.clock import ScaledClock
+from server_adapter.batch.errors import BatchError
 from server_adapter.bridge.loop import Adapter
-from server_adapter.bridge.settings import load_settings
-from server_adapter.torque.credentials import AnyPort
-from server_adapter.torque.errors import TorqueError
+from server_adapter.families import connector
+from server_adapter.settings import load_settings
 
 __all__ = ["main"]
 
@@ -31,7 +31,7 @@ def main() -> int:
     code = 0
     try:
         asyncio.run(_work(told, clock))
-    except* TorqueError as group:
+    except* BatchError as group:
         print(f"pbs-adapter: {group.exceptions[0]}", file=sys.stderr)
         code = 1
     return code
@@ -40,7 +40,11 @@ def main() -> int:
 async def _work(told: dict[str, Any], clock: ScaledClock) -> None:
     settings = load_settings(None, told["settings"])
     adapter = Adapter(
-        settings, AnyPort(), token=told["token"], clock=clock.now, ready=lambda: _greet(adapter)
+        settings,
+        connector(settings, clock.now),
+        token=told["token"],
+        clock=clock.now,
+        ready=lambda: _greet(adapter),
     )
     work = asyncio.ensure_future(adapter.run())
     loop = asyncio.get_running_loop()

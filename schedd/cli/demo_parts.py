@@ -86,7 +86,10 @@ def daemon(clock: ScaledClock, port: int | None, directory: Path) -> tuple[Part,
     digest = hashlib.sha256(token.encode()).hexdigest()
     admin = secrets.token_hex(32)  # of a token that nobody has
     cluster = {
-        "slack": _SLACK_S,
+        "slack": f"{_SLACK_S}+0.5w",
+        "start_rate": 0,
+        "start_rate_node": 0,
+        "tell_rate": 500,
         "end_allowance": _seconds(clock, _AT_ONCE_S, 120),
         "decision_expiry": _seconds(clock, _SOON_S, 60),
         "answer_grace": _seconds(clock, _SOON_S, 30),
@@ -122,6 +125,7 @@ def adapter(clock: ScaledClock, server: tuple[str, int], url: str, token: str, d
         "state_dir": str(directory),
         "server.host": server[0],
         "server.port": server[1],
+        "server.auth": "none",
         "listen.port": 0,
         "listen.any_port": True,
         "daemon.url": url,
@@ -129,9 +133,6 @@ def adapter(clock: ScaledClock, server: tuple[str, int], url: str, token: str, d
         "poll.gap": 0.02,
         "poll.snapshot": _seconds(clock, _LATE_S, 600),
         "run.busy_wait": 0.05,
-        "run.per_second": 1_000.0,
-        "run.per_node": 100.0,
-        "tell.per_second": 500.0,
     }
     told = {"settings": settings, "token": token, **_time(clock)}
     return Part("the adapter", "schedd.cli.demo_adapter", told)

@@ -9,7 +9,9 @@ from typing import Any, Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from schedd.cli import pictures
 from schedd.cli.arguments import Parser
+from schedd.cli.experiment_prediction import ABOUT, NAME, run_prediction
 from schedd.replay.compare import warm_up
 from schedd.replay.experiments.cells import Cell
 from schedd.replay.experiments.named import EXPERIMENTS, Experiment, of_part, quick
@@ -26,7 +28,7 @@ _PARTS: Final = ("whole", "first third", "rest", "busiest")
 
 def make_parser() -> argparse.ArgumentParser:
     """Its options."""
-    names = ", ".join(EXPERIMENTS)
+    names = ", ".join((*EXPERIMENTS, NAME))
     parser = Parser(
         prog="schedd experiment",
         description="Run a study of policies on many cores: a page (Markdown), its figures (JSON) and a "
@@ -67,9 +69,12 @@ def run(argv: Sequence[str]) -> int:
     if args.name is None:
         for experiment in EXPERIMENTS.values():
             print(f"{experiment.name} ({len(experiment.cells)} replays)\n    {experiment.about}\n")
+        print(f"{NAME}\n    {ABOUT}\n")
         return 0
+    if args.name == NAME:
+        return _prediction(args)
     if args.name not in EXPERIMENTS:
-        return _fail(f"no experiment {args.name!r}: there are {', '.join(EXPERIMENTS)}", 2)
+        return _fail(f"no experiment {args.name!r}: there are {', '.join((*EXPERIMENTS, NAME))}", 2)
     experiment = of_part(EXPERIMENTS[args.name], args.part)
     if args.quick:
         experiment = quick(experiment)
@@ -79,6 +84,19 @@ def run(argv: Sequence[str]) -> int:
         return _fail(str(error) or type(error).__name__, 2)
     except NoDask as error:
         return _fail(str(error), 1)
+
+
+def _prediction(args: argparse.Namespace) -> int:
+    """No replay, and no choice of parts: it is a matter of a minute."""
+    if args.part != "whole" or args.dask or args.workers is not None:
+        return _fail(f"{NAME} has no --part, --dask or --workers: it reads whole logs, one after another", 2)
+    try:
+        run_prediction(args.logs.resolve(), args.out, quick=args.quick, only=args.only)
+    except (TraceError, OSError) as error:
+        return _fail(str(error) or type(error).__name__, 2)
+    except KeyboardInterrupt:
+        return _fail("interrupted: nothing was written", 130)
+    return 0
 
 
 def _words(args: argparse.Namespace) -> list[str]:
@@ -93,6 +111,8 @@ def _run(experiment: Experiment, args: argparse.Namespace, command: str) -> int:
         raise TraceError(f"--only {' '.join(args.only)}: the experiment has no such log")
     if args.workers is not None and args.workers < 1:
         raise TraceError(f"--workers {args.workers}: at least 1")
+    if (missing_extra := pictures.lacking()) is not None:
+        raise TraceError(missing_extra)
     logs = args.logs.resolve()
     lacking = {name for cell in chosen for name in cell.workload.files if not (logs / name).exists()}
     if lacking:

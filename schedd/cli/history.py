@@ -1,6 +1,7 @@
 """``schedd history``: what happened to a job, or to a node, as the database has it."""
 
 import datetime as dt
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated
 
@@ -70,13 +71,16 @@ def _lines(past: JobPast) -> list[str]:
 
 
 def _node(store: Store, cluster: int, node: str) -> bool:
-    table = Table("since", "state", "cpus", "memory [KiB]", "gpus", box=None)
+    table = Table("since", "state", "cpus", "memory [KiB]", "gpus", "why", box=None)
     past = store.node_past(cluster, node)
-    for one in past:
-        table.add_row(_time(one.time), one.state, str(one.cpus), f"{one.mem:,}", str(one.gpus))
-    if past:
+    rows = [(one.time, one.state, str(one.cpus), f"{one.mem:,}", str(one.gpus), "") for one in past]
+    alerts = store.node_alerts(cluster, node)
+    rows += [(one.time, one.kind.replace("_", " "), "", "", "", one.text) for one in alerts]
+    for time, *rest in sorted(rows, key=itemgetter(0)):
+        table.add_row(_time(time), *map(escape, rest))
+    if rows:
         Console().print(table)
-    return bool(past)
+    return bool(rows)
 
 
 def _time(moment: int) -> str:

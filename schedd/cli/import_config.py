@@ -2,7 +2,7 @@
 
 import re
 import sys
-from datetime import date
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -16,7 +16,10 @@ __all__ = ["command"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _BESIDE = ("resource_group", "holidays", "dedicated_time")
-_MAUI = re.compile(r"^\s*(SERVERHOST|RMCFG|QUEUETIMEWEIGHT|BACKFILLPOLICY|USERCFG|FSPOLICY)\b", re.MULTILINE)
+_MAUI = re.compile(
+    r"^\s*(SERVERHOST|RMCFG|QUEUETIMEWEIGHT|BACKFILLPOLICY|USERCFG|CLASSCFG|FSPOLICY|SRCFG|SCHEDCFG)\b",
+    re.MULTILINE,
+)
 _SCHED = re.compile(r"^\s*(round_robin|by_queue|fair_share|sort_by|job_sort_key)\s*:?\s", re.MULTILINE)
 
 
@@ -24,6 +27,7 @@ class Kind(StrEnum):
     """Whose configuration it is."""
 
     MAUI = "maui"
+    MOAB = "moab"
     SCHED_CONFIG = "sched_config"
 
 
@@ -31,8 +35,8 @@ def command(
     file: Annotated[
         Path,
         typer.Argument(
-            help="Maui's maui.cfg, or the sched_config of pbs_sched (TORQUE, OpenPBS). Beside the latter "
-            "resource_group, holidays and dedicated_time are read, too."
+            help="Maui's maui.cfg, Moab's moab.cfg, or the sched_config of pbs_sched (TORQUE, OpenPBS). "
+            "Beside the latter resource_group, holidays and dedicated_time are read, too."
         ),
     ],
     kind: Annotated[
@@ -43,10 +47,11 @@ def command(
         Path | None, typer.Option("--output", "-o", help="Write the settings there, not to standard output.")
     ] = None,
 ) -> None:
-    """Translate what can be into settings of schedd.toml, and say what became of every setting.
+    """Translate what can be into settings of schedd.toml, and say what became of every line.
 
-    The settings go to standard output, to be put into schedd.toml. What became of each setting goes to
-    standard error: first blockers, which are not supported though it matters, then what differs.
+    The settings go to standard output, to be put into schedd.toml. What became of each line goes to standard
+    error: first blockers, which are not supported though it matters, then what is different and for whom,
+    what is translated, and what does not matter.
 
     Exit status: 0; 2 when the file cannot be read; 3 when there are blockers.
     """
@@ -57,7 +62,7 @@ def command(
     text = _read(file)
     done = _translate(file, text, kind or _kind(file, text))
     if any(done.site.get("priority", {}).values()):
-        words = "jobs go before others within what promises allow: set slack in [clusters.NAME], in seconds"
+        words = "a job goes before others as far as each of them still starts by its promise: see slack"
         done.note(Verdict.DIFFERS, 0, "priorities", words)
     settings = _head(file, done) + _checked(done, cluster)
     if output is None:
@@ -80,11 +85,20 @@ def _read(file: Path) -> str:
 
 
 def _kind(file: Path, text: str) -> Kind:
+    from schedd.cli.importing.maui_parameters import MOAB_ALONE  # noqa: PLC0415
+
     maui, sched = bool(_MAUI.search(text)), bool(_SCHED.search(text))
     if maui == sched:
-        maui, sched = file.name.startswith("maui"), "sched_config" in file.name
+        maui, sched = file.name.startswith(("maui", "moab")), "sched_config" in file.name
     if maui == sched:
         _fail(f"{file}: neither a maui.cfg nor a sched_config is to be seen in it; say which with --from")
+    names = {word.upper() for word in re.findall(r"^\s*([A-Za-z]\w*)", text, re.MULTILINE)}
+    if maui and (
+        file.name.startswith("moab")
+        or names & MOAB_ALONE
+        or re.search(r"SCHEDCFG\[moab", text, re.IGNORECASE)
+    ):
+        return Kind.MOAB
     return Kind.MAUI if maui else Kind.SCHED_CONFIG
 
 
@@ -92,10 +106,13 @@ def _translate(file: Path, text: str, kind: Kind) -> "Imported":
     from schedd.cli.importing.maui import import_maui  # noqa: PLC0415
     from schedd.cli.importing.sched_config import import_sched_config  # noqa: PLC0415
 
-    if kind is Kind.MAUI:
-        return import_maui(text, date.today(), _zone())  # noqa: DTZ011  (the site's own day)
+    now, zone = datetime.now(), _zone()  # noqa: DTZ005  (the site's own day)
+    if kind is not Kind.SCHED_CONFIG:
+        return import_maui(text, now.date(), zone, moab=kind is Kind.MOAB)
     beside = {name: file.with_name(name) for name in _BESIDE}
-    return import_sched_config(text, {name: _read(path) for name, path in beside.items() if path.is_file()})
+    return import_sched_config(
+        text, {name: _read(path) for name, path in beside.items() if path.is_file()}, now, zone
+    )
 
 
 def _zone() -> str:
@@ -110,7 +127,7 @@ def _head(file: Path, done: "Imported") -> str:
 
     counts = ", ".join(f"{len(done.of(verdict))} {verdict.value}" for verdict in Verdict)
     lines = [f"From {file.name}, by `schedd import`: {counts}."]
-    lines += [f"BLOCKER {finding.setting}: {finding.words}" for finding in done.of(Verdict.BLOCKER)]
+    lines += [f"BLOCKER {where}, {setting}: {words}" for where, setting, words in done.lines(Verdict.BLOCKER)]
     return "".join(f"# {line}\n" for line in lines) + "\n"
 
 

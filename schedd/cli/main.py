@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "checkjob": ("schedd.cli.user.checkjob", "Show everything about a job."),
     "config": ("schedd.cli.config", "Check the daemon's settings, show or explain them."),
     "demo": ("schedd.cli.demo", "Show the daemon at work on an emulated cluster."),
+    "doctor": ("schedd.cli.doctor", "Look at a site from settings to server; say what to do."),
     "emulate": ("schedd.cli.emulate", "Run an emulated pbs_server over a simulated cluster."),
     "experiment": ("schedd.cli.experiment", "Run a whole study of policies in parallel."),
     "history": ("schedd.cli.history", "Say what happened to a job or to a node."),

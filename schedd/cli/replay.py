@@ -8,9 +8,9 @@ import typer
 from rich.console import Console
 
 if TYPE_CHECKING:
+    from schedd.cli.replay_options import SiteRun
     from schedd.replay.compare import Comparison
     from schedd.replay.result import ReplayResult
-    from schedd.service.settings import ClusterSettings
 
 __all__ = ["command"]
 
@@ -47,7 +47,8 @@ def command(
         typer.Option(
             "--policy-file",
             metavar="FILE",
-            help="A schedd.toml: also replay conservative under its (first) cluster's site policy and slack.",
+            help="A schedd.toml: also replay all settings of its (first) cluster: policy, slack and search. "
+            "Each search is bounded by --moves (or --seconds) instead of search_seconds.",
             show_default=False,
         ),
     ] = None,
@@ -69,6 +70,9 @@ def command(
     every: Annotated[
         int, typer.Option(metavar="S", help="tabu: simulated seconds between two searches.")
     ] = 300,
+    pause: Annotated[
+        int, typer.Option(metavar="S", help="tabu: and as early as this where room was freed.")
+    ] = 30,
     newcomers: Annotated[
         int,
         typer.Option(
@@ -107,6 +111,10 @@ def command(
     skip: Annotated[
         int, typer.Option("--skip", metavar="N", help="Pass over the first N.", rich_help_panel=_WORKLOAD)
     ] = 0,
+    tell: Annotated[
+        bool,
+        typer.Option("--tell", help="Measure the starts that users would be told, too, in a second run."),
+    ] = False,
     kill: Annotated[
         bool, typer.Option("--kill", help="End jobs at their limit.", rich_help_panel=_WORKLOAD)
     ] = False,
@@ -198,9 +206,10 @@ def command(
     Exit status: 0, 2 for input that cannot be replayed, 3 when the engine did what it must never do.
     """
     # Here and not above: `--help` and a mistyped option need not wait for the numeric libraries.
-    from schedd.cli.replay_options import kib, policies_of, runs_of, searches_of, slacks_of  # noqa: PLC0415
+    from schedd.cli.replay_options import kib, policies_of, runs_of, searches_of, site_of, slacks_of  # noqa: PLC0415
     from schedd.replay.compare import Comparison, Machine  # noqa: PLC0415
     from schedd.replay.driver import Defect  # noqa: PLC0415
+    from schedd.replay.searching import SEARCH_POLICY  # noqa: PLC0415
     from schedd.replay.workload import TraceError  # noqa: PLC0415
 
     results: list[ReplayResult] = []
@@ -227,10 +236,19 @@ def command(
             load=load,
             seed=seed,
         )
-        bounds = {"moves": None if seconds is not None else moves, "seconds": seconds, "seed": seed}
-        searches = searches_of(kind, (every, patience, newcomers), {**bounds, "lifted": lifted}, weights)
+        bounds: dict[str, Any] = {
+            "moves": None if seconds is not None else moves,
+            "seconds": seconds,
+            "seed": seed,
+            "lifted": lifted,
+        }
+        if tell and seconds is not None and SEARCH_POLICY in policies:
+            raise TraceError(
+                "--tell runs everything twice, and with --seconds no two runs are alike: give --moves"
+            )
+        searches = searches_of(kind, (every, patience, newcomers, pause), bounds, weights)
         runs = [run for name in policies for run in runs_of(name, slacks_of(slack), searches)]
-        _run(wanted, runs, _site(policy_file), validate, results)
+        _run(wanted, runs, site_of(policy_file, bounds), results, tell=tell, validate=validate)
     except (TraceError, OSError) as error:
         _fail(str(error), 2)
     except Defect as defect:
@@ -244,6 +262,7 @@ def command(
 
 def _check_outputs(json: Path | None, plot: Path | None) -> None:
     """Fail before hours of work, not after."""
+    from schedd.cli.pictures import lacking  # noqa: PLC0415
     from schedd.replay.workload import TraceError  # noqa: PLC0415
 
     for path in (json, plot):
@@ -251,63 +270,51 @@ def _check_outputs(json: Path | None, plot: Path | None) -> None:
             raise TraceError(f"{path}: there is no directory {path.parent}")
         if path is not None and path.is_dir():
             raise TraceError(f"{path} is a directory; a file is needed")
+    if plot is not None and (missing := lacking()) is not None:
+        raise TraceError(f"--plot {plot}: {missing}")
     if plot is not None and plot.suffix.lower() not in _PICTURES:
         raise TraceError(f"--plot {plot}: its name must end in {', '.join(_PICTURES)}")
-
-
-def _site(path: Path | None) -> "ClusterSettings | None":
-    """The first cluster of a schedd.toml, checked as the daemon does; None without a file."""
-    if path is None:
-        return None
-    from schedd.replay.workload import TraceError  # noqa: PLC0415
-    from schedd.service.settings import SettingsError, load  # noqa: PLC0415
-
-    try:
-        settings = load(path, auth={"anonymous": "reader"})
-    except SettingsError as error:
-        raise TraceError(str(error)) from None
-    return next(iter(settings.clusters.values()))
 
 
 def _run(
     wanted: "Comparison",
     chosen: list[tuple[str, str, dict[str, Any]]],
-    cluster: "ClusterSettings | None",
-    validate: bool,
+    site: "SiteRun | None",
     results: "list[ReplayResult]",
+    *,
+    tell: bool,
+    validate: bool,
 ) -> None:
     """Replay everything, showing how far it is; appends to `results` as they come."""
     from schedd.cli.progress import Watch  # noqa: PLC0415
-    from schedd.engine.slack import Slack  # noqa: PLC0415
     from schedd.replay.compare import warm_up  # noqa: PLC0415
     from schedd.replay.driver import PLANNING_POLICY, replay  # noqa: PLC0415
     from schedd.replay.limits import within_limits  # noqa: PLC0415
 
     with Watch() as watch:
         watch.say("loading the planner's kernels (compiled at the first use)")
-        warm_up(search=any("searching" in how for _, _, how in chosen))
+        searched = any("searching" in how for _, _, how in chosen)
+        warm_up(search=searched or (site is not None and site.searching is not None))
+        if site is not None:
+            print(f"schedd replay: site: {site.told}", file=sys.stderr)
         watch.say("reading")
         for ready in wanted.ready():
             for note in ready.notes:
                 print(f"schedd replay: {note}", file=sys.stderr)
             prepared = ready.prepared
             runs = list(chosen)
-            if cluster is not None:
-                site = cluster.site.plain
+            if site is not None:
                 # All policies run the same jobs, or they could not be compared.
-                prepared, left_out = within_limits(prepared, site)
+                prepared, left_out = within_limits(prepared, site.settings.site)
                 if left_out:
                     note = f"{prepared.name}: {left_out:,} jobs left out: the limits never allow them"
                     print(f"schedd replay: {note}", file=sys.stderr)
-                told = cluster.engine
-                slack = Slack(told.slack, told.slack_share)
-                own = {"slack": slack, "queue_slack": told.queue_slack}
-                with_site: dict[str, Any] = {"site": site, **own}
-                runs.append((f"{PLANNING_POLICY} site", PLANNING_POLICY, with_site))
+                own = {"settings": site.settings, "searching": site.searching}
+                runs.append((f"{PLANNING_POLICY} site", PLANNING_POLICY, own))
             for name, policy, how in runs:
                 with watch.replay(f"{prepared.name} {name}", prepared.unix_start_time) as on_progress:
                     results.append(
-                        replay(prepared, policy, **how, validate=validate, on_progress=on_progress)
+                        replay(prepared, policy, **how, tell=tell, validate=validate, on_progress=on_progress)
                     )
             watch.say("reading")
 
@@ -320,6 +327,7 @@ def _finish(results: "list[ReplayResult]", json: Path | None, plot: Path | None)
         quality_table,
         speed_table,
         to_json,
+        told_table,
     )
 
     # Cut to a terminal's width a table is readable; in a file or a pipe no column may be lost.
@@ -330,6 +338,9 @@ def _finish(results: "list[ReplayResult]", json: Path | None, plot: Path | None)
     promises = promises_table(results)
     if promises is not None:
         console.print(promises)
+    told = told_table(results)
+    if told is not None:
+        console.print(told)
     console.print(speed_table(results))
     try:
         if json is not None:

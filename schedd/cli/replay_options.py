@@ -3,18 +3,29 @@
 import re
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from schedd.dialect import RequestError, parse_size
+from schedd.engine import EngineSettings
 from schedd.engine.slack import Slack
-from schedd.model.parse import RequestError, parse_size
 from schedd.optimize import Kind, SearchSettings
 from schedd.plan.evaluate import Criterion, Weights, by_name
 from schedd.replay.compare import GROUPS, POLICIES
 from schedd.replay.driver import PLACEMENTS, PLANNING_POLICY
 from schedd.replay.searching import SEARCH_POLICY, Searching
 from schedd.replay.workload import TraceError
+from schedd.service.settings import SettingsError, load
 
-__all__ = ["kib", "known_policies", "policies_of", "runs_of", "searches_of", "slacks_of"]
+__all__ = [
+    "SiteRun",
+    "kib",
+    "known_policies",
+    "policies_of",
+    "runs_of",
+    "searches_of",
+    "site_of",
+    "slacks_of",
+]
 
 
 def policies_of(named: list[str], words: list[str]) -> tuple[list[str], list[Path]]:
@@ -46,10 +57,10 @@ def slacks_of(text: str) -> list[Slack]:
 
 
 def searches_of(
-    kinds: str, times: tuple[int, int, int], how: dict[str, Any], weights: str
+    kinds: str, times: tuple[int, int, int, int], how: dict[str, Any], weights: str
 ) -> list[Searching]:
     """The searches of each kind; ``times``: see ``Searching``."""
-    every, patience, newcomers = times
+    every, patience, newcomers, pause = times
     known = [str(kind) for kind in Kind]
     for name in kinds.split(","):
         if name not in known:
@@ -58,7 +69,7 @@ def searches_of(
         how |= {"weights": _weights(weights)}
     try:
         return [
-            Searching(every, SearchSettings(kind=Kind(name), **how), patience, newcomers)
+            Searching(every, SearchSettings(kind=Kind(name), **how), patience, newcomers, pause)
             for name in kinds.split(",")
         ]
     except ValueError as error:
@@ -94,6 +105,54 @@ def runs_of(
         weights = searches[0].weights
         return [(policy, policy, {"slack": slack, "weights": weights}) for slack in slacks]
     return [(policy, policy, {})]
+
+
+class SiteRun(NamedTuple):
+    """What a site's daemon runs with; ``searching`` is None where it does not search."""
+
+    source: str
+    settings: EngineSettings
+    searching: Searching | None
+
+    @property
+    def told(self) -> str:
+        """What is replayed of these settings, in one line."""
+        settings, how = self.settings, self.searching
+        words = [f"slack {Slack(settings.slack, settings.slack_share)}"]
+        if settings.queue_slack:
+            words.append(
+                ", ".join(f"{slack} in queue {name}" for name, slack in settings.queue_slack.items())
+            )
+        words.append(f"policy: {', '.join(sorted(settings.site)) or 'none'}")
+        if how is None:
+            words.append("no search (search_every = 0)")
+        else:
+            search = how.search
+            bound = (
+                f"{search.moves} moves" if search.moves is not None else f"{search.seconds:g} s of real time"
+            )
+            words.append(
+                f"search every {how.every} s, {how.pause} s after room was freed, "
+                f"newcomers after {how.newcomers} s; "
+                f"{bound} each, where the daemon takes {settings.search_seconds:g} s"
+            )
+        return f"{self.source}: {'; '.join(words)}"
+
+
+def site_of(path: Path | None, bounds: dict[str, Any]) -> SiteRun | None:
+    """All settings of the first cluster of a schedd.toml, checked as the daemon does; None without a file."""
+    if path is None:
+        return None
+    try:
+        loaded = load(path, auth={"anonymous": "reader"})
+        name, cluster = next(iter(loaded.clusters.items()))
+        settings = cluster.engine
+        searching = Searching.of(settings, SearchSettings(**bounds)) if settings.search_every else None
+    except SettingsError as error:
+        raise TraceError(str(error)) from None
+    except ValueError as error:
+        raise TraceError(f"--{error}") from None
+    return SiteRun(f"cluster {name} of {path}", settings, searching)
 
 
 def kib(text: str | None) -> int | None:

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from schedd.client.answers import (
     AccuracyView,
+    AlertsView,
     Bar,
     Bars,
     ClustersView,
@@ -28,6 +29,7 @@ from schedd.client.answers import (
     News,
     NodePage,
     NodeView,
+    OpenAlert,
     PolicyView,
     PriorityView,
     ReservationsView,
@@ -76,6 +78,10 @@ class Reading:
         self._http.close()
 
     # ---- clusters --------------------------------------------------------------------------------
+
+    def version(self) -> str:
+        """Of the daemon's program; needs no token."""
+        return str(self._http.ask("GET", "/healthz")["version"])
 
     def clusters(self) -> list[ClusterView]:
         """All clusters of the daemon, and how each is doing."""
@@ -216,6 +222,11 @@ class Reading:
     def policy(self) -> PolicyView:
         """The site's policy in force."""
         return cast("PolicyView", self._get("/policy"))
+
+    def alerts(self) -> list[OpenAlert]:
+        """What is wrong and not over yet, the oldest first."""
+        found: AlertsView = self._get("/alerts")
+        return found["alerts"]
 
     def follow(
         self, *, user: str | None = None, job: str | None = None, last: str = ""

@@ -10,7 +10,7 @@ from schedd.engine.job_view import Standing, standing_of
 from schedd.engine.records import JobRecord
 from schedd.engine.view import Published
 from schedd.model import FOREVER
-from schedd.plan.kernels.layout import A_CHUNK, A_ROW, A_TAKE, CPUS, Ints
+from schedd.plan.columns import CPUS, Ints
 from schedd.wire import NodeFacts, Reserve
 
 __all__ = ["MOST", "STATES", "plan_columns"]
@@ -109,17 +109,14 @@ def _jobs(
 
 
 def _shares(published: Published, slots: Ints, number: Mapping[str, int]) -> dict[str, list[int]]:
-    owner, rows = published.entries(slots)
-    entries = published.alloc[rows]
+    held = published.on_nodes(slots)
     node_of = np.full(max(published.names, default=0) + 1, -1, np.int64)
     for row, name in published.names.items():
         node_of[row] = number.get(name, -1)
-    on_node = entries[:, A_CHUNK] >= 0
-    owner, entries = owner[on_node], entries[on_node]
-    node = node_of[entries[:, A_ROW]]
+    node = node_of[held.rows]
     known = node >= 0
     return {
-        "job": owner[known].tolist(),
+        "job": held.owner[known].tolist(),
         "node": node[known].tolist(),
-        "cpus": entries[known, A_TAKE + CPUS].tolist(),
+        "cpus": held.amounts[known, CPUS].tolist(),
     }

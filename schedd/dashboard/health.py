@@ -37,42 +37,46 @@ def _server(loop: PlanLoop) -> Part:
     server = loop.published.server
     name = f"PBS server {server.version}".strip()
     if not server.scheduling:
-        return Part(name, "warn", "does not want to be scheduled: its attribute scheduling is False")
-    return Part(name, "good", "wants to be scheduled")
+        return Part(name, "warn", "scheduling disabled: the server attribute scheduling is False")
+    return Part(name, "good", "scheduling enabled")
 
 
 def _adapter(loop: PlanLoop) -> Part:
     published = loop.published
-    waiting = f"; {loop.pending} events wait to be handled" if loop.pending else ""
-    if published.stale:
-        return Part("Adapter", "bad", published.stale + waiting)
+    waiting = f"; {loop.pending} events waiting" if loop.pending else ""
+    why = loop.silence or (published.stale if not loop.doubt else "")
+    if why:
+        return Part("Adapter", "bad", why + waiting)
+    if loop.standing_by:
+        return Part("Adapter", "good", "talks to the leader")
+    heard = f"last heard of {span(loop.hearing.age)} ago" if loop.hearing.at else "not heard of yet"
     age = max(0, loop.now() - published.as_of)
-    return Part("Adapter", "good", f"the plan was last brought up to date {span(age)} ago{waiting}")
+    return Part("Adapter", "good", f"{heard}; the plan is {span(age)} old{waiting}")
 
 
 def _database(durable: Durable | None) -> Part:
     if durable is None:
-        return Part("Database", "warn", "none: a restart forgets all, and no audit is kept")
+        return Part("Database", "warn", "none: a restart loses everything, and there is no audit")
     if durable.trouble:
         return Part("Database", "bad", durable.trouble)
-    return Part("Database", "good", "answers")
+    return Part("Database", "good", "OK")
 
 
 def _planner(loop: PlanLoop) -> Part:
     if loop.failure:
         return Part("Planner", "bad", loop.failure)
     if loop.trouble:
-        return Part("Planner", "bad", f"waits for the database: {loop.trouble}")
+        return Part("Planner", "bad", f"waiting for the database: {loop.trouble}")
     if loop.standing_by:
-        return Part("Planner", "warn", "stands by: another daemon leads, or none does yet")
+        return Part("Planner", "warn", "standby: another daemon leads, or none does yet")
     return Part(
-        "Planner", "good", f"works; {loop.published.breaches} promises broken since the daemon started"
+        "Planner", "good", f"running; {loop.published.breaches} promises broken since the daemon started"
     )
 
 
 def _dispatch(loop: PlanLoop) -> Part:
     halted = loop.published.halted
-    return Part("Starting jobs", "warn" if halted else "good", halted or "on")
+    return Part("Dispatch", "warn" if halted else "good", halted or "on")
 
 
 def audit_of(clusters: Clusters, cluster: str, most: int) -> tuple[Sequence[AuditEntry], str]:
@@ -80,9 +84,9 @@ def audit_of(clusters: Clusters, cluster: str, most: int) -> tuple[Sequence[Audi
     the database.
     """
     if clusters.durable is None:
-        return (), "Without a database no audit is kept; the daemon's log names who did what."
+        return (), "No audit without a database; the daemon's log names who did what."
     try:
         found = clusters.durable.store.audited(limit=10 * most)
     except StoreError as error:
-        return (), f"The database cannot be had: {error}"
+        return (), f"Database unavailable: {error}"
     return [entry for entry in found if entry.cluster in (cluster, None)][:most], ""

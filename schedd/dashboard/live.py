@@ -39,9 +39,9 @@ async def _news(cluster: PlanLoop, known: Callable[[], bool]) -> AsyncIterator[S
             rung.clear()
             shown = cluster.published
             trouble = cluster.failure or cluster.trouble
-            state = (
-                f"{shown.generation}.{hash((shown.stale, shown.paused, shown.halted, trouble)) & 0xFFFF:x}"
-            )
+            alerts = tuple((alert.kind, alert.about) for alert in cluster.alarms.open)
+            what = hash((shown.stale, shown.paused, shown.halted, trouble, alerts))
+            state = f"{shown.generation}.{what & 0xFFFF:x}"
             if state != told:
                 told = state
                 yield ServerSentEvent(data=state, event="plan", retry=2_000, sep="\n")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from schedd.engine.view import Published
-from schedd.plan.kernels.layout import FIXED, PLANNED
+from schedd.plan.columns import FIXED, PLANNED
 from schedd.service.reading import nodes
 
 __all__ = ["Load", "load_of"]

@@ -8,8 +8,8 @@ import numpy as np
 
 from schedd.engine.view import Published
 from schedd.model import FOREVER
+from schedd.plan.columns import PLANNED, Ints
 from schedd.plan.evaluate import UNITS, Criterion
-from schedd.plan.kernels.layout import PLANNED, Ints
 from schedd.service.clusters import Clusters
 from schedd.service.loop import PlanLoop
 from schedd.service.track import SearchRun
@@ -20,8 +20,8 @@ __all__ = ["Criteria", "Kept", "Share", "criteria_of", "kept_of", "worth_columns
 
 _SHORTEST_S: Final = 10
 """Of the bounded slowdown: shorter jobs count as long as this."""
-_WAITS: Final = ((900, "up to 15 min"), (3600, "up to 1 h"), (14_400, "up to 4 h"), (86_400, "up to 1 d"))
-_SLACKS: Final = ((0, "none left"), (900, "up to 15 min"), (7200, "up to 2 h"), (86_400, "up to 1 d"))
+_WAITS: Final = ((900, "up to 15 min"), (3600, "up to 1 h"), (14_400, "up to 4 h"), (86_400, "up to 1 day"))
+_SLACKS: Final = ((0, "none"), (900, "up to 15 min"), (7200, "up to 2 h"), (86_400, "up to 1 day"))
 _MOST: Final = 2_000
 _SEARCHES: Final = 20
 _SEARCHES_SHOWN: Final = 500
@@ -75,7 +75,7 @@ def criteria_of(published: Published) -> Criteria:
         bounded_slowdown=float(slowdown.mean()) if n else 0.0,
         waits=_shares(wait, _WAITS),
         slacks=(
-            Share("past it", int((slack < 0).sum())),
+            Share("overdue", int((slack < 0).sum())),
             *slacks,
             Share("no promise", n - int(known.sum())),
         ),
@@ -85,7 +85,7 @@ def criteria_of(published: Published) -> Criteria:
 def _shares(values: Ints, limits: Sequence[tuple[int, str]]) -> tuple[Share, ...]:
     place = np.searchsorted(np.array([limit for limit, _ in limits]), values, side="left")
     counts = np.bincount(place, minlength=len(limits) + 1)
-    names = [*(name for _, name in limits), "more"]
+    names = [*(name for _, name in limits), "over 1 day"]
     return tuple(Share(name, int(count)) for name, count in zip(names, counts, strict=True))
 
 
@@ -136,4 +136,4 @@ def kept_of(clusters: Clusters, loop: PlanLoop, *, singly: bool) -> Kept:
             return Kept(accuracy, searches=runs)
         return Kept(accuracy, store.told(cluster, _MOST), store.broken(cluster, 100), runs)
     except StoreError as error:
-        return Kept(why_none=f"The database cannot be had: {error}")
+        return Kept(why_none=f"Database unavailable: {error}")

@@ -7,12 +7,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse
 
 from schedd import __version__
+from schedd.api.alerts import alerts_for
 from schedd.api.clusters import cluster_view
 from schedd.dashboard.assets import address
 from schedd.dashboard.viewer import Viewer
-from schedd.dashboard.words import FILTERS, relative
+from schedd.dashboard.words import FILTERS, due, relative
 from schedd.service.clusters import Clusters
 from schedd.service.loop import PlanLoop
+from schedd.service.sight import sight
 
 __all__ = ["base_of", "page", "plain_page"]
 
@@ -26,6 +28,10 @@ _PAGES: Final = (
 )
 
 
+_BANNERS: Final = frozenset({"adapter", "database", "foreign", "planner"})
+"""Kinds of alerts that every page shows by a banner of their own."""
+
+
 def _environment() -> Environment:
     found = Environment(
         loader=PackageLoader("schedd.dashboard"),
@@ -36,7 +42,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     found.filters.update(FILTERS)
-    found.globals.update(relative=relative, pages=_PAGES, version=__version__)
+    found.globals.update(due=due, relative=relative, pages=_PAGES, version=__version__)
     return found
 
 
@@ -54,6 +60,8 @@ def page(
     """The page ``name`` of a cluster."""
     clusters: Clusters = request.app.state.clusters
     about = cluster_view(cluster)
+    seen = sight(viewer.bearer, request.app.state.askers.auth, cluster.published)
+    alerts = alerts_for(cluster, seen, everything=viewer.bearer.may("see all"))
     return plain_page(
         request,
         name,
@@ -63,6 +71,8 @@ def page(
         clusters=[loop.name for loop in clusters],
         root=f"{base_of(request)}/{cluster.name}",
         standing_by=cluster.standing_by,
+        alerts=alerts,
+        more_alerts=[alert for alert in alerts if alert.kind not in _BANNERS],
         now=max(about.now, about.as_of),
         **told,
     )

@@ -10,7 +10,6 @@ import hmac
 import secrets
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -20,6 +19,8 @@ __all__ = ["COOKIE", "Session", "Sessions"]
 COOKIE: Final = "schedd_session"
 _LIFE_S: Final = 12 * 3600
 _MOST: Final = 10_000
+_EACH: Final = 20
+"""Sessions of one token: who logs in more often ends the oldest of these, and nobody else's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +38,14 @@ class Session:
 
 
 class Sessions:
-    """The open sessions, the oldest given up when there are too many. Any thread may ask."""
+    """The open sessions. Of one token, and then of the one with the most, the oldest is given up when there
+    are too many. Any thread may ask.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._open: OrderedDict[str, Session] = OrderedDict()
+        self._open: dict[str, Session] = {}
+        self._of: dict[bytes, dict[str, None]] = {}
         self._keys: dict[str, bytes] = {}
         self._lock = threading.Lock()
 
@@ -50,9 +54,14 @@ class Sessions:
         until = self._clock() + _LIFE_S
         session = Session(secrets.token_urlsafe(32), digest, secrets.token_urlsafe(32), until)
         with self._lock:
+            own = self._of.setdefault(digest, {})
+            if len(own) >= _EACH:
+                self._end(next(iter(own)))
+            elif len(self._open) >= _MOST:
+                fullest = max(self._of.values(), key=len)
+                self._end(next(iter(fullest)))
             self._open[session.id] = session
-            while len(self._open) > _MOST:
-                self._open.popitem(last=False)
+            self._of.setdefault(digest, {})[session.id] = None
         return session
 
     def get(self, session_id: str) -> Session | None:
@@ -66,7 +75,15 @@ class Sessions:
     def close(self, session_id: str) -> None:
         """End a session."""
         with self._lock:
-            self._open.pop(session_id, None)
+            self._end(session_id)
+
+    def _end(self, session_id: str) -> None:
+        session = self._open.pop(session_id, None)
+        if session is not None:
+            own = self._of[session.digest]
+            del own[session_id]
+            if not own:
+                del self._of[session.digest]
 
     def admit(self, key: str, digest: bytes) -> None:
         """Let whoever shows ``key`` first log in as the holder of the token with this digest."""

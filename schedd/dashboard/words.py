@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from markupsafe import Markup, escape
 
-__all__ = ["FILTERS", "clock", "kib", "natural", "number", "relative", "span", "timed", "when"]
+__all__ = ["FILTERS", "clock", "due", "kib", "natural", "number", "relative", "span", "timed", "when"]
 
 _MINUTE: Final = 60
 _HOUR: Final = 3600
@@ -53,6 +53,11 @@ def span(seconds: float) -> str:
         return f"{hours} h" + (f" {rest // _MINUTE} min" if rest >= _MINUTE else "")
     days, rest = divmod(left, _DAY)
     return f"{days} d" + (f" {rest // _HOUR} h" if rest >= _HOUR else "")
+
+
+def due(moment: int, now: int) -> str:
+    """The same of what is still to happen: ``in 2 h``, ``now``, ``overdue by 5 min``."""
+    return f"overdue by {span(now - moment)}" if now - moment >= _MINUTE else relative(moment, now)
 
 
 def relative(moment: int, now: int) -> str:

@@ -8,6 +8,7 @@ start, of arrays too; ``afternotok`` speaks of a failure that nobody plans.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from schedd.dialect import Hold, Until, conditions, holds_in
 from schedd.engine.records import JobRecord, Link, Phase
 from schedd.model import WaitingFor
 
@@ -16,24 +17,21 @@ if TYPE_CHECKING:
 
 __all__ = ["behind", "links_of", "may_be_planned", "moment", "ready_after"]
 
-_PLANNED = frozenset({"after", "afterok", "afterany"})
-_ARRAYS = {"afterstartarray": "after", "afterokarray": "afterok", "afteranyarray": "afterany"}
-_ARRAYS["afternotokarray"] = "afternotok"
-_UNSUPPORTED = frozenset({"synccount", "syncwith"})
+_PLANNED = frozenset({Until.STARTED, Until.SUCCEEDED, Until.ENDED})
 _DEEPEST = 10_000
 
 
 def behind(state: "EngineState", record: JobRecord) -> tuple[Link, ...] | WaitingFor:
     """What the job is to be planned behind, nothing when no dependency holds it; or why it has no plan."""
     facts = record.facts
-    if not facts.depend or facts.state != "H" or facts.holds.strip("sn"):
+    if not facts.depend or facts.state != "H" or set(holds_in(facts.holds)) - {Hold.SYSTEM}:
         return ()
-    links = tuple(links_of(facts.depend))
-    for link in links:
-        if link.kind in _UNSUPPORTED:
-            return WaitingFor("dependency", f"its dependency {link.kind}, which is not supported")
-        if link.kind not in _PLANNED:
+    for condition in conditions(facts.depend):
+        if condition.until is Until.UNSUPPORTED:
+            return WaitingFor("dependency", f"its dependency {condition.word}, which is not supported")
+        if condition.until not in _PLANNED:
             return WaitingFor("dependency", f"its dependency {facts.depend}")
+    links = tuple(links_of(facts.depend))
     circle = _circle(state, record.id, links)
     if circle:
         return WaitingFor("dependency", f"a circle of dependencies: {' -> '.join(circle)}")
@@ -55,12 +53,9 @@ def may_be_planned(record: JobRecord) -> bool:
 
 
 def links_of(depend: str) -> Iterator[Link]:
-    """The parts of a ``depend`` attribute that hold the job: not those for which others wait (``before``)."""
-    for part in depend.split(","):
-        kind, _, jobs = part.strip().partition(":")
-        if not kind.startswith("before"):
-            for job in jobs.split(":") if jobs else [""]:
-                yield Link(_ARRAYS.get(kind, kind), job.partition("@")[0])
+    """What a ``depend`` attribute makes the job wait for."""
+    for condition in conditions(depend):
+        yield Link(condition.until, condition.job)
 
 
 def moment(state: "EngineState", kind: str, record: JobRecord) -> int | None:
@@ -70,7 +65,7 @@ def moment(state: "EngineState", kind: str, record: JobRecord) -> int | None:
         return None
     if record.phase is Phase.RUNNING:
         start = record.started
-    if kind == "after":
+    if kind == Until.STARTED:
         return start
     end = start + record.understood.walltime
     return end if end > state.now else max(state.now + 1, state.plan.end(record.slot))

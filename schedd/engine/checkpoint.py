@@ -14,12 +14,13 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, astuple, fields, replace
 from functools import reduce
 from typing import Any, Final
 
 import numpy as np
 
+from schedd.engine.alerts import OpenAlert
 from schedd.engine.pools import LimitBook
 from schedd.engine.records import Cause, ChangeSet, Ranks, Reservation
 from schedd.engine.saved import (
@@ -33,15 +34,16 @@ from schedd.engine.saved import (
 from schedd.engine.settings import EngineSettings
 from schedd.engine.state import EngineState
 from schedd.engine.walltimes import WalltimeUse
-from schedd.plan.kernels.layout import Ints
+from schedd.plan.columns import Ints
 from schedd.plan.saved import FrozenPlan, freeze_plan, load_plan, mapped, save_plan
+from schedd.plan.shapes import GATE
 from schedd.policy.access import Access
 from schedd.policy.demand import Demand
 from schedd.policy.fair_share import Usage
 from schedd.policy.limits import Limit
-from schedd.wire import NodeFacts, PlanningHeld, QueueFacts, ServerFacts
+from schedd.wire import JobFacts, JobQueued, NodeFacts, PlanningHeld, QueueFacts, ServerFacts
 
-__all__ = ["FORMAT", "CheckpointError", "Frozen", "load", "save", "settings_of"]
+__all__ = ["FORMAT", "CheckpointError", "Frozen", "fork_of", "load", "save", "settings_of"]
 
 Buffer = bytes | memoryview
 
@@ -66,8 +68,10 @@ _COLUMNS: Final = (
 )
 _PLAIN: Final = (
     *("now", "paused", "foreign", "stale", "generation", "decision_number", "change_number", "breaches"),
+    "lost",
     *("told_at", "told_then", "down_since", "started_at", "started_then", "started_on", "since", "holes"),
     *("adapter_mode", "owners", "policy_version", "configured", "site_changed", "walltime_use"),
+    *("aside", "left_out", "kept", "back", "by_hand", "told_halt"),
 )
 """Fields of the state that are JSON-able as they are."""
 
@@ -106,6 +110,24 @@ class Frozen:
 def save(state: EngineState, extra: dict[str, Any]) -> bytes:
     """The state between two batches; ``extra`` is JSON-able and goes with it."""
     return Frozen(state, extra).encode()
+
+
+def fork_of(state: EngineState) -> EngineState:
+    """A state of its own that goes on as this one would: to try something and drop it.
+
+    Frozen values are shared; to be called between two batches.
+    """
+    return replace(
+        _detached(state),
+        plan=state.plan.fork(),
+        intake=state.intake.copy(),
+        numbers=state.numbers.copy(),
+        by_slot=list(state.by_slot),
+        applicants=dict(state.applicants),
+        decisions=[],
+        nevers={},
+        bare=None,
+    )
 
 
 def _detached(state: EngineState) -> EngineState:
@@ -188,12 +210,19 @@ def _header(
     told = yield from mapped(
         lambda c: [c.number, c.generation, c.time, c.event, c.cause.value, c.words, c.slots.shape[0]], changes
     )
+    arriving = yield from mapped(
+        lambda event: [event.id, event.time, save_facts(event.job)], list(state.arriving.values())
+    )
     saved_plan = yield from save_plan(plan)
     header: dict[str, Any] = {
         "settings": asdict(state.settings),
         "extra": extra,
         "state": {name: getattr(state, name) for name in _PLAIN},
         "records": records,
+        "arriving": arriving,
+        "rereading": {name: list(why) for name, why in state.rereading.items()},
+        "counted_on_nodes": list(state.counted),
+        "uncounted": list(state.uncounted),
         "slotless": list(state.slotless),
         "unheard": list(state.unheard),
         "homeless": list(state.homeless),
@@ -224,6 +253,7 @@ def _header(
         "failures": {name: list(failures) for name, failures in state.failures.items()},
         "doubted": [state.doubted[0], sorted(state.doubted[1])] if state.doubted is not None else None,
         "freed_by": state.freed_by,
+        "alerts": [astuple(alert) for alert in state.alerts.values()],
         "changes": told,
         "plan": saved_plan,
         "arrays": [[name, array.shape] for name, array in arrays.items()],
@@ -298,7 +328,11 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
         settings = replace(settings, site=header["settings"]["site"])  # set at run time, it goes before
     state = EngineState.empty(settings, header["state"]["now"])
     state.plan = load_plan(header["plan"], _of("plan.", arrays))
-    state.intake.set_nodes(state.plan.nodes)
+    generic = (name for node in state.plan.nodes.values() for name, _ in node.resources)
+    before = [name for name in generic if not name.startswith(GATE)]
+    state.counted = dict.fromkeys(header.get("counted_on_nodes", before))
+    state.uncounted = dict.fromkeys(header.get("uncounted", ()))
+    state.intake.set_nodes(state.plan.nodes, state.uncounted)
     for name in _PLAIN:
         if name in header["state"]:  # else it is younger than the checkpoint
             setattr(state, name, header["state"][name])
@@ -313,6 +347,12 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
         state.numbers.add(record.id)
         if record.slot >= 0:
             state.by_slot[record.slot] = record
+    arriving = [
+        JobQueued(id=event, time=at, job=load_facts(JobFacts, facts))
+        for event, at, facts in header.get("arriving", ())
+    ]
+    state.arriving = {event.job.id: event for event in arriving}
+    state.rereading = {name: tuple(why) for name, why in header.get("rereading", {}).items()}
     state.slotless = {job_id: state.records[job_id] for job_id in header["slotless"]}
     state.unheard = dict.fromkeys(header.get("unheard", ()))
     state.homeless = dict.fromkeys(header["homeless"])
@@ -354,6 +394,8 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
     doubted = header["doubted"]
     state.doubted = (doubted[0], frozenset(doubted[1])) if doubted is not None else None
     state.freed_by = tuple(header["freed_by"])
+    opened = [OpenAlert(*alert) for alert in header.get("alerts", ())]
+    state.alerts = {f"{alert.kind} {alert.about}": alert for alert in opened}
     first = 0
     for number, generation, time, event, cause, words, n in header["changes"]:
         part = slice(first, first + n)

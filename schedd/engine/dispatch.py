@@ -1,18 +1,20 @@
 """Starting jobs: whose moment has come, and what happens to those whose moment went by."""
 
+import heapq
 from dataclasses import replace
 
 import numpy as np
 
 from schedd.engine.intake import slot_limited
-from schedd.engine.places import displace, make_way, quarantine, replan, rivals, stand
+from schedd.engine.places import displace, make_way, replan, rivals, seat, stand
 from schedd.engine.promises import note
+from schedd.engine.quarantine import Concerning
 from schedd.engine.queueing import start_by_policy
 from schedd.engine.records import Cause, JobRecord, Phase
 from schedd.engine.running import hold
 from schedd.engine.shares import shares_of
 from schedd.engine.state import EngineState
-from schedd.plan.kernels.layout import PLANNED, READY, START, STATE, Ints
+from schedd.plan.columns import PLANNED, Ints
 from schedd.wire import Run
 
 __all__ = ["catch_up", "dispatch_due", "due_by_policy"]
@@ -21,13 +23,15 @@ _AGAIN = 30
 """Seconds after which a job is looked at again that is due but that the server has not released."""
 _RELEASED_WITHIN = 60
 """Seconds for which a job keeps its place that is due but whose dependency the server has not lifted yet."""
+_LIMITED_WITHIN = 10
+"""Seconds for which a job keeps its place that is due but that the server holds for its slot limit."""
 _ROUNDS = 4
 
 
 def due_by_policy(state: EngineState, event: str) -> None:
     """Under a queue policy: start whom the policy lets start now."""
     if not state.halted:
-        for slot in start_by_policy(state):
+        for slot in start_by_policy(state, event):
             _dispatch(state, slot, event)
 
 
@@ -39,10 +43,10 @@ def dispatch_due(state: EngineState, event: str) -> None:
         if state.soonest() > state.now:
             return
         state.due = None
-        jobs = state.plan.tables.jobs
-        due = np.flatnonzero((jobs[STATE] == PLANNED) & (jobs[START] <= state.now))
-        due = due[jobs[READY, due] <= state.now]
-        for slot in due[np.argsort(jobs[START, due], kind="stable")].tolist():
+        jobs = state.plan.jobs
+        due = np.flatnonzero((jobs.states == PLANNED) & (jobs.starts <= state.now))
+        due = due[jobs.ready[due] <= state.now]
+        for slot in due[np.argsort(jobs.starts[due], kind="stable")].tolist():
             if _too_many(state):
                 return
             if state.plan.state(slot) == PLANNED and state.plan.start(slot) <= state.now:
@@ -60,19 +64,14 @@ def _dispatch(state: EngineState, slot: int, event: str) -> None:
     record = state.by_slot[slot]
     if record is None:
         return
-    try:
+    with Concerning(state, record.id, event):
         _try(state, record, event)
-    except Exception as error:
-        if state.settings.validate and isinstance(error, AssertionError):
-            raise
-        quarantine(state, state.records[record.id], event, error)
 
 
 def _try(state: EngineState, record: JobRecord, event: str) -> None:
     slot = record.slot
     if slot_limited(record.facts):
-        # The server releases it when it sees that another job of the array has ended: any moment now.
-        state.plan.set_ready(slot, state.now + 1)
+        _let_another_go(state, record, event)
         return
     if record.behind and state.now < state.plan.start(slot) + _RELEASED_WITHIN:
         # The server releases it when it has seen the end.
@@ -123,8 +122,52 @@ def _try(state: EngineState, record: JobRecord, event: str) -> None:
     end = state.plan.end(slot)
     needed = state.now + record.understood.walltime
     hold(state, record, max(end, needed))
+    # And keeps it beyond its end as long as nobody knows what became of it.
+    heapq.heappush(state.ends, (state.plan.end(slot), slot, record.id))
     if needed > end:
         make_way(state, slot, event, Cause.OUTAGE, f"job {record.id} starts later than planned")
+
+
+def _let_another_go(state: EngineState, record: JobRecord, event: str) -> None:
+    """A job is due that its array's slot limit holds on the server: one of the array goes that is not held.
+
+    Where none is, the server releases this one when it sees that another has ended: any moment now. If it
+    does not, its place is not to stand empty.
+    """
+    plan, slot, now = state.plan, record.slot, state.now
+    other = _released(state, record)
+    if other is not None:
+        words = f"the server holds job {record.id}, not job {other.id} of the same array"
+        slots = np.array([other.slot, slot], np.int64)
+        old = plan.starts(slots)
+        for one in slots.tolist():
+            plan.lift(one, now)
+        for one in (other, record):  # who may start goes first
+            seat(state, one, event)
+        new = plan.starts(slots)
+        moved = new != old
+        note(state, event, Cause.QUEUE, words, slots[moved], old[moved], new[moved])
+        state.due = None
+    elif now < plan.start(slot) + _LIMITED_WITHIN:
+        plan.set_ready(slot, now + 1)
+    else:
+        record = replace(record, until=now + _AGAIN)
+        replan(state, record, event, Cause.QUEUE, "the server holds it for its array's slot limit")
+
+
+def _released(state: EngineState, held: JobRecord) -> JobRecord | None:
+    """Of the same array, the first planned job later than now that could start if it were its turn."""
+    for pool in state.plan.pools_of(held.slot):
+        if state.limits.pools[pool].who != "array":
+            continue
+        for slot in state.plan.in_pool(pool).tolist():
+            one: JobRecord | None = state.by_slot[slot]
+            if one is None or one.phase is not Phase.WAITING or state.plan.start(slot) <= state.now:
+                continue
+            waits = max(one.until, one.facts.not_before or 0) > state.now
+            if one.facts.state == "Q" and not one.behind and not waits:
+                return one
+    return None
 
 
 def catch_up(state: EngineState, event: str) -> None:
@@ -137,11 +180,11 @@ def catch_up(state: EngineState, event: str) -> None:
     if state.soonest() >= now - state.patience:
         return
     state.due = None
-    jobs = plan.tables.jobs
-    late = np.flatnonzero((jobs[STATE] == PLANNED) & (jobs[START] < now - state.patience))
-    late = late[jobs[READY, late] < now - state.patience]
-    late = late[np.argsort(jobs[START, late], kind="stable")]
-    old = jobs[START].copy()
+    jobs = plan.jobs
+    late = np.flatnonzero((jobs.states == PLANNED) & (jobs.starts < now - state.patience))
+    late = late[jobs.ready[late] < now - state.patience]
+    late = late[np.argsort(jobs.starts[late], kind="stable")]
+    old = jobs.starts.copy()
     kept: list[int] = []
     gone: list[Ints] = []
     for slot in late.tolist():

@@ -5,20 +5,25 @@ the id of the event that caused it; ``next_wake`` says when to call again though
 shadow mode, what-if and production run this same class.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from schedd.engine import checkpoint
-from schedd.engine.checkpoint import Frozen
+from schedd.engine.alerts import close_alerts
+from schedd.engine.arrivals import taken
+from schedd.engine.checkpoint import Frozen, fork_of
+from schedd.engine.failing import pass_over
 from schedd.engine.handlers import apply_all, take_site
+from schedd.engine.jobs import reread_slice
 from schedd.engine.log import BatchLog, Incident, LoggedBatch
 from schedd.engine.order import in_order
+from schedd.engine.outcomes import hear
 from schedd.engine.settings import EngineSettings
 from schedd.engine.settle import next_wake, settle
 from schedd.engine.standing import renew
 from schedd.engine.state import EngineState
 from schedd.engine.validate import check
 from schedd.policy.fair_share import Usage
-from schedd.wire import Decision, Event
+from schedd.wire import Decision, Event, Snapshot
 
 __all__ = ["Engine"]
 
@@ -47,31 +52,50 @@ class Engine:
         Ends go before state changes, arrivals come last; then one repair, one dispatch.
         """
         state = self.state
-        events = tuple(batch)
+        events: Sequence[Event] = tuple(batch)
         state.now = max(now, state.now)
         state.generation += 1
         state.decisions = []
         state.due = None
-        self.log.append(LoggedBatch(state.now, events, None, state.decision_number))
+        state.plan.limit_work()
+        self.log.append(LoggedBatch(state.now, tuple(events), None, state.decision_number))
         first = events[0].id if events else f"clock:{state.now}"
-        if state.now >= self.forgotten + _FORGET_EVERY:
-            self.forgotten = state.now
-            state.plan.forget(state.now)
-            state.limits.forget(state.plan.drop_idle_pools())
-            state.limits.look_ahead(state.plan, state.now)
-            for words in state.limits.grown_old(state.now):
-                state.alert(first, "licence", words)
-            if state.usage is not None and state.site.fair_share is not None:
-                state.usage.forget(state.site.fair_share, state.now)
-        if state.site_changed:
+        state.at_job = state.at_step = ""
+        events = in_order(events)
+        pass_over(state, events)  # first of all: what is set aside is not to fail again
+        if state.now >= self.forgotten + _FORGET_EVERY and state.begins("what is past"):
+            self._forget(first)
+        if state.site_changed and state.begins("the site's policy"):
             take_site(state, first)
-        apply_all(state, in_order(events))
-        if state.now >= state.standing_due:
+        state.at_step = ""
+        if state.out and events:
+            hear(state, events)
+        apply_all(state, events)
+        if state.arriving and not any(isinstance(event, Snapshot) for event in events):
+            apply_all(state, taken(state), of_snapshot=True)
+            if not state.arriving:
+                state.kept.clear()
+        if state.rereading and state.begins("requests that read differently"):
+            reread_slice(state)
+        if state.now >= state.standing_due and state.begins("standing reservations"):
             renew(state)
         settle(state, first)
+        close_alerts(state)
         if state.settings.validate:
             check(state)
         return tuple(state.decisions)
+
+    def _forget(self, event: str) -> None:
+        """Drop what is past, now and then."""
+        state = self.state
+        self.forgotten = state.now
+        state.plan.forget(state.now)
+        state.limits.forget(state.plan.drop_idle_pools())
+        state.limits.look_ahead(state.plan, state.now)
+        for licence, words in state.limits.grown_old(state.now):
+            state.alert(event, "licence", words, licence)
+        if state.usage is not None and state.site.fair_share is not None:
+            state.usage.forget(state.site.fair_share, state.now)
 
     @property
     def next_wake(self) -> int | None:
@@ -107,6 +131,18 @@ class Engine:
         engine.forgotten = extra["forgotten"]
         return engine
 
+    def fork(self) -> "Engine":
+        """A copy that goes on as this one would, to try something and drop it; it has no incident of its own.
+
+        To be called between two batches; then any thread may use it.
+        """
+        engine = Engine.__new__(Engine)
+        engine.state = fork_of(self.state)
+        engine.log = BatchLog(0, 0)
+        engine.base = b""
+        engine.forgotten = self.forgotten
+        return engine
+
     def incident(self) -> Incident:
         """All that is needed to run again what happened since the last checkpoint."""
         base = self.base if isinstance(self.base, bytes) else self.base.encode()
@@ -124,4 +160,5 @@ class Engine:
         self.state.paused = why
         if not why:
             self.state.foreign = ""
+            self.state.by_hand = []
         self.log.append(LoggedBatch(self.state.now, (), why, self.state.decision_number))

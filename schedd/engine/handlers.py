@@ -1,12 +1,16 @@
 """From an event to what it does; an error that concerns one job stays with that job."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from schedd.engine import holds, improve, jobs, nodes, outcomes, reconcile, reservations
+from schedd.engine.arrivals import put_off, taken_first
+from schedd.engine.failing import stays_aside
 from schedd.engine.intake import Understood
-from schedd.engine.places import leave, make_room_in_pools, quarantine, replan
+from schedd.engine.places import leave, make_room_in_pools, replan
 from schedd.engine.pools import claim_of
+from schedd.engine.quarantine import quarantine
 from schedd.engine.reask import reask
 from schedd.engine.records import Cause, JobRecord, Phase
 from schedd.engine.running import hold_new_node
@@ -23,7 +27,9 @@ from schedd.wire import (
     JobQueued,
     JobReleased,
     JobStarted,
+    LogLost,
     NodeChanged,
+    PassedOver,
     PlanningHeld,
     PlanningReleased,
     PolicyChanged,
@@ -38,43 +44,78 @@ from schedd.wire import (
 
 __all__ = ["apply_all", "take_site"]
 
+_DIGITS: Final = re.compile(r"\d")
 
-def apply_all(state: EngineState, events: Iterable[Event]) -> None:
-    """Take over what ``events`` say, in this order; adjacent changes of nodes are taken together."""
+
+def apply_all(state: EngineState, events: Iterable[Event], *, of_snapshot: bool = False) -> None:
+    """Take over what ``events`` say, in this order; adjacent changes of nodes are taken together.
+
+    ``of_snapshot``: they are what a snapshot says.
+    """
     together: list[NodeChanged] = []
     for event in events:
+        if state.arriving and (first := taken_first(state, event)) is not None:
+            _guarded(state, first, jobs.queued, first, True)
         if isinstance(event, NodeChanged):
             together.append(event)
             continue
         if together:
-            _guarded(state, together[-1], _nodes, together)
+            _take_nodes(state, together, of_snapshot)
             together = []
-        _guarded(state, event, _HANDLERS[type(event)], event)
-        if state.limits.lowered:
+        _guarded(state, event, _HANDLERS[type(event)], event, of_snapshot)
+        if state.limits.lowered and state.begins("limits"):
             make_room_in_pools(state, event.id, Cause.QUEUE, "a slot limit was lowered")
     if together:
-        _guarded(state, together[-1], _nodes, together)
+        _take_nodes(state, together, of_snapshot)
+
+
+def _take_nodes(state: EngineState, together: list[NodeChanged], of_snapshot: bool) -> None:
+    known = {event.node.name: state.node_facts.get(event.node.name) for event in together}
+    if not _guarded(state, together[-1], _nodes, together, of_snapshot):
+        for name, facts in known.items():
+            if facts is not None:  # so that the next snapshot differs from what is believed
+                state.node_facts[name] = facts
 
 
 def _guarded(
-    state: EngineState, event: Event, handler: Callable[[EngineState, Any], None], what: object
-) -> None:
-    """Let a handler do its work; a job of which it fails is quarantined."""
+    state: EngineState,
+    event: Event,
+    handler: Callable[[EngineState, Any], None],
+    what: object,
+    of_snapshot: bool,
+) -> bool:
+    """Let a handler do its work; a job of which it fails is quarantined. Returns whether it did it.
+
+    What concerns no single job may be half done then: a snapshot is asked for, and what was believed of the
+    queue or the server before is believed again, so that the snapshot differs from it.
+    """
+    facts = getattr(event, "job", None)
+    job_id = facts.id if facts is not None else getattr(event, "job_id", "")
+    if job_id in state.aside and stays_aside(state, event, job_id):
+        return True
+    queues, server = (None, None) if job_id else (dict(state.queues), state.server)
+    state.at_job = job_id
     try:
         handler(state, what)
     except Exception as error:
         if state.settings.validate and isinstance(error, AssertionError):
             raise
-        facts = getattr(event, "job", None)
-        job_id = facts.id if facts is not None else getattr(event, "job_id", "")
         record = state.records.get(job_id)
         if record is None and facts is not None:
             nothing = Understood(None, state.settings.default_walltime, True, repr(error))
             record = JobRecord(facts, nothing, -1, Phase.BLOCKED)
-        if record is None:
-            state.alert(event.id, "error", f"{event.type} of {job_id or 'the cluster'} failed: {error!r}")
+        if record is not None:
+            quarantine(state, record, event.id, repr(error))
         else:
-            quarantine(state, record, event.id, error)
+            state.alert(event.id, "error", f"{event.type} of {job_id or 'the cluster'} failed: {error!r}")
+            if queues is not None and server is not None:
+                state.queues, state.server = queues, server
+            if not of_snapshot:
+                state.ask_for_snapshot(event.id, f"{event.type} failed")
+        state.at_job = ""
+        return False
+    state.at_job = ""
+    return True
 
 
 def _nodes(state: EngineState, events: Sequence[NodeChanged]) -> None:
@@ -166,8 +207,9 @@ def take_site(state: EngineState, event: str) -> None:
 
 def _limits(state: EngineState, event: str, words: str, odd: Iterable[str]) -> None:
     """Limits were changed: jobs are counted anew, and those beyond what is allowed now move."""
+    state.alerts.pop(f"limit {words}", None)
     for line in odd:
-        state.alert(event, "limit", f"a limit of the server cannot be read, so it is not kept: {line}")
+        state.alert(event, "limit", f"a limit of the server cannot be read, so it is not kept: {line}", words)
     if state.intake.set_shared(state.limits.shared):
         jobs.reread(state, event, None, words)
     for record in state.records.values():
@@ -180,19 +222,34 @@ def _snapshot(state: EngineState, event: Snapshot) -> None:
     _heed(state, event)
     doubt = reconcile.doubt(state, event)
     if doubt:
-        if doubt != state.stale:
+        if _DIGITS.sub("", doubt) != _DIGITS.sub("", state.stale):  # the same, though numbers move
             state.alert(event.id, "snapshot", f"a snapshot of the server was not believed: {doubt}")
         state.stale = doubt
         return
-    state.stale = ""
+    state.stale = state.lost = ""
     first = state.since < 0
     if first:
         state.since = event.time
+    arriving, state.arriving = state.arriving, {}
     found = reconcile.differences(state, event)
-    apply_all(state, found)
-    words = "" if first else reconcile.in_words(found)
+    words = "" if first else reconcile.in_words([one for one in found if _job_of(one) not in arriving])
+    apply_all(state, put_off(state, found), of_snapshot=True)
+    if not state.arriving:
+        state.kept.clear()
     if words:
-        state.alert(event.id, "snapshot", words)
+        state.alert(event.id, "snapshot", words, "differences")
+
+
+def _job_of(event: Event) -> str:
+    return event.job.id if isinstance(event, JobQueued) else ""
+
+
+def _lost(state: EngineState, event: LogLost) -> None:
+    """A part of the log is missing: nothing is started before a snapshot says how things are."""
+    state.decision_number = max(state.decision_number, event.decided)
+    state.lost = state.stale = f"a part of the log is lost: {event.why}"
+    state.alert(event.id, "log", f"{state.lost}; nothing is started until the server was read anew")
+    state.ask_for_snapshot(event.id, state.lost)
 
 
 def _heed(state: EngineState, event: Snapshot) -> None:
@@ -225,4 +282,6 @@ _HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {
     Counted: _counted,
     Snapshot: _snapshot,
     Improved: improve.improved,
+    LogLost: _lost,
+    PassedOver: lambda state, event: None,  # noqa: ARG005  (taken before all others)
 }

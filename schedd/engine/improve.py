@@ -9,21 +9,8 @@ from schedd.engine.places import plan_job
 from schedd.engine.promises import note_moves
 from schedd.engine.records import Cause, JobRecord, Phase
 from schedd.engine.state import EngineState
+from schedd.plan.columns import PLANNED, UNPLACED, Ints
 from schedd.plan.evaluate import Weights, by_name
-from schedd.plan.kernels.layout import (
-    CHUNK,
-    CHUNKS,
-    COUNT,
-    EXCLUSIVE,
-    NEED,
-    PER_NODE,
-    PLANNED,
-    SHAPE,
-    START,
-    STATE,
-    UNPLACED,
-    Ints,
-)
 from schedd.plan.latest import latest_starts
 from schedd.plan.places import Place
 from schedd.plan.plan import Plan, Take
@@ -37,8 +24,8 @@ _WORDS = "the plan was improved"
 
 def movable(state: EngineState) -> Ints:
     """The slots that a search could move: of planned jobs that do not start now."""
-    jobs = state.plan.tables.jobs
-    found: Ints = np.flatnonzero((jobs[STATE] == PLANNED) & (jobs[START] > state.now))
+    jobs = state.plan.jobs
+    found: Ints = np.flatnonzero((jobs.states == PLANNED) & (jobs.starts > state.now))
     return found
 
 
@@ -93,27 +80,25 @@ def _place(state: EngineState, facts: PlaceFacts) -> Place | None:
 
 
 def _takes(state: EngineState, record: JobRecord, facts: PlaceFacts) -> tuple[Take, ...] | None:
-    plan, tables = state.plan, state.plan.tables
-    shape = tables.jobs[SHAPE, record.slot]
-    first, chunks = int(tables.shapes[shape, CHUNK]), int(tables.shapes[shape, CHUNKS])
-    exclusive = bool(tables.shapes[shape, EXCLUSIVE])
+    plan = state.plan
+    chunks, exclusive = plan.chunks_of(record.slot), plan.request_of(record.slot).exclusive
+    nothing = (0,) * len(plan.resource_columns)
     counts: Counter[int] = Counter()
     seen: set[int] = set()
     takes = []
     for units in facts.units:
         row = plan.row_of.get(units.node)
-        if row is None or not 0 <= units.chunk < chunks or units.units < 1:
+        if row is None or not 0 <= units.chunk < len(chunks) or units.units < 1:
             return None
-        chunk = tables.chunks[first + units.chunk]
-        if units.units > chunk[PER_NODE] or (chunk[PER_NODE] == 1 and row in seen):
+        chunk = chunks[units.chunk]
+        if units.units > chunk.per_node or (chunk.per_node == 1 and row in seen):
             return None
         if exclusive:
-            needs = chunk[NEED:].tolist()
-            amounts = [0] * tables.F.shape[0] if row in seen else plan.shapes.whole(row, needs)
+            amounts = nothing if row in seen else plan.whole(row, chunk.need)
         else:
-            amounts = (units.units * chunk[NEED:]).tolist()
-        takes.append(Take(row, units.chunk, units.units, tuple(amounts)))
+            amounts = tuple(units.units * need for need in chunk.need)
+        takes.append(Take(row, units.chunk, units.units, amounts))
         counts[units.chunk] += units.units
         seen.add(row)
-    wanted = {i: int(tables.chunks[first + i, COUNT]) for i in range(chunks)}
+    wanted = {i: chunk.count for i, chunk in enumerate(chunks)}
     return tuple(takes) if counts == wanted else None

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from schedd.dialect import Hold, RequestError, Site, dialect_of, holds_in, parse_walltime
 from schedd.engine.settings import EngineSettings
 from schedd.model import Node, NodeSets, NodeState, Request
-from schedd.model.parse import RequestError, parse_openpbs, parse_torque, parse_walltime
 from schedd.plan.shapes import GATE
 from schedd.policy.access import Access
 from schedd.wire import JobFacts, NodeFacts, PlanningHeld, QueueFacts
@@ -14,6 +14,7 @@ __all__ = [
     "Intake",
     "Understood",
     "as_planned",
+    "held_by_limit",
     "holds_resources",
     "is_eligible",
     "node_of",
@@ -24,9 +25,8 @@ __all__ = [
     "waits_for",
 ]
 
-_HOLDS = {"u": "a user hold", "o": "an operator hold", "s": "a system hold", "l": "the array's slot limit"}
 _CACHE = 50_000
-_ANY_WALLTIME = "1"
+_ANY_WALLTIME = "1000000000"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,14 @@ class Intake:
         self._generic: frozenset[str] = frozenset()
         self._shared: frozenset[str] = frozenset()
 
-    def set_nodes(self, nodes: Mapping[str, Node]) -> bool:
-        """Know the nodes' names and node-locked resources.
+    def copy(self) -> "Intake":
+        """One that knows the same nodes, for a copy of the engine; texts are read anew."""
+        new = Intake(self._settings)
+        new._nodes, new._generic, new._shared = self._nodes, self._generic, self._shared
+        return new
+
+    def set_nodes(self, nodes: Mapping[str, Node], uncounted: Iterable[str] = ()) -> bool:
+        """Know the nodes' names and node-locked resources, those included that the plan does not count.
 
         When they changed, forgets what was read and returns True: a request may now read differently.
         """
@@ -59,6 +65,7 @@ class Intake:
         generic = frozenset(
             name for node in nodes.values() for name, _ in node.resources if not name.startswith(GATE)
         )
+        generic |= frozenset(uncounted)
         if names == self._nodes and generic == self._generic:
             return False
         self._nodes, self._generic = names, generic
@@ -111,34 +118,24 @@ class Intake:
             return None
         alike = replace(facts, resources={**facts.resources, "walltime": _ANY_WALLTIME})
         found = self.read(alike, queue, server_defaults)
-        if found.request is None or walltime < 1:
-            return None
+        if found.request is None or walltime < 1 or found.walltime != int(_ANY_WALLTIME):
+            return None  # its length is not its walltime: a shorter one is expected
         return Understood(found.request, walltime, False)
 
     def _read(self, facts: JobFacts, defaults: Mapping[str, str]) -> Understood:
         settings = self._settings
         try:
-            if facts.family == "torque":
-                request = parse_torque(
-                    facts.resources,
+            request = dialect_of(facts.family).read(
+                facts,
+                Site(
                     defaults=defaults,
-                    node_rule=settings.node_rule,
-                    exclusive=facts.exclusive,
-                    mem_per_core_default=settings.mem_per_core,
+                    pack=settings.node_rule == "pack",
+                    mem_per_core=settings.mem_per_core,
                     known_nodes=self._nodes,
                     generic=self._generic,
                     shared=self._shared,
-                )
-            else:
-                request = parse_openpbs(
-                    facts.resources,
-                    schedselect=facts.resources.get("schedselect", ""),
-                    defaults=defaults,
-                    mem_per_core_default=settings.mem_per_core,
-                    known_nodes=self._nodes,
-                    generic=self._generic,
-                    shared=self._shared,
-                )
+                ),
+            )
         except RequestError as error:
             return Understood(None, settings.default_walltime, True, error.comment)
         if request.walltime is None:
@@ -169,9 +166,14 @@ def holds_resources(facts: JobFacts) -> bool:
     return facts.state in ("R", "E") or (facts.state == "S" and bool(facts.shares))
 
 
+def held_by_limit(holds: str) -> bool:
+    """Whether these holds are nothing but the limit of an array."""
+    return holds_in(holds) == (Hold.SLOT_LIMIT,)
+
+
 def slot_limited(facts: JobFacts) -> bool:
     """Whether nothing but its array's slot limit holds the job: that is a limit, and planned for."""
-    return facts.slot_limit is not None and facts.state == "H" and facts.holds == "l"
+    return facts.slot_limit is not None and facts.state == "H" and held_by_limit(facts.holds)
 
 
 def passes(gates: Mapping[str, Access], facts: JobFacts) -> frozenset[str]:
@@ -193,7 +195,7 @@ def as_planned(
 
 def is_eligible(facts: JobFacts, now: int) -> bool:
     """Whether nothing but room and the site's policy stands between the job and its start."""
-    free = (facts.state == "Q" and not facts.holds.strip("n")) or slot_limited(facts)
+    free = (facts.state == "Q" and not holds_in(facts.holds)) or slot_limited(facts)
     return free and (facts.not_before or 0) <= now
 
 
@@ -211,14 +213,14 @@ def waits(facts: JobFacts, stopped: Mapping[str, str]) -> list[tuple[str, str]]:
     planned.
     """
     found: list[tuple[str, str]] = []
-    if (facts.state == "H" or facts.holds.strip("n")) and not slot_limited(facts):
-        letters = facts.holds
+    holds = holds_in(facts.holds)
+    if (facts.state == "H" or holds) and not slot_limited(facts):
         if facts.depend:  # it is a system hold for the server, which lifts it
             found.append(("dependency", f"its dependency {facts.depend}"))
-            letters = letters.replace("s", "")
-        found += [("hold", _HOLDS[letter]) for letter in letters if letter in _HOLDS]
+            holds = tuple(hold for hold in holds if hold is not Hold.SYSTEM)
+        found += [("hold", hold.value) for hold in holds if hold is not Hold.OTHER]
         if not found:
-            found.append(("hold", "a hold"))
+            found.append(("hold", Hold.OTHER.value))
     if facts.state == "W" and facts.not_before is None:
         found.append(("hold", "the server, which keeps it in state W"))
     if facts.state in ("T", "S"):

@@ -7,14 +7,14 @@ from typing import Literal
 
 import numpy as np
 
+from schedd.dialect.deadline import read_deadline
 from schedd.engine.node_sets import sets_of, together_of
 from schedd.engine.pools import binding, room_of
 from schedd.engine.records import Breach, ChangeSet, JobRecord, Phase
 from schedd.engine.view import Published
 from schedd.engine.words import why
 from schedd.model import FOREVER, Never, Place, WaitingFor
-from schedd.model.parse.deadline import read_deadline
-from schedd.plan.kernels import layout as at
+from schedd.plan.columns import CPUS, GPUS, MEM
 from schedd.policy.limits import in_words
 from schedd.wire import ShareFacts
 
@@ -225,12 +225,12 @@ def _limited_by(published: Published, record: JobRecord) -> tuple[str, ...]:
     start, end = int(published.starts[slot]), int(published.starts[slot] + published.durations[slot])
     earliest = max(published.as_of, record.facts.not_before or 0, record.until)
     found = []
-    for entry in published.held(slot):
-        limit = published.limits.get(entry[at.A_ROW])
-        if entry[at.A_CHUNK] >= 0 or limit is None:
+    for entry in published.held_by(slot):
+        limit = published.limits.get(entry.row)
+        if not entry.of_pool or limit is None:
             continue
-        times, free = room_of(limit, *published.pool_use(entry[at.A_ROW]), earliest, end)
-        if binding(times, free, start, end, entry[at.A_TAKE], earliest):
+        times, free = room_of(limit, *published.pool_use(entry.row), earliest, end)
+        if binding(times, free, start, end, entry.amounts[0], earliest):
             found.append(in_words(limit))
     return tuple(found)
 
@@ -252,10 +252,10 @@ def shares_of(published: Published, record: JobRecord) -> tuple[ShareFacts, ...]
         return record.facts.shares
     request = record.understood.request
     shares = []
-    for row, part, units, *takes in published.held(record.slot):
+    for row, part, units, takes in published.held_by(record.slot):
         if part < 0:
             continue
-        cpus, mem, gpus = takes[at.CPUS], takes[at.MEM], takes[at.GPUS]
+        cpus, mem, gpus = takes[CPUS], takes[MEM], takes[GPUS]
         if request is not None and request.exclusive:
             asked = request.chunks if request.place is Place.PACK else request.chunks[part : part + 1]
             counts = [chunk.count if request.place is Place.PACK else units for chunk in asked]

@@ -1,9 +1,12 @@
 """What the events of a job do: it arrives, is altered, held, released, starts, ends, comes back."""
 
 from dataclasses import replace
+from itertools import islice
 
+from schedd.dialect import dialect_of
+from schedd.engine.arrivals import SLICE
 from schedd.engine.fair_use import book_run
-from schedd.engine.intake import Understood, holds_resources, is_eligible, slot_limited
+from schedd.engine.intake import Understood, held_by_limit, holds_resources, is_eligible, slot_limited
 from schedd.engine.nodes import note_end, unblock
 from schedd.engine.places import displace, lift_chain, plan_job, replan, seat, unplan
 from schedd.engine.promises import end_promise, note_one
@@ -12,7 +15,7 @@ from schedd.engine.records import Cause, JobRecord, Phase
 from schedd.engine.running import ended_run, run, suspect, told_again
 from schedd.engine.state import EngineState
 from schedd.model import FOREVER, NodeState, Request
-from schedd.plan.kernels.layout import PLANNED, SHAPE
+from schedd.plan.columns import PLANNED
 from schedd.plan.shapes import shape_key
 from schedd.wire import (
     JobAltered,
@@ -34,13 +37,10 @@ __all__ = [
     "queued",
     "released",
     "reread",
+    "reread_slice",
     "started",
     "unchanged",
 ]
-
-
-_NO_FAULT = frozenset({0, 265, 271})
-"""Exit statuses that do not speak against a node: success, and a deletion (256 + SIGKILL, + SIGTERM)."""
 
 
 def queued(state: EngineState, event: JobQueued) -> None:
@@ -67,7 +67,12 @@ def _enter(state: EngineState, event: str, facts: JobFacts) -> None:
     slot = -1
     if understood.request is not None:
         slot = _slot_for(state, facts, understood)
-    record = state.put(JobRecord(facts, understood, slot, Phase.WAITING))
+    record = JobRecord(facts, understood, slot, Phase.WAITING)
+    kept = state.kept.pop(facts.id, None)
+    if kept is not None and slot >= 0:  # it was promised this before the plan was made anew
+        state.promise[slot], since, weak = kept
+        record = replace(record, eligible_since=since, weak=bool(weak), lost=Cause.OUTAGE)
+    record = state.put(record)
     if holds_resources(facts):
         started = facts.started if facts.started is not None else state.now
         if started > state.since >= 0:
@@ -259,7 +264,7 @@ def _within(after: Understood, before: Request, walltime: int) -> bool:
 
 def _asked(state: EngineState, record: JobRecord) -> Request:
     """What the job's slot was made for."""
-    return state.plan.shapes.requests[int(state.plan.tables.jobs[SHAPE, record.slot])]
+    return state.plan.request_of(record.slot)
 
 
 def _fit_slot(state: EngineState, record: JobRecord) -> JobRecord:
@@ -281,14 +286,32 @@ def _fit_slot(state: EngineState, record: JobRecord) -> JobRecord:
 
 
 def reread(state: EngineState, event: str, queue: str | None, words: str) -> None:
-    """Defaults or nodes changed: what waits (in ``queue``; None: anywhere) may ask for other things now."""
+    """Defaults or nodes changed: what waits (in ``queue``; None: anywhere) may ask for other things now.
+
+    Where these are many, the next calls of the engine plan them anew, a slice each.
+    """
     for record in list(state.records.values()):
-        facts = record.facts
-        if record.phase in (Phase.RUNNING, Phase.DISPATCHED) or (queue is not None and facts.queue != queue):
-            continue
-        understood = state.intake.read(facts, state.queues.get(facts.queue), state.server.defaults)
-        if understood != record.understood:
-            _resettle(state, event, record, facts, Cause.ADMIN, words)
+        if (queue is None or record.facts.queue == queue) and _reads_differently(state, record):
+            state.rereading[record.id] = (event, words)
+    if len(state.rereading) <= SLICE:
+        reread_slice(state)
+
+
+def reread_slice(state: EngineState) -> None:
+    """Plan the next of those anew that ask for other things now."""
+    for job_id in list(islice(state.rereading, SLICE)):
+        event, words = state.rereading.pop(job_id)
+        record = state.records.get(job_id)
+        if record is not None and _reads_differently(state, record):
+            _resettle(state, event, record, record.facts, Cause.ADMIN, words)
+
+
+def _reads_differently(state: EngineState, record: JobRecord) -> bool:
+    facts = record.facts
+    if record.phase in (Phase.RUNNING, Phase.DISPATCHED) or facts.id in state.aside:
+        return False
+    queue = state.queues.get(facts.queue)
+    return state.intake.read(facts, queue, state.server.defaults) != record.understood
 
 
 # ---- holds --------------------------------------------------------------------------------------
@@ -302,7 +325,7 @@ def held(state: EngineState, event: JobHeld) -> None:
     if record.phase is Phase.RUNNING:
         state.put(replace(record, facts=replace(record.facts, holds=event.holds)))
         return
-    eligible = record.facts.eligible if event.holds == "l" else None
+    eligible = record.facts.eligible if held_by_limit(event.holds) else None
     facts = replace(record.facts, holds=event.holds, state="H", eligible=eligible)
     if record.phase is Phase.DISPATCHED or slot_limited(facts):
         state.put(replace(record, facts=facts))
@@ -316,7 +339,7 @@ def released(state: EngineState, event: JobReleased) -> None:
     record = state.records.get(event.job_id)
     if record is None:
         return
-    eligible = record.facts.eligible if record.facts.holds == "l" else event.time
+    eligible = record.facts.eligible if held_by_limit(record.facts.holds) else event.time
     facts = replace(record.facts, holds="", eligible=eligible)
     if record.phase is Phase.RUNNING:
         state.put(replace(record, facts=facts))
@@ -351,7 +374,7 @@ def gone(state: EngineState, event: JobDeleted | JobEnded) -> None:
     """A job ended or was deleted; nothing to do for one that is not known."""
     record = state.records.get(event.job_id)
     if isinstance(event, JobEnded) and record is not None and record.phase is Phase.RUNNING:
-        failed = event.exit_status not in _NO_FAULT
+        failed = dialect_of(record.facts.family).speaks_against_node(event.exit_status)
         note_end(state, record, event.id, failed=failed)
     how = "ended" if isinstance(event, JobEnded) else "was deleted"
     _gone(state, event.id, event.job_id, how, event.time)

@@ -57,6 +57,11 @@ class BatchLog:
             self._weight -= self._kept.popleft()[1]
             self.lost += 1
 
+    @property
+    def full(self) -> bool:
+        """Whether it is time for a checkpoint, lest the oldest have to go."""
+        return 2 * len(self._kept) > self._batches or 2 * self._weight > self._most
+
     def clear(self) -> None:
         """Begin anew: a checkpoint was taken."""
         self._kept.clear()

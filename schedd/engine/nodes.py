@@ -11,7 +11,7 @@ from schedd.engine.places import judge_again, leave, leave_if_crowded, seat_home
 from schedd.engine.records import Cause, JobRecord
 from schedd.engine.state import EngineState
 from schedd.model import Node, NodeState
-from schedd.plan.kernels.layout import READY, START, WHOLE
+from schedd.plan.columns import MOST_RESOURCES, WHOLE
 from schedd.wire import NodeChanged, NodeFacts
 
 __all__ = [
@@ -29,6 +29,10 @@ __all__ = [
 ]
 
 
+_MOST_COUNTED = MOST_RESOURCES - 22
+"""Kinds of resources beside cpus, memory and gpus; the others are for access lists of reservations."""
+_SHOWN = 8
+
 # ---- nodes --------------------------------------------------------------------------------------
 
 
@@ -39,8 +43,10 @@ def take_nodes(state: EngineState, events: Sequence[NodeChanged]) -> bool:
     """
     latest: dict[str, NodeChanged] = {}
     for event in events:
-        facts = last_good(state.node_facts.get(event.node.name), event.node)
+        known = state.node_facts.get(event.node.name)
+        facts = last_good(known, event.node)
         state.node_facts[facts.name] = facts
+        _count(state, event.id, known, facts)
         latest[facts.name] = event
         if facts.state == "down":
             state.down_since.setdefault(facts.name, state.now)
@@ -63,6 +69,24 @@ def take_nodes(state: EngineState, events: Sequence[NodeChanged]) -> bool:
     return changed
 
 
+def _count(state: EngineState, event: str, before: NodeFacts | None, facts: NodeFacts) -> None:
+    """Count the node's resources in the plan as far as there is room; tell what is left out."""
+    if before is not None and before.resources.keys() == facts.resources.keys():
+        return
+    counted = state.counted
+    for name in sorted(facts.resources):
+        if name not in counted and name not in state.uncounted:
+            (counted if len(counted) < _MOST_COUNTED else state.uncounted)[name] = None
+    left = [name for name in sorted(facts.resources) if name in state.uncounted]
+    if left:
+        shown = ", ".join(left[:_SHOWN]) + (", ..." if len(left) > _SHOWN else "")
+        words = (
+            f"node {facts.name}: {len(left)} of its {len(facts.resources)} resources are not counted, since "
+            f"the plan counts {_MOST_COUNTED} kinds in all; jobs that ask for one are not planned: {shown}"
+        )
+        state.alert(event, "node", words)
+
+
 def last_good(before: NodeFacts | None, facts: NodeFacts) -> NodeFacts:
     """A silent node tells no memory: the last good value is kept."""
     if before is None or (facts.mem and facts.vmem):
@@ -78,6 +102,9 @@ def _shown(state: EngineState, name: str) -> Node:
     held, gets no new jobs.
     """
     node = node_of(state.node_facts[name])
+    if state.uncounted:
+        counted = tuple(one for one in node.resources if one[0] not in state.uncounted)
+        node = replace(node, resources=counted)
     if state.site.speeds:
         node = replace(node, speed=state.site.speed(name, node.features, node.speed))
     if state.gates:
@@ -135,10 +162,9 @@ def _offer(node: Node) -> tuple[object, ...]:
 
 def _due_again(state: EngineState, name: str) -> None:
     """Due jobs that waited for the node need wait no longer."""
-    jobs = state.plan.tables.jobs
     for slot in state.plan.on_node(name).tolist():
         record = state.by_slot[slot]
-        if record is not None and jobs[READY, slot] > jobs[START, slot]:
+        if record is not None and state.plan.ready(slot) > state.plan.start(slot):
             state.plan.set_ready(slot, max(record.until, record.facts.not_before or 0))
 
 
@@ -220,7 +246,7 @@ def _shun(state: EngineState, name: str, event: str, failures: Iterable[tuple[st
         return
     jobs = ", ".join(job for job, _ in failures)
     state.holes[name] = words = f"jobs fail on node {name} soon after their start: {jobs}"
-    state.alert(event, "black_hole", f"{words}; it gets no new jobs until it was offline or down")
+    state.alert(event, "black_hole", f"{words}; it gets no new jobs until it was offline or down", name)
     state.set_nodes([_shown(state, name)])
     leave(state, state.plan.on_node(name), event, Cause.NODE_LOST, words)
 

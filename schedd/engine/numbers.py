@@ -12,6 +12,12 @@ class Numbers:
     def __init__(self) -> None:
         self._ids: dict[str, tuple[str, ...]] = {}
 
+    def copy(self) -> "Numbers":
+        """The same ids, for a copy of the engine."""
+        new = Numbers()
+        new._ids = dict(self._ids)
+        return new
+
     def add(self, job_id: str) -> None:
         """An id is in use, perhaps known already."""
         number = _number(job_id)

@@ -1,22 +1,49 @@
 """What becomes of run decisions: taken, refused, or never answered."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 
+from schedd.dialect import dialect_of
 from schedd.engine.jobs import again, unchanged
 from schedd.engine.places import leave, leave_if_crowded
+from schedd.engine.quarantine import Concerning
 from schedd.engine.records import Cause, JobRecord, Phase
 from schedd.engine.state import EngineState
-from schedd.model import NodeState
-from schedd.plan.kernels.layout import PLANNED, STATE
-from schedd.wire import RunAccepted, RunRefused
+from schedd.model import FOREVER, NodeState
+from schedd.wire import (
+    Counted,
+    Event,
+    Improved,
+    PassedOver,
+    PlanningHeld,
+    PlanningReleased,
+    PolicyChanged,
+    Reserve,
+    RunAccepted,
+    RunRefused,
+    Unreserve,
+)
 
-__all__ = ["accepted", "refused", "unanswered"]
+__all__ = ["accepted", "hear", "refused", "unanswered", "void_after"]
 
-_BUSY = frozenset({15046, 15134})
-"""Resource temporarily unavailable; server busy: normal right after an end."""
+_PROMPT = 10
+"""Seconds after its moment until which a decision is voided by a daemon that was there all the time."""
 _SILENCE = "its run decision was not answered"
+
+
+_OF_OTHERS = (
+    Reserve,
+    Unreserve,
+    Counted,
+    Improved,
+    PolicyChanged,
+    PlanningHeld,
+    PlanningReleased,
+    PassedOver,
+)
+"""Events that do not come from the adapter."""
 
 
 def accepted(state: EngineState, event: RunAccepted) -> None:
@@ -32,19 +59,32 @@ def refused(state: EngineState, event: RunRefused) -> None:
     record = state.records.get(event.job_id)
     if record is None or record.phase is not Phase.DISPATCHED or record.decision != event.decision_id:
         return
-    settings = state.settings
+    settings, dialect = state.settings, dialect_of(record.facts.family)
     by = "the adapter" if event.code == 0 else f"the server (code {event.code})"
     text = f"{by}: {event.text}"
     words = f"its start was refused by {text}"
     record = replace(_back(state, record), refusal=text)
-    if event.code in _BUSY and record.busy < settings.busy_retries and unchanged(state, record):
+    if dialect.is_busy(event.code) and record.busy < settings.busy_retries and unchanged(state, record):
         wait = state.now + settings.busy_wait
         _stand_by(state, replace(record, busy=record.busy + 1), wait, event.id, Cause.REFUSED, words)
         return
-    first = settings.check_wait if event.code == 0 else settings.refusal_wait
+    moved_on = event.code == 0 or dialect.is_changed(event.code)  # nothing is wrong with the job or its nodes
+    first = settings.check_wait if moved_on else settings.refusal_wait
     until = state.now + min(settings.refusal_most, first << min(record.refusals, 16))
     record = replace(record, busy=0, refusals=record.refusals + 1, until=until)
     again(state, event.id, record, Cause.REFUSED, words)
+
+
+def hear(state: EngineState, events: Iterable[Event]) -> None:
+    """The adapter says something; ``back`` is when it was first heard after decisions went void unseen."""
+    late = any(
+        state.back <= due < state.now - _PROMPT
+        for due in (
+            state.records[job_id].decision_expires + state.settings.answer_grace for job_id in state.out
+        )
+    )
+    if late and any(not isinstance(event, _OF_OTHERS) for event in events):
+        state.back = state.now
 
 
 def unanswered(state: EngineState, event: str) -> None:
@@ -58,16 +98,30 @@ def unanswered(state: EngineState, event: str) -> None:
         if record is None or record.phase is not Phase.DISPATCHED:
             del state.out[job_id]
             continue
-        if state.now <= record.decision_expires + state.settings.answer_grace:
+        if state.now <= void_after(state, record):
             continue
         silent += 1
-        record = _back(state, record)
-        if unchanged(state, record):
-            _stand_by(state, record, 0, event, Cause.OUTAGE, _SILENCE)
-        else:
-            again(state, event, record, Cause.OUTAGE, _SILENCE)
+        with Concerning(state, job_id, event):
+            record = _back(state, record)
+            if unchanged(state, record):
+                _stand_by(state, record, 0, event, Cause.OUTAGE, _SILENCE)
+            else:
+                again(state, event, record, Cause.OUTAGE, _SILENCE)
     if silent:
         state.alert(event, "unanswered", f"{silent} run decisions were not answered in time")
+
+
+def void_after(state: EngineState, record: JobRecord) -> int:
+    """Until when the outcome of a run decision may still come; FOREVER: nobody can say.
+
+    A daemon that comes back after that moment voids nothing before it has heard the adapter, which may have
+    carried the decision out long ago, and for ``answer_grace`` from then on.
+    """
+    grace = state.settings.answer_grace
+    due = record.decision_expires + grace
+    if state.now <= due + _PROMPT and state.back <= due:
+        return due
+    return max(due, state.back + grace) if state.back > due else FOREVER
 
 
 def _back(state: EngineState, record: JobRecord) -> JobRecord:
@@ -87,7 +141,7 @@ def _stand_by(
     offline or changed) cannot be kept: then the job is planned anew.
     """
     plan, slot = state.plan, record.slot
-    plan.tables.jobs[STATE, slot] = PLANNED
+    plan.unfix(slot)
     plan.set_ready(slot, until)
     state.put(replace(record, until=until))
     here = np.array([slot], np.int64)

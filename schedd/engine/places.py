@@ -8,13 +8,14 @@ import numpy as np
 from schedd.engine import chains
 from schedd.engine.intake import is_eligible, waits_for
 from schedd.engine.placing import place
-from schedd.engine.promises import end_promise, make_promise, note, note_one
+from schedd.engine.promises import make_promise, note, note_one
+from schedd.engine.quarantine import Concerning, answer
 from schedd.engine.ranking import forward
 from schedd.engine.records import Cause, JobRecord, Phase
 from schedd.engine.state import EngineState
 from schedd.engine.waiting import no_node
 from schedd.model import Never, WaitingFor
-from schedd.plan.kernels.layout import PLANNED, READY, START, STATE, UNPLACED, USABLE, Ints
+from schedd.plan.columns import PLANNED, Ints
 
 __all__ = [
     "displace",
@@ -25,7 +26,6 @@ __all__ = [
     "make_room_in_pools",
     "make_way",
     "plan_job",
-    "quarantine",
     "replan",
     "seat",
     "seat_homeless",
@@ -65,7 +65,7 @@ def displace(state: EngineState, slots: Ints, old: Ints, event: str, cause: Caus
         record = state.by_slot[slot]
         if record is not None:
             seat(state, record, event)
-    new = state.plan.tables.jobs[START, slots]
+    new = state.plan.starts(slots)
     moved = new != old
     note(state, event, cause, words, slots[moved], old[moved], new[moved])
 
@@ -89,12 +89,8 @@ def seat(state: EngineState, record: JobRecord, event: str, *, ahead: bool = Fal
     ``ahead``: it goes before jobs of lower priority where that breaks no promise; else to its earliest gap.
     A job whose planning fails is quarantined: its failure concerns no other.
     """
-    try:
+    with Concerning(state, record.id, event):
         _seat(state, record, event, ahead=ahead)
-    except Exception as error:
-        if state.settings.validate and isinstance(error, AssertionError):
-            raise
-        quarantine(state, state.records.get(record.id, record), event, error)
 
 
 def _seat(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> None:
@@ -109,7 +105,7 @@ def _seat(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> 
             if chains.may_be_planned(record):
                 state.chained[record.id] = None
         state.queue.pop(record.slot, None)
-        _answer(state, replace(record, behind=()), Phase.BLOCKED, wait)
+        answer(state, replace(record, behind=()), Phase.BLOCKED, wait)
         return
     slot, eligible = record.slot, record.eligible_since
     if eligible < 0 and is_eligible(record.facts, state.now):
@@ -126,12 +122,12 @@ def _seat(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> 
     asking = replace(record, eligible_since=eligible)
     start, choice = place(state, asking, event, ahead=ahead)
     if start < 0:
-        answer = no_node(state, record)
-        if isinstance(answer, Never):
-            _answer(state, record, Phase.BLOCKED, answer)
+        words = no_node(state, record)
+        if isinstance(words, Never):
+            answer(state, record, Phase.BLOCKED, words)
         else:
             state.homeless[record.id] = None
-            _answer(state, asking, Phase.WAITING, answer)
+            answer(state, asking, Phase.WAITING, words)
         return
     if ahead and state.ranks.matter and forward(state, slot, event):
         start = state.plan.start(slot)
@@ -142,12 +138,6 @@ def _seat(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> 
     )
 
 
-def _answer(state: EngineState, record: JobRecord, phase: Phase, answer: WaitingFor | Never) -> None:
-    if answer != record.answer and record.slot >= 0:
-        state.tell_due[record.slot] = 1
-    state.put(replace(record, phase=phase, answer=answer))
-
-
 def _must_wait(state: EngineState, record: JobRecord) -> WaitingFor | Never | None:
     if record.quarantine:
         return WaitingFor("quarantine", f"an admin: planning it failed ({record.quarantine})")
@@ -156,6 +146,11 @@ def _must_wait(state: EngineState, record: JobRecord) -> WaitingFor | Never | No
     if record.returns >= state.settings.returns_most:
         last = record.refusal or "a start that failed"
         return WaitingFor("returned", f"an admin: it came back to its queue {record.returns} times ({last})")
+    if state.uncounted:
+        asked = (name for chunk in record.understood.request.chunks for name, _ in chunk.resources)
+        left = next((name for name in asked if name in state.uncounted), "")
+        if left:
+            return Never(f"it asks for {left}, which is not counted: nodes have too many kinds of resources")
     never = state.why_never(record.understood.request)
     if never is not None:
         return never
@@ -171,39 +166,27 @@ def _must_wait(state: EngineState, record: JobRecord) -> WaitingFor | Never | No
 def follow_chains(state: EngineState, event: str) -> None:
     """Let jobs move with those that they wait for, and be planned as soon as these have a start."""
     for job_id in list(state.chained):
-        record = state.records[job_id]
-        slot = record.slot
-        if not record.behind:
-            found = chains.behind(state, record)
-            if not isinstance(found, WaitingFor):
-                replan(state, record, event, Cause.CHAIN, "what it waits for has a start")
-            elif found != record.answer:
-                _answer(state, record, record.phase, found)
-            continue
-        if state.plan.state(slot) != PLANNED:
-            continue
-        ready = chains.ready_after(state, record.behind)
-        ready = max(ready, record.facts.not_before or 0, record.until)
-        if ready > state.plan.start(slot) and ready > state.now:
-            replan(state, record, event, Cause.CHAIN, "what it waits for was moved")
-        elif ready < state.plan.tables.jobs[READY, slot]:
-            state.plan.set_ready(slot, max(state.now, ready))
+        with Concerning(state, job_id, event):
+            _follow_chain(state, state.records[job_id], event)
 
 
-def quarantine(state: EngineState, record: JobRecord, event: str, error: Exception) -> None:
-    """Set a job aside that made the planner raise; what it holds on the server it keeps here."""
-    state.alert(event, "quarantine", f"planning job {record.id} failed: {error!r}")
-    if record.phase in (Phase.RUNNING, Phase.DISPATCHED):
+def _follow_chain(state: EngineState, record: JobRecord, event: str) -> None:
+    slot = record.slot
+    if not record.behind:
+        found = chains.behind(state, record)
+        if not isinstance(found, WaitingFor):
+            replan(state, record, event, Cause.CHAIN, "what it waits for has a start")
+        elif found != record.answer:
+            answer(state, record, record.phase, found)
         return
-    if record.slot >= 0:
-        state.queue.pop(record.slot, None)
-        if state.plan.state(record.slot) != UNPLACED:
-            state.plan.lift(record.slot, state.now)
-    state.homeless.pop(record.id, None)
-    record = end_promise(state, replace(record, quarantine=repr(error)), event, "its planning failed")
-    _answer(
-        state, record, Phase.BLOCKED, WaitingFor("quarantine", f"an admin: planning it failed ({error!r})")
-    )
+    if state.plan.state(slot) != PLANNED:
+        return
+    ready = chains.ready_after(state, record.behind)
+    ready = max(ready, record.facts.not_before or 0, record.until)
+    if ready > state.plan.start(slot) and ready > state.now:
+        replan(state, record, event, Cause.CHAIN, "what it waits for was moved")
+    elif ready < state.plan.ready(slot):
+        state.plan.set_ready(slot, max(state.now, ready))
 
 
 # ---- making room, filling it --------------------------------------------------------------------
@@ -213,8 +196,7 @@ def stand(state: EngineState, slot: int, start: int) -> None:
     """Let a placed job stand at ``start`` on the nodes it has, whether there is room or not."""
     takes = state.plan.takes(slot)
     state.plan.lift(slot, state.now)
-    state.plan.fix(slot, start, takes)
-    state.plan.tables.jobs[STATE, slot] = PLANNED
+    state.plan.put(slot, start, takes, anew=False)
 
 
 def rivals(state: EngineState, slot: int) -> Ints:
@@ -230,7 +212,7 @@ def rivals(state: EngineState, slot: int) -> Ints:
         found += [plan.in_pool(pool) for pool in plan.pools_of(slot) if plan.is_scarce(pool)]
         slots = np.unique(np.concatenate(found)) if found else np.zeros(0, np.int64)
     slots = slots[slots != slot]
-    order = np.argsort(plan.tables.jobs[START, slots], kind="stable")
+    order = np.argsort(plan.starts(slots), kind="stable")
     return np.ascontiguousarray(slots[order][::-1])
 
 
@@ -242,12 +224,12 @@ def make_way(state: EngineState, slot: int, event: str, cause: Cause, words: str
     """
     plan = state.plan
     slots = rivals(state, slot)
-    old = plan.tables.jobs[START].copy()
+    old = plan.jobs.starts.copy()
     gone = plan.evict(slots) if slots.shape[0] else slots
     if not gone.shape[0]:
         return
     behind = slots[::-1]
-    behind = behind[(old[behind] >= old[gone].min()) & (plan.tables.jobs[STATE, behind] == PLANNED)]
+    behind = behind[(old[behind] >= old[gone].min()) & (plan.jobs.states[behind] == PLANNED)]
     behind = np.array([s for s in behind[:_BEHIND].tolist() if _on_usable(state, s)], np.int64)
     for follower in behind.tolist():
         plan.lift(follower, state.now)
@@ -257,13 +239,12 @@ def make_way(state: EngineState, slot: int, event: str, cause: Cause, words: str
 
 def _on_usable(state: EngineState, slot: int) -> bool:
     """Whether all nodes of a placed job can be used: jobs leave one that is down in their own time."""
-    rows = state.plan.tables.rows
-    return all(rows[take.row, USABLE] for take in state.plan.takes(slot))
+    return all(state.plan.is_usable(take.row) for take in state.plan.takes(slot))
 
 
 def leave_if_crowded(state: EngineState, slots: Ints, event: str, cause: Cause, words: str) -> None:
     """Plan those of ``slots`` anew that lie where a node is over-committed, tried in this order."""
-    starts = state.plan.tables.jobs[START].copy()
+    starts = state.plan.jobs.starts.copy()
     gone = state.plan.evict(slots)
     if gone.shape[0]:
         gone = gone[::-1]  # who lost the place last is the first to get another
@@ -273,7 +254,7 @@ def leave_if_crowded(state: EngineState, slots: Ints, event: str, cause: Cause, 
 def leave(state: EngineState, slots: Ints, event: str, cause: Cause, words: str) -> None:
     """Plan ``slots``, which are planned jobs, anew."""
     if slots.shape[0]:
-        old = state.plan.tables.jobs[START, slots]
+        old = state.plan.starts(slots)
         for slot in slots.tolist():
             state.plan.lift(slot, state.now)
         displace(state, slots, old, event, cause, words)
@@ -326,7 +307,7 @@ def lift_chain(state: EngineState, job_id: str) -> tuple[Ints, Ints]:
         found += [record.slot for record in waiting]
         heads = {record.id for record in waiting}
     slots = np.array([slot for slot in found if state.plan.state(slot) == PLANNED], np.int64)
-    old = state.plan.tables.jobs[START, slots]
+    old = state.plan.starts(slots)
     for slot in slots.tolist():
         state.plan.lift(slot, state.now)
     return slots, old

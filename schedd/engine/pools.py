@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from schedd.dialect.shared import shared_amounts
 from schedd.engine.intake import Understood
 from schedd.model import FOREVER, Place, WaitingFor
-from schedd.model.parse.shared import shared_amounts
-from schedd.plan.kernels.layout import Ints
+from schedd.plan.columns import Ints
 from schedd.plan.plan import Plan
 from schedd.policy.limits import (
     Claim,
@@ -146,8 +146,8 @@ class LimitBook:
         self.old &= polled.keys()
         self._changed()
 
-    def grown_old(self, now: int) -> list[str]:
-        """Of each count that has become old since this was last asked, how old it is."""
+    def grown_old(self, now: int) -> list[tuple[str, str]]:
+        """Each count that has become old since this was last asked, and how old it is in words."""
         found = []
         for name, stale in self.polled.items():
             amount, at = self.counted[name]
@@ -156,7 +156,7 @@ class LimitBook:
             elif name not in self.old:
                 self.old.add(name)
                 age = f"was last counted {now - at} s ago" if at else "was never counted"
-                found.append(f"licence {name} {age}; it is planned with {amount} of it")
+                found.append((name, f"licence {name} {age}; it is planned with {amount} of it"))
         return found
 
     @property

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from schedd.dialect.deadline import read_deadline
 from schedd.engine.fair_use import running
 from schedd.engine.intake import Understood, is_eligible
 from schedd.engine.pools import claim_of
 from schedd.engine.records import JobRecord, Phase
 from schedd.model import FOREVER
-from schedd.model.parse.deadline import read_deadline
 from schedd.policy.demand import Demand, demand
 from schedd.policy.priority import priority
 from schedd.policy.protocol import Applicant, Breakdown

@@ -13,7 +13,7 @@ from schedd.engine.records import MAY_BREAK, Breach, Cause, ChangeSet, Ended, Jo
 from schedd.engine.slack import Slack
 from schedd.engine.state import EngineState
 from schedd.model import FOREVER
-from schedd.plan.kernels.layout import A_ROW, ALLOC, ALLOCS, START, Ints
+from schedd.plan.columns import Ints
 from schedd.plan.plan import Moves
 
 __all__ = ["end_promise", "make_promise", "note", "note_moves", "note_one"]
@@ -122,14 +122,9 @@ def end_promise(state: EngineState, record: JobRecord, event: str, words: str) -
 
 def _behind_assumed(state: EngineState, slot: int) -> bool:
     """Whether a job whose end nobody guarantees comes before this one on one of its nodes."""
-    tables = state.plan.tables
-    jobs = tables.jobs
+    plan = state.plan
     others = np.fromiter(state.assumed, np.int64, len(state.assumed))
-    starts = jobs[START, others]
-    others = others[(starts >= 0) & (starts < jobs[START, slot]) & (others != slot)]
-    counts = jobs[ALLOCS, others]
-    first = np.cumsum(counts) - counts
-    owner = np.repeat(np.arange(others.shape[0]), counts)
-    entries = jobs[ALLOC, others][owner] + np.arange(owner.shape[0]) - first[owner]
-    at, n = int(jobs[ALLOC, slot]), int(jobs[ALLOCS, slot])
-    return bool(np.isin(tables.alloc[entries, A_ROW], tables.alloc[at : at + n, A_ROW]).any())
+    starts = plan.starts(others)
+    others = others[(starts >= 0) & (starts < plan.start(slot)) & (others != slot)]
+    own = plan.held(np.array([slot], np.int64)).rows
+    return bool(np.isin(plan.held(others).rows, own).any())

@@ -2,15 +2,18 @@
 
 import numpy as np
 
+from schedd.engine.quarantine import Concerning
 from schedd.engine.state import EngineState
-from schedd.plan.kernels.layout import DUR, SHAPE, Ints
+from schedd.plan.columns import Ints
 from schedd.policy.queue import Waiting
 
 __all__ = ["start_by_policy"]
 
 
-def start_by_policy(state: EngineState) -> list[int]:
-    """Slots that start now, placed at ``state.now``. Those that must not start yet are passed over."""
+def start_by_policy(state: EngineState, event: str) -> list[int]:
+    """Slots that start now, placed at ``state.now``. Those that must not start yet are passed over, and a job
+    that is too hard to plan is quarantined.
+    """
     policy = state.policy
     if policy is None or not state.queue:
         return []
@@ -35,8 +38,11 @@ def start_by_policy(state: EngineState) -> list[int]:
         if not alone:
             break
         if policy.reserves(blocked):
-            plan.place(int(slots[i]), state.now)
-            reserved.append(int(slots[i]))
+            slot = int(slots[i])
+            record = state.by_slot[slot]
+            with Concerning(state, record.id if record is not None else "", event):
+                plan.place(slot, state.now)
+                reserved.append(slot)
         blocked += 1
         i += 1
     for slot in reserved:
@@ -45,14 +51,8 @@ def start_by_policy(state: EngineState) -> list[int]:
 
 
 def _columns(state: EngineState, slots: Ints) -> Waiting:
-    jobs = state.plan.tables.jobs
-
-    def cpus() -> Ints:
-        shapes, at = np.unique(jobs[SHAPE, slots], return_inverse=True)
-        requests = state.plan.shapes.requests
-        of_shape = np.array([requests[shape].cpus for shape in shapes.tolist()], np.int64)
-        asked: Ints = of_shape[at]
-        return asked
-
-    columns = state.columns
-    return Waiting(state.now, columns.release[slots], jobs[DUR, slots], columns.due[slots], cpus)
+    plan, columns = state.plan, state.columns
+    durations = plan.jobs.durations[slots]
+    return Waiting(
+        state.now, columns.release[slots], durations, columns.due[slots], lambda: plan.cpus_of(slots)
+    )

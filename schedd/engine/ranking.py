@@ -13,13 +13,7 @@ from schedd.engine.promises import note
 from schedd.engine.records import Cause, JobRecord, Phase
 from schedd.engine.state import HORIZON, EngineState
 from schedd.model import FOREVER
-from schedd.plan.kernels.layout import (
-    DUR,
-    PLANNED,
-    READY,
-    START,
-    WORK,
-)
+from schedd.plan.columns import PLANNED
 
 __all__ = ["forward", "next_rerank", "rank_all", "set_rank"]
 
@@ -51,8 +45,8 @@ def forward(state: EngineState, slot: int, event: str, *, thorough: bool = False
     An event waits for this, so few jobs are asked to make way, unless it is to be ``thorough``.
     Others whose starts moved are noted, the job itself is not; returns whether it moved.
     """
-    plan, jobs = state.plan, state.plan.tables.jobs
-    if int(jobs[START, slot]) <= max(state.now, int(jobs[READY, slot])):
+    plan = state.plan
+    if plan.start(slot) <= max(state.now, plan.ready(slot)):
         return False
     record = state.by_slot[slot]
     breaks = record is not None and _breaks_promises(state, record)
@@ -105,9 +99,8 @@ def rank_all(state: EngineState, event: str) -> None:
         if not ranks.left:
             ranks.tries = _hopeful(state)
         return
-    work = state.plan.tables.ctl
-    limit = int(work[WORK]) + state.settings.repair_slice
-    while ranks.tries and int(work[WORK]) < limit:
+    limit = state.plan.work + state.settings.repair_slice
+    while ranks.tries and state.plan.work < limit:
         slot = ranks.tries.pop()
         if state.plan.state(slot) != PLANNED:
             continue
@@ -119,20 +112,20 @@ def rank_all(state: EngineState, event: str) -> None:
 
 def _hopeful(state: EngineState) -> list[int]:
     """The planned jobs that stand behind one of lower rank that may be moved: the highest rank last."""
-    jobs = state.plan.tables.jobs
+    jobs = state.plan.jobs
     slots = state.plan.planned()
-    slots = slots[np.lexsort((jobs[START, slots], state.rank[slots]))]
+    slots = slots[np.lexsort((jobs.starts[slots], state.rank[slots]))]
     if not slots.shape[0]:
         return []
-    start, rank = jobs[START, slots], state.rank[slots]
+    start, rank = jobs.starts[slots], state.rank[slots]
     # The first start of any movable job of strictly lower rank.
     movable = np.where(state.promise[slots] > start, start, FOREVER)
     if any(one.breaks_promises for one in state.site.weights.classes.values()):
         movable = start
     first = np.minimum.accumulate(movable)
     below = np.searchsorted(rank, rank, side="left") - 1
-    hope = (below >= 0) & (first[np.maximum(below, 0)] < start + jobs[DUR, slots])
-    hope &= start > np.maximum(state.now, jobs[READY, slots])
+    hope = (below >= 0) & (first[np.maximum(below, 0)] < start + jobs.durations[slots])
+    hope &= start > np.maximum(state.now, jobs.ready[slots])
     # Of equal ranks who starts first is tried first: it stands last.
     slots, rank, start = slots[hope], rank[hope], start[hope]
     found: list[int] = slots[np.lexsort((-start, rank))][-state.settings.priority_tries :].tolist()

@@ -7,6 +7,7 @@ from schedd.engine.intake import holds_resources
 from schedd.engine.nodes import last_good
 from schedd.engine.records import JobRecord, Phase
 from schedd.engine.state import EngineState
+from schedd.engine.words import moment_in_words
 from schedd.wire import (
     Event,
     JobAltered,
@@ -37,13 +38,18 @@ def doubt(state: EngineState, snapshot: Snapshot) -> str:
     if not snapshot.complete:
         return "the reply was cut short"
     if snapshot.server_age is not None and snapshot.server_age < settings.server_grace:
-        return f"the server is up for less than {settings.server_grace} s"
+        ready = snapshot.time - snapshot.server_age + settings.server_grace
+        why = f"the server is up for less than {settings.server_grace} s"
+        return f"{why}; starts resume at {moment_in_words(ready)}"
+    if state.lost:  # what was believed counts for nothing
+        state.doubted = None
+        return ""
     there = {job.id for job in snapshot.jobs if job.state != "C"}
     known_nodes = {name for name, facts in state.node_facts.items() if facts.cpus}
     lost: set[str] = set()
     words: list[str] = []
     for known, seen, what in (
-        (set(state.records), there, "jobs"),
+        (state.records.keys() | state.arriving.keys(), there, "jobs"),
         (known_nodes, {node.name for node in snapshot.nodes}, "nodes"),
     ):
         gone = known - seen
@@ -55,7 +61,9 @@ def doubt(state: EngineState, snapshot: Snapshot) -> str:
         return ""
     since, before = state.doubted if state.doubted is not None else (state.now, frozenset[str]())
     # What was missing from the first may have ended in the meantime, but may not be back.
-    known_names = {f"jobs {name}" for name in state.records} | {f"nodes {name}" for name in known_nodes}
+    known_names = {f"jobs {name}" for name in (*state.records, *state.arriving)} | {
+        f"nodes {name}" for name in known_nodes
+    }
     if not before & known_names <= lost:
         since = state.now
     if state.now - since >= settings.server_grace:

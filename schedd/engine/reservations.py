@@ -13,7 +13,7 @@ from schedd.engine.records import Cause, Reservation
 from schedd.engine.shares import takes_of
 from schedd.engine.state import HORIZON, EngineState
 from schedd.model import Chunk, Node, NodeState, Place, Request
-from schedd.plan.kernels.layout import WHOLE
+from schedd.plan.columns import WHOLE
 from schedd.plan.plan import Plan, Take
 from schedd.plan.shapes import GATE
 from schedd.policy.access import Access
@@ -46,9 +46,8 @@ def block_takes(plan: Plan, names: Iterable[str], gate: str) -> list[Take]:
     """What a reservation takes of its nodes: all; or where some may pass its gate, that alone."""
     if not gate:
         return takes_of(plan, _BLOCK, [ShareFacts(name, 0) for name in names])
-    amounts = [0] * plan.tables.F.shape[0]
-    amounts[plan.shapes.columns[gate]] = WHOLE
-    return [Take(plan.row_of[name], 0, 1, tuple(amounts)) for name in names]
+    amounts = plan.amounts({gate: WHOLE})
+    return [Take(plan.row_of[name], 0, 1, amounts) for name in names]
 
 
 def reserve(state: EngineState, event: Reserve, *, again: bool = False) -> None:

@@ -8,6 +8,7 @@ from schedd.engine.fair_use import book_run
 from schedd.engine.nodes import block, unblock
 from schedd.engine.places import make_way
 from schedd.engine.promises import end_promise
+from schedd.engine.quarantine import Concerning
 from schedd.engine.records import Cause, JobRecord, Phase
 from schedd.engine.shares import shares_of, takes_of
 from schedd.engine.state import EngineState
@@ -66,19 +67,30 @@ def run(
 
 
 def suspect(state: EngineState, event: str, record: JobRecord, started: int, by: str) -> None:
-    """A job starts, ``by`` a person or by whom nobody knows. If nobody here started it, another scheduler is
-    alive: then no more jobs are started.
+    """A job starts, ``by`` a person or by whom nobody knows. One that nobody here started was run by hand;
+    several within a while are another scheduler's, which is alive: then no more jobs are started.
 
     A run decision that came to nothing may have been carried out all the same, while it was valid.
     """
     settings = state.settings
-    if by or not settings.alone or state.mode != "scheduler" or state.foreign:
+    if state.mode != "scheduler" or record.phase in (Phase.DISPATCHED, Phase.RUNNING):
         return
-    if record.phase in (Phase.DISPATCHED, Phase.RUNNING) or record.facts.state == "S":
+    if record.facts.state == "S":
         return
     if record.decided >= 0 and started <= record.decision_expires + settings.answer_grace:
         return
-    state.foreign = f"job {record.id} was started by somebody else"
+    who = by or "somebody else"
+    state.alert(event, "by_hand", f"job {record.id} was started by {who}, not by this scheduler")
+    if by or not settings.alone or state.foreign:
+        return
+    state.by_hand = [at for at in state.by_hand if at > state.now - settings.alone_within] + [state.now]
+    if len(state.by_hand) < settings.alone_starts:
+        return
+    words = f"job {record.id} was started by somebody else"
+    if len(state.by_hand) > 1:
+        seconds = state.now - state.by_hand[0]
+        words += f", as {len(state.by_hand) - 1} others were within {seconds} s before"
+    state.foreign = words
     state.alert(event, "foreign", f"{state.foreign}: another scheduler is alive; no more jobs are started")
 
 
@@ -177,11 +189,16 @@ def overruns(state: EngineState, event: str) -> None:
         heapq.heappop(state.ends)  # who ended earlier goes at once: nobody has to look again for its sake
         if record is None or not holds:
             continue
-        if record.phase is Phase.DISPATCHED:
-            words = f"job {job_id} was to end by now, but is not yet known to have started"
-            _longer(state, record, state.settings.overrun_step, event, Cause.OUTAGE, words)
-        elif record.phase is Phase.RUNNING:
-            _overrun(state, record, event)
+        with Concerning(state, job_id, event):
+            _past_end(state, record, event)
+
+
+def _past_end(state: EngineState, record: JobRecord, event: str) -> None:
+    if record.phase is Phase.DISPATCHED:
+        words = f"job {record.id} was to end by now, but is not yet known to have started"
+        _longer(state, record, state.settings.overrun_step, event, Cause.OUTAGE, words)
+    elif record.phase is Phase.RUNNING:
+        _overrun(state, record, event)
 
 
 def _overrun(state: EngineState, record: JobRecord, event: str) -> None:
@@ -198,7 +215,7 @@ def _overrun(state: EngineState, record: JobRecord, event: str) -> None:
     late = over >= settings.overrun_blocked and not record.understood.assumed
     if late and block(state, record, event, words):
         nodes = ", ".join(share.node for share in record.facts.shares)
-        state.alert(event, "overrun", f"{words} since {over} s: {nodes} counts as blocked")
+        state.alert(event, "overrun", f"{words} since {over} s: {nodes} counts as blocked", record.id)
 
 
 def _longer(state: EngineState, record: JobRecord, step: int, event: str, cause: Cause, words: str) -> None:

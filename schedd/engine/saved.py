@@ -15,7 +15,7 @@ import numpy as np
 from schedd.engine.intake import Understood
 from schedd.engine.records import Breach, Cause, Choice, Ended, JobRecord, Link, Phase
 from schedd.model import Never, Request, WaitingFor
-from schedd.plan.kernels.layout import Ints
+from schedd.plan.columns import Ints
 from schedd.plan.saved import load_request, mapped, save_request
 from schedd.wire import (
     JobFacts,
@@ -121,7 +121,9 @@ _LISTS = ("properties", "nodes", "features", "users", "groups", "accounts", "que
 _LOAD: dict[str, _Plain] = {"shares": _load_shares, **dict.fromkeys(_LISTS, tuple)}
 
 
-def save_facts(facts: NodeFacts | QueueFacts | ServerFacts | Reserve | PlanningHeld) -> dict[str, Any]:
+def save_facts(
+    facts: JobFacts | NodeFacts | QueueFacts | ServerFacts | Reserve | PlanningHeld,
+) -> dict[str, Any]:
     """One object of facts as plain values."""
     return {field.name: _SAVE.get(field.name, _same)(getattr(facts, field.name)) for field in fields(facts)}
 

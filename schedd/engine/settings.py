@@ -7,12 +7,22 @@ from typing import Any, Final, Literal
 from schedd.plan.evaluate import DEFAULT_WEIGHTS
 from schedd.plan.latest import PATIENCE
 
-__all__ = ["SITE_SLACK", "SITE_SLACK_SHARE", "EngineSettings"]
+__all__ = [
+    "SITE_SLACK",
+    "SITE_SLACK_SHARE",
+    "SITE_START_RATE",
+    "SITE_START_RATE_NODE",
+    "EngineSettings",
+]
 
 SITE_SLACK: Final = 3_600
 """Seconds of slack for who chooses none: docs/decisions/007."""
 SITE_SLACK_SHARE: Final = 0.5
 """And so large a share of the wait."""
+SITE_START_RATE: Final = 50
+"""Jobs started a second, for a site that says nothing: what a server can take beside its other work."""
+SITE_START_RATE_NODE: Final = 10
+"""And on one node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +37,11 @@ class EngineSettings:
     mode: Literal["scheduler", "adviser", "shadow"] = "scheduler"
     """``scheduler`` starts jobs; ``adviser`` only tells planned starts; ``shadow`` does neither."""
     alone: bool = True
-    """As scheduler, stop starting jobs when one starts that nobody here started."""
+    """As scheduler, stop starting jobs when several start that nobody here started."""
+    alone_starts: int = 3
+    """So many that nobody is known to have started by hand are another scheduler's."""
+    alone_within: int = 600
+    """If they start within this."""
     start_rate: int = 0
     """Jobs started a second at most; 0: no limit."""
     start_rate_node: int = 0
@@ -55,6 +69,8 @@ class EngineSettings:
     """If they are of so many users."""
     hole_within: int = 60
     """And each failed within this of its start."""
+    adapter_silence: int = 60
+    """The plan counts as out of date when the adapter is not heard of for longer. The shell sees to it."""
     decision_expiry: int = 60
     answer_grace: int = 30
     """A run decision whose outcome is not known so long after its expiry is taken as never carried out."""
@@ -81,10 +97,10 @@ class EngineSettings:
     """Tell planned starts to the server."""
     tell_threshold: int = 60
     """Only when they moved by more."""
-    tell_rate: int = 50
+    tell_rate: int = 200
     """At most so many a second."""
     node_rule: Literal["exact", "pack"] = "exact"
-    """TORQUE ``nodes=``: every unit a node of its own, or units may share."""
+    """Requests by node count (``nodes=``): every unit a node of its own, or units may share."""
     mem_per_core: int = 0
     """KiB per core planned for jobs that ask for no memory; 0 plans none."""
     search_every: int = 300
@@ -108,6 +124,8 @@ class EngineSettings:
     """Priorities of all jobs are worked out again after this."""
     priority_tries: int = 1000
     """So many jobs at most are then tried before others, those of highest priority."""
+    batch_limit: int = 30
+    """A batch from which the engine does not return in time is passed over; large ones get more. 0: never."""
     log_batches: int = 10_000
     """Batches kept since the last checkpoint, for replaying an incident."""
     log_weight: int = 200_000

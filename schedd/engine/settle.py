@@ -4,7 +4,7 @@ import numpy as np
 
 from schedd.engine.dispatch import catch_up, dispatch_due, due_by_policy
 from schedd.engine.nodes import lost_nodes, returns
-from schedd.engine.outcomes import unanswered
+from schedd.engine.outcomes import unanswered, void_after
 from schedd.engine.places import follow_chains
 from schedd.engine.promises import note_moves
 from schedd.engine.ranking import next_rerank, rank_all
@@ -14,7 +14,6 @@ from schedd.engine.running import overruns
 from schedd.engine.state import EngineState
 from schedd.engine.tells import tell
 from schedd.model import FOREVER
-from schedd.plan.kernels.layout import READY
 
 __all__ = ["next_wake", "settle"]
 
@@ -22,51 +21,64 @@ __all__ = ["next_wake", "settle"]
 def settle(state: EngineState, event: str) -> None:
     """Bring the plan to rest at ``state.now``; ``event`` is what the batch is known by."""
     # 1. What time alone has done: edges, overruns, nodes given up, decisions gone void.
-    if state.reservations:
+    if state.reservations and state.begins("reservations"):
         reservation_edges(state, event)
-    overruns(state, event)
-    if state.down_since:
+    if state.begins("overruns"):
+        overruns(state, event)
+    if state.down_since and state.begins("lost nodes"):
         lost_nodes(state, event)
-    if state.out:
+    if state.out and state.begins("outcomes"):
         unanswered(state, event)
-    if state.chained:
+    if state.chained and state.begins("dependencies"):
         follow_chains(state, event)
     state.plan.keep_tiers(state.keeps_speed)
     if state.policy is not None:
-        due_by_policy(state, event)
+        if state.begins("dispatch"):
+            due_by_policy(state, event)
         state.plan.forget_freed()  # nobody repairs
+        state.at_step = ""
         return
     # 2. Jobs whose moment went by long ago.
-    catch_up(state, event)
+    if state.begins("late starts"):
+        catch_up(state, event)
     # 3. Who can start now because of what was freed; then start all that is due, before anything slow.
-    if state.plan.freed:
+    if state.plan.freed and state.begins("repair"):
         trigger, words = state.freed_by if state.freed_by[0] else (event, "room was freed")
         note_moves(state, trigger, Cause.FREED, words, state.plan.repair_now(state.now))
         state.due = None
-        dispatch_due(state, event)
+        if state.begins("dispatch"):
+            dispatch_due(state, event)
         # 4. One slice of the repair.
+        state.at_step = "repair"
         moves, done = state.plan.repair(state.now, state.settings.repair_slice)
         note_moves(state, trigger, Cause.FREED, words, moves)
         state.due = None
         state.freed_by = ("", "") if done else (trigger, words)
-    else:
+    elif not state.plan.freed:
         state.freed_by = ("", "")
     # 5. Priorities, every few minutes.
     rerank = next_rerank(state)
-    if rerank is not None and rerank <= state.now:
+    if rerank is not None and rerank <= state.now and state.begins("priorities"):
         rank_all(state, event)
-    dispatch_due(state, event)
+    if state.begins("dispatch"):
+        dispatch_due(state, event)
     # 6. What moved is told.
-    if state.tells:
+    if state.tells and state.begins("told starts"):
         tell(state, event)
+    state.at_step = ""
 
 
 def next_wake(state: EngineState) -> int | None:
     """When the shell must call again though nothing happened; None: not before the next event."""
     now, settings = state.now, state.settings
-    if state.site_changed or (state.policy is None and state.plan.freed):
+    waits = {step for step, (until, _) in state.left_out.items() if now < until}
+    if state.arriving or (state.rereading and "requests that read differently" not in waits):
         return now
-    moments: list[int] = []
+    if state.site_changed and "the site's policy" not in waits:
+        return now
+    if state.policy is None and state.plan.freed and "repair" not in waits:
+        return now
+    moments: list[int] = [state.left_out[step][0] for step in waits]
     if state.site.reservations and state.node_facts:
         moments.append(max(now, state.standing_due))
     if state.policy is None:
@@ -77,11 +89,11 @@ def next_wake(state: EngineState) -> int | None:
             moments.append(now + 1)
         rerank = next_rerank(state)
         if rerank is not None:
-            if rerank <= now:
+            if rerank <= now and "priorities" not in waits:
                 return now
             moments.append(rerank)
     elif state.queue:
-        ready = state.plan.tables.jobs[READY, np.fromiter(state.queue, np.int64, len(state.queue))]
+        ready = state.plan.jobs.ready[np.fromiter(state.queue, np.int64, len(state.queue))]
         ready = ready[ready > now]
         if ready.shape[0]:
             moments.append(int(ready.min()))
@@ -90,8 +102,9 @@ def next_wake(state: EngineState) -> int | None:
     moments += [
         since + settings.node_grace for name, since in state.down_since.items() if not returns(state, name)
     ]
-    moments += [state.records[job].decision_expires + settings.answer_grace + 1 for job in state.out]
+    moments += [void_after(state, state.records[job]) + 1 for job in state.out]
     for reservation in state.reservations.values():
         start, end = reservation.event.start, reservation.event.end
         moments += [edge for edge in (start, end) if edge is not None and edge > now]
-    return max(min(moments), now + 1) if moments else None
+    soonest = min(moments, default=FOREVER)
+    return max(soonest, now + 1) if soonest < FOREVER else None

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from schedd.model import Chunk, Request
-from schedd.plan.kernels.layout import CHUNK, CPUS, GPUS, MEM, NEED, SHAPE, SHARE
+from schedd.plan.columns import CPUS, GPUS, MEM, SHARE
 from schedd.plan.plan import Plan, Take
 from schedd.wire import ShareFacts
 
@@ -20,21 +20,21 @@ def _amount(chunk: Chunk, name: str) -> int:
 def takes_of(plan: Plan, request: Request | None, shares: Iterable[ShareFacts]) -> list[Take]:
     """What the plan must count for a job on these shares; nodes that it does not know are left out.
 
-    What the server does not tell (memory, node-locked resources) is the request's, divided by cpus.
+    What the server does not tell (memory, node-locked resources) is the request's, divided by cpus. Shares of
+    one node count as one.
     """
-    tables = plan.tables
-    known = [share for share in shares if share.node in plan.row_of]
+    known = _merged(share for share in shares if share.node in plan.row_of)
     cpus = sum(share.cpus for share in known) or 1
     takes = []
     for share in known:
         row = plan.row_of[share.node]
         if request is not None and request.exclusive:
-            takes.append(Take(row, 0, 1, tuple(plan.shapes.whole(row))))
+            takes.append(Take(row, 0, 1, plan.whole(row)))
             continue
-        amounts = [0] * tables.F.shape[0]
+        amounts = [0] * len(plan.resource_columns)
         amounts[CPUS], amounts[SHARE], amounts[MEM], amounts[GPUS] = share.cpus, 1, share.mem, share.gpus
         if request is not None:
-            for name, column in plan.shapes.columns.items():
+            for name, column in plan.resource_columns.items():
                 if column not in (CPUS, SHARE) and not amounts[column]:
                     total = sum(chunk.count * _amount(chunk, name) for chunk in request.chunks)
                     amounts[column] = -(-total * share.cpus // cpus)
@@ -42,19 +42,29 @@ def takes_of(plan: Plan, request: Request | None, shares: Iterable[ShareFacts]) 
     return takes
 
 
+def _merged(shares: Iterable[ShareFacts]) -> list[ShareFacts]:
+    """One share for each node, in the order in which the nodes come."""
+    found: dict[str, ShareFacts] = {}
+    for one in shares:
+        had = found.get(one.node)
+        if had is not None:
+            one = ShareFacts(one.node, had.cpus + one.cpus, had.mem + one.mem, had.gpus + one.gpus)
+        found[one.node] = one
+    return list(found.values())
+
+
 def shares_of(plan: Plan, slot: int) -> tuple[ShareFacts, ...]:
     """The nodes of a planned job with what it asks of each, in the order of its chunks."""
-    tables = plan.tables
-    first = int(tables.shapes[tables.jobs[SHAPE, slot], CHUNK])
+    chunks = plan.chunks_of(slot)
     shares = []
     for take in plan.takes(slot):
-        need = tables.chunks[first + take.chunk]
+        need = chunks[take.chunk].need
         shares.append(
             ShareFacts(
                 plan.name_of[take.row],
-                take.units * int(need[NEED + CPUS]),
-                take.units * int(need[NEED + MEM]),
-                take.units * int(need[NEED + GPUS]),
+                take.units * need[CPUS],
+                take.units * need[MEM],
+                take.units * need[GPUS],
             )
         )
     return tuple(shares)

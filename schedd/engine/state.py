@@ -5,13 +5,15 @@ stand in columns by slot; what is particular to a job stands in its record.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 
-from schedd.engine.intake import Intake, Understood, as_planned, stopped_queues
+from schedd.dialect.deadline import read_deadline
+from schedd.engine.alerts import OpenAlert, raise_alert
+from schedd.engine.intake import Intake, Understood, as_planned, holds_resources, stopped_queues
 from schedd.engine.numbers import Numbers
 from schedd.engine.pools import LimitBook, binding
 from schedd.engine.records import ChangeSet, JobRecord, Ranks, Reservation
@@ -19,9 +21,8 @@ from schedd.engine.settings import EngineSettings
 from schedd.engine.walltimes import WalltimeUse
 from schedd.engine.words import why
 from schedd.model import FOREVER, Never, Node, Request
-from schedd.model.parse.deadline import read_deadline
+from schedd.plan.columns import PLANNED, Ints
 from schedd.plan.evaluate import Criterion, JobColumns
-from schedd.plan.kernels.layout import PLANNED, READY, START, STATE, Ints
 from schedd.plan.plan import Plan
 from schedd.policy.access import Access
 from schedd.policy.fair_share import Usage
@@ -29,7 +30,17 @@ from schedd.policy.limits import in_words
 from schedd.policy.protocol import Applicant
 from schedd.policy.queue import QUEUE_POLICIES, QueuePolicy
 from schedd.policy.site import Placing, SitePolicy, site_policy
-from schedd.wire import Alert, Decision, JobFacts, Mode, NodeFacts, PlanningHeld, QueueFacts, ServerFacts
+from schedd.wire import (
+    Alert,
+    Decision,
+    JobFacts,
+    JobQueued,
+    Mode,
+    NodeFacts,
+    PlanningHeld,
+    QueueFacts,
+    ServerFacts,
+)
 
 __all__ = ["HORIZON", "EngineState", "Reservation"]
 
@@ -112,6 +123,10 @@ class EngineState:
 
     # ---- the cluster ----------------------------------------------------------------------------
     node_facts: dict[str, NodeFacts] = field(default_factory=dict)
+    counted: dict[str, None] = field(default_factory=dict)
+    """Resources of nodes that the plan counts, beside cpus, memory and gpus; those that came first."""
+    uncounted: dict[str, None] = field(default_factory=dict)
+    """Resources of nodes that the plan has no room to count: no job that asks for one is planned."""
     queues: dict[str, QueueFacts] = field(default_factory=dict)
     server: ServerFacts = field(default_factory=ServerFacts)
     limits: LimitBook = field(default_factory=LimitBook)
@@ -130,16 +145,39 @@ class EngineState:
     """Who else seems to start jobs, by the first sign of it; empty when nobody does."""
     adapter_mode: Mode | None = None
     """What the adapter last said that it does with decisions; None before it said anything."""
+    back: int = -1
+    """When the adapter was first heard after run decisions had gone void while nobody was here."""
+    by_hand: list[int] = field(default_factory=list)
+    """When jobs started of late that nobody here started, and nobody said who did."""
     since: int = -1
     """When the first snapshot was taken: what ran then is nobody's secret."""
     failures: dict[str, deque[tuple[str, str]]] = field(default_factory=dict)
     """By node: jobs that failed there soon after their start, one after another, with their owners."""
     holes: dict[str, str] = field(default_factory=dict)
     """Nodes that get no new jobs since jobs fail there, with why."""
+    told_halt: bool = False
+    """Whether those about to start were told that nothing is started."""
     stale: str = ""
     """Why the plan is not believed to show the server's present state; empty when it is."""
+    arriving: dict[str, JobQueued] = field(default_factory=dict)
+    """New jobs of a snapshot that are not taken in yet; those that hold resources stand first."""
+    rereading: dict[str, Sequence[str]] = field(default_factory=dict)
+    """Jobs that ask for other things since defaults or nodes changed, each with the event and why."""
+    lost: str = ""
+    """What of the log is missing; empty when nothing is, or a snapshot has told how things are."""
     doubted: tuple[int, frozenset[str]] | None = None
     """Since when snapshots insist on a loss that was not believed, and what was lost."""
+
+    # ---- work that fails ------------------------------------------------------------------------
+    at_job: str = ""
+    at_step: str = ""
+    """The job and the step that the engine is at; where a call ends from outside they are what it was at."""
+    aside: dict[str, int] = field(default_factory=dict)
+    """Jobs that the planner did not come back from, each with when it was set aside."""
+    left_out: dict[str, Sequence[int]] = field(default_factory=dict)
+    """Steps that failed: until when each is left out, and for how long that was."""
+    kept: dict[str, Sequence[int]] = field(default_factory=dict)
+    """Of jobs that were known before the engine began anew: promise, since when eligible, whether weak."""
 
     # ---- what happened --------------------------------------------------------------------------
     generation: int = 0
@@ -149,6 +187,8 @@ class EngineState:
     changes_kept: int = 0
     change_number: int = 0
     breaches: int = 0
+    alerts: dict[str, OpenAlert] = field(default_factory=dict)
+    """Those that are open, by kind and what they are about."""
     due: int | None = None
     """When the first planned job is due; None: to be found again."""
     told_at: int = 0
@@ -252,7 +292,7 @@ class EngineState:
 
     def fit_columns(self) -> None:
         """Let the columns be as long as the plan has slots."""
-        grow = self.plan.tables.jobs.shape[1] - self.promise.shape[0]
+        grow = self.plan.jobs.size - self.promise.shape[0]
         if grow > 0:
             self.promise = np.concatenate([self.promise, _column(grow, FOREVER)])
             self.told = np.concatenate([self.told, _column(grow, -1)])
@@ -307,11 +347,23 @@ class EngineState:
         self.decision_number += 1
         return f"d{self.decision_number:012d}"
 
-    def alert(self, event: str, kind: str, text: str) -> None:
-        """Tell the admin."""
+    def alert(self, event: str, kind: str, text: str, about: str = "") -> None:
+        """Tell the admin, of one node, job or licence where it is ``about`` that."""
+        raise_alert(self, kind, about, text)
         self.decisions.append(
             Alert(id=self.next_decision(), cause=event, time=self.now, kind=kind, text=text)
         )
+
+    def ask_for_snapshot(self, event: str, why: str) -> None:
+        """Let the adapter send the server's whole state: it does so at an alert of this kind."""
+        self.alert(event, "snapshot", f"a snapshot of the server is asked for: {why}")
+
+    # ---- work that fails ------------------------------------------------------------------------
+
+    def begins(self, step: str) -> bool:
+        """Whether a step is to be done, which is not while it is left out. From here on failures are its."""
+        self.at_step = step
+        return step not in self.left_out or self.now >= self.left_out[step][0]
 
     @property
     def mode(self) -> Mode:
@@ -330,6 +382,8 @@ class EngineState:
             return f"{whose} is {self.mode}"
         if self.stale:
             return f"the server's state is not known ({self.stale})"
+        if self.arriving and holds_resources(next(iter(self.arriving.values())).job):
+            return "running jobs of a snapshot are still being taken in"
         return "" if self.server.scheduling else "the server's scheduling is off"
 
     @property
@@ -346,9 +400,9 @@ class EngineState:
     def soonest(self) -> int:
         """When the first planned job is due, its wait included; FOREVER when none is planned."""
         if self.due is None:
-            jobs = self.plan.tables.jobs
-            due = np.maximum(jobs[START], jobs[READY])
-            due[jobs[STATE] != PLANNED] = FOREVER
+            jobs = self.plan.jobs
+            due = np.maximum(jobs.starts, jobs.ready)
+            due[jobs.states != PLANNED] = FOREVER
             self.due = int(due.min())
         return self.due
 
@@ -368,14 +422,14 @@ class EngineState:
         """Take over nodes as the plan is to see them; returns whether requests may now read differently."""
         self.plan.set_nodes(nodes, self.now)
         self.nevers.clear()
-        return self.intake.set_nodes(self.plan.nodes)
+        return self.intake.set_nodes(self.plan.nodes, self.uncounted)
 
     def why_never(self, request: Request) -> Never | None:
         """The first requirement that no configured node can meet; None when all can be met."""
         if request not in self.nevers:
             if len(self.nevers) >= _NEVERS:
                 self.nevers.clear()
-            self.nevers[request] = self.plan.shapes.why_never(request)
+            self.nevers[request] = self.plan.why_never(request)
         return self.nevers[request]
 
     def why_text(self, record: JobRecord) -> str:

@@ -1,35 +1,47 @@
 """What is written on jobs that wait: when and where they start, or why that is not known."""
 
+from typing import Final
+
 import numpy as np
 
+from schedd.engine.quarantine import Concerning
 from schedd.engine.records import JobRecord, Phase
 from schedd.engine.shares import shares_of
 from schedd.engine.state import EngineState
 from schedd.engine.words import remarks
 from schedd.model import FOREVER
-from schedd.plan.kernels.layout import START
 from schedd.wire import Tell
 
 __all__ = ["tell"]
 
+_NEAR: Final = 600  # seconds
+_HALT: Final = "no jobs are started at present"
+"""Not why: a reason may speak of other users' jobs."""
+
 
 def tell(state: EngineState, event: str) -> None:
-    """Tell what is due to be told, the soonest start first, within the rate."""
+    """Tell what is due to be told, within the rate: starts that are near, then jobs that were told nothing
+    yet, then the others; of each the soonest start first.
+    """
     if state.now > state.told_at:
         state.told_at, state.told_then = state.now, 0
+    _note_a_halt(state)
     while state.unheard and state.told_then < state.settings.tell_rate:
         record = state.records[next(iter(state.unheard))]
         del state.unheard[record.id]
         if record.phase in (Phase.WAITING, Phase.BLOCKED):
             state.told_then += 1
-            state.decisions.append(_tell(state, record, event, None, (), state.why_text(record)))
+            with Concerning(state, record.id, event):
+                state.decisions.append(_tell(state, record, event, None, (), state.why_text(record)))
     if state.told_then >= state.settings.tell_rate:
         return
     due = np.flatnonzero(state.tell_due)
     if not due.shape[0]:
         return
-    starts = state.plan.tables.jobs[START, due]
+    starts = state.plan.starts(due)
     starts = np.where(starts < 0, FOREVER, starts)
+    later = (state.told[due] >= 0) & (starts > state.now + _NEAR)
+    starts = starts + np.where(later, FOREVER, 0)
     # Few of many are told at a time, so only they are put in order; should some of them have begun to run
     # since, those told are fewer this second, and others follow in the next.
     few = max(1, 2 * state.settings.tell_rate)
@@ -46,9 +58,22 @@ def tell(state: EngineState, event: str) -> None:
         elif state.told_then < state.settings.tell_rate:
             state.tell_due[slot] = 0
             state.told_then += 1
-            _tell_one(state, record, event)
+            with Concerning(state, record.id, event):
+                _tell_one(state, record, event)
         else:
             return
+
+
+def _note_a_halt(state: EngineState) -> None:
+    """Those about to start are told when nothing is started any more, and when starts go on."""
+    stands = bool(state.halted) and state.mode == "scheduler"
+    if stands == state.told_halt:
+        return
+    state.told_halt = stands
+    starts = state.plan.jobs.starts
+    count = min(starts.shape[0], state.told.shape[0])
+    near = (starts[:count] >= 0) & (starts[:count] <= state.now + _NEAR) & (state.told[:count] >= 0)
+    state.tell_due[:count] |= near
 
 
 def _tell_one(state: EngineState, record: JobRecord, event: str) -> None:
@@ -57,7 +82,10 @@ def _tell_one(state: EngineState, record: JobRecord, event: str) -> None:
     state.told[slot] = start
     if start >= 0:
         nodes = tuple(share.node for share in shares_of(state.plan, slot))
-        decision = _tell(state, record, event, start, nodes, "; ".join(remarks(record)))
+        notes = remarks(record)
+        if state.told_halt and start <= state.now + _NEAR:
+            notes.append(_HALT)
+        decision = _tell(state, record, event, start, nodes, "; ".join(notes))
     else:
         decision = _tell(state, record, event, None, (), state.why_text(record))
     state.decisions.append(decision)

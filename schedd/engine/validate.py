@@ -6,25 +6,7 @@ from schedd.engine.pools import PLENTY
 from schedd.engine.records import JobRecord, Phase
 from schedd.engine.state import EngineState
 from schedd.model import FOREVER
-from schedd.plan.kernels.layout import (
-    A_CHUNK,
-    A_ROW,
-    A_TAKE,
-    ALLOC,
-    ALLOCS,
-    DUR,
-    FIXED,
-    LEN,
-    OFF,
-    PLANNED,
-    READY,
-    SHAPE,
-    START,
-    STATE,
-    UNPLACED,
-    VACANT,
-    Ints,
-)
+from schedd.plan.columns import FIXED, PLANNED, UNPLACED, VACANT, Ints
 from schedd.policy.recurrence import Recurrence, occurrences
 
 __all__ = ["check"]
@@ -46,7 +28,7 @@ def check(state: EngineState) -> None:
         if record.slot >= 0:
             slots.add(record.slot)
     slots |= {r.slot for r in state.reservations.values() if r.slot >= 0}
-    used = np.flatnonzero(state.plan.tables.jobs[STATE] != VACANT)
+    used = np.flatnonzero(state.plan.jobs.states != VACANT)
     assert set(used.tolist()) == slots, f"slots in use {set(used.tolist()) ^ slots} belong to nobody"
     assert state.policy is not None or not state.queue
     assert state.assumed <= slots, "a slot of a job that is gone counts as assumed"
@@ -57,24 +39,20 @@ def check(state: EngineState) -> None:
 
 
 def _held(state: EngineState) -> _Held:
-    tables = state.plan.tables
-    jobs = tables.jobs
+    plan = state.plan
     held: _Held = {}
-    for slot in np.flatnonzero((jobs[STATE] == PLANNED) | (jobs[STATE] == FIXED)).tolist():
-        start, end = int(jobs[START, slot]), int(jobs[START, slot] + jobs[DUR, slot])
-        first = int(jobs[ALLOC, slot])
-        for entry in tables.alloc[first : first + int(jobs[ALLOCS, slot])]:
-            assert entry[A_CHUNK] >= -1
-            held.setdefault(int(entry[A_ROW]), []).append((start, end, entry[A_TAKE:], slot))
+    slots = np.flatnonzero((plan.jobs.states == PLANNED) | (plan.jobs.states == FIXED))
+    for owner, entry in plan.held(slots):
+        slot = int(slots[owner])
+        assert entry.chunk >= -1
+        amounts = np.array(entry.amounts, np.int64)
+        held.setdefault(entry.row, []).append((plan.start(slot), plan.end(slot), amounts, slot))
     return held
 
 
 def _check_row(state: EngineState, row: int, entries: list[tuple[int, int, Ints, int]]) -> None:
     """No planned job lies where a row is over-committed, and the timeline says what the placements say."""
-    tables = state.plan.tables
-    planned = tables.jobs[STATE] == PLANNED
-    first, n = int(tables.rows[row, OFF]), int(tables.rows[row, LEN])
-    times = tables.T[first : first + n]
+    planned, timeline = state.plan.jobs.states == PLANNED, state.plan.timeline(row)
     edges = {max(start, state.now) for start, end, _, _ in entries if end > state.now}
     edges |= {end for _, end, _, _ in entries if end > state.now}
     limit = next((one for pool, one in state.limits.pools.items() if state.plan.pools.get(pool) == row), None)
@@ -86,9 +64,8 @@ def _check_row(state: EngineState, row: int, entries: list[tuple[int, int, Ints,
         edges |= {max(start, state.now) for start, _ in windows if start < until}
     for t in sorted(edges):
         here = [(take, slot) for start, end, take, slot in entries if start <= t < end]
-        total = np.sum([take for take, _ in here], axis=0) if here else np.zeros_like(tables.cap[row])
-        free = tables.F[:, first + max(0, int(np.searchsorted(times, t, side="right")) - 1)]
-        cap = tables.cap[row].copy()
+        total = np.sum([take for take, _ in here], axis=0) if here else np.zeros_like(timeline.capacity)
+        free, cap = timeline.at(t), timeline.capacity.copy()
         if t < opened and not any(start <= t < end for start, end in windows):
             cap[0] += PLENTY
         assert (free == cap - total).all(), f"row {row} at {t}: timeline {free}, held {total}"
@@ -130,9 +107,8 @@ def _check_record(state: EngineState, record: JobRecord) -> None:
         assert start <= promised, f"{record.id}: planned at {start}, promised {promised}"
         # The reverse does not hold: a queue may promise nothing, or have promised nothing before a reload.
         assert record.eligible_since >= 0 or promised == FOREVER, f"{record.id}: promise {promised}"
-        due = max(start, int(state.plan.tables.jobs[READY, slot]))
+        due = max(start, state.plan.ready(slot))
         assert due >= now - state.patience, f"{record.id}: planned start {start} is long gone"
-        shape = int(state.plan.tables.jobs[SHAPE, slot])
-        asked, wanted = state.plan.shapes.requests[shape], record.understood.request
+        asked, wanted = state.plan.request_of(slot), record.understood.request
         assert wanted is not None
         assert (asked.chunks, asked.place, asked.exclusive) == (wanted.chunks, wanted.place, wanted.exclusive)

@@ -10,31 +10,28 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from schedd.engine.alerts import OpenAlert
 from schedd.engine.numbers import Numbers
 from schedd.engine.records import ChangeSet, JobRecord
 from schedd.engine.settings import EngineSettings
 from schedd.engine.state import EngineState
 from schedd.engine.waiting import state_of
 from schedd.model import NodeSets
-from schedd.plan.kernels import layout as at
-from schedd.plan.kernels.layout import Ints
+from schedd.plan.columns import Entries, Entry, Ints, Readable
 from schedd.policy.access import Access
 from schedd.policy.limits import Limit
-from schedd.wire import NodeFacts, PlanningHeld, QueueFacts, Reserve, ServerFacts
+from schedd.wire import Mode, NodeFacts, PlanningHeld, QueueFacts, Reserve, ServerFacts
 
 __all__ = ["Published", "publish"]
-
-_KEPT = [at.START, at.DUR, at.STATE, at.ALLOC, at.ALLOCS]
-_START, _DUR, _STATE, _ALLOC, _ALLOCS = range(5)
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The plan as it was after one batch. Columns are by slot and read-only; ``jobs`` holds five of them.
+    """The plan as it was after one batch. Columns are by slot and read-only.
 
     ``ids``, ``numbers`` and ``changes`` are the engine's own and may be ahead: what is found there counts
-    only where the columns agree. The ``alloc`` slab is shared, since its entries are only ever appended;
-    ``names`` are the nodes by row, ``blocks`` the names of reservations by slot.
+    only where the columns agree. ``names`` are the nodes by row, ``blocks`` the names of reservations by
+    slot.
     """
 
     settings: EngineSettings
@@ -43,14 +40,14 @@ class Published:
     paused: str
     foreign: str
     halted: str
+    mode: Mode
     stale: str
     server: ServerFacts
-    jobs: Ints
+    plan: Readable
     promise: Ints
     changed: Ints
     last_move: Ints
     born: Ints
-    alloc: Ints
     records: tuple[JobRecord | None, ...]
     slotless: Mapping[str, JobRecord]
     ids: Mapping[str, JobRecord]
@@ -72,7 +69,10 @@ class Published:
     holds: tuple[PlanningHeld, ...]
     blocks: Mapping[int, str]
     starting: tuple[str, ...]
+    arriving: int
     breaches: int
+    alerts: tuple[OpenAlert, ...]
+    """Those that are open."""
     limits: Mapping[int, Limit]
     """By row of the pool."""
     _use: dict[int, tuple[Ints, Ints]] = field(default_factory=dict)
@@ -81,14 +81,12 @@ class Published:
         """(n,) moments, and how much of a pool is in use from each on; worked out when first asked for."""
         if not self._use:
             slots = np.flatnonzero(self.starts >= 0)
-            owner, entries = self.entries(slots)
-            held = self.alloc[entries]
-            pools = held[:, at.A_CHUNK] < 0
-            owner, held = owner[pools], held[pools]
-            starts = self.starts[slots][owner]
-            times = np.concatenate([starts, starts + self.durations[slots][owner]])
-            amounts = np.concatenate([held[:, at.A_TAKE], -held[:, at.A_TAKE]])
-            rows = np.concatenate([held[:, at.A_ROW]] * 2)
+            held = self.plan.held(slots)
+            held = held.of(held.of_pools)
+            starts = self.starts[slots][held.owner]
+            times = np.concatenate([starts, starts + self.durations[slots][held.owner]])
+            amounts = np.concatenate([held.amounts[:, 0], -held.amounts[:, 0]])
+            rows = np.concatenate([held.rows] * 2)
             found = {}
             for one in np.unique(rows).tolist():
                 here = rows == one
@@ -107,34 +105,26 @@ class Published:
     @property
     def starts(self) -> Ints:
         """(slots,) planned or actual starts; -1 where there is none."""
-        column: Ints = self.jobs[_START]
-        return column
+        return self.plan.starts
 
     @property
     def durations(self) -> Ints:
         """(slots,) for how many seconds each job holds its resources."""
-        column: Ints = self.jobs[_DUR]
-        return column
+        return self.plan.durations
 
     @property
     def states(self) -> Ints:
         """(slots,) VACANT, UNPLACED, PLANNED or FIXED."""
-        column: Ints = self.jobs[_STATE]
-        return column
+        return self.plan.states
 
-    def held(self, slot: int) -> list[list[int]]:
-        """The rows of ``alloc`` that belong to one slot."""
-        first = int(self.jobs[_ALLOC, slot])
-        found: list[list[int]] = self.alloc[first : first + int(self.jobs[_ALLOCS, slot])].tolist()
-        return found
+    def held_by(self, slot: int) -> list[Entry]:
+        """What one job holds, of nodes and then of pools."""
+        return self.plan.held_by(slot)
 
-    def entries(self, slots: Ints) -> tuple[Ints, Ints]:
-        """Which rows of ``alloc`` belong to ``slots``: positions in ``slots``, and rows of ``alloc``."""
-        counts = self.jobs[_ALLOCS, slots]
-        owner: Ints = np.repeat(np.arange(slots.shape[0]), counts)
-        first = np.cumsum(counts) - counts
-        rows: Ints = self.jobs[_ALLOC, slots][owner] + np.arange(owner.shape[0]) - first[owner]
-        return owner, rows
+    def on_nodes(self, slots: Ints) -> Entries:
+        """What ``slots`` hold of nodes."""
+        held = self.plan.held(slots)
+        return held.of(~held.of_pools)
 
 
 def _frozen(column: Ints) -> Ints:
@@ -158,9 +148,6 @@ def _nodes(state: EngineState, closed: Iterable[str]) -> dict[str, NodeFacts]:
 
 def publish(state: EngineState) -> Published:
     """The state as readers may see it; to be called between batches, by the thread that owns the state."""
-    tables = state.plan.tables
-    jobs: Ints = tables.jobs[_KEPT]
-    jobs.flags.writeable = False
     closed = _closed(state)
     return Published(
         settings=state.settings,
@@ -169,14 +156,14 @@ def publish(state: EngineState) -> Published:
         paused=state.paused,
         foreign=state.foreign,
         halted=state.halted,
+        mode=state.mode,
         stale=state.stale,
         server=state.server,
-        jobs=jobs,
+        plan=state.plan.readable(),
         promise=_frozen(state.promise),
         changed=_frozen(state.changed),
         last_move=_frozen(state.last_move),
         born=_frozen(state.born),
-        alloc=tables.alloc,
         records=tuple(state.by_slot),
         slotless=dict(state.slotless),
         ids=state.records,
@@ -193,6 +180,8 @@ def publish(state: EngineState) -> Published:
         holds=tuple(state.holds.values()),
         blocks={one.slot: name for name, one in state.reservations.items() if one.slot >= 0},
         starting=tuple(state.out),
+        arriving=len(state.arriving),
         breaches=state.breaches,
+        alerts=tuple(state.alerts.values()),
         limits={state.plan.pools[pool]: limit for pool, limit in state.limits.pools.items()},
     )

@@ -3,7 +3,6 @@
 from schedd.engine.records import JobRecord
 from schedd.engine.state import EngineState
 from schedd.model import Never, WaitingFor
-from schedd.plan.kernels.layout import CHUNK, CHUNKS, SET, SET_LEN, SHAPE, USABLE
 from schedd.plan.views import bare, why_never
 
 __all__ = ["no_node", "state_of"]
@@ -22,15 +21,12 @@ def no_node(state: EngineState, record: JobRecord) -> WaitingFor | Never:
 
 def _nodes_in_the_way(state: EngineState, slot: int) -> str:
     """The nodes that the job could use but that cannot be used, a few of them by name."""
-    tables = state.plan.tables
-    shape = int(tables.jobs[SHAPE, slot])
-    first = int(tables.shapes[shape, CHUNK])
+    plan = state.plan
     found: dict[str, None] = {}
-    for chunk in range(first, first + int(tables.shapes[shape, CHUNKS])):
-        at = int(tables.chunks[chunk, SET])
-        for row in tables.sets[at : at + int(tables.chunks[chunk, SET_LEN])].tolist():
-            name = state.plan.name_of[row]
-            if not tables.rows[row, USABLE]:
+    for chunk in plan.chunks_of(slot):
+        for row in chunk.rows:
+            name = plan.name_of[row]
+            if not plan.is_usable(row):
                 found[f"node {name}, which is {state_of(state, name)}"] = None
     if not found:
         for reservation in state.reservations.values():

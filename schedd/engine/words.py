@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from schedd.engine.records import JobRecord, Phase
 from schedd.model import Never, WaitingFor
 
-__all__ = ["chosen", "remarks", "why"]
+__all__ = ["chosen", "moment_in_words", "remarks", "why"]
 
 
 def remarks(record: JobRecord) -> list[str]:
@@ -29,7 +29,7 @@ def chosen(record: JobRecord, start: int) -> str:
         return ""
     return (
         f"nodes of speed {choice.speed:g} are worth more by the site's criteria than a start at "
-        f"{_time(choice.instead)} on slower ones"
+        f"{moment_in_words(choice.instead)} on slower ones"
     )
 
 
@@ -55,9 +55,14 @@ def why(record: JobRecord, start: int, limits: Sequence[str] = (), sets: Sequenc
     if start >= 0:
         tail = "".join(f"; not sooner, since {limit}" for limit in limits) + tail
         reason = chosen(record, start)
-        return f"planned start {_time(start)}" + (f"; not sooner, since {reason}" if reason else "") + tail
+        return (
+            f"planned start {moment_in_words(start)}"
+            + (f"; not sooner, since {reason}" if reason else "")
+            + tail
+        )
     return "in the queue" + tail
 
 
-def _time(moment: int) -> str:
+def moment_in_words(moment: int) -> str:
+    """A moment in UTC, to the second."""
     return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,9 +1,8 @@
 """Frozen value types of the field: jobs, requests, nodes, placements, answers. No I/O, no clock."""
 
 from schedd.model.answer import Answer, Never, StartKnown, WaitingFor
-from schedd.model.job import Job, JobState
 from schedd.model.node import Node, NodeState
-from schedd.model.placement import Placement, Reservation, Share
+from schedd.model.placement import Placement, Share
 from schedd.model.request import Chunk, Features, NodeSets, Place, Request, matches
 from schedd.model.time import FOREVER
 
@@ -12,8 +11,6 @@ __all__ = [
     "Answer",
     "Chunk",
     "Features",
-    "Job",
-    "JobState",
     "Never",
     "Node",
     "NodeSets",
@@ -21,7 +18,6 @@ __all__ = [
     "Place",
     "Placement",
     "Request",
-    "Reservation",
     "Share",
     "StartKnown",
     "WaitingFor",

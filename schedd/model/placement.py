@@ -1,10 +1,8 @@
-"""Where and when: the placement of a job, and the blocking of nodes by a reservation."""
+"""Where and when: the placement of a job."""
 
 from dataclasses import dataclass
 
-from schedd.model.time import FOREVER
-
-__all__ = ["Placement", "Reservation", "Share"]
+__all__ = ["Placement", "Share"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,22 +27,3 @@ class Placement:
     def nodes(self) -> tuple[str, ...]:
         """The names of its nodes."""
         return tuple(share.node for share in self.shares)
-
-
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    """Nodes blocked for planned jobs over ``[start, end)``; an end of ``FOREVER`` is an open one."""
-
-    id: str
-    start: int
-    end: int
-    nodes: tuple[str, ...]
-    reason: str = ""
-
-    def __post_init__(self) -> None:
-        if not self.start < self.end <= FOREVER:
-            raise ValueError(
-                f"reservation {self.id}: its start {self.start} must lie before its end {self.end}"
-            )
-        if not self.nodes:
-            raise ValueError(f"reservation {self.id}: names no node")

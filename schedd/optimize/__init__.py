@@ -3,7 +3,7 @@
 from schedd.optimize.report import Change, Report, WhyEnded
 from schedd.optimize.search import Improvement, Search
 from schedd.optimize.settings import Kind, SearchSettings
-from schedd.optimize.startable import startable
+from schedd.optimize.start import Start
 
 __all__ = [
     "Change",
@@ -12,6 +12,6 @@ __all__ = [
     "Report",
     "Search",
     "SearchSettings",
+    "Start",
     "WhyEnded",
-    "startable",
 ]

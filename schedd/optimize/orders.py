@@ -6,8 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from schedd.plan.kernels.evaluate import Floats
-from schedd.plan.kernels.layout import Ints
+from schedd.plan.columns import Floats, Ints
 
 __all__ = ["JobFacts", "Keys", "first", "foremost", "orders", "rescue", "sooner"]
 

@@ -12,20 +12,15 @@ import numpy as np
 
 from schedd.optimize.orders import JobFacts, foremost, orders, rescue, sooner
 from schedd.optimize.report import Change, Report, WhyEnded
-from schedd.optimize.settings import Kind, SearchSettings
+from schedd.optimize.settings import SearchSettings
+from schedd.plan.columns import Ints
 from schedd.plan.evaluate import UNITS, Criterion, Evaluation, JobColumns, Values, Weights
-from schedd.plan.kernels import layout as at
-from schedd.plan.kernels import moves as mv
-from schedd.plan.kernels import propose as pr
-from schedd.plan.kernels.evaluate import ASKED, Floats, slopes
-from schedd.plan.kernels.layout import Ints
 from schedd.plan.latest import PATIENCE, as_expected, reference
-from schedd.plan.places import Place, place_of, takes_in
-from schedd.plan.plan import Plan, Take
+from schedd.plan.places import Place, place_of
+from schedd.plan.plan import Plan
+from schedd.plan.trials import How, Made, Trials
 
 __all__ = ["Improvement", "Search"]
-
-_KINDS = {Kind.RANDOM: pr.RANDOM, Kind.GAP: pr.GAP, Kind.TABU: pr.TABU}
 
 _SEEDS = (1 << 64) - 1
 
@@ -70,21 +65,19 @@ class Search:
         patience: int = PATIENCE,
         use: float = 1.0,
         newcomers: Ints | None = None,
-        waited: Floats | None = None,
-        used: Floats | None = None,
     ) -> None:
         """``latest``: the last start allowed, by slot (see ``latest_starts``); none may lie before the job's.
 
         ``patience``: see ``reference``; ``use``: see ``as_expected``. With ``newcomers``, the slots of jobs
         that came since the last search, or that room came back for, nothing else is tried than each of these
-        in front of others, see ``go_before``. ``waited`` and ``used``: see ``Evaluation``.
+        in front of others, see ``go_before``.
         """
         self._plan = plan
         self._now = now
         self._latest = latest
         self._settings = settings
         self._weights = Weights(settings.weights)
-        self._columns, self._waited, self._used = columns, waited, used
+        self._columns = columns
         self._expected, patience = as_expected(columns, now, patience, use)
         self._evaluation = self._evaluated(self._expected)
         self._reference = reference(self._evaluation.values(), patience)
@@ -92,20 +85,18 @@ class Search:
         self._cost = self._begin = self._costs()
         self._newcomers = newcomers
         most = max(settings.lifted, settings.whole, _FRONT)
-        self._trial = mv.trial(plan.tables, self._evaluation.scores, most)
-        self._random = np.array([settings.seed & _SEEDS], np.uint64)
-        jobs, ctl = plan.tables.jobs, plan.tables.ctl
-        self._was = jobs.copy()
-        self._was_alloc = plan.tables.alloc[: int(ctl[at.ALLOC_TOP])].copy()
+        self._trials = Trials(
+            plan, self._evaluation, self._weights, self._reference, latest, now, most, settings.seed
+        )
+        self._was = plan.readable()
         self._touched: set[int] = set()
         self._tried = self._accepted = self._too_late = self._pulled_left = 0
         self._steps: Iterator[None] = iter(())
-        self._stop = ctl
         self._jobs, self._why, self._elapsed = 0, WhyEnded.STOPPED, 0.0
 
     def stop(self) -> None:
         """Make ``search`` end at once, from any thread; what was found till then is kept."""
-        self._stop[at.STOP] = 1
+        self._plan.stop()
 
     def run(self) -> Improvement:
         """Search to the end, and tell what was found; call it once."""
@@ -140,13 +131,12 @@ class Search:
     def _movable(self) -> Ints:
         """The planned jobs by start that do not start now."""
         slots = self._plan.planned()
-        jobs = self._plan.tables.jobs
-        movable: Ints = slots[jobs[at.START, slots] > self._now]
+        movable: Ints = slots[self._plan.starts(slots) > self._now]
         return movable
 
     def _ended(self, begin: float) -> WhyEnded | None:
         settings = self._settings
-        if self._stop[at.STOP]:
+        if self._plan.stopped:
             return WhyEnded.STOPPED
         if settings.moves is not None and self._tried >= settings.moves:
             return WhyEnded.MOVES
@@ -173,7 +163,7 @@ class Search:
             how = self._try_order(jobs[np.concatenate((urgent, giving))], begin)
             if how is None:
                 return
-            if how == mv.BETTER:
+            if how is How.BETTER:
                 drawn = False
             elif not drawn and urgent.shape[0] == size:
                 drawn = True
@@ -189,7 +179,7 @@ class Search:
             if self._try_order(jobs[foremost(order, self._plan.starts(jobs), most)], begin) is None:
                 return
 
-    def _try_order(self, chosen: Ints, begin: float) -> int | None:
+    def _try_order(self, chosen: Ints, begin: float) -> How | None:
         """Try many jobs in this order, again with who would start too late further ahead; how that went.
 
         None: orders had half of all moves, or of the time, or the search is to end.
@@ -197,121 +187,72 @@ class Search:
         settings = self._settings
         most = float("inf") if settings.moves is None else settings.moves // 2
         until = float("inf") if settings.seconds is None else begin + settings.seconds / 2
-        how = mv.TOO_LATE
+        how = How.TOO_LATE
         for _ in range(_AGAIN + 1):
             if self._ended(begin) is not None or self._tried >= most or perf_counter() >= until:
                 return None
             how = self._try(chosen)
-            if how != mv.TOO_LATE:
+            if how is not How.TOO_LATE:
                 break
-            chosen = sooner(chosen, int(self._trial.placed[0]))
+            chosen = sooner(chosen, self._trials.placed)
         return how
 
     def _facts(self, jobs: Ints) -> JobFacts:
         """What orders are made from; of a search that is to end not all of it is right."""
-        tables, scores = self._plan.tables, self._evaluation.scores
+        plan, evaluation, expected = self._plan, self._evaluation, self._expected
         slope = np.zeros(jobs.shape[0])
         for i in range(0, jobs.shape[0], _AT_ONCE):
-            if self._stop[at.STOP]:
+            if plan.stopped:
                 break
             some = slice(i, i + _AT_ONCE)
-            slope[some] = slopes(tables, scores, jobs[some], self._weights.array, self._reference.array)
-        duration = tables.jobs[at.DUR, jobs].astype(np.float64)
+            slope[some] = evaluation.slopes(jobs[some], self._weights, self._reference)
+        duration = plan.jobs.durations[jobs].astype(np.float64)
         return JobFacts(
-            start=tables.jobs[at.START, jobs],
+            start=plan.starts(jobs),
             latest=self._latest[jobs],
             duration=duration,
-            cpus=scores.part[ASKED, jobs] / duration,
-            waited=(self._now - scores.release[jobs]).astype(np.float64),
-            due=scores.due[jobs],
+            cpus=evaluation.cpu_seconds(jobs) / duration,
+            waited=(self._now - expected.release[jobs]).astype(np.float64),
+            due=expected.due[jobs],
             slope=slope,
         )
 
-    def _try(self, slots: Ints) -> int:
+    def _try(self, slots: Ints) -> How:
         """Try one given move, and make it if it is better; how that went."""
-        k = slots.shape[0]
-        full = 0
-        while True:
-            self._trial.slots[:k] = slots
-            how, _ = mv.attempt(
-                self._plan.tables,
-                self._evaluation.scores,
-                self._trial,
-                k,
-                self._latest,
-                self._now,
-                self._weights.array,
-                self._reference.array,
-                self._cost,
-            )
-            if how != mv.FULL:
-                break
-            self._grow(slots, full)
-            full += 1
-        if how == mv.STOPPED:
-            return int(how)
+        how, _ = self._trials.attempt(slots, self._cost)
+        if how is How.STOPPED:
+            return how
         self._tried += 1
-        self._too_late += how == mv.TOO_LATE
-        if how == mv.BETTER:
+        self._too_late += how is How.TOO_LATE
+        if how is How.BETTER:
             self._accept(slots)
-        return int(how)
-
-    def _grow(self, slots: Ints, times: int) -> None:
-        """Make room for a move of these jobs, for which it was made so many ``times`` already."""
-        slabs = self._plan.slabs
-        tb = slabs.tb
-        shapes = tb.jobs[at.SHAPE, slots]
-        entries = int(tb.jobs[at.POOLS, slots].sum())
-        for first, n in zip(tb.shapes[shapes, at.CHUNK], tb.shapes[shapes, at.CHUNKS], strict=True):
-            entries += int(tb.chunks[first : first + n, at.COUNT].sum())
-        slabs.make_room(entries, times)
+        return how
 
     def _left(self) -> int:
         """How many moves may still be tried."""
         return 1 << 40 if self._settings.moves is None else self._settings.moves - self._tried
 
-    def _count(self, how: int, k: int, decided: int, too_late: int, full: int) -> int:
-        """Count what a kernel decided, and make room where its last move, of ``k`` jobs, met a full slab for
-        the ``full``-th time before; how often it has by now.
-        """
-        self._tried += decided
-        self._too_late += too_late
-        if how != mv.FULL:
-            return full
-        full = 0 if decided else full  # the one that met a full slab before was tried to its end
-        self._grow(self._trial.slots[:k], full)
-        return full + 1
+    def _count(self, made: Made) -> None:
+        """Count what was tried, and make what is better."""
+        self._tried += made.decided
+        self._too_late += made.too_late
+        if made.how is How.BETTER:
+            self._accept(made.slots)
 
     def _search(self, begin: float) -> WhyEnded:
-        settings = self._settings
-        chooser = self._chooser()
-        again = full = 0
+        settings, trials = self._settings, self._trials
+        trials.order(movable := self._movable())
         calls = 1
         while (why := self._ended(begin)) is None:
-            if chooser.order.shape[0] < 2:  # all others start now, after what was accepted
+            if movable.shape[0] < 2:  # all others start now, after what was accepted
                 return WhyEnded.NOTHING_TO_DO
             called = perf_counter()
-            how, k, decided, too_late = pr.search(
-                self._plan.tables,
-                self._evaluation.scores,
-                self._trial,
-                chooser,
-                _KINDS[settings.kind],
-                settings.lifted,
-                self._left() if settings.seconds is None else min(self._left(), calls),
-                again,
-                self._latest,
-                self._now,
-                self._weights.array,
-                self._reference.array,
-                self._cost,
-            )
-            full = self._count(how, k, decided, too_late, full)
-            again = k if how == mv.FULL else 0
-            if how == mv.BETTER:
-                self._accept(self._trial.slots[:k].copy())
-                chooser = chooser if self._stop[at.STOP] else self._chooser(chooser)
-            elif how == mv.NO_BETTER:
+            tries = self._left() if settings.seconds is None else min(self._left(), calls)
+            made = trials.propose(settings.kind, settings.lifted, tries, self._cost)
+            self._count(made)
+            if made.how is How.BETTER and not self._plan.stopped:
+                trials.order(movable := self._movable())
+            elif made.how is How.NO_BETTER:
                 # Few calls where moves are slow, so that the time is kept; many where they are quick.
                 spent = perf_counter() - called
                 calls = max(1, min(2 * calls, int(calls * _CALL_S / max(spent, 1e-9))))
@@ -319,48 +260,20 @@ class Search:
 
     def _try_newcomers(self, newcomers: Ints, begin: float) -> WhyEnded:
         """Try each, the shortest first, in front of jobs that are planned before it, until one gains."""
-        jobs = self._plan.tables.jobs
-        chooser = self._chooser()
-        for slot in newcomers[np.argsort(jobs[at.DUR, newcomers], kind="stable")].tolist():
-            place = np.flatnonzero(chooser.order == slot)
-            behind = full = 0
-            how = mv.FULL if place.shape[0] else mv.NO_BETTER
-            while how == mv.FULL:
+        trials, durations = self._trials, self._plan.jobs.durations
+        trials.order(self._movable())
+        for slot in newcomers[np.argsort(durations[newcomers], kind="stable")].tolist():
+            trials.begin_anew()
+            behind, how = 0, How.FULL
+            while how is How.FULL:
                 if (why := self._ended(begin)) is not None:
                     return why
-                how, k, behind, decided, too_late = pr.go_before(
-                    self._plan.tables,
-                    self._evaluation.scores,
-                    self._trial,
-                    chooser,
-                    int(place[0]),
-                    behind,
-                    _FRONT,
-                    self._left(),
-                    self._latest,
-                    self._now,
-                    self._weights.array,
-                    self._reference.array,
-                    self._cost,
-                )
-                full = self._count(how, k, decided, too_late, full)
-                if how == mv.BETTER:
-                    self._accept(self._trial.slots[:k].copy())
-                    chooser = self._chooser(chooser)
+                made, behind = trials.go_before(slot, _FRONT, behind, self._left(), self._cost)
+                how = made.how
+                self._count(made)
+                if how is How.BETTER:
+                    trials.order(self._movable())
         return self._ended(begin) or WhyEnded.NOTHING_LEFT
-
-    def _chooser(self, old: pr.Chooser | None = None) -> pr.Chooser:
-        """What moves are proposed from, as the plan is now; memory and generator go on."""
-        order = self._movable()
-        rows = self._plan.tables.rows.shape[0]
-        return pr.Chooser(
-            order=order,
-            mixed=order.copy(),
-            tabu=np.full(pr.TABU_LENGTH, -1, np.int64) if old is None else old.tabu,
-            counts=np.zeros(2, np.int64) if old is None else old.counts,
-            mark=np.zeros(rows, np.int64) if old is None else old.mark,
-            random=self._random,
-        )
 
     # ---- accepting ------------------------------------------------------------------------------
 
@@ -371,7 +284,7 @@ class Search:
         """
         self._steps = self._making(slots)
         for _ in self._steps:
-            if self._stop[at.STOP]:
+            if self._plan.stopped:
                 return
         if self._weights.regular:
             self._pull_left()
@@ -404,28 +317,16 @@ class Search:
 
     def _places(self) -> tuple[Place, ...]:
         slots = np.array(sorted(self._touched), np.int64)
-        elsewhen = self._plan.starts(slots) != self._was[at.START, slots]
+        elsewhen = self._plan.starts(slots) != self._was.starts[slots]
         new = [
             place_of(self._plan, slot)
             for slot, moved in zip(slots.tolist(), elsewhen.tolist(), strict=True)
-            if moved or self._plan.takes(slot) != self._took(slot)
+            if moved or self._plan.takes(slot) != self._was.takes(slot)
         ]
         return tuple(sorted(new, key=lambda place: (place.start, place.slot)))
 
-    def _took(self, slot: int) -> tuple[Take, ...]:
-        """What the job held of nodes in the plan that the search was given."""
-        first, n = self._was[(at.ALLOC, at.ALLOCS), slot].tolist()
-        return takes_in(self._was_alloc[first : first + n])
-
     def _evaluated(self, columns: JobColumns) -> Evaluation:
-        return Evaluation(
-            self._plan,
-            columns,
-            self._now,
-            threshold=self._settings.threshold,
-            waited=self._waited,
-            used=self._used,
-        )
+        return Evaluation(self._plan, columns, self._now, threshold=self._settings.threshold)
 
     def _values(self) -> Values:
         """What the plan is worth as it stands, whatever of it is expected."""

@@ -2,22 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from schedd.plan.evaluate import DEFAULT_WEIGHTS, Criterion
+from schedd.plan.trials import Kind
 
 __all__ = ["Kind", "SearchSettings"]
-
-
-class Kind(StrEnum):
-    """How moves are proposed."""
-
-    RANDOM = "random"
-    """Jobs at random, in random order (Random Search)."""
-    GAP = "gap"
-    """A random job takes the place of an earlier one, which is then placed anew (Gap Search)."""
-    TABU = "tabu"
-    """The same, by what promises to gain, none of those tried lately, sometimes sorted (Tabu Search)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from schedd.plan.kernels import layout as at
 from schedd.plan.kernels import moves as mv
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.places import place_of, put_back
-from schedd.plan.plan import Plan
+from schedd.plan.plan import Plan, WorkSpent
 from schedd.plan.records import Moves, no_moves
 
 __all__ = ["MOST_LIFTED", "TRIES", "Chosen", "Others", "choose"]
@@ -215,8 +215,11 @@ class _Choosing:
         plan.take_back(self._slot)
         for slot in slots[1:].tolist():
             plan.lift(slot, now)
-        placed = [plan.place(slot, now, int(latest[slot]) + 1, tier) >= 0 for slot in slots.tolist()]
-        if not all(placed):
+        try:
+            placed = all(plan.place(slot, now, int(latest[slot]) + 1, tier) >= 0 for slot in slots.tolist())
+        except WorkSpent:
+            placed = False
+        if not placed:
             for place in before:
                 plan.lift(place.slot, now)
             for place in before:

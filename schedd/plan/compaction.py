@@ -12,8 +12,8 @@ __all__ = ["Compaction"]
 class Compaction:
     """Copies what jobs hold ahead of the moment at which all of them move to a new slab.
 
-    Entries that a job holds are not written to, so a copy is good as long as the job holds the same ones: who
-    writes to them all the same drops the compaction. In the same tables, while their slab is the same,
+    Entries that a job holds are not written to, so a copy is good as long as the job holds the same ones. In
+    the same tables, while their slab is the same,
     ``step`` goes on with it and ``finish`` ends it.
     """
 

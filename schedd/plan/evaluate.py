@@ -178,14 +178,8 @@ class Evaluation:
         now: int,
         *,
         threshold: int = 10,
-        waited: Floats | None = None,
-        used: Floats | None = None,
     ) -> None:
-        """``threshold`` (seconds, at least 1) is that of the bounded slowdown.
-
-        ``waited`` and ``used`` are what users' jobs have waited (seconds) and used (cpu-seconds) before, for
-        fairness; by number of user.
-        """
+        """``threshold`` (seconds, at least 1) is that of the bounded slowdown."""
         if threshold < 1:
             raise ValueError(f"threshold {threshold}: must be at least 1 second")
         self._plan = plan
@@ -214,8 +208,8 @@ class Evaluation:
             most=np.zeros(ev.PARTS),
             holder=np.full(ev.PARTS, -1, np.int64),
             jobs=np.zeros(1, np.int64),
-            waited=_history(waited, users),
-            used=_history(used, users),
+            waited=np.zeros(users),
+            used=np.zeros(users),
             base=base,
         )
         ev.count_fixed(plan.tables, self.scores)
@@ -225,15 +219,18 @@ class Evaluation:
         """Take over where these jobs are now; one that is not planned any more is left out."""
         ev.update(self._plan.tables, self.scores, slots, slots.shape[0])
 
+    def slopes(self, slots: Ints, weights: Weights, reference: Values) -> Floats:
+        """How much the cost grows for each second that each of these jobs starts later."""
+        found: Floats = ev.slopes(self._plan.tables, self.scores, slots, weights.array, reference.array)
+        return found
+
+    def cpu_seconds(self, slots: Ints) -> Floats:
+        """What each of these planned jobs asks for."""
+        asked: Floats = self.scores.part[ev.ASKED, slots]
+        return asked
+
     def values(self) -> Values:
         """All criteria as they are now."""
         array = np.zeros(ev.CRITERIA)
         ev.valued(self.scores, array)
         return Values(array)
-
-
-def _history(given: Floats | None, users: int) -> Floats:
-    kept = np.zeros(users if given is None else max(users, given.shape[0]))
-    if given is not None:
-        kept[: given.shape[0]] = given
-    return kept

@@ -127,14 +127,11 @@ class Machine:
         more = delta.copy()
         more[gates] = 0
         for slot in on_row(tb, np.flatnonzero(tb.jobs[at.ALLOCS]), row).tolist():
-            start = int(tb.jobs[at.START, slot])
-            for i in range(int(tb.jobs[at.ALLOC, slot]), int(tb.jobs[at.ALLOC : at.POOL, slot].sum())):
-                if tb.alloc[i, at.A_ROW] != row or tb.alloc[i, at.A_TAKE + at.SHARE] < at.WHOLE:
-                    continue
-                self._change(row, start, start + int(tb.jobs[at.DUR, slot]), more, -1)
-                tb = self._slabs.tb
-                tb.alloc[i, at.A_TAKE :] += more
-                self._slabs.held_anew()
+            first, n = int(tb.jobs[at.ALLOC, slot]), int(tb.jobs[at.ALLOCS, slot])
+            held = tb.alloc[first : first + n]
+            whole = (held[:, at.A_ROW] == row) & (held[:, at.A_TAKE + at.SHARE] >= at.WHOLE)
+            self._hold_more(slot, [(i, more) for i in np.flatnonzero(whole).tolist()])
+            tb = self._slabs.tb
         if (delta > 0).any():
             self._repairs.note(row, now, FOREVER)
 
@@ -143,9 +140,10 @@ class Machine:
         tb = self._slabs.tb
         for slot in np.flatnonzero(tb.jobs[at.ALLOCS]).tolist():
             shape = int(tb.jobs[at.SHAPE, slot])
-            start = int(tb.jobs[at.START, slot])
             chunk0 = int(tb.shapes[shape, at.CHUNK])
-            for i in range(int(tb.jobs[at.ALLOC, slot]), int(tb.jobs[at.ALLOC : at.POOL, slot].sum())):
+            more: list[tuple[int, Ints]] = []
+            at_first = int(tb.jobs[at.ALLOC, slot])
+            for i in range(at_first, at_first + int(tb.jobs[at.ALLOCS, slot])):
                 chunk, units = int(tb.alloc[i, at.A_CHUNK]), int(tb.alloc[i, at.A_UNITS])
                 if chunk < 0 or not tb.alloc[i, at.A_TAKE :].any():
                     continue
@@ -156,12 +154,22 @@ class Machine:
                     amount = np.minimum(amount, 1)
                     amount[[not int(tb.ctl[at.GATES]) >> c & 1 for c in range(amount.shape[0])]] = 0
                 if amount.any():
-                    self._change(
-                        int(tb.alloc[i, at.A_ROW]), start, start + int(tb.jobs[at.DUR, slot]), amount, -1
-                    )
-                    tb = self._slabs.tb
-                    tb.alloc[i, at.A_TAKE :] += amount
-                    self._slabs.held_anew()
+                    more.append((i - at_first, amount))
+            self._hold_more(slot, more)
+            tb = self._slabs.tb
+
+    def _hold_more(self, slot: int, more: list[tuple[int, Ints]]) -> None:
+        """Let a placed job take more in some of its entries, by their places among them, whether it is there
+        or not. A job that takes more gets new entries: snapshots that readers have tell of the old ones.
+        """
+        if not more:
+            return
+        first = self._slabs.renew_entries(slot)
+        start = int(self._slabs.tb.jobs[at.START, slot])
+        end = start + int(self._slabs.tb.jobs[at.DUR, slot])
+        for i, amount in more:
+            self._change(int(self._slabs.tb.alloc[first + i, at.A_ROW]), start, end, amount, -1)
+            self._slabs.tb.alloc[first + i, at.A_TAKE :] += amount
 
     def _change(self, row: int, start: int, end: int, amount: Ints, sign: int) -> None:
         while not make_room(self._slabs.tb, row, 2):

@@ -3,15 +3,9 @@
 from dataclasses import dataclass
 
 from schedd.plan.kernels.layout import (
-    A_CHUNK,
-    A_ROW,
-    A_TAKE,
-    A_UNITS,
     DUR,
-    PLANNED,
     POOL,
     POOLS,
-    STATE,
     USABLE,
     Ints,
 )
@@ -19,7 +13,7 @@ from schedd.plan.kernels.place import misplaced
 from schedd.plan.kernels.rows import floor
 from schedd.plan.plan import Plan, Take
 
-__all__ = ["Place", "free_at", "is_misplaced", "place_of", "put_back", "takes_in"]
+__all__ = ["Place", "free_at", "is_misplaced", "place_of", "put_back"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +28,6 @@ class Place:
 def place_of(plan: Plan, slot: int) -> Place:
     """Where ``slot`` is."""
     return Place(slot, plan.start(slot), plan.takes(slot))
-
-
-def takes_in(entries: Ints) -> tuple[Take, ...]:
-    """What these entries of the allocations hold of nodes; see ``Plan.takes``."""
-    rows: list[list[int]] = entries.tolist()
-    return tuple(
-        Take(row[A_ROW], row[A_CHUNK], row[A_UNITS], tuple(row[A_TAKE:])) for row in rows if row[A_CHUNK] >= 0
-    )
 
 
 def free_at(plan: Plan, place: Place) -> bool:
@@ -73,5 +59,4 @@ def is_misplaced(plan: Plan, slots: Ints) -> bool:
 
 def put_back(plan: Plan, place: Place) -> None:
     """Let an unplaced job be planned at exactly this place, whether there is room or not."""
-    plan.fix(place.slot, place.start, place.takes)
-    plan.tables.jobs[STATE, place.slot] = PLANNED
+    plan.put(place.slot, place.start, place.takes, anew=False)

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from schedd.model import FOREVER, Node, Request
+from schedd.model import FOREVER, Never, Node, Request
+from schedd.plan.columns import Entries, Jobs, Readable, entries_of
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.advance import FULL, IN_VAIN
 from schedd.plan.kernels.ahead import go_before
@@ -29,15 +30,19 @@ from schedd.plan.kernels.place import (
 from schedd.plan.kernels.rows import forget
 from schedd.plan.kernels.undo import OLD_ALLOC, OLD_ALLOCS, OLD_START
 from schedd.plan.machine import Machine
-from schedd.plan.records import Moves, Take, no_moves
+from schedd.plan.records import ChunkOfPlan, Moves, Take, Timeline, no_moves
 from schedd.plan.repairs import WHOLE_PASS, Repairs, planned
 from schedd.plan.shapes import Shapes
-from schedd.plan.slabs import Slabs
+from schedd.plan.slabs import MOST_WORK, Slabs
 
-__all__ = ["NOT_BOUND", "Moves", "Plan", "Take"]
+__all__ = ["NOT_BOUND", "Moves", "Plan", "Take", "WorkSpent"]
 
 NOT_BOUND = FOREVER
 """No upper bound on a start."""
+
+
+class WorkSpent(RuntimeError):
+    """A search, or all searches of a question, did the work that they may: no answer is known."""
 
 
 class Plan:
@@ -63,8 +68,83 @@ class Plan:
 
     @property
     def tables(self) -> Tables:
-        """The arrays, for kernels and read-only views."""
+        """The arrays, for kernels: of no concern to who is outside of this package."""
         return self.slabs.tb
+
+    # ---- reading ----------------------------------------------------------------------------------
+
+    @property
+    def jobs(self) -> Jobs:
+        """Columns by slot: starts, durations, ready, states."""
+        return Jobs(self.slabs.tb.jobs)
+
+    def readable(self) -> Readable:
+        """The plan as it is now, for readers in other threads."""
+        tb = self.slabs.tb
+        return Readable(tb.jobs, tb.alloc)
+
+    def held(self, slots: Ints) -> Entries:
+        """What all of ``slots`` hold, of nodes and pools."""
+        tb = self.slabs.tb
+        return entries_of(tb.alloc, tb.jobs[at.ALLOC, slots], tb.jobs[at.ALLOCS, slots])
+
+    def timeline(self, row: int) -> Timeline:
+        """What is free on a row from when on."""
+        tb = self.slabs.tb
+        part = slice(int(tb.rows[row, at.OFF]), int(tb.rows[row, at.OFF] + tb.rows[row, at.LEN]))
+        return Timeline(tb.T[part].copy(), tb.F[:, part].copy(), tb.cap[row].copy())
+
+    def request_of(self, slot: int) -> Request:
+        """What a job's slot was made for; of equal shapes the first that came: see ``shape_key``."""
+        return self.shapes.requests[int(self.slabs.tb.jobs[at.SHAPE, slot])]
+
+    def cpus_of(self, slots: Ints) -> Ints:
+        """How many cpus each of these jobs asks for."""
+        shapes, where = np.unique(self.slabs.tb.jobs[at.SHAPE, slots], return_inverse=True)
+        cpus = np.array([self.shapes.requests[shape].cpus for shape in shapes.tolist()], np.int64)
+        asked: Ints = cpus[where]
+        return asked
+
+    def chunks_of(self, slot: int) -> list[ChunkOfPlan]:
+        """The kinds of units that a job asks for: those of a packed request are one."""
+        tb = self.slabs.tb
+        shape = int(tb.jobs[at.SHAPE, slot])
+        first = int(tb.shapes[shape, at.CHUNK])
+        table: list[list[int]] = tb.chunks[first : first + int(tb.shapes[shape, at.CHUNKS])].tolist()
+        return [
+            ChunkOfPlan(
+                chunk[at.COUNT],
+                chunk[at.PER_NODE],
+                chunk[at.NEED :],
+                tb.sets[chunk[at.SET] : chunk[at.SET] + chunk[at.SET_LEN]].tolist(),
+            )
+            for chunk in table
+        ]
+
+    @property
+    def resource_columns(self) -> Mapping[str, int]:
+        """Where in amounts each resource stands, by its name; ``share`` first of all is 1 for each unit."""
+        return self.shapes.columns
+
+    def amounts(self, amounts: Mapping[str, int]) -> tuple[int, ...]:
+        """One number for each resource column. Raises KeyError for a resource that no node has."""
+        columns = self.shapes.columns
+        found = [0] * len(columns)
+        for name, amount in amounts.items():
+            found[columns[name]] = amount
+        return tuple(found)
+
+    def whole(self, row: int, needs: Sequence[int] = ()) -> tuple[int, ...]:
+        """The amounts of a job that has all of a node: of gates no more than it ``needs``."""
+        return tuple(self.shapes.whole(row, needs))
+
+    def why_never(self, request: Request) -> Never | None:
+        """The first requirement that no configured node can meet, chunk by chunk; None: all can be met."""
+        return self.shapes.why_never(request)
+
+    def is_usable(self, row: int) -> bool:
+        """Whether the node is in use: jobs may be placed there."""
+        return bool(self.slabs.tb.rows[row, at.USABLE])
 
     # ---- nodes and pools ------------------------------------------------------------------------
 
@@ -192,9 +272,7 @@ class Plan:
         jobs[at.POOL, slot], jobs[at.POOLS, slot] = pool, len(entries)
         if start < 0:
             return
-        while not hold_pools(self.slabs.tb, slot):
-            self.slabs.grow_alloc(n + len(entries))
-            self.slabs.grow_segments()
+        self.slabs.until_it_fits(lambda tb: hold_pools(tb, slot))
         for row in left:
             self._repairs.note(row, max(now, start), self.end(slot))
         if self.state(slot) == at.PLANNED:
@@ -212,21 +290,75 @@ class Plan:
     def place(self, slot: int, now: int, bound: int = NOT_BOUND, tier: int = 0) -> int:
         """Put an unplaced job into its earliest gap in ``[now, bound)``; returns its start, or -1.
 
-        On nodes of at least this ``tier``.
+        On nodes of at least this ``tier``. Raises WorkSpent, with nothing changed: see ``limit_work``.
         """
         self._check_unplaced(slot)
         self.slabs.spare_segments()
         work = int(self.slabs.tb.ctl[at.WORK])
-        while True:
+        for _ in range(3):  # twice a slab may be full
             start = self._on(tier, place, slot, now, bound)
-            if start != at.GROW:
+            if start >= at.NONE:
                 return start
+            if start == at.SPENT:
+                raise self._spent()
             self.slabs.grow()
             self.slabs.tb.ctl[at.WORK] = work  # of what was done in vain nothing depends
+        raise AssertionError("a slab is full again, though it was made as large as was wanted")
 
     def probe(self, slot: int, now: int, bound: int = NOT_BOUND, tier: int = 0) -> int:
-        """Where ``place`` would put an unplaced job; changes nothing."""
-        return self._on(tier, probe, slot, now, bound)
+        """Where ``place`` would put an unplaced job; changes nothing. Raises WorkSpent."""
+        start = self._on(tier, probe, slot, now, bound)
+        if start == at.SPENT:
+            raise self._spent()
+        return start
+
+    # ---- how much work searches may do ----------------------------------------------------------
+
+    @property
+    def work(self) -> int:
+        """Segments of timelines visited so far: what searches cost, on any machine."""
+        return int(self.slabs.tb.ctl[at.WORK])
+
+    def limit_work(self, each: int = MOST_WORK, all_of_them: int | None = None) -> None:
+        """Let every search give up that visits more segments than ``each``, and all searches from now on when
+        they have visited ``all_of_them`` together: ``place`` and ``probe`` then raise WorkSpent.
+
+        A repair leaves a job where it is whose search gives up. A fork takes over what is left to its plan.
+        """
+        end = at.FAR if all_of_them is None else self.work + all_of_them
+        self.slabs.limit_work(each, end)
+
+    def search_less(self) -> None:
+        """Halve the work that each search may do, down to a hundredth of what is usual, until ``limit_work``.
+
+        For who plans many jobs and found one that is too hard: as many more cost no more than a few.
+        """
+        ctl = self.slabs.tb.ctl
+        ctl[at.MOST_WORK] = max(int(ctl[at.MOST_WORK]) // 2, min(int(ctl[at.MOST_WORK]), MOST_WORK // 100))
+
+    def stop(self) -> None:
+        """Let repair, and searches for a better plan, end at once; any thread may say so. For a fork."""
+        self.slabs.tb.ctl[at.STOP] = 1
+
+    @property
+    def stopped(self) -> bool:
+        """Whether somebody said so."""
+        return bool(self.slabs.tb.ctl[at.STOP])
+
+    def give_up(self) -> None:
+        """Let all searches of this plan, the present one too, raise WorkSpent; any thread may say so."""
+        self.slabs.tb.ctl[at.WORK_END] = -1
+
+    def _spent(self) -> "WorkSpent":
+        ctl = self.slabs.tb.ctl
+        if ctl[at.WORK_END] < 0:
+            return WorkSpent("the question was given up")
+        if ctl[at.WORK] >= ctl[at.WORK_END]:
+            return WorkSpent("the searches for an answer visited more segments of the plan than they may")
+        return WorkSpent(
+            f"a search visited more than {int(ctl[at.MOST_WORK]):,} segments of the plan: "
+            "the request is too hard to plan"
+        )
 
     def _on(self, tier: int, kernel: Callable[[Tables, int, int, int], int], *args: int) -> int:
         if not tier:  # nearly always, and entering a context takes a third as long as placing
@@ -271,18 +403,18 @@ class Plan:
         note_held(tb, slot)
         self._occupy(slot, start, start + int(tb.jobs[at.DUR, slot]), -1)
 
-    def put(self, slot: int, start: int, takes: Sequence[Take]) -> None:
+    def put(self, slot: int, start: int, takes: Sequence[Take], *, anew: bool = True) -> None:
         """Plan an unplaced job at exactly ``takes`` from ``start`` on; whether there is room is not asked.
 
-        Other than after ``fix``, repair may move it.
+        Other than after ``fix``, repair may move it; ``anew``: it searches the job as a whole.
         """
         self.fix(slot, start, takes)
-        self.slabs.tb.jobs[at.STATE, slot] = at.PLANNED
-        self._repairs.look_at(slot)
+        self.unfix(slot)
+        if anew:
+            self._repairs.look_at(slot)
 
     def _occupy(self, slot: int, start: int, end: int, sign: int) -> None:
-        while not occupy(self.slabs.tb, slot, start, end, sign):
-            self.slabs.grow_segments()
+        self.slabs.until_it_fits(lambda tb: occupy(tb, slot, start, end, sign))
 
     def _entries(self, slot: int) -> tuple[int, int]:
         jobs = self.slabs.tb.jobs
@@ -298,20 +430,24 @@ class Plan:
             raise ValueError(f"slot {slot} is not a placed job")
         self.slabs.tb.jobs[at.STATE, slot] = at.FIXED
 
+    def unfix(self, slot: int) -> None:
+        """A job that was to start is planned again, where it is."""
+        if self.start(slot) < 0:
+            raise ValueError(f"slot {slot} is not a placed job")
+        self.slabs.tb.jobs[at.STATE, slot] = at.PLANNED
+
     def lift(self, slot: int, now: int) -> None:
         """Take a job out of the plan, leaving it unplaced; what it frees is remembered for repair."""
         start, end = self.start(slot), self.end(slot)
         if start < 0:
             return
         first, n = self._entries(slot)
-        while not lift(self.slabs.tb, slot):
-            self.slabs.grow_segments()
+        self.slabs.until_it_fits(lambda tb: lift(tb, slot))
         self._repairs.note_entries(first, n, max(now, start), end)
 
     def take_back(self, slot: int) -> None:
         """Leave a job unplaced that was placed only just: what it held was there for everybody before."""
-        while not lift(self.slabs.tb, slot):
-            self.slabs.grow_segments()
+        self.slabs.until_it_fits(lambda tb: lift(tb, slot))
 
     def drop(self, slot: int, now: int) -> None:
         """Take a job out of the plan and give its slot back."""
@@ -338,6 +474,15 @@ class Plan:
             self._repairs.look_at(slot)  # it may fit where it was too long for
         else:
             self._repairs.search_anew(slot)
+
+    def set_durations(self, slots: Ints, durations: Ints) -> None:
+        """Change how long unplaced jobs will hold their resources, (n,) seconds; of many at once."""
+        jobs = self.slabs.tb.jobs
+        if (jobs[at.STATE, slots] != at.UNPLACED).any():
+            raise ValueError("a slot is not an unplaced job")
+        if (durations < 1).any():
+            raise ValueError("a duration is below 1 second")
+        jobs[at.DUR, slots] = durations
 
     def set_ready(self, slot: int, ready: int) -> None:
         """Change a job's earliest start; where it is planned stays until a repair finds it a better place."""
@@ -434,7 +579,7 @@ class Plan:
             lifted += n
             if done == slots.shape[0]:
                 return gone[:lifted]
-            self.slabs.grow_segments()
+            self.slabs.grow()  # and who it is about is lifted next: so this ends
 
     def misplaced(self) -> Ints:
         """The planned slots, by start, that hold a row which their request may no longer use."""
@@ -467,7 +612,11 @@ class Plan:
         """Drop what ended by ``now`` from the timelines; starts and placements stay."""
         forget(self.slabs.tb, now)
 
-    # ---- reading --------------------------------------------------------------------------------
+    # ---- one job --------------------------------------------------------------------------------
+
+    def ready(self, slot: int) -> int:
+        """The job's earliest start allowed."""
+        return int(self.slabs.tb.jobs[at.READY, slot])
 
     def start(self, slot: int) -> int:
         """The job's start, or -1."""

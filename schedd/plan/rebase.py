@@ -8,7 +8,6 @@ from enum import Enum, auto
 import numpy as np
 
 from schedd.plan.evaluate import Evaluation, JobColumns, Weights
-from schedd.plan.kernels.evaluate import Floats
 from schedd.plan.kernels.layout import DUR, PLANNED, POOLS, READY, SEEN, START, STATE, Ints
 from schedd.plan.kernels.moves import LEAST_GAIN
 from schedd.plan.latest import PATIENCE, as_expected, reference
@@ -38,8 +37,6 @@ def rebase(
     patience: int = PATIENCE,
     use: float = 1.0,
     threshold: int = 10,
-    waited: Floats | None = None,
-    used: Floats | None = None,
 ) -> Rebased:
     """Move jobs of ``live`` to the ``places`` that a search found, as far as that is still better.
 
@@ -51,7 +48,7 @@ def rebase(
     plan is no better for it, each place that is earlier is tried alone.
     """
     columns, patience = as_expected(columns, now, patience, use)
-    evaluation = Evaluation(live, columns, now, threshold=threshold, waited=waited, used=used)
+    evaluation = Evaluation(live, columns, now, threshold=threshold)
     rebasing = _Rebasing(live, evaluation, latest, now, weights, patience)
     return rebasing.run(places)
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from schedd.plan.kernels.layout import Ints
 
-__all__ = ["Moves", "Take", "moves_of", "no_moves"]
+__all__ = ["ChunkOfPlan", "Moves", "Take", "Timeline", "moves_of", "no_moves"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,33 @@ class Take:
     chunk: int
     units: int
     amounts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkOfPlan:
+    """One kind of units that a job asks for: ``count`` of them, at most ``per_node`` on a row, each with a
+    ``need`` per resource column, on these ``rows``.
+    """
+
+    count: int
+    per_node: int
+    need: list[int]
+    rows: list[int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Timeline:
+    """What is free on a row: from each of (n,) ``times`` on, (resources, n) ``free``, of its ``capacity``."""
+
+    times: Ints
+    free: Ints
+    capacity: Ints
+
+    def at(self, moment: int) -> Ints:
+        """(resources,) what is free at a moment."""
+        k = max(0, int(np.searchsorted(self.times, moment, side="right")) - 1)
+        free: Ints = self.free[:, k]
+        return free
 
 
 @dataclass(frozen=True, slots=True)

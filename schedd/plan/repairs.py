@@ -68,9 +68,12 @@ class Repairs:
         self._looked = 0
 
     def fork(self, slabs: Slabs) -> "Repairs":
-        """The same log of what was freed, for a copy of the plan."""
+        """The same log of what was freed, and the same pass as far as it has come, for a copy of the plan."""
         new = Repairs(slabs)
         new.freed = copied_log(self.freed, self.freed.length.shape[0], int(slabs.tb.ctl[at.FREED]))
+        new._order = self._order  # which is replaced, never changed
+        new._cursor, new._under_way = self._cursor, self._under_way
+        new._began_at, new._looked = self._began_at, self._looked
         return new
 
     def fit(self) -> None:

@@ -22,6 +22,7 @@ from schedd.plan.kernels.place import note_all_held
 from schedd.plan.plan import Plan
 from schedd.plan.repairs import copied_log
 from schedd.plan.shapes import _Kind, capacity_of, shape_key
+from schedd.plan.slabs import MOST_WORK
 
 __all__ = ["FrozenPlan", "freeze_plan", "load_plan", "load_request", "mapped", "save_plan", "save_request"]
 
@@ -97,7 +98,7 @@ def freeze_plan(plan: Plan) -> FrozenPlan:
     used = _used(plan)
     arrays = {name: getattr(tb, name)[used[name]].copy() for name in used}
     jobs, ctl, alloc = slabs.packed()
-    ctl[at.WORK] = 0
+    ctl[at.WORK], ctl[at.SEARCH_END] = 0, at.FAR  # nothing hangs on what was done so far
     taken = np.flatnonzero(jobs[at.STATE] != at.VACANT)
     arrays |= {"jobs": jobs[:, : int(taken[-1]) + 1 if taken.shape[0] else 0], "ctl": ctl, "alloc": alloc}
     n = int(tb.ctl[at.FREED])
@@ -167,6 +168,7 @@ def load_plan(plain: dict[str, Any], arrays: dict[str, Ints]) -> Plan:
     sizes = plain["sizes"] | {"ctl": [at.CTL_FIELDS]}  # an older one had fewer
     sizes["jobs"] = [at.JOB_FIELDS, sizes["jobs"][1]]
     slabs.tb = Tables(**{name: _grown(arrays.get(name), size) for name, size in sizes.items()})
+    slabs.limit_work(MOST_WORK, at.FAR)
     note_all_held(slabs.tb)
     slabs.n_shapes, slabs.most_chunks, slabs.n_chunks, slabs.n_sets, slabs.n_pools = plain["counts"]
     freed = Freed(*(arrays[f"freed.{name}"] for name in Freed._fields))

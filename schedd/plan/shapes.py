@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from schedd.dialect.units import size_in_words
 from schedd.model import Chunk, Features, Never, Node, NodeSets, Place, Request, matches
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.bounds import level_of
@@ -273,8 +274,8 @@ class Shapes:
             column = self.columns.get(name)
             best = max(kind.capacity[column] for kind, _ in nodes) if column is not None else 0
             if need > best:
-                unit = " KiB" if name in ("mem", "vmem") else ""
-                return Never(f"{need}{unit} {name}{of}{place}: the largest has {best}{unit}{part}")
+                asked, there = _amounts_in_words(name, need, best)
+                return Never(f"{asked} {name}{of}{place}: the largest has {there}{part}")
             if column is not None:
                 nodes = [(kind, rows) for kind, rows in nodes if kind.capacity[column] >= need]
         fit = self._row_set(chunk)[1]
@@ -350,6 +351,14 @@ def _merged(request: Request) -> Sequence[Chunk]:
             features=tuple(dict.fromkeys(f for c in request.chunks for f in c.features)),
         ),
     )
+
+
+def _amounts_in_words(name: str, need: int, best: int) -> tuple[str, str]:
+    """Both as a person would say them, and never alike."""
+    if name not in ("mem", "vmem"):
+        return str(need), str(best)
+    asked, there = size_in_words(need), size_in_words(best)
+    return (asked, there) if asked != there else (f"{need}kb", f"{best}kb")
 
 
 def _in_words(chunk: Chunk) -> str:

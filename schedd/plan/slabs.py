@@ -1,5 +1,7 @@
 """The plan's arrays: made, grown, copied."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from schedd.plan.compaction import Compaction
@@ -9,7 +11,10 @@ from schedd.plan.kernels.layout import Ints, Tables
 from schedd.plan.kernels.memory import SPARE, repack_rows
 from schedd.plan.reserve import reserved
 
-__all__ = ["Slabs"]
+__all__ = ["MOST_WORK", "Slabs"]
+
+MOST_WORK = 100_000_000
+"""Segments that one search visits at most, unless the plan is told otherwise: one or two seconds."""
 
 _LARGE = 1 << 13
 """Entries of the allocations from which on they are moved to another slab in steps."""
@@ -50,6 +55,7 @@ class Slabs:
             scratch=np.zeros((at.SCRATCH_ROWS, 1), np.int64),
             out=np.zeros((1, 3), np.int64),
         )
+        self.limit_work(MOST_WORK, at.FAR)
         self._ahead: Compaction | None = None
         self._former: Ints | None = None
         self.n_shapes = 0
@@ -65,6 +71,11 @@ class Slabs:
 
     def _swap(self, **arrays: Ints) -> None:
         self.tb = self.tb._replace(**arrays)
+
+    def limit_work(self, each: int, end: int) -> None:
+        """Let a search give up beyond so much work, and all searches when the work of all is at ``end``."""
+        self.tb.ctl[at.MOST_WORK] = each
+        self.tb.ctl[at.WORK_END] = end
 
     def add_resource(self) -> int:
         """Count one resource more (no row has any of it yet); returns its column.
@@ -126,11 +137,17 @@ class Slabs:
         if tb.out.shape[0] < size:
             self._swap(out=np.zeros((size, 3), np.int64))
 
-    def grow_segments(self, rows: int = 0) -> None:
-        """Give the rows a larger slab (with some for so many more ``rows``), dropping what lies unused."""
+    def grow_segments(self, rows: int = 0, wanted: int = 0) -> None:
+        """Give the rows a larger slab (with some for so many more ``rows``), dropping what lies unused.
+
+        So many segments as are ``wanted`` are unused in it.
+        """
         tb = self.tb
         used = int(tb.ctl[at.SLAB_TOP] - tb.ctl[at.GARBAGE])
         size = max(2 * used + 2 * SPARE * (tb.rows.shape[0] + rows + 1), 64)
+        if wanted:
+            lengths = tb.rows[:, at.LEN]
+            size = max(size, int((lengths + lengths // 2 + SPARE).sum()) + wanted)
         T = np.zeros(size, np.int64)
         F = np.zeros((self.resources, size), np.int64)
         repack_rows(tb, T, F)
@@ -165,6 +182,7 @@ class Slabs:
         ``times``: how often room was made for it already, and was not enough; it is twice as much each time,
         since rows that grow in such an attempt leave their old places unused until it ends.
         """
+        self.tb.ctl[[at.WANTED_ENTRIES, at.WANTED_SEGMENTS]] = 0
         more = entries << times
         if int(self.tb.ctl[at.ALLOC_TOP]) + more > self.tb.alloc.shape[0]:
             self.grow_alloc(more)
@@ -191,9 +209,21 @@ class Slabs:
         if int(tb.ctl[at.ALLOC_TOP]) + room > self.tb.alloc.shape[0]:
             self.grow_alloc(room)
 
-    def held_anew(self) -> None:
-        """Entries that jobs hold were written to."""
-        self._ahead = None
+    def renew_entries(self, slot: int) -> int:
+        """Let a placed job hold copies of its entries of the allocations; returns the first.
+
+        They may be written to: published snapshots read those that the job had.
+        """
+        n = int(self.tb.jobs[at.ALLOCS, slot])
+        if int(self.tb.ctl[at.ALLOC_TOP]) + n > self.tb.alloc.shape[0]:
+            self.grow_alloc(n)
+        tb = self.tb
+        old, new = int(tb.jobs[at.ALLOC, slot]), int(tb.ctl[at.ALLOC_TOP])
+        tb.alloc[new : new + n] = tb.alloc[old : old + n]
+        tb.jobs[at.ALLOC, slot] = new
+        tb.ctl[at.ALLOC_TOP] += n
+        tb.ctl[at.ALLOC_GARBAGE] += n
+        return new
 
     def packed(self) -> tuple[Ints, Ints, Ints]:
         """Copies of the jobs, of the counters and of the allocations, these without what lies unused."""
@@ -205,12 +235,28 @@ class Slabs:
         return jobs, ctl, alloc
 
     def grow(self) -> None:
-        """After a kernel said that a slab is full: see which, and enlarge it."""
-        tb = self.tb
-        if int(tb.ctl[at.ALLOC_TOP]) + tb.out.shape[0] + 64 > tb.alloc.shape[0]:
-            self.grow_alloc()
-        else:
-            self.grow_segments()
+        """After a kernel said that a slab is full: enlarge it by as much as is wanted."""
+        ctl = self.tb.ctl
+        entries, segments = int(ctl[at.WANTED_ENTRIES]), int(ctl[at.WANTED_SEGMENTS])
+        if not entries and not segments:
+            raise AssertionError("a kernel says that a slab is full, and does not say which")
+        ctl[[at.WANTED_ENTRIES, at.WANTED_SEGMENTS]] = 0
+        if entries:
+            self.grow_alloc(entries)
+        if segments:
+            self.grow_segments(wanted=segments)
+
+    def until_it_fits(self, change: Callable[[Tables], bool]) -> None:
+        """Call ``change`` until it says that it is done, enlarging what was full in between.
+
+        Both slabs may be full, one after the other: who finds one full once more asks for more than was
+        wanted. Raises AssertionError.
+        """
+        for _ in range(3):
+            if change(self.tb):
+                return
+            self.grow()
+        raise AssertionError("a slab is full again, though it was made as large as was wanted")
 
     def add_slots(self) -> None:
         """Twice as many places for jobs."""

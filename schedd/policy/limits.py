@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from schedd.dialect.units import size_in_words
 from schedd.policy.recurrence import Recurrence
 
 __all__ = [
@@ -203,7 +204,9 @@ def needs(limits: Mapping[str, Limit], job: Claim) -> dict[str, int]:
 
 def amount_in_words(amount: int, what: str) -> str:
     """So much of what a limit counts, as a person would say it."""
-    units = {"mem": "KiB of mem", "walltime": "s of walltime", "cpu_seconds": "s of walltime times cpus"}
+    if what == "mem":
+        return f"{size_in_words(amount)} of mem"
+    units = {"walltime": "s of walltime", "cpu_seconds": "s of walltime times cpus"}
     return f"{amount} {units.get(what, what)}"
 
 

@@ -142,7 +142,7 @@ def short_value(walltime: int, shortest: int) -> float:
 
 
 def _queue(job: Applicant, _now: int, _shares: Shares, site: SiteWeights) -> float:
-    return site.queues.get(job.queue, job.queue_priority)
+    return site.queues.get(job.queue, site.queues.get("*", job.queue_priority))
 
 
 def _class(job: Applicant, _now: int, _shares: Shares, site: SiteWeights) -> float:

@@ -13,16 +13,19 @@ from typing import Any, Final
 
 import numpy as np
 
+from schedd.dialect import KILLED
 from schedd.engine import Engine, EngineSettings
+from schedd.engine.searching import SearchHistory
 from schedd.engine.slack import NONE, Slack
-from schedd.plan.kernels.layout import DUR, PLANNED, READY, STATE, Ints
+from schedd.plan.columns import PLANNED, Ints
 from schedd.replay.failures import Outage, check_outages
 from schedd.replay.floor import Defect, Floor, check_room
 from schedd.replay.limits import peaks
 from schedd.replay.metrics import kept, lateness, measure, series
 from schedd.replay.prepare import Prepared
-from schedd.replay.result import ReplayResult, Searched
+from schedd.replay.result import ReplayResult, SearchTotals
 from schedd.replay.searching import Searches, Searching
+from schedd.replay.telling import Teller, ToldFigures
 from schedd.replay.timing import TimedPlan
 from schedd.wire import Decision, Event, JobEnded, JobQueued, JobStarted, NodeChanged, Run, ShareFacts
 
@@ -34,8 +37,6 @@ PLACEMENTS: Final[Mapping[str, str]] = {"best-gap": "best_gap", "best-gap-edf": 
 
 _REPORT_EVERY = 256
 _MOST_ROUNDS = 1000
-_KILLED = 271
-"""The exit status of a job that did not end by itself, as PBS reports it: 256 and the signal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +64,23 @@ class Schedule:
     events: int
     promise_breaches: int
     plan: TimedPlan | None
-    searched: Searched = Searched()
+    searched: SearchTotals = SearchTotals()
     inversions: int | None = None
+    told_figures: ToldFigures | None = None
 
 
 def replay(
     prepared: Prepared,
     policy: str,
     *,
+    settings: EngineSettings | None = None,
     site: Mapping[str, Any] | None = None,
     slack: Slack = NONE,
     queue_slack: Mapping[str, str] | None = None,
     searching: Searching | None = None,
     weights: Mapping[str, float] | None = None,
     outages: Sequence[Outage] = (),
+    tell: bool = False,
     validate: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> ReplayResult:
@@ -84,21 +88,23 @@ def replay(
 
     With ``site``, a site's policy as plain values, its limits and priorities hold, too; all of ``prepared``
     must be allowed by its limits. ``slack`` is what promises leave for priorities and searches to work with,
-    ``queue_slack`` what they leave instead to the jobs of some queues.
+    ``queue_slack`` what they leave instead to the jobs of some queues. ``settings``: all settings of a site
+    instead of these three; what a log cannot tell (failed starts, late ends) is left out of them.
     With ``searching`` the planning policy's plan is searched now and then; ``weights`` of criteria by name
     are what a placement values by (those of the search, where there is one). Jobs killed by ``outages`` are
-    counted, and part of no other figure.
+    counted, and part of no other figure. With ``tell`` the starts that users would be told are measured, too,
+    in a second run.
     """
     begin, begin_cpu = perf_counter(), process_time()
+    of_site = settings is not None or site is not None
+    settings = settings or _settings(site, slack, queue_slack, weights)
     schedule = run(
         prepared,
         policy,
-        site=site,
-        slack=slack,
-        queue_slack=queue_slack,
+        settings=settings,
         searching=searching,
-        weights=weights,
         outages=outages,
+        tell=tell,
         validate=validate,
         on_progress=on_progress,
     )
@@ -106,7 +112,7 @@ def replay(
     jobs = prepared.jobs
     capacity = prepared.site.procs
     check_room(schedule.start, schedule.end, [job.procs for job in jobs], capacity)
-    used = peaks(site, jobs, schedule.start.tolist(), schedule.end.tolist()) if site is not None else []
+    used = peaks(settings.site, jobs, schedule.start.tolist(), schedule.end.tolist()) if settings.site else []
     for peak in used:
         if peak.used > peak.amount:
             raise Defect(f"{peak.limit}: {peak.used} at once by {peak.by}")
@@ -125,10 +131,10 @@ def replay(
         name = f"{policy}, {name}"
     return ReplayResult(
         log=prepared.name,
-        policy=name if site is None else f"{name}, site",
+        policy=f"{name}, site" if of_site else name,
         estimates=prepared.estimates,
         kill=prepared.kill,
-        slack=str(slack) if plan is not None else "",
+        slack=str(Slack(settings.slack, settings.slack_share)) if plan is not None else "",
         procs=capacity,
         jobs=len(jobs),
         skipped=prepared.skipped,
@@ -150,6 +156,7 @@ def replay(
         repair_us_p99=plan.repair_us_p99 if plan is not None else None,
         unix_start_time=prepared.unix_start_time,
         limits=tuple(used),
+        told=schedule.told_figures,
         series=series(submit, start, end, procs, capacity),
     )
 
@@ -158,35 +165,62 @@ def run(
     prepared: Prepared,
     policy: str,
     *,
+    settings: EngineSettings | None = None,
     site: Mapping[str, Any] | None = None,
     slack: Slack = NONE,
     queue_slack: Mapping[str, str] | None = None,
     searching: Searching | None = None,
     weights: Mapping[str, float] | None = None,
     outages: Sequence[Outage] = (),
+    tell: bool = False,
     validate: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Schedule:
-    """Run ``prepared`` under ``policy`` to the end of its last job. Raises Defect."""
+    """Run ``prepared`` under ``policy`` to the end of its last job. Raises Defect.
+
+    To ``tell`` starts it is run twice, since the moments of asking for a job depend on its wait.
+    """
+    settings = settings or _settings(site, slack, queue_slack, weights)
     placed = {"placement": PLACEMENTS[policy]} if policy in PLACEMENTS else {}
-    settings = EngineSettings(
+    settings = replace(
+        settings,
         policy=PLANNING_POLICY if placed else policy,
-        slack=slack.seconds,
-        slack_share=slack.share,
-        queue_slack=queue_slack or {},
+        mode="scheduler",
+        start_rate=0,
+        start_rate_node=0,
         end_allowance=0,
         tell=False,
         repair_slice=1 << 60,
         log_batches=1,
         hole_failures=0,
-        site={**(site or {}), **placed},
+        site={**settings.site, **placed},
         validate=validate,
     )
-    if weights:
-        settings = replace(settings, weights=weights)
     simulation = _Simulation(prepared, settings, searching, outages)
     simulation.run(on_progress)
-    return simulation.schedule()
+    schedule = simulation.schedule()
+    if not tell:
+        return schedule
+    teller = Teller(prepared, schedule.start)
+    again = _Simulation(prepared, settings, searching, outages, teller)
+    again.run(on_progress)
+    if (again.schedule().start != schedule.start).any():
+        raise Defect(
+            "a second run went differently: starts can be told only where searches are bounded by moves"
+        )
+    return replace(schedule, told_figures=teller.figures(schedule.killed))
+
+
+def _settings(
+    site: Mapping[str, Any] | None,
+    slack: Slack,
+    queue_slack: Mapping[str, str] | None,
+    weights: Mapping[str, float] | None,
+) -> EngineSettings:
+    chosen = EngineSettings(
+        slack=slack.seconds, slack_share=slack.share, queue_slack=queue_slack or {}, site=site or {}
+    )
+    return replace(chosen, weights=weights) if weights else chosen
 
 
 class _Simulation:
@@ -198,14 +232,16 @@ class _Simulation:
         settings: EngineSettings,
         searching: Searching | None = None,
         outages: Sequence[Outage] = (),
+        teller: Teller | None = None,
     ) -> None:
         self._prepared = prepared
+        self._teller = teller
         self._jobs = prepared.jobs
         # The engine's clock counts from the epoch, a log's own perhaps from before its first job.
         self._offset = prepared.offset
         first = self._jobs[0].submit + self._offset
         if searching is not None:
-            settings = replace(settings, weights=searching.weights, search_patience=searching.patience)
+            settings = searching.among(settings)
         self._engine = Engine(settings, first)
         self._plan: TimedPlan | None = None
         if settings.policy == PLANNING_POLICY:
@@ -227,7 +263,9 @@ class _Simulation:
         self._events = 0
         self._late = 0
         self._inverted = 0
-        self._searches = Searches(searching, first + searching.every) if searching is not None else None
+        self._searches: Searches | None = None
+        if searching is not None:
+            self._searches = Searches(searching.search, SearchHistory(whole=first, tried=first))
         check_outages(outages, len(prepared.site.nodes))
         # Who comes back goes before who fails, last first: they are taken from the end.
         changes = [(o.begin + self._offset, 1, o.node) for o in outages]
@@ -239,6 +277,8 @@ class _Simulation:
         rounds = 0
         while (t := self._next_moment()) is not None:
             self._second(t)
+            if self._teller is not None:
+                self._teller.tell(self._engine.state, self._next_moment())
             rounds += 1
             if on_progress is not None and rounds % _REPORT_EVERY == 0:
                 on_progress(self._progress(t))
@@ -261,7 +301,7 @@ class _Simulation:
             events=self._events,
             promise_breaches=self._engine.state.breaches + self._late,
             plan=self._plan,
-            searched=self._searches.done() if self._searches is not None else Searched(),
+            searched=self._searches.totals() if self._searches is not None else SearchTotals(),
             inversions=self._inverted if self._engine.state.ranks.matter else None,
         )
 
@@ -284,7 +324,7 @@ class _Simulation:
         wake = self._engine.next_wake
         if wake is not None:
             moments.append(wake)
-        if self._searches is not None and (due := self._searches.due(self._engine)) is not None:
+        if self._searches is not None and (due := self._searches.first_due(self._engine)) is not None:
             moments.append(due)
         return min(moments) if moments else None
 
@@ -320,6 +360,8 @@ class _Simulation:
         i = self._arrived
         while i < len(jobs) and jobs[i].submit + offset == t:
             batch.append(JobQueued(id=f"q{i}", time=t, job=facts(i)))
+            if self._teller is not None:
+                self._teller.queued(i, t)
             i += 1
         self._arrived = i
         return batch
@@ -328,7 +370,9 @@ class _Simulation:
         self._floor.leave(job)
         self._ended += 1
         self._end[job] = t
-        status = _KILLED if self._killed[job] else 0
+        if self._teller is not None:
+            self._teller.ended(job, t, killed=bool(self._killed[job]))
+        status = KILLED if self._killed[job] else 0
         return JobEnded(id=f"e{job}", time=t, job_id=str(job), exit_status=status)
 
     def _change(self, change: tuple[int, int, int], t: int) -> list[Event]:
@@ -367,6 +411,8 @@ class _Simulation:
             if wrong:
                 raise Defect(f"job {self._jobs[job].id} was started at {t - self._offset} on {wrong}")
             self._start[job] = t
+            if self._teller is not None:
+                self._teller.started(job, t)
             heapq.heappush(self._ends, (t + self._run_time(job, decision.shares), job))
             events.append(JobStarted(id=f"s{job}", time=t, job_id=decision.job_id, shares=decision.shares))
         return events
@@ -381,9 +427,10 @@ class _Simulation:
 
     def _passes_over(self, job: int, t: int) -> bool:
         """Whether a job of higher priority waits that would have room where this one starts."""
-        state, columns = self._engine.state, self._engine.state.plan.tables.jobs
+        state, columns = self._engine.state, self._engine.state.plan.jobs
         slot = state.records[str(job)].slot
-        waits = (columns[STATE] == PLANNED) & (columns[READY] <= t) & (columns[DUR] <= columns[DUR, slot])
+        waits = (columns.states == PLANNED) & (columns.ready <= t)
+        waits &= columns.durations <= columns.durations[slot]
         waits &= state.rank > state.rank[slot]
         ahead = (state.by_slot[other] for other in np.flatnonzero(waits).tolist())
         return any(self._jobs[int(one.id)].procs <= self._jobs[job].procs for one in ahead if one is not None)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from schedd.plan.kernels.layout import Ints
+from schedd.plan.columns import Ints
 from schedd.wire import NodeFacts, ShareFacts
 
 __all__ = ["Defect", "Floor", "check_room"]

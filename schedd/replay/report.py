@@ -9,7 +9,7 @@ from rich.text import Text
 
 from schedd.replay.result import ReplayResult
 
-__all__ = ["label", "limits_table", "promises_table", "quality_table", "speed_table", "to_json"]
+__all__ = ["label", "limits_table", "promises_table", "quality_table", "speed_table", "to_json", "told_table"]
 
 
 def to_json(results: Sequence[ReplayResult]) -> str:
@@ -117,6 +117,39 @@ def promises_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table
     return table
 
 
+def told_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table | None:
+    """How good the starts were that users would be told, by predicted run times; None where none was told.
+
+    Seconds and shares are of jobs that wait, asked at submission unless the column says otherwise.
+    """
+    told = [result for result in results if result.told is not None]
+    if not told:
+        return None
+    table = _table(
+        box, "log", "policy", "jobs told", "P50 covers %", "P90 covers %", "at half the wait",
+        "an hour before", "error [s]", "of walltimes'", "P90 / P50", "run times: P90 %", "error [s]",
+    )  # fmt: skip
+    for result, log, last in _grouped(told):
+        figures = result.told
+        assert figures is not None
+        table.add_row(
+            log,
+            label(result),
+            _count(figures.told_jobs),
+            _percent(figures.told_p50_coverage),
+            _percent(figures.told_p90_coverage),
+            _percent(figures.told_half_p90_coverage),
+            _percent(figures.told_hour_p90_coverage),
+            _figures(figures.told_error_s),
+            _figures(figures.told_error_ratio),
+            _figures(figures.told_sharpness),
+            _percent(figures.runtime_p90_coverage),
+            _figures(figures.runtime_median_error_s),
+            end_section=last,
+        )
+    return table
+
+
 def limits_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table:
     """How far the limits of a site's policy were used: the most at any moment, and by whom."""
     table = _table(box, "log", "limit", "most used", "by")
@@ -161,6 +194,10 @@ def _grouped(results: Sequence[ReplayResult]) -> list[tuple[ReplayResult, str, b
 
 def _count(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f}"
 
 
 def _figures(value: float | None) -> str:

@@ -6,9 +6,10 @@ from typing import Any, Final
 
 from schedd.replay.limits import Peak
 from schedd.replay.metrics import Metrics, Series
+from schedd.replay.telling import ToldFigures
 from schedd.replay.workload import Estimates
 
-__all__ = ["TIMINGS", "ReplayResult", "Searched"]
+__all__ = ["TIMINGS", "ReplayResult", "SearchTotals"]
 
 TIMINGS: Final = (
     "search_s",
@@ -23,7 +24,7 @@ TIMINGS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Searched:
+class SearchTotals:
     """What all searches of a replay did: how many there were, their moves, and the seconds they took."""
 
     searches: int = 0
@@ -51,8 +52,8 @@ class ReplayResult:
     for placing one new job, ``repair_us_p99`` for one repair; None where a policy plans or repairs nothing.
     ``inversions`` are starts while a job of higher priority waited that would have had room in the same place
     (no wider, no longer); None where there are no priorities. ``unix_start_time`` is the epoch second of the
-    log's time 0, if known. ``limits`` says how far those of a site's policy were used. ``series`` is for
-    pictures only.
+    log's time 0, if known. ``limits`` says how far those of a site's policy were used. ``told``: how good
+    told starts were, where they were told. ``series`` is for pictures only.
     """
 
     log: str
@@ -72,7 +73,7 @@ class ReplayResult:
     killed_jobs: int = 0
     inversions: int | None = None
     repairs: int
-    searched: Searched = Searched()
+    searched: SearchTotals = SearchTotals()
     wall_s: float
     cpu_s: float
     events_per_s: float
@@ -81,6 +82,7 @@ class ReplayResult:
     repair_us_p99: float | None = None
     unix_start_time: int | None = None
     limits: tuple[Peak, ...] = ()
+    told: ToldFigures | None = None
     series: Series | None = None
 
     @property
@@ -108,6 +110,7 @@ class ReplayResult:
             "late_jobs": self.late_jobs,
             "tardiness_s": self.tardiness_s,
             "killed_jobs": self.killed_jobs,
+            **asdict(self.told or ToldFigures()),
             **self.searched.counts(),
             "limits": [asdict(peak) for peak in self.limits],
             **{name: getattr(self, name) for name in TIMINGS},

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from schedd.model.parse import RequestError, parse_size
+from schedd.dialect import Family, RequestError, parse_size
 from schedd.replay.machines import NodeGroup
 from schedd.replay.workload import TraceJob
 from schedd.wire import NodeFacts
-from schedd.wire.facts import Family
 
 __all__ = ["Ask", "Site", "equal_nodes", "of_groups", "one_node"]
 

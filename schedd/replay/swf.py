@@ -105,6 +105,7 @@ def parse_job(line: str) -> TraceJob:
         None,
         wait if wait >= 0 else None,
         status,
+        name="" if fields[13] in {"-1", "0"} else intern(fields[13]),
     )
 
 

@@ -55,6 +55,7 @@ class TraceJob:
     node. ``nodes_spec`` is a TORQUE ``nodes=`` value, ``select_spec`` an OpenPBS ``select=`` value.
     ``wait`` is what the log's own scheduler achieved. ``status`` follows the Standard Workload Format:
     1 completed, 0 failed, 5 cancelled, -1 unknown. ``deadline``: when it should have ended, if it has one.
+    ``name``: of the job, or of its application; empty where the log does not say.
     """
 
     id: int | str
@@ -73,6 +74,7 @@ class TraceJob:
     wait: int | None = None
     status: int = -1
     deadline: int | None = None
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

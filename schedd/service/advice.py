@@ -29,14 +29,14 @@ def advice(settings: Settings) -> Iterator[str]:
         where = f"clusters.{name}"
         if cluster.mem_per_core == 0:
             yield f"{where}.mem_per_core: jobs that ask for no memory are planned as if they needed none"
-        if cluster.slack == 0 and cluster.slack_share == 0:
+        if cluster.slack == "0":
             yield f"{where}.slack: promises leave no room, so that no job may be planned before an older one"
         if cluster.slack == "off" and cluster.policy == "conservative":
             yield f"{where}.slack: jobs are told when they start, and promised nothing"
         yield from _about_site(f"{where}.site", cluster.site)
         if cluster.validate_:
             yield f"{where}.validate: every batch is checked; much too slow for production"
-        if cluster.mode == "scheduler" and not cluster.alone:
+        if not cluster.alone:
             yield f"{where}.alone: another scheduler beside this one would not be noticed"
         if cluster.policy != "conservative":
             yield f"{where}.policy: {cluster.policy} plans no starts; no job has a planned or promised one"

@@ -7,6 +7,7 @@ from typing import Final
 from pydantic import BaseModel
 
 from schedd.service.settings import ClusterSettings, Settings
+from schedd.wire.times import written
 
 __all__ = ["Changes", "compare"]
 
@@ -59,4 +60,6 @@ def _different(old: BaseModel, new: BaseModel) -> Iterator[tuple[str, str]]:
     for name in type(old).model_fields:
         before, after = getattr(old, name), getattr(new, name)
         if before != after:
-            yield name, "was changed" if isinstance(after, BaseModel) else f"{before} -> {after}"
+            field = type(old).model_fields[name]
+            words = f"{written(field, before)} -> {written(field, after)}"
+            yield name, "was changed" if isinstance(after, BaseModel) else words

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from schedd.engine import Engine, EngineSettings
 from schedd.policy.fair_share import Usage
+from schedd.service.alarms import Watch
 from schedd.service.clock import Clock
 from schedd.service.durable import Durable
 from schedd.service.errors import UnknownCluster
@@ -71,6 +72,7 @@ class Clusters:
             Sampler(loop, self.tracks[name], evaluate_every) for name, loop in self._loops.items()
         ]
         self._garbage = Garbage()
+        self._watch = Watch(loop.alarms.look for loop in self._loops.values())
         self.ready = False
         self.stopping = False
 
@@ -89,12 +91,16 @@ class Clusters:
         self._garbage.begin()
         if self.durable is not None and not self.stopping:
             self.durable.seek(self._loops.values())
+            self.durable.sought.wait()
+            for loop in self._loops.values():
+                loop.await_lead()
         for poller in self._pollers:
             poller.start()
         for searcher in self.searchers.values():
             searcher.start()
         for sampler in self._samplers:
             sampler.start()
+        self._watch.start()
         self.ready = True
 
     def audit(self, who: str, act: str, detail: str) -> None:
@@ -111,6 +117,7 @@ class Clusters:
     def stop(self) -> None:
         """End the planners, each after the batch at hand."""
         self.end_polls()
+        self._watch.stop()
         for poller in self._pollers:
             poller.stop()
         if self.durable is not None:
@@ -139,11 +146,20 @@ class Clusters:
 
     @property
     def waits_for(self) -> str:
-        """Why the database cannot be had before the daemon is ready, in one line; empty when it can."""
+        """Why the database is unavailable before the daemon is ready, in one line; empty when it works."""
         opening = self.durable.trouble if self.durable is not None else ""
         return opening or "; ".join(loop.trouble for loop in self if loop.trouble)
 
     @property
     def failures(self) -> dict[str, str]:
-        """Why planners stopped or wait for their journal, by cluster; empty when all is well."""
-        return {loop.name: loop.failure or loop.trouble for loop in self if loop.failure or loop.trouble}
+        """By cluster why the planner stopped, waits for its journal, does not know the server's state, or is
+        halted since another scheduler starts jobs.
+        """
+        found = {loop.name: loop.failure or loop.trouble or _not_ready(loop) for loop in self}
+        return {name: why for name, why in found.items() if why}
+
+
+def _not_ready(loop: PlanLoop) -> str:
+    """A pause that somebody asked for is no failure."""
+    published = loop.published
+    return published.stale or (published.halted if published.foreign else "")

@@ -92,7 +92,8 @@ class DecisionLog:
                 self._ids.append(decision.id)
                 self._items.append(decision)
                 self._live += 1
-                self._last = decision.id
+                # After a restart the first are older than the last that readers may know.
+                self._last = max(self._last, decision.id)
             self._tidy()
         if self._last != before:
             self._bell.ring()
@@ -102,6 +103,11 @@ class DecisionLog:
         self._bell.close()
 
     # ---- readers --------------------------------------------------------------------------------
+
+    @property
+    def last(self) -> str:
+        """The highest id of a decision so far; empty before the first."""
+        return self._last
 
     def after(self, place: str, most: int = 1_000) -> Page:
         """Up to ``most`` decisions behind ``place`` (an id; empty: from the beginning).

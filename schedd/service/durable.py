@@ -4,23 +4,27 @@ import socket
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Protocol
 
 import structlog
 
 from schedd.engine import Engine, EngineSettings
+from schedd.service.calls import CallFailed, Watch
 from schedd.service.follow import Follower
 from schedd.service.promised import Promised
 from schedd.service.settings import StoreSettings
-from schedd.store import AuditEntry, DurableJournal, Journal, Leadership, Store, StoreError, Token
-from schedd.store.place import default_url
-from schedd.wire import Decision
+from schedd.store import AuditEntry, DurableJournal, Journal, Leadership, Mark, Store, StoreError, Token
+from schedd.store.place import default_url, state_folder
+from schedd.wire import Decision, LogLost
 
 __all__ = ["Durable", "Led", "Reign", "Succession"]
 
 _log = structlog.get_logger(__name__)
 _TRY_S = 0.5
 """Between two tries to lead, or to reach the database."""
+TRIES = 3
+"""So often a batch must fail that was handled before, until it is passed over: much may follow from it."""
 
 
 class Led(Protocol):
@@ -52,6 +56,10 @@ class Reign:
     promised: Promised
     decisions: Sequence[Decision]
     last: str
+    lost: LogLost | None = None
+    """What of the log is missing, to be told before all else."""
+    failed: CallFailed | None = None
+    """What the engine failed over on the way, and was passed over."""
 
 
 class Succession:
@@ -62,16 +70,47 @@ class Succession:
         self._cluster = cluster
         self._settings = settings
         self._follower: Follower | None = None
+        self.watch = Watch()
+        self._failed = 0
+        self._passed: CallFailed | None = None
+        self._tries = 0
 
     def follow(self, now: int) -> tuple[Engine, bool]:
-        """The engine, brought up to what the store has, and whether that was news. Raises StoreError."""
+        """The engine, brought up to what the store has, and whether that was news.
+
+        Raises StoreError and CallFailed.
+        """
         if self._follower is None:
-            self._follower = Follower(self._durable.store, self._cluster, self._settings, now)
+            self._follower = self._begin(now)
             return self._follower.engine, True
         return self._follower.engine, self._follower.catch_up()
 
+    def _begin(self, now: int) -> Follower:
+        mark = self._durable.mark(self._cluster)
+        return Follower(self._durable.store, self._cluster, self._settings, now, mark, self.watch)
+
+    def rebuild(self, now: int) -> tuple[Engine, Promised]:
+        """The engine as the log has it, for the daemon that leads. Raises StoreError and CallFailed."""
+        follower = self._begin(now)
+        return follower.engine, follower.promised
+
+    def fail(self, failed: CallFailed) -> bool:
+        """The engine failed over the log: begin anew. Who leads passes over a batch that fails each time.
+
+        Returns whether it did. Raises StoreError.
+        """
+        self._follower = None
+        self._tries = self._tries + 1 if self._failed == failed.batch.number else 1
+        self._failed = failed.batch.number
+        if not self._durable.lead.leads or self._tries < TRIES:
+            return False
+        number = self._durable.store.cluster(self._cluster, failed.engine.state.now)
+        self._durable.store.pass_over(number, failed.batch)
+        self._passed = failed
+        return True
+
     def lead(self, now: int) -> Reign | None:
-        """What to go on with when this daemon leads, else None. Raises StoreError."""
+        """What to go on with when this daemon leads, else None. Raises StoreError and CallFailed."""
         if not self._durable.lead.leads or self._follower is None:
             return None
         settings = self._durable.settings
@@ -82,6 +121,7 @@ class Succession:
             lead=self._durable.lead,
             every=settings.checkpoint,
             limits=settings.limits,
+            mark=self._durable.mark(self._cluster),
         )
         try:
             decisions, last = self._follower.take_over(journal)
@@ -89,7 +129,8 @@ class Succession:
             journal.close()
             raise
         follower, self._follower = self._follower, None
-        return Reign(follower.engine, journal, follower.promised, decisions, last)
+        passed, self._passed, self._failed = self._passed, None, 0
+        return Reign(follower.engine, journal, follower.promised, decisions, last, follower.lost, passed)
 
     def forget(self) -> None:
         """Begin anew from the store: the engine may know more than was kept."""
@@ -112,7 +153,7 @@ class Succession:
 
     @property
     def trouble(self) -> str:
-        """Why the database cannot be had; empty while it can."""
+        """Why the database is unavailable; empty while it works."""
         return self._durable.trouble
 
 
@@ -126,7 +167,10 @@ class Durable:
         self.settings = settings
         self._no_lead = self._no_answer = ""
         self.opened = threading.Event()
+        self.sought = threading.Event()
+        """Set when it was tried to lead: this daemon does, or another one."""
         self._stopping = threading.Event()
+        self._marks: dict[str, Mark] = {}
         self._thread: threading.Thread | None = None
 
     def open(self) -> bool:
@@ -145,14 +189,25 @@ class Durable:
             else:
                 self._say(lead="")
                 holder = self.settings.holder or socket.gethostname()
-                self.lead = Leadership(self.store.database, holder, seconds=self.settings.lease)
+                self._warn_of_readers()
+                self.lead = Leadership(
+                    self.store.database, holder, seconds=self.settings.lease, above=self._last_term
+                )
                 self.opened.set()
                 return True
         return False
 
+    def _warn_of_readers(self) -> None:
+        """A database that an earlier version made may be open to all: it holds all jobs, and who did what."""
+        path = self.store.database.path
+        if path is not None and path.stat().st_mode & 0o007:
+            _log.warning(
+                "every user of this host can read the database", file=str(path), fix=f"chmod o= {path}*"
+            )
+
     @property
     def trouble(self) -> str:
-        """Why the database cannot be had; empty while it can."""
+        """Why the database is unavailable; empty while it works."""
         return self._no_lead or self._no_answer
 
     def tokens(self) -> Sequence[Token]:
@@ -166,6 +221,20 @@ class Durable:
             raise
         self._say(answer="")
         return found
+
+    def mark(self, cluster: str) -> Mark:
+        """Where it is remembered how far the log of ``cluster`` went."""
+        if cluster not in self._marks:
+            database = self.store.database
+            folder, name = self.settings.marks, blake2b(database.name.encode(), digest_size=8).hexdigest()
+            if database.path is not None:
+                folder, name = folder or database.path.parent, database.path.name
+            self._marks[cluster] = Mark((folder or state_folder() / "marks") / f"{name}.{cluster}.mark")
+        return self._marks[cluster]
+
+    def _last_term(self) -> int:
+        """The highest term that is remembered outside of the database."""
+        return max((mark.read().term for mark in self._marks.values()), default=0)
 
     def succession(self, cluster: str, settings: EngineSettings) -> Succession:
         """For the planner of ``cluster``."""
@@ -205,6 +274,7 @@ class Durable:
                     self._say(lead=str(error))
                 else:
                     self._say(lead="")
+                    self.sought.set()
             self._stopping.wait(_TRY_S if not lead.lost else 0.05)
 
     @property
@@ -219,6 +289,7 @@ class Durable:
     def stop_seeking(self) -> None:
         """Seek no more; to be called before the planners end."""
         self._stopping.set()
+        self.sought.set()
         if self._thread is not None:
             self._thread.join()
 
@@ -235,6 +306,6 @@ class Durable:
         self._no_lead = self._no_lead if lead is None else lead
         self._no_answer = self._no_answer if answer is None else answer
         if self.trouble and not before:
-            _log.error("the database cannot be had", why=self.trouble)
+            _log.error("database unavailable; retrying", why=self.trouble)
         elif before and not self.trouble:
-            _log.info("the database can be had again")
+            _log.info("database available again")

@@ -14,6 +14,7 @@ from sqlalchemy import make_url
 
 from schedd.service.settings import Settings
 from schedd.store.connect import shown
+from schedd.wire.times import written
 
 __all__ = ["effective"]
 
@@ -33,6 +34,7 @@ def effective(settings: Settings, path: Path | None) -> Iterator[str]:
             for hook in settings.webhooks:
                 yield "[[webhooks]]"
                 for key, value in hook.model_dump().items():
+                    value = written(type(hook).model_fields[key], value)
                     yield f"{key} = {_toml(_without_secrets(value) if key == 'url' else value)}"
                 yield ""
         else:
@@ -58,7 +60,7 @@ def _section(where: tuple[str, ...], values: BaseModel, file: Mapping[str, Any])
             source = f"  # from {variable.upper()}"
         else:
             source = "" if key in given else "  # default"
-        yield f"{key} = {_toml(_hidden(where[0], key, value))}{source}"
+        yield f"{key} = {_toml(_hidden(where[0], key, written(field, value)))}{source}"
     yield ""
     for one in nested:  # tokens
         shown = {key: value for key, value in one.model_dump().items() if key != "sha256"}

@@ -11,7 +11,7 @@ from schedd.engine.state import HORIZON
 from schedd.engine.view import Published
 from schedd.engine.words import chosen
 from schedd.model import Never, WaitingFor
-from schedd.plan.kernels import layout as at
+from schedd.plan.columns import SHARE
 from schedd.plan.plan import Plan
 from schedd.plan.shapes import GATE
 from schedd.plan.views import Blockers, Item, blockers
@@ -109,7 +109,7 @@ def explain(fork: Fork, job_id: str, now: int) -> Explanation | None:
     else:
         plan = fork.copy()
         plan.lift(record.slot, now)
-        ready = max(now, int(plan.tables.jobs[at.READY, record.slot]))
+        ready = max(now, plan.ready(record.slot))
         because = _because(record, ready, now)
         _as_it_is_planned(plan, record.slot, start, now)
         blocking = blockers(plan, record.slot, now, now + HORIZON)
@@ -140,7 +140,7 @@ def _as_it_is_planned(plan: Plan, slot: int, start: int, now: int) -> None:
     """Ask for one set of nodes alone, or for any nodes, as the job is planned now: what is in its way is
     asked of the one or of the other.
     """
-    request = plan.shapes.requests[int(plan.tables.jobs[at.SHAPE, slot])]
+    request = plan.request_of(slot)
     if request.together is None or request.together.wait is None:
         return
     on_any = replace(request, together=replace(request.together, wait=0))
@@ -211,9 +211,9 @@ def _because(record: JobRecord, ready: int, now: int) -> str:
 def _named(published: Published, plan: Plan, item: Item) -> Blocker:
     if item.slot < 0:
         return _node(published, plan.name_of[item.row], item.sooner)
-    columns = {c: "access" if n.startswith(GATE) else n for n, c in plan.shapes.columns.items()}
+    columns = {c: "access" if n.startswith(GATE) else n for n, c in plan.resource_columns.items()}
     pools = {row: name for name, row in plan.pools.items()}
-    names = {at.SHARE: "node"}
+    names = {SHARE: "node"}
     on = tuple(
         On(in_words(published.limits[hold.row]) if hold.row in published.limits else pools[hold.row], ())
         if hold.row in pools

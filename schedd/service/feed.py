@@ -10,7 +10,7 @@ from schedd.engine.job_view import Standing, record_of, shares_of, standing_of
 from schedd.engine.records import JobRecord
 from schedd.engine.view import Published
 from schedd.model import FOREVER
-from schedd.plan.kernels.layout import UNPLACED, VACANT
+from schedd.plan.columns import UNPLACED, VACANT
 from schedd.service.bell import Bell
 
 __all__ = ["Feed", "JobLine", "Wanted", "line_of"]

@@ -14,15 +14,17 @@ import structlog
 
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.records import Phase
+from schedd.service.calls import Watch, call
 from schedd.service.past_use import past_use
 from schedd.service.promised import Promised
-from schedd.store import Batch, Breach, Journal, Promise, Recovered, Store, Tail
+from schedd.store import Batch, Breach, Journal, Mark, Marked, Promise, Recovered, Store, Tail
 from schedd.store.errors import BadCheckpoint
-from schedd.wire import Alert, Decision, Run
+from schedd.wire import Alert, Decision, LogLost, PassedOver, Run
 
 __all__ = ["Follower", "in_the_log"]
 
 _log = structlog.get_logger(__name__)
+_SHOWN = 5
 _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError)
 
 
@@ -34,15 +36,29 @@ def in_the_log(settings: EngineSettings) -> str:
 class Follower:
     """One cluster's. ``settings`` are this daemon's, which count when it leads.
 
-    Every method raises StoreError when the database fails; it may be called again then.
+    Every method raises StoreError when the database fails; it may be called again then. And CallFailed when
+    the engine fails over a batch: then the follower is of no more use.
     """
 
-    def __init__(self, store: Store, cluster: str, settings: EngineSettings, now: int) -> None:
+    def __init__(
+        self,
+        store: Store,
+        cluster: str,
+        settings: EngineSettings,
+        now: int,
+        mark: Mark | None = None,
+        watch: Watch | None = None,
+    ) -> None:
+        self._mark = mark
+        self._damage: tuple[str, ...] = ()
+        self.lost: LogLost | None = None
+        """What of the log is missing; known when the daemon leads."""
         self._store = store
         self._name = cluster
         self._number = store.cluster(cluster, now)
         self.settings = settings
-        self._at = Tail()
+        self._watch = watch or Watch()
+        self._at = self._before = Tail()
         self._last: tuple[Batch, tuple[Decision, ...], list[Promise], list[Breach]] | None = None
         self.promised = Promised()
         self.kept = True
@@ -61,7 +77,9 @@ class Follower:
         while True:
             try:
                 found = self._store.recover(self._number, before)
-                return self._restored(found, now), found.batches
+                engine = self._restored(found, now)
+                self._damage = found.damage
+                return engine, found.batches
             except BadCheckpoint as error:
                 _log.error("a checkpoint cannot be read", cluster=self._name, why=str(error))
                 before = error.batch
@@ -84,7 +102,10 @@ class Follower:
     def catch_up(self) -> bool:
         """Handle what the leader has written since; whether there was anything."""
         batches = self._store.events_after(self._number, self._at)
-        if batches and not self.kept:  # who led first kept one before its first batch
+        passed = any(isinstance(event, PassedOver) for batch in batches for event in batch.events)
+        if (batches and not self.kept) or passed:
+            # Who led first kept a checkpoint before its first batch. And what the leader has passed over may
+            # have been handled here.
             self._begin(self.engine.state.now)
         else:
             self._apply(batches)
@@ -100,9 +121,9 @@ class Follower:
             elif engine.state.paused != batch.paused:
                 engine.pause(batch.paused)
             made: list[Decision] = []
-            for call in range(batch.calls):
-                made += engine.handle(batch.events if call == 0 else (), batch.now)
-            self._at = Tail(batch.number, batch.last_event)
+            for number in range(batch.calls):
+                made += call(engine, batch, batch.events if number == 0 else (), number, self._watch)
+            self._before, self._at = self._at, Tail(batch.number, batch.last_event)
             self._last = (batch, tuple(made), *self.promised.news(engine))
 
     def _read(self, batch: Batch) -> EngineSettings:
@@ -120,10 +141,16 @@ class Follower:
     def take_over(self, journal: Journal) -> tuple[Sequence[Decision], str]:
         """The last step, when the daemon leads: what followed from the last batch is kept if it was not yet.
 
-        Returns the last decisions that may still matter, and the highest id of all.
+        Returns the last decisions that may still matter, and the highest id of all. ``lost`` says what is
+        missing of the log.
         """
         self.catch_up()
+        if self._store.tail(self._number).batch < self._at.batch:
+            self._begin(self.engine.state.now)  # who led before told us of more than there is now
+        elif self._last is not None and self._last[0].calls != self._calls_kept():
+            self._begin(self.engine.state.now)  # who led before could not say any more that it passed it over
         kept = self._store.last_decision(self._number)
+        self.lost = self._missing(kept)  # before the journal writes anything, its mark included
         if self._last is not None:
             batch, made, promises, breaches = self._last
             new = [decision for decision in made if decision.id > kept]
@@ -142,6 +169,33 @@ class Follower:
         self._settle_settings(journal)
         recent = [decision for decision in self._store.recent(self._number) if self._counts(decision)]
         return recent, self._store.last_decision(self._number)
+
+    def _calls_kept(self) -> int:
+        """How often the engine is to be called for the last batch, as the log has it by now."""
+        return self._store.calls_of(self._number, self._at.batch)
+
+    def _missing(self, last: str) -> LogLost | None:
+        """What is missing of the log, by itself and by what was remembered outside of it; None: nothing."""
+        marked = self._mark.read() if self._mark is not None else Marked()
+        damage = list(self._damage)
+        at = self._store.tail(self._number)
+        if marked.batch > at.batch:
+            damage.append(
+                f"it ends with batch {at.batch} and event {at.event}, and went on to batch {marked.batch} "
+                f"and event {marked.event}"
+            )
+        elif marked.decided > int(last[1:] or 0):
+            damage.append(f"decisions up to number {marked.decided} were made, the last there is {last or 0}")
+        if marked.linked and marked.linked <= at.batch:
+            link = self._store.chain(self._number, marked.linked)
+            if link is not None and link.hex() != marked.chain:
+                damage.append(f"up to batch {marked.linked} it is another one than was written")
+        if not damage:
+            return None
+        words = "; ".join(damage[:_SHOWN]) + ("; and more" if len(damage) > _SHOWN else "")
+        _log.critical("a part of the log is lost", cluster=self._name, why=words)
+        now = self.engine.state.now
+        return LogLost(id=f"lost:{at.batch}:{marked.count}", time=now, why=words, decided=marked.decided)
 
     def _settle_settings(self, journal: Journal) -> None:
         """What is done from now on is done under this daemon's settings; the next batch says so."""

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from schedd.dialect import canonical
+from schedd.dialect.deadline import read_deadline
 from schedd.engine.intake import Intake, Understood, as_planned, stopped_queues, waits_for
 from schedd.engine.job_view import record_of
 from schedd.engine.pools import LimitBook
@@ -12,8 +14,6 @@ from schedd.engine.shares import shares_of
 from schedd.engine.state import HORIZON, EngineState
 from schedd.engine.view import Published
 from schedd.model import FOREVER, Answer, Never, NodeSets, Placement, Request, Share, StartKnown, WaitingFor
-from schedd.model.parse import canonical
-from schedd.model.parse.deadline import read_deadline
 from schedd.plan.choose import choose
 from schedd.plan.evaluate import JobColumns, Weights, by_name
 from schedd.plan.plan import Plan
@@ -23,7 +23,10 @@ from schedd.policy.site import Placing
 from schedd.service.smaller import Smaller, smaller
 from schedd.wire import JobFacts
 
-__all__ = ["Asked", "Fork", "NotUnderstood", "fork"]
+__all__ = ["QUESTION_WORK", "Asked", "Fork", "NotUnderstood", "fork"]
+
+QUESTION_WORK = 200_000_000
+"""Segments of the plan that all searches for one answer visit at most: a few seconds of a processor."""
 
 
 class NotUnderstood(ValueError):
@@ -81,9 +84,11 @@ class Fork:
         return self.published.as_of
 
     def copy(self) -> Plan:
-        """A plan that is the asker's own."""
+        """A plan that is the asker's own, with as much work as one question may take."""
         with self._lock:
-            return self._plan.fork()
+            plan = self._plan.fork()
+        plan.limit_work(all_of_them=QUESTION_WORK)
+        return plan
 
     def what_if(
         self, facts: JobFacts, now: int, *, instead_of: str = "", most_windows: int = 0, changes: bool = False
@@ -91,7 +96,8 @@ class Fork:
         """Where the plan would put this job if it arrived at ``now``; the plan stays as it is.
 
         ``instead_of`` a job of the plan, whose place is then free. Also the first ``most_windows`` windows of
-        starts, and the smallest ``changes`` that let the job start at once. Raises NotUnderstood.
+        starts, and the smallest ``changes`` that let the job start at once. Raises NotUnderstood, and
+        WorkSpent where an answer takes more than QUESTION_WORK.
         """
         queue = self.published.queues.get(facts.queue)
         moment = max(now, self.as_of)
@@ -101,6 +107,7 @@ class Fork:
             if request is None:
                 raise NotUnderstood(understood.problem)
             plan = self._without(instead_of, moment) if instead_of else self._plan
+            plan.limit_work(all_of_them=QUESTION_WORK)
             allowance = self.published.settings.end_allowance
             ready = max(moment, facts.not_before or 0)
             gates, sets = self.published.gates, self.published.node_sets
@@ -135,7 +142,7 @@ class Fork:
 
     def _before_any_plan(self, facts: JobFacts, request: Request) -> Answer | None:
         """The answer for a job that never fits or may not be planned."""
-        never = self._plan.shapes.why_never(request)
+        never = self._plan.why_never(request)
         if never is not None:
             return never
         wait = waits_for(facts, stopped_queues(self.published.queues, self.published.holds))
@@ -149,6 +156,7 @@ class Fork:
     def _no_start(self, request: Request) -> Answer:
         if self._bare is None:
             self._bare = bare(self._plan)
+        self._bare.limit_work(all_of_them=QUESTION_WORK)
         never = why_never(self._bare, request)
         return never or WaitingFor("node", "nodes that can take it: all are down, offline or reserved")
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from schedd.engine.view import Published
-from schedd.plan.kernels.layout import A_CHUNK, A_ROW, A_TAKE, CPUS, GPUS, MEM, SHARE, Ints
+from schedd.plan.columns import CPUS, GPUS, MEM, SHARE, Ints
 from schedd.wire import NodeFacts
 
 __all__ = ["Gap", "Gaps", "Step", "gaps"]
@@ -106,13 +106,11 @@ def _unbroken(found: list[Gap], begin: int) -> Iterator[Gap]:
 def _taken(published: Published, moment: int) -> dict[str, int]:
     """By node, the cpus that are taken at a moment."""
     starts, durations = published.starts, published.durations
-    _, rows = published.entries(
+    held = published.on_nodes(
         np.flatnonzero((starts <= moment) & (starts >= 0) & (starts + durations > moment))
     )
-    entries = published.alloc[rows]
-    entries = entries[entries[:, A_CHUNK] >= 0]
-    nodes, which = np.unique(entries[:, A_ROW], return_inverse=True)
-    sums = np.bincount(which, entries[:, A_TAKE + CPUS], nodes.shape[0]).astype(np.int64)
+    nodes, which = np.unique(held.rows, return_inverse=True)
+    sums = np.bincount(which, held.amounts[:, CPUS], nodes.shape[0]).astype(np.int64)
     names = published.names
     return {names[row]: n for row, n in zip(nodes.tolist(), sums.tolist(), strict=True) if row in names}
 
@@ -121,15 +119,12 @@ def _held(published: Published, begin: int, end: int) -> dict[str, Ints]:
     """By node: (5, n) moments in order and what is taken from there on, more or less than before."""
     starts, durations = published.starts, published.durations
     slots = np.flatnonzero((starts >= 0) & (starts < end) & (starts + durations > begin))
-    owner, rows = published.entries(slots)
-    entries = published.alloc[rows]
-    nodes = entries[:, A_CHUNK] >= 0
-    owner, entries = owner[nodes], entries[nodes]
-    takes = entries[:, [A_TAKE + CPUS, A_TAKE + SHARE, A_TAKE + MEM, A_TAKE + GPUS]].T
-    first = np.maximum(starts[slots], begin)[owner]
-    after = (starts[slots] + durations[slots])[owner]
+    held = published.on_nodes(slots)
+    takes = held.amounts[:, [CPUS, SHARE, MEM, GPUS]].T
+    first = np.maximum(starts[slots], begin)[held.owner]
+    after = (starts[slots] + durations[slots])[held.owner]
     at = np.concatenate([first, after])
-    row = np.concatenate([entries[:, A_ROW]] * 2)
+    row = np.concatenate([held.rows] * 2)
     changes = np.vstack([at, np.concatenate([takes, -takes], axis=1)])[:, at < end]
     row = row[at < end]
     order = np.lexsort((changes[0], row))

@@ -1,5 +1,6 @@
 """The thread that owns one cluster's live plan: batches of events in, decisions and publications out."""
 
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -10,6 +11,8 @@ import structlog
 
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.view import Published
+from schedd.service.alarms import Alarms
+from schedd.service.calls import CallFailed
 from schedd.service.clock import Clock
 from schedd.service.decisions import DecisionLog
 from schedd.service.deliveries import Delivery, Handled, batches
@@ -17,6 +20,7 @@ from schedd.service.durable import Succession
 from schedd.service.errors import PlannerStopped, StandingBy
 from schedd.service.feed import Feed
 from schedd.service.forks import Fork
+from schedd.service.hearing import Hearing
 from schedd.service.inbox import Inbox
 from schedd.service.incidents import Incidents
 from schedd.service.meters import ClusterMeters, Meters
@@ -25,7 +29,7 @@ from schedd.service.planner import Planner
 from schedd.service.publisher import Publisher
 from schedd.service.sharing import Shared
 from schedd.store import AuditEntry, Journal, NotLeader, StoreError
-from schedd.wire import Event
+from schedd.wire import Event, LogLost
 
 __all__ = ["PlanLoop"]
 
@@ -34,6 +38,8 @@ _log = structlog.get_logger(__name__)
 
 _LOOK_S = 60.0
 """Look at the clock at least this often: it may have been set."""
+_SOON_S = 0.01
+_DECISION = re.compile(r"d[0-8]\d{11}")
 _FOLLOW_S = 0.5
 """Between two looks at what the leader wrote."""
 
@@ -67,11 +73,15 @@ class PlanLoop:
         self.recovered = threading.Event()
         self._clock = clock
         self._succession = succession
+        self.hearing = Hearing()
         self._inbox = Inbox(self.meters, most_pending)
         self._patience = Patience(name)
         self._publisher = Publisher(engine, self.meters)
+        self.alarms = Alarms(
+            name, self.now, self._around, lambda: self._publisher.latest, self.meters.alerted, self._ring
+        )
         self._planner = Planner(
-            name, engine, journal, clock, self.meters, self._patience, self._publisher, incidents
+            name, engine, journal, clock, self.meters, self._patience, self._publisher, incidents, succession
         )
         self._shared = Shared()
         self._stopping = self._stepping_down = False
@@ -82,6 +92,7 @@ class PlanLoop:
 
     def start(self) -> None:
         """Begin to work."""
+        self.hearing.begin()
         self._thread.start()
 
     def stop(self, timeout: float = 10.0) -> None:
@@ -89,6 +100,7 @@ class PlanLoop:
         self._stopping = True
         self._inbox.ring()
         self._patience.end()
+        self._planner.watch.end()
         if self._thread.ident is not None:
             self._thread.join(timeout)
         self.recovered.set()
@@ -109,8 +121,39 @@ class PlanLoop:
 
     @property
     def published(self) -> Published:
-        """The latest publication; reading it never waits."""
-        return self._publisher.latest
+        """The latest publication, out of date while there is ``doubt``; reading it never waits."""
+        why = self.doubt
+        return self._publisher.doubted(why) if why else self._publisher.latest
+
+    @property
+    def doubt(self) -> str:
+        """Why what is published may be out of date though the engine does not know it, if it may."""
+        if self.failure:
+            return self.failure
+        if self.trouble:
+            return f"the daemon waits for its database: {self.trouble}"
+        return self.silence
+
+    @property
+    def silence(self) -> str:
+        """That the adapter is not heard of, and since when; empty while it is, and while another leads."""
+        if self.standing_by:
+            return ""
+        return self.hearing.silence(self._publisher.latest.settings.adapter_silence)
+
+    def _ring(self) -> None:
+        self.feed.bell.ring()
+
+    def _around(self) -> dict[str, str]:
+        found = {"planner": self.failure, "database": self.trouble, "adapter": self.silence}
+        return {kind: why for kind, why in found.items() if why}
+
+    def hear(self, read_age: float | None = None) -> None:
+        """The adapter is there; it read the server ``read_age`` seconds ago, where it said so."""
+        ends = bool(self.silence)
+        self.hearing.hear(self.now(), read_age)
+        if ends and not self.silence:
+            self.feed.bell.ring()
 
     @property
     def feed(self) -> Feed:
@@ -125,7 +168,8 @@ class PlanLoop:
     @property
     def trouble(self) -> str:
         """Why the planner waits for its journal, or would have to; empty while it works."""
-        return self._patience.trouble or (self._succession.trouble if self._succession is not None else "")
+        found = self._patience.trouble or self._planner.trouble
+        return found or (self._succession.trouble if self._succession is not None else "")
 
     @property
     def leads(self) -> bool:
@@ -136,10 +180,12 @@ class PlanLoop:
     def busy_for(self) -> float:
         """For how many real seconds the planner has been at its present piece of work.
 
-        0 when it rests, and while it waits for its journal: nothing is gained by killing it then.
+        0 when it rests, while it waits for its journal, and while a call that does not return will be ended:
+        nothing is gained by killing it then.
         """
         since = self._busy_since
-        return time.monotonic() - since if since and not self.trouble else 0.0
+        spared = self.trouble or self._planner.watch.watches
+        return time.monotonic() - since if since and not spared else 0.0
 
     @property
     def pending(self) -> int:
@@ -172,13 +218,33 @@ class PlanLoop:
         """See at once that this daemon leads."""
         self._inbox.ring()
 
+    def await_lead(self) -> None:
+        """Return when this planner has taken over, if its daemon leads."""
+        while self.standing_by and self.alive and not self._stopping:
+            if self._succession is None or not self._succession.leads:
+                return
+            time.sleep(_SOON_S)
+
+    def was_read(self, decision: str) -> None:
+        """Somebody has read up to this decision: if nothing here knows of it, a part of the log is lost.
+
+        Raises Overloaded and PlannerStopped.
+        """
+        known = self.decisions.last
+        if self._succession is None or decision <= known or not _DECISION.fullmatch(decision):
+            return
+        why = f"the adapter has read decisions up to {decision}, the last there is {known or 0}"
+        lost = LogLost(id=f"lost:{decision}", time=self.now(), why=why, decided=int(decision[1:]))
+        _log.critical("a part of the log is lost", cluster=self.name, why=why)
+        self.submit([lost])
+
     def check_leads(self) -> None:
         """Raise StandingBy when another daemon leads, PlannerStopped when there is no planner."""
         self._check_open()
         if self.standing_by:
             raise StandingBy("this daemon stands by; ask the one that leads")
         if self._succession is not None and not self._succession.leads:
-            raise StandingBy("this daemon's lease is over, and the database cannot be had to renew it")
+            raise StandingBy("this daemon's lease has expired, and the database is unavailable to renew it")
 
     def pause(self, why: str) -> "Future[int]":
         """Start no jobs until ``resume``; answers with the generation from then on. Raises PlannerStopped."""
@@ -232,7 +298,7 @@ class PlanLoop:
             _log.exception("the planner stopped", cluster=self.name)
             self._planner.keep_incident("stopped")
             self.failure = f"the planner stopped: {error!r}"
-            self._publisher.give_up(self.failure)
+            self.feed.bell.ring()
             self.decisions.close()
             self._inbox.refuse(self.failure)
         finally:
@@ -270,6 +336,11 @@ class PlanLoop:
                 self._planner.show(engine)
             self.recovered.set()
             reign = succession.lead(self.now())
+            if reign is not None:
+                self._planner.take_over(reign)
+        except CallFailed as failed:
+            self._fell(succession, failed)
+            return False
         except StoreError as error:
             if not error.retryable and not isinstance(error, NotLeader):
                 raise
@@ -278,10 +349,19 @@ class PlanLoop:
         self._patience.trouble = ""
         if reign is None:
             return False
-        self._planner.take_over(reign)
+        self.hearing.begin()
         self.standing_by = False
         _log.info("planning", cluster=self.name, jobs=len(self._planner.engine.state.records))
         return True
+
+    def _fell(self, succession: Succession, failed: CallFailed) -> None:
+        """The engine failed over the log: again, from the store, without the batch where it fails always."""
+        self.recovered.set()
+        self._patience.say("the engine failed over the log", str(failed))
+        self._planner.keep_failed(failed)
+        if succession.fail(failed):
+            _log.error("a batch of the log is passed over", cluster=self.name, batch=failed.batch.number)
+        self._patience.rest(_FOLLOW_S)
 
     def _stand_down(self, why: str) -> None:
         """Another daemon leads: what waits is its business, and the engine may be ahead of what was kept."""

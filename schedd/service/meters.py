@@ -13,9 +13,10 @@ import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 
 from schedd.engine import Engine
+from schedd.engine.alerts import KINDS
 from schedd.engine.records import Cause
 from schedd.engine.view import Published
-from schedd.wire import Event, JobStarted
+from schedd.wire import Event, JobStarted, LogLost
 
 __all__ = ["ClusterMeters", "Meters"]
 
@@ -71,12 +72,22 @@ class Meters:
             [*one, "effect"],
             registry=self.registry,
         )
+        self.losses = Counter(
+            "schedd_log_losses",
+            "Times that a part of the log was found to be missing, or not as it was written",
+            one,
+            registry=self.registry,
+        )
         self.errors = Histogram(
             "schedd_told_start_error_seconds",
             "Actual start minus the last one told; above 0: later than told",
             one,
             buckets=_ERRORS,
             registry=self.registry,
+        )
+
+        self.alerts = Counter(
+            "schedd_alerts", "Alerts that were raised, by kind", [*one, "kind"], registry=self.registry
         )
 
     def of(self, cluster: str) -> "ClusterMeters":
@@ -95,13 +106,14 @@ class ClusterMeters:
         self._earlier = meters.earlier.labels(cluster)
         self._gaps = meters.gaps.labels(cluster)
         self._searches = {effect: meters.searches.labels(cluster, effect) for effect in ("taken", "none")}
+        self._losses = meters.losses.labels(cluster)
         self._errors = meters.errors.labels(cluster)
-        self.heard = 0.0
-        """When the adapter was last heard of, by the monotonic clock; 0: never."""
+        self._alerts = {kind: meters.alerts.labels(cluster, kind) for kind in KINDS}
 
-    def hear(self) -> None:
-        """The adapter is there."""
-        self.heard = time.monotonic()
+    def alerted(self, kind: str) -> None:
+        """An alert of one of ``KINDS`` was raised."""
+        if kind in self._alerts:  # what counts must not end by what it counts
+            self._alerts[kind].inc()
 
     @contextmanager
     def timed(self, part: str) -> Iterator[None]:
@@ -120,9 +132,11 @@ class ClusterMeters:
         self._searches["taken" if moved else "none"].inc()
 
     def before(self, engine: Engine, events: Sequence[Event]) -> int:
-        """Sees what told starts came to, before the engine handles these events; for ``after``."""
+        """Sees losses and what told starts came to, before the engine handles these; for ``after``."""
         state = engine.state
         for event in events:
+            if isinstance(event, LogLost):
+                self._losses.inc()
             if not isinstance(event, JobStarted):
                 continue
             record = state.records.get(event.job_id)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import structlog
 
+from schedd.dialect.accounting import parse_ended_run
 from schedd.engine.settings import EngineSettings
-from schedd.model.parse.accounting import parse_ended_run
 from schedd.policy.fair_share import Held, Usage
 from schedd.policy.site import site_policy
 

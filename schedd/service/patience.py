@@ -44,6 +44,11 @@ class Patience:
                     self.trouble = ""
                 return answer
 
+    def rest(self, seconds: float) -> None:
+        """Wait a while. Raises PlannerStopped when told to end."""
+        if self._stop.wait(seconds):
+            raise PlannerStopped("the daemon is shutting down")
+
     def say(self, what: str, why: str) -> None:
         """Something fails: the log has the first of several in a row."""
         if not self.trouble:

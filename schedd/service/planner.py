@@ -5,18 +5,20 @@ from collections.abc import Sequence
 import structlog
 
 from schedd.engine import Engine, EngineSettings
+from schedd.service.calls import CallFailed, Watch, call
 from schedd.service.clock import Clock
 from schedd.service.decisions import DecisionLog
-from schedd.service.durable import Reign
+from schedd.service.durable import TRIES, Reign, Succession
 from schedd.service.follow import in_the_log
 from schedd.service.incidents import Incidents
 from schedd.service.meters import ClusterMeters
+from schedd.service.passing import Passing, rebuilt
 from schedd.service.patience import Patience
 from schedd.service.promised import Promised
 from schedd.service.publisher import Publisher
 from schedd.service.spoken import speak_of
 from schedd.store import Batch, Journal, StoreError
-from schedd.wire import Alert, Event
+from schedd.wire import Alert, Event, Run
 
 __all__ = ["Planner"]
 
@@ -36,6 +38,7 @@ class Planner:
         patience: Patience,
         publisher: Publisher,
         incidents: Incidents | None,
+        succession: Succession | None = None,
     ) -> None:
         self.engine = engine
         self.journal = journal
@@ -48,6 +51,14 @@ class Planner:
         self._publisher = publisher
         self._incidents = incidents
         self._promised: Promised | None = None
+        self._succession = succession
+        self.watch = succession.watch if succession is not None else Watch()
+        self._passing = Passing(name, patience, self.watch)
+
+    @property
+    def trouble(self) -> str:
+        """Over what the engine failed, while it is rebuilt; empty while it works."""
+        return self._passing.trouble
 
     def show(self, engine: Engine) -> None:
         """Make this engine's plan the one that is seen."""
@@ -61,6 +72,15 @@ class Planner:
             self.show(reign.engine)
         self.decisions = DecisionLog(last=reign.last)
         self.decisions.append(reign.decisions)
+        if reign.failed is not None:
+            self._passing.note(reign.failed)
+            try:
+                self._go_on_without(reign.failed)
+            except CallFailed as again:
+                self._pass_over(again)
+        if reign.lost is not None:
+            self.batch([reign.lost])
+            self.checkpoint(must=True)
 
     def batch(self, events: Sequence[Event], *, resumed: bool = False) -> Batch | None:
         """Kept, handled, kept what follows, shown: in this order; None when none of the events is new."""
@@ -72,14 +92,21 @@ class Planner:
         else:
             batch = self.journal.woke(now, paused, resumed=resumed)
         if batch is not None:
-            self._handle(batch)
+            failed: CallFailed | None = None
+            try:
+                self._handle(batch)
+            except CallFailed as error:
+                failed = error
+            if failed is not None:
+                self._pass_over(failed)
         return batch
 
     def _handle(self, batch: Batch) -> None:
         engine, meters, publisher = self.engine, self._meters, self._publisher
         last = meters.before(engine, batch.events)
         with meters.timed("plan"):
-            decisions = engine.handle(batch.events, batch.now)
+            decisions = call(engine, batch, batch.events, batch.calls - 1, self.watch)
+        self._passing.went_well()
         if any(isinstance(decision, Alert) and decision.kind == "quarantine" for decision in decisions):
             self.keep_incident("quarantine")
         meters.after(engine, last, publisher.latest)
@@ -96,7 +123,63 @@ class Planner:
         if made:
             self.decisions.append(made)
             speak_of(self._name, made)
+            for decision in made:
+                if isinstance(decision, Alert):
+                    meters.alerted(decision.kind)
         self.checkpoint()
+
+    def _pass_over(self, failed: CallFailed) -> None:
+        """Go on without a batch over which the engine failed; it and what follows may fail again."""
+        while True:
+            self._passing.note(failed)
+            self.keep_failed(failed)
+            passed = failed.batch
+            self._patience.insist(lambda: self.journal.pass_over(passed))  # noqa: B023
+            try:
+                self.engine, self._promised, anew = self._rebuilt(failed)
+                self._go_on_without(failed, anew=anew)
+            except CallFailed as again:
+                if again.batch.number:  # else it is one of those that were handled before: all the same
+                    failed = again
+            else:
+                return
+
+    def _rebuilt(self, failed: CallFailed) -> tuple[Engine, Promised | None, bool]:
+        """The engine without what failed, and whether it knows nothing of what was since its checkpoint.
+
+        Raises CallFailed where another batch of the log fails, too, again and again.
+        """
+        succession, tries, now = self._succession, 0, int(self._clock.now())
+        while True:
+            try:
+                if succession is not None:
+                    return *self._patience.insist(lambda: succession.rebuild(now)), False
+                found = rebuilt(self.engine, failed, self.watch)
+                break
+            except CallFailed:
+                tries += 1
+                if tries < TRIES:
+                    continue
+                if succession is not None or not self._passing.hopeless:
+                    raise
+                found = None
+                break
+        if found is not None:
+            return found, None, False
+        state = self.engine.state
+        return Engine(state.settings, state.now), None, True
+
+    def _go_on_without(self, failed: CallFailed, *, anew: bool = False) -> None:
+        """Tell the engine what to set aside, in a batch of its own. Raises CallFailed."""
+        now = int(self._clock.now())
+        page = self.decisions.after("", most=1_000_000)
+        runs = [one for one in page.decisions if isinstance(one, Run)]
+        word = self._passing.word(failed, now, runs, page.last, anew=anew)
+        paused = self.engine.state.paused
+        batch = self._patience.insist(lambda: self.journal.commit_events([word], now, paused))
+        if batch is not None:
+            self._handle(batch)
+        self._passing.done()
 
     def switch(self, paused: str) -> int:
         """Pause for a reason, or resume; jobs that are due start at once. Returns the generation."""
@@ -120,12 +203,20 @@ class Planner:
     def checkpoint(self, *, must: bool = False) -> None:
         """Keep the engine's state when it is time for that; without it the log to follow is only longer."""
         now = int(self._clock.now())
+        if self._succession is None and self.engine.log.full:
+            self.engine.freeze()  # nobody else does, and what led to a failure is to be known
         try:
             self.journal.maybe_checkpoint(lambda: self.engine.freeze().parts(), now, must=must)
         except StoreError as error:
             if not error.retryable:
                 raise
             _log.error("no checkpoint was kept", cluster=self._name, why=str(error))
+
+    def keep_failed(self, failed: CallFailed) -> None:
+        """Keep what led to a call that failed as a file."""
+        if self._incidents is not None:
+            now = int(self._clock.now())
+            self._incidents.note(self._name, "passed-over", failed.engine.incident, now)
 
     def keep_incident(self, why: str) -> None:
         """Keep what led to this as a file."""

@@ -27,6 +27,8 @@ class Publisher:
         """Whether the engine went on since."""
         self._meters = meters
         self._at = 0.0
+        self._doubted = (self.latest, self.latest)
+        """The last one that was given out as out of date: as it was published, and as it was given out."""
 
     @property
     def lapsed(self) -> bool:
@@ -48,7 +50,14 @@ class Publisher:
         if self.behind:
             self.publish(engine)
 
-    def give_up(self, why: str) -> None:
-        """The plan will not be brought up to date any more."""
-        self.latest = replace(self.latest, stale=why)
-        self.feed.bell.ring()
+    def doubted(self, why: str) -> Published:
+        """The latest one, out of date for a reason that the engine cannot know. Any thread may ask.
+
+        The same object is returned for as long as neither changes.
+        """
+        latest = self.latest
+        published, shown = self._doubted
+        if published is not latest or shown.stale != why:
+            shown = replace(latest, stale=why, halted=latest.halted or why)
+            self._doubted = latest, shown
+        return shown

@@ -11,7 +11,7 @@ from schedd.engine.job_view import Standing, record_of, shares_of, standing_of
 from schedd.engine.records import JobRecord, Phase
 from schedd.engine.view import Published
 from schedd.model import FOREVER
-from schedd.plan.kernels.layout import A_CHUNK, A_ROW, A_TAKE, CPUS, FIXED, GPUS, MEM, PLANNED, UNPLACED
+from schedd.plan.columns import CPUS, FIXED, GPUS, MEM, PLANNED, UNPLACED
 from schedd.wire import ShareFacts
 
 __all__ = [
@@ -260,17 +260,13 @@ def nodes(
     now = published.as_of
     starts, durations = published.starts[slots], published.durations[slots]
     slots = slots[(starts <= now) & (starts + durations > now)]
-    owner, rows = published.entries(slots)
-    entries = published.alloc[rows]
     used: dict[str, list[int]] = {}
     here: dict[str, list[str]] = {}
-    for i, entry in zip(owner.tolist(), entries.tolist(), strict=True):
-        if entry[A_CHUNK] < 0:
-            continue
-        name = published.names.get(entry[A_ROW], "")
+    for i, entry in published.on_nodes(slots):
+        name = published.names.get(entry.row, "")
         total = used.setdefault(name, [0, 0, 0])
         for k, column in enumerate((CPUS, MEM, GPUS)):
-            total[k] += entry[A_TAKE + column]
+            total[k] += entry.amounts[column]
         record = published.records[int(slots[i])]
         if record is not None and sees(record):
             here.setdefault(name, []).append(record.id)

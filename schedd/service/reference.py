@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import date, datetime
 from inspect import cleandoc
 from pathlib import Path
@@ -31,8 +32,10 @@ from schedd.service.site_settings import (
     SiteReservationSettings,
     SiteSettings,
 )
+from schedd.wire.duration import text_of
+from schedd.wire.times import InWords, unit_of, written
 
-__all__ = ["SECTIONS", "section", "table"]
+__all__ = ["DECIDE", "SECTIONS", "Decision", "decisions", "described", "section", "table"]
 
 SECTIONS: dict[str, type[BaseModel]] = {
     "[server]": ServerSettings,
@@ -55,10 +58,90 @@ SECTIONS: dict[str, type[BaseModel]] = {
 """Every section of the file, and what may stand in it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A setting that no default can answer for every site: where it stands, and what hangs on it."""
+
+    setting: str
+    """Section and name: ``[clusters.NAME] slack``."""
+    question: str
+    why: str
+
+
+DECIDE = (
+    Decision(
+        "pbs-adapter.toml mode",
+        "What may be done to pbs_server?",
+        "`shadow` to look on, `adviser` to tell users planned starts, `scheduler` to start jobs. Begin with "
+        "`shadow`.",
+    ),
+    Decision(
+        "[server] host",
+        "From where is the daemon asked?",
+        "Loopback alone by default. For login nodes and portals: an address, with `tls_certificate`.",
+    ),
+    Decision(
+        "[auth] admins",
+        "Who steers it?",
+        "Who may pause, reserve, hold, and make tokens, on the socket, behind a proxy, by MUNGE. root on the "
+        "socket always may.",
+    ),
+    Decision(
+        "[auth] others",
+        "Do users see each other's jobs?",
+        "As the server's `query_other_jobs` says, or always, or never.",
+    ),
+    Decision(
+        "[store] url",
+        "Where is kept what must not be lost?",
+        "A SQLite file for one daemon; PostgreSQL where a second one stands by.",
+    ),
+    Decision(
+        "[clusters.NAME] slack",
+        "How firm is a told start?",
+        "More lets priorities and searches do more, less lets users plan better (docs/policy.md).",
+    ),
+    Decision(
+        "[clusters.NAME] node_rule",
+        "May the units of `nodes=8` share nodes?",
+        "`exact` as under pbs_sched; `pack` as under Maui without `JOBNODEMATCHPOLICY`. Wrong, jobs wait for "
+        "nodes that they never needed, or run too close together.",
+    ),
+    Decision(
+        "[clusters.NAME] mem_per_core",
+        "How much memory is planned for jobs that ask for none?",
+        "0 plans none: such jobs may meet on a node that has too little.",
+    ),
+    Decision(
+        "[clusters.NAME] default_walltime",
+        "How long is a job that does not say?",
+        "Counts only where neither queue nor server has `resources_default.walltime`; everything behind such "
+        "a job is planned by it.",
+    ),
+    Decision(
+        "[clusters.NAME.site] priority",
+        "Who goes first?",
+        "By default the server's priorities of queues, then who came first. `schedd import` takes over the "
+        "rules of Maui or pbs_sched.",
+    ),
+)
+"""The ten settings that a site must decide, in the order in which ``schedd config init`` asks."""
+
+
+def decisions() -> str:
+    """They as a Markdown table."""
+    rows = [f"| `{one.setting}` | {one.question} | {one.why} |" for one in DECIDE]
+    return "\n".join(["| setting | | |", "|---|---|---|", *rows])
+
+
 def section(name: str) -> str:
     """A section as Markdown: what it is about, and its table."""
-    found = SECTIONS[name]
-    return f"## `{name}`\n\n{cleandoc(found.__doc__ or '')}\n\n{table(found)}\n"
+    return described(name, SECTIONS[name])
+
+
+def described(name: str, section: type[BaseModel]) -> str:
+    """The same of any section: under a heading with its ``name``."""
+    return f"## `{name}`\n\n{cleandoc(section.__doc__ or '')}\n\n{table(section)}\n"
 
 
 def table(section: type[BaseModel]) -> str:
@@ -78,11 +161,23 @@ def _default(field: FieldInfo) -> str:
     value = field.get_default(call_default_factory=True)
     if value is None or isinstance(value, BaseModel):
         return "none"
+    value = written(field, value)
+    if isinstance(value, Path):
+        value = str(value)
     return f"`{json.dumps(list(value) if isinstance(value, tuple) else value)}`"
 
 
 def _may_be(field: FieldInfo) -> str:
     kind = field.annotation
+    for mark in field.metadata:
+        if isinstance(mark, InWords):
+            return mark.words
+    if (unit := unit_of(field)) is not None:
+        bounds = dict(_bounds(field))
+        least, most = bounds.get("ge", bounds.get("gt", 0)), bounds.get("le")
+        above = "above" if "gt" in bounds else "from"
+        upto = f" to {text_of(most * unit)}" if most is not None else ""
+        return f"time {above} {text_of(least * unit)}{upto}"
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     if get_origin(kind) is Literal:

@@ -5,7 +5,7 @@ from typing import Final
 
 import structlog
 
-from schedd.plan.kernels.layout import PLANNED
+from schedd.plan.columns import PLANNED
 from schedd.service.errors import PlannerStopped
 from schedd.service.loop import PlanLoop
 from schedd.service.summaries import evaluated

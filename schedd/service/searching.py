@@ -3,59 +3,41 @@
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from itertools import takewhile
-from typing import Final
+from functools import partial
 
-import numpy as np
 import structlog
 
 from schedd.engine import Engine
-from schedd.engine.improve import improvement, movable
-from schedd.engine.records import Cause, JobRecord
+from schedd.engine.improve import improvement
+from schedd.engine.records import JobRecord
+from schedd.engine.searching import MOST_MOVED, Due, SearchHistory, asked_for, due, taken
 from schedd.engine.settings import EngineSettings
-from schedd.optimize import Improvement, Search, SearchSettings, WhyEnded, startable
-from schedd.plan.evaluate import JobColumns, by_name
-from schedd.plan.kernels.layout import Ints
-from schedd.plan.latest import latest_starts
-from schedd.plan.plan import Plan
+from schedd.engine.state import EngineState
+from schedd.optimize import Improvement, Search, SearchSettings, Start, WhyEnded
 from schedd.service.errors import Overloaded, PlannerStopped
 from schedd.service.loop import PlanLoop
-from schedd.service.track import SearchRun, Track, Why
+from schedd.service.track import SearchRun, Track
 from schedd.store import StoreError
 
-__all__ = ["MOST_MOVED", "Searcher", "trial"]
+__all__ = ["Searcher", "trial"]
 
 _log = structlog.get_logger(__name__)
 _LOOK_S = 1.0
 _PATIENCE_S = 60.0
-_SHARE = 0.1
-"""Of the time of a search, for trying newcomers: a storm of arrivals is to leave processors free."""
-_ALONE: Final[tuple[Why, ...]] = ("jobs came", "jobs fit")
-"""Nothing else is tried than these, in front of others."""
-MOST_MOVED = 500
-"""A search ends when it has moved so many jobs: taking over more would hold up events for too long."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Start:
-    """What a search begins with: copies of its own, made between two batches."""
+class _Copy:
+    """What a search begins with, copied between two batches."""
 
-    plan: Plan
-    promised: Ints
-    columns: JobColumns
-    use: float
-    """What jobs use of their walltimes, see ``as_expected``."""
+    search: Due
+    start: Start
     records: tuple[JobRecord | None, ...]
     """By slot."""
-    movable: int
-    """How many jobs a search could move."""
-    now: int
     generation: int
-    counts: tuple[int, int]
-    newcomers: Ints
-    """Slots of jobs that are worth trying in front of others, see ``_newcomers``."""
 
 
 class Searcher:
@@ -70,11 +52,7 @@ class Searcher:
         self._search: Search | None = None
         self._number = 0
         self._epoch = time.time_ns()
-        self._ended = self._tried = time.monotonic()
-        self._changes = 0
-        self._newest = 0
-        self._frees = self._tried_frees = 0
-        self._go_on = False
+        self._seen = SearchHistory(whole=time.monotonic(), tried=time.monotonic())
         self._thread = threading.Thread(target=self._work, name=f"search-{loop.name}", daemon=True)
 
     def start(self) -> None:
@@ -115,7 +93,7 @@ class Searcher:
                 asked = list(self._asked)
                 self._asked.clear()
             try:
-                run = self._run("asked for") if asked else self._when_due()
+                run = self._run(asked_for) if asked else self._when_due()
             except (PlannerStopped, Overloaded, TimeoutError, StoreError) as error:
                 for answer in asked:
                     answer.set_exception(PlannerStopped(str(error) or "the planner is busy"))
@@ -128,70 +106,39 @@ class Searcher:
                     answer.set_result(run)
 
     def _when_due(self) -> SearchRun | None:
-        loop = self._loop
-        settings = loop.published.settings
-        if settings.search_every == 0 or loop.standing_by:
+        loop, now = self._loop, time.monotonic()
+        earliest = self._seen.earliest(loop.published.settings)
+        if earliest is None or now < earliest or loop.standing_by:
             return None
-        waited = time.monotonic() - self._ended
-        paused = waited >= min(settings.search_pause, settings.search_every)
-        tries = 0 < settings.search_newcomers <= time.monotonic() - self._tried
-        if not paused and not tries:
-            return None
-        if paused and self._go_on:
-            return self._run("not at its end")
-        since = (self._newest, self._tried_frees)
-        (changes, frees), came, fit = loop.at_rest(
-            lambda engine: (_counts(engine), *_newcomers(engine, *since))
-        ).result(_PATIENCE_S)
-        if paused and changes != self._changes and waited >= settings.search_every:
-            return self._run("periodic")
-        if paused and changes != self._changes and frees != self._frees:
-            return self._run("room was freed")
-        if not tries:
-            return None
-        if came.shape[0]:
-            return self._run("jobs came")
-        return self._run("jobs fit") if fit.shape[0] else None
+        return self._run(partial(due, seen=self._seen, now=now))
 
-    def _run(self, why: Why) -> SearchRun | None:
+    def _run(self, which: Callable[[EngineState], Due | None]) -> SearchRun | None:
+        loop = self._loop
+        copied = loop.at_rest(lambda engine: _copy(engine, which(engine.state))).result(_PATIENCE_S)
+        if copied is None:
+            return None
+        search = copied.search
+        self._seen = self._seen.begun(search)
+        unfinished = False
         try:
-            return self._searched(why)
-        finally:  # whatever came of it: where the planner is too busy, the next one waits, too
-            self._tried = time.monotonic()
-            if why not in _ALONE:
-                self._ended = self._tried
-
-    def _searched(self, why: Why) -> SearchRun | None:
-        loop = self._loop
-        since, alone = (self._newest, self._tried_frees), why in _ALONE
-        start = loop.at_rest(lambda engine: _start(engine, *since)).result(_PATIENCE_S)
-        self._newest, self._tried_frees = start.counts
-        if not alone:
-            self._changes, self._frees = start.counts
-            self._go_on = False
-        if start.movable < 2:
-            return None
-        self._number = max(self._number, self._track.last_search()) + 1
-        newcomers = start.newcomers if alone else None
-        search = _search(start, loop.published.settings, self._number, newcomers)
-        with self._turn:
-            self._search = search
-            if self._stopping:
+            self._number = max(self._number, self._track.last_search()) + 1
+            found = self._searched(copied)
+            if found is None:
                 return None
-        search.search()
-        with self._turn:
-            self._search = None
-        found = search.improvement()
-        taken, changes = self._take_over(start, found) if found.places and not self._stopping else (0, None)
-        report = found.report
-        run = SearchRun(self._number, start.now, why, start.generation, taken, report)
-        if not alone:
-            self._changes = self._changes if changes is None else changes
-            self._go_on = taken > 0 and report.why_ended is WhyEnded.MOVED_ENOUGH
-        elif taken == 0:  # there would be one to tell of for each job that has to wait
+            moved = 0
+            if found.places and not self._stopping:
+                moved = self._take_over(copied, found)
+            unfinished = moved > 0 and found.report.why_ended is WhyEnded.MOVED_ENOUGH
+        finally:  # whatever came of it: where the planner is too busy, the next one waits, too
+            self._seen = self._seen.ended(search, time.monotonic(), unfinished=unfinished)
+        report, why = found.report, search.why
+        run = SearchRun(self._number, copied.start.now, why, copied.generation, moved, report)
+        if (
+            search.newcomers is not None and moved == 0
+        ):  # there would be one to tell of for each job that has to wait
             return run
         self._note(run)
-        loop.meters.searched(taken)
+        loop.meters.searched(moved)
         _log.info(
             "searched for a better plan",
             cluster=loop.name,
@@ -199,24 +146,33 @@ class Searcher:
             tried=report.tried,
             accepted=report.accepted,
             moved=report.moved,
-            taken=taken,
+            taken=moved,
             gain=round(report.gain, 4),
             ended=report.why_ended.value,
             seconds=round(report.elapsed_s, 3),
         )
         return run
 
-    def _take_over(self, start: _Start, found: Improvement) -> tuple[int, int | None]:
-        """How many jobs of the live plan what was found moved, and the number of the next change; None where
-        something else changed since the copy was made, which no search has seen.
-        """
+    def _searched(self, copied: _Copy) -> Improvement | None:
+        """What a search finds; None where the daemon ends before it began."""
+        search = _search(copied, self._loop.published.settings, self._number)
+        with self._turn:
+            self._search = search
+            if self._stopping:
+                return None
+        search.search()
+        with self._turn:
+            self._search = None
+        return search.improvement()
+
+    def _take_over(self, copied: _Copy, found: Improvement) -> int:
+        """How many jobs of the live plan what was found moved."""
         name = f"search:{self._epoch}:{self._number}"
-        records = ((place.slot, start.records[place.slot]) for place in found.places)
+        records = ((place.slot, copied.records[place.slot]) for place in found.places)
         jobs = {slot: record.id for slot, record in records if record is not None}
-        event = improvement(name, self._loop.now(), start.plan, jobs, found.places)
+        event = improvement(name, self._loop.now(), copied.start.plan, jobs, found.places)
         self._loop.submit([event]).result(_PATIENCE_S)
-        since = start.counts[0]
-        return self._loop.at_rest(lambda engine: _taken(engine, name, since)).result(_PATIENCE_S)
+        return self._loop.at_rest(lambda engine: taken(engine.state, name)).result(_PATIENCE_S)
 
     def _note(self, run: SearchRun) -> None:
         try:
@@ -230,76 +186,29 @@ def trial(engine: Engine, settings: EngineSettings) -> SearchRun | None:
 
     Nothing is taken over. To be called in a thread that may wait: it takes as long as a search.
     """
-    start = _start(engine, *_counts(engine))
-    if start.movable < 2:
+    copied = _copy(engine, asked_for(engine.state))
+    if copied is None:
         return None
-    found = _search(start, settings, 0).run()
-    return SearchRun(0, start.now, "asked for", start.generation, 0, found.report)
+    found = _search(copied, settings, 0).run()
+    return SearchRun(0, copied.start.now, "asked for", copied.generation, 0, found.report)
 
 
-def _search(start: _Start, settings: EngineSettings, seed: int, newcomers: Ints | None = None) -> Search:
-    patience = settings.search_patience
-    latest = latest_starts(start.plan, start.promised, start.columns, start.now, patience, start.use)
-    how = SearchSettings(
-        weights=by_name(settings.criteria),
-        moves=None,
-        seconds=settings.search_seconds * (1.0 if newcomers is None else _SHARE),
-        seed=seed,
-        most_moved=MOST_MOVED,
-    )
-    return Search(
-        start.plan,
-        start.columns,
-        latest,
-        start.now,
-        how,
-        patience=patience,
-        use=start.use,
-        newcomers=newcomers,
-    )
+def _search(copied: _Copy, settings: EngineSettings, seed: int) -> Search:
+    search = copied.search
+    how = SearchSettings(moves=None, seconds=search.seconds, seed=seed, most_moved=MOST_MOVED)
+    return copied.start.search(how, settings.criteria, settings.search_patience, search.newcomers)
 
 
-def _counts(engine: Engine) -> tuple[int, int]:
-    return engine.state.change_number, engine.state.frees
-
-
-def _newcomers(engine: Engine, newest: int, frees: int) -> tuple[Ints, Ints]:
-    """The slots of jobs that were planned for the first time, or again, since the change of number
-    ``newest``; and of those that may start in what is free, if room came back since there were so many
-    ``frees``.
-    """
+def _copy(engine: Engine, search: Due | None) -> _Copy | None:
+    """Called between two batches; None where no search is due."""
+    if search is None:
+        return None
     state = engine.state
-    slots = []
-    for change in reversed(state.changes):
-        if change.number < newest:
-            break
-        if change.cause in (Cause.ARRIVED, Cause.RELEASED):
-            slots.append(change.slots[(change.old < 0) & (change.new > state.now)])
-    none = np.empty(0, np.int64)
-    fit = startable(state.plan, movable(state), state.now) if state.frees != frees else none
-    return np.unique(np.concatenate(slots)) if slots else none, fit
-
-
-def _start(engine: Engine, newest: int, frees: int) -> _Start:
-    state = engine.state
-    return _Start(
+    start = Start(
         plan=state.plan.fork(),
         promised=state.promise.copy(),
         columns=state.columns.copy(),
         use=state.walltime_use.share,
-        records=tuple(state.by_slot),
-        movable=movable(state).shape[0] if state.policy is None else 0,
         now=state.now,
-        generation=state.generation,
-        counts=_counts(engine),
-        newcomers=np.union1d(*_newcomers(engine, newest, frees)),
     )
-
-
-def _taken(engine: Engine, event: str, since: int) -> tuple[int, int | None]:
-    """How many jobs ``event`` moved, and the number of the next change; None if others follow ``since``."""
-    later = list(takewhile(lambda change: change.number >= since, reversed(engine.state.changes)))
-    moved = next((c for c in later if c.event == event and c.cause == Cause.IMPROVED), None)
-    alone = all(change.event == event for change in later)
-    number = engine.state.change_number if alone else None
-    return (moved.slots.shape[0] if moved is not None else 0), number
+    return _Copy(search, start, tuple(state.by_slot), state.generation)

@@ -1,6 +1,7 @@
 """The daemon's settings: a TOML file, overridden by the environment (``SCHEDD_SERVER__PORT=8081``)."""
 
 import ipaddress
+import json
 import re
 from collections.abc import Iterator
 from difflib import get_close_matches
@@ -8,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     Field,
@@ -25,12 +25,13 @@ from pydantic_settings import (
 )
 
 from schedd.engine import EngineSettings
-from schedd.engine.settings import SITE_SLACK, SITE_SLACK_SHARE
-from schedd.engine.slack import OFF, Slack
+from schedd.engine.settings import SITE_SLACK, SITE_SLACK_SHARE, SITE_START_RATE, SITE_START_RATE_NODE
+from schedd.engine.slack import Slack
 from schedd.service.section import Section
-from schedd.service.site_settings import CriteriaWeights, SiteSettings
+from schedd.service.site_settings import SiteSettings
 from schedd.store import Limits, Role, StoreError
 from schedd.store.connect import url_of
+from schedd.wire.times import Days, FloatSeconds, InWords, Seconds, Step, Whole
 
 __all__ = [
     "NAME_OF_TOKEN",
@@ -48,30 +49,25 @@ __all__ = [
 ]
 
 
-_LONGEST: Final = 10 * 366 * 86400
-Seconds = Annotated[int, Field(ge=0, le=_LONGEST)]
 QueueName = Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{1,255}$")]
-SlackText = Annotated[str, AfterValidator(lambda text: str(Slack.parse(text)))]
-
-
-def _seconds_or_off(value: Any) -> Any:
-    """One complaint for a union that would make two."""
-    try:
-        known = value == "off" or (not isinstance(value, bool | float) and 0 <= int(value) <= _LONGEST)
-    except (TypeError, ValueError):
-        known = False
-    if not known:
-        raise ValueError(f"a number of seconds, from 0 to {_LONGEST} (ten years), or off")
-    return value
-
-
-SlackSeconds = Annotated[Seconds | Literal["off"], BeforeValidator(_seconds_or_off)]
-Step = Annotated[int, Field(ge=1, le=_LONGEST)]
+SlackText = Annotated[
+    str,
+    BeforeValidator(lambda value: str(Slack.parse(value if isinstance(value, str) else json.dumps(value)))),
+    InWords("time, share of the wait (`0.5w`), their sum, or `off`"),
+]
 NAME_OF_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _SECRET = (("sha256",), ("url",))
 """What somebody may have put a token or a password into."""
 _DEFAULTS = EngineSettings()
+_MOVED: Final = {
+    "mode": "mode in pbs-adapter.toml says it, for both; remove it here",
+    "tell": "comment, start_time and planned in [tell] of pbs-adapter.toml say what is written; remove it "
+    "here",
+    "weights": "write it as criteria in [clusters.NAME.site]",
+    "slack_share": 'write it into slack, such as slack = "1h+0.5w"',
+}
+"""Settings that had two homes, or two names: docs/decisions/011."""
 _DAY = 86_400
 
 
@@ -166,26 +162,32 @@ class LimitSettings(Section):
     """Of all who show tokens of one name and a role other than `user`, and of one operator or admin."""
     refused_rate: float = Field(default=5, ge=0, le=1e6)
     """Of one address, of requests that show a wrong token or none; then even their 401 is spared."""
-    patience: float = Field(default=30, ge=0.1, le=3600)
-    """Seconds for a request to arrive whole, and for a client to take more of its answer."""
+    patience: FloatSeconds = Field(default=30, ge=0.1, le=3600)
+    """Time for a request to arrive whole, and for a client to take more of its answer. A connection that
+    says nothing at all is closed after 5."""
     streams: int = Field(default=50, ge=1, le=100_000)
     """Streams of events at a time of one user, or of one address where strangers may read."""
     connections: int = Field(default=1_000, ge=1, le=100_000)
-    """Connections at a time; who comes then gets 503."""
+    """Connections at a time, a quarter of which is kept for those who are known. For who comes then, one that
+    waits for its next request makes room; who finds none such gets 503."""
     connections_one: int = Field(default=250, ge=1, le=100_000)
     """Of these so many from one address; on the UNIX socket, of one user. A proxy before the daemon is one
     address."""
 
 
 class WebhookSettings(Section):
-    """Where to tell of planned starts that moved. Changes need a restart."""
+    """Where to tell of planned starts that moved, and of alerts. Changes need a restart."""
 
     url: str = Field(pattern=r"^https?://[^\s/]+(/\S*)?$", max_length=2_000)
     """`https://…`, to which each change is posted; `http://` only where the network is closed."""
     secret_file: Path
     """File with the secret that signs each request. Nobody but the daemon's user may have access to it."""
+    moves: bool = True
+    """Tell of planned starts that moved."""
+    alerts: bool = False
+    """Tell of alerts that opened and closed."""
     threshold: Seconds = 900
-    """Moves of less than so many seconds since the last telling are not told."""
+    """Smaller moves since the last telling are not told."""
     clusters: tuple[str, ...] = ()
     """Of these clusters alone; empty: of all."""
     users: tuple[str, ...] = ()
@@ -210,26 +212,30 @@ class StoreSettings(Section):
     holder: str = ""
     """Name of this daemon beside another on the same database; empty: the host's name. A daemon that is
     started again under its name leads again at once."""
-    lease: float = Field(default=6.0, ge=1, le=60)
-    """Seconds after which another daemon may lead when this one is not heard of."""
-    checkpoint: float = Field(default=5.0, ge=0.1, le=3600)
-    """Seconds between two checkpoints of the plan."""
-    evaluate_every: float = Field(default=60.0, ge=0, le=86_400)
-    """Seconds between two evaluations of the plan that are kept, while it changes; 0: none are. With `memory`
+    lease: FloatSeconds = Field(default=6.0, ge=1, le=60)
+    """Time after which another daemon may lead when this one is not heard of."""
+    checkpoint: FloatSeconds = Field(default=5.0, ge=0.1, le=3600)
+    """Time between two checkpoints of the plan."""
+    marks: Path | None = None
+    """Folder of the marks by which a database that lost something is known: how far the log went, remembered
+    outside of it. Default: that of a SQLite file, else `marks` in the state directory. Best on another
+    disk."""
+    evaluate_every: FloatSeconds = Field(default=60.0, ge=0, le=86_400)
+    """Time between two evaluations of the plan that are kept, while it changes; 0: none are. With `memory`
     the last 1,440 are kept."""
     incidents: Path | None = None
     """Folder for what led to a planner's stop or to a job set aside, for `schedd rerun`; the newest twenty
     are kept. Default: `incidents` in the state directory, none with `memory`."""
-    keep_events: float = Field(default=30, gt=0, le=3660)
-    """Days for which events are kept, and what the planner was called with."""
-    keep_decisions: float = Field(default=90, gt=0, le=3660)
-    """Days for which decisions are kept, with their outcomes."""
-    keep_told: float = Field(default=400, gt=0, le=3660)
-    """Days for which told starts and promises are kept, and what became of jobs and nodes."""
-    keep_quality: float = Field(default=90, gt=0, le=3660)
-    """Days for which evaluations of the plan and reports of searches are kept."""
-    keep_audit: float = Field(default=400, gt=0, le=3660)
-    """Days for which it is kept who did what."""
+    keep_events: Days = Field(default=30, gt=0, le=3660)
+    """How long events are kept, and what the planner was called with."""
+    keep_decisions: Days = Field(default=90, gt=0, le=3660)
+    """How long decisions are kept, with their outcomes."""
+    keep_told: Days = Field(default=400, gt=0, le=3660)
+    """How long told starts and promises are kept, and what became of jobs and nodes."""
+    keep_quality: Days = Field(default=90, gt=0, le=3660)
+    """How long evaluations of the plan and reports of searches are kept."""
+    keep_audit: Days = Field(default=400, gt=0, le=3660)
+    """How long it is kept who did what."""
 
     @field_validator("url")
     @classmethod
@@ -256,32 +262,30 @@ class StoreSettings(Section):
 
 
 class ClusterSettings(Section):
-    """One cluster: how its engine plans. Times are seconds. Changes count after a reload for what is decided
+    """One cluster: how its engine plans. Changes count after a reload for what is decided
     from then on, but for `policy`, which needs a restart, as do clusters that come or go.
     """
 
     policy: Literal["conservative", "fcfs", "sjf", "easy", "aggressive"] = "conservative"
     """`conservative` plans every job, fills gaps and repairs; the others are queue policies for comparison,
     which plan no starts."""
-    mode: Literal["scheduler", "adviser", "shadow"] = _DEFAULTS.mode
-    """`scheduler` starts jobs; `adviser` only tells planned starts to the server; `shadow` does neither. The
-    adapter says its own mode, and the more careful of the two counts: mostly it is enough to set it there."""
     alone: bool = _DEFAULTS.alone
-    """As scheduler, stop starting jobs when one starts that nobody here started: another scheduler lives."""
-    start_rate: int = Field(default=_DEFAULTS.start_rate, ge=0, le=100_000)
+    """As scheduler, stop starting jobs when several start that nobody here started."""
+    alone_starts: int = Field(default=_DEFAULTS.alone_starts, ge=1, le=100_000)
+    """So many starts that nobody is known to have made by hand are another scheduler's."""
+    alone_within: Step = _DEFAULTS.alone_within
+    """If they happen within so many seconds."""
+    start_rate: int = Field(default=SITE_START_RATE, ge=0, le=100_000)
     """Jobs started a second at most; 0: no limit."""
-    start_rate_node: int = Field(default=_DEFAULTS.start_rate_node, ge=0, le=100_000)
+    start_rate_node: int = Field(default=SITE_START_RATE_NODE, ge=0, le=100_000)
     """Jobs started a second on one node at most; 0: no limit."""
-    slack: SlackSeconds = SITE_SLACK
-    """Added to the planned start to make the promised one. With 0, and 0 for `slack_share`, nothing that was
-    told is ever put back, and priorities and searches have next to nothing to work with. With `off` jobs are
-    told their starts, and promised nothing."""
-    slack_share: float = Field(default=SITE_SLACK_SHARE, ge=0, le=100)
-    """And this share of the wait planned then: with 0.5, a job that is told to wait 4 hours is promised to
-    wait no longer than 6, and `slack`."""
+    slack: SlackText = str(Slack(SITE_SLACK, SITE_SLACK_SHARE))
+    """How much later than first told a job may start: a time, a share of the wait planned then, or both. With
+    `1h+0.5w` a job that is told to wait 4 hours is promised to wait no longer than 7. With `0` nothing that
+    was told is ever put back, and priorities and searches have next to nothing to work with. With `off` jobs
+    are told their starts, and promised nothing."""
     queue_slack: dict[QueueName, SlackText] = Field(default_factory=dict)
-    """Instead of both, for the jobs of some queues: `{ short = "10m", long = "4h+1w", scratch = "off" }`.
-    `1w` is the wait planned; with `off` a job is told its start, and promised nothing."""
+    """Instead of it, for the jobs of some queues: `{ short = "10m", long = "4h+1w", scratch = "off" }`."""
     end_allowance: Seconds = _DEFAULTS.end_allowance
     """A running job holds its resources this long past its walltime."""
     overrun_step: Step = _DEFAULTS.overrun_step
@@ -300,6 +304,9 @@ class ClusterSettings(Section):
     """If they are of so many users."""
     hole_within: Seconds = _DEFAULTS.hole_within
     """And each failed within this of its start."""
+    adapter_silence: int = Field(default=_DEFAULTS.adapter_silence, ge=5, le=3600)
+    """When the adapter is not heard of for longer, every answer and page says that the plan may be out of
+    date, and an alert is open until it is heard of again."""
     decision_expiry: Step = _DEFAULTS.decision_expiry
     """A run decision that nobody answered is void after this."""
     answer_grace: Seconds = _DEFAULTS.answer_grace
@@ -324,35 +331,34 @@ class ClusterSettings(Section):
     """A snapshot of a server that is up for less is not believed."""
     snapshot_loss: float = Field(default=_DEFAULTS.snapshot_loss, ge=0, le=1)
     """Nor is one that loses more than this share of the jobs or of the nodes at once."""
-    tell: bool = _DEFAULTS.tell
-    """Tell planned starts to the server."""
     tell_threshold: Seconds = _DEFAULTS.tell_threshold
-    """Tell a start again only when it moved by more."""
-    tell_rate: int = Field(default=_DEFAULTS.tell_rate, ge=1, le=100_000)
-    """At most so many a second."""
+    """A planned start is told to the server again only when it moved by more; what is written there, the
+    adapter's settings say."""
+    tell_rate: int = Field(default=_DEFAULTS.tell_rate, ge=0, le=100_000)
+    """At most so many are told a second; 0: none."""
     node_rule: Literal["exact", "pack"] = _DEFAULTS.node_rule
     """TORQUE's `nodes=`: `exact` gives every unit a node of its own, `pack` lets units share nodes."""
     mem_per_core: int = Field(default=_DEFAULTS.mem_per_core, ge=0, le=1 << 40)
     """KiB per core planned for jobs that ask for no memory; 0 plans none."""
-    search_every: int = Field(default=_DEFAULTS.search_every, ge=0, le=86_400)
+    search_every: Whole = Field(default=_DEFAULTS.search_every, ge=0, le=86_400)
     """A search begins so long after the last one, if the plan changed since; 0: none of any kind begins."""
-    search_pause: int = Field(default=_DEFAULTS.search_pause, ge=1, le=86_400)
+    search_pause: Whole = Field(default=_DEFAULTS.search_pause, ge=1, le=86_400)
     """One begins as early as this after the last one when room was freed."""
-    search_newcomers: int = Field(default=_DEFAULTS.search_newcomers, ge=0, le=86_400)
+    search_newcomers: Whole = Field(default=_DEFAULTS.search_newcomers, ge=0, le=86_400)
     """So long after the last search jobs that came since, and those that would fit into room that came back
     before the plan had it free, are tried in front of others; 0: never."""
-    search_seconds: float = Field(default=_DEFAULTS.search_seconds, gt=0, le=600)
+    search_seconds: FloatSeconds = Field(default=_DEFAULTS.search_seconds, gt=0, le=600)
     """A search takes so long at most; events go on meanwhile."""
     search_patience: Seconds = _DEFAULTS.search_patience
     """Who waited so long is moved back by no search, but within a twelfth of it (docs/optimisation.md)."""
-    weights: CriteriaWeights = Field(default_factory=lambda: dict(_DEFAULTS.weights))
-    """How much each criterion counts when two plans are compared: see docs/optimisation.md."""
     repair_slice: int = Field(default=_DEFAULTS.repair_slice, ge=1_000, le=10**9)
     """Work between two looks for new events; the default is about half a millisecond."""
-    priority_every: int = Field(default=_DEFAULTS.priority_every, ge=1, le=86_400)
-    """Seconds after which the priorities of all jobs are worked out again."""
+    priority_every: Whole = Field(default=_DEFAULTS.priority_every, ge=1, le=86_400)
+    """After this the priorities of all jobs are worked out again."""
     priority_tries: int = Field(default=_DEFAULTS.priority_tries, ge=0, le=10**6)
     """So many jobs at most are then tried before others of lower priority, the highest first."""
+    batch_limit: int = Field(default=_DEFAULTS.batch_limit, ge=0, le=86_400)
+    """A batch that is not handled within so many seconds is passed over; large ones get more. 0: never."""
     log_batches: int = Field(default=_DEFAULTS.log_batches, ge=1, le=10**7)
     """Batches of events kept in memory for running an incident again."""
     log_weight: int = Field(default=_DEFAULTS.log_weight, ge=1, le=10**9)
@@ -365,9 +371,35 @@ class ClusterSettings(Section):
     @property
     def engine(self) -> EngineSettings:
         """The same for the engine."""
-        slack = OFF.seconds if self.slack == "off" else self.slack
-        plain = self.model_dump(by_alias=True, exclude={"site", "slack"})
-        return EngineSettings(**plain, slack=slack, site=self.site.plain)
+        slack = Slack.parse(self.slack)
+        plain = self.model_dump(by_alias=True, exclude={"site", "slack", "tell_rate"})
+        return EngineSettings(
+            **plain,
+            slack=slack.seconds,
+            slack_share=slack.share,
+            tell=self.tell_rate > 0,
+            tell_rate=self.tell_rate or 1,
+            site=self.site.plain,
+        )
+
+    @model_validator(mode="after")
+    def _keep_what_may_run(self) -> Self:
+        if self.start_wait < self.decision_expiry + self.answer_grace:
+            least = self.decision_expiry + self.answer_grace
+            raise ValueError(
+                f"start_wait = {self.start_wait}: an accepted start is to be awaited at least as long as one "
+                f"that was not answered, decision_expiry + answer_grace = {least}, or a job could start twice"
+            )
+        return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_home(cls, given: Any) -> Any:
+        """What stood in two places is refused in the one that it left."""
+        for name, words in _MOVED.items():
+            if isinstance(given, dict) and name in given:
+                raise ValueError(f"{name} stands elsewhere: {words}")
+        return given
 
 
 def _one_cluster() -> dict[str, ClusterSettings]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean, median, quantiles
 from typing import Final
 
-from schedd.model.parse import RequestError, parse_walltime
+from schedd.dialect import RequestError, parse_walltime
 from schedd.store.records import JobPast, Told
 
 __all__ = ["DUE_S", "ShadowReport", "report", "swf"]

@@ -10,6 +10,7 @@ from schedd.policy.fair_share import FairShare, Level
 from schedd.policy.priority import SiteWeights
 from schedd.policy.site import STALE, site_policy
 from schedd.service.section import Section
+from schedd.wire.times import Hours, Whole
 
 __all__ = [
     "ClassSettings",
@@ -71,8 +72,8 @@ class PrioritySettings(Section):
     there are too few."""
     short: Weight = _WEIGHTS.short
     """Times the shortest walltime that waits over the job's own."""
-    waiting_most: float = Field(default=_WEIGHTS.waiting_most, ge=0, le=1e6, allow_inf_nan=False)
-    """Hours of waiting beyond which no more points are gained; 0: no bound."""
+    waiting_most: Hours = Field(default=_WEIGHTS.waiting_most, ge=0, le=1e6, allow_inf_nan=False)
+    """Waiting beyond this gains no more points; 0: no bound."""
     deadline_lead: float = Field(default=_WEIGHTS.deadline_lead, gt=0, le=1000, allow_inf_nan=False)
     """How many times its walltime before its latest start a job begins to be pressed."""
     deadline_least: Weight = _WEIGHTS.deadline_least
@@ -83,7 +84,7 @@ class PrioritySettings(Section):
     """A job that cannot meet its deadline any more falls back to `deadline_least`, or keeps
     `deadline_most`."""
     queues: dict[Name, Weight] = Field(default_factory=dict)
-    """Priorities of queues that go before the server's: `{ urgent = 500 }`."""
+    """Priorities of queues that go before the server's: `{ urgent = 500 }`; `"*"` is of all not named."""
 
 
 class ClassSettings(Section):
@@ -116,8 +117,8 @@ class FairShareSettings(Section):
     """Shares relative to those of the same parent: `{ physics = 3, "physics/ann" = 2 }`."""
     unlisted: float = Field(default=_TREE.unlisted, ge=0, le=1e9, allow_inf_nan=False)
     """The share of each that is not listed."""
-    interval: int = Field(default=_TREE.interval, ge=60, le=366 * 86_400)
-    """Length of a window in seconds."""
+    interval: Whole = Field(default=_TREE.interval, ge=60, le=366 * 86_400)
+    """Length of a window."""
     decay: float = Field(default=_TREE.decay, ge=0, le=1)
     """What is left of a window's usage with each window that follows."""
     depth: int = Field(default=_TREE.depth, ge=1, le=1000)
@@ -213,12 +214,12 @@ class LicenceSettings(Section):
     command: tuple[str, ...] = ()
     """Program with arguments that says how many there are: a whole number on its first line. With `copies`,
     the least counts."""
-    every: int = Field(default=60, ge=5, le=86_400)
-    """Seconds between two runs of it. It has 10 seconds to answer."""
+    every: Whole = Field(default=60, ge=5, le=86_400)
+    """Time between two runs of it. It has 10 seconds to answer."""
     free: bool = False
     """What it says is how many are free, not how many there are (as for `server_dyn_res` of OpenPBS)."""
-    stale: int = Field(default=STALE, ge=10, le=7 * 86_400)
-    """Seconds without an answer after which an alert says that the count is old; it holds on."""
+    stale: Whole = Field(default=STALE, ge=10, le=7 * 86_400)
+    """Time without an answer after which an alert says that the count is old; it holds on."""
 
     @model_validator(mode="after")
     def _be_known(self) -> Self:
@@ -235,8 +236,8 @@ class NodeSetSettings(Section):
     sets: dict[Name, Annotated[Names, Field(min_length=1)]] = Field(default_factory=dict)
     """By name of the set, the nodes in it, or properties of which they have one:
     `{ east = ["rack1", "rack2"], west = ["rack3"] }`."""
-    wait: int = Field(default=0, ge=0, le=366 * 86_400)
-    """So many seconds later a job may start if one set can take it then."""
+    wait: Whole = Field(default=0, ge=0, le=366 * 86_400)
+    """So much later a job may start if one set can take it then."""
     strict: bool = False
     """A job that some set could hold when empty is never spread over several, however long it waits."""
 
@@ -257,8 +258,8 @@ class SiteSettings(Section):
     priority: PrioritySettings = Field(default_factory=PrioritySettings)
     """How much each term of a job's priority counts."""
     criteria: CriteriaWeights | None = None
-    """Weights of the criteria by which a search, and `placement`, judge a plan; they go before the cluster's
-    `weights`."""
+    """Weights of the criteria by which a search, and `placement`, judge a plan: see docs/optimisation.md.
+    Without it `wait`, `bounded_slowdown`, `wait_rms` and `wait_max` count 1 each."""
     placement: Literal["first_gap", "best_gap", "best_gap_edf"] = "first_gap"
     """Where a job goes when it comes: the earliest gap on any nodes; of the earliest gaps on ever faster
     nodes the best by `criteria`; or the same, and before jobs with later deadlines where that is better."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
+from schedd.dialect.units import format_size, format_walltime
 from schedd.model import Chunk, Place, Request
-from schedd.model.parse.units import format_size, format_walltime
 
 __all__ = ["Fits", "Smaller", "smaller"]
 

@@ -1,6 +1,5 @@
 """How clusters stand at this moment, for Prometheus: read from the publications when it is asked."""
 
-import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -9,6 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from schedd import __version__
+from schedd.engine.alerts import KINDS
 from schedd.service.clusters import Clusters
 from schedd.service.reading import counts
 
@@ -26,15 +26,18 @@ class StateOf(Collector):
         jobs = GaugeMetricFamily("schedd_jobs", "Jobs by where they stand", labels=["cluster", "state"])
         nodes = GaugeMetricFamily("schedd_nodes", "Nodes by state", labels=["cluster", "state"])
         waiting = _gauge("schedd_events_waiting", "Events that came and are not handled yet")
+        arriving = _gauge("schedd_jobs_arriving", "New jobs of a snapshot that are not taken in yet")
         decisions = _gauge("schedd_decisions_open", "Decisions whose outcome is not known yet")
         age = _gauge("schedd_plan_age_seconds", "Since the plan was brought up to date")
         ahead = _gauge("schedd_plan_ahead_seconds", "From now to the last planned end")
-        heard = _gauge("schedd_adapter_age_seconds", "Since the adapter was last heard of")
+        heard = _gauge("schedd_adapter_age_seconds", "Since the adapter was last heard of, or expected")
         busy = _gauge("schedd_planner_busy_seconds", "For how long the planner is at its present work")
         paused = _gauge("schedd_paused", "1 while no jobs are started by an admin's order")
+        halted = _gauge("schedd_halted", "1 while no jobs are started though the mode is scheduler")
         stale = _gauge("schedd_stale", "1 while the server's state is not known for sure")
         failing = _gauge("schedd_failing", "1 when the planner stopped or waits for its database")
         leading = _gauge("schedd_leading", "1 while this daemon decides, 0 while it stands by")
+        alerts = GaugeMetricFamily("schedd_alerts_open", "Alerts that are open", labels=["cluster", "kind"])
         generations = _counter("schedd_generations", "Batches that the planner took in")
         breaches = _counter("schedd_promise_breaches", "Promises that were not kept")
         for loop in self._clusters:
@@ -46,20 +49,25 @@ class StateOf(Collector):
             placed = published.starts >= 0
             last = int((published.starts[placed] + published.durations[placed]).max(initial=0))
             waiting.add_metric(name, loop.pending)
+            arriving.add_metric(name, published.arriving)
             decisions.add_metric(name, len(loop.decisions))
             age.add_metric(name, max(0, loop.now() - published.as_of))
             ahead.add_metric(name, max(0, last - loop.now()))
-            if loop.meters.heard:
-                heard.add_metric(name, time.monotonic() - loop.meters.heard)
+            if not loop.standing_by:
+                heard.add_metric(name, loop.hearing.age)
             busy.add_metric(name, loop.busy_for)
             paused.add_metric(name, bool(published.paused))
+            halted.add_metric(name, bool(published.halted) and published.mode == "scheduler")
             stale.add_metric(name, bool(published.stale))
             failing.add_metric(name, bool(loop.failure or loop.trouble))
+            opened = Counter(alert.kind for alert in loop.alarms.open)
+            for kind in KINDS:
+                alerts.add_metric([*name, kind], opened[kind])
             leading.add_metric(name, loop.leads)
             generations.add_metric(name, published.generation)
             breaches.add_metric(name, published.breaches)
-        yield from (jobs, nodes, waiting, decisions, age, ahead, heard, busy, paused, stale, failing, leading)
-        yield from (generations, breaches)
+        yield from (jobs, nodes, waiting, arriving, decisions, age, ahead, heard, busy, paused, halted)
+        yield from (stale, failing, alerts, leading, generations, breaches)
         durable = self._clusters.durable
         if durable is not None and durable.opened.is_set():
             about = "The leader's term; 0 while it is not this daemon"

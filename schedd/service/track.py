@@ -5,18 +5,17 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
+from schedd.engine.searching import Why
 from schedd.optimize import Report
 from schedd.service.durable import Durable
 from schedd.store import StoreError
 from schedd.store.records import Evaluated, SearchReport
 
-__all__ = ["MemoryTrack", "SearchPage", "SearchRun", "StoredTrack", "Track", "Why"]
-
-Why = Literal["periodic", "room was freed", "jobs came", "jobs fit", "not at its end", "asked for"]
+__all__ = ["MemoryTrack", "SearchPage", "SearchRun", "StoredTrack", "Track"]
 
 _RUNS = 200
 _DAY_OF_MINUTES = 1_440
@@ -26,10 +25,8 @@ _DAY_OF_MINUTES = 1_440
 class SearchRun:
     """One search and what became of it.
 
-    ``why``: ``periodic``, ``room was freed``, ``jobs came`` (only these were tried, in front of others),
-    ``jobs fit`` (only those that would fit into room which came back early), ``not at its end`` (the one
-    before had moved enough) or ``asked for``. ``taken`` jobs were moved in the live plan, which may be fewer
-    than the search moved: the plan went on meanwhile.
+    ``why``: see ``Due``. ``taken`` jobs were moved in the live plan, which may be fewer than the search
+    moved: the plan went on meanwhile.
     """
 
     number: int

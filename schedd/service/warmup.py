@@ -5,11 +5,12 @@ from dataclasses import replace
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.improve import movable
 from schedd.engine.view import publish
-from schedd.optimize import Search, SearchSettings, startable
+from schedd.optimize import Search, SearchSettings
 from schedd.plan.evaluate import DEFAULT_WEIGHTS, Weights
 from schedd.plan.latest import latest_starts
 from schedd.plan.places import place_of
 from schedd.plan.rebase import rebase
+from schedd.plan.startable import startable
 from schedd.service.forks import fork
 from schedd.service.summaries import evaluated
 from schedd.wire import (

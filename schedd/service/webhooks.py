@@ -1,7 +1,8 @@
-"""Telling others of planned starts that moved: signed POST requests, tried again until they are taken.
+"""Telling others of starts that moved and of alerts: signed POST requests, tried again until they are taken.
 
 Each hook is followed by a task of its own, so that one that hangs delays no other. Changes that wait are
-merged by job: what is told at last is from where to where its start moved since the last telling.
+merged by job: what is told at last is from where to where its start moved since the last telling. Of an alert
+that opened and closed while nobody took it nothing is told.
 """
 
 import asyncio
@@ -12,14 +13,15 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import httpx2
 import structlog
 
+from schedd.engine.alerts import OpenAlert
 from schedd.engine.job_view import last_change
 from schedd.engine.records import JobRecord
 from schedd.engine.view import Published
@@ -32,6 +34,8 @@ __all__ = ["SIGNATURE", "Hook", "Moved", "follow", "hook_of", "signature"]
 SIGNATURE: Final = "Schedd-Signature"
 _log = structlog.get_logger(__name__)
 _TIMEOUT_S: Final = 10.0
+_WHOLE_S: Final = 30.0
+"""Until its answer has begun; each step of it may take `_TIMEOUT_S`."""
 _PAUSE_S: Final = 1.0
 """Between two requests to one hook: what changes meanwhile is told together."""
 _MOST: Final = 1_000
@@ -153,6 +157,26 @@ class _Watch:
         )
 
 
+class _AlertWatch:
+    """Which open alerts one hook was told of."""
+
+    def __init__(self, loop: PlanLoop) -> None:
+        self._loop = loop
+        self.told: dict[tuple[str, str], OpenAlert] = {}
+
+    def news(self) -> tuple[list[OpenAlert], list[OpenAlert]]:
+        """Those that opened and those that closed since."""
+        found = {(one.kind, one.about): one for one in self._loop.alarms.open}
+        opened = [one for key, one in found.items() if key not in self.told]
+        return opened, [one for key, one in self.told.items() if key not in found]
+
+    def tell(self, opened: Iterable[OpenAlert], closed: Iterable[OpenAlert]) -> None:
+        """These were told."""
+        for one in closed:
+            self.told.pop((one.kind, one.about))
+        self.told |= {(one.kind, one.about): one for one in opened}
+
+
 async def follow(
     loop: PlanLoop,
     hook: Hook,
@@ -161,31 +185,42 @@ async def follow(
     pause: float = _PAUSE_S,
     wait: Callable[[int], float] = lambda tries: min(2.0**tries, _LONGEST_WAIT_S),
 ) -> None:
-    """Tell the hook of one cluster's moves until the planner stops; a follower tells nothing."""
-    watch = _Watch(loop, hook.settings)
+    """Tell the hook of one cluster's moves and alerts until the planner stops; a follower tells nothing."""
+    watch, alerts = _Watch(loop, hook.settings), _AlertWatch(loop)
     waiting: dict[str, Moved] = {}
     tries, not_before = 0, 0.0
     with loop.feed.bell.heard() as rung:
         while not loop.feed.bell.closed:
             rung.clear()
-            for job, move in (await asyncio.to_thread(watch.moved)).items():
+            moved = await asyncio.to_thread(watch.moved) if hook.settings.moves else {}
+            for job, move in moved.items():
                 earlier = waiting.pop(job, None)
                 merged = move if earlier is None else _merged(earlier, move)
                 if merged is not None:
                     waiting[job] = merged
             if loop.standing_by:  # the daemon that leads tells
                 waiting.clear()
-            if waiting and time.monotonic() >= not_before:
+                alerts.told.clear()
+            news = hook.settings.alerts and not loop.standing_by and bool(any(alerts.news()))
+            if (waiting or news) and time.monotonic() >= not_before:
                 batch = list(waiting.values())[:_MOST]
-                if await _post(loop.name, hook, client, batch, tries):
-                    tries = 0
-                    for move in batch:
+                opened, closed = alerts.news() if news else ([], [])
+                taken = True
+                if news:
+                    told = {"opened": [*map(asdict, opened)], "closed": [*map(asdict, closed)]}
+                    taken = await _post(loop.name, hook, client, "alerts", told, tries)
+                if news and taken:
+                    alerts.tell(opened, closed)
+                if batch and taken:
+                    told = {"moves": [*map(asdict, batch)]}
+                    taken = await _post(loop.name, hook, client, "planned_start_moved", told, tries)
+                    for move in batch if taken else ():
                         waiting.pop(move.job)
-                else:
-                    tries += 1
+                tries = 0 if taken else tries + 1
+                if not taken:
                     not_before = time.monotonic() + wait(tries)
             await asyncio.sleep(pause)
-            left = max(0.0, not_before - time.monotonic()) if waiting else None
+            left = max(0.0, not_before - time.monotonic()) if waiting or tries else None
             if left != 0.0:
                 try:
                     await asyncio.wait_for(rung.wait(), left)
@@ -200,24 +235,29 @@ def _merged(earlier: Moved, later: Moved) -> Moved | None:
     return Moved(**{**asdict(later), "before": earlier.before})
 
 
-async def _post(cluster: str, hook: Hook, client: httpx2.AsyncClient, moves: list[Moved], tries: int) -> bool:
-    """Whether the hook took the moves, or will never take them."""
+async def _post(
+    cluster: str, hook: Hook, client: httpx2.AsyncClient, kind: str, what: Mapping[str, list[Any]], tries: int
+) -> bool:
+    """Whether the hook took what is told, or will never take it."""
     settings = hook.settings
     where = urlsplit(settings.url).hostname or ""  # the rest may be a secret
     told = {
-        "type": "planned_start_moved",
+        "type": kind,
         "id": secrets.token_hex(8),
         "cluster": cluster,
-        "moves": [asdict(move) for move in moves],
+        **what,
     }
     body = json.dumps(told, ensure_ascii=False).encode()
     headers = {
         "Content-Type": "application/json",
         SIGNATURE: signature(hook.secret, int(time.time()), body),
     }
+    sending = client.stream("POST", settings.url, content=body, headers=headers, timeout=_TIMEOUT_S)
     try:
-        answer = await client.post(settings.url, content=body, headers=headers, timeout=_TIMEOUT_S)
-    except httpx2.HTTPError as error:
+        # Nobody reads the answer's body, which may have no end; nor is it followed elsewhere.
+        async with asyncio.timeout(_WHOLE_S), sending as answer:
+            pass
+    except (httpx2.HTTPError, TimeoutError) as error:
         _say(where, tries, f"{type(error).__name__} {error}".strip())
         return False
     if answer.is_success:
@@ -227,7 +267,9 @@ async def _post(cluster: str, hook: Hook, client: httpx2.AsyncClient, moves: lis
     if answer.status_code >= 500 or answer.status_code in _AGAIN:
         _say(where, tries, f"HTTP {answer.status_code}")
         return False
-    _log.error("the webhook refuses", hook=where, status=answer.status_code, dropped=len(moves))
+    _log.error(
+        "the webhook refuses", hook=where, status=answer.status_code, dropped=sum(map(len, what.values()))
+    )
     return True
 
 

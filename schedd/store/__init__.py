@@ -3,6 +3,7 @@
 from schedd.store.errors import NotLeader, StoreError
 from schedd.store.journal import DurableJournal, Journal, MemoryJournal
 from schedd.store.leadership import Leadership
+from schedd.store.mark import Mark, Marked
 from schedd.store.records import (
     AuditEntry,
     Batch,
@@ -25,6 +26,8 @@ __all__ = [
     "Journal",
     "Leadership",
     "Limits",
+    "Mark",
+    "Marked",
     "MemoryJournal",
     "NotLeader",
     "Promise",

@@ -4,6 +4,8 @@ import zlib
 
 from sqlalchemy import Connection, delete, insert, select
 
+from schedd.store import log
+from schedd.store.envelope import opened, sealed
 from schedd.store.errors import BadCheckpoint
 from schedd.store.records import Tail
 from schedd.store.tables import checkpoints
@@ -15,11 +17,11 @@ _KEPT = 2
 
 def save(connection: Connection, cluster: int, at: Tail, time: int, body: bytes) -> None:
     """Keep a compressed checkpoint of the state after ``at``; older ones go."""
+    _, chain = log.chain_at(connection, cluster, at.batch)
     same = (checkpoints.c.cluster == cluster, checkpoints.c.batch == at.batch)
     connection.execute(delete(checkpoints).where(*same))
-    connection.execute(
-        insert(checkpoints).values(cluster=cluster, batch=at.batch, last_event=at.event, time=time, body=body)
-    )
+    values = {"batch": at.batch, "last_event": at.event, "time": time, "chain": chain}
+    connection.execute(insert(checkpoints).values(cluster=cluster, body=sealed(at, body), **values))
     newest = select(checkpoints.c.batch).where(checkpoints.c.cluster == cluster)
     kept = connection.scalars(newest.order_by(checkpoints.c.batch.desc()).limit(_KEPT)).all()
     connection.execute(
@@ -38,8 +40,10 @@ def latest(connection: Connection, cluster: int, before: int | None = None) -> t
     row = connection.execute(query.order_by(checkpoints.c.batch.desc()).limit(1)).first()
     if row is None:
         return None
+    at = Tail(row.batch, row.last_event)
+    body = opened(at, row.body)
     try:
-        return zlib.decompress(row.body), Tail(row.batch, row.last_event)
+        return zlib.decompress(body), at
     except zlib.error as error:
         raise BadCheckpoint(row.batch, f"checkpoint after batch {row.batch}: {error}") from None
 

@@ -5,7 +5,9 @@ be enough for a killed process but not for a lost machine, and an event is ackno
 be lost; a commit carries a whole batch, so the cost of the sync is shared.
 """
 
+import os
 import sqlite3
+from contextlib import suppress
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
@@ -97,6 +99,13 @@ def _sqlite(url: URL, begin: str, **pool: int) -> Engine:
         **pool,
     )
     read_only = begin == "BEGIN"
+
+    @event.listens_for(engine, "do_connect")
+    def _make(*_: Any) -> None:
+        # SQLite makes files as the umask says; those beside it (-wal, -shm) get the mode of this one. Where
+        # it is there already, or cannot be made, SQLite says what there is to say.
+        with suppress(OSError):
+            os.close(os.open(str(url.database), os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
     @event.listens_for(engine, "connect")
     def _connect(connection: sqlite3.Connection, _record: Any) -> None:

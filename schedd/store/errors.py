@@ -11,6 +11,7 @@ __all__ = [
     "DatabaseGone",
     "DiskFull",
     "LeaseExpired",
+    "LogBehind",
     "NotLeader",
     "SchemaNewer",
     "SchemaOlder",
@@ -52,6 +53,10 @@ class LeaseExpired(StoreError):
 
 class NotLeader(StoreError):
     """Another daemon leads: whatever this one has planned since does not count."""
+
+
+class LogBehind(NotLeader):
+    """The log does not have any more what this daemon has kept: it begins anew from what is there."""
 
 
 class BadCheckpoint(StoreError):

@@ -1,6 +1,7 @@
 """What became of every job and node, kept far longer than the events that told it. Over one transaction."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,12 +9,14 @@ from sqlalchemy import Connection, func, or_, select
 
 from schedd.store.codec import decode_event, plain
 from schedd.store.noting import Row, noted, said_by
-from schedd.store.records import JobPast, Moment, NodePast
+from schedd.store.records import JobPast, Moment, NodeAlert, NodePast
 from schedd.store.tables import breaches, decisions, events, jobs, nodes, promises, told
-from schedd.wire import Event, JobAltered, JobEnded, JobQueued, JobStarted
+from schedd.wire import Event, JobAltered, JobDeleted, JobEnded, JobQueued, JobStarted
 
-__all__ = ["cpus", "job_past", "moments", "node_past", "started_since"]
+__all__ = ["cpus", "job_past", "moments", "node_alerts", "node_past", "started_since"]
 
+_OF_NODES = frozenset({"black_hole", "overrun"})
+"""Kinds of alerts that say why a node gets no new jobs."""
 _OF_A_JOB = (events, decisions, told, promises, breaches)
 
 
@@ -96,10 +99,14 @@ def moments(connection: Connection, cluster: int, job: str) -> Sequence[Moment]:
     job = plain(job)
     of = {table: (table.c.cluster == cluster, table.c.job == job) for table in _OF_A_JOB}
     said = select(events.c.time, events.c.type, events.c.body, events.c.packed).where(*of[events])
-    found = [
-        Moment(row.time, "event", _words(decode_event(row.type, row.body, row.packed)))
-        for row in connection.execute(said)
-    ]
+    found: list[Moment] = []
+    over = False
+    for row in connection.execute(said.order_by(events.c.number)):
+        event = decode_event(row.type, row.body, row.packed)
+        ends = isinstance(event, JobEnded | JobDeleted)
+        if not (ends and over):  # an adapter tells an end again as long as the server lists the job
+            found.append(Moment(row.time, "event", _words(event)))
+        over = ends
     runs = select(decisions).where(*of[decisions], decisions.c.type == "run")
     found += [Moment(row.time, "decision", _outcome(row)) for row in connection.execute(runs)]
     tells = select(told).where(*of[told])
@@ -129,6 +136,22 @@ def _words(event: Event) -> str:
         asked = ",".join(f"{name}={value}" for name, value in event.job.resources.items())
         return f"{event.type.removeprefix('job_')} in {event.job.queue}: {asked}"
     return event.type.removeprefix("job_").replace("_", " ")
+
+
+def node_alerts(connection: Connection, cluster: int, node: str) -> Sequence[NodeAlert]:
+    """When and why a node got no new jobs though the server had it up, as far as decisions are kept."""
+    query = select(decisions.c.time, decisions.c.body).where(
+        decisions.c.cluster == cluster,
+        decisions.c.type == "alert",
+        decisions.c.body.contains(json.dumps(node, ensure_ascii=False)[1:-1], autoescape=True),
+    )
+    whole = re.compile(rf"(?<![\w.-]){re.escape(node)}(?![\w.-])")
+    found = []
+    for row in connection.execute(query.order_by(decisions.c.time)):
+        alert = json.loads(row.body)
+        if alert["kind"] in _OF_NODES and whole.search(alert["text"]):
+            found.append(NodeAlert(row.time, alert["kind"], alert["text"]))
+    return found
 
 
 def node_past(connection: Connection, cluster: int, node: str) -> Sequence[NodePast]:

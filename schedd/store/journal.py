@@ -15,6 +15,7 @@ from typing import Protocol
 from schedd.store.background import Background, Parts
 from schedd.store.errors import LeaseExpired, StoreError
 from schedd.store.leadership import Leadership
+from schedd.store.mark import Mark, Marked
 from schedd.store.records import Batch, Breach, Limits, Promise, Tail
 from schedd.store.store import Store
 from schedd.wire import Decision, Event
@@ -57,6 +58,12 @@ class Journal(Protocol):
         breaches: Sequence[Breach] = (),
     ) -> tuple[Decision, ...]:
         """Keep what followed from ``batch``; returns the decisions as they may be heard of, with the term."""
+        ...
+
+    def pass_over(self, batch: Batch) -> None:
+        """The engine failed over ``batch``, the last one: who follows is to call it only so often as this has
+        ``calls``.
+        """
         ...
 
     def maybe_checkpoint(self, freeze: Callable[[], Parts], now: int, *, must: bool = False) -> bool:
@@ -113,6 +120,9 @@ class MemoryJournal:
         """Nothing to do."""
         return tuple(decisions)
 
+    def pass_over(self, batch: Batch) -> None:
+        """Nothing to do."""
+
     def maybe_checkpoint(self, freeze: Callable[[], Parts], now: int, *, must: bool = False) -> bool:  # noqa: ARG002
         """Never."""
         return False
@@ -138,6 +148,7 @@ class DurableJournal:
         lead: Leadership | None = None,
         every: float = 5.0,
         limits: Limits | None = None,
+        mark: Mark | None = None,
     ) -> None:
         self._store = store
         self._lead = lead
@@ -148,6 +159,9 @@ class DurableJournal:
         self._paused = ""
         self._settings = ""
         self._background = Background(every)
+        self._mark = mark
+        self._linked = Tail(), b""
+        self._decided = int(store.last_decision(self.cluster)[1:] or 0)
         self._noting: Iterator[None] | None = None
 
     def under(self, settings: str) -> None:
@@ -165,10 +179,11 @@ class DurableJournal:
             paused=paused,
             settings=self._settings,
         )
-        self._flushed(paused)
         if batch is not None:
             self._tail = Tail(batch.number, batch.last_event)
+            self._linked = self._tail, batch.chain
             self._settings = ""
+        self._flushed(paused)
         return batch
 
     def woke(self, now: int, paused: str = "", *, resumed: bool = False) -> Batch:
@@ -208,14 +223,37 @@ class DurableJournal:
             self._store.record(
                 self.cluster, batch, made, promises=promises, breaches=breaches, pending=self._pending
             )
+            if made:
+                self._decided = int(made[-1].id[1:])
             self._flushed(batch.paused)
         if made and self._lead is not None and not self._lead.leads:
             raise LeaseExpired("the lease ended while the decisions were written")
         return made
 
+    def pass_over(self, batch: Batch) -> None:
+        """Durable when it returns. Raises StoreError; it is to be called again then before all else."""
+        if self._pending and self._pending[-1].number == batch.number:
+            self._pending[-1] = batch
+        self._store.pass_over(self.cluster, batch, pending=self._pending)
+        self._flushed(batch.paused)
+
     def _flushed(self, paused: str) -> None:
         self._pending.clear()
         self._paused = paused
+        self._note_mark()
+
+    def _note_mark(self) -> None:
+        if self._mark is not None:
+            at, chain = self._linked
+            marked = Marked(
+                batch=self._tail.batch,
+                event=self._tail.event,
+                linked=at.batch,
+                chain=chain.hex(),
+                decided=self._decided,
+                term=self._term(),
+            )
+            self._mark.write(marked)
 
     def _term(self) -> int:
         return self._lead.term if self._lead is not None else 0
@@ -228,11 +266,13 @@ class DurableJournal:
         kept = self._background.ended()
         if must or self._background.due:
             self._store.put_batches(self.cluster, self._pending)
-            self._pending.clear()
+            self._flushed(self._paused)
             at = self._tail
 
             def keep(body: bytes) -> None:
                 self._store.save_checkpoint(self.cluster, at, now, body)
+                if self._mark is not None:
+                    self._mark.sync()
                 if must:  # somebody waits
                     return
                 self._slices(self._note_past)
@@ -261,3 +301,5 @@ class DurableJournal:
     def close(self) -> None:
         """End the thread that makes checkpoints; the store stays open."""
         self._background.close()
+        if self._mark is not None:
+            self._mark.close()

@@ -11,6 +11,7 @@ import fcntl
 import os
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,10 +29,19 @@ _SHARE = 0.875
 class Leadership:
     """One daemon's. ``holder`` names it: the same name after a restart takes its own lease again at once."""
 
-    def __init__(self, database: Database, holder: str, *, seconds: float = 6.0) -> None:
+    def __init__(
+        self,
+        database: Database,
+        holder: str,
+        *,
+        seconds: float = 6.0,
+        above: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """``above`` says which term is known to have been, though the database may not know of it."""
         self._database = database
         self._holder = holder
         self._seconds = seconds
+        self._above = above
         self._until = 0.0
         self._lost = ""
         self._lock_file: int | None = None
@@ -57,7 +67,9 @@ class Leadership:
         begun = time.monotonic()
         try:
             with self._database.renewing() as connection:
-                term = lease.take(connection, self._holder, self._seconds, force=path is not None)
+                term = lease.take(
+                    connection, self._holder, self._seconds, force=path is not None, above=self._above()
+                )
         except StoreError:
             # Whoever led may have been cut off with the lease's row in its hands: then the next try succeeds.
             if path is None:

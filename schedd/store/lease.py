@@ -7,7 +7,7 @@ the lease cannot change hands before it has ended.
 
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, cast, func, or_, select, text, update
+from sqlalchemy import BigInteger, ColumnElement, Connection, case, cast, func, or_, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from schedd.store.errors import LeaseExpired, NotLeader
@@ -26,20 +26,22 @@ def _now(connection: Connection) -> ColumnElement[int]:
     return cast((func.julianday("now") - 2440587.5) * 86_400_000, BigInteger)
 
 
-def take(connection: Connection, holder: str, seconds: float, *, force: bool = False) -> int | None:
+def take(
+    connection: Connection, holder: str, seconds: float, *, force: bool = False, above: int = 0
+) -> int | None:
     """Take the lease if it is free, over, or the holder's own (of an earlier life), or anyhow by ``force``.
 
-    Returns the new term, or None when another holds it.
+    Returns the new term, which is ``above`` that one, or None when another holds it.
     """
     now = _now(connection)
     dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
     row = dialect.insert(leases).values(
-        name=_NAME, holder=holder, term=1, expires=now + int(seconds * 1000), since=now
+        name=_NAME, holder=holder, term=above + 1, expires=now + int(seconds * 1000), since=now
     )
     free = or_(leases.c.expires < now, leases.c.holder == holder)
     new = {
         "holder": row.excluded.holder,
-        "term": leases.c.term + 1,
+        "term": case((leases.c.term > above, leases.c.term + 1), else_=above + 1),
         "expires": row.excluded.expires,
         "since": row.excluded.since,
     }

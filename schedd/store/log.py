@@ -1,20 +1,34 @@
 """The event log and the batches in which the engine handled it. Functions over one transaction."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
+from schedd.store import chain
 from schedd.store.codec import decode_event, encode_event, job_of, plain
+from schedd.store.errors import LogBehind
 from schedd.store.records import Batch, Tail
 from schedd.store.tables import batches, checkpoints, clusters, events
 from schedd.wire import Event
 
-__all__ = ["append", "batches_after", "forget_after", "known", "put_batches", "rows_after", "tail"]
+__all__ = [
+    "append",
+    "batches_after",
+    "calls_of",
+    "chain_at",
+    "forget_after",
+    "known",
+    "put_batches",
+    "rows_after",
+    "set_calls",
+    "tail",
+]
 
 _IN = 500
 """Values of one IN list."""
+_NO_EVENTS = chain.of_events(())
 _PAGE = 1_000
 """Events that are read together."""
 
@@ -43,8 +57,10 @@ def known(connection: Connection, cluster: int, deliveries: Sequence[str]) -> se
     return found
 
 
-def append(connection: Connection, cluster: int, after: int, new: Iterable[Event]) -> int:
-    """Write events that the log does not have, numbered from ``after + 1``; returns the last number."""
+def append(connection: Connection, cluster: int, after: int, new: Iterable[Event]) -> tuple[int, bytes]:
+    """Write events that the log does not have, numbered from ``after + 1``; returns the last number, and
+    their digest.
+    """
     rows: list[dict[str, Any]] = []
     number = after
     for number, event in enumerate(new, after + 1):
@@ -63,26 +79,66 @@ def append(connection: Connection, cluster: int, after: int, new: Iterable[Event
         )
     if rows:
         connection.execute(insert(events), rows)
-    return number
+    written = ((row["number"], row["delivery"], row["body"], row["packed"]) for row in rows)
+    return number, chain.of_events(written)
 
 
-def put_batches(connection: Connection, cluster: int, rows: Iterable[Batch]) -> None:
-    """Write what the engine is called with."""
-    values = [
-        {
-            "cluster": cluster,
-            "number": batch.number,
-            "now": batch.now,
-            "calls": batch.calls,
-            "paused": plain(batch.paused),
-            "resumed": batch.resumed,
-            "settings": batch.settings or None,
-            "last_event": batch.last_event,
-        }
-        for batch in rows
-    ]
-    if values:
-        connection.execute(insert(batches), values)
+def put_batches(
+    connection: Connection, cluster: int, rows: Sequence[Batch], told: Mapping[int, bytes] | None = None
+) -> bytes:
+    """Write what the engine is called with; ``told``: by number of a batch, the digest of its events.
+
+    Returns the digest of all up to the last one; empty when there is none. Raises LogBehind when what comes
+    before them is not there.
+    """
+    if not rows:
+        return b""
+    before = rows[0].number - 1
+    there, link = chain_at(connection, cluster, before)
+    if before and not there:
+        raise LogBehind(f"batch {before} was kept, and is not in the database any more")
+    values: list[dict[str, Any]] = []
+    for batch in rows:
+        of_events = (told or {}).get(batch.number, _NO_EVENTS)
+        link = chain.link(link or chain.BEGINNING, _linked(batch), of_events)
+        values.append(
+            {
+                "cluster": cluster,
+                "number": batch.number,
+                "now": batch.now,
+                "calls": batch.calls,
+                "paused": plain(batch.paused),
+                "resumed": batch.resumed,
+                "settings": batch.settings or None,
+                "last_event": batch.last_event,
+                "chain": link,
+            }
+        )
+    connection.execute(insert(batches), values)
+    return link or b""
+
+
+def _linked(batch: Batch) -> tuple[int, int, str, bool, str, int]:
+    paused = plain(batch.paused)
+    return batch.number, batch.now, paused, batch.resumed, batch.settings, batch.last_event
+
+
+def chain_at(connection: Connection, cluster: int, number: int) -> tuple[bool, bytes | None]:
+    """Whether the batch ``number`` is known, and the digest of all up to it, where that is."""
+    there = False
+    for table, column in ((batches, batches.c.number), (checkpoints, checkpoints.c.batch)):
+        query = select(table.c.chain).where(table.c.cluster == cluster, column == number)
+        row = connection.execute(query).first()
+        there = there or row is not None
+        if row is not None and row.chain is not None:
+            return True, bytes(row.chain)
+    return there, None
+
+
+def set_calls(connection: Connection, cluster: int, number: int, calls: int) -> None:
+    """How often the engine is called for a batch that is in the log."""
+    here = (batches.c.cluster == cluster, batches.c.number == number)
+    connection.execute(update(batches).where(*here).values(calls=calls))
 
 
 def forget_after(connection: Connection, cluster: int, last: Tail) -> None:
@@ -96,24 +152,70 @@ def forget_after(connection: Connection, cluster: int, last: Tail) -> None:
     )
 
 
-def batches_after(connection: Connection, cluster: int, batch: int, event: int) -> Iterator[Batch]:
-    """The batches after ``batch`` with their events, all after ``event``, in order."""
-    stored = _events_after(connection, cluster, event)
-    query = select(batches).where(batches.c.cluster == cluster, batches.c.number > batch)
-    seen = event
+def calls_of(connection: Connection, cluster: int, batch: int) -> int:
+    """How often the engine is to be called for this batch; -1 where there is none."""
+    query = select(batches.c.calls).where(batches.c.cluster == cluster, batches.c.number == batch)
+    found: int | None = connection.execute(query).scalar_one_or_none()
+    return -1 if found is None else found
+
+
+def batches_after(
+    connection: Connection, cluster: int, after: Tail, damage: list[str] | None = None
+) -> Iterator[Batch]:
+    """The batches after ``after`` with their events, in order.
+
+    ``damage`` gets, in words, what is missing of them or not as it was written; such events are left out.
+    Without it they raise ValueError.
+    """
+    found: list[str] = []
+    link = chain_at(connection, cluster, after.batch)[1] if damage is not None else None
+    query = select(batches).where(batches.c.cluster == cluster, batches.c.number > after.batch)
+    stored = _Rows(connection, cluster, after.event)
+    seen = after
     for row in connection.execute(query.order_by(batches.c.number)).all():
-        own = tuple(islice(stored, row.last_event - seen))
-        seen = row.last_event
-        yield Batch(
+        own = stored.until(row.last_event)
+        batch = Batch(
             number=row.number,
             now=row.now,
             last_event=row.last_event,
-            events=own,
+            events=tuple(_decoded(own, found if damage is not None else None)),
             calls=row.calls,
             paused=row.paused,
             resumed=row.resumed,
             settings=row.settings or "",
+            chain=row.chain or b"",
         )
+        if row.number != seen.batch + 1:
+            found.append(
+                f"{_some(row.number - seen.batch - 1, 'batch', 'batches')} before batch {row.number}"
+            )
+        elif damage is not None and link is not None and row.chain is not None:
+            written = ((event.number, event.delivery, event.body, event.packed) for event in own)
+            if chain.link(link, _linked(batch), chain.of_events(written)) != row.chain:
+                found.append(f"batch {row.number} is not as it was written")
+        missing = max(0, row.last_event - seen.event) - len(own)
+        if missing:
+            found.append(f"{_some(missing, 'event', 'events')} up to batch {row.number}")
+        link, seen = row.chain or None, Tail(row.number, max(seen.event, row.last_event))
+        yield batch
+    if damage is not None:
+        if rest := len(stored.until(None)):
+            found.append(f"the batches of {_some(rest, 'event', 'events')} after batch {seen.batch}")
+        damage += found
+
+
+def _some(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
+
+
+def _decoded(rows: Iterable[Row[Any]], damage: list[str] | None) -> Iterator[Event]:
+    for row in rows:
+        try:
+            yield decode_event(row.type, row.body, row.packed)
+        except (ValueError, zlib.error) as error:
+            if damage is None:
+                raise
+            damage.append(f"event {row.number} cannot be read ({type(error).__name__})")
 
 
 def rows_after(connection: Connection, cluster: int, event: int, limit: int) -> Sequence[Row[Any]]:
@@ -122,8 +224,23 @@ def rows_after(connection: Connection, cluster: int, event: int, limit: int) -> 
     return connection.execute(query.order_by(events.c.number).limit(limit)).all()
 
 
-def _events_after(connection: Connection, cluster: int, event: int) -> Iterator[Event]:
-    while rows := rows_after(connection, cluster, event, _PAGE):
-        for row in rows:
-            yield decode_event(row.type, row.body, row.packed)
-        event = rows[-1].number
+class _Rows:
+    """The rows of events after a number, read in pages."""
+
+    def __init__(self, connection: Connection, cluster: int, event: int) -> None:
+        self._rows = self._read(connection, cluster, event)
+        self._next = next(self._rows, None)
+
+    def until(self, last: int | None) -> list[Row[Any]]:
+        """The next ones up to the event ``last``; None: all."""
+        found: list[Row[Any]] = []
+        while self._next is not None and (last is None or self._next.number <= last):
+            found.append(self._next)
+            self._next = next(self._rows, None)
+        return found
+
+    @staticmethod
+    def _read(connection: Connection, cluster: int, event: int) -> Iterator[Row[Any]]:
+        while rows := rows_after(connection, cluster, event, _PAGE):
+            yield from rows
+            event = rows[-1].number

@@ -1,7 +1,7 @@
 """What goes into the store and comes out of it, in plain values. Times are seconds since the epoch (UTC)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from schedd.wire import Event
@@ -46,7 +46,8 @@ class Batch:
 
     ``paused`` says why dispatch is paused meanwhile, empty when it is not; ``resumed``: it was told to
     dispatch again just before. ``settings`` are JSON under which it goes on from here; empty: as before.
-    ``last_event`` is the number of the last event up to and with this batch.
+    ``last_event`` is the number of the last event up to and with this batch; ``chain`` the digest of all up
+    to it, empty until it is kept.
     """
 
     number: int
@@ -57,6 +58,7 @@ class Batch:
     paused: str = ""
     resumed: bool = False
     settings: str = ""
+    chain: bytes = field(default=b"", compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +97,14 @@ class Told:
 class Recovered:
     """What a daemon goes on from: the engine's ``checkpoint`` (None: there is none), which comes ``after`` a
     batch and an event, and the ``batches`` that follow. The cluster's first engine was made at ``begun``.
+    ``damage`` says what of the log after the checkpoint is missing, or not as it was written.
     """
 
     begun: int
     checkpoint: bytes | None
     after: Tail
     batches: tuple[Batch, ...]
+    damage: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +203,15 @@ class NodePast:
     cpus: int
     mem: int
     gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAlert:
+    """Why a node got no new jobs from ``time`` on though the server had it up."""
+
+    time: int
+    kind: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """The store: what the daemon must not lose, one transaction per call. One thread writes, any may read."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from sqlalchemy import Connection, insert, select
 
@@ -18,6 +19,7 @@ from schedd.store.records import (
     Lead,
     Limits,
     Moment,
+    NodeAlert,
     NodePast,
     Promise,
     Recovered,
@@ -95,9 +97,7 @@ class Store:
         durable = Tail(waiting[0].number - 1 if waiting else last.batch, last.event)
         with self.database.write(guarded=True) as connection:
             if log.tail(connection, cluster) != durable:
-                kept = _kept(
-                    log.batches_after(connection, cluster, durable.batch, durable.event), waiting, new
-                )
+                kept = _kept(log.batches_after(connection, cluster, durable), waiting, new)
                 if kept is not None:
                     return kept
                 log.forget_after(connection, cluster, durable)
@@ -105,7 +105,7 @@ class Store:
             if not fresh:
                 log.put_batches(connection, cluster, waiting)
                 return None
-            number = log.append(connection, cluster, last.event, fresh)
+            number, told = log.append(connection, cluster, last.event, fresh)
             batch = Batch(
                 number=last.batch + 1,
                 now=now,
@@ -114,15 +114,20 @@ class Store:
                 paused=paused,
                 settings=settings,
             )
-            log.put_batches(connection, cluster, (*waiting, batch))
+            link = log.put_batches(connection, cluster, (*waiting, batch), {batch.number: told})
             decided.put_outcomes(connection, cluster, fresh)
             decided.put_starts(connection, cluster, dict(decided.starts_in(fresh)))
-            return batch
+            return replace(batch, chain=link)
 
     def events_after(self, cluster: int, after: Tail) -> tuple[Batch, ...]:
         """The batches after ``after``, with their events."""
         with self.database.read() as connection:
-            return tuple(log.batches_after(connection, cluster, after.batch, after.event))
+            return tuple(log.batches_after(connection, cluster, after))
+
+    def calls_of(self, cluster: int, batch: int) -> int:
+        """How often the engine is to be called for this batch; -1 where there is none."""
+        with self.database.read() as connection:
+            return log.calls_of(connection, cluster, batch)
 
     # ---- decisions ------------------------------------------------------------------------------
 
@@ -150,6 +155,16 @@ class Store:
         if waiting:
             with self.database.write(guarded=True) as connection:
                 _put_waiting(connection, cluster, waiting)
+
+    def pass_over(self, cluster: int, batch: Batch, *, pending: Iterable[Batch] = ()) -> None:
+        """Who follows the log is to call the engine for ``batch`` only so often as it has ``calls``.
+
+        Made again it changes nothing.
+        """
+        waiting = tuple(pending)
+        with self.database.write(guarded=True) as connection:
+            _put_waiting(connection, cluster, waiting)
+            log.set_calls(connection, cluster, batch.number, batch.calls)
 
     def decisions_after(self, cluster: int, decision: str, limit: int = 1_000) -> Sequence[Decision]:
         """Up to ``limit`` decisions after the id ``decision`` (empty: from the first kept), in order."""
@@ -191,6 +206,11 @@ class Store:
         """What a node was since when, in order."""
         with self.database.read() as connection:
             return history.node_past(connection, cluster, node)
+
+    def node_alerts(self, cluster: int, node: str) -> Sequence[NodeAlert]:
+        """When and why a node got no new jobs though the server had it up, as far as decisions are kept."""
+        with self.database.read() as connection:
+            return history.node_alerts(connection, cluster, node)
 
     def started_since(self, cluster: int, since: int) -> Sequence[JobPast]:
         """The jobs whose last run began at ``since`` or later, by start, as far as the log was noted."""
@@ -261,10 +281,16 @@ class Store:
         with self.database.read() as connection:
             found = checkpoints.latest(connection, cluster, before)
             checkpoint, at = found if found is not None else (None, Tail())
-            batches = tuple(log.batches_after(connection, cluster, at.batch, at.event))
+            damage: list[str] = []
+            batches = tuple(log.batches_after(connection, cluster, at, damage))
             made = select(clusters.c.created).where(clusters.c.id == cluster)
             begun = connection.execute(made).scalar_one()
-            return Recovered(begun, checkpoint, at, batches)
+            return Recovered(begun, checkpoint, at, batches, tuple(damage))
+
+    def chain(self, cluster: int, batch: int) -> bytes | None:
+        """The digest of the log up to a batch, as it was kept; None where it is not known."""
+        with self.database.read() as connection:
+            return log.chain_at(connection, cluster, batch)[1]
 
     def tail(self, cluster: int) -> Tail:
         """The cluster's last batch and event."""

@@ -62,9 +62,11 @@ clusters = Table(
     Column("noted", BigInteger, nullable=False, server_default="0"),
 )
 
-# What the engine was called with: at `now`, `calls` times in a row, dispatch being paused for `paused` (empty
+# What the engine was called with: at `now`, `calls` times in a row (0: it failed, and the batch was passed
+# over), dispatch being paused for `paused` (empty
 # when it is not), having just been told to dispatch again (`resumed`) or to go on under other `settings`
-# (JSON; NULL: as before). `last_event` is the number of the last event up to and with this batch.
+# (JSON; NULL: as before). `last_event` is the number of the last event up to and with this batch. `chain` is
+# a digest of this batch and all before it (NULL: written by a version without).
 batches = Table(
     "batches",
     metadata,
@@ -76,6 +78,7 @@ batches = Table(
     Column("resumed", Boolean, nullable=False),
     Column("settings", Text),
     Column("last_event", BigInteger, nullable=False),
+    Column("chain", LargeBinary),
 )
 
 # `delivery` is the sender's id; `job` the job that it speaks of, if it is one. A body stands in `body`, or,
@@ -151,7 +154,8 @@ decisions = Table(
     Index("ix_decisions_cluster_job", "cluster", "job"),
 )
 
-# State of the engine after `batch`: zlib-compressed JSON.
+# State of the engine after `batch`, compressed with zlib, in an envelope with its checksum; `chain` is that
+# of the batch.
 checkpoints = Table(
     "checkpoints",
     metadata,
@@ -160,6 +164,7 @@ checkpoints = Table(
     Column("last_event", BigInteger, nullable=False),
     Column("time", BigInteger, nullable=False),
     Column("body", LargeBinary, nullable=False),
+    Column("chain", LargeBinary),
 )
 
 # Every start told, by the decision that told it; NULL `start`: told that none is known, for the reason `why`.

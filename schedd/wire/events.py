@@ -248,6 +248,28 @@ class PlanningReleased:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PassedOver:
+    """The planner failed over the batch of this number, or did not return from it, and passes it over.
+
+    ``why`` is the error. ``jobs`` and ``steps`` are what it was at then, where that is known: these jobs are
+    set aside, these steps are left out for a while. ``out`` are jobs whose run decisions may still be
+    carried out, each until when; ``decided`` is the number of the last decision. ``anew``: begin from
+    nothing but what people have set, and take the rest from a snapshot.
+    """
+
+    id: str
+    time: int
+    batch: int
+    why: str
+    jobs: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+    out: Mapping[str, int] = field(default_factory=dict)
+    decided: int = 0
+    anew: bool = False
+    type: Literal["passed_over"] = "passed_over"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """The whole state of the server at ``time``; where credible it wins over what was believed.
 
@@ -279,6 +301,19 @@ class Improved:
     type: Literal["improved"] = "improved"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLost:
+    """A part of the log is missing, or is not as it was written: what, says ``why``. ``decided`` is the
+    number of the last decision that is known to have been made, which the log may not know of.
+    """
+
+    id: str
+    time: int
+    why: str
+    decided: int = 0
+    type: Literal["log_lost"] = "log_lost"
+
+
 Told = (
     JobQueued
     | JobAltered
@@ -300,7 +335,7 @@ Told = (
 )
 """What an adapter may tell."""
 
-Event = Told | PolicyChanged | PlanningHeld | PlanningReleased
+Event = Told | PolicyChanged | PlanningHeld | PlanningReleased | LogLost | PassedOver
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """What a PBS server says about its jobs, nodes, queues and itself, in plain values.
 
 Facts are the server's words with their units made uniform: seconds since the epoch (UTC), seconds, KiB.
-Their meaning as a request is the planner's business (``schedd.model.parse``), so resources travel as text.
+Their meaning as a request is the planner's business (``schedd.dialect``), so resources travel as text.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 __all__ = [
-    "Family",
     "JobFacts",
     "JobLetter",
     "Mode",
@@ -22,7 +21,6 @@ __all__ = [
     "UnitsFacts",
 ]
 
-Family = Literal["torque", "openpbs"]
 Mode = Literal["shadow", "adviser", "scheduler"]
 """What is done with decisions: nothing, they are told, they are carried out."""
 JobLetter = Literal["Q", "H", "W", "T", "R", "E", "S", "C"]
@@ -48,6 +46,7 @@ class JobFacts:
     jobs of its ``array`` may run at once. ``started`` is the start
     of the present run; ``shares`` its nodes, empty unless the job holds resources. ``starts`` is the
     server's own count of starts. ``version`` changes whenever anything that a run decision relies on does.
+    ``family`` names the dialect of its request and numbers; empty is the planner's first.
     ``by`` is who had the present run started by hand (``qrun``), where that is known.
     """
 
@@ -56,7 +55,7 @@ class JobFacts:
     queue: str
     submitted: int
     state: JobLetter = "Q"
-    family: Family = "torque"
+    family: str = ""
     resources: Mapping[str, str] = field(default_factory=dict)
     name: str = ""
     group: str = ""
@@ -109,7 +108,7 @@ class QueueFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFacts:
-    """The server: whether it wants to be scheduled, its defaults and limits, its version; ``open``: whether
+    """The server: whether scheduling is enabled, its defaults and limits, its version; ``open``: whether
     users may see each other's jobs.
     """
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from server_adapter.bridge.journal import hand_over
+from server_adapter.text import text_of
 
 _log = logging.getLogger(__name__)
 
@@ -77,11 +78,11 @@ class ServerLog:
         self._at = max(min(self._at, size), size - _MOST) + len(text)
         for found in _RUN.finditer(text):
             job, user, host = found.groups()
-            name = job.decode(errors="replace")
+            name = text_of(job)
             if user in self._schedulers:
                 self.by_hand.pop(name, None)
             else:
-                self.by_hand[name] = f"{user.decode(errors='replace')}@{host.decode(errors='replace')}"
+                self.by_hand[name] = f"{text_of(user)}@{text_of(host)}"
 
 
 class ByHand:

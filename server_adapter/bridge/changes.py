@@ -15,11 +15,13 @@ from schedd.wire import (
     JobStarted,
     NodeChanged,
     QueueChanged,
+    Reserve,
     ServerChanged,
     Snapshot,
+    Unreserve,
 )
 from server_adapter.bridge.facts import version_of
-from server_adapter.bridge.state import State
+from server_adapter.bridge.state import Held, State
 
 
 def hold(job: JobFacts, holds: str) -> JobFacts:
@@ -43,6 +45,7 @@ def start(job: JobFacts, event: JobStarted) -> JobFacts:
 def apply(state: State, events: Iterable[Event]) -> State:
     """The state after the events. Raises KeyError for an event about a job that is not there."""
     jobs, nodes, queues, server = dict(state.jobs), dict(state.nodes), dict(state.queues), state.server
+    reservations = dict(state.reservations)
     for event in events:
         match event:
             case JobQueued() | JobAltered():
@@ -59,6 +62,11 @@ def apply(state: State, events: Iterable[Event]) -> State:
                 nodes[event.node.name] = event.node
             case QueueChanged():
                 queues[event.queue.name] = event.queue
+            case Reserve():
+                end = event.start if event.end is None else event.end
+                reservations[event.name] = Held(event.start, end, event.nodes, "".join(event.queues))
+            case Unreserve():
+                del reservations[event.name]
             case ServerChanged():
                 server = event.server
             case Snapshot():
@@ -68,4 +76,4 @@ def apply(state: State, events: Iterable[Event]) -> State:
                 server = event.server
             case _:
                 pass
-    return State(jobs=jobs, nodes=nodes, queues=queues, server=server)
+    return State(jobs=jobs, nodes=nodes, queues=queues, server=server, reservations=reservations)

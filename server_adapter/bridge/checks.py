@@ -6,7 +6,6 @@ from enum import Enum
 
 from schedd.wire import JobFacts, Run
 from server_adapter.bridge.facts import ACTIVE
-from server_adapter.torque.attributes import NodeStatus
 
 
 class Verdict(Enum):
@@ -24,6 +23,18 @@ class Check:
 
     verdict: Verdict
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRoom:
+    """What a node has at this moment; `mem` and `mem_used` in KiB, 0 where the server does not count it."""
+
+    cpus: int
+    used: int
+    down: bool = False
+    offline: bool = False
+    mem: int = 0
+    mem_used: int = 0
 
 
 def check_decision(run: Run, *, now: float, term: int) -> Check:
@@ -61,7 +72,7 @@ def check_job(run: Run, job: JobFacts | None) -> Check:
     return Check(Verdict.RUN)
 
 
-def check_nodes(run: Run, nodes: Mapping[str, NodeStatus]) -> Check:
+def check_nodes(run: Run, nodes: Mapping[str, NodeRoom]) -> Check:
     """Whether the nodes can take the job now."""
     busy = ""
     for share in run.shares:
@@ -72,11 +83,13 @@ def check_nodes(run: Run, nodes: Mapping[str, NodeStatus]) -> Check:
             return _refuse(f"{share.node} is down")
         if node.offline:
             return _refuse(f"{share.node} is offline")
-        if share.cpus > node.slots:
-            return _refuse(f"{share.node} has {node.slots} cores, not {share.cpus}")
-        free = node.slots - node.used
+        if share.cpus > node.cpus:
+            return _refuse(f"{share.node} has {node.cpus} cores, not {share.cpus}")
+        free = node.cpus - node.used
         if share.cpus > free:
             busy = busy or f"{share.node} has {max(0, free)} cores free, not {share.cpus}"
+        elif node.mem and share.mem > node.mem - node.mem_used:
+            busy = busy or f"{share.node} has too little memory free"
     return Check(Verdict.BUSY, busy) if busy else Check(Verdict.RUN)
 
 

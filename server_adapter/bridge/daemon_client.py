@@ -2,13 +2,16 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 from urllib.parse import quote
 
 import httpx2
 
+from schedd.wire import ShareFacts
 from server_adapter.bridge.messages import Answer, MessageError, decode_decisions
 from server_adapter.bridge.outbox import Parcel
 
@@ -34,6 +37,15 @@ class DaemonRefusedError(Exception):
         return self.status in (400, 413, 422)
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """When and where something could start; without a start `why` says what is in the way."""
+
+    start: int | None
+    shares: tuple[ShareFacts, ...]
+    why: str
+
+
 class DaemonClient:
     """One cluster at one daemon, or at several of which one leads. Times in seconds.
 
@@ -54,6 +66,8 @@ class DaemonClient:
         self._path = f"/v1/clusters/{quote(cluster, safe='')}"
         self._timeout = httpx2.Timeout(timeout, connect=min(timeout, _CONNECT))
         self._client = httpx2.AsyncClient(headers=headers, transport=transport, trust_env=False)
+        self.server_read_at = time.monotonic()
+        """When the server was last read, which the daemon is told: it says so where that is long ago."""
         self._at = 0
         self._moved = asyncio.Event()
 
@@ -85,7 +99,10 @@ class DaemonClient:
         if after:
             parameters["after"] = after
         timeout = httpx2.Timeout(**{**self._timeout.as_dict(), "read": wait + 15})
-        asked = asyncio.create_task(self._ask("GET", "/decisions", params=parameters, timeout=timeout))
+        about = {"Schedd-Read-Age": f"{time.monotonic() - self.server_read_at:.1f}"}
+        asked = asyncio.create_task(
+            self._ask("GET", "/decisions", params=parameters, headers=about, timeout=timeout)
+        )
         moved = asyncio.create_task(self._moved.wait())
         try:
             await asyncio.wait({asked, moved}, return_when=asyncio.FIRST_COMPLETED)
@@ -100,6 +117,23 @@ class DaemonClient:
             return decode_decisions(answer.content)
         except MessageError as error:
             raise DaemonAwayError(str(error)) from error
+
+    async def what_if(self, resources: Mapping[str, str], *, not_before: int) -> Place:
+        """Where and when a job with these resources could start, from then on at the earliest.
+
+        Raises `DaemonAwayError`, `DaemonRefusedError`.
+        """
+        body = {"resources": dict(resources), "not_before": not_before}
+        answer = await self._ask("POST", "/what-if", json=body)
+        try:
+            found = answer.json()
+            shares = [
+                ShareFacts(one["node"], one["cpus"], one["mem"], one["gpus"])
+                for one in found["planned_nodes"]
+            ]
+            return Place(found["planned_start"], tuple(shares), found["why"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise DaemonAwayError("an answer to a question that makes no sense") from error
 
     async def close(self) -> None:
         """Closes the connections."""
@@ -140,12 +174,24 @@ class DaemonClient:
         except httpx2.HTTPError as error:
             raise DaemonAwayError(f"schedd does not answer at {url}: {error!r}") from error
         if answer.status_code >= 500 or answer.status_code in (408, 425, 429):
-            raise DaemonAwayError(f"schedd at {url} answered {answer.status_code}")
+            why = _words(answer)
+            raise DaemonAwayError(
+                f"schedd at {url} answered {answer.status_code}" + (f": {why}" if why else "")
+            )
         if answer.status_code != 200:
             raise DaemonRefusedError(
-                answer.status_code, answer.text[:300], _ADVICE.get(answer.status_code, "")
+                answer.status_code, _words(answer) or answer.text[:300], _ADVICE.get(answer.status_code, "")
             )
         return answer
+
+
+def _words(answer: httpx2.Response) -> str:
+    """What a problem document says; empty where it is none."""
+    try:
+        found = answer.json()
+        return str(found["detail"])[:300] + (f" ({found['hint']})" if found.get("hint") else "")
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return ""
 
 
 _ADVICE = {

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Callable, Iterator
 
 from schedd.wire import Decision, Event, Snapshot
@@ -48,6 +49,10 @@ class Delivery:
         self._filled = asyncio.Event()
         self.outbox = Outbox(epoch)
         self.away = False
+
+    def server_was_read(self) -> None:
+        """The server answered just now."""
+        self._client.server_read_at = time.monotonic()
 
     @property
     def ids(self) -> Iterator[str]:

@@ -16,12 +16,14 @@ from schedd.wire import (
     Mode,
     NodeChanged,
     QueueChanged,
+    Reserve,
     ServerChanged,
     Snapshot,
+    Unreserve,
 )
 from server_adapter.bridge.changes import hold, release, start
 from server_adapter.bridge.facts import ACTIVE, Ending, version_of
-from server_adapter.bridge.state import State
+from server_adapter.bridge.state import Held, State
 
 Ids = Iterator[str]
 
@@ -47,6 +49,20 @@ def endings(state: State, *, ids: Ids, now: int) -> Iterator[JobEnded]:
         moment = now if end.completed is None else end.completed
         status = end.exit_status or 0
         yield JobEnded(id=next(ids), time=moment, job_id=name, exit_status=status, used=end.used)
+
+
+def reserved(name: str, held: Held, *, id: str, now: int) -> Reserve:  # noqa: A002
+    """What the server keeps for itself, as an event."""
+    return Reserve(
+        id=id,
+        time=now,
+        name=name,
+        nodes=held.nodes,
+        start=held.start,
+        end=held.end,
+        reason="the server's own reservation",
+        queues=(held.queue,),
+    )
 
 
 def snapshot(
@@ -123,6 +139,11 @@ class _Step:
         for name, queue in new.queues.items():
             if old.queues.get(name) != queue:
                 yield QueueChanged(id=next(self._ids), time=now, queue=queue)
+        for name, held in new.reservations.items():
+            if old.reservations.get(name) != held:
+                yield reserved(name, held, id=next(self._ids), now=now)
+        for name in old.reservations.keys() - new.reservations.keys():
+            yield Unreserve(id=next(self._ids), time=now, name=name)
         if old.server != new.server:
             yield ServerChanged(id=next(self._ids), time=now, server=new.server)
 

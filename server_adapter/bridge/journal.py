@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
+from typing import Any
 
 _KEPT = 600  # seconds for which an asked run is remembered
 
@@ -24,9 +25,9 @@ class JournalError(Exception):
 class Journal:
     """Small files in the state directory.
 
-    `state.json` holds the epoch (one more at each start) and the highest leader's term seen. `runs` gets a
-    line for each run before it is asked for, so that no decision is carried out a second time after a
-    restart. `lock` keeps a second adapter out. Raises `JournalError`.
+    `state.json` holds the epoch (one more at each start), the highest leader's term and the last alert seen.
+    `runs` gets a line for each run before it is asked for, so that no decision is carried out a second time
+    after a restart. `lock` keeps a second adapter out. Raises `JournalError`.
     """
 
     def __init__(self, directory: Path, clock: Callable[[], float] = time.time) -> None:
@@ -46,6 +47,7 @@ class Journal:
             ) from error
         self.epoch = max(int(before.get("epoch", 0)) + 1, int(clock()))
         self.term = int(before.get("term", 0))
+        self._alert = (int(before.get("alert_time", 0)), str(before.get("alert", "")))
         self._save()
         recent = self._recent_runs()
         self.asked = {job: moment for moment, job, _ in recent}
@@ -63,6 +65,17 @@ class Journal:
             self.term = term
             self._save()
 
+    def see_alert(self, moment: int, name: str) -> bool:
+        """Whether an alert of the daemon is new: it is of another moment or has another name than all before.
+
+        The daemon offers its latest alerts again to an adapter that was restarted.
+        """
+        if (moment, name) <= self._alert:
+            return False
+        self._alert = (moment, name)
+        self._save()
+        return True
+
     def ask(self, job: str, decision: str) -> None:
         """Notes that a run is about to be asked for."""
         self.asked[job] = self._clock()
@@ -77,7 +90,7 @@ class Journal:
         self._runs.write(f"{moment:.3f} {job} {decision}\n")
         self._runs.flush()
 
-    def _read(self) -> dict[str, int]:
+    def _read(self) -> dict[str, Any]:
         try:
             found = json.loads((self._directory / "state.json").read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -89,7 +102,8 @@ class Journal:
     def _save(self) -> None:
         fresh = self._directory / "state.json.new"
         with fresh.open("w", encoding="utf-8") as file:
-            json.dump({"epoch": self.epoch, "term": self.term}, file)
+            moment, name = self._alert
+            json.dump({"epoch": self.epoch, "term": self.term, "alert_time": moment, "alert": name}, file)
             file.flush()
             os.fsync(file.fileno())
         hand_over(fresh)

@@ -2,61 +2,70 @@
 
 import asyncio
 import logging
+import pwd
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Final, Generic, Protocol, TypeVar
 
-from server_adapter.torque.codes import READ_ONLY, RequestCode
-from server_adapter.torque.connection import Connection, open_connection
-from server_adapter.torque.credentials import Address, Credential
-from server_adapter.torque.errors import ServerUnreachableError
+from server_adapter.batch.errors import ServerUnreachableError
+from server_adapter.batch.sockets import Address
 
 _log = logging.getLogger(__name__)
-_FIRST_WAIT = 0.5
-_LONGEST_WAIT = 30.0
-
-PERMITTED: dict[str, frozenset[RequestCode]] = {
-    "shadow": READ_ONLY,
-    "adviser": READ_ONLY | {RequestCode.MODIFY_JOB},
-    "scheduler": READ_ONLY | {RequestCode.MODIFY_JOB, RequestCode.RUN_JOB, RequestCode.ASYNC_RUN_JOB},
-}
-"""The requests that may leave in each mode; the connection's encoder refuses all others."""
+_FIRST_WAIT: Final = 0.5
+_LONGEST_WAIT: Final = 2.0  # a server that is back is to be found at once
+_REMINDED: Final = 60.0
 
 
-class ServerLink:
-    """Lends out the connection to one user at a time.
+class Closable(Protocol):
+    """What a link needs of a connection."""
 
-    The protocol version is found out once, with the first status request, and then kept: a later 15058 is
-    about something else. `up_since` is when the server was first reached after it had been away (it then may
-    have been restarted), None where that was never seen. Seconds by `clock`.
+    @property
+    def usable(self) -> bool:
+        """Whether the next request has a chance."""
+        ...
+
+    def peer_owner(self) -> int | None:
+        """The user id of the server's process, where it is on this host."""
+        ...
+
+    async def close(self) -> None:
+        """Says goodbye."""
+        ...
+
+
+C = TypeVar("C", bound=Closable)
+
+
+class Link(Generic[C]):
+    """Lends out the connection that `connect` opens to one user at a time.
+
+    `up_since` is when the server was first reached after it had been away (it then may have been restarted),
+    None where that was never seen. Seconds by `clock`. A server of this host must be a process of the user id
+    `owner`, where one is given.
     """
 
     def __init__(
         self,
         address: Address,
-        credential: Credential,
+        connect: Callable[[], Awaitable[C]],
         *,
-        user: str = "root",
-        timeout: float = 30.0,
-        permitted: Collection[RequestCode] = READ_ONLY,
         clock: Callable[[], float] = time.time,
+        owner: int | None = None,
     ) -> None:
         self._address = address
-        self._credential = credential
-        self._user = user
-        self._timeout = timeout
-        self._permitted = frozenset(permitted)
+        self._connect = connect
         self._clock = clock
+        self._owner = owner
         self._turn = asyncio.Lock()
-        self._connection: Connection | None = None
-        self._version: int | None = None
+        self._connection: C | None = None
         self._was_away = False
         self.up_since: float | None = None
         self.connects = 0
 
     @asynccontextmanager
-    async def talk(self) -> AsyncIterator[Connection]:
+    async def talk(self) -> AsyncIterator[C]:
         """The connection, for one or several requests that nobody else's come between.
 
         Raises `ServerUnreachableError`, `RightsError`, `ProtocolError` when there is none to be had.
@@ -71,17 +80,20 @@ class ServerLink:
                 raise
 
     async def wait_until_up(self) -> None:
-        """Tries until the server is there, waiting longer from time to time.
+        """Tries every second or two until the server is there; says so at first and once a minute.
 
         Raises `RightsError` and `ProtocolError`, which waiting does not cure.
         """
-        wait = _FIRST_WAIT
+        wait, began, reminded = _FIRST_WAIT, time.monotonic(), float("-inf")
         while True:
             try:
                 async with self.talk():
                     return
             except ServerUnreachableError as error:
-                _log.warning("%s; next try in %.1f s", error, wait)
+                now = time.monotonic()
+                if now - reminded >= _REMINDED:
+                    _log.warning("%s; away for %.0f s, tried every %.0f s", error, now - began, _LONGEST_WAIT)
+                    reminded = now
             await asyncio.sleep(wait * random.uniform(0.8, 1.2))
             wait = min(_LONGEST_WAIT, wait * 2)
 
@@ -91,25 +103,30 @@ class ServerLink:
             await self._connection.close()
             self._connection = None
 
-    async def _open(self) -> Connection:
+    async def _check_owner(self, connection: C) -> None:
+        """Any user of this host may listen on the port while the server is down: nothing is believed then."""
+        found = None if self._owner is None else connection.peer_owner()
+        if self._owner is None or found is None or found == self._owner:
+            return
+        await connection.close()
+        where = f"{self._address.host}:{self._address.port}"
+        raise ServerUnreachableError(
+            f"{where} is not pbs_server: a process of {_user(found)} answers there, not one of "
+            f"{_user(self._owner)} (server.owner); nothing that it says is believed"
+        )
+
+    async def _open(self) -> C:
         if self._connection is not None:
             if self._connection.usable:
                 return self._connection
             await self._connection.close()
             self._connection = None
         try:
-            connection = await open_connection(
-                self._address,
-                self._credential,
-                user=self._user,
-                version=self._version,
-                timeout=self._timeout,
-                permitted=self._permitted,
-            )
+            connection = await self._connect()
+            await self._check_owner(connection)
         except ServerUnreachableError:
             self._was_away = True
             raise
-        self._version = connection.version
         self._connection = connection
         self.connects += 1
         if self._was_away:
@@ -117,3 +134,10 @@ class ServerLink:
             _log.info("pbs_server answers at %s:%d", self._address.host, self._address.port)
             self.up_since = self._clock()
         return connection
+
+
+def _user(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"user {number}"

@@ -19,48 +19,42 @@ from schedd.wire import (
     Run,
     Tell,
 )
+from server_adapter.batch.errors import ProtocolError, RightsError, ServerRefusedError, ServerUnreachableError
 from server_adapter.bridge.accepted import AcceptedRuns
-from server_adapter.bridge.by_hand import ByHand, Recorded, ServerLog
-from server_adapter.bridge.commands import Offers
-from server_adapter.bridge.daemon_client import DaemonClient
+from server_adapter.bridge.daemon_client import DaemonAwayError, DaemonClient
 from server_adapter.bridge.delivery import Delivery, Waits
-from server_adapter.bridge.diff import diff, endings, snapshot
+from server_adapter.bridge.diff import diff, endings, reserved, snapshot
 from server_adapter.bridge.dispatch import Dispatcher, RunRules
 from server_adapter.bridge.journal import Journal
-from server_adapter.bridge.link import PERMITTED, ServerLink
-from server_adapter.bridge.reader import StateReader, job_question
+from server_adapter.bridge.rates import Pace
+from server_adapter.bridge.reservations import Reservations
 from server_adapter.bridge.runs import Runs
-from server_adapter.bridge.settings import Settings
+from server_adapter.bridge.server import Server
 from server_adapter.bridge.shadow import Shadow
 from server_adapter.bridge.snapshots import SnapshotTimes
 from server_adapter.bridge.state import EMPTY, State
 from server_adapter.bridge.writer import Writer
-from server_adapter.torque.credentials import Address, Credential
-from server_adapter.torque.errors import (
-    ProtocolError,
-    RightsError,
-    ServerRefusedError,
-    ServerUnreachableError,
-)
-from server_adapter.torque.listener import CommandListener, CommandReceived
+from server_adapter.settings import Settings
 
 _log = logging.getLogger(__name__)
 
+_AS_DECIDED = 1000.0  # a second; how many really, the daemon decides
+_SOON = 0.5  # seconds until what the daemon has not heard yet has mostly arrived
 _SLICE = 50  # events built and written before others may run
 _TROUBLE = (ServerUnreachableError, ProtocolError, RightsError, ServerRefusedError)
 
 
 class Adapter:
-    """One pbs_server, one cluster of one daemon.
+    """One pbs_server, one cluster of one daemon. `connect` makes the server, which is to learn `pace`.
 
-    `run` works until it is cancelled; `once` does a single cycle. Raises `PortTakenError` when another
-    scheduler listens, `RightsError` when the server does not trust us from the start.
+    `run` works until it is cancelled; `once` does a single cycle. Raises `TakenError` when another
+    scheduler has its place, `RightsError` when the server does not trust us from the start.
     """
 
     def __init__(
         self,
         settings: Settings,
-        credential: Credential,
+        connect: Callable[[Pace], Server],
         *,
         token: str = "",
         clock: Callable[[], float] = time.time,
@@ -71,49 +65,42 @@ class Adapter:
         self._clock = clock
         self._ready = ready
         self.journal = Journal(settings.state_dir, clock)
-        self.link = ServerLink(
-            Address(settings.server.host, settings.server.port),
-            credential,
-            user=settings.server.user,
-            timeout=settings.server.timeout,
-            permitted=PERMITTED[settings.mode],
-            clock=clock,
-        )
+        pace = Pace(_AS_DECIDED)
+        self.server = connect(pace)
         daemon = settings.daemon
         self._client = DaemonClient(daemon.url, settings.cluster, token=token, transport=transport)
         self.delivery = Delivery(self._client, self.journal.epoch, self._want_snapshot)
-        run, tell = settings.run, settings.tell
+        run = settings.run
         rules = RunRules(
-            asynchronous=run.asynchronous,
             busy_retries=run.busy_retries,
             busy_wait=run.busy_wait,
-            per_second=run.per_second,
-            per_node=run.per_node,
+            per_second=_AS_DECIDED,
+            per_node=_AS_DECIDED,
         )
-        question = job_question()
-        dispatcher = Dispatcher(self.link, self.journal, self._barred, rules, question, clock=clock)
-        offers = Offers(comment=tell.comment, start_time=tell.start_time, planned=tell.planned)
-        self.writer = Writer(self.link, offers, threshold=tell.threshold, per_second=tell.per_second)
+        dispatcher = Dispatcher(self.server, self.journal, self._barred, rules, clock=clock)
+        self.writer = Writer(self.server, pace, threshold=0)
         self.shadow = Shadow()
         self.state: State | None = None
         self.cycles = 0
-        self._reader = StateReader(self.link, question, _by_hand(settings))
+        self._reservations = Reservations(self.server, self._client, clock)
         self._look = asyncio.Event()
         self._snapshots = SnapshotTimes(settings.poll.snapshot, clock)
         self._accepted = AcceptedRuns()
         self._accepted.recall(self.journal.asked, clock())
         self._runs = Runs(dispatcher, self.delivery, self._accepted, self.look, clock)
-        self.listens_on: int | None = None
+
+    @property
+    def listens_on(self) -> int | None:
         """The port that takes the server's commands, while there is one."""
+        return self.server.listens_on
 
     # -- from outside -------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Works until cancelled."""
-        listener = None
         try:
             if self.settings.mode == "scheduler":
-                listener = await self._listen()
+                await self.server.take_place(self.look)
             await self._first_contact()
             self._ready()
             async with asyncio.TaskGroup() as group:
@@ -122,9 +109,9 @@ class Adapter:
                 group.create_task(self.delivery.follow(self.take, self.settings.daemon.wait))
                 if self.settings.mode != "shadow":
                     group.create_task(self._write())
+                if self.settings.mode == "scheduler":
+                    group.create_task(self.server.keep_place())
         finally:
-            if listener is not None:
-                await listener.close()
             await self.close()
 
     async def once(self) -> None:
@@ -148,7 +135,7 @@ class Adapter:
     async def clean(self) -> int:
         """Takes all that we wrote off the server's jobs; returns from how many."""
         try:
-            return await self.writer.clean(await self._reader.read())
+            return await self.writer.clean(await self.server.read())
         finally:
             await self.close()
 
@@ -156,7 +143,7 @@ class Adapter:
         """Ends runs that wait, and closes all connections."""
         try:
             await self._runs.close()
-            await self.link.close()
+            await self.server.close()
             await self._client.close()
         finally:
             self.journal.close()
@@ -177,40 +164,33 @@ class Adapter:
                     self.shadow.told(decision)
                 if self.settings.mode != "shadow":
                     self.writer.want(decision)
-            case Alert():
+            case Alert() if self.journal.see_alert(decision.time, decision.id):
                 _log.warning("the daemon alerts: %s: %s", decision.kind, decision.text)
                 if decision.kind == "snapshot":
                     self._snapshots.insist()
-
-    # -- the server's commands ------------------------------------------------------------------------
-
-    async def _listen(self) -> CommandListener:
-        where = self.settings.listen
-        listener = CommandListener(self._on_command, peers=where.peers, any_port=where.any_port)
-        await listener.start(where.host, where.port)
-        self.listens_on = listener.port
-        return listener
-
-    def _on_command(self, command: CommandReceived) -> None:
-        _log.debug("command %s from %s", command.name, command.peer)
-        self._look.set()
+            case Alert():
+                _log.debug("an alert that was seen before: %s: %s", decision.kind, decision.text)
 
     # -- reading ----------------------------------------------------------------------------------------
 
     async def _first_contact(self) -> None:
         """Missing rights end the adapter at its start; a server that is not there yet is waited for."""
-        await self.link.wait_until_up()
+        await self.server.wait_until_up()
 
     async def _cycles(self) -> None:
         waits = Waits(first=1.0, longest=30.0)
+        hangs = Waits(first=1.0, longest=60.0)
         while True:
             began = time.monotonic()
             try:
                 await self._cycle()
                 waits.reset()
+                hangs.reset()
             except ServerUnreachableError as error:
                 _log.warning("%s", error)
                 self._want_snapshot()
+                if isinstance(error.__cause__, TimeoutError):
+                    await hangs.sleep()  # each such request may cost the server a thread
                 await self._until_up()
                 continue
             except (ProtocolError, RightsError, ServerRefusedError) as error:
@@ -229,7 +209,7 @@ class Adapter:
         waits = Waits(first=5.0, longest=60.0)
         while True:
             try:
-                await self.link.wait_until_up()
+                await self.server.wait_until_up()
             except (RightsError, ProtocolError) as error:
                 _log.error("%s", error)
                 await waits.sleep()
@@ -239,7 +219,7 @@ class Adapter:
     async def _cycle(self) -> None:
         # 1. Read.
         began = time.monotonic()
-        state = await self._reader.read()
+        state = await self.server.read()
         now = int(self._clock())
         # 2. Compare with the last reading, and tell the daemon.
         await asyncio.sleep(0)
@@ -252,6 +232,8 @@ class Adapter:
                 if count % _SLICE == 0:
                     await asyncio.sleep(0)
         self.state = state
+        self.delivery.server_was_read()
+        self.server.see(state)
         self.cycles += 1
         # 3. What became of accepted runs, and how well we agree with an incumbent.
         started = [event for event in events if isinstance(event, JobStarted)]
@@ -262,6 +244,8 @@ class Adapter:
             await self.delivery.put(returned)
         if self.settings.mode != "scheduler":
             self._compare(started, events, before or EMPTY)
+        if self.settings.mode == "scheduler" and not self._daemon_away():
+            await self._reserve(state)
         # 4. The whole state, from time to time.
         if (before is None or self._snapshots.due) and not self._daemon_away():
             await self._put_snapshot(state, now)
@@ -276,11 +260,26 @@ class Adapter:
             await self.delivery.put(end)
             if count % _SLICE == 0:
                 await asyncio.sleep(0)
-        up_since = self.link.up_since
+        up_since = self.server.up_since
         age = None if up_since is None else int(self._clock() - up_since)
         name, mode = next(self.delivery.ids), self.settings.mode
         await self.delivery.put(snapshot(state, id=name, now=now, server_age=age, mode=mode))
+        for name, held in state.reservations.items():
+            await self.delivery.put(reserved(name, held, id=next(self.delivery.ids), now=now))
         self._snapshots.sent(age)
+
+    async def _reserve(self, state: State) -> None:
+        """One reservation's nodes, once the plan knows all that we know."""
+        if not self._reservations.open(state):
+            return
+        if len(self.delivery.outbox):
+            asyncio.get_running_loop().call_later(_SOON, self.look)
+            return
+        try:
+            if await self._reservations.settle(state):
+                self._look.set()
+        except DaemonAwayError as error:
+            _log.debug("reservations wait: %s", error)
 
     def _daemon_away(self) -> bool:
         return self.state is not None and self.cycles > 1 and self.delivery.away
@@ -313,7 +312,9 @@ class Adapter:
     def _log_cycle(self, before: State, state: State, events: list[Event]) -> None:
         if state.server.scheduling != before.server.scheduling or self.cycles == 1:
             words = (
-                "wants to be scheduled" if state.server.scheduling else "has scheduling=False: nothing starts"
+                "scheduling enabled"
+                if state.server.scheduling
+                else "scheduling disabled (scheduling=False): nothing starts"
             )
             _log.info("the server %s", words)
         if events:
@@ -323,7 +324,7 @@ class Adapter:
 
     def _barred(self) -> str:
         mode = self.settings.mode
-        return "" if mode == "scheduler" else f"the adapter is in {mode} mode"
+        return self.server.barred() if mode == "scheduler" else f"the adapter is in {mode} mode"
 
     async def _write(self) -> None:
         waits = Waits(first=1.0, longest=30.0)
@@ -333,14 +334,6 @@ class Adapter:
             except _TROUBLE as error:
                 _log.debug("nothing is written for now: %s", error)
                 await waits.sleep()
-
-
-def _by_hand(settings: Settings) -> ByHand:
-    server = settings.server
-    log = None
-    if server.logs is not None:
-        log = ServerLog(server.logs, {*server.schedulers, server.user})
-    return ByHand(Recorded(settings.state_dir), log)
 
 
 def _counts(events: list[Event]) -> Mapping[str, int]:

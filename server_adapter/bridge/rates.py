@@ -1,6 +1,9 @@
 """How fast starts and writes may follow each other."""
 
 from collections.abc import Iterable
+from typing import Final
+
+_LONGEST_REST: Final = 30.0  # seconds
 
 
 class Rate:
@@ -18,6 +21,27 @@ class Rate:
     def take(self, now: float) -> None:
         """One goes now."""
         self._next = max(self._next, now) + self._gap
+
+
+class Pace:
+    """At most `per_second` requests a second, and at most a `share` of the time spent in them.
+
+    So the rate follows the server: one that answers in 1 ms is asked often, one that takes a second seldom.
+    """
+
+    def __init__(self, per_second: float, share: float = 0.5) -> None:
+        self._gap = 1.0 / per_second
+        self._rest = 1.0 / share - 1.0
+        self._next = float("-inf")
+
+    def wait(self, now: float) -> float:
+        """Seconds until the next one may go; 0 for now."""
+        return max(0.0, self._next - now)
+
+    def took(self, began: float, ended: float) -> None:
+        """One was sent and answered."""
+        spent = ended - began
+        self._next = ended + max(self._gap - spent, min(_LONGEST_REST, spent * self._rest))
 
 
 class NodeRates:

@@ -5,11 +5,11 @@ import logging
 from collections.abc import Callable
 
 from schedd.wire import Event, Run, RunAccepted, RunRefused
+from server_adapter.batch.errors import RightsError
 from server_adapter.bridge.accepted import AcceptedRuns
-from server_adapter.bridge.commands import destination
 from server_adapter.bridge.delivery import Delivery
-from server_adapter.bridge.dispatch import Dispatcher, Outcome
-from server_adapter.torque.errors import RightsError
+from server_adapter.bridge.dispatch import Dispatcher
+from server_adapter.bridge.server import Outcome
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class Runs:
         outcome = await self._attempt(run)
         if outcome.accepted:
             self._accepted.note(run.job_id)
-            _log.info("%s runs on %s", run.job_id, destination(run.shares))
+            _log.info("%s runs on %s", run.job_id, "+".join(share.node for share in run.shares))
         else:
             _log.info("%s was not started: %s", run.job_id, outcome.text)
         await self._delivery.put(self._event(run, outcome))

@@ -4,19 +4,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from schedd.wire import JobFacts, NodeFacts, QueueFacts, ServerFacts
+from server_adapter.batch.described import Described
 from server_adapter.bridge.arrays import SlotLimits
-from server_adapter.bridge.facts import (
-    ACTIVE,
-    Ending,
-    Values,
-    ending,
-    job_facts,
-    node_facts,
-    number,
-    queue_facts,
-    server_facts,
-)
-from server_adapter.torque.status import Described
+from server_adapter.bridge.facts import ACTIVE, Ending, Values
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +17,29 @@ class Writing:
     start_time: int | None = None
     planned_start: int | None = None
     planned_nodes: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Nodes that the server itself keeps for the jobs of a queue over `[start, end)`: its own reservation."""
+
+    start: int
+    end: int
+    nodes: tuple[str, ...]
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A reservation that waits for nodes: from `start` on what `resources` ask for, as of a job.
+
+    `select` is the server's own text for it; `problem` why it cannot be had, in words, mostly empty.
+    """
+
+    start: int
+    resources: Mapping[str, str]
+    select: str = ""
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +55,31 @@ class State:
     nodes: Mapping[str, NodeFacts] = field(default_factory=dict)
     queues: Mapping[str, QueueFacts] = field(default_factory=dict)
     server: ServerFacts = ServerFacts()
+    reservations: Mapping[str, Held] = field(default_factory=dict)
+    wishes: Mapping[str, Wish] = field(default_factory=dict)
     writings: Mapping[str, Writing] = field(default_factory=dict)
 
 
 EMPTY = State()
-_NOTHING = Writing()
+NOTHING = Writing()
+"""On jobs that say nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """How one family of servers describes things: a pure function for each kind.
+
+    `is_over` tells of a listed job that it is complete; `writing` must return `NOTHING` itself where nothing
+    stands on the job.
+    """
+
+    job: Callable[[str, Values], JobFacts]
+    is_over: Callable[[Values], bool]
+    ending: Callable[[Values], Ending]
+    writing: Callable[[Values], Writing]
+    node: Callable[[str, Values, NodeFacts | None], NodeFacts]
+    queue: Callable[[str, Values], QueueFacts]
+    server: Callable[[Values], ServerFacts]
 
 
 class StateBuilder:
@@ -57,7 +90,8 @@ class StateBuilder:
     started by hand, if anybody; it is asked when a job is first seen to hold nodes, or has changed since.
     """
 
-    def __init__(self, by_hand: Callable[[str], str] = lambda _: "") -> None:
+    def __init__(self, words: Words, by_hand: Callable[[str], str] = lambda _: "") -> None:
+        self._words = words
         self._by_hand = by_hand
         self._slot_limits = SlotLimits()
         self._jobs: dict[str, tuple[Values, JobFacts, Writing]] = {}
@@ -81,7 +115,7 @@ class StateBuilder:
         """Yields None after every `slice_length` nodes or jobs, for others to run, and the state at last."""
         known: dict[str, NodeFacts] = {}
         for count, node in enumerate(nodes, start=1):
-            known[node.name] = node_facts(node.name, node.values, self._nodes.get(node.name))
+            known[node.name] = self._words.node(node.name, node.values, self._nodes.get(node.name))
             if count % slice_length == 0:
                 yield None
         living: dict[str, tuple[Values, JobFacts, Writing]] = {}
@@ -92,19 +126,19 @@ class StateBuilder:
         self._slot_limits.begin()
         for count, job in enumerate(jobs, start=1):
             name, values = job.name, job.values
-            if values.get("job_state") == "C":
+            if self._words.is_over(values):
                 seen = self._endings.get(name)
                 fresh = seen if seen is not None and seen[0] == values else (values, self._ending(job))
                 endings[name] = fresh
             else:
                 entry = self._jobs.get(name)
                 if entry is None or entry[0] != values:
-                    entry = (values, _reuse(entry, self._facts(job)), writing(values))
+                    entry = (values, _reuse(entry, self._facts(job)), self._words.writing(values))
                 living[name] = entry
                 facts[name] = entry[1]
                 if entry[1].array:
                     self._slot_limits.see(entry[1])
-                if entry[2] is not _NOTHING:
+                if entry[2] is not NOTHING:
                     writings[name] = entry[2]
             if count % slice_length == 0:
                 yield None
@@ -119,13 +153,13 @@ class StateBuilder:
             jobs=facts,
             ended={name: entry[1] for name, entry in endings.items()},
             nodes=known,
-            queues={queue.name: queue_facts(queue.name, queue.values) for queue in queues},
-            server=server_facts(server),
+            queues={queue.name: self._words.queue(queue.name, queue.values) for queue in queues},
+            server=self._words.server(server),
             writings=writings,
         )
 
     def _facts(self, job: Described) -> JobFacts:
-        facts = self._limited(job_facts(job.name, job.values))
+        facts = self._limited(self._words.job(job.name, job.values))
         by = self._by_hand(job.name) if facts.state in ACTIVE else ""
         return replace(facts, by=by) if by else facts
 
@@ -134,20 +168,9 @@ class StateBuilder:
         return facts if limit is None else replace(facts, slot_limit=limit)
 
     def _ending(self, job: Described) -> Ending:
-        end = ending(job.values)
+        end = self._words.ending(job.values)
         by = self._by_hand(job.name) if end.shares else ""
         return replace(end, by=by) if by else end
-
-
-def writing(values: Values) -> Writing:
-    """What stands on a job; `start_time` counts only while the job does not run."""
-    comment, nodes = values.get("comment", ""), values.get("planned_nodes", "")
-    waits = values.get("job_state") not in ACTIVE
-    start = number(values.get("start_time")) if waits else None
-    planned = number(values.get("planned_start"))
-    if not comment and not nodes and start is None and planned is None:
-        return _NOTHING
-    return Writing(comment, start, planned, nodes)
 
 
 def _reuse(before: tuple[Values, JobFacts, Writing] | None, facts: JobFacts) -> JobFacts:

@@ -1,4 +1,4 @@
-"""Which plan to write on which job next: only moves beyond a threshold, the soonest start first."""
+"""Which plan to write on which job next: only moves beyond a threshold, soonest starts and new jobs first."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,13 +6,14 @@ from heapq import heappop, heappush
 from itertools import count
 
 from schedd.wire import JobFacts, Tell
-from server_adapter.bridge.commands import Told, is_foreign, read_comment, told_by
+from server_adapter.bridge.comments import NODES_SHOWN, Told, is_foreign, read_comment, told_by
 from server_adapter.bridge.facts import ACTIVE
 from server_adapter.bridge.state import State, Writing
 
 _NEVER = 1 << 62
 _SLICE = 200  # jobs
 _BLANK = Writing()
+_Queue = list[tuple[int, int, Tell]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,10 @@ class Tells:
         self._threshold = threshold
         self._wanted: dict[str, Tell] = {}
         self._written: dict[str, Told] = {}
-        self._queue: list[tuple[int, int, Tell]] = []
+        # Jobs that say nothing yet, and those that say something old. They take turns, so that neither many
+        # new jobs nor a plan that moves all the time keeps the others waiting.
+        self._queues: tuple[_Queue, _Queue] = ([], [])
+        self._turn = 0
         self._early: list[Tell] = []  # of jobs that the last reading did not show
         self._count = count()
 
@@ -43,7 +47,8 @@ class Tells:
     def want(self, tell: Tell) -> None:
         """Takes a decision; an older one for the same job is forgotten."""
         self._wanted[tell.job_id] = tell
-        heappush(self._queue, (_urgency(tell), next(self._count), tell))
+        queue = self._queues[tell.job_id in self._written]
+        heappush(queue, (_urgency(tell), next(self._count), tell))
 
     def planned_start(self, job: str) -> int | None:
         """When we last told the job to start."""
@@ -82,7 +87,7 @@ class Tells:
             if number % _SLICE == _SLICE - 1:
                 yield
             if name not in self._written and _waits(state.jobs.get(name)):
-                told = read_comment(writing.comment)
+                told = read_comment(writing.comment) or _planned(writing)
                 if told is not None:
                     self._written[name] = told
 
@@ -91,8 +96,8 @@ class Tells:
 
         When it is done, call `wrote`; when it could not be tried, `want` it again.
         """
-        while self._queue:
-            _, _, tell = heappop(self._queue)
+        while self._queues[0] or self._queues[1]:
+            _, _, tell = heappop(self._queues[self._turn] or self._queues[1 - self._turn])
             if self._wanted.get(tell.job_id) is not tell:
                 continue  # a newer one stands in the queue
             if tell.job_id not in state.jobs:
@@ -101,6 +106,7 @@ class Tells:
             if not self._differs(tell):
                 del self._wanted[tell.job_id]
                 continue
+            self._turn = 1 - self._turn
             writing = state.writings.get(tell.job_id, _BLANK)
             return Write(tell, comment_free=not is_foreign(writing.comment))
         return None
@@ -112,7 +118,16 @@ class Tells:
         if new.planned_start is None or old.planned_start is None:
             return new != old
         moved = abs(new.planned_start - old.planned_start)
-        return moved > self._threshold or new.nodes != old.nodes
+        # A comment that was too long to be read back whole says what it should.
+        told_else = new.text != old.text and not (old.text and new.text.startswith(old.text))
+        return moved > self._threshold or new.nodes != old.nodes or told_else
+
+
+def _planned(writing: Writing) -> Told | None:
+    """What attributes of their own say of a plan, where no comment does."""
+    if writing.planned_start is None:
+        return None
+    return Told(writing.planned_start, tuple(writing.planned_nodes.split(",")[:NODES_SHOWN]))
 
 
 def _urgency(tell: Tell) -> int:

@@ -5,6 +5,7 @@ from server_adapter.dis.decode import DEFAULT_LIMITS, Decoder, Limits
 from server_adapter.dis.encode import encode_attribute, encode_attributes, encode_integer, encode_string
 from server_adapter.dis.errors import DisError, DisIncompleteError, DisLimitError, DisSyntaxError
 from server_adapter.dis.scan import AttributeScanner
+from server_adapter.text import bytes_of, is_plain, text_of
 
 __all__ = [
     "DEFAULT_LIMITS",
@@ -17,8 +18,11 @@ __all__ = [
     "DisSyntaxError",
     "Limits",
     "Operation",
+    "bytes_of",
     "encode_attribute",
     "encode_attributes",
     "encode_integer",
     "encode_string",
+    "is_plain",
+    "text_of",
 ]

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import IntEnum
 
+from server_adapter.text import bytes_of, is_plain
+
 
 class Operation(IntEnum):
     """The operators of an attribute entry (protocol document, section 4)."""
@@ -58,4 +60,4 @@ class Attribute:
 
 
 def _length(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
+    return len(text) if is_plain(text) else len(bytes_of(text))

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from server_adapter.dis.attribute import Attribute, Operation
 from server_adapter.dis.errors import DisIncompleteError, DisLimitError, DisSyntaxError
+from server_adapter.text import text_of
 
 _PLUS = 0x2B
 _MINUS = 0x2D
@@ -95,8 +96,8 @@ class Decoder:
         return raw
 
     def string(self) -> str:
-        """A string as text; bytes that are not UTF-8 survive as surrogates."""
-        return self.raw_string().decode("utf-8", "surrogateescape")
+        """A string as text; bytes that are not UTF-8 are escaped, see `text_of`."""
+        return text_of(self.raw_string())
 
     def attribute(self) -> Attribute:
         """One entry of an attribute list."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from server_adapter.dis.attribute import Attribute
+from server_adapter.text import bytes_of
 
 
 def encode_integer(value: int) -> bytes:
@@ -18,8 +19,8 @@ def encode_integer(value: int) -> bytes:
 
 
 def encode_string(value: str | bytes) -> bytes:
-    """The length in bytes, then the bytes: `root -> +4root`. Text travels as UTF-8."""
-    raw = value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
+    """The length in bytes, then the bytes: `root -> +4root`. Text travels as `bytes_of` has it."""
+    raw = value if isinstance(value, bytes) else bytes_of(value)
     return encode_integer(len(raw)) + raw
 
 

@@ -4,6 +4,7 @@ from collections.abc import Collection
 
 from server_adapter.dis.decode import DEFAULT_LIMITS, Decoder, Limits
 from server_adapter.dis.errors import DisIncompleteError, DisSyntaxError
+from server_adapter.text import is_plain, text_of
 
 _PLUS = 0x2B
 _ONES: tuple[int | None, ...] = tuple(b - 48 if 48 <= b < 58 else None for b in range(256))
@@ -39,12 +40,13 @@ class AttributeScanner:
         self._start = _Head("", None)
         self._heads: dict[str, _Head] = {}
 
-    def scan(self, data: bytes, text: str, position: int) -> tuple[dict[str, str], int]:
+    def scan(self, data: bytes, text: str, position: int, *, plain: bool) -> tuple[dict[str, str], int]:
         """The attribute list of `data` at `position`: values by key, and the position after the list.
 
         `text` is `data` decoded as latin-1, one character for each byte, made once by the caller for many
-        lists. Keys are `name` or `name.resource`. The operator of every entry must be one digit, as in
-        replies. Raises `DisIncompleteError`, `DisSyntaxError`, `DisLimitError`.
+        lists, and `plain` what `is_plain` says of it. Keys are `name` or `name.resource`. The operator of
+        every entry must be one digit, as in replies. Raises `DisIncompleteError`, `DisSyntaxError`,
+        `DisLimitError`.
         """
         decoder = Decoder(data, position, self._limits)
         count = decoder.count()
@@ -54,8 +56,11 @@ class AttributeScanner:
             raise DisIncompleteError(position, len(data) + 1) from None
         except TypeError:
             raise DisSyntaxError("an entry with a length that is no number", position) from None
-        if not text.isascii():
-            values = {key: _as_utf8(value) for key, value in values.items()}
+        if not plain:
+            values = {
+                key: value if is_plain(value) else text_of(value.encode("latin-1"))
+                for key, value in values.items()
+            }
         return values, position
 
     def _entries(self, data: bytes, text: str, position: int, count: int) -> tuple[dict[str, str], int]:
@@ -122,7 +127,3 @@ class AttributeScanner:
         if value > self._limits.string_bytes:
             raise DisSyntaxError(f"an entry of {value} bytes", position)
         return value, decoder.position
-
-
-def _as_utf8(value: str) -> str:
-    return value if value.isascii() else value.encode("latin-1").decode("utf-8", "surrogateescape")

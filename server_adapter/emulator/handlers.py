@@ -4,6 +4,7 @@ from collections.abc import Callable
 from signal import Signals
 from typing import Any
 
+from server_adapter.batch.layout import Request
 from server_adapter.emulator import admission, lifecycle, modify
 from server_adapter.emulator.dialogue import OK, Dialogue, error_reply
 from server_adapter.emulator.errors import RefusalError, SubmissionCode, refusal
@@ -20,7 +21,6 @@ from server_adapter.torque.requests import (
     ManageRequest,
     MessageRequest,
     MoveRequest,
-    Request,
     RunRequest,
     ShutdownRequest,
     SignalRequest,
@@ -74,7 +74,7 @@ class Handlers:
 
     def answer(self, request: Request, dialogue: Dialogue) -> bytes:
         """The reply's bytes; refusals become error replies."""
-        handler = self._by_code.get(request.code)
+        handler = self._by_code.get(RequestCode(request.code))
         try:
             if handler is None:
                 raise RefusalError(ServerCode.UNKREQ)

@@ -6,6 +6,17 @@ import socket
 from collections.abc import Awaitable, Callable, Collection
 from typing import Self, TypeVar
 
+from server_adapter.batch.described import Described
+from server_adapter.batch.errors import (
+    ProtocolError,
+    RequestForbiddenError,
+    RightsError,
+    ServerRefusedError,
+    ServerUnreachableError,
+)
+from server_adapter.batch.layout import Request
+from server_adapter.batch.peer import owner_of_peer
+from server_adapter.batch.sockets import Address
 from server_adapter.dis import (
     DEFAULT_LIMITS,
     Attribute,
@@ -16,19 +27,12 @@ from server_adapter.dis import (
     Limits,
 )
 from server_adapter.torque.codes import RequestCode
-from server_adapter.torque.credentials import Address, Credential
-from server_adapter.torque.errors import (
-    ProtocolError,
-    RequestForbiddenError,
-    RightsError,
-    ServerCode,
-    ServerRefusedError,
-    ServerUnreachableError,
-)
+from server_adapter.torque.credentials import Credential
+from server_adapter.torque.errors import ServerCode, refused
 from server_adapter.torque.frames import encode_request
 from server_adapter.torque.replies import Reply, decode_reply
-from server_adapter.torque.requests import DisconnectRequest, Request, SelectRequest, StatusRequest
-from server_adapter.torque.status import Described, StatusDecoder
+from server_adapter.torque.requests import DisconnectRequest, SelectRequest, StatusRequest
+from server_adapter.torque.status import StatusDecoder
 
 _CHUNK = 64 * 1024
 _GOODBYE = 1.0
@@ -81,7 +85,7 @@ class Connection:
         """
         reply = await self._exchange(request, self._read_reply)
         if reply.code:
-            raise ServerRefusedError(reply.code, reply.text.strip(), describe_request(request))
+            raise refused(reply.code, reply.text, describe_request(request))
         return reply
 
     async def describe(
@@ -100,8 +104,13 @@ class Connection:
 
         reply, objects = await self._exchange(request, read)
         if reply is not None and reply.code:
-            raise ServerRefusedError(reply.code, reply.text.strip(), describe_request(request))
+            raise refused(reply.code, reply.text, describe_request(request))
         return objects
+
+    def peer_owner(self) -> int | None:
+        """The user id of the server's process, where it is on this host. Known once anything was answered."""
+        own, peer = (self._writer.get_extra_info(name) for name in ("sockname", "peername"))
+        return owner_of_peer(own[:2], peer[:2])
 
     async def close(self) -> None:
         """Says goodbye and closes; never raises for a peer that is gone already."""

@@ -1,32 +1,23 @@
 """Ways to be trusted by a pbs_server: privileged source port, trqauthd, vouching (protocol document, 3)."""
 
 import asyncio
-import errno
 import os
-import random
 import socket
+import struct
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from server_adapter.batch.errors import ProtocolError, RightsError, ServerUnreachableError
+from server_adapter.batch.sockets import Address, connect, connect_privileged
 from server_adapter.dis import Decoder, DisError
-from server_adapter.torque.errors import ProtocolError, RightsError, ServerUnreachableError
 from server_adapter.torque.frames import encode_request
 from server_adapter.torque.replies import decode_reply
 from server_adapter.torque.requests import AuthenticateRequest
 
-PRIVILEGED_PORTS = range(512, 1024)
 _IFF = 1  # trqauthd's only kind of authentication
 _ASK = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where a pbs_server listens."""
-
-    host: str = "127.0.0.1"
-    port: int = 15001
 
 
 class Credential(Protocol):
@@ -44,7 +35,7 @@ class AnyPort:
     async def connect(self, address: Address, user: str, version: int) -> socket.socket:
         """A plain connection."""
         del user, version
-        return await _connect(address, None)
+        return await connect(address, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +45,10 @@ class PrivilegedPort:
     async def connect(self, address: Address, user: str, version: int) -> socket.socket:
         """A connection from the first free privileged port, beginning at a random one."""
         del user, version
-        return await connect_privileged(address)
+        try:
+            return await connect_privileged(address)
+        except RightsError as error:
+            raise RightsError(f"{error}; or use trqauthd") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +64,7 @@ class Trqauthd:
     async def connect(self, address: Address, user: str, version: int) -> socket.socket:
         """A plain connection, vouched for by trqauthd."""
         del version
-        connection = await _connect(address, None)
+        connection = await connect(address, None)
         try:
             await self._ask(address, user, connection.getsockname()[1])
         except BaseException:
@@ -90,6 +84,9 @@ class Trqauthd:
                 f"trqauthd does not answer at {self.path} ({error.strerror}): running? right path?"
             ) from error
         with closing(writer):
+            owner = _owner(writer.get_extra_info("socket"))
+            if owner not in (0, os.geteuid()):
+                raise RightsError(f"{self.path} is not trqauthd's: a process of user {owner} listens there")
             writer.write(question.encode())
             await writer.drain()
             try:
@@ -103,13 +100,20 @@ class Trqauthd:
             raise RightsError(f"trqauthd refused to vouch for {user}: {code[:-1].decode()} {words}")
 
 
+def _owner(connection: socket.socket) -> int:
+    """The user id of the process at the other end of a UNIX socket."""
+    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    owner: int = struct.unpack("3i", found)[1]
+    return owner
+
+
 @dataclass(frozen=True, slots=True)
 class Vouch:
     """Root vouches for an ordinary user's connection from a privileged port, with request 49."""
 
     async def connect(self, address: Address, user: str, version: int) -> socket.socket:
         """A plain connection, which then is the user's."""
-        connection = await _connect(address, None)
+        connection = await connect(address, None)
         try:
             voucher = await connect_privileged(address)
             with closing(voucher):
@@ -131,57 +135,3 @@ class Vouch:
             raise ServerUnreachableError(f"the connection for AuthenUser broke: {error}") from error
         if reply.code:
             raise RightsError(f"the server does not take our word for {user}: {reply.code} {reply.text}")
-
-
-async def connect_privileged(address: Address) -> socket.socket:
-    """A connected socket whose source port is below 1024. Ports in use or in TIME_WAIT are passed over."""
-    first = random.randrange(len(PRIVILEGED_PORTS))
-    for turn in range(len(PRIVILEGED_PORTS)):
-        port = PRIVILEGED_PORTS[(first + turn) % len(PRIVILEGED_PORTS)]
-        try:
-            return await _connect(address, port)
-        except _PortBusyError:
-            continue
-    raise RightsError("no privileged source port (512..1023) is free; wait for those in TIME_WAIT")
-
-
-class _PortBusyError(Exception):
-    pass
-
-
-async def _connect(address: Address, source_port: int | None) -> socket.socket:
-    loop = asyncio.get_running_loop()
-    where = f"{address.host}:{address.port}"
-    try:
-        found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise ServerUnreachableError(f"pbs_server's host {address.host} is unknown: {error}") from error
-    family, kind, protocol, _, target = found[0]
-    connection = socket.socket(family, kind, protocol)
-    try:
-        connection.setblocking(False)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if source_port is not None:
-            _bind(connection, family, source_port)
-        await loop.sock_connect(connection, target)
-    except OSError as error:
-        connection.close()
-        if source_port is not None and error.errno in (errno.EADDRNOTAVAIL, errno.EADDRINUSE):
-            raise _PortBusyError from error
-        raise ServerUnreachableError(
-            f"pbs_server does not answer at {where}: {error.strerror or error}"
-        ) from error
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _bind(connection: socket.socket, family: int, port: int) -> None:
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        connection.bind(("::" if family == socket.AF_INET6 else "", port))
-    except PermissionError as error:
-        raise RightsError(
-            f"source port {port} may not be bound: run as root, with CAP_NET_BIND_SERVICE, or use trqauthd"
-        ) from error

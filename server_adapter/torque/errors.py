@@ -1,6 +1,8 @@
-"""What can go wrong between us and a pbs_server: its own error codes, and our typed exceptions."""
+"""The error codes of a TORQUE pbs_server."""
 
 from enum import IntEnum
+
+from server_adapter.batch.errors import ServerRefusedError
 
 
 class ServerCode(IntEnum):
@@ -58,38 +60,10 @@ def code_name(code: int) -> str:
         return f"code {code}"
 
 
-class TorqueError(Exception):
-    """Base of all that this package raises on purpose."""
+BUSY = frozenset({ServerCode.RESCUNAV, ServerCode.RERUNNING, ServerCode.BUSY})
+"""The same request may succeed in a moment: nodes taken, job being rerun, server busy."""
 
 
-class ServerRefusedError(TorqueError):
-    """The server answered with an error code; `text` is its own explanation, if it gave one."""
-
-    def __init__(self, code: int, text: str, action: str) -> None:
-        super().__init__(
-            f"pbs_server refused to {action}: {code} {code_name(code)}" + (f" ({text})" if text else "")
-        )
-        self.code = code
-        self.text = text
-        self.action = action
-
-    @property
-    def busy(self) -> bool:
-        """Whether the same request may succeed in a moment: nodes taken, job being rerun, server busy."""
-        return self.code in (ServerCode.RESCUNAV, ServerCode.RERUNNING, ServerCode.BUSY)
-
-
-class ProtocolError(TorqueError):
-    """The peer sent bytes that are no batch request or reply. The connection cannot be used any further."""
-
-
-class ServerUnreachableError(TorqueError):
-    """No connection to the server, or it broke, or no answer came in time. Connect again later."""
-
-
-class RightsError(TorqueError):
-    """We may not do what we need: no privileged port, no trqauthd, or the server does not trust us."""
-
-
-class RequestForbiddenError(TorqueError):
-    """A request that this connection's mode does not permit was stopped before it left."""
+def refused(code: int, text: str, action: str) -> ServerRefusedError:
+    """The error for a request that the server refused with this code and text."""
+    return ServerRefusedError(code, text.strip(), action, code_name(code))

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
+from server_adapter.batch.layout import READERS, Request, encode_body
 from server_adapter.dis import Decoder, DisSyntaxError, encode_integer, encode_string
 from server_adapter.torque.codes import PROTOCOL_TYPE, RequestCode
-from server_adapter.torque.requests import READERS, SHAPES, WRITERS, Request
+from server_adapter.torque.requests import SHAPES
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ def encode_request(request: Request, *, user: str, version: int = 2) -> bytes:
         encode_integer(request.code),
         encode_string(user),
     ]
-    parts += [WRITERS[kind](getattr(request, name)) for name, kind in request.layout]
+    parts.append(encode_body(request))
     if request.code is not RequestCode.DISCONNECT:
         extension = request.extension
         parts.append(b"+0" if extension is None else b"+1" + encode_string(extension))

@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
+from server_adapter.batch.described import Described
+from server_adapter.batch.errors import ProtocolError, ServerRefusedError
 from server_adapter.torque import verbs
 from server_adapter.torque.attributes import JOB_ATTRIBUTES, JobStatus, NodeStatus, QueueStatus, ServerStatus
 from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.connection import Connection
 from server_adapter.torque.describe import parse_job, parse_node, parse_queue, parse_server
-from server_adapter.torque.errors import ProtocolError, ServerCode, ServerRefusedError
-from server_adapter.torque.status import Described
+from server_adapter.torque.errors import ServerCode
 
 ASKED = JOB_ATTRIBUTES - {"array_slot_limit", "Walltime", "planned_start", "planned_nodes"}
 """The job attributes that every server since 2.5 may be asked for."""

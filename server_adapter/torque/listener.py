@@ -6,15 +6,15 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
+from server_adapter.batch.errors import TakenError
 from server_adapter.torque.codes import SchedulerCommand
 from server_adapter.torque.connection import Connection
-from server_adapter.torque.errors import TorqueError
 
 _log = logging.getLogger(__name__)
 DEFAULT_PORT = 15004
 
 
-class PortTakenError(TorqueError):
+class PortTakenError(TakenError):
     """Somebody else listens where the server expects its scheduler: another scheduler, most likely."""
 
 

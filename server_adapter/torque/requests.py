@@ -1,60 +1,11 @@
 """Batch requests as frozen values, one class for each shape of body (protocol document, section 5)."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from server_adapter.dis import Attribute, Decoder, encode_attributes, encode_integer, encode_string
+from server_adapter.batch.layout import Kind, Layout, Request
+from server_adapter.dis import Attribute
 from server_adapter.torque.codes import RequestCode
-
-
-class Kind(Enum):
-    """How a field of a request body travels."""
-
-    NUMBER = "number"
-    TEXT = "text"
-    TEXTS = "texts"
-    BYTES = "bytes"
-    ATTRIBUTES = "attributes"
-
-
-def _write_texts(texts: tuple[str, ...]) -> bytes:
-    return encode_integer(len(texts)) + b"".join(map(encode_string, texts))
-
-
-def _read_texts(decoder: Decoder) -> tuple[str, ...]:
-    return tuple([decoder.string() for _ in range(decoder.count())])
-
-
-WRITERS: dict[Kind, Callable[[Any], bytes]] = {
-    Kind.NUMBER: encode_integer,
-    Kind.TEXT: encode_string,
-    Kind.TEXTS: _write_texts,
-    Kind.BYTES: encode_string,
-    Kind.ATTRIBUTES: encode_attributes,
-}
-READERS: dict[Kind, Callable[[Decoder], Any]] = {
-    Kind.NUMBER: Decoder.unsigned,
-    Kind.TEXT: Decoder.string,
-    Kind.TEXTS: _read_texts,
-    Kind.BYTES: Decoder.raw_string,
-    Kind.ATTRIBUTES: Decoder.attributes,
-}
-
-Layout = tuple[tuple[str, Kind], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """Base of all requests: which one it is, and the optional extension string at its end.
-
-    `layout` names the fields of the body in the order in which they travel.
-    """
-
-    code: RequestCode
-    extension: str | None = None
-    layout: ClassVar[Layout] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

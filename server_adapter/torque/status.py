@@ -1,19 +1,17 @@
 """Status replies decoded as their bytes arrive: whole objects per chunk, wanted attributes only."""
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 
-from server_adapter.dis import DEFAULT_LIMITS, AttributeScanner, Decoder, DisIncompleteError, Limits
+from server_adapter.batch.described import Described
+from server_adapter.dis import (
+    DEFAULT_LIMITS,
+    AttributeScanner,
+    Decoder,
+    DisIncompleteError,
+    Limits,
+    is_plain,
+)
 from server_adapter.torque.replies import Choice, Reply, decode_reply, decode_reply_head
-
-
-@dataclass(frozen=True, slots=True)
-class Described:
-    """An object of a status reply as plain text values by `name` or `name.resource`."""
-
-    object_type: int
-    name: str
-    values: dict[str, str]
 
 
 class StatusDecoder:
@@ -73,13 +71,14 @@ class StatusDecoder:
     def _objects(self, position: int) -> Iterator[tuple[Described, int]]:
         data = self._buffer
         text = data.decode("latin-1")
+        plain = is_plain(text)
         scan = self._scanner.scan
         decoder = Decoder(data, position, self._limits)
         assert self._remaining is not None
         while self._remaining:
             object_type = decoder.unsigned()
             name = decoder.string()
-            values, position = scan(data, text, decoder.position)
+            values, position = scan(data, text, decoder.position, plain=plain)
             decoder.position = position
             self._remaining -= 1
             yield Described(object_type, name, values), position

@@ -68,7 +68,7 @@ SIMPLE = [
     (f"{_ONE}/jobs/{{job}}/explain", "get"),
     *(
         (f"{_ONE}/{path}", "get")
-        for path in ("users", "plan/evaluation", "accuracy", "reservations", "holds")
+        for path in ("users", "plan/evaluation", "accuracy", "reservations", "holds", "alerts")
     ),
     (f"{_ONE}/jobs/{{job}}/priority", "get"),
     (f"{_ONE}/fair-share", "get"),
@@ -106,7 +106,9 @@ def test_every_operation_is_tried(schema: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("path", "method"), OPERATIONS + SIMPLE + NAMED)
 def test_what_is_asked_as_described_is_answered_as_described(api: Any, path: str, method: str) -> None:
-    _try(api[path][method], GenerationMode.POSITIVE, CHECKS)
+    # That it is not ready is one of its answers: an adapter, which others play here, may have said so.
+    checks = tuple(check for check in CHECKS if path != "/readyz" or check is not not_a_server_error)
+    _try(api[path][method], GenerationMode.POSITIVE, checks)
 
 
 @pytest.mark.parametrize(("path", "method"), OPERATIONS + NAMED)

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 from schedd.api.app import create_app
 from schedd.api.problems import KINDS
 from schedd.engine import EngineSettings
+from schedd.service import forks
 from schedd.service.clusters import Clusters
 from schedd.service.loop import PlanLoop
 from schedd.service.tokens import Bearer
@@ -240,6 +241,27 @@ def test_a_body_that_is_no_json_is_refused(client: TestClient, body: bytes) -> N
     problem(answer, "bad-request" if answer.status_code == 400 else "invalid")
 
 
+def test_a_pause_that_cannot_take_effect_at_once_fails_and_never_does(
+    client: TestClient, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("schedd.api.clusters._PATIENCE", 0.2)
+    with busy(loop):
+        said = problem(client.post(f"{MAIN}/pause", json={"reason": "x"}), "not-ready")
+        assert said["detail"].startswith("starting jobs was not paused: the planner is busy")
+    loop.at_rest(lambda _: None).result(WAIT)
+    assert client.get(MAIN).json()["paused"] == ""
+    loop._patience.trouble = "schedd.sqlite: database or disk is full"
+    for act, done in (("pause", "paused"), ("resume", "resumed")):
+        said = problem(client.post(f"{MAIN}/{act}", json={"reason": "x"}), "not-ready")
+        assert said["detail"] == (
+            f"starting jobs was not {done}: the daemon waits for its database: "
+            "schedd.sqlite: database or disk is full"
+        )
+    assert "disk is full" in client.get(MAIN).json()["stale"]
+    loop._patience.trouble = ""
+    assert client.post(f"{MAIN}/pause", json={"reason": "x"}).json()["paused"] == "x"
+
+
 def test_a_pause_needs_a_reason(client: TestClient) -> None:
     assert problem(client.post(f"{MAIN}/pause", json={}), "invalid")["errors"][0]["where"] == "body.reason"
     problem(client.post(f"{MAIN}/pause", json={"reason": "a\nb"}), "invalid")
@@ -274,6 +296,54 @@ def test_too_many_waiting_events_are_turned_away(client: TestClient, loop: PlanL
     assert waiting.result(WAIT).accepted == 1
 
 
+def test_another_scheduler_is_told_by_the_readiness_check_and_a_pause_is_not(client: TestClient) -> None:
+    assert client.post(f"{MAIN}/pause", json={"reason": "repair"}).status_code == 200
+    assert client.get("/readyz").status_code == 200
+    assert client.post(f"{MAIN}/resume").status_code == 200
+    client.post(f"{MAIN}/events", json={"events": EVENTS})
+    job: dict[str, Any] = {"type": "job_started", "time": T, "shares": [{"node": "n1", "cpus": 4}]}
+    strange = [{**job, "id": f"s:{i}", "job_id": f"{i}.server"} for i in (3, 4, 5)]
+    assert client.post(f"{MAIN}/events", json={"events": strange}).status_code == 200
+    told = problem(client.get("/readyz"), "not-ready")["detail"]
+    assert "job 5.server was started by somebody else" in told
+    assert client.get("/leadz").status_code == 200
+    assert client.post(f"{MAIN}/resume").status_code == 200
+    assert client.get("/readyz").status_code == 200
+
+
+def test_a_silent_adapter_is_told_by_every_answer_and_by_the_readiness_check(
+    client: TestClient, loop: PlanLoop
+) -> None:
+    loop.hearing.last -= 61
+    words = "no adapter was heard of since the daemon started"
+    assert problem(client.get("/readyz"), "not-ready")["detail"] == f"main: {words}"
+    assert client.get("/leadz").status_code == 200  # an adapter must be able to reach it
+    found = client.get(MAIN).json()
+    assert (found["stale"], found["halted"]) == (words, words)
+    assert client.get(f"{MAIN}/jobs").json()["stale"] == words
+    client.get(f"{MAIN}/decisions")  # it is back
+    assert client.get("/readyz").status_code == 200
+    assert client.get(f"{MAIN}/jobs").json()["stale"] == ""
+
+
+def test_open_alerts_are_listed_for_those_who_see_all_and_for_users_as_far_as_they_concern_them(
+    client: TestClient, loop: PlanLoop
+) -> None:
+    stranger = {"type": "job_started", "time": T, "shares": [{"node": "n1", "cpus": 1}]}
+    client.post(f"{MAIN}/events", json={"events": [{**stranger, "id": "x:1", "job_id": "9.server"}]})
+    loop.hearing.last -= 61
+    loop.alarms.look()
+    found = client.get(f"{MAIN}/alerts").json()["alerts"]
+    assert [one["kind"] for one in found] == ["adapter", "unknown_job"]
+    assert found[1]["text"] == "job 9.server started, but nobody said that it exists"
+    assert client.get(MAIN).json()["alerts"] == 2
+    shown = client.get(f"{MAIN}/alerts", headers=bearer("user")).json()["alerts"]
+    assert [one["kind"] for one in shown] == ["adapter"]
+    client.get(f"{MAIN}/decisions")
+    loop.alarms.look()
+    assert client.get(MAIN).json()["alerts"] == 1
+
+
 # ---- when the daemon cannot ---------------------------------------------------------------------------
 
 
@@ -291,14 +361,14 @@ def test_before_it_is_ready_and_after_its_end_it_says_so() -> None:
 
 
 def test_a_planner_that_stopped_is_told_by_the_readiness_check(client: TestClient, loop: PlanLoop) -> None:
-    loop._planner.engine.handle = None  # type: ignore[method-assign, assignment]
+    loop._planner.batch = None  # type: ignore[method-assign, assignment]
     problem(client.post(f"{MAIN}/events", json={"events": EVENTS}), "not-ready")
     loop._thread.join(WAIT)
     assert "main: the planner stopped" in problem(client.get("/readyz"), "not-ready")["detail"]
     for headers in ({"Authorization": ""}, {"Authorization": "Bearer wrong"}):  # strangers
         for path in ("/readyz", "/leadz"):
             said = problem(client.get(path, headers=headers), "not-ready")["detail"]
-            assert said == "a planner stopped, or waits for its database"
+            assert said == "a planner stopped, waits for its database, or does not know its server's state"
     assert client.get(f"{MAIN}/jobs").json()["stale"].startswith("the planner stopped")
     assert 'schedd_failing{cluster="main"} 1.0' in client.get("/metrics").text
 
@@ -311,3 +381,15 @@ def test_a_defect_is_a_problem_too(client: TestClient, monkeypatch: pytest.Monke
     found = problem(client.get(f"{MAIN}/plan"), "defect")
     assert "secret" not in json.dumps(found)
     assert client.get(MAIN).json()["now"] == T
+
+
+def test_a_question_that_takes_too_much_work_is_answered_with_what_to_do(
+    busy_cluster: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forks, "QUESTION_WORK", 1)
+    question = {"resources": {"nodes": "2:ppn=4+1:ppn=1", "walltime": "60"}}
+    answer = busy_cluster.post(f"{MAIN}/what-if", json=question)
+    assert "more segments of the plan" in problem(answer, "too-hard")["detail"]
+    assert answer.status_code == 422
+    monkeypatch.undo()
+    assert busy_cluster.post(f"{MAIN}/what-if", json=question).status_code == 200

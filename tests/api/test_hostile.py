@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
@@ -147,3 +148,59 @@ def test_any_path_and_query_are_answered(client: TestClient, path: str, query: d
     for url in (f"{MAIN}/jobs/{name}", f"/v1/{name}", f"{MAIN}/{name}"):
         answer = client.get(url, params={**query, "wait": "0"} if path == "decisions" else query)
         assert answer.status_code < 500, answer.text
+
+
+HALF = "\ud83d"
+BODIES: list[tuple[str, str, dict[str, Any]]] = [
+    *(
+        ("post", "events", {"events": [{**event, where: HALF}]})
+        for event in EVENTS[1:3]
+        for where in ("id", "cause")
+    ),
+    ("post", "events", {"events": [{**EVENTS[2], "job": {**EVENTS[2]["job"], "name": f"a{HALF}"}}]}),
+    ("post", "events", {"events": [{**EVENTS[2], "job": {**EVENTS[2]["job"], "resources": {HALF: "1"}}}]}),
+    ("post", "events", {"events": [EVENTS[2]] * 600 + [{**EVENTS[2], "id": HALF}]}),
+    ("post", "what-if", {"request": f"nodes=1:{HALF}"}),
+    ("post", "pause", {"reason": HALF}),
+    ("put", "reservations/x", {"start": 0, "end": 2_000_000_000, "nodes": ["n1"], "reason": HALF}),
+    ("post", "reservations/x/preview", {"start": 0, "end": 2_000_000_000, "nodes": [HALF]}),
+    ("put", "holds/node/n1", {"reason": HALF}),
+    ("post", "holds/node/n1/preview", {"reason": HALF}),
+    ("put", "policy", {"queues": {HALF: {}}}),
+    ("post", "policy/preview", {"queues": {HALF: {}}}),
+]
+
+
+@pytest.mark.parametrize("raw", [False, True], ids=["escaped", "raw"])
+@pytest.mark.parametrize(("method", "path", "body"), BODIES, ids=[f"{m} {p}" for m, p, _ in BODIES])
+def test_half_a_character_is_refused_wherever_it_stands(
+    client: TestClient, loop: PlanLoop, method: str, path: str, body: dict[str, Any], raw: bool
+) -> None:
+    content = json.dumps(body, ensure_ascii=not raw).encode("utf-8", "surrogatepass")
+    before = loop.published.generation
+    answer = client.request(method, f"{MAIN}/{path}", content=content, headers=JSON)
+    assert answer.status_code in (400, 422), answer.text
+    assert "surrogate pair" in answer.json()["detail"]
+    assert loop.published.generation == before
+
+
+def test_every_operation_with_a_body_refuses_it(client: TestClient, app: Any) -> None:
+    operations = [
+        (method, path)
+        for path, methods in app.openapi()["paths"].items()
+        for method, operation in methods.items()
+        if "requestBody" in operation
+    ]
+    assert len(operations) >= 8
+    for method, path in operations:
+        url = path.replace("{cluster}", "main").replace("{kind}", "node")
+        url = re.sub("{[a-z]+}", "n1", url)
+        answer = client.request(method, url, content=b'{"x": "\\ud83d"}', headers=JSON)
+        assert "surrogate pair" in answer.text, (method, path)
+
+
+def test_a_whole_pair_is_a_character(client: TestClient, loop: PlanLoop) -> None:
+    event = {**EVENTS[2], "job": {**EVENTS[2]["job"], "name": "\U0001f40e"}}
+    body = json.dumps({"events": [event]}).encode()
+    assert rb"\ud83d\udc0e" in body
+    assert refused(client, loop, "events", body) == 200

@@ -9,6 +9,7 @@ from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from schedd.api.app import create_app
+from schedd.engine.alerts import KINDS
 from schedd.service.clusters import Clusters
 from tests.api.conftest import EVENTS, token, tokens
 from tests.api.test_errors import MAIN
@@ -54,7 +55,7 @@ def job(number: int, user: str = "ann", **resources: str) -> dict[str, Any]:
 
 def test_jobs_nodes_and_where_a_cluster_stands_are_counted(client: TestClient) -> None:
     before = scrape(client)
-    assert ("schedd_adapter_age_seconds", frozenset({("cluster", "main")})) not in before
+    assert value(before, "schedd_stale") == value(before, "schedd_halted") == 0
     post(client, *EVENTS)
     found = scrape(client)
     assert value(found, "schedd_jobs", state="planned") == 3
@@ -72,6 +73,33 @@ def test_jobs_nodes_and_where_a_cluster_stands_are_counted(client: TestClient) -
     again = scrape(client)
     assert value(again, "schedd_events_total") == len(EVENTS)
     assert value(again, "schedd_event_lag_seconds_count") == 2
+
+
+def test_a_silent_adapter_is_counted(client: TestClient, clusters: Clusters) -> None:
+    clusters["main"].hearing.last -= 61
+    found = scrape(client)
+    assert value(found, "schedd_adapter_age_seconds") > 60
+    assert (value(found, "schedd_stale"), value(found, "schedd_halted")) == (1, 1)
+    assert (value(found, "schedd_stale", "other"), value(found, "schedd_halted", "other")) == (0, 0)
+
+
+def test_alerts_are_counted_by_kind_and_open_ones_shown(client: TestClient) -> None:
+    before = scrape(client)
+    kinds = {dict(pairs)["kind"] for name, pairs in before if name == "schedd_alerts_open"}
+    assert (
+        kinds
+        == {dict(pairs)["kind"] for name, pairs in before if name == "schedd_alerts_total"}
+        == set(KINDS)
+    )
+    assert not any(number for (name, _), number in before.items() if name.startswith("schedd_alerts_"))
+    post(
+        client,
+        {"type": "job_started", "id": "x", "time": T, "job_id": "9.x", "shares": [{"node": "n1", "cpus": 1}]},
+    )
+    found = scrape(client)
+    assert value(found, "schedd_alerts_open", kind="unknown_job") == 1
+    assert value(found, "schedd_alerts_total", kind="unknown_job") == 1
+    assert value(found, "schedd_alerts_open", "other", kind="unknown_job") == 0
 
 
 def test_moves_filled_gaps_and_the_error_of_told_starts_are_counted(client: TestClient) -> None:

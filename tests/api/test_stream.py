@@ -166,3 +166,20 @@ def test_a_mistyped_filter_and_a_stranger_are_refused(url: str) -> None:
     answer = httpx2.get(url, params={"usr": "x"}, headers={"Authorization": f"Bearer {token('reader')}"})
     assert answer.status_code == 422
     assert httpx2.get(url).status_code == 401
+
+
+def test_an_alert_is_told_when_it_opens_and_when_it_closes(url: str, loop: PlanLoop) -> None:
+    with follow(url) as followed:
+        kind, news = followed.next()
+        assert (kind, news["alerts"], news["halted"]) == ("reset", [], "")
+        loop.hearing.last -= 61
+        loop.alarms.look()
+        kind, news = followed.next()
+        assert (kind, [one["kind"] for one in news["alerts"]]) == ("changes", ["adapter"])
+        assert news["stale"] == news["halted"] == "no adapter was heard of since the daemon started"
+        loop.hear()
+        loop.alarms.look()
+        kind, news = followed.next()
+        while news["alerts"]:  # the silence ended first
+            kind, news = followed.next()
+        assert (kind, news["stale"]) == ("changes", "")

@@ -34,7 +34,7 @@ def test_a_planner_that_hangs_is_not_called_alive(clusters: Clusters, loop: Plan
 
 
 def test_a_planner_that_stopped_is_not_alive_either(clusters: Clusters, loop: PlanLoop) -> None:
-    loop._planner.engine.handle = None  # type: ignore[method-assign, assignment]
+    loop._planner.batch = None  # type: ignore[method-assign, assignment]
     with pytest.raises(PlannerStopped):
         loop.submit([node("n1")]).result(WAIT)
     loop._thread.join(WAIT)

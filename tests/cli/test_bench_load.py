@@ -103,7 +103,7 @@ def test_nearly_a_third_of_the_events_are_early_ends_that_others_are_started_for
 @pytest.fixture(scope="module")
 def daemon() -> Iterator[BenchDaemon]:
     with bench_daemon("") as found:
-        found.start(tell=False)
+        found.start(tell_rate=0)
         yield found
 
 
@@ -161,3 +161,18 @@ def _with(node: Node, **changes: int) -> Node:
 
 
 _EVENT: TypeAdapter[object] = TypeAdapter(Snapshot)
+
+
+def test_a_snapshot_of_a_whole_cluster_is_taken_in_while_others_ask(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "size.json"
+    assert run(["size", "--nodes", "40", "--jobs", "900", "--seed", "7", "--json", str(path)]) == 0
+    found = json.loads(path.read_text())
+    assert found["tries"] == 1
+    assert 0 < found["acknowledged_s"] <= found["planned_s"]
+    assert found["acknowledged_s"] <= found["first_dispatch_s"]
+    assert found["events"]["count"] > 0
+    assert found["events_failed"] == 0
+    assert min(found["killed_early_s"], found["killed_s"], found["stopped_s"]) > 0
+    assert "all planned" in capsys.readouterr().out

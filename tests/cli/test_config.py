@@ -58,11 +58,11 @@ def test_settings_that_can_be_used_are_said_to_be_with_advice(
     [
         ('[auth]\nanonymous = "reader"', {"clusters.main.mem_per_core"}),
         (
-            "[clusters.main]\nslack = 0\nslack_share = 0",
+            "[clusters.main]\nslack = 0",
             {"auth", "clusters.main.mem_per_core", "clusters.main.slack"},
         ),
         (
-            "[clusters.main]\nslack = 'off'\nslack_share = 0",
+            "[clusters.main]\nslack = 'off'",
             {"auth", "clusters.main.mem_per_core", "clusters.main.slack"},
         ),
         (
@@ -148,8 +148,8 @@ def test_what_is_shown_can_be_read_again_and_says_where_it_comes_from(
     code, out, _ = run(capsys, "show", "--config", str(path))
     assert code == 0
     assert "port = 8123  # from SCHEDD_SERVER__PORT" in out
-    assert "slack = 900\n" in out
-    assert "end_allowance = 120  # default" in out
+    assert 'slack = "15m"\n' in out
+    assert 'end_allowance = "2m"  # default' in out
     assert "secret" not in out
     assert "abab" not in out
     shown: dict[str, Any] = tomllib.loads(out)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from schedd.cli import pictures
 from schedd.cli.main import main
 from schedd.cli.progress import Watch, simulated
 from schedd.replay import driver
@@ -291,16 +292,33 @@ def test_a_policy_file_adds_a_replay_under_the_sites_policy(
     rows: Rows, log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "schedd.toml"
-    path.write_text('[[clusters.east.site.limits]]\nwhat = "cpus"\nwho = "user"\namount = 3\n')
-    plain, site = rows(log, "--policy-file", path, "--validate")
-    assert (plain["policy"], site["policy"]) == ("conservative", "conservative, site")
+    limits = '[[clusters.east.site.limits]]\nwhat = "cpus"\nwho = "user"\namount = 3\n'
+    path.write_text('[clusters.east]\nsearch_every = 60\nqueue_slack = { short = "off" }\n' + limits)
+    plain, site = rows(log, "--policy-file", path, "--validate", "--moves", "20")
+    assert (plain["policy"], site["policy"], site["slack"]) == ("conservative", "tabu, site", "1h+0.5w")
     assert (plain["jobs"], site["jobs"], site["skipped"]) == (2, 2, 2)
     assert plain["limits"] == []
     limit = {"limit": "at most 3 cpus of each user at once", "amount": 3, "used": 3, "by": "1"}
     assert site["limits"] == [limit]
     printed = capsys.readouterr()
     assert "2 jobs left out: the limits never allow them" in printed.err
+    told = " ".join(printed.err.split())
+    assert (
+        f"schedd replay: site: cluster east of {path}: slack 1h+0.5w; off in queue short; policy: limits; "
+        "search every 60 s, 30 s after room was freed, newcomers after 5 s; 20 moves each, where the daemon "
+        "takes 2 s"
+    ) in told
     assert "at most 3 cpus of each user at once" in printed.out
+
+
+def test_a_site_that_does_not_search_is_replayed_without_searches(
+    rows: Rows, log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "schedd.toml"
+    path.write_text('[clusters.east]\nsearch_every = 0\nslack = "1m"\n')
+    _, site = rows(log, "--policy-file", path)
+    assert (site["policy"], site["slack"], site["searches"]) == ("conservative, site", "1m", 0)
+    assert "slack 1m; policy: none; no search (search_every = 0)" in capsys.readouterr().err
 
 
 def test_a_policy_file_is_checked_as_the_daemon_checks_it(
@@ -310,3 +328,15 @@ def test_a_policy_file_is_checked_as_the_daemon_checks_it(
     path.write_text("[[clusters.east.site.limits]]\nmost = 3\n")
     assert main(["replay", str(log), "--policy-file", str(path)]) == 2
     assert "limits.0.most: no such setting; did you mean amount?" in capsys.readouterr().err
+
+
+def test_without_matplotlib_a_picture_is_refused_before_anything_is_replayed(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(pictures, "find_spec", lambda _: None)
+    assert main(["replay", str(log), "--plot", str(tmp_path / "waits.png")]) == 2
+    assert "pip install 'schedd[pictures]'" in capsys.readouterr().err
+    assert main(["replay", str(log)]) == 0
+    assert main(["experiment", "paper", "--logs", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
+    assert "pip install 'schedd[pictures]'" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

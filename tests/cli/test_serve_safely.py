@@ -37,7 +37,7 @@ def configured(folder: Path, **sections: str) -> Path:
         "server": f'port = 0\nsocket = "{folder}/socket"',
         "auth": f'token_file = "{folder}/tokens"',
         "store": f'url = "sqlite:///{folder}/s.sqlite"',
-        "clusters.main": f"{SLACK}\nslack_share = 0",
+        "clusters.main": SLACK,
     }
     for name, more in sections.items():
         key = name.replace("main", "clusters.main")
@@ -101,7 +101,7 @@ def test_a_reload_takes_what_can_change_and_names_what_cannot(served: Served, fo
     assert before["promised_start"] == before["planned_start"]
     generation = served.get("")["generation"]
     # A bad file changes nothing, though other lines of it are good.
-    configured(folder, limits="patience = 0.5", main="mode = 'shadow'", log='level = "loud"')
+    configured(folder, limits="patience = 0.5", main="start_rate = 40", log='level = "loud"')
     assert "log.level" in reload(served, "the settings stay as they are")["why"]
     served.events(job(3, now))
     assert served.get("/jobs/3.s")["promised_start"] == served.get("/jobs/3.s")["planned_start"]
@@ -109,7 +109,7 @@ def test_a_reload_takes_what_can_change_and_names_what_cannot(served: Served, fo
         f'tls_certificate = "{folder}/none.pem"',
         f'[[webhooks]]\nurl = "https://x/"\nsecret_file = "{folder}/none"',
     ):
-        configured(folder, limits="patience = 0.5", main="mode = 'shadow'", server=more)
+        configured(folder, limits="patience = 0.5", main="start_rate = 40", server=more)
         assert f"{folder}/none" in reload(served, "the settings stay as they are")["why"]
     configured(folder)
     (folder / "tokens").chmod(0o644)
@@ -119,7 +119,7 @@ def test_a_reload_takes_what_can_change_and_names_what_cannot(served: Served, fo
     text = path.read_text().replace(SLACK, 'slack = 900\npolicy = "easy"')
     path.write_text(text.replace("port = 0", "port = 1"))
     said = reload(served, "settings were read anew")
-    assert said["changed"] == ["auth.operators", "limits.user_rate", "clusters.main.slack 0 -> 900"]
+    assert said["changed"] == ["auth.operators", "limits.user_rate", "clusters.main.slack 0 -> 15m"]
     assert said["need_a_restart"] == ["server.port", "clusters.main.policy"]
     assert served.get("")["generation"] > generation
     served.events(job(4, now))
@@ -128,7 +128,7 @@ def test_a_reload_takes_what_can_change_and_names_what_cannot(served: Served, fo
     assert old["promised_start"] == before["promised_start"]
     store = Store.open(f"sqlite:///{folder}/s.sqlite")
     (noted,) = [entry for entry in store.audited() if entry.act == "reload"]
-    assert "clusters.main.slack 0 -> 900" in noted.detail
+    assert "clusters.main.slack 0 -> 15m" in noted.detail
     store.close()
 
 
@@ -304,12 +304,40 @@ def test_who_takes_no_answer_is_sent_away(served: Served) -> None:
 def test_one_address_has_its_share_of_the_connections(served: Served, folder: Path) -> None:
     configured(folder, limits="patience = 30\nconnections_one = 20", auth='operators = ["bob"]')
     reload(served, "settings were read anew")
+    poll = (
+        f"GET {MAIN}/decisions?after=~&wait=30 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+    )
     with contextlib.ExitStack() as open_ones:
         for _ in range(20):
-            open_ones.enter_context(connection(served))
-        last = open_ones.enter_context(connection(served))
-        assert everything(last).startswith(b"HTTP/1.1 503 ")
+            open_ones.enter_context(connection(served)).sendall(poll.encode())
+        _until(served.process, lambda: refused(served))
         assert local(folder, "GET", "/readyz")[0] == 200  # others are served
+    configured(folder, limits="patience = 0.5", auth='operators = ["bob"]')
+    _until(served.process, lambda: is_ready(served))
+    reload(served, "settings were read anew")
+
+
+def refused(served: Served) -> bool:
+    """Whether one more connection is."""
+    with connection(served) as last:
+        last.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        return everything(last).startswith(b"HTTP/1.1 503 ")
+
+
+def test_silent_strangers_do_not_shut_the_adapter_out(served: Served, folder: Path) -> None:
+    configured(folder, limits="patience = 30\nconnections = 40\nconnections_one = 10")
+    reload(served, "settings were read anew")
+    port = int(served.url.rsplit(":", 1)[1])
+    with contextlib.ExitStack() as open_ones:
+        for number in range(60):
+            stranger = open_ones.enter_context(socket.socket())
+            stranger.bind((f"127.0.0.{2 + number // 10}", 0))
+            stranger.connect(("127.0.0.1", port))
+        for _ in range(5):
+            with httpx2.Client(base_url=served.url, trust_env=False, timeout=WAIT) as adapter:
+                headers = {"Authorization": f"Bearer {TOKEN}"}
+                assert adapter.post(f"{MAIN}/events", json={"events": []}, headers=headers).status_code == 200
+        assert local(folder, "GET", "/readyz")[0] == 200
     configured(folder, limits="patience = 0.5", auth='operators = ["bob"]')
     _until(served.process, lambda: is_ready(served))
     reload(served, "settings were read anew")

@@ -67,8 +67,13 @@ def own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[No
 
 
 @pytest.fixture
-def clusters() -> Iterator[Clusters]:
-    found = Clusters({"main": EngineSettings(end_allowance=0, tell=False)}, StillClock())
+def clock() -> StillClock:
+    return StillClock()
+
+
+@pytest.fixture
+def clusters(clock: StillClock) -> Iterator[Clusters]:
+    found = Clusters({"main": EngineSettings(end_allowance=0, tell=False)}, clock)
     found.start(warm=False)
     yield found
     found.stop()
@@ -416,10 +421,50 @@ def test_what_answers_but_is_no_schedd_is_said(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_a_stale_plan_is_said_and_shown(run: Run, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch) -> None:
-    loop._publisher.latest = replace(loop.published, stale="the adapter is silent")
+    loop._publisher.latest = replace(loop.published, stale="so is the server")
     code, out, err = run("showq")
-    assert (code, err) == (0, "schedd showq: the plan may be out of date: the adapter is silent\n")
+    assert (code, err) == (0, "schedd showq: the plan may be out of date: so is the server\n")
     assert "4 jobs" in out
+
+
+@pytest.mark.parametrize(
+    "args", [("showq",), ("showstart", "2"), ("checkjob", "2"), ("showbf",), ("showplan",), ("reservation",)]
+)
+def test_every_command_says_that_the_adapter_is_silent_and_then_no_more(
+    run: Run, loop: PlanLoop, args: tuple[str, ...]
+) -> None:
+    assert run(*args)[2] == ""
+    loop.hear()
+    loop.hearing.last -= 61
+    words = (
+        "no jobs are started, and the plan may be out of date: the adapter was last heard of at 2023-11-14"
+    )
+    assert words in run(*args)[2]
+    loop.hear()
+    assert run(*args)[2] == ""
+
+
+def test_showq_tells_of_alerts_that_matter_to_users(run: Run, loop: PlanLoop) -> None:
+    share = (ShareFacts("n1", 1),)
+    loop.submit([JobStarted(id=event_id(), time=T, job_id="9.srv", shares=share)]).result(WAIT)
+    assert run("showq")[1].endswith("\njob 9.srv started, but nobody said that it exists\n")
+
+
+@pytest.mark.parametrize("args", [("showq",), ("showstart", "2"), ("checkjob", "2"), ("showbf",)])
+def test_every_command_says_that_no_jobs_are_started(run: Run, loop: PlanLoop, args: tuple[str, ...]) -> None:
+    loop.pause("the cooling failed").result(WAIT)
+    assert run(*args)[2] == f"schedd {args[0]}: no jobs are started: paused: the cooling failed\n"
+
+
+def test_what_is_past_is_overdue_and_no_time_is_negative(run: Run, clock: StillClock) -> None:
+    clock.moment = T + 5_000  # the planner sleeps on: its clock was set
+    _, out, _ = run("showq")
+    assert [line.split()[-1] for line in out.splitlines() if line.startswith("2.srv")] == ["overdue"]
+    assert "overdue" in next(line for line in out.splitlines() if line.startswith("1.srv"))
+    assert "overdue by 01:06:40" in run("showstart", "1")[1]
+    for args in (("showq",), ("showstart", "2"), ("checkjob", "2"), ("showbf",)):
+        _, out, _ = run(*args)
+        assert not re.search(r"-\d", out), out
 
 
 def test_the_place_comes_from_environment_or_files(
@@ -551,3 +596,12 @@ def test_a_policy_is_shown_tried_out_set_and_withdrawn(
     assert (code, "priority.nonsense" in err) == (2, True)
     assert run("policy", "set", str(tmp_path / "none"))[2].endswith("none: No such file or directory\n")
     assert run("policy", "withdraw")[1] == "that of the settings\n{}\n"
+
+
+def test_of_a_request_that_is_not_understood_no_cpus_and_no_walltime_are_said(
+    run: Run, loop: PlanLoop
+) -> None:
+    loop.submit([job("9.srv.site", nodes="1:ppn=0")]).result(WAIT)
+    (line,) = [line for line in run("showq")[1].splitlines() if line.startswith("9.srv")]
+    assert line.split()[3:5] == ["-", "-"]
+    assert "?" not in line

@@ -25,6 +25,7 @@ C = "/v1/clusters/{cluster}"
 METHODS: dict[tuple[str, str], Callable[[Client], object]] = {
     ("get", "/v1/clusters"): Client.clusters,
     ("get", C): Client.cluster,
+    ("get", f"{C}/alerts"): Client.alerts,
     ("get", f"{C}/jobs"): lambda client: list(client.jobs()),
     ("get", f"{C}/jobs/{{job}}"): lambda client: client.job("3"),
     ("get", f"{C}/jobs/{{job}}/explain"): lambda client: client.explain("3"),

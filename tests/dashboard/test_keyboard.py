@@ -120,7 +120,7 @@ def test_the_queue_is_used_by_keys_and_news_leave_the_focus_where_it_is(look: Op
 
 def test_a_what_if_is_asked_by_keys(look: Open, site: Site) -> None:
     page = look("reader").go("what-if")
-    for name, text in (("Nodes", "1"), ("Cpus on each", "2"), ("Walltime", "600")):
+    for name, text in (("Nodes", "1"), ("Cpus per node", "2"), ("Walltime", "600")):
         tab_to(page, "textbox", name)
         page.keyboard.type(text)
     page.keyboard.press("Enter")
@@ -129,15 +129,15 @@ def test_a_what_if_is_asked_by_keys(look: Open, site: Site) -> None:
 
 def test_an_admin_needs_no_mouse(look: Open, site: Site) -> None:
     page = look("admin").go("admin")
-    tab_to(page, "textbox", "Why")
+    tab_to(page, "textbox", "Reason to pause")
     page.keyboard.type("new switches")
     tab_to(page, "button", "Pause", 1)
     page.keyboard.press("Space")
-    expect(page.get_by_role("button", name="Start jobs again")).to_be_visible()
+    expect(page.get_by_role("button", name="Resume dispatch")).to_be_visible()
     assert site.ask("")["paused"].startswith("new switches")
     page.locator("summary", has_text="Drain a node").focus()
     page.keyboard.press("Enter")  # opens it
-    tab_to(page, "textbox", "Why is it held")
+    tab_to(page, "textbox", "Reason to hold")
     page.keyboard.type("memory")
     page.keyboard.press("Shift+Tab")
     page.keyboard.type("n2")

@@ -101,11 +101,11 @@ def test_a_new_job_appears_by_itself(look: Open, site: Site) -> None:
     expect(page.locator("#next")).to_contain_text("77.server")
     expect(page.locator("#plan")).not_to_have_attribute("data-generation", generation or "")
     page = window.go("queue?q=88")
-    expect(page.locator("#list")).to_contain_text("No job fits")
+    expect(page.locator("#list")).to_contain_text("No matching jobs")
     site.happen(job("88.server"))
     expect(page.locator("#list tbody")).to_contain_text("88.server")
     site.happen(JobDeleted(id=event_id(), time=T, job_id="88.server"))
-    expect(page.locator("#list")).to_contain_text("No job fits")
+    expect(page.locator("#list")).to_contain_text("No matching jobs")
 
 
 def test_what_did_not_change_is_not_touched_by_news(look: Open, site: Site) -> None:
@@ -186,23 +186,23 @@ def test_nodes_have_the_api_s_numbers(look: Open, site: Site) -> None:
 def test_a_what_if_matches_the_api_s(look: Open, site: Site) -> None:
     page = look("reader").go("what-if")
     page.get_by_label("Nodes").fill("2")
-    page.get_by_label("Cpus on each").fill("4")
+    page.get_by_label("Cpus per node").fill("4")
     page.get_by_label("Walltime").fill("00:30:00")
-    page.get_by_role("button", name="Ask the plan").click()
+    page.get_by_role("button", name="Show start time").click()
     question = {"request": "nodes=2:ppn=4,walltime=00:30:00", "windows": 8, "changes": True}
     wanted = site.put("/what-if", question)
     assert moments(page, "#answer .big time") == [iso(wanted["planned_start"])]
     assert moments(page, "#windows td:first-child time") == [iso(one["first"]) for one in wanted["windows"]]
     expect(page.locator("#answer")).to_contain_text("n1, n2")
     page.get_by_label("Nodes").fill("1")
-    page.get_by_label("Cpus on each").fill("1")
+    page.get_by_label("Cpus per node").fill("1")
     page.get_by_label("Walltime").fill("2:00:00")
-    page.get_by_role("button", name="Ask the plan").click()
+    page.get_by_role("button", name="Show start time").click()
     wanted = site.put("/what-if", {**question, "request": "nodes=1:ppn=1,walltime=2:00:00"})
     assert column(page, "#changes", 3) == [one["enough"] or "–" for one in wanted["changes"]]
     page.get_by_label("Nodes").fill("9")
-    page.get_by_role("button", name="Ask the plan").click()
-    expect(page.locator("#answer")).to_contain_text("Could never run")
+    page.get_by_role("button", name="Show start time").click()
+    expect(page.locator("#answer")).to_contain_text("Cannot run")
     before = site.ask("")["generation"]
     assert site.ask("/jobs")["generation"] == before
 
@@ -216,7 +216,7 @@ def test_a_what_if_that_is_not_understood_says_why(look: Open, site: Site) -> No
 
 def test_a_queued_job_can_be_asked_about(look: Open, site: Site) -> None:
     page = look("user").go("jobs/5.server")
-    page.get_by_role("link", name="What would let it start now?").click()
+    page.get_by_role("link", name="What change would start it now?").click()
     wanted = site.put("/what-if", {"job": "5.server", "windows": 8, "changes": True}, "user")
     assert moments(page, "#answer .big time") == [iso(wanted["planned_start"])]
     expect(page.locator("#answer")).to_contain_text("5.server")

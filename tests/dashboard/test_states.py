@@ -22,8 +22,8 @@ from schedd.service.askers import Askers
 from schedd.service.clusters import Clusters
 from schedd.service.durable import Durable
 from schedd.service.settings import AuthSettings, StoreSettings
-from schedd.wire import JobDeleted, JobEnded, JobStarted, Run, RunAccepted, Snapshot
-from tests.dashboard.conftest import Look, Site, token, tokens
+from schedd.wire import JobDeleted, JobEnded, JobStarted, Run, RunAccepted, ShareFacts, Snapshot
+from tests.dashboard.conftest import WAIT_MS, Look, Site, token, tokens
 from tests.service.build import StillClock, T, event_id, job, node
 
 Open = Callable[..., Look]
@@ -79,9 +79,9 @@ def test_pages_say_so_when_nothing_is_known_yet(blank: Site, path: str) -> None:
         columns = client.get("/main/plan.json").json()
     assert answer.status_code == 200
     words = {
-        "plan": "No cluster is known yet",
-        "queue": "The queue is empty",
-        "nodes": "No nodes are known yet",
+        "plan": "No nodes yet",
+        "queue": "No jobs on this cluster",
+        "nodes": "No nodes yet",
     }
     assert words.get(path, "") in answer.text
     assert (columns["nodes"]["name"], columns["jobs"]["id"]) == ([], [])
@@ -106,8 +106,59 @@ def test_every_page_says_that_its_plan_is_stale_and_that_nothing_is_started(site
         client.post("/login", data={"token": token("admin")})
         answer = client.get(f"/main/{path}")
     assert answer.status_code == 200
-    assert f"<strong>This plan may be out of date.</strong> {escape(stale)}" in answer.text
-    assert f"<strong>No jobs are started.</strong> {escape(halted)}" in answer.text
+    assert stale in halted
+    words = f"<strong>This plan may be out of date, and no jobs are started.</strong> {escape(stale)}"
+    assert words in answer.text
+
+
+@pytest.mark.parametrize("path", [*PAGES, "jobs/4.server", "admin"])
+def test_every_page_says_that_the_adapter_is_silent_and_then_no_more(site: Site, path: str) -> None:
+    with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
+        client.post("/login", data={"token": token("admin")})
+        assert "No adapter was heard of" not in client.get(f"/main/{path}").text
+        site.loop.hearing.last -= 61
+        answer = client.get(f"/main/{path}").text
+        words = (
+            "<strong>This plan may be out of date, and no jobs are started.</strong> no adapter was heard of"
+        )
+        assert words in answer
+        assert path != "admin" or '<span class="dot bad"></span>' in answer
+        site.loop.hear()
+        assert words not in client.get(f"/main/{path}").text
+
+
+def test_a_page_that_is_open_shows_by_itself_that_the_adapter_is_silent(look: Open, site: Site) -> None:
+    page = look("reader").go("queue")
+    expect(page.locator("#pulse")).to_contain_text("Live")
+    site.loop.hearing.last -= 61
+    expect(page.locator("#pulse")).to_contain_text("Stale", timeout=WAIT_MS)
+    expect(page.locator("#alerts")).to_contain_text("no adapter was heard of")
+    site.loop.hear()
+    expect(page.locator("#pulse")).to_contain_text("Live", timeout=WAIT_MS)
+
+
+def test_open_alerts_are_listed_for_operators_and_shown_on_every_page(look: Open, site: Site) -> None:
+    started = JobStarted(id=event_id(), time=T, job_id="99.server", shares=(ShareFacts("n1", 1),))
+    site.happen(started)
+    page = look("operator").go("admin")
+    words = "job 99.server started, but nobody said that it exists"
+    expect(page.locator("#alerts-open tbody tr")).to_have_count(1)
+    expect(page.locator("#alerts-open")).to_contain_text(words)
+    shown = {}
+    for role in ("user", "operator"):
+        with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
+            client.post("/login", data={"token": token(role)})
+            shown[role] = words[1:] in client.get("/main/queue").text
+    assert shown == {"user": False, "operator": True}
+
+
+def test_a_start_that_is_past_is_shown_as_overdue(site: Site) -> None:
+    start = site.ask("/jobs/4.server")["planned_start"]
+    site.clock.moment = start + 600
+    with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
+        client.post("/login", data={"token": token("admin")})
+        shown = [client.get(f"/main/{path}").text for path in ("queue", "jobs/4.server")]
+    assert ["overdue by 10 min" in page for page in shown] == [True, True]
 
 
 def test_pages_say_what_they_lack_without_the_database(kept: Site, tmp_path: Path) -> None:
@@ -116,7 +167,7 @@ def test_pages_say_what_they_lack_without_the_database(kept: Site, tmp_path: Pat
             client.post("/login", data={"token": token("admin")})
             return [client.get(f"/main/{path}") for path in paths]
 
-    lost = "The database cannot be had"
+    lost = "Database unavailable"
     assert [lost in page.text for page in pages("quality", "admin")] == [False, False]
     with closing(sqlite3.connect(tmp_path / "main.sqlite", timeout=10)) as database:
         names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]

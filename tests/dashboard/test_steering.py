@@ -18,8 +18,8 @@ def test_an_operator_drains_a_node_sees_it_so_and_releases_it(look: Open, site: 
     window = look("operator")
     page = window.go("nodes")
     page.get_by_role("link", name="Drain n2").click()
-    expect(page.get_by_label("Its name")).to_have_value("n2")
-    page.get_by_label("Why is it held").fill("new memory")
+    expect(page.get_by_label("Node or queue")).to_have_value("n2")
+    page.get_by_label("Reason to hold").fill("new memory")
     wanted = site.put("/holds/node/n2/preview", {"reason": "new memory"})
     page.locator("#hold").get_by_role("button", name="Preview").click()
     expect(page.locator("#held")).to_contain_text(f"{wanted['moves']} waiting job")
@@ -40,7 +40,7 @@ def test_an_operator_drains_a_node_sees_it_so_and_releases_it(look: Open, site: 
     expect(row).to_contain_text("held: new memory")
     page = window.go("admin")
     page.get_by_role("button", name="Release node n2").click()
-    expect(page.locator("#holds")).to_contain_text("All nodes and queues are planned for")
+    expect(page.locator("#holds")).to_contain_text("No node is drained and no queue is held")
     assert site.ask("/holds")["holds"] == []
 
 
@@ -55,11 +55,11 @@ def test_a_held_queue_is_named_to_its_users(look: Open, site: Site) -> None:
     page = window.go("admin")
     page.get_by_text("Drain a node, or hold a queue").click()
     page.get_by_label("What").select_option("queue")
-    page.get_by_label("Its name").fill("long")
-    page.get_by_label("Why is it held").fill("the course has it")
+    page.get_by_label("Node or queue").fill("long")
+    page.get_by_label("Reason to hold").fill("the course has it")
     page.locator("#hold").get_by_role("button", name="Hold").click()
     expect(page.get_by_role("alert")).to_contain_text("no queue long")
-    page.get_by_label("Its name").fill("batch")
+    page.get_by_label("Node or queue").fill("batch")
     page.locator("#hold").get_by_role("button", name="Hold").click()
     expect(page.locator("#holds tbody")).to_contain_text("the course has it")
     ann = look("user").go("jobs/5.server")
@@ -71,7 +71,7 @@ def test_weights_are_tried_out_put_in_force_and_withdrawn(look: Open, site: Site
     page = look("admin").go("admin")
     page.get_by_text("Try other weights").click()
     weights = page.locator("#weights")
-    expect(weights.get_by_role("button", name="Put in force")).to_have_count(0)
+    expect(weights.get_by_role("button", name="Apply")).to_have_count(0)
     expect(weights.get_by_label("wait", exact=True)).to_have_value("1")
     weights.get_by_label("wait", exact=True).fill("3")
     weights.get_by_label("size", exact=True).fill("-1,5")
@@ -84,11 +84,11 @@ def test_weights_are_tried_out_put_in_force_and_withdrawn(look: Open, site: Site
     expect(page.locator("#weighed")).to_contain_text(f"{wanted['moves']} waiting jobs would start")
     expect(page.locator("#trial")).to_contain_text(f"of {wanted['search']['jobs']} jobs would move")
     assert site.ask("/policy")["version"] == 0
-    weights.get_by_role("button", name="Put in force").click()
-    expect(page.locator("#in-force")).to_contain_text("Version 1")
+    weights.get_by_role("button", name="Apply").click()
+    expect(page.locator("#in-force")).to_contain_text("Policy version 1")
     assert site.ask("/policy")["site"] == site_wanted
-    page.get_by_role("button", name=re.compile("Back to the settings")).click()
-    expect(page.locator("#in-force")).to_contain_text("The policy of the settings is in force")
+    page.get_by_role("button", name=re.compile("Restore the policy of the settings")).click()
+    expect(page.locator("#in-force")).to_contain_text("The policy of the settings file is in force")
     assert site.ask("/policy")["site"] == {}
 
 
@@ -114,8 +114,8 @@ def test_an_operator_may_try_weights_but_not_set_them(look: Open, site: Site) ->
     page = look("operator").go("admin")
     page.get_by_text("Try other weights").click()
     page.locator("#weights").get_by_role("button", name="Preview").click()
-    expect(page.locator("#weights")).to_contain_text("An admin can put them in force")
-    expect(page.get_by_role("button", name="Put in force")).to_have_count(0)
+    expect(page.locator("#weights")).to_contain_text("Only an admin can apply them")
+    expect(page.get_by_role("button", name="Apply")).to_have_count(0)
     csrf = page.locator("input[name=csrf]").first.get_attribute("value") or ""
     for path in ("weights", "weights/withdraw"):
         answer = page.request.post(

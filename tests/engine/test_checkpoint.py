@@ -94,10 +94,13 @@ class Twins(Chaos):
                 assert self.twin.next_wake == engine.next_wake
                 assert _plan(self.twin) == _plan(engine)
             elif calls > calls_before and engine.state.plan.freed:
-                self.twin = Engine.restore(engine.checkpoint())
+                self.twin = self.twin_of(engine)
             return decisions
 
         engine.handle = both  # type: ignore[assignment, method-assign]
+
+    def twin_of(self, engine: Engine) -> Engine:
+        return Engine.restore(engine.checkpoint())
 
     def pause(self, why: str) -> None:
         super().pause(why)
@@ -106,6 +109,21 @@ class Twins(Chaos):
 
 
 class RankedTwins(Twins):
+    settings = Ranked.settings
+
+
+class Forked(Twins):
+    """The same with a fork."""
+
+    def twin_of(self, engine: Engine) -> Engine:
+        before = Frozen(engine.state, {}).encode()
+        # What is tried on a fork changes nothing here.
+        engine.fork().handle([], engine.state.now + 1000)
+        assert Frozen(engine.state, {}).encode() == before
+        return engine.fork()
+
+
+class RankedForked(Forked):
     settings = Ranked.settings
 
 
@@ -121,8 +139,12 @@ def _plan(engine: Engine) -> dict[str, list[int]]:
 
 
 @settings(max_examples=20, suppress_health_check=list(HealthCheck))
-@given(seed=st.integers(0, 1 << 32), before=st.integers(0, 60), kind=st.sampled_from([Twins, RankedTwins]))
-def test_a_repair_that_was_cut_short_comes_to_the_same_end_from_a_checkpoint(
+@given(
+    seed=st.integers(0, 1 << 32),
+    before=st.integers(0, 60),
+    kind=st.sampled_from([Twins, RankedTwins, Forked, RankedForked]),
+)
+def test_a_repair_that_was_cut_short_comes_to_the_same_end_from_a_checkpoint_or_on_a_fork(
     seed: int, before: int, kind: type[Twins]
 ) -> None:
     world = kind(before)

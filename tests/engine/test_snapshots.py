@@ -51,7 +51,10 @@ def test_a_job_started_or_requeued_while_nobody_looked_is_found() -> None:
     ("changes", "words"),
     [
         ({"complete": False}, "the reply was cut short"),
-        ({"server_age": 100}, "the server is up for less than 180 s"),
+        (
+            {"server_age": 100},
+            "the server is up for less than 180 s; starts resume at 2023-11-14 22:14:40 UTC",
+        ),
         ({"jobs": ()}, "it lacks 10 of 10 jobs"),
         ({"nodes": ()}, "it lacks 8 of 8 nodes"),
     ],
@@ -68,6 +71,8 @@ def test_a_snapshot_that_is_not_credible_pauses_and_is_said(changes: dict[str, o
     assert cluster.alerts("snapshot") == [f"a snapshot of the server was not believed: {words}"]
     assert [cluster.start(str(i)) for i in range(10)] == before
     cluster.tell(wrong)
+    if wrong.server_age is not None:
+        cluster.tell(replace(wrong, server_age=wrong.server_age - 1))
     assert len(cluster.alerts("snapshot")) == 1
     cluster.server.runtime["0"] = 50
     cluster.at(60)
@@ -131,3 +136,25 @@ def test_completed_jobs_of_a_snapshot_are_gone() -> None:
     cluster.server.jobs["1"] = replace(cluster.server.jobs["1"], state="C")
     cluster.tell(cluster.server.snapshot())
     assert cluster.engine.state.records == {}
+
+
+def test_the_grace_of_a_loss_counts_to_the_second_and_begins_anew_when_some_are_back() -> None:
+    cluster = Cluster(nodes=1, server_grace=180)
+    for number in range(20):
+        cluster.submit(str(number), "1:ppn=4", walltime=1_000)
+    state = cluster.engine.state
+    all_jobs = dict(cluster.server.jobs)
+
+    def seen(at: int, jobs: int) -> bool:
+        cluster.server.now = T + at
+        cluster.server.jobs = dict(list(all_jobs.items())[:jobs])
+        cluster.tell(cluster.server.snapshot())
+        return state.stale == ""
+
+    assert not seen(10, 5)
+    assert not seen(100, 8)  # three are back: it is another loss
+    assert not seen(190, 8)
+    assert not seen(279, 8)
+    assert len(state.records) == 20
+    assert seen(280, 8)
+    assert len(state.records) == 8

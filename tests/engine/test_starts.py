@@ -1,12 +1,24 @@
 """Run decisions: when they are made, what they carry, and what becomes of them."""
 
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
 
 from schedd.engine import Engine
-from schedd.wire import JobFacts, JobQueued, JobStarted, Run, RunAccepted, RunRefused, ServerFacts, ShareFacts
+from schedd.wire import (
+    Decision,
+    Event,
+    JobFacts,
+    JobQueued,
+    JobStarted,
+    Run,
+    RunAccepted,
+    RunRefused,
+    ServerFacts,
+    ShareFacts,
+)
 from tests.engine.cluster import Cluster, T
 
 
@@ -59,6 +71,23 @@ def test_busy_is_tried_again_a_second_later_on_the_same_nodes_a_few_times() -> N
     assert cluster.runs("1") == [0, 1, 2, 3]
     cluster.at(33)
     assert cluster.runs("1") == [0, 1, 2, 3, 33]
+
+
+@pytest.mark.parametrize(
+    ("code", "again"),
+    [(15044, 1), (15046, 30), (15157, 5), (0, 5)],
+    ids=["nodes busy", "a full queue to this family", "altered since", "our own check"],
+)
+def test_how_soon_a_refused_job_is_tried_again_follows_from_what_its_server_means(
+    code: int, again: int
+) -> None:
+    cluster = Cluster(refusal_wait=30, busy_wait=1, check_wait=5)
+    cluster.obeys = False
+    cluster.submit("1", family="openpbs", resources={"select": "1:ncpus=1"})
+    _refuse(cluster, "1", code)
+    cluster.at(again)
+    cluster.at(31)
+    assert cluster.runs("1")[:2] == [0, again]
 
 
 def test_a_refusal_that_means_cannot_backs_off_with_growing_waits() -> None:
@@ -211,18 +240,41 @@ def test_shadow_and_adviser_start_nothing(mode: str, tells: int) -> None:
     assert cluster.alerts("foreign") == []
 
 
-def test_a_job_started_by_somebody_else_stops_our_starts_until_resumed() -> None:
-    cluster = Cluster(nodes=2)
-    cluster.submit("1", "n1:ppn=4")
-    cluster.submit("2", "n1:ppn=4")
-    cluster.tell(*cluster.server.start("2", (ShareFacts("n2", 4),)))
+def test_several_jobs_started_by_somebody_else_stop_our_starts_until_resumed() -> None:
+    cluster = Cluster(nodes=4, alone_starts=3, alone_within=600)
+    for number in "1234":
+        cluster.submit(number, "n1:ppn=4")
+    for number, at in (("2", 0), ("3", 50), ("4", 90)):
+        assert cluster.alerts("foreign") == []
+        cluster.at(at)
+        cluster.tell(*cluster.server.start(number, (ShareFacts(f"n{number}", 4),)))
     assert len(cluster.alerts("foreign")) == 1
-    cluster.submit("3", "1:ppn=4")
+    words = "job 4 was started by somebody else, as 2 others were within 90 s before"
+    assert cluster.engine.state.foreign == words
+    cluster.submit("5", "n1:ppn=4")
     cluster.at(120)
-    assert cluster.runs("3") == []
+    assert cluster.runs("5") == []
     cluster.engine.resume()
     cluster.tell()
-    assert cluster.runs("3") == [120]
+    assert cluster.runs("5") == [120]
+
+
+def test_one_job_started_by_hand_stops_nothing_and_who_made_way_for_it_is_told_why() -> None:
+    cluster = Cluster(nodes=1, alone_starts=2, alone_within=600)
+    cluster.submit("1", "n1:ppn=4", walltime=50)
+    cluster.submit("2", "n1:ppn=4", walltime=50)
+    cluster.submit("3", "n1:ppn=4", walltime=200)
+    cluster.at(10)
+    cluster.tell(*cluster.server.start("3", (ShareFacts("n1", 4),)))
+    assert cluster.alerts("by_hand") == ["job 3 was started by somebody else, not by this scheduler"]
+    assert (cluster.engine.state.halted, cluster.start("2")) == ("", 210)
+    assert cluster.breaches("2") == ["an admin's order"]
+    cluster.submit("4", "n1:ppn=1", walltime=20)
+    cluster.at(700)
+    cluster.submit("5", "n1:ppn=4", walltime=50)
+    cluster.submit("6", "n1:ppn=4", walltime=50)
+    cluster.tell(*cluster.server.start("6", (ShareFacts("n1", 4),)))  # long after the first
+    assert (cluster.engine.state.halted, len(cluster.alerts("by_hand"))) == ("", 2)
 
 
 def test_a_start_by_hand_that_the_server_recorded_is_no_other_scheduler() -> None:
@@ -236,7 +288,7 @@ def test_a_start_by_hand_that_the_server_recorded_is_no_other_scheduler() -> Non
 
 
 def test_what_ran_when_the_first_snapshot_was_taken_is_no_other_scheduler() -> None:
-    cluster = Cluster()
+    cluster = Cluster(alone_starts=1)
     other = Cluster()
     other.submit("1")
     other.at(10)
@@ -381,6 +433,38 @@ def test_starts_are_told_when_they_moved_far_and_the_next_to_start_first() -> No
     assert cluster.tells("2")[-1].planned_start == T + 2000
 
 
+def test_a_new_job_is_told_before_far_ones_that_moved() -> None:
+    cluster = Cluster(tell=True, tell_rate=1)
+    cluster.submit("1", walltime=5000)
+    cluster.submit("far", walltime=1000)
+    cluster.at(5)
+    cluster.submit("other", walltime=1000)
+    assert [len(cluster.tells(job)) for job in ("far", "other")] == [1, 1]
+    cluster.ask("1", walltime="9000")
+    cluster.submit("new", walltime=500)
+    assert cluster.tells("new") == []
+    cluster.at(6)
+    assert [len(cluster.tells(job)) for job in ("far", "other", "new")] == [1, 1, 1]
+    cluster.at(8)
+    assert [len(cluster.tells(job)) for job in ("far", "other", "new")] == [2, 2, 1]
+
+
+def test_those_about_to_start_are_told_that_nothing_is_started_and_when_starts_go_on() -> None:
+    cluster = Cluster(tell=True)
+    cluster.submit("1", walltime=300)
+    cluster.submit("next", walltime=5000)
+    cluster.submit("far", walltime=100)
+    assert cluster.tells("next")[-1].text == ""
+    cluster.engine.pause("by ann, since bob's job fills the disk")
+    cluster.tell()
+    assert cluster.tells("next")[-1].text == "no jobs are started at present"
+    assert cluster.tells("next")[-1].planned_start == T + 300
+    assert len(cluster.tells("far")) == 1
+    cluster.engine.resume()
+    cluster.tell()
+    assert cluster.tells("next")[-1].text == ""
+
+
 def test_a_job_without_a_start_is_told_why() -> None:
     cluster = Cluster(tell=True)
     cluster.submit("1", "1:ppn=99")
@@ -427,3 +511,131 @@ def test_an_old_start_told_late_does_not_answer_the_decision_that_is_out() -> No
     assert cluster.runs("1") == [0]  # the adapter may carry it out until its last second
     cluster.at(61)
     assert cluster.runs("1") == [0, 61]
+
+
+# ---- starts of which nothing is known -------------------------------------------------------------
+
+
+def test_a_start_that_was_accepted_keeps_its_nodes_until_it_is_seen() -> None:
+    cluster = Cluster(nodes=1, end_allowance=20, start_wait=3_600)
+    cluster.obeys = False
+    cluster.submit("1", "n1:ppn=4", walltime=60)
+    run = _decision(cluster, "1")
+    cluster.tell(RunAccepted(id="a", time=T, decision_id=run.id, job_id="1"))
+    cluster.submit("2", "n1:ppn=4", walltime=60)
+    cluster.at(3_000)
+    assert (cluster.runs("1"), cluster.runs("2")) == ([0], [])
+    assert (cluster.start("2") or 0) > 3_000
+    cluster.server.now = T + 3_000
+    cluster.tell(*cluster.server.start("1", run.shares))
+    cluster.obeys = True
+    cluster.at(3_100)
+    assert cluster.runs("2") == [3_060]
+
+
+def test_a_daemon_that_comes_back_voids_no_start_before_it_has_heard_the_adapter() -> None:
+    cluster = Cluster(nodes=1, decision_expiry=60, answer_grace=30)
+    cluster.obeys = False
+    cluster.submit("1", walltime=600)
+    run = _decision(cluster, "1")
+    cluster.server.now = T + 400  # nobody was here
+    cluster.tell()
+    cluster.at(450)
+    assert (cluster.runs("1"), cluster.alerts("unanswered")) == ([0], [])
+    cluster.submit("2")
+    cluster.at(470)
+    assert cluster.runs("1") == [0]
+    cluster.tell(
+        RunAccepted(id="a", time=T + 5, decision_id=run.id, job_id="1"),
+        JobStarted(id="b", time=T + 5, job_id="1", shares=run.shares),
+    )
+    assert cluster.view("1").state == "running"
+    assert cluster.alerts("by_hand") == []
+
+
+def test_a_start_that_is_not_answered_after_the_adapter_was_heard_is_void() -> None:
+    cluster = Cluster(nodes=1, decision_expiry=60, answer_grace=30)
+    cluster.obeys = False
+    cluster.submit("1", walltime=600)
+    cluster.server.now = T + 400
+    cluster.tell()
+    cluster.submit("2")
+    cluster.at(430)
+    assert cluster.runs("1") == [0]
+    cluster.at(431)
+    assert cluster.runs("1") == [0, 431]
+
+
+# ---- arrays whose slot limit the server keeps -----------------------------------------------------
+
+
+class Arrays(Cluster):
+    """The server holds an array's jobs beyond its slot limit, and releases one when another ends."""
+
+    def array(self, name: str, count: int, limit: int, **more: Any) -> None:
+        for index in range(count):
+            held: dict[str, Any] = {"state": "H", "holds": "l"} if index >= limit else {}
+            self.submit(f"{name}[{index}]", array=f"{name}[]", slot_limit=limit, **more, **held)
+
+    def tell(self, *events: Event) -> tuple[Decision, ...]:
+        events += tuple(self._released())
+        return super().tell(*events)
+
+    def _released(self) -> list[Event]:
+        found: list[Event] = []
+        arrays = {job.array: job.slot_limit for job in self.server.jobs.values() if job.array}
+        for name, limit in arrays.items():
+            mine = [job for job in self.server.jobs.values() if job.array == name]
+            free = (limit or 0) - sum(job.state in ("Q", "R") for job in mine)
+            # Any of them: the server has an order of its own.
+            for job in [one for one in mine if one.holds == "l"][::-1][: max(0, free)]:
+                found += self.server.release(job.id)
+        return found
+
+    @property
+    def idle(self) -> int:
+        return sum(self.server.free(name) for name in self.server.nodes)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_arrays_with_slot_limits_leave_no_core_idle_that_a_waiting_job_could_use(seed: int) -> None:
+    random = Random(seed)
+    cluster = Arrays(nodes=4, cpus=8, end_allowance=120)
+    for i in range(32):
+        end = random.randint(4, 26)
+        cluster.submit(f"f{i}", "1:ppn=1", walltime=random.choice([60, 200, 400]), runtime=end)
+    for i, limit in enumerate((2, 3, 3, 4)):
+        cluster.array(f"a{i}", 8, limit, nodes="1:ppn=1", walltime=1_200, runtime=5)
+    for i in range(30):
+        cluster.submit(f"s{i}", "1:ppn=1", walltime=random.randint(20, 600), runtime=random.randint(1, 9))
+    for at in range(1, 300):
+        cluster.at(at)
+        if not cluster.server.jobs:
+            break
+        ready = [job.id for job in cluster.server.jobs.values() if job.state == "Q"]
+        assert not (ready and cluster.idle), f"at {at}: {cluster.idle} cores are idle while {ready} wait"
+    assert not cluster.server.jobs
+
+
+def test_a_job_that_is_to_wait_is_not_started_with_others_that_are_due() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.obeys = False
+    cluster.submit("1", "n1:ppn=4")
+    _refuse(cluster, "1", 15046)
+    cluster.submit("2", "n2:ppn=4")
+    assert (cluster.runs("1"), cluster.runs("2")) == ([0], [0])
+    cluster.at(1)
+    assert cluster.runs("1") == [0, 1]
+
+
+def test_of_a_job_that_starts_nothing_is_left_to_tell() -> None:
+    cluster = Cluster(nodes=2, tell=True, tell_rate=1)
+    cluster.obeys = False
+    cluster.submit("1", "n1:ppn=4", walltime=1_000)
+    cluster.submit("2", "n1:ppn=4", walltime=1_000)
+    assert len(cluster.tells("2")) == 1  # all that may be told in this second
+    cluster.submit("3", "n2:ppn=4", walltime=1_000)
+    assert cluster.runs("3") == [0]
+    wake = cluster.engine.next_wake
+    assert wake is not None
+    assert wake > T + 1

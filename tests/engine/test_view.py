@@ -150,10 +150,11 @@ def test_entries_find_what_each_slot_holds() -> None:
     cluster = Cluster(node("n1"), node("n2"))
     published = cluster.queue("1", "2", nodes="2:ppn=4")
     slots = np.array([published.ids["1"].slot, published.ids["2"].slot])
-    owner, rows = published.entries(slots)
-    assert owner.tolist() == [0, 0, 1, 1]
-    assert {published.names[row] for row in published.alloc[rows, 0].tolist()} == {"n1", "n2"}
-    assert published.alloc[rows].tolist() == published.held(int(slots[0])) + published.held(int(slots[1]))
+    held = published.on_nodes(slots)
+    assert held.owner.tolist() == [0, 0, 1, 1]
+    assert {published.names[row] for row in held.rows.tolist()} == {"n1", "n2"}
+    entries = [entry for _, entry in held]
+    assert entries == published.held_by(int(slots[0])) + published.held_by(int(slots[1]))
 
 
 def moves_of(published: Published, job: str, most: int = 100) -> tuple[Change, ...]:
@@ -184,3 +185,23 @@ def test_a_history_does_not_tell_of_the_job_that_had_the_slot_before() -> None:
     cluster.tell(JobDeleted(id="", time=T, job_id="2"))
     view = cluster.queue("3")
     assert [(m.before, m.after) for m in moves_of(view, "3")] == [(None, T + 3600)]
+
+
+def test_an_older_snapshot_stays_as_it_was_when_a_node_gets_more_memory() -> None:
+    cluster = Cluster(node("n1", cpus=4, mem=100))
+    old = cluster.queue("1", naccesspolicy="singlejob")
+    slot = old.ids["1"].slot
+    before = old.held_by(slot)
+    new = cluster.tell(NodeChanged(id="", time=T, node=node("n1", cpus=6, mem=300)))
+    assert old.held_by(slot) == before
+    assert new.held_by(slot) != before
+
+
+def test_an_older_snapshot_stays_as_it_was_when_a_resource_is_counted_only_now() -> None:
+    cluster = Cluster(node("n1"))
+    old = cluster.queue("1", scratch="1")
+    slot = old.ids["1"].slot
+    before = old.held_by(slot)
+    facts = replace(node("n1"), resources={"scratch": 5})
+    cluster.tell(NodeChanged(id="", time=T, node=facts))
+    assert old.held_by(slot) == before

@@ -2,9 +2,10 @@
 
 import pytest
 
-from schedd.engine import Engine
+from schedd.engine import Engine, EngineSettings
+from schedd.engine.intake import Intake
 from schedd.engine.walltimes import WalltimeUse
-from schedd.wire import JobDeleted
+from schedd.wire import JobDeleted, JobFacts
 from tests.engine.cluster import Cluster
 
 
@@ -73,3 +74,13 @@ def test_room_counts_as_early_only_before_the_plan_had_it_free() -> None:
     server = cluster.server
     cluster.tell(JobDeleted(id=server.event_id(), time=server.now, job_id="4"))
     assert cluster.engine.state.frees == 2, "it had a place that nobody else could have"
+
+
+def test_a_job_with_a_soft_walltime_is_planned_for_that_long_whatever_was_read_before() -> None:
+    intake = Intake(EngineSettings())
+    for soft, wanted in (("", 36_000), ("01:00:00", 3_600), ("00:30:00", 1_800)):
+        resources = {"select": "1:ncpus=1", "walltime": "10:00:00"} | (
+            {"soft_walltime": soft} if soft else {}
+        )
+        facts = JobFacts(id="1", owner="ann", queue="q", submitted=0, family="openpbs", resources=resources)
+        assert intake.read(facts, None, {}).walltime == wanted

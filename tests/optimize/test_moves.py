@@ -4,10 +4,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedd.plan.evaluate import Criterion, Evaluation, Weights
+from schedd.model import FOREVER, Chunk, Node, Request
+from schedd.plan.evaluate import DEFAULT_WEIGHTS, Criterion, Evaluation, JobColumns, Weights
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels import moves as mv
 from schedd.plan.latest import latest_starts
+from schedd.plan.plan import Plan
 from tests.optimize.scenes import NOW, Scene, scenes, weights
 
 
@@ -69,3 +71,23 @@ def test_a_trial_leaves_all_as_it_was_and_tells_the_truth(
             assert np.isclose(truth, after, rtol=1e-9, atol=1e-9) or truth == after
             if abs(truth - cost) > 1e-9:
                 assert (how == mv.BETTER) == (truth < cost)
+
+
+def test_jobs_that_were_tried_on_other_nodes_are_known_to_hold_those_that_they_had() -> None:
+    plan = Plan([Node("n0", 4), Node("n1", 4)], NOW)
+    for until in (100, 200):
+        plan.place(plan.new(Request((Chunk(cpus=4),)), until, NOW), NOW)
+    jobs = [plan.new(Request((Chunk(cpus=4),)), 300 - i, NOW) for i in range(2)]
+    assert [plan.place(slot, NOW) for slot in jobs] == [NOW + 100, NOW + 200]
+    before = plan.tables.jobs.copy()
+    evaluation = Evaluation(plan, JobColumns.blank(before.shape[1]), NOW)
+    trial = mv.trial(plan.tables, evaluation.scores, 2)
+    trial.slots[:] = jobs[::-1]
+    worth, weighed = evaluation.values(), Weights(DEFAULT_WEIGHTS)
+    latest = np.full(before.shape[1], FOREVER, np.int64)
+    how, _ = mv.attempt(
+        plan.tables, evaluation.scores, trial, 2, latest, NOW, weighed.array, worth.array, 1.0
+    )
+    assert how in (mv.BETTER, mv.NO_BETTER)
+    assert np.array_equal(plan.tables.jobs[at.HELD], before[at.HELD])
+    assert np.array_equal(plan.tables.jobs, before)

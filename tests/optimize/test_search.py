@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedd.model import FOREVER, Chunk, Node, NodeState, Request
-from schedd.optimize import Kind, Search, SearchSettings, WhyEnded, startable
+from schedd.optimize import Kind, Search, SearchSettings, WhyEnded
 from schedd.plan.evaluate import Criterion, Evaluation, JobColumns, Weights
 from schedd.plan.latest import as_expected, latest_starts, reference
 from schedd.plan.places import place_of
 from schedd.plan.plan import Plan
+from schedd.plan.startable import startable
 from tests.optimize.scenes import NOW, Scene, cost_between, scenes, search_settings
 
 

@@ -87,7 +87,7 @@ def test_limits_in_words() -> None:
     assert in_words(Limit(amount=1, who="user", name="ann", queue="long")) == (
         "at most 1 job of user ann in queue long at once"
     )
-    assert in_words(Limit(amount=2048, what="mem")) == "at most 2048 KiB of mem at once"
+    assert in_words(Limit(amount=2048, what="mem")) == "at most 2mb of mem at once"
 
 
 def test_one_match_on_an_access_list_is_enough() -> None:

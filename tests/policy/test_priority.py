@@ -50,6 +50,14 @@ def test_the_pressure_of_a_deadline_never_falls_until_it_is_lost(
     assert deadline_value(last + 1, deadline, walltime, lead=lead, keep_lost=True) == 20.0
 
 
+def test_queues_that_are_not_named_have_the_servers_priority_or_that_of_all_others() -> None:
+    weights = replace(NONE, queue=2.0, queues={"fast": 7.0})
+    assert points(weights, job(queue="fast", queue_priority=5)) == {"queue": 14.0}
+    assert points(weights, job(queue="slow", queue_priority=5)) == {"queue": 10.0}
+    weights = replace(weights, queues={"fast": 7.0, "*": 1.0})
+    assert points(weights, job(queue="slow", queue_priority=5)) == {"queue": 2.0}
+
+
 def test_waiting_counts_from_when_a_job_became_eligible() -> None:
     """W_A of 0.01 a second, as the authors used it, is 36 points an hour."""
     weights = replace(NONE, waiting=36.0)

@@ -50,6 +50,7 @@ def test_a_torque_record_gives_every_field_of_a_job() -> None:
         nodes_spec="1:ppn=4+1:ppn=2",
         wait=900,
         status=1,
+        name="my job",
     )
 
 

@@ -92,7 +92,7 @@ def test_where_speed_tells_faster_nodes_run_a_job_sooner() -> None:
 
 def test_what_weights_and_slacks_the_command_line_gives_a_placement() -> None:
     assert policies_of(["best-gap,best-gap-edf"], [])[0] == list(PLACEMENTS)
-    searches = searches_of("tabu", (300, 0, 5), {"moves": 1, "seconds": None, "seed": 1}, "late_jobs=2")
+    searches = searches_of("tabu", (300, 0, 5, 30), {"moves": 1, "seconds": None, "seed": 1}, "late_jobs=2")
     runs = runs_of("best-gap-edf", slacks_of("0,off"), searches)
     assert [(policy, str(how["slack"])) for _, policy, how in runs] == [
         ("best-gap-edf", "0"),

@@ -1,12 +1,15 @@
 """A replay with searches: better plans, kept promises, the same result every time."""
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from schedd.engine import EngineSettings
 from schedd.engine.slack import NONE, OFF, Slack
 from schedd.optimize import Kind, SearchSettings
 from schedd.plan.evaluate import Criterion
@@ -146,13 +149,46 @@ def test_searches_at_no_interval_are_refused() -> None:
         Searching(0)
 
 
-def test_who_comes_between_two_searches_is_tried_at_once(prepared: Prepared) -> None:
-    never, soon = (
-        replay(prepared, PLANNING_POLICY, slack=OFF, searching=Searching(3600, newcomers=seconds))
-        for seconds in (0, 5)
+def test_who_comes_between_two_searches_is_tried_at_once() -> None:
+    """Over three streams of jobs: in one alone chance may outweigh it."""
+    slowdown = {0: 0.0, 5: 0.0}
+    for seed in (4, 5, 6):
+        jobs = prepare(select(generate(300, 32, seed=seed, load=1.1), procs=32), one_node(32))
+        searches = {}
+        for newcomers in slowdown:
+            searching = Searching(3600, newcomers=newcomers)
+            found = replay(jobs, PLANNING_POLICY, slack=OFF, searching=searching)
+            slowdown[newcomers] += found.metrics.avg_bounded_slowdown_10s
+            searches[newcomers] = found.searched.searches
+        assert searches[5] > 3 * searches[0] > 0
+    assert slowdown[5] < 0.8 * slowdown[0]
+
+
+def test_a_replay_searches_as_the_settings_of_a_site_say(prepared: Prepared) -> None:
+    """The same by options and by settings; and each setting of searches makes a difference."""
+    site = EngineSettings(
+        slack=OFF.seconds, search_every=600, search_pause=60, search_newcomers=30, search_patience=7200
     )
-    assert soon.searched.searches > 3 * never.searched.searches > 0
-    assert soon.metrics.avg_bounded_slowdown_10s < 0.8 * never.metrics.avg_bounded_slowdown_10s
+    how = SearchSettings(moves=40)
+    by_options = Searching(600, how, patience=7200, newcomers=30, pause=60)
+    assert Searching.of(site, how) == by_options
+
+    def found(settings: EngineSettings) -> dict[str, object]:
+        searching = Searching.of(settings, how)
+        return rows(replay(prepared, PLANNING_POLICY, settings=settings, searching=searching))
+
+    told = found(site)
+    plain = rows(replay(prepared, PLANNING_POLICY, slack=OFF, searching=by_options))
+    assert told == {**plain, "policy": "tabu, site"}
+    changes: list[dict[str, Any]] = [
+        {"search_every": 60},
+        {"search_newcomers": 0},
+        {"search_patience": 86_400},
+        {"weights": {"wait": 1.0}},
+        {"site": {"criteria": {"wait": 1.0}}},
+    ]
+    for change in changes:
+        assert found(replace(site, **change)) != told, change
 
 
 @pytest.mark.parametrize(("newcomers", "start"), [(5, 50), (0, 1010)])
@@ -160,13 +196,13 @@ def test_who_fits_into_room_that_comes_back_early_is_tried_at_once(newcomers: in
     """A wide job waits for two that run; when one of them is through, a long one would fit in its place."""
     ready = of([(0, 50, 2, 950), (0, 1000, 2, 0), (1, 10, 4, 490), (2, 600, 2, 1400)])
     how = SearchSettings(weights={Criterion.WAIT: 1.0})
-    searching = Searching(100_000, how, newcomers=newcomers)
+    searching = Searching(100_000, how, newcomers=newcomers, pause=100_000)
     found = run(ready, PLANNING_POLICY, slack=OFF, searching=searching, validate=True)
     assert found.start[3] == start
 
 
 def test_newcomers_before_they_came_are_refused() -> None:
-    with pytest.raises(ValueError, match="newcomers -1: at least 1 second, or 0 for never"):
+    with pytest.raises(ValueError, match="newcomers -1: at least 0 seconds"):
         Searching(newcomers=-1)
 
 

@@ -38,6 +38,7 @@ def test_a_line_gives_every_field_of_a_job() -> None:
         wait=60,
         status=1,
     )
+    assert parse_job(LINE.replace("11  3 -1  2", "11  3 85  2")).name == "85", "its application's number"
 
 
 def test_unknown_fields_are_told_apart_from_zero() -> None:

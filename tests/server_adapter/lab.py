@@ -1,16 +1,13 @@
 """An emulated server to speak to without sockets."""
 
+from server_adapter.batch.layout import Request
 from server_adapter.dis import Attribute, Decoder
 from server_adapter.emulator import EmulatedServer, Job, NodeSpec, Timing
 from server_adapter.emulator.dialogue import Dialogue
 from server_adapter.emulator.principal import principal_of
 from server_adapter.torque.codes import ManagerCommand, ObjectType, RequestCode, SchedulerCommand
 from server_adapter.torque.replies import Reply, decode_reply
-from server_adapter.torque.requests import (
-    ManageRequest,
-    Request,
-    RunRequest,
-)
+from server_adapter.torque.requests import ManageRequest, RunRequest
 
 NODES = [NodeSpec("node1", 4, ("odd",)), NodeSpec("node2", 4, ("even",)), NodeSpec("node3", 4, ("odd",))]
 

@@ -9,6 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from server_adapter.batch.errors import (
+    ProtocolError,
+    RequestForbiddenError,
+    RightsError,
+    ServerRefusedError,
+    ServerUnreachableError,
+)
+from server_adapter.batch.sockets import Address
 from server_adapter.dis import Attribute, Limits
 from server_adapter.emulator import EmulatedServer, NodeSpec
 from server_adapter.emulator.dialogue import Dialogue
@@ -16,15 +24,8 @@ from server_adapter.emulator.principal import principal_of
 from server_adapter.torque.attributes import JOB_ATTRIBUTES
 from server_adapter.torque.codes import READ_ONLY, RequestCode
 from server_adapter.torque.connection import Connection, open_connection
-from server_adapter.torque.credentials import Address, AnyPort, Credential, PrivilegedPort, Trqauthd, Vouch
+from server_adapter.torque.credentials import AnyPort, Credential, PrivilegedPort, Trqauthd, Vouch
 from server_adapter.torque.describe import parse_job
-from server_adapter.torque.errors import (
-    ProtocolError,
-    RequestForbiddenError,
-    RightsError,
-    ServerRefusedError,
-    ServerUnreachableError,
-)
 from server_adapter.torque.replies import Location
 from server_adapter.torque.requests import JobRequest, ManageRequest, RunRequest, StatusRequest
 
@@ -273,7 +274,7 @@ def test_without_the_right_to_privileged_ports_the_error_says_what_to_do(
     async def scene() -> None:
         async with EmulatedServer(NODES) as server:
             monkeypatch.setattr("server_adapter.torque.credentials.socket.socket.bind", denied)
-            with pytest.raises(RightsError, match="CAP_NET_BIND_SERVICE, or use trqauthd"):
+            with pytest.raises(RightsError, match="CAP_NET_BIND_SERVICE; or use trqauthd"):
                 await connect(server, PrivilegedPort())
             monkeypatch.undo()
 

@@ -17,9 +17,12 @@ from server_adapter.dis import (
     DisSyntaxError,
     Limits,
     Operation,
+    bytes_of,
     encode_attributes,
     encode_integer,
     encode_string,
+    is_plain,
+    text_of,
 )
 
 # Every pair is taken from the protocol document, section 4.
@@ -33,7 +36,13 @@ INTEGERS = [
 ]
 STRINGS = [("root", b"+4root"), ("", b"+0"), ("0.localhost", b"2+110.localhost"), ("batch", b"+5batch")]
 
-words = st.text(st.characters(codec="utf-8"), max_size=40)
+tricky = st.sampled_from(
+    [b"\\", b"x", b"ff", b"\xff", b"\\xff", b"\\x00", b"\0", b"\x80", b"\xc3", b"\xa9", b"a"]
+)
+any_bytes = st.binary(max_size=40) | st.lists(tricky, max_size=12).map(b"".join)
+words = st.text(st.characters(codec="utf-8"), max_size=40).map(
+    lambda text: text_of(text.encode())
+) | any_bytes.map(text_of)
 names = st.text("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_", min_size=1, max_size=120)
 attributes = st.builds(
     Attribute,
@@ -112,9 +121,45 @@ def test_lengths_count_bytes_not_characters() -> None:
     assert Decoder(b"+2\xc3\xa9").string() == "é"
 
 
-def test_bytes_that_are_not_utf8_survive_the_round_trip() -> None:
-    text = Decoder(b"+2\xff\xfe").string()
-    assert encode_string(text) == b"+2\xff\xfe"
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (b"job\xff", r"job\xff"),
+        (rb"job\xff", r"job\\xff"),
+        (b"\\\xff", r"\\\xff"),
+        (b"a\0b", r"a\x00b"),
+        (rb"DOMAIN\alice", r"DOMAIN\alice"),
+        (rb"DOMAIN\xavier", r"DOMAIN\xavier"),
+        (b"\xed\xa0\x80", r"\xed\xa0\x80"),
+        ("Müller".encode(), "Müller"),
+        ("Müller".encode("latin-1"), r"M\xfcller"),
+    ],
+)
+def test_bytes_that_are_not_utf8_are_shown_escaped_and_sent_back_as_they_came(raw: bytes, text: str) -> None:
+    received = encode_string(raw)
+    assert Decoder(received).string() == text
+    assert encode_string(text) == received
+
+
+@given(any_bytes, any_bytes)
+def test_any_bytes_become_unicode_and_come_back(raw: bytes, other: bytes) -> None:
+    text = text_of(raw)
+    assert "\0" not in text
+    text.encode()  # no surrogates
+    assert bytes_of(text) == raw
+    assert (text == text_of(other)) == (raw == other)
+
+
+@given(st.text(st.characters(exclude_categories=()), max_size=40))
+def test_any_text_can_be_sent(text: str) -> None:
+    assert Decoder(encode_string(text)).string() is not None
+
+
+def test_a_string_of_backslashes_is_read_in_linear_time() -> None:
+    raw = b"\\" * 200_000 + b"\xff"
+    began = time.process_time()
+    assert bytes_of(text_of(raw)) == raw
+    assert time.process_time() - began < 5
 
 
 @given(st.integers(-(10**19), 10**19))
@@ -144,7 +189,9 @@ def test_the_scanner_reads_what_the_decoder_reads(lists: list[list[Attribute]], 
     raw = b"".join(encode_attributes(entries) for entries in lists)
     scanner, position = AttributeScanner(), 0
     for entries in lists:
-        values, position = scanner.scan(raw, raw.decode("latin-1"), position)
+        values, position = scanner.scan(
+            raw, raw.decode("latin-1"), position, plain=is_plain(raw.decode("latin-1"))
+        )
         expected: dict[str, str] = {}
         for entry in entries:
             expected[entry.key] = entry.value
@@ -161,7 +208,7 @@ def test_the_scanner_returns_only_what_is_wanted_with_all_resources_of_it() -> N
             Attribute("queue", "batch"),
         ]
     )
-    values, _ = AttributeScanner({"Resource_List", "queue"}).scan(raw, raw.decode("latin-1"), 0)
+    values, _ = AttributeScanner({"Resource_List", "queue"}).scan(raw, raw.decode("latin-1"), 0, plain=False)
     assert values == {
         "Resource_List.nodes": "1:ppn=2",
         "Resource_List.walltime": "00:20:00",
@@ -177,7 +224,7 @@ def test_every_cut_of_an_attribute_list_is_incomplete(entries: list[Attribute], 
         Decoder(cut).attributes()
     assert len(cut) < caught.value.needed <= len(raw)
     with pytest.raises(DisIncompleteError) as caught:
-        AttributeScanner().scan(cut, cut.decode("latin-1"), 0)
+        AttributeScanner().scan(cut, cut.decode("latin-1"), 0, plain=False)
     assert len(cut) < caught.value.needed <= len(raw)
 
 
@@ -187,7 +234,7 @@ def test_garbage_gives_the_typed_error_or_a_value_and_nothing_else(raw: bytes) -
         with contextlib.suppress(DisError):
             read()
     with contextlib.suppress(DisError):
-        AttributeScanner().scan(raw, raw.decode("latin-1"), 0)
+        AttributeScanner().scan(raw, raw.decode("latin-1"), 0, plain=False)
 
 
 @given(st.lists(attributes, min_size=1, max_size=6), st.data())
@@ -200,8 +247,8 @@ def test_a_damaged_list_gives_the_typed_error_or_a_value(
     damaged = bytes(raw)
     scanner = AttributeScanner()
     with contextlib.suppress(DisError):
-        _, position = scanner.scan(damaged, damaged.decode("latin-1"), 0)
-        scanner.scan(damaged, damaged.decode("latin-1"), position)
+        _, position = scanner.scan(damaged, damaged.decode("latin-1"), 0, plain=False)
+        scanner.scan(damaged, damaged.decode("latin-1"), position, plain=False)
 
 
 def test_ten_thousand_lists_of_twelve_attributes_scan_in_well_under_a_second() -> None:
@@ -211,6 +258,6 @@ def test_ten_thousand_lists_of_twelve_attributes_scan_in_well_under_a_second() -
     scanner, position = AttributeScanner(), 0
     begin = time.perf_counter()
     while position < len(raw):
-        values, position = scanner.scan(raw, text, position)
+        values, position = scanner.scan(raw, text, position, plain=True)
         assert len(values) == 12
     assert time.perf_counter() - begin < 1.0  # 0.07 s when nothing else runs

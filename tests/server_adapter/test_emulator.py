@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from server_adapter.batch.layout import Request
 from server_adapter.dis import Attribute, Decoder, Operation, encode_attribute
 from server_adapter.emulator import RefusalError, State, Timing
 from server_adapter.emulator.dialogue import Dialogue
@@ -16,7 +17,6 @@ from server_adapter.torque.requests import (
     JobScriptRequest,
     MoveRequest,
     QueueJobRequest,
-    Request,
     RunRequest,
     SelectRequest,
     SignalRequest,

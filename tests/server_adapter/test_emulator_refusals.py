@@ -2,6 +2,7 @@
 
 import pytest
 
+from server_adapter.batch.layout import Request
 from server_adapter.dis import Attribute, Decoder, Operation
 from server_adapter.emulator import EmulatedServer, NodeSpec, Order, RefusalError, State
 from server_adapter.emulator.dialogue import Dialogue
@@ -13,7 +14,6 @@ from server_adapter.torque.requests import (
     JobRequest,
     ManageRequest,
     MoveRequest,
-    Request,
     RunRequest,
     SelectInRequest,
     SelectRequest,

@@ -5,17 +5,17 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.batch.sockets import Address
 from server_adapter.dis import Attribute
 from server_adapter.emulator import EmulatedServer, NodeSpec
 from server_adapter.emulator.versions import VERSIONS
 from server_adapter.torque import (
-    Address,
     AnyPort,
     CommandListener,
     Connection,
     RequestCode,
     SchedulerCommand,
-    ServerRefusedError,
     open_connection,
     verbs,
 )

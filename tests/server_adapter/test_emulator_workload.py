@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from server_adapter.batch.errors import ServerUnreachableError
+from server_adapter.batch.sockets import Address
 from server_adapter.emulator import Arrival, NodeSpec, Order, Outcome, emulate, order_of, read_nodes
 from server_adapter.emulator.command import serve
 from server_adapter.emulator.console import Console
 from server_adapter.emulator.server import EmulatedServer
 from server_adapter.emulator.workload import in_order
-from server_adapter.torque import Address, AnyPort, ServerUnreachableError, open_connection, verbs
+from server_adapter.torque import AnyPort, open_connection, verbs
 from server_adapter.torque.inventory import read_jobs
 
 NODES = read_nodes(["2:ppn=4"])

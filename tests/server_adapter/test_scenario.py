@@ -5,18 +5,10 @@ import random
 
 import pytest
 
+from server_adapter.batch.errors import ServerRefusedError, ServerUnreachableError
+from server_adapter.batch.sockets import Address
 from server_adapter.emulator import EmulatedServer, NodeSpec, State, Timing
-from server_adapter.torque import (
-    Address,
-    AnyPort,
-    CommandListener,
-    Connection,
-    RequestCode,
-    ServerRefusedError,
-    ServerUnreachableError,
-    open_connection,
-    verbs,
-)
+from server_adapter.torque import AnyPort, CommandListener, Connection, RequestCode, open_connection, verbs
 from server_adapter.torque.inventory import read_job, read_jobs, read_nodes, read_queues, read_server
 from server_adapter.torque.requests import SelectRequest
 

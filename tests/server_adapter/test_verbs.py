@@ -2,10 +2,10 @@
 
 import pytest
 
+from server_adapter.batch.layout import Request
 from server_adapter.torque import verbs
 from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.frames import encode_request
-from server_adapter.torque.requests import Request
 
 JOB = "0.localhost"
 

@@ -4,11 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from server_adapter.batch.layout import Request
 from server_adapter.dis import Attribute, Decoder, DisIncompleteError, DisSyntaxError, Operation
 from server_adapter.torque import values
 from server_adapter.torque.codes import READ_ONLY, ManagerCommand, ObjectType, RequestCode
 from server_adapter.torque.describe import parse_job, parse_node, parse_queue, parse_server
-from server_adapter.torque.errors import ServerRefusedError, code_name
+from server_adapter.torque.errors import BUSY, code_name, refused
 from server_adapter.torque.frames import RequestFrame, UnknownRequestError, decode_request, encode_request
 from server_adapter.torque.replies import Location, Reply, Status, Text, decode_reply, encode_reply
 from server_adapter.torque.requests import (
@@ -17,7 +18,6 @@ from server_adapter.torque.requests import (
     DisconnectRequest,
     JobRequest,
     ManageRequest,
-    Request,
     ResourceQueryRequest,
     RunRequest,
     SelectRequest,
@@ -170,9 +170,9 @@ def test_bytes_behind_a_status_reply_are_not_lost() -> None:
 
 
 def test_a_refusal_names_the_code_and_what_was_refused() -> None:
-    error = ServerRefusedError(15046, "1 requested, 0 available", "RUN_JOB 7.srv")
+    error = refused(15046, "1 requested, 0 available", "RUN_JOB 7.srv")
     assert str(error) == "pbs_server refused to RUN_JOB 7.srv: 15046 RESCUNAV (1 requested, 0 available)"
-    assert error.busy
+    assert error.code in BUSY
     assert code_name(15999) == "code 15999"
 
 

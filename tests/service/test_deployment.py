@@ -14,8 +14,9 @@ import yaml
 from schedd.cli.installed import USUAL
 from schedd.cli.main import COMMANDS
 from schedd.service.settings import Settings, load
-from server_adapter.bridge.settings import load_settings
+from server_adapter.settings import load_settings
 from tests.conftest import ROOT
+from tests.service.promtool import HOW, promtool
 
 UNITS = ROOT / "systemd"
 UNIT = UNITS / "schedd.service"
@@ -140,6 +141,46 @@ def test_the_image_has_what_it_copies_and_runs_as_nobody_special() -> None:
     assert re.search(r"^USER 10001:10001$", last, re.MULTILINE)
     assert "HEALTHCHECK" in last
     assert re.search(r'^ENTRYPOINT \["schedd"\]\nCMD \["(\w+)"\]', last, re.MULTILINE)[1] in COMMANDS  # type: ignore[index]
+
+
+@pytest.fixture
+def checker() -> str:
+    found = promtool()
+    if found is None:
+        pytest.skip(HOW)
+    return found
+
+
+def test_promtool_finds_nothing_wrong_with_the_alarms_and_the_configuration(checker: str) -> None:
+    code, said = ran(checker, "check", "rules", "--lint=all", "--lint-fatal", str(TRIAL / "alerts.yml"))
+    assert code == 0, said
+    code, said = ran(checker, "check", "config", "--syntax-only", str(TRIAL / "prometheus.yml"))
+    assert code == 0, said
+
+
+def test_alarms_ring_when_they_should_and_not_before(checker: str, tmp_path: Path) -> None:
+    told = (Path(__file__).parent / "alerts_test.yml").read_text()
+    (tmp_path / "test.yml").write_text(told.replace("RULES", str(TRIAL / "alerts.yml")))
+    code, said = ran(checker, "test", "rules", str(tmp_path / "test.yml"))
+    assert code == 0, said
+
+
+def test_promtool_finds_what_is_wrong_with_an_alarm(checker: str, tmp_path: Path) -> None:
+    wrong = (TRIAL / "alerts.yml").read_text().replace("schedd_failing == 1", "schedd_failing === 1")
+    (tmp_path / "alerts.yml").write_text(wrong)
+    assert ran(checker, "check", "rules", str(tmp_path / "alerts.yml"))[0] != 0
+
+
+def test_panels_of_the_dashboard_do_not_overlap() -> None:
+    board = json.loads((TRIAL / "dashboard.json").read_text())
+    taken: dict[tuple[int, int], str] = {}
+    for panel in board["panels"]:
+        at = panel["gridPos"]
+        assert at["x"] + at["w"] <= 24
+        for x in range(at["x"], at["x"] + at["w"]):
+            for y in range(at["y"], at["y"] + at["h"]):
+                assert taken.setdefault((x, y), panel["title"]) == panel["title"]
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
 
 
 def test_dashboard_and_alarms_ask_for_numbers_that_there_are() -> None:

@@ -1,8 +1,14 @@
 """What-if on a copy of the plan."""
 
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.view import publish
 from schedd.model import Never, StartKnown, WaitingFor
+from schedd.plan.plan import WorkSpent
+from schedd.service import forks
 from schedd.service.forks import Fork, fork
 from schedd.wire import JobFacts, NodeChanged, NodeFacts
 
@@ -33,3 +39,27 @@ def test_what_fits_when_a_node_returns_waits_for_it() -> None:
     answer = ask(copy, "2:ppn=8")
     assert isinstance(answer, WaitingFor)
     assert answer.kind == "node"
+
+
+@pytest.mark.parametrize(("kinds", "nodes"), [(16, 1), (40, 4), (64, 8)])
+def test_a_question_about_many_kinds_of_chunks_is_answered(kinds: int, nodes: int) -> None:
+    copy = copy_of(*(NodeFacts(name=f"n{i}", cpus=128, mem=1 << 30) for i in range(nodes)))
+    select = "+".join(f"1:ncpus=1:mem={100 + i}mb" for i in range(kinds))
+    resources = {"select": select, "walltime": "60"}
+    facts = JobFacts(id="x", owner="u", queue="q", family="openpbs", submitted=T, resources=resources)
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(copy.what_if, facts, T).result(100).answer
+    assert isinstance(answer, StartKnown)
+
+
+def test_a_question_that_takes_too_much_work_ends_and_the_next_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    copy = copy_of(*(NodeFacts(name=f"n{i}", cpus=2) for i in range(20)))
+    monkeypatch.setattr(forks, "QUESTION_WORK", 1)
+    with pytest.raises(WorkSpent, match="more segments"):
+        ask(copy, "20:ppn=2+1:ppn=1")
+    plan = copy.copy()
+    monkeypatch.undo()
+    assert isinstance(ask(copy, "20:ppn=2"), StartKnown)
+    assert plan.work < 1000

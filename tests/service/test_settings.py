@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,7 +44,7 @@ def write(path: Path, text: str, mode: int = 0o600) -> Path:
         *(
             (
                 AUTH + f"[clusters.main]\nslack = {text}",
-                "clusters.main.slack: a number of seconds, from 0",
+                "clusters.main.slack: slack ",
             )
             for text in ("'soon'", "1.5", "-1", "316224001", "true", "[1]", "''")
         ),
@@ -130,11 +129,61 @@ def test_the_engine_gets_what_the_cluster_says(tmp_path: Path) -> None:
     assert (engine.slack, engine.validate) == (7, True)
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('mode = "shadow"', "clusters.main: mode stands elsewhere: mode in pbs-adapter.toml"),
+        ("tell = false", "clusters.main: tell stands elsewhere: "),
+        ("weights = { wait = 1 }", "clusters.main: weights stands elsewhere: write it as criteria in"),
+        ("slack_share = 0.5", 'such as slack = "1h+0.5w"'),
+    ],
+)
+def test_a_setting_that_moved_is_refused_with_its_new_home(tmp_path: Path, line: str, said: str) -> None:
+    path = write(tmp_path / "schedd.toml", AUTH + f"[clusters.main]\n{line}\n")
+    with pytest.raises(SettingsError) as refused:
+        load(path)
+    assert said in str(refused.value)
+
+
+def test_times_are_written_in_one_notation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """
+[store]
+lease = "3s"
+keep_events = "12h"
+[clusters.main]
+end_allowance = "1h+30m"
+search_seconds = "0.5s"
+node_grace = 90
+slack = "30m+0.5w"
+[clusters.main.site.priority]
+waiting_most = "5d"
+"""
+    path = write(tmp_path / "schedd.toml", AUTH + text)
+    monkeypatch.setenv("SCHEDD_CLUSTERS__MAIN__SERVER_GRACE", "2m")
+    settings = load(path)
+    cluster = settings.clusters["main"]
+    assert (settings.store.lease, settings.store.keep_events) == (3.0, 0.5)
+    assert (cluster.end_allowance, cluster.search_seconds, cluster.node_grace) == (5400, 0.5, 90)
+    assert (cluster.engine.slack, cluster.engine.slack_share, cluster.server_grace) == (1800, 0.5, 120)
+    assert cluster.site.priority.waiting_most == 120
+    shown = "\n".join(effective(settings, path))
+    assert 'end_allowance = "90m"\n' in shown
+    assert 'keep_events = "12h"\n' in shown
+    path.write_text(AUTH + "[clusters.main]\nnode_grace = 'soon'\n")
+    with pytest.raises(SettingsError, match="node_grace: a time such as 30s, 5m, 4h, 7d"):
+        load(path)
+
+
+def test_a_rate_of_0_tells_nothing(tmp_path: Path) -> None:
+    path = write(tmp_path / "schedd.toml", AUTH + "[clusters.main]\ntell_rate = 0\n")
+    assert not load(path).clusters["main"].engine.tell
+
+
 def test_a_cluster_may_promise_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "schedd.toml", AUTH + "[clusters.main]\nslack = 'off'")
     settings = load(path)
     engine = settings.clusters["main"].engine
-    assert Slack(engine.slack, engine.slack_share) == replace(OFF, share=0.5)
+    assert Slack(engine.slack, engine.slack_share) == OFF
     assert Slack(engine.slack, engine.slack_share).latest(10, 10) == FOREVER
     assert 'slack = "off"' in list(effective(settings, path))
     monkeypatch.setenv("SCHEDD_CLUSTERS__MAIN__SLACK", "600")
@@ -214,3 +263,10 @@ def test_the_engine_gets_what_the_site_wants_and_nothing_else(tmp_path: Path) ->
     assert site.limits == (Limit(amount=64, what="cpus", who="user"),)
     assert json.loads(json.dumps(engine.site)) == engine.site
     assert load(write(tmp_path / "schedd.toml", AUTH)).clusters["main"].engine.site == {}
+
+
+def test_a_wait_for_accepted_starts_by_which_a_job_could_start_twice_is_refused(tmp_path: Path) -> None:
+    text = AUTH + "[clusters.main]\nstart_wait = 89\n"
+    with pytest.raises(SettingsError, match=r"start_wait = 89: .* = 90, or a job could start twice"):
+        load(write(tmp_path / "schedd.toml", text))
+    load(write(tmp_path / "schedd.toml", text.replace("89", "90")))

@@ -43,6 +43,9 @@ class Receiver:
     statuses: list[int] = field(default_factory=list)
     taken: list[dict[str, Any]] = field(default_factory=list)
     refused: int = 0
+    endless: bool = False
+    elsewhere: str = ""
+    paths: list[str] = field(default_factory=list)
     came: threading.Event = field(default_factory=threading.Event)
 
     def moves(self, count: int) -> list[dict[str, Any]]:
@@ -63,6 +66,7 @@ def receiver() -> Iterator[Receiver]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
+            found.paths.append(self.path)
             moment, _, digest = self.headers[SIGNATURE].removeprefix("t=").partition(",v1=")
             signed = hmac.new(SECRET, moment.encode() + b"." + body, hashlib.sha256).hexdigest()
             status = found.statuses.pop(0) if found.statuses else 200
@@ -73,9 +77,16 @@ def receiver() -> Iterator[Receiver]:
             else:
                 found.refused += 1
             self.send_response(status)
-            self.send_header("Content-Length", "0")
+            if found.elsewhere:
+                self.send_header("Location", found.elsewhere)
+            if not found.endless:
+                self.send_header("Content-Length", "0")
             self.end_headers()
             found.came.set()
+            with contextlib.suppress(OSError):
+                while found.endless:
+                    self.wfile.write(b"x" * 1_000)
+                    time.sleep(0.01)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             pass
@@ -288,6 +299,27 @@ def test_what_a_hook_refuses_is_dropped(loop: PlanLoop, receiver: Receiver) -> N
     assert receiver.refused == 1
 
 
+def test_an_answer_without_end_holds_nothing_up(loop: PlanLoop, receiver: Receiver) -> None:
+    receiver.endless = True
+    with following(loop, receiver.url, threshold=60):
+        delete(loop, "1")
+        receiver.moves(1)
+        delete(loop, "2")
+        assert receiver.moves(2)
+
+
+def test_a_hook_leads_nowhere_else(loop: PlanLoop, receiver: Receiver) -> None:
+    """One that is told to ask elsewhere, of this host say, does not."""
+    receiver.statuses, receiver.elsewhere = [307, 302], f"{receiver.url}/elsewhere"
+    with following(loop, receiver.url, threshold=60):
+        for number in (1, 2):
+            delete(loop, str(number))
+            until = time.monotonic() + WAIT
+            while receiver.refused < number and time.monotonic() < until:
+                time.sleep(0.05)
+    assert receiver.paths == ["/hook", "/hook"]
+
+
 def test_there_and_back_is_no_move(loop: PlanLoop, receiver: Receiver) -> None:
     receiver.statuses = [503] * 4
     with following(loop, receiver.url, threshold=60):
@@ -320,3 +352,43 @@ def test_the_secret_is_read_and_must_be_kept(tmp_path: Path) -> None:
     path.write_text("short\n")
     with pytest.raises(SettingsError, match="at least 16 characters"):
         check()
+
+
+def alerts_told(receiver: Receiver, count: int) -> list[dict[str, Any]]:
+    """The first so many messages of alerts, once they are there."""
+    for _ in range(200):
+        found = [told for told in receiver.taken if told["type"] == "alerts"]
+        if len(found) >= count:
+            return found
+        receiver.came.wait(0.1)
+        receiver.came.clear()
+    raise AssertionError(f"only {receiver.taken} came")
+
+
+@pytest.mark.parametrize("statuses", [[], [500, 503]])
+def test_alerts_are_told_when_they_open_and_close_to_those_who_want_them(
+    loop: PlanLoop, receiver: Receiver, statuses: list[int]
+) -> None:
+    receiver.statuses += statuses
+    with following(loop, receiver.url, alerts=True, moves=False):
+        loop.hearing.last -= 61
+        loop.alarms.look()
+        (first,) = alerts_told(receiver, 1)
+        assert [one["kind"] for one in first["opened"]] == ["adapter"]
+        assert first["closed"] == []
+        delete(loop, "1")  # of moves nothing is told
+        loop.hear()
+        loop.alarms.look()
+        second = alerts_told(receiver, 2)[1]
+    assert (second["opened"], [one["kind"] for one in second["closed"]]) == ([], ["adapter"])
+    assert {told["type"] for told in receiver.taken} == {"alerts"}
+    assert receiver.refused == len(statuses)
+
+
+def test_alerts_are_not_told_to_those_who_do_not_ask(loop: PlanLoop, receiver: Receiver) -> None:
+    with following(loop, receiver.url, threshold=60):
+        loop.hearing.last -= 61
+        loop.alarms.look()
+        delete(loop, "1")
+        receiver.moves(2)
+    assert {told["type"] for told in receiver.taken} == {"planned_start_moved"}

@@ -136,11 +136,11 @@ class Daemon:
         return bool(self.pid) and _alive(self.pid)
 
     def await_ready(self, *, leads: bool = True) -> None:
-        """Wait until it answers, and until it leads."""
+        """Wait until it answers, and until it leads; `/readyz` says no to a doubted snapshot, too."""
         until = time.monotonic() + _PATIENCE
         while True:
             try:
-                self.get("/readyz")
+                self.get("/v1/clusters/main")
                 if leads:
                     self.get("/v1/clusters/main/decisions?after=~")
                 return

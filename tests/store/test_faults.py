@@ -134,6 +134,13 @@ def test_a_disk_that_takes_nothing_more(nursery: Nursery, tmp_path: Path) -> Non
         before = resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE)
         with trouble(daemon):
             resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (4096, before[1]))
+        shown = daemon.get("/v1/clusters/main")
+        assert shown["stale"].startswith("the daemon waits for its database: ")
+        assert shown["halted"]
+        with pytest.raises(
+            AwayError, match="starting jobs was not paused: the daemon waits for its database"
+        ):
+            daemon.post("/v1/clusters/main/pause", {"reason": "the disk is full"})
         resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, before)
 
     survive(nursery, tmp_path, f"sqlite:///{tmp_path}/a.sqlite", fill)
@@ -218,7 +225,7 @@ def test_a_leader_with_nothing_to_do_says_that_its_database_is_gone(nursery: Nur
         until("01")
         assert daemon.get("/readyz") == {"status": "ready"}
         said = [json.loads(one)["event"] for one in daemon.log.read_text().splitlines()]
-        assert said.count("the database cannot be had") == said.count("the database can be had again") == 1
+        assert said.count("database unavailable; retrying") == said.count("database available again") == 1
     finally:
         daemon.kill()
         server.close()
@@ -259,7 +266,7 @@ def test_a_database_that_comes_after_the_daemon_is_waited_for(
                 pass
             assert last == "READY=1\nSTATUS=ready"
         said = [json.loads(one)["event"] for one in daemon.log.read_text().splitlines()]
-        assert said.count("the database cannot be had") == said.count("the database can be had again") == 1
+        assert said.count("database unavailable; retrying") == said.count("database available again") == 1
     finally:
         daemon.kill()
         line.close()
@@ -269,7 +276,7 @@ def test_a_database_that_comes_after_the_daemon_is_waited_for(
 def test_who_waits_for_a_database_can_be_stopped(nursery: Nursery, tmp_path: Path) -> None:
     daemon = Daemon(nursery, tmp_path, f"postgresql://schedd@/none?host={tmp_path}").start()
     until = time.monotonic() + 60
-    while not daemon.log.exists() or "the database cannot be had" not in daemon.log.read_text():
+    while not daemon.log.exists() or "database unavailable; retrying" not in daemon.log.read_text():
         assert time.monotonic() < until
         time.sleep(0.05)
     daemon.kill(signal.SIGTERM)

@@ -13,6 +13,7 @@ from schedd.store import Batch, Breach, DurableJournal, Limits, Promise, Store, 
 from schedd.store.records import JobPast, NodePast
 from schedd.store.retention import SLICE
 from schedd.wire import (
+    Alert,
     Event,
     JobAltered,
     JobDeleted,
@@ -264,6 +265,21 @@ def test_a_node_has_a_row_for_each_change(store: Store) -> None:
     assert store.node_past(1, "n2") == [NodePast(1100, "down", 8, 0, 0)]
 
 
+def test_a_node_has_its_black_hole_times_and_reasons(store: Store) -> None:
+    def alert(number: int, kind: str, text: str) -> Alert:
+        return Alert(id=f"d{number}", cause="e", time=1000 + number, kind=kind, text=text)
+
+    hole = (
+        "jobs fail on node n1 soon after their start: 1.srv, 2.srv; it gets no new jobs until it was offline"
+    )
+    late = "job 3.srv runs past its walltime since 21600 s: n10, n1 counts as blocked"
+    others = [alert(3, "black_hole", hole.replace("n1", "n10")), alert(4, "unknown_job", "job n1 started")]
+    batch = appended(store, queued(1))
+    store.record(1, batch, [alert(1, "black_hole", hole), alert(2, "overrun", late), *others])
+    found = [(one.time, one.kind, one.text) for one in store.node_alerts(1, "n1")]
+    assert found == [(1001, "black_hole", hole), (1002, "overrun", late)]
+
+
 def test_it_stays_when_the_events_are_gone_and_goes_in_its_own_time(store: Store) -> None:
     appended(store, queued(1), queued(2), snapshot(3, 1001, "1.srv", "2.srv"))
     down = NodeFacts(name="n1", cpus=4, state="down")
@@ -344,3 +360,12 @@ def test_what_is_not_noted_yet_is_read_from_the_log(store: Store) -> None:
     assert past(store, "1.srv") == unnoted
     assert store.job_past(1, "11") is None
     assert store.job_past(1, "1.sr") is None
+
+
+def test_an_end_that_is_told_again_and_again_happened_once(store: Store) -> None:
+    appended(store, queued(1), *(ended(number, "1.srv", 1050, 271) for number in range(2, 9)))
+    words = [moment.words for moment in store.moments(1, "1.srv")]
+    assert words[1:] == ["ended, exit status 271"]
+    appended(store, requeued(9, "1.srv", 1060), ended(10, "1.srv", 1070))
+    words = [moment.words for moment in store.moments(1, "1.srv")]
+    assert (len(words), words[-1]) == (4, "ended, exit status 0")

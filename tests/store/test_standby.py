@@ -163,7 +163,7 @@ def test_when_leaders_are_killed_or_frozen_the_other_goes_on(
         pair.turn(world, 12)
         if how == signal.SIGSTOP:
             old.signal(signal.SIGCONT)
-            with pytest.raises(AwayError):  # its lease is over, it knows that by itself
+            with pytest.raises(AwayError):  # its lease has expired, it knows that by itself
                 old.get("/v1/clusters/main/decisions")
         else:
             old.kill()
@@ -193,7 +193,7 @@ def test_a_leader_that_is_cut_off_from_the_database_stops_and_the_other_goes_on(
         second.await_ready()
         pair.asked = second
         assert leader(url) == ("b", 2)
-        with pytest.raises(AwayError, match="lease is over"):
+        with pytest.raises(AwayError, match="lease has expired"):
             first.get("/v1/clusters/main/decisions")
         pair.turn(world, 12)
         line.mend()

@@ -1,15 +1,15 @@
-"""The lines of a maui.cfg."""
+"""The lines of a maui.cfg or moab.cfg."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from schedd.cli.importing.result import Imported, Verdict
+from schedd.cli.importing.result import Imported, Verdict, logical_lines
 
 __all__ = ["OWNERS", "Entry", "entries_of"]
 
-_LINE = re.compile(r"([A-Za-z]\w*)(?:\[([^\]]*)\])?\s*(.*)")
-_ATTRIBUTE = re.compile(r"([A-Za-z][\w.]*)(?:\[([^\]]*)\])?[=:](\"[^\"]*\"|\S+)")
+_LINE = re.compile(r"([A-Za-z][\w.]*)(?:\[([^\]]*)\])?(?:\s+(.*))?")
+_ATTRIBUTE = re.compile(r"([A-Za-z][\w.]*)(?:\[([^\]]*)\])?[=:](\"[^\"]*\"|'[^']*'|\S*)")
 OWNERS = {"USERCFG": "user", "GROUPCFG": "group", "ACCOUNTCFG": "account"}
 
 
@@ -27,20 +27,30 @@ class Entry:
         """Its name with the index."""
         return f"{self.name}[{self.index}]" if self.index else self.name
 
+    @property
+    def words(self) -> list[str]:
+        """The words of its value."""
+        return self.value.replace(",", " ").split()
+
     def attributes(self) -> Iterator[tuple[str, str, str]]:
-        """Name, index and value of each ``ATTR[INDEX]=VALUE``."""
+        """Name, index and value of each ``ATTR[INDEX]=VALUE``; the value may be empty."""
         for found in _ATTRIBUTE.finditer(self.value):
-            yield found[1].upper(), (found[2] or "").upper(), found[3].strip('"')
+            yield found[1].upper(), (found[2] or "").upper(), found[3].strip("\"'")
+
+    @property
+    def rest(self) -> str:
+        """What is no attribute in it."""
+        return _ATTRIBUTE.sub("", self.value).strip()
 
 
 def entries_of(text: str, done: Imported) -> Iterator[Entry]:
-    """The parameters of a maui.cfg."""
-    for number, line in enumerate(text.splitlines(), 1):
+    """The parameters of the file."""
+    for number, last, line in logical_lines(text):
+        if last > number:
+            done.ends[number] = last
         said = line.partition("#")[0].strip()
-        if not said:
-            continue
         found = _LINE.fullmatch(said)
         if found is None:
-            done.note(Verdict.DIFFERS, number, said[:40], "not understood, passed over")
+            done.note(Verdict.BLOCKER, number, said[:40], "cannot be read: look what it was meant to say")
         else:
-            yield Entry(number, found[1].upper(), (found[2] or "").strip(), found[3].strip())
+            yield Entry(number, found[1].upper(), (found[2] or "").strip(), (found[3] or "").strip())

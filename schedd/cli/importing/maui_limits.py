@@ -1,10 +1,11 @@
-"""Throttling policies of Maui: what USERCFG, GROUPCFG, ACCOUNTCFG, CLASSCFG and SYSCFG limit."""
+"""Throttling policies of Maui, and what else USERCFG, GROUPCFG, ACCOUNTCFG, CLASSCFG and SYSCFG say."""
 
 from schedd.cli.importing.maui_entries import OWNERS, Entry
 from schedd.cli.importing.result import Imported, Verdict, duration
 
-__all__ = ["credential"]
+__all__ = ["CREDENTIALS", "credential"]
 
+CREDENTIALS = frozenset({*OWNERS, "CLASSCFG", "SYSCFG"})
 _AMOUNTS = {
     "MAXJOB": "jobs",
     "MAXPROC": "cpus",
@@ -15,43 +16,94 @@ _AMOUNTS = {
 }
 _AS_ASKED = "what jobs asked for counts until they end, not what is left of it"
 _EACH = {"USER": "user", "GROUP": "group", "ACCOUNT": "account"}
+_IDLE = (
+    "there is no bound on the waiting jobs that are considered: all are planned, and all gain priority while "
+    "they wait. max_user_queuable is not the same, since qsub then refuses jobs"
+)
+_NO_QOS = "there is no quality of service: use queues or classes"
+_NO_PREEMPTION = "running jobs are never stopped for others"
+_ACL = "the server can do it: qmgr -c 'set queue QUEUE acl_{0}_enable = true', and name them in acl_{0}s"
+_ATTRIBUTES: dict[str, tuple[Verdict, str]] = {
+    "HOSTLIST": (
+        Verdict.BLOCKER,
+        (
+            "jobs of the queue would go to any node: give those nodes a property, and set the queue's "
+            "resources_default.neednodes to it, which is followed"
+        ),
+    ),
+    "REQUIREDUSERLIST": (Verdict.BLOCKER, f"users are not kept out of queues here; {_ACL.format('user')}"),
+    "EXCLUDEDUSERLIST": (
+        Verdict.BLOCKER,
+        f"users are not kept out of queues here; {_ACL.format('user')}, with a minus before each",
+    ),
+    "REQUIREDGROUPLIST": (Verdict.BLOCKER, f"groups are not kept out of queues here; {_ACL.format('group')}"),
+    "EXCLUDEDGROUPLIST": (Verdict.BLOCKER, f"groups are not kept out of queues here; {_ACL.format('group')}"),
+    "REQUIREDACCOUNTLIST": (Verdict.BLOCKER, "accounts are not kept out of queues"),
+    "EXCLUDEDACCOUNTLIST": (Verdict.BLOCKER, "accounts are not kept out of queues"),
+    "REQUIREDCLASSLIST": (Verdict.BLOCKER, "users are not bound to queues; the server's acl_users can do it"),
+    "QLIST": (Verdict.BLOCKER, _NO_QOS),
+    "QDEF": (Verdict.BLOCKER, _NO_QOS),
+    "ALIST": (Verdict.BLOCKER, "users are not bound to accounts"),
+    "ADEF": (Verdict.BLOCKER, "jobs without an account get none"),
+    "FSWEIGHT": (Verdict.BLOCKER, "weights are the same for all"),
+    "QTWEIGHT": (Verdict.BLOCKER, "weights are the same for all"),
+    "XFWEIGHT": (Verdict.BLOCKER, "weights are the same for all"),
+    "QTTARGET": (Verdict.BLOCKER, "there are no targets of waiting"),
+    "XFTARGET": (Verdict.BLOCKER, "there are no targets of the expansion factor"),
+    "FSCAP": (Verdict.BLOCKER, "no use is a hard bound: limits are of what runs at once"),
+    "OVERRUN": (Verdict.DIFFERS, "it is pbs_server or the mom that ends a job, for all queues alike"),
+    "WCOVERRUN": (Verdict.DIFFERS, "it is pbs_server or the mom that ends a job, for all queues alike"),
+    "NAPOLICY": (Verdict.BLOCKER, "set naccesspolicy in the queue's resources_default"),
+    "NODEACCESSPOLICY": (Verdict.BLOCKER, "set naccesspolicy in the queue's resources_default"),
+    "FORCENODEACCESSPOLICY": (Verdict.BLOCKER, "set naccesspolicy in the queue's resources_default"),
+    "HOLD": (Verdict.BLOCKER, "hold the queue: `schedd hold queue NAME`"),
+    "CHARGERATE": (Verdict.NO_MATTER, "allocations are not managed here"),
+    "COMMENT": (Verdict.NO_MATTER, "only a remark"),
+    "EMAILADDRESS": (Verdict.NO_MATTER, "only mail"),
+    "ENABLEPROFILING": (Verdict.NO_MATTER, "statistics are always kept"),
+    "MANAGERS": (Verdict.DIFFERS, "name them in operators of [auth], for all queues"),
+}
 
 
 def credential(entry: Entry, done: Imported) -> None:
     """Limits and more of a user, group, account, queue, or of all."""
-    every = entry.index.upper() in ("", "DEFAULT")
+    every = entry.index.upper() in ("", "DEFAULT", "ALL", "BASE")
     who = OWNERS.get(entry.name, "all")
     where: dict[str, str] = {}
     if entry.name == "CLASSCFG":
         where = {"queue": entry.index}
     elif who != "all" and not every:
         where = {"name": entry.index}
+    if entry.rest or not entry.value:
+        words = f"cannot be read: {entry.rest[:40]!r}" if entry.rest else "says nothing"
+        done.note(Verdict.BLOCKER if entry.rest else Verdict.NO_MATTER, entry.line, entry.setting, words)
     for name, index, value in entry.attributes():
         setting = f"{entry.setting} {name}{f'[{index}]' if index else ''}"
         each = _EACH.get(index)
         if name.endswith("PERUSER") and not index:
             name, each = name.removesuffix("PERUSER"), "user"
-        if name in ("PRIORITY", "FSTARGET"):
-            continue
-        if name not in _AMOUNTS:
-            done.note(
-                *_no_limit(entry, name, value),
-            )
-            continue
-        if entry.name == "CLASSCFG" and every:
+        if name in ("PRIORITY", "FSTARGET") and entry.name == "SYSCFG":
+            done.note(Verdict.NO_MATTER, entry.line, setting, "the same for all jobs")
+        elif name in ("PRIORITY", "FSTARGET"):
+            pass  # with the weights, and with fair share
+        elif name not in _AMOUNTS:
+            _no_limit(entry, name, setting, value, done)
+        elif entry.name == "CLASSCFG" and every:
             words = "a limit of each queue by itself: set it on the server's queues, or one by one"
             done.note(Verdict.BLOCKER, entry.line, setting, words)
-            continue
-        if index and each is None:
+        elif index and each is None:
             done.note(Verdict.BLOCKER, entry.line, setting, f"limits by {index} are not supported")
-            continue
-        _limit(entry, setting, value, _AMOUNTS[name], each or who, where, done)
+        else:
+            _limit(entry, setting, value, _AMOUNTS[name], each or who, where, done)
 
 
 def _limit(
     entry: Entry, setting: str, value: str, what: str, who: str, where: dict[str, str], done: Imported
 ) -> None:
     soft, _, hard = value.partition(",")
+    if (hard or soft).upper() in ("NONE", "INFINITY", "UNLIMITED", "-1"):
+        done.note(Verdict.NO_MATTER, entry.line, setting, "no limit")
+        return
     try:
         amount = duration(hard or soft) if what == "walltime" else int(hard or soft)
     except ValueError:
@@ -60,29 +112,44 @@ def _limit(
     if what == "mem":
         amount <<= 10  # Maui counts megabytes
     done.limit(amount=amount, what=what, who=who, **where)
-    differs = [f"only the hard limit, {hard}, is kept"] if hard else []
-    if what in ("cpu_seconds", "walltime"):
-        differs.append(_AS_ASKED)
-    if differs:
-        done.note(Verdict.DIFFERS, entry.line, setting, "; ".join(differs))
+    as_asked = f"; {_AS_ASKED}" if what in ("cpu_seconds", "walltime") else ""
+    if hard and soft != hard:
+        words = (
+            f"there are no soft limits: the hard one, {hard}, is set, also while others wait; with {soft} "
+        )
+        done.note(Verdict.BLOCKER, entry.line, setting, f"{words}nobody exceeds the soft one{as_asked}")
+    elif as_asked:
+        done.note(Verdict.DIFFERS, entry.line, setting, _AS_ASKED)
     else:
         done.note(Verdict.TRANSLATED, entry.line, setting, f"a limit of {amount} {what}")
 
 
-def _no_limit(entry: Entry, name: str, value: str) -> tuple[Verdict, int, str, str]:
-    setting = f"{entry.setting} {name}"
-    if "PREEMPT" in value.upper():
-        return Verdict.BLOCKER, entry.line, setting, "running jobs are never stopped for others"
-    if name.startswith("MAXI"):
-        words = "how many jobs may wait is the server's affair: max_queuable, max_user_queuable"
-        return Verdict.DIFFERS, entry.line, setting, words
-    if name.startswith(("MAX.", "MIN.", "DEFAULT.")):
-        words = "the server's affair: resources_max, resources_min, resources_default of the queue"
-        return Verdict.DIFFERS, entry.line, setting, words
-    if name in ("QLIST", "QDEF"):
-        return Verdict.BLOCKER, entry.line, setting, "there is no quality of service"
-    if name in ("PLIST", "PDEF"):
-        return Verdict.BLOCKER, entry.line, setting, "there are no partitions: use properties of nodes"
-    if name.startswith("MAX"):
-        return Verdict.BLOCKER, entry.line, setting, "there is no such limit"
-    return Verdict.DIFFERS, entry.line, setting, "not known here, passed over"
+def _no_limit(entry: Entry, name: str, setting: str, value: str, done: Imported) -> None:
+    if not value and name not in ("REQUIREDUSERLIST", "HOSTLIST"):
+        done.note(Verdict.NO_MATTER, entry.line, setting, "it is empty")
+    elif "PREEMPT" in value.upper() or "PREEMPT" in name:
+        done.note(Verdict.BLOCKER, entry.line, setting, _NO_PREEMPTION)
+    elif name in ("PLIST", "PDEF"):
+        if {part.upper() for part in value.replace("&", "").replace(",", ":").split(":")} <= {
+            "ALL",
+            "DEFAULT",
+            "[ALL]",
+            "[DEFAULT]",
+        }:
+            done.note(Verdict.NO_MATTER, entry.line, setting, "all nodes are one partition")
+        else:
+            words = "there are no partitions: give nodes a property, and queues resources_default.neednodes"
+            done.note(Verdict.BLOCKER, entry.line, setting, words)
+    elif name.removeprefix("O").startswith("MAXI"):
+        done.note(Verdict.BLOCKER, entry.line, setting, _IDLE)
+    elif name.startswith(("MAX.", "MIN.", "DEFAULT.")):
+        words = "the server's affair: set resources_max, resources_min, resources_default of the queue there"
+        done.note(Verdict.DIFFERS, entry.line, setting, words)
+    elif name in ("FLAGS", "JOBFLAGS", "QFLAGS"):
+        done.note(Verdict.BLOCKER, entry.line, setting, f"there are no such flags of jobs: {value}")
+    elif name in _ATTRIBUTES:
+        done.note(_ATTRIBUTES[name][0], entry.line, setting, _ATTRIBUTES[name][1])
+    elif name.startswith(("MAX", "MIN", "OMAX", "OMIN")):
+        done.note(Verdict.BLOCKER, entry.line, setting, "there is no such limit")
+    else:
+        done.strange(entry.line, setting, "Maui")

@@ -1,4 +1,4 @@
-"""Standing reservations of Maui: SRCFG. Meanings: Maui Administrator's Guide, 7.1.3."""
+"""Standing reservations of Maui: SRCFG. Meanings: Maui Administrator's Guide, 7.1.3 and 7.1.5."""
 
 import re
 from datetime import date, datetime, time, timedelta
@@ -12,70 +12,124 @@ _DAYS = {"SUN": "SU", "MON": "MO", "TUE": "TU", "WED": "WE", "THU": "TH", "FRI":
 _ORDER = ["MO", "TU", "WE", "TH", "FR", "SA", "SU"]
 _ACCESS = {"USERLIST": "users", "GROUPLIST": "groups", "ACCOUNTLIST": "accounts", "CLASSLIST": "queues"}
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-_NO_MATTER = frozenset({"DEPTH", "PRIORITY", "COMMENT", "TIMELIMIT"})
+_TIMES = frozenset({"PERIOD", "STARTTIME", "ENDTIME", "DAYS", "HOSTLIST"})
+_NO_MATTER = frozenset({"DEPTH", "PRIORITY", "COMMENT", "CHARGEACCOUNT", "ACCESS", "NAME"})
+_MISSING = {  # what is not there: the attributes that ask for it
+    "reservations of single processors": ("TASKCOUNT", "RESOURCES", "TPN", "MAXTASKS", "MINTASKS"),
+    "access by the walltime of jobs": ("TIMELIMIT", "MAXTIME"),
+    "access by the size of jobs": ("PROCLIMIT",),
+    "access by quality of service": ("QOSLIST",),
+    "access by what jobs ask for": ("JOBATTRLIST", "NODEFEATURES", "FEATURES"),
+    "access only to whom all lists name": ("TIMELOGIC",),
+    "partitions": ("PARTITION",),
+    "flags of reservations": ("FLAGS",),
+    "reservations given back when idle": ("IDLETIME",),
+    "owners of reservations": ("OWNER",),
+    "programs run for reservations": ("TRIGGER",),
+}
+_NEEDED_BY = {name: what for what, names in _MISSING.items() for name in names}
 
 
 def standing(entries: list[Entry], today: date, zone: str, done: Imported) -> None:
     """All SRCFG parameters; those of one name are one reservation. The first window lies in today's week."""
     said: dict[str, dict[str, str]] = {}
-    line: dict[str, int] = {}
+    lines: dict[str, list[int]] = {}
     for entry in entries:
         if entry.name == "SRCFG":
-            line.setdefault(entry.index, entry.line)
+            lines.setdefault(entry.index, []).append(entry.line)
             said.setdefault(entry.index, {}).update({name: value for name, _, value in entry.attributes()})
+            if entry.rest:
+                words = f"cannot be read: {entry.rest[:40]!r}"
+                done.note(Verdict.BLOCKER, entry.line, entry.setting, words)
     for name, attributes in said.items():
         setting = f"SRCFG[{name}]"
         try:
             table = _reservation(attributes, today)
         except ValueError as error:
-            words = f"its nodes would be open to all: {error}"
-            done.note(Verdict.BLOCKER, line[name], setting, words)
+            words = f"not taken over, so that its nodes are open to all: {error}"
+            for line in lines[name]:
+                done.note(Verdict.BLOCKER, line, setting, words)
             continue
         done.table("reservations")[re.sub(r"[^\w.-]", "-", name)] = table
         done.site["zone"] = zone
-        rest = sorted(attributes.keys() - _ACCESS.keys() - _NO_MATTER - _TIMES)
-        words = f"a reservation of its own, on the clock of {zone}"
-        if rest:
-            done.note(Verdict.DIFFERS, line[name], setting, f"{words}; without {', '.join(rest)}")
-        else:
-            done.note(Verdict.TRANSLATED, line[name], setting, words)
+        for line in lines[name]:
+            done.note(*_verdict(attributes, table, zone, line, setting))
 
 
-_TIMES = frozenset({"PERIOD", "STARTTIME", "ENDTIME", "DAYS", "HOSTLIST"})
+def _verdict(
+    said: dict[str, str], table: dict[str, object], zone: str, line: int, setting: str
+) -> tuple[Verdict, int, str, str]:
+    words = f"a reservation, on the clock of {zone}"
+    if not any(key in table for key in _ACCESS.values()):
+        words += "; nobody has access, as the file says"
+    if said.get("PERIOD", "").upper() == "INFINITY":
+        words += (
+            "; as weeks that follow on each other, known 60 days ahead: a job that could run only there is "
+            "told "
+            "a start later than that, not that it never starts"
+        )
+        return Verdict.DIFFERS, line, setting, words
+    return Verdict.TRANSLATED, line, setting, words
 
 
 def _reservation(said: dict[str, str], today: date) -> dict[str, object]:
     """The same as a table of schedd.toml. Raises ValueError for what cannot be said there."""
+    missing = sorted(
+        name
+        for name in said.keys() & _NEEDED_BY.keys()
+        if said[name] and not (name == "TIMELOGIC" and said[name].upper() == "OR")
+    )
+    if missing:
+        kinds = " and ".join(dict.fromkeys(_NEEDED_BY[name] for name in missing))
+        raise ValueError(f"{', '.join(missing)}: there are no {kinds}")
+    strange = sorted(said.keys() - _ACCESS.keys() - _TIMES - _NO_MATTER - _NEEDED_BY.keys())
+    if strange:
+        raise ValueError(f"{', '.join(strange)}: not known to this import")
+    hosts = [host for host in re.split(r"[,:\s]+", said.get("HOSTLIST", "")) if host]
+    if not hosts:
+        raise ValueError("it names no HOSTLIST: there are no reservations of just any nodes")
+    everywhere = [host.upper() for host in hosts] == ["ALL"]
+    odd = [host for host in hosts if not everywhere and not _HOST.fullmatch(host)]
+    if odd:
+        raise ValueError(f"HOSTLIST={odd[0]} is a pattern: name the nodes, or a property of theirs")
+    return {
+        **_window(said, today),
+        **({"everywhere": True} if everywhere else {"nodes": hosts}),
+        **{key: _names(name, said[name]) for name, key in _ACCESS.items() if said.get(name)},
+    }
+
+
+def _names(attribute: str, text: str) -> list[str]:
+    """Who has access, without marks of how gladly they take it. Raises ValueError for who must not."""
+    names = []
+    for part in re.split(r"[,:]", text):
+        if part[:1] in "!~^" or part[-1:] == "&":
+            raise ValueError(f"{attribute}={part}: access lists name only who may, and one match is enough")
+        names.append(part.strip("+-="))
+    return [name for name in names if name]
+
+
+def _window(said: dict[str, str], today: date) -> dict[str, object]:
+    """Begin and end of the first window, and how it comes again."""
     period = said.get("PERIOD", "DAY").upper()
-    if period not in ("DAY", "WEEK"):
-        raise ValueError(f"PERIOD={period} has no windows; make a reservation without an end")
+    if period not in ("DAY", "WEEK", "INFINITY"):
+        raise ValueError(f"PERIOD={period} is not understood")
     monday = today - timedelta(days=today.weekday())
+    # Weeks begin on Sunday there.
+    sunday = datetime.combine(monday - timedelta(days=1), time())
+    if period == "INFINITY":
+        if said.keys() & {"STARTTIME", "ENDTIME", "DAYS"}:
+            raise ValueError("PERIOD=INFINITY with times of day is not understood")
+        return {"first": sunday, "last": sunday + timedelta(days=7), "rule": "FREQ=WEEKLY"}
     begin, end = _times(said, period)
     if period == "WEEK":
-        # Weeks begin on Sunday there.
-        first, rule = datetime.combine(monday - timedelta(days=1), time()), "FREQ=WEEKLY"
+        first, rule = sunday, "FREQ=WEEKLY"
     else:
         days = _days(said.get("DAYS", "ALL"))
         start = monday if not days else monday + timedelta(days=_ORDER.index(days[0]))
         first = datetime.combine(start, time())
         rule = f"FREQ=WEEKLY;BYDAY={','.join(days)}" if days else "FREQ=DAILY"
-    hosts = [host for host in re.split(r"[,:\s]+", said.get("HOSTLIST", "")) if host]
-    if not hosts:
-        raise ValueError("it names no HOSTLIST; tasks anywhere cannot be reserved")
-    everywhere = [host.upper() for host in hosts] == ["ALL"]
-    odd = [host for host in hosts if not everywhere and not _HOST.fullmatch(host)]
-    if odd:
-        raise ValueError(f"HOSTLIST={odd[0]} is a pattern: name the nodes, or a property of theirs")
-    lists = {
-        key: re.split(r"[,:]", said[name].rstrip("+-&")) for name, key in _ACCESS.items() if said.get(name)
-    }
-    return {
-        "first": first + timedelta(seconds=begin),
-        "last": first + timedelta(seconds=end),
-        "rule": rule,
-        **({"everywhere": True} if everywhere else {"nodes": hosts}),
-        **lists,
-    }
+    return {"first": first + timedelta(seconds=begin), "last": first + timedelta(seconds=end), "rule": rule}
 
 
 def _times(said: dict[str, str], period: str) -> tuple[int, int]:

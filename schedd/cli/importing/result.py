@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-__all__ = ["Finding", "Imported", "Verdict", "duration", "to_toml"]
+__all__ = ["Finding", "Imported", "Verdict", "duration", "logical_lines", "to_toml"]
 
 
 class Verdict(StrEnum):
@@ -15,21 +15,26 @@ class Verdict(StrEnum):
 
     BLOCKER = "blocker"
     """Not supported, and jobs would run that should not, or others would wait that should not."""
-    DIFFERS = "differs"
-    """Translated to something near, or left out with little effect; the words say what is other."""
+    DIFFERS = "different"
+    """Translated to something near, or left out with little effect; the words say what changes for whom."""
     TRANSLATED = "translated"
-    NOT_NEEDED = "not needed"
+    NO_MATTER = "no matter"
     """The planner does this anyway, or has no use for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One setting of the file: where it stands, and what became of it."""
+    """One setting: where it stands, and what became of it.
+
+    ``file`` is empty for the file that was named, else that of one beside it; ``line`` is 0 for what a file
+    does not say.
+    """
 
     verdict: Verdict
     line: int
     setting: str
     words: str
+    file: str = ""
 
 
 @dataclass(slots=True)
@@ -39,10 +44,22 @@ class Imported:
     cluster: dict[str, Any] = field(default_factory=dict)
     site: dict[str, Any] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    unknown: Verdict = Verdict.DIFFERS
+    """What a setting is that no documentation has: the old scheduler passes over it, too, or it may not."""
+    ends: dict[int, int] = field(default_factory=dict)
+    """Of lines of the file that are continued, by the first: the last."""
 
-    def note(self, verdict: Verdict, line: int, setting: str, words: str) -> None:
+    def note(self, verdict: Verdict, line: int, setting: str, words: str, file: str = "") -> None:
         """Remember what became of a setting."""
-        self.findings.append(Finding(verdict, line, setting, words))
+        self.findings.append(Finding(verdict, line, setting, words, file))
+
+    def strange(self, line: int, setting: str, whose: str) -> None:
+        """Remember a setting that nobody documents."""
+        if self.unknown is Verdict.BLOCKER:
+            words = f"not known to this import: look up what {whose} does with it"
+        else:
+            words = f"{whose} has no such setting in its documentation, and passes over it, too"
+        self.note(self.unknown, line, setting, words)
 
     def table(self, name: str) -> dict[str, Any]:
         """A table of the site's policy, made when it is first asked for."""
@@ -57,31 +74,80 @@ class Imported:
         """The findings of one kind."""
         return [finding for finding in self.findings if finding.verdict is verdict]
 
+    def lines(self, verdict: Verdict) -> Iterator[tuple[str, str, str]]:
+        """Where, setting and words of the findings of one kind; what is the same of many is said once."""
+        groups: dict[tuple[str, str, str], list[Finding]] = {}
+        for finding in self.of(verdict):
+            kind = _without_index(finding.setting)
+            groups.setdefault((finding.file, kind, finding.words), []).append(finding)
+        for (file, kind, words), found in groups.items():
+            if len(found) == 1:
+                yield self._where(file, [found[0].line]), found[0].setting, words
+            else:
+                lines = sorted({finding.line for finding in found})
+                yield self._where(file, lines), f"{kind} ({len(found)} times)", words
+
     def report(self) -> Iterator[str]:
         """The findings as lines, blockers first."""
-        width = max((len(finding.setting) for finding in self.findings), default=0)
         for verdict in Verdict:
             found = self.of(verdict)
-            if found:
-                yield f"{_HEADS[verdict]} ({len(found)}):"
-            for finding in found:
-                where = f"line {finding.line}" if finding.line else "file"
-                yield f"  {where:>9}  {finding.setting:{min(width, 40)}}  {finding.words}".rstrip()
+            if not found:
+                continue
+            yield f"{_HEADS[verdict]} ({len(found)}):"
+            rows = list(self.lines(verdict))
+            wide = [min(max(len(row[column]) for row in rows), 40) for column in (0, 1)]
+            for where, setting, words in rows:
+                yield f"  {where:>{wide[0]}}  {setting:{wide[1]}}  {words}".rstrip()
 
     def toml(self, cluster: str) -> str:
         """The settings as a part of schedd.toml."""
         lines = list(to_toml(("clusters", cluster), {**self.cluster, "site": self.site}))
         return "\n".join(lines).strip() + "\n" if lines else ""
 
+    def _where(self, file: str, lines: list[int]) -> str:
+        """``line 4``, ``lines 4, 9-12``, ``holidays 3``; ``no line`` for what stands nowhere."""
+        ranges: list[list[int]] = []
+        for line in lines:
+            end = line if file else self.ends.get(line, line)
+            if ranges and ranges[-1][1] + 1 == line:
+                ranges[-1][1] = end
+            else:
+                ranges.append([line, end])
+        said = ", ".join(f"{first}-{last}" if last > first else f"{first}" for first, last in ranges)
+        if lines == [0]:
+            return file or "no line"
+        return f"{file} {said}" if file else f"line{'s' if '-' in said or ',' in said else ''} {said}"
 
-_INLINE = frozenset({"queues", "shares"})
+
+_INLINE = frozenset({"queues", "shares", "speeds"})
 
 _HEADS = {
     Verdict.BLOCKER: "Blockers: not supported, and it matters who runs",
     Verdict.DIFFERS: "Different",
     Verdict.TRANSLATED: "Translated",
-    Verdict.NOT_NEEDED: "Not needed",
+    Verdict.NO_MATTER: "No matter",
 }
+
+
+def logical_lines(text: str, comments: str = "#") -> Iterator[tuple[int, int, str]]:
+    """First and last number, and text, of each line that is neither empty nor a comment.
+
+    A line that ends in a backslash goes on in the next one. A line is a comment when it begins with one of
+    ``comments``.
+    """
+    first, parts = 0, ""
+    for number, line in enumerate(text.splitlines(), 1):
+        said = line.strip()
+        if not parts and (not said or said[0] in comments):
+            continue
+        first = first if parts else number
+        if said.endswith("\\"):
+            parts += said[:-1] + " "
+            continue
+        yield first, number, (parts + said).strip()
+        parts = ""
+    if parts.strip():
+        yield first, len(text.splitlines()), parts.strip()
 
 
 def duration(text: str) -> int:
@@ -108,6 +174,12 @@ def to_toml(path: tuple[str, ...], table: Mapping[str, Any]) -> Iterator[str]:
             yield ""
             yield f"[[{_name((*path, key))}]]"
             yield from (f"{_key(name)} = {_value(said)}" for name, said in one.items())
+
+
+def _without_index(setting: str) -> str:
+    """``NODECFG[n1] MAXJOB`` as ``NODECFG[…] MAXJOB``."""
+    before, bracket, after = setting.partition("[")
+    return f"{before}[…]{after.partition(']')[2]}" if bracket else setting
 
 
 def _is_table(key: str, value: Any) -> bool:

@@ -1,274 +1,197 @@
 """The sched_config of pbs_sched in terms of schedd.toml: TORQUE's, and that of OpenPBS and PBS Professional.
 
-Names and meanings are those of the comments in the files themselves and of the PBS Professional
-Administrator's Guide, "Scheduling". Beside the file stand others that say the rest: resource_group (who has
-which share), holidays (prime time) and dedicated_time.
+Names and meanings are those of the schedulers' own sources: what they read, and what they do with it. Beside
+the file stand others that say the rest: resource_group (who has which share), holidays (prime time) and
+dedicated_time.
 """
 
 import shlex
 from collections.abc import Callable, Mapping
+from datetime import datetime
 
 from schedd.cli.importing.result import Imported, Verdict
 from schedd.cli.importing.sched_fair_share import FAIR_SHARE_PARTS, fair_share
-from schedd.cli.importing.sched_options import Option, options_of
+from schedd.cli.importing.sched_options import Option, Source, options_of
+from schedd.cli.importing.sched_order import SORTS, by_queue, sorting
+from schedd.cli.importing.sched_times import (
+    dedicated_prefix,
+    dedicated_times,
+    has_prime_time,
+    holidays,
+    prime_option,
+    prime_queues,
+)
 
 __all__ = ["import_sched_config"]
 
-_FIRST, _SECOND, _THIRD = 1_000_000, 1000, 1
-"""Keys of a sort come one after another: each outweighs those that follow, for values within its reach."""
-_SORTS = {  # TORQUE's sort_by: (term, sign), or None for none
-    "no_sort": None,
-    "shortest_job_first": ("short", 1),
-    "short_walltime_first": ("short", 1),
-    "large_walltime_first": ("short", -1),
-    "longest_job_first": ("short", -1),
-    "high_priority_first": ("wish", 1),
-    "low_priority_first": ("wish", -1),
-    "fair_share": ("fair_share", 1),
-}
-_KEYS = {  # OpenPBS's job_sort_key: (term, sign when HIGH goes first)
-    "ncpus": ("size", 1),
-    "walltime": ("short", -1),
-    "job_priority": ("wish", 1),
-    "fair_share_perc": ("fair_share", 1),
-    "fairshare_perc": ("fair_share", 1),
-}
+_Handler = Callable[[Option, Source], None]
+_FAIR_SHARE = 800_000_000.0
+"""Fair share goes before the keys of the sort."""
+_REPEATED = SORTS | {"node_sort_key", "ignore_queue", "server_dyn_res", "peer_queue"}
+_HERE_ANYWAY = {"ncpus": "cpus", "mem": "memory"}
+"""What is always counted here, and in OpenPBS only when the option resources names it."""
 _KNOWN_RESOURCES = frozenset(
-    {"ncpus", "mem", "vmem", "arch", "host", "vnode", "ngpus", "walltime", "netwins"}
+    {"ncpus", "mem", "vmem", "arch", "host", "vnode", "ngpus", "walltime", "netwins", "aoe", "eoe"}
 )
-_HOOKS = frozenset({"aoe", "eoe"})
-_SETS = "name the server's node_group_key as by in [clusters.NAME.site.node_sets]"
-_OTHERWISE = {
-    "do_not_span_psets": f"{_SETS}; strict = true is the same",
-    "only_explicit_psets": f"{_SETS}; nodes without a value make no set",
-    "allow_aoe_calendar": "nodes are not provisioned",
-    "throughput_mode": "jobs are started without waiting for each other",
-}
-_NOT_NEEDED = {
-    "log_filter": "see [log]",
-    "sync_time": "usage is kept with every checkpoint",
-    "logs": "see [log]",
-    "help_starving_jobs": "every job has a planned start, and a promise that bounds it",
-    "max_starve": "every job has a planned start, and a promise that bounds it",
-    "strict_fifo": "jobs are planned in order; later ones only fill gaps and delay nobody",
-    "strict_ordering": "jobs are planned in order; later ones only fill gaps and delay nobody",
-    "backfill": "gaps are always filled",
-    "opt_backfill_fuzzy": "gaps are always filled",
-    "max_jobs_to_check": "all jobs are planned",
-    "prime_exempt_anytime_queues": "prime time is not followed",
-}
 
 
-def import_sched_config(text: str, beside: Mapping[str, str]) -> Imported:
+def import_sched_config(
+    text: str, beside: Mapping[str, str], now: datetime | None = None, zone: str = "UTC"
+) -> Imported:
     """The settings that say the same as a sched_config, as far as there are such.
 
-    ``beside`` has the texts of the files that stand in the same directory, by their names.
+    ``beside`` has the texts of the files that stand in the same directory, by their names; ``now`` is the
+    hour on the wall clock of ``zone``, on which dedicated time is told.
     """
     done = Imported()
-    options = list(options_of(text, done))
-    prime_time = _prime_time(beside.get("holidays", ""))
-    _differing(options, prime_time, done)
-    seen: set[str] = set()
-    sort: list[Option] = []
+    said = list(options_of(text, done))
+    now = now or datetime.now()  # noqa: DTZ005  (on the wall clock)
+    prime_time = has_prime_time(beside.get("holidays", ""))
+    options, halves = _in_prime_time(said, prime_time, done)
+    source = Source(options, beside, now, zone, done)
+    by_queue(source)
+    share = source.get("fair_share") or Option(0, "fair_share", "false", "all")
+    fair_share(share, source, _FAIR_SHARE)
+    if not share.line:
+        done.findings = [one for one in done.findings if (one.setting, one.line) != ("fair_share", 0)]
+    sorting(source)
     for option in options:
-        again = option.name in seen and option.name not in _REPEATED
-        seen.add(option.name)
-        if again:
-            continue  # the other half of the day: said by _differing
-        if option.name in ("sort_by", "key", "job_sort_key"):
-            sort.append(option)
-        elif option.name in _NOT_NEEDED:
-            done.note(Verdict.NOT_NEEDED, option.line, option.name, _NOT_NEEDED[option.name])
-        else:
-            _HANDLERS.get(option.name, _unknown)(option, options, beside, done)
-    _sorting(sort, done)
-    if any(
-        name in seen for name in ("job_sort_key", "fairshare_entity", "preemptive_sched", "strict_ordering")
-    ):
-        words = (
-            "look for job_sort_formula and preempt_* with `qmgr -c 'list sched'`: these are not in the file"
-        )
-        done.note(Verdict.DIFFERS, 0, "qmgr", words)
-    done.findings.sort(key=lambda finding: finding.line)
+        if option.name in SORTS or option.name in ("by_queue", "sort_queues", "fair_share"):
+            continue
+        _HANDLERS.get(option.name, _unknown)(option, source)
+    dedicated_times(source)
+    prefixed = any(option.name.endswith("primetime_prefix") for option in options)
+    holidays(source, halves or prefixed or source.on("backfill_prime"))
+    _of_the_server(source)
+    done.findings.sort(key=lambda finding: (finding.file, finding.line))
     return done
 
 
-def _differing(options: list[Option], prime_time: bool, done: Imported) -> None:
-    """Options with one value for prime time and another for the rest."""
-    values: dict[str, dict[str, Option]] = {}
-    for option in options:
-        values.setdefault(option.name, {}).setdefault(option.prime, option)
-    for name, by in values.items():
-        if name in _REPEATED or len({option.value.lower() for option in by.values()}) < 2:
+def _in_prime_time(said: list[Option], prime_time: bool, done: Imported) -> tuple[list[Option], bool]:
+    """What holds in prime time, and whether something else holds at other times."""
+    kept: list[Option] = []
+    other = False
+    for option in said:
+        if option.prime == "none":
+            done.note(Verdict.NO_MATTER, option.line, option.name, "it says that it never holds")
             continue
-        line = max(option.line for option in by.values())
-        if prime_time:
-            words = "prime time is not supported: what the file says first holds all day"
-            done.note(Verdict.BLOCKER, line, f"{name} prime/non_prime", words)
-        else:
-            words = "there is no prime time in holidays: what the file says first holds"
-            done.note(Verdict.DIFFERS, line, f"{name} prime/non_prime", words)
-
-
-def _prime_time(holidays: str) -> bool:
-    """Whether the file holidays tells prime time from other time on any day: ``weekday 0600 1730``."""
-    for line in holidays.splitlines():
-        words = line.split("#")[0].split("*")[0].lower().split()
-        if len(words) >= 3 and words[0] in _DAYS and {words[1], words[2]} != {"all", "none"}:
-            return True
-    return False
-
-
-_DAYS = ("weekday", "saturday", "sunday", "monday", "tuesday", "wednesday", "thursday", "friday")
-_REPEATED = frozenset(
-    {"sort_by", "key", "job_sort_key", "node_sort_key", "ignore_queue", "server_dyn_res", "peer_queue"}
-)
-
-
-# ---- the order of jobs --------------------------------------------------------------------------
-
-
-def _sorting(sort: list[Option], done: Imported) -> None:
-    keys = [option for option in sort if not (option.name == "sort_by" and option.value == "multi_sort")]
-    weights = iter((_FIRST, _SECOND, _THIRD))
-    half = "all"
-    for option in keys:
-        if option.prime != "all" and half not in ("all", option.prime):
-            done.note(
-                Verdict.DIFFERS, option.line, _sort_name(option), "of the other half of the day: left out"
+        if option.prime != "non_prime":
+            later = next(
+                (one for one in reversed(said) if one.name == option.name and one.prime in ("all", "prime")),
+                option,
             )
+            if option.name in _REPEATED or later is option:
+                kept.append(option)
+            else:
+                words = f"line {later.line} says it again, and counts"
+                done.note(Verdict.NO_MATTER, option.line, option.name, words)
             continue
-        half = option.prime if option.prime != "all" else half
-        try:
-            key = _key(option)
-        except KeyError:
-            done.note(Verdict.DIFFERS, option.line, _sort_name(option), "jobs cannot be ordered by that")
-            continue
-        if key is None:
-            done.note(Verdict.NOT_NEEDED, option.line, _sort_name(option), "equal jobs keep their order")
-            continue
-        term, sign = key
-        weight = next(weights, None)
-        if weight is None:
-            done.note(Verdict.DIFFERS, option.line, _sort_name(option), "only three keys are taken over")
-            continue
-        if term == "fair_share" and "fair_share" not in done.site:
-            done.note(Verdict.DIFFERS, option.line, _sort_name(option), "left out: fair_share is off")
-            continue
-        points = done.table("priority").setdefault(term, sign * weight)
-        done.note(Verdict.TRANSLATED, option.line, _sort_name(option), f"priority.{term} = {points}")
+        same = [one for one in said if one.name == option.name and one.prime != "non_prime"]
+        if any(one.value.lower() == option.value.lower() for one in same):
+            words = f"the same as in prime time, line {same[-1].line}"
+            done.note(Verdict.NO_MATTER, option.line, option.name, words)
+        elif not prime_time:
+            words = "there is no prime time in holidays: what is said of prime time always holds"
+            done.note(Verdict.NO_MATTER, option.line, option.name, words)
+        else:
+            other = True
+            words = (
+                "the policy is the same at all times: what the file says of prime time holds, also outside it"
+            )
+            done.note(Verdict.BLOCKER, option.line, option.name, words)
+    return kept, other
 
 
-def _sort_name(option: Option) -> str:
-    return f"{option.name} {option.value}"
+# ---- single options -----------------------------------------------------------------------------
 
 
-def _key(option: Option) -> tuple[str, int] | None:
-    """The term and its sign; None where nothing is sorted. Raises KeyError for what is no term."""
-    if option.name != "job_sort_key":
-        return _SORTS[option.value.lower()]
-    name, _, direction = option.value.partition(" ")
-    term, sign = _KEYS[name.lower()]
-    return term, {"HIGH": sign, "LOW": -sign}[direction.strip().upper()]
+def _says(verdict: Verdict, words: str) -> _Handler:
+    """A handler of what has that effect when it is on."""
+
+    def handler(option: Option, source: Source) -> None:
+        off = option.off and verdict is not Verdict.NO_MATTER
+        source.done.note(
+            Verdict.NO_MATTER if off else verdict, option.line, option.name, "it is off" if off else words
+        )
+
+    return handler
 
 
-_Handler = Callable[[Option, list[Option], Mapping[str, str], Imported], None]
-
-
-# ---- all else -----------------------------------------------------------------------------------
-
-
-def _by_queue(option: Option, options: list[Option], _beside: Mapping[str, str], done: Imported) -> None:
-    sorted_queues = next((other.on for other in options if other.name == "sort_queues"), True)
-    if option.on and sorted_queues:
-        done.table("priority")["queue"] = _QUEUES
-        words = f"priority.queue = {_QUEUES}: jobs of a queue of higher priority go first"
-        done.note(Verdict.TRANSLATED, option.line, option.name, words)
-    else:
-        done.table("priority")["queue"] = 0
-        words = "queues are not told apart: priority.queue = 0"
-        done.note(Verdict.TRANSLATED, option.line, option.name, words)
-
-
-def _sort_queues(option: Option, options: list[Option], _beside: Mapping[str, str], done: Imported) -> None:
-    if any(other.name == "by_queue" for other in options):
-        done.note(Verdict.TRANSLATED, option.line, option.name, "with by_queue")
-    else:
-        _by_queue(option, options, {}, done)
-
-
-def _round_robin(option: Option, _options: list[Option], _beside: Mapping[str, str], done: Imported) -> None:
+def _strict(option: Option, source: Source) -> None:
     if option.on:
-        words = "queues do not take turns: jobs go by priority, then by age"
-        done.note(Verdict.DIFFERS, option.line, option.name, words)
-    else:
-        done.note(Verdict.NOT_NEEDED, option.line, option.name, "it is off")
-
-
-def _dedicated(option: Option, _options: list[Option], beside: Mapping[str, str], done: Imported) -> None:
-    times = [line for line in beside.get("dedicated_time", "").splitlines() if line.split("#")[0].strip()]
-    if times:
-        words = "dedicated time is not supported, and dedicated_time has some: queues that "
-        words += f"begin with {option.value} would run at any time, and others in it; make reservations"
-        done.note(Verdict.BLOCKER, option.line, option.name, words)
+        words = "jobs are planned in order; later ones fill gaps where they delay nobody"
     else:
         words = (
-            f"dedicated_time has no entry: stop the queues that begin with {option.value}, if there are any"
+            "pbs_sched starts whatever fits now. Here a later job starts early only where the time it asks "
+            "for "
+            "fits before the planned start of others: users who ask for much more time than they need wait "
+            "longer, "
+            "and large jobs no longer starve"
         )
-        done.note(Verdict.DIFFERS, option.line, option.name, words)
+    source.done.note(Verdict.DIFFERS, option.line, option.name, words)
 
 
-def _prime_queues(option: Option, _options: list[Option], beside: Mapping[str, str], done: Imported) -> None:
-    if _prime_time(beside.get("holidays", "")):
+def _preemption(option: Option, source: Source) -> None:
+    if option.off:
+        source.done.note(Verdict.NO_MATTER, option.line, option.name, "it is off")
+        return
+    levels = source.get("preempt_prio")
+    special = levels is not None and set(levels.value.replace(",", " ").split()) - {
+        "express_queue",
+        "normal_jobs",
+    }
+    if special or source.get("preempt_queue_prio") is not None:
+        words = "running jobs are never stopped for others: an express queue goes first, but waits for room"
+        source.done.note(Verdict.BLOCKER, option.line, option.name, words)
+    else:
         words = (
-            f"prime time is not supported: queues {option.value}*, if there are any, would run at any time"
+            "as shipped. It stops jobs only for queues whose Priority is preempt_queue_prio (150) or more, "
+            "or by "
+            "preempt_prio on the server: see `qmgr -c 'print server'` and `qmgr -c 'list sched'`. Without "
+            "these "
+            "nothing changes; with them it does: running jobs are never stopped for others here"
         )
-        done.note(Verdict.BLOCKER, option.line, option.name, words)
+        source.done.note(Verdict.DIFFERS, option.line, option.name, words)
+
+
+def _preempt_prio(option: Option, source: Source) -> None:
+    if set(option.value.replace(",", " ").split()) <= {"express_queue", "normal_jobs"}:
+        source.done.note(Verdict.NO_MATTER, option.line, option.name, "see preemptive_sched")
+    elif source.on("preemptive_sched"):
+        words = "running jobs are never stopped for others"
+        source.done.note(Verdict.BLOCKER, option.line, option.name, words)
     else:
-        done.note(Verdict.NOT_NEEDED, option.line, option.name, "there is no prime time in holidays")
+        source.done.note(Verdict.NO_MATTER, option.line, option.name, "preemptive_sched is off")
 
 
-def _across_prime(option: Option, _options: list[Option], beside: Mapping[str, str], done: Imported) -> None:
-    if option.on and _prime_time(beside.get("holidays", "")):
-        words = "prime time is not supported: jobs would run across its edges"
-        done.note(Verdict.BLOCKER, option.line, option.name, words)
+def _preempting(option: Option, source: Source) -> None:
+    if source.on("preemptive_sched"):
+        words = "running jobs are never stopped for others: see preemptive_sched"
+        source.done.note(Verdict.DIFFERS, option.line, option.name, words)
     else:
-        done.note(Verdict.NOT_NEEDED, option.line, option.name, "it is off, or there is no prime time")
+        source.done.note(Verdict.NO_MATTER, option.line, option.name, "preemptive_sched is off")
 
 
-def _blocked(words: str) -> _Handler:
-    """A handler of what stands in the way when it is on."""
-
-    def handler(option: Option, _o: list[Option], _b: Mapping[str, str], done: Imported) -> None:
-        off = option.value.lower() in ("false", "no", "0", "f", "n")
-        note = "it is off" if off else words
-        done.note(Verdict.NOT_NEEDED if off else Verdict.BLOCKER, option.line, option.name, note)
-
-    return handler
-
-
-def _differs(words: str) -> _Handler:
-    """A handler of what has another effect here when it is on."""
-
-    def handler(option: Option, _o: list[Option], _b: Mapping[str, str], done: Imported) -> None:
-        off = option.value.lower() in ("false", "no", "0", "f", "n")
-        note = "it is off" if off else words
-        done.note(Verdict.NOT_NEEDED if off else Verdict.DIFFERS, option.line, option.name, note)
-
-    return handler
-
-
-def _resources(option: Option, _options: list[Option], _beside: Mapping[str, str], done: Imported) -> None:
+def _resources(option: Option, source: Source) -> None:
     names = [name.strip() for name in option.value.split(",") if name.strip()]
-    own = [name for name in names if name not in _KNOWN_RESOURCES | _HOOKS]
+    own = [name for name in names if name not in _KNOWN_RESOURCES]
+    more = [words for name, words in _HERE_ANYWAY.items() if name not in names]
+    said = []
+    if more:
+        said.append(
+            f"{' and '.join(more)}: not in the list, so that PBS does not count it; here jobs wait for it"
+        )
     if own:
-        words = f"{', '.join(own)}: counted on nodes that have it; a resource of the server is not counted"
-        done.note(Verdict.DIFFERS, option.line, option.name, words)
+        said.append(
+            f"{', '.join(own)}: counted on nodes that have it, and where the server or a limit says how much"
+        )
+    if said:
+        source.done.note(Verdict.DIFFERS, option.line, option.name, "; ".join(said))
     else:
-        done.note(Verdict.NOT_NEEDED, option.line, option.name, "these are planned anyway")
+        source.done.note(Verdict.NO_MATTER, option.line, option.name, "these are counted anyway")
 
 
-def _dynamic(option: Option, _options: list[Option], _beside: Mapping[str, str], done: Imported) -> None:
+def _dynamic(option: Option, source: Source) -> None:
     """``server_dyn_res: "matlab !/opt/bin/matlab_free ARGUMENT"``: a program that says how much is free."""
     name, _, program = option.value.partition("!")
     try:
@@ -277,55 +200,118 @@ def _dynamic(option: Option, _options: list[Option], _beside: Mapping[str, str],
         command = []
     if not command or not name.strip() or name.strip() in _KNOWN_RESOURCES:
         words = f"{option.value}: not understood, or what nodes have: it would not be counted"
-        done.note(Verdict.BLOCKER, option.line, option.name, words)
+        source.done.note(Verdict.BLOCKER, option.line, option.name, words)
         return
-    done.table("licences")[name.strip()] = {"command": command, "free": True}
-    done.note(Verdict.TRANSLATED, option.line, option.name, f"licences.{name.strip()}, asked every minute")
+    source.done.table("licences")[name.strip()] = {"command": command, "free": True}
+    words = "a licence; the daemon's user runs the program every minute, not root"
+    source.done.note(Verdict.TRANSLATED, option.line, option.name, words)
 
 
-def _of_fair_share(option: Option, options: list[Option], _beside: Mapping[str, str], done: Imported) -> None:
-    if not any(other.name == "fair_share" and other.on for other in options):
-        done.note(Verdict.NOT_NEEDED, option.line, option.name, "fair share is off")
+def _of_fair_share(option: Option, source: Source) -> None:
+    if not source.on("fair_share"):
+        source.done.note(Verdict.NO_MATTER, option.line, option.name, "fair share is off")
 
 
-def _unknown(option: Option, _options: list[Option], _beside: Mapping[str, str], done: Imported) -> None:
-    words = _OTHERWISE.get(option.name, "not known here, passed over")
-    done.note(Verdict.DIFFERS, option.line, option.name, words)
+def _nodes_sorted(option: Option, source: Source) -> None:
+    words = "where several nodes are free, another one may be taken: nodes are chosen for the earliest start"
+    source.done.note(Verdict.DIFFERS, option.line, option.name, words)
 
 
-_QUEUES = 100_000_000
-"""And queues go before all else."""
+def _provisioning(option: Option, source: Source) -> None:
+    words = (
+        "nodes are not provisioned: jobs that ask for an aoe go only where it is; without such jobs "
+        "nothing changes"
+    )
+    source.done.note(Verdict.DIFFERS, option.line, option.name, words)
 
-_PREEMPTION = "running jobs are never stopped for others: an express queue goes first, but waits for room"
 
+def _jobs_looked_at(option: Option, source: Source) -> None:
+    source.done.note(Verdict.NO_MATTER, option.line, option.name, "all jobs are planned")
+
+
+def _unknown(option: Option, source: Source) -> None:
+    source.done.strange(option.line, option.name, "pbs_sched")
+
+
+def _of_the_server(source: Source) -> None:
+    """What of the scheduler's policy does not stand in the file."""
+    if source.openpbs:
+        words = "not in the file: see `qmgr -c 'list sched'` for job_sort_formula, preempt_*, backfill_depth"
+        source.done.note(Verdict.DIFFERS, 0, "qmgr", words)
+
+
+_PROMISED = "every job has a planned start, and a promise that bounds its wait"
+_LOADED = "what jobs asked for counts, not the load of nodes"
+_SETS = "name the server's node_group_key as by in [clusters.NAME.site.node_sets]"
+_LOCAL = "only in NASA's own builds of PBS"
 _HANDLERS: Mapping[str, _Handler] = {
-    "fair_share": fair_share,
     **dict.fromkeys(FAIR_SHARE_PARTS, _of_fair_share),
-    "by_queue": _by_queue,
-    "sort_queues": _sort_queues,
-    "round_robin": _round_robin,
-    "dedicated_prefix": _dedicated,
-    "primetime_prefix": _prime_queues,
-    "nonprimetime_prefix": _prime_queues,
-    "backfill_prime": _across_prime,
-    "prime_spill": _across_prime,
+    "strict_fifo": _strict,
+    "strict_ordering": _strict,
+    "round_robin": _says(Verdict.BLOCKER, "queues do not take turns: jobs go by priority, then by age"),
+    "help_starving_jobs": _says(Verdict.NO_MATTER, _PROMISED),
+    "max_starve": _says(Verdict.NO_MATTER, _PROMISED),
+    "backfill": _says(Verdict.NO_MATTER, "gaps are always filled"),
+    "opt_backfill_fuzzy": _says(Verdict.NO_MATTER, "gaps are always filled"),
+    "log_filter": _says(Verdict.NO_MATTER, "see [log]"),
+    "logs": _says(Verdict.NO_MATTER, "see [log]"),
+    "sync_time": _says(Verdict.NO_MATTER, "usage is kept with every checkpoint"),
+    "update_comments": _says(Verdict.NO_MATTER, "see tell and comment of the adapter"),
+    "max_jobs_to_check": _jobs_looked_at,
+    "max_job_check": _jobs_looked_at,
+    "dedicated_prefix": dedicated_prefix,
+    "primetime_prefix": prime_queues,
+    "nonprimetime_prefix": prime_queues,
+    "backfill_prime": prime_option,
+    "prime_spill": prime_option,
+    "prime_exempt_anytime_queues": prime_option,
     "resources": _resources,
-    "ignore_queue": _blocked("jobs of this queue would be started: stop the queue on the server"),
-    "preemptive_sched": _blocked(_PREEMPTION),
-    "preempt_prio": _blocked(_PREEMPTION),
-    "preempt_order": _blocked(_PREEMPTION),
-    "preempt_queue_prio": _blocked(_PREEMPTION),
-    "preempt_sort": _blocked(_PREEMPTION),
-    "preempt_checkpoint": _blocked(_PREEMPTION),
-    "preempt_suspend": _blocked(_PREEMPTION),
-    "preempt_requeue": _blocked(_PREEMPTION),
-    "job_sort_formula": _blocked("formulas are not supported: see docs/policy.md for the terms there are"),
-    "peer_queue": _blocked("jobs are not taken from other servers"),
+    "resource_unset_infinite": _says(
+        Verdict.BLOCKER,
+        "a node that does not say how much it has of a resource has none of it, for all resources",
+    ),
+    "ignore_queue": _says(Verdict.BLOCKER, "jobs of this queue would be started: stop it on the server"),
+    "preemptive_sched": _preemption,
+    "preempt_prio": _preempt_prio,
+    "preempt_queue_prio": _preempting,
+    "preempt_order": _preempting,
+    "preempt_sort": _preempting,
+    "preempt_checkpoint": _preempting,
+    "preempt_suspend": _preempting,
+    "preempt_requeue": _preempting,
+    "preempt_attempts": _preempting,
+    "susp_threshold": _preempting,
+    "job_sort_formula": _says(
+        Verdict.BLOCKER, "there are no formulas: see docs/policy.md for the terms of a priority there are"
+    ),
+    "peer_queue": _says(Verdict.BLOCKER, "jobs are not taken from other servers"),
+    "peer_translation": _says(Verdict.BLOCKER, "jobs are not taken from other servers"),
     "server_dyn_res": _dynamic,
-    "mom_resources": _blocked("moms are not asked for amounts of resources: it would not be counted"),
-    "load_balancing": _differs("the load of nodes is not followed: what was asked for is counted"),
-    "load_balancing_rr": _differs("the load of nodes is not followed: what was asked for is counted"),
-    "smp_cluster_dist": _differs("nodes are chosen for the earliest start"),
-    "node_sort_key": _differs("nodes are chosen for the earliest start"),
-    "provision_policy": _differs("nodes are not provisioned; without such requests nothing changes"),
+    "mom_resources": _says(
+        Verdict.BLOCKER, "moms are not asked for amounts of resources: it would not be counted"
+    ),
+    "load_balancing": _says(Verdict.DIFFERS, _LOADED),
+    "load_balancing_rr": _says(Verdict.DIFFERS, _LOADED),
+    "smp_cluster_dist": _nodes_sorted,
+    "node_sort_key": _nodes_sorted,
+    "sort_nodes": _nodes_sorted,
+    "node_group_key": _says(Verdict.NO_MATTER, "PBS passes over it here; it is the server's: see node_sets"),
+    "provision_policy": _provisioning,
+    "allow_aoe_calendar": _provisioning,
+    "do_not_span_psets": _says(Verdict.BLOCKER, f"{_SETS}, with strict = true"),
+    "only_explicit_psets": _says(Verdict.BLOCKER, f"{_SETS}; nodes without a value make no set"),
+    "throughput_mode": _says(Verdict.NO_MATTER, "jobs are started without waiting for each other"),
+    "resv_confirm_ignore": _says(Verdict.DIFFERS, "reservations of pbs_rsub are not made here"),
+    **dict.fromkeys(
+        (
+            "max_borrow",
+            "shares_track_only",
+            "per_share_depth",
+            "per_share_topjobs",
+            "per_queues_topjobs",
+            "min_interrupted_cycle_length",
+            "max_cons_interrupted_cycles",
+        ),
+        _says(Verdict.BLOCKER, _LOCAL),
+    ),
 }

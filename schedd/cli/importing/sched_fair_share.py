@@ -1,37 +1,96 @@
 """Fair share of pbs_sched: its options in sched_config and the tree in resource_group."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from schedd.cli.importing.result import Imported, Verdict, duration
-from schedd.cli.importing.sched_options import Option
+from schedd.cli.importing.sched_options import Option, Source, rows_of
 
-__all__ = ["FAIR_SHARE_PARTS", "fair_share"]
+__all__ = ["ENTITIES", "FAIR_SHARE_PARTS", "Shares", "entity_of", "fair_share", "shares_of"]
 
-_ENTITIES = {
+ENTITIES = {
     "euser": "user",
     "egroup": "group",
     "account_name": "account",
     "queue": "queue",
     "project": "project",
 }
-_WEIGHT = 10_000_000
-"""Fair share goes before the keys of the sort."""
+"""What a share can be of, and the level here."""
+_FILE = "resource_group"
+_LIMITED = frozenset({"user", "group", "account", "project"})
 
 
-def fair_share(option: Option, options: list[Option], beside: Mapping[str, str], done: Imported) -> None:
-    """The option fair_share, with all that belongs to it."""
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """What resource_group says: of each leaf the line, its own shares, its part of the whole in per cent."""
+
+    leaves: Mapping[str, tuple[int, float, float]]
+    groups: Mapping[str, int]
+    bad: Mapping[int, str]
+    flat: bool
+
+
+def shares_of(text: str) -> Shares:
+    """The file resource_group: ``name number parent shares``. Below a group one has a part of its shares."""
+    parents: dict[str, str] = {}
+    shares: dict[str, float] = {}
+    lines: dict[str, int] = {}
+    bad: dict[int, str] = {}
+    for number, fields in rows_of(text):
+        try:
+            name, _, parent, amount = fields[:4]
+            shares[name], parents[name], lines[name] = float(amount), parent.lower(), number
+        except ValueError:
+            bad[number] = " ".join(fields)[:60]
+    above = set(parents.values())
+    names = {name.lower(): name for name in shares}
+
+    def part(name: str, depth: int = 0) -> float:
+        parent = parents[name]
+        siblings = sum(shares[other] for other in shares if parents[other] == parent)
+        mine = shares[name] / siblings if siblings else 0.0
+        return mine * part(names[parent], depth + 1) if parent in names and depth < 64 else mine
+
+    leaves = {
+        name: (lines[name], shares[name], 100 * part(name)) for name in shares if name.lower() not in above
+    }
+    groups = {name: lines[name] for name in shares if name not in leaves}
+    return Shares(leaves, groups, bad, all(parents[name] == "root" for name in leaves))
+
+
+def entity_of(source: Source) -> str:
+    """The level that shares are of; the user where the file says nothing or something strange."""
+    option = source.get("fairshare_entity")
+    return ENTITIES.get(option.value.lower(), "user") if option is not None else "user"
+
+
+def fair_share(option: Option, source: Source, weight: float) -> None:
+    """The option fair_share, with all that belongs to it; ``weight`` is that of the term."""
+    done = source.done
+    shares = shares_of(source.beside.get(_FILE, ""))
     if not option.on:
-        done.note(Verdict.NOT_NEEDED, option.line, option.name, "fair share is off")
+        done.note(Verdict.NO_MATTER, option.line, option.name, "fair share is off")
+        for line in (*shares.groups.values(), *(line for line, _, _ in shares.leaves.values()), *shares.bad):
+            done.note(Verdict.NO_MATTER, line, "shares", "no sort key uses it, and fair share is off", _FILE)
         return
     tree = done.table("fair_share")
     tree |= {"levels": ["user"], "interval": 86_400, "decay": 0.5, "depth": 20}
-    done.table("priority")["fair_share"] = _WEIGHT
-    words = f"priority.fair_share = {_WEIGHT}; see docs/policy.md for the factor"
-    done.note(Verdict.TRANSLATED, option.line, option.name, words)
-    for other in options:
+    done.table("priority")["fair_share"] = weight
+    words = f"priority.fair_share = {weight:.10g}: a factor of use over share (docs/policy.md)"
+    if source.get("fairshare_usage_res") is None:
+        words += "; cpu-seconds held count, not cpu time used"
+        done.note(Verdict.DIFFERS, option.line, option.name, words)
+    else:
+        done.note(Verdict.TRANSLATED, option.line, option.name, words)
+    for other in source.options:
         if other.name in FAIR_SHARE_PARTS:
             FAIR_SHARE_PARTS[other.name](other, tree, done)
-    _shares(beside.get("resource_group", ""), tree, done)
+    if source.openpbs and source.get("fairshare_decay_time") is None and source.get("half_life") is None:
+        done.note(
+            Verdict.TRANSLATED, 0, "fairshare_decay_time", "PBS takes a day: fair_share.interval = 86400"
+        )
+    _shares(shares, tree, done)
+    _without(shares, source, tree)
 
 
 def _decay_time(option: Option, tree: dict[str, object], done: Imported) -> None:
@@ -48,10 +107,9 @@ def _decay_factor(option: Option, tree: dict[str, object], done: Imported) -> No
         factor = float(option.value)
     except ValueError:
         factor = -1.0
-    if not 0 <= factor <= 1:
-        done.note(
-            Verdict.DIFFERS, option.line, option.name, f"{option.value!r} is not from 0 to 1, passed over"
-        )
+    if not 0 < factor < 1:
+        words = f"{option.value!r} is not between 0 and 1, passed over, as PBS does"
+        done.note(Verdict.DIFFERS, option.line, option.name, words)
         return
     tree["decay"] = factor
     # As many windows as until a hundredth is left.
@@ -60,10 +118,10 @@ def _decay_factor(option: Option, tree: dict[str, object], done: Imported) -> No
 
 
 def _entity(option: Option, tree: dict[str, object], done: Imported) -> None:
-    level = _ENTITIES.get(option.value.lower())
+    level = ENTITIES.get(option.value.lower())
     if level is None:
         words = f"there is no level {option.value}: user is taken"
-        done.note(Verdict.DIFFERS, option.line, option.name, words)
+        done.note(Verdict.BLOCKER, option.line, option.name, words)
     else:
         tree["levels"] = [level]
         done.note(Verdict.TRANSLATED, option.line, option.name, f"fair_share.levels = {level}")
@@ -73,7 +131,7 @@ def _usage(option: Option, _tree: dict[str, object], done: Imported) -> None:
     if option.value.replace(" ", "") in ("ncpus*walltime", "walltime*ncpus"):
         done.note(Verdict.TRANSLATED, option.line, option.name, "cpu-seconds held count")
     else:
-        words = f"{option.value}: here it is always cpu-seconds held"
+        words = f"{option.value}: here it is always cpu-seconds held, so that idle cpus count, too"
         done.note(Verdict.DIFFERS, option.line, option.name, words)
 
 
@@ -87,9 +145,8 @@ def _unknown_shares(option: Option, tree: dict[str, object], done: Imported) -> 
         done.note(Verdict.DIFFERS, option.line, option.name, words)
 
 
-def _no_shares(option: Option, _tree: dict[str, object], done: Imported) -> None:
-    words = "who has no shares comes last, but is not kept from running"
-    done.note(Verdict.DIFFERS if option.on else Verdict.NOT_NEEDED, option.line, option.name, words)
+def _no_shares(_option: Option, _tree: dict[str, object], _done: Imported) -> None:
+    """Said when it is known who has none."""
 
 
 FAIR_SHARE_PARTS: Mapping[str, Callable[[Option, dict[str, object], Imported], None]] = {
@@ -101,36 +158,67 @@ FAIR_SHARE_PARTS: Mapping[str, Callable[[Option, dict[str, object], Imported], N
     "unknown_shares": _unknown_shares,
     "fairshare_enforce_no_shares": _no_shares,
 }
+"""The options that belong to it, by name."""
 
 
-def _shares(text: str, tree: dict[str, object], done: Imported) -> None:
-    """The file resource_group: ``name number parent shares``. Below a group one has a part of its shares."""
-    parents: dict[str, str] = {}
-    shares: dict[str, float] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        fields = line.partition("#")[0].split()
-        if not fields:
-            continue
-        try:
-            name, _, parent, amount = fields[:4]
-            shares[name], parents[name] = float(amount), parent.lower()
-        except ValueError:
-            done.note(Verdict.DIFFERS, number, "resource_group", f"not understood: {line.strip()[:60]}")
-    leaves = [name for name in shares if name.lower() not in parents.values()]
-    if not leaves:
+def _shares(shares: Shares, tree: dict[str, object], done: Imported) -> None:
+    for line, text in shares.bad.items():
+        done.note(
+            Verdict.DIFFERS, line, "shares", f"cannot be read: {text!r}; pbs_sched passes over it", _FILE
+        )
+    if not shares.leaves:
         return
+    tree["shares"] = {
+        name: mine if shares.flat else round(part, 4) for name, (_, mine, part) in shares.leaves.items()
+    }
+    for line in shares.groups.values():
+        words = "groups are flattened: those in it have their parts of the whole; what one of it uses counts "
+        done.note(Verdict.DIFFERS, line, "shares", f"{words}against nobody else of it", _FILE)
+    for line, _, _ in shares.leaves.values():
+        done.note(Verdict.TRANSLATED, line, "shares", "fair_share.shares", _FILE)
 
-    def part(name: str) -> float:
-        parent = parents[name]
-        siblings = sum(shares[other] for other in shares if parents[other] == parent)
-        mine = shares[name] / siblings if siblings else 0.0
-        above = next((other for other in shares if other.lower() == parent), None)
-        return mine if above is None else mine * part(above)
 
-    flat = all(parents[name] == "root" for name in leaves)
-    tree["shares"] = {name: shares[name] if flat else round(100 * part(name), 4) for name in leaves}
-    if flat:
-        done.note(Verdict.TRANSLATED, 0, "resource_group", f"fair_share.shares of {len(leaves)}")
-    else:
-        words = f"its groups are flattened: fair_share.shares of {len(leaves)}, in per cent of the whole"
-        done.note(Verdict.DIFFERS, 0, "resource_group", words)
+def _without(shares: Shares, source: Source, tree: dict[str, object]) -> None:
+    """Who has no shares: OpenPBS never runs their jobs, unless told otherwise; TORQUE runs them last."""
+    done, option = source.done, source.get("fairshare_enforce_no_shares")
+    enforced = source.openpbs and (option is None or option.on)
+    line, level = option.line if option is not None else 0, entity_of(source)
+    nobody = [name for name, (_, _, part) in shares.leaves.items() if not part]
+    strangers = not tree.get("unlisted", 0) and bool(shares.leaves)
+    if not tree.get("unlisted") and shares.leaves:
+        tree["unlisted"] = 0.0
+    if not enforced or not (nobody or strangers or not shares.leaves):
+        if option is not None:
+            words = "it is off: they come last" if not option.on else "everybody has shares"
+            done.note(Verdict.NO_MATTER, line, option.name, words)
+        return
+    name = "fairshare_enforce_no_shares"
+    if not shares.leaves:
+        words = (
+            "nobody has shares, since resource_group names none and unknown_shares is not set: PBS then runs "
+        )
+        words += (
+            "no job at all with fair_share on, so look whether that file was read; here all have the same"
+        )
+        if not tree.get("unlisted"):
+            done.note(Verdict.DIFFERS, line, name, words)
+        elif option is not None:
+            done.note(Verdict.NO_MATTER, line, name, "everybody has shares")
+        return
+    if nobody and level in _LIMITED:
+        for one in nobody:
+            done.limit(amount=0, what="jobs", who=level, name=one)
+        done.note(Verdict.TRANSLATED, line, name, f"limits of 0 jobs for {', '.join(nobody)}")
+    elif nobody:
+        words = f"jobs of {', '.join(nobody)} would run: stop those queues on the server"
+        done.note(Verdict.BLOCKER, line, name, words)
+    if strangers:
+        words = (
+            f"a {level} that is not in resource_group never runs there (unknown_shares is not set), and "
+            f"would "
+        )
+        words += (
+            f'run here, last of all. If that is meant: [[limits]] amount = 0, who = "{level}", and one with '
+        )
+        words += "a large amount and name for each that may run"
+        done.note(Verdict.BLOCKER, line, name, words)

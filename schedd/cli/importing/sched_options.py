@@ -1,16 +1,43 @@
-"""The lines of a sched_config."""
+"""The lines of a sched_config, and what stands beside it."""
 
 import re
 import shlex
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 
-from schedd.cli.importing.result import Imported, Verdict
+from schedd.cli.importing.result import Imported, Verdict, logical_lines
 
-__all__ = ["Option", "options_of"]
+__all__ = ["COMMENTS", "Option", "Source", "options_of", "rows_of"]
 
+COMMENTS = "#*"
+"""With one of these comments begin, in all these files."""
 _LINE = re.compile(r"(\w+)\s*:?\s*(.*)")
-_PRIMES = {"ALL": "all", "PRIME": "prime", "NON_PRIME": "non_prime"}
+_PRIMES = {"ALL": "all", "PRIME": "prime", "NON_PRIME": "non_prime", "NONE": "none"}
+_OPENPBS_ALONE = frozenset(
+    [
+        "strict_ordering",
+        "backfill_prime",
+        "prime_exempt_anytime_queues",
+        "prime_spill",
+        "primetime_prefix",
+        "nonprimetime_prefix",
+        "job_sort_key",
+        "node_sort_key",
+        "provision_policy",
+        "resources",
+        "smp_cluster_dist",
+        "fairshare_usage_res",
+        "fairshare_entity",
+        "fairshare_decay_time",
+        "fairshare_decay_factor",
+        "fairshare_enforce_no_shares",
+        "preemptive_sched",
+        "peer_queue",
+        "mom_resources",
+        "server_dyn_res",
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,20 +54,56 @@ class Option:
         """Whether it says yes."""
         return self.value.lower() in ("true", "yes", "1", "t", "y")
 
+    @property
+    def off(self) -> bool:
+        """Whether it says no."""
+        return self.value.lower() in ("false", "no", "0", "f", "n", "")
+
+
+@dataclass(slots=True)
+class Source:
+    """The options that hold in prime time, the texts beside the file, and the hour on the wall."""
+
+    options: list[Option]
+    beside: Mapping[str, str]
+    now: datetime
+    zone: str
+    done: Imported
+    openpbs: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.openpbs = any(option.name in _OPENPBS_ALONE for option in self.options)
+
+    def get(self, name: str) -> Option | None:
+        """The option, where the file has it."""
+        return next((option for option in self.options if option.name == name), None)
+
+    def on(self, name: str) -> bool:
+        """Whether the file has it and it says yes."""
+        option = self.get(name)
+        return option is not None and option.on
+
 
 def options_of(text: str, done: Imported) -> Iterator[Option]:
     """The options of a sched_config, as ``name: value prime`` or without the colon."""
-    for number, line in enumerate(text.splitlines(), 1):
-        said = line.strip()
-        if not said or said.startswith("#"):
-            continue
+    for number, last, said in logical_lines(text, COMMENTS):
+        if last > number:
+            done.ends[number] = last
         found = _LINE.fullmatch(said)
         words = _words(found[2]) if found is not None else None
         if found is None or words is None:
-            done.note(Verdict.DIFFERS, number, said[:40], "not understood, passed over")
+            done.note(Verdict.BLOCKER, number, said[:40], "cannot be read: look what it was meant to say")
             continue
         prime = _PRIMES.get(words[-1].upper(), "") if len(words) > 1 else ""
         yield Option(number, found[1].lower(), " ".join(words[:-1] if prime else words), prime or "all")
+
+
+def rows_of(text: str) -> Iterator[tuple[int, list[str]]]:
+    """Number and words of each line of a file beside it."""
+    for number, line in enumerate(text.splitlines(), 1):
+        said = line.strip()
+        if said and said[0] not in COMMENTS:
+            yield number, said.split()
 
 
 def _words(text: str) -> list[str] | None:

@@ -5,14 +5,14 @@ import json
 import os
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from schedd.cli.arguments import Parser
 from schedd.client import Client, ClientError, Refused, Unreachable, find_place
 from schedd.client.answers import ClusterView
 
-__all__ = ["EXIT_CODES", "Command", "Session", "answer", "parser", "show_json"]
+__all__ = ["EXIT_CODES", "Command", "Session", "answer", "parser", "show_json", "warnings"]
 
 EXIT_CODES: Final = {
     0: "answered",
@@ -30,6 +30,7 @@ _OF_KIND: Final = {
     "unknown-reservation": _UNKNOWN,
     "invalid": _USAGE,
     "bad-request": _USAGE,
+    "too-hard": _USAGE,
     "no-token": _NOT_ALLOWED,
     "not-allowed": _NOT_ALLOWED,
     "too-often": _NOT_ALLOWED,
@@ -75,16 +76,18 @@ def parser(name: str, about: str, more: str = "", *, of_cluster: bool = False) -
     return found
 
 
-def answer(found: argparse.ArgumentParser, command: Command, argv: Sequence[str]) -> int:
-    """Run ``command``; returns the exit code."""
+def answer(
+    found: argparse.ArgumentParser, command: Command, argv: Sequence[str], *, acts: bool = False
+) -> int:
+    """Run ``command``; returns the exit code. What ``acts`` is not told that no jobs are started."""
     args = found.parse_args(argv)
     try:
         place = find_place()
         place = place._replace(url=args.url or place.url, cluster=args.cluster or place.cluster)
         with Client(place, timeout=_WAIT_S) as client:
             session = Session(client)
-            if session.cluster["stale"]:
-                _say(found, f"the plan may be out of date: {session.cluster['stale']}")
+            for line in warnings(session.cluster, acts=acts):
+                _say(found, line)
             known = command(session, args)
         sys.stdout.flush()
         return 0 if known else _NO_START
@@ -103,6 +106,20 @@ def answer(found: argparse.ArgumentParser, command: Command, argv: Sequence[str]
     except BrokenPipeError:  # whoever reads has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def warnings(cluster: ClusterView, *, acts: bool = False) -> Iterator[str]:
+    """What everybody must know who relies on the plan."""
+    stale, halted = cluster["stale"], cluster["halted"]
+    # An adapter that is to start nothing is what the site chose.
+    halted = "" if acts or cluster["mode"] != "scheduler" else halted
+    if stale and stale in halted:
+        yield f"no jobs are started, and the plan may be out of date: {stale}"
+        return
+    if stale:
+        yield f"the plan may be out of date: {stale}"
+    if halted:
+        yield f"no jobs are started: {halted}"
 
 
 def _say(found: argparse.ArgumentParser, words: str) -> None:

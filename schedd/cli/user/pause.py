@@ -21,7 +21,7 @@ def make_parser(name: str = "schedd pause") -> argparse.ArgumentParser:
 
 def run(argv: Sequence[str], name: str = "schedd pause") -> int:
     """Pause; returns the exit code."""
-    return answer(make_parser(name), _pause, argv)
+    return answer(make_parser(name), _pause, argv, acts=True)
 
 
 def _pause(session: Session, args: argparse.Namespace) -> bool:

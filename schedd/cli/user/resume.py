@@ -21,7 +21,7 @@ def make_parser(name: str = "schedd resume") -> argparse.ArgumentParser:
 
 def run(argv: Sequence[str], name: str = "schedd resume") -> int:
     """Resume; returns the exit code."""
-    return answer(make_parser(name), _resume, argv)
+    return answer(make_parser(name), _resume, argv, acts=True)
 
 
 def _resume(session: Session, args: argparse.Namespace) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from schedd.cli.user.asking import Session, answer, parser, show_json
-from schedd.cli.user.text import moment, span, table
+from schedd.cli.user.text import ahead, moment, span, table, wrapped
 from schedd.client import State
 
 __all__ = ["make_parser", "run"]
@@ -13,6 +13,8 @@ __all__ = ["make_parser", "run"]
 _RUNNING = ("running", "starting")
 _BLOCKED: tuple[State, ...] = ("waiting", "never")
 _WHY = 24
+_SAID = ("adapter", "database", "planner", "foreign", "snapshot")
+"""Kinds of alerts that every command tells of."""
 
 
 class _Job(NamedTuple):
@@ -86,8 +88,11 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
         f"{len(jobs)} jobs{whose}: {len(parts['running'])} running on {busy} of {cluster['cpus']} cpus, "
         f"{len(parts['planned'])} planned, {len(parts['blocked'])} without a start"
     )
-    if cluster["halted"]:
+    if cluster["halted"] and cluster["mode"] != "scheduler":  # else it was said already
         print(f"no jobs are started: {cluster['halted']}")
+    for alert in session.client.alerts() if cluster["alerts"] else ():
+        if alert["kind"] not in _SAID:
+            print(wrapped(alert["text"]).strip())
     return True
 
 
@@ -105,19 +110,20 @@ def _running(jobs: list[_Job], now: int) -> str:
 
 
 def _left(job: _Job, now: int) -> str:
-    return "starting" if job.state == "starting" else span((job.planned_end or now) - now)
+    return "starting" if job.state == "starting" else ahead((job.planned_end or now) - now)
 
 
 def _planned(jobs: list[_Job], now: int) -> str:
-    lines = [(*_who(job), span(job.walltime), moment(job.start, now), span(job.start - now)) for job in jobs]
+    lines = [(*_who(job), span(job.walltime), moment(job.start, now), ahead(job.start - now)) for job in jobs]
     return table(("PLANNED", "USER", "QUEUE", "CPUS", "WALLTIME", "START", "IN"), lines, right="346")
 
 
 def _blocked(jobs: list[_Job], _now: int) -> str:
-    lines = [(*_who(job), span(job.walltime), job.why) for job in jobs]
+    # Of a request that is not understood nothing is known, its walltime neither.
+    lines = [(*_who(job), span(job.walltime) if job.cpus is not None else "-", job.why) for job in jobs]
     return table(("NO START", "USER", "QUEUE", "CPUS", "WALLTIME", "WHY"), lines, right="34", last=_WHY)
 
 
 def _who(job: _Job) -> tuple[str, str, str, str]:
-    cpus = str(job.cpus) if job.cpus is not None else "?"
+    cpus = str(job.cpus) if job.cpus is not None else "-"
     return job.id, job.owner.partition("@")[0], job.queue, cpus

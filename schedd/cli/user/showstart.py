@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from schedd.cli.user.asking import Session, answer, parser, show_json
 from schedd.cli.user.past import past
 from schedd.cli.user.text import moment, rows, span
-from schedd.cli.user.words import moved, places, when, why_not_sooner
+from schedd.cli.user.words import due, moved, places, when, why_not_sooner
 from schedd.client import ClientError, Refused
 from schedd.client.answers import Explanation, JobView, Smaller, VariantAnswer, WhatIfAnswer, Window
 
@@ -130,10 +130,10 @@ def start_rows(job: JobView, found: Explanation, now: int) -> Iterator[tuple[str
             yield from _waits(job, found, now)
     elif state == "running":
         yield "running", f"since {when(start, now)}"
-        yield "ends", f"{when(end, now)} at the latest"
+        yield "ends", due(end, now) + (" at the latest" if end >= now else "")
     else:
-        yield "start" if state == "planned" else "starting", when(start, now)
-        yield "end", when(end, now)
+        yield "start" if state == "planned" else "starting", due(start, now)
+        yield "end", due(end, now)
     if job["conditional"]:
         yield "if", ", ".join(job["conditional"])
     if job["planned_nodes"]:

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Sequence
 from time import localtime, strftime
 from typing import Final
 
-__all__ = ["Rows", "few", "moment", "natural", "rows", "span", "table", "width", "wrapped"]
+__all__ = ["Rows", "ahead", "few", "moment", "natural", "rows", "span", "table", "width", "wrapped"]
 
 Rows = Sequence[tuple[str, str]]
 _NAMED: Final = 3
+_MOMENT_S: Final = 5
+"""So late is still now: the daemon's clock goes on between two of its answers, and a start takes a moment."""
 _DAY: Final = 86_400
 _YEAR_S: Final = 300 * _DAY
 _TWO: Final = [f"{number:02d}" for number in range(60)]
@@ -37,6 +39,11 @@ def span(seconds: int) -> str:
     if hours < 24:
         return f"{_TWO[hours]}:{_TWO[minute]}:{_TWO[second]}"
     return f"{hours // 24}:{_TWO[hours % 24]}:{_TWO[minute]}:{_TWO[second]}"
+
+
+def ahead(seconds: int) -> str:
+    """How far off something is that is still to happen: `01:30:00`, or `overdue`."""
+    return span(max(0, seconds)) if seconds >= -_MOMENT_S else "overdue"
 
 
 def moment(time: int, now: int) -> str:

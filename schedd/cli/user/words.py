@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from schedd.cli.user.text import few, moment, span
 from schedd.client.answers import Blocker, Change, Explanation, On, ShareFacts
 
-__all__ = ["blocked", "moved", "places", "when", "why_not_sooner"]
+__all__ = ["blocked", "due", "moved", "places", "when", "why_not_sooner"]
 
 _SHOWN = 3
 _MOMENT_S = 5
@@ -22,6 +22,13 @@ def when(time: int, now: int) -> str:
         else f"{span(now - time)} ago"
     )
     return f"{moment(time, now)}  {away}"
+
+
+def due(time: int, now: int) -> str:
+    """The same of what is still to happen; what is past is `overdue by 00:02:00`."""
+    if now - time <= _MOMENT_S:
+        return when(time, now)
+    return f"{moment(time, now)}  overdue by {span(now - time)}"
 
 
 def places(shares: list[ShareFacts]) -> str:

@@ -4,6 +4,7 @@ What each field means is told by the API itself (``/docs``). Fields may be added
 """
 
 from schedd.client.answers.admin import (
+    AlertsView,
     ClustersView,
     ClusterView,
     CriterionChange,
@@ -37,6 +38,7 @@ from schedd.client.answers.jobs import (
     JobView,
     News,
     On,
+    OpenAlert,
     Past,
     PastMoment,
     ShareFacts,
@@ -71,6 +73,7 @@ from schedd.client.answers.quality import (
 
 __all__ = [
     "AccuracyView",
+    "AlertsView",
     "Bar",
     "Bars",
     "Blocker",
@@ -105,6 +108,7 @@ __all__ = [
     "NodePage",
     "NodeView",
     "On",
+    "OpenAlert",
     "Past",
     "PastMoment",
     "Place",

@@ -2,10 +2,11 @@
 
 from typing import Any, Literal, TypedDict
 
-from schedd.client.answers.jobs import Counts
+from schedd.client.answers.jobs import Counts, OpenAlert
 from schedd.client.answers.plan import ReservationView
 
 __all__ = [
+    "AlertsView",
     "ClusterView",
     "ClustersView",
     "CriterionChange",
@@ -24,7 +25,18 @@ __all__ = [
     "SearchView",
     "Searched",
     "SearchesView",
+    "ServerFacts",
 ]
+
+
+class ServerFacts(TypedDict):
+    """What the server says of itself."""
+
+    scheduling: bool
+    open: bool
+    version: str
+    defaults: dict[str, str]
+    limits: dict[str, str]
 
 
 class ClusterView(TypedDict):
@@ -35,6 +47,7 @@ class ClusterView(TypedDict):
     now: int
     as_of: int
     generation: int
+    mode: Literal["shadow", "adviser", "scheduler"]
     paused: str
     foreign: str
     halted: str
@@ -44,8 +57,21 @@ class ClusterView(TypedDict):
     nodes: int
     cpus: int
     events_waiting: int
+    arriving: int
     breaches: int
+    alerts: int
+    heard: int | None
+    server: ServerFacts
     end_allowance: int
+
+
+class AlertsView(TypedDict):
+    """What is wrong and not over yet, the oldest first."""
+
+    as_of: int
+    generation: int
+    stale: str
+    alerts: list[OpenAlert]
 
 
 class ClustersView(TypedDict):

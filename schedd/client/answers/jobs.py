@@ -16,6 +16,7 @@ __all__ = [
     "JobView",
     "News",
     "On",
+    "OpenAlert",
     "Past",
     "PastMoment",
     "ShareFacts",
@@ -229,6 +230,18 @@ class JobLine(TypedDict):
     nodes: list[str]
 
 
+class OpenAlert(TypedDict):
+    """An alert that is not over yet."""
+
+    kind: str
+    about: str
+    text: str
+    since: int
+    last: int
+    times: int
+    until: int | None
+
+
 class News(TypedDict):
     """What became of a plan since the event before."""
 
@@ -236,6 +249,8 @@ class News(TypedDict):
     generation: int
     stale: str
     paused: str
+    halted: str
+    alerts: list[OpenAlert]
     jobs: Counts
     changed: list[JobLine]
     gone: list[str]

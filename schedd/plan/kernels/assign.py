@@ -14,18 +14,21 @@ from schedd.plan.kernels.layout import (
     KEY,
     LEAST_TIER,
     NEED,
+    NONE,
     PER_NODE,
     SET,
     SET_LEN,
     SHARE,
     SORT,
+    SPENT,
     UNITS,
     USABLE,
     WHOLE,
+    WORK,
     Tables,
 )
 from schedd.plan.kernels.pick import select
-from schedd.plan.kernels.rows import fit, floor, needed
+from schedd.plan.kernels.rows import fit, floor, is_spent, needed
 
 
 @kernel
@@ -82,7 +85,7 @@ def choose_spread(
 def assign_distinct(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int, dur: int) -> int:
     """Give every unit of several chunks a row of its own at ``t``: maximum matching by augmenting paths.
 
-    Returns the entries written to ``out``, or -1 when the units do not all find a row.
+    Returns the entries written to ``out``; NONE when the units do not all find a row, or SPENT.
     """
     n = tb.rows.shape[0]
     can = np.zeros((chunks, n), np.bool_)
@@ -95,6 +98,8 @@ def assign_distinct(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int
             if tb.rows[row, USABLE] > tb.ctl[LEAST_TIER] and tb.scratch[CLOSED, row] == 0:
                 start, _ = fit(tb, row, need, cols, t, dur, t)
                 can[c, row] = start == t
+        if is_spent(tb):
+            return SPENT
     owner = np.full(n, -1, np.int64)
     came_row = np.empty(chunks, np.int64)
     came_from = np.empty(chunks, np.int64)
@@ -111,6 +116,7 @@ def assign_distinct(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int
             while head < tail and not done:
                 d = queue[head]
                 head += 1
+                tb.ctl[WORK] += n >> 2
                 for row in range(n):
                     if not can[d, row]:
                         continue
@@ -130,7 +136,9 @@ def assign_distinct(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int
                         queue[tail] = holder
                         tail += 1
             if not done:
-                return -1
+                return NONE
+            if is_spent(tb):
+                return SPENT
     found = 0
     for c in range(chunks):
         for row in range(n):
@@ -146,7 +154,7 @@ def assign_distinct(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int
 def assign_shared(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int, dur: int) -> int:
     """Give the units of several chunks rows at ``t``, first fit in the order of chunks and rows.
 
-    Units may share rows. Returns the entries written to ``out``, or -1 when some unit finds no room.
+    Units may share rows. Returns the entries written to ``out``; NONE when some unit finds no room, or SPENT.
     """
     n = tb.rows.shape[0]
     resources = tb.F.shape[0]
@@ -182,14 +190,17 @@ def assign_shared(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int, 
                 left -= fits
                 if left == 0:
                     break
+        tb.ctl[WORK] += tb.chunks[chunk0 + c, SET_LEN]
         if left > 0:
-            return -1
+            return NONE
+        if is_spent(tb):
+            return SPENT
     return found
 
 
 @lean
 def assign(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int, dur: int) -> int:
-    """Give the units of several chunks rows at ``t``; entries written to ``out``, or -1."""
+    """Give the units of several chunks rows at ``t``; entries written to ``out``, NONE or SPENT."""
     if tb.chunks[chunk0, PER_NODE] == 1:
         return int(assign_distinct(tb, chunk0, chunks, exclusive, t, dur))
     return int(assign_shared(tb, chunk0, chunks, exclusive, t, dur))

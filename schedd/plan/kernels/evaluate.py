@@ -107,7 +107,7 @@ class Scores(NamedTuple):
     jobs: Ints
     """(1,) how many are counted."""
     waited: Floats
-    """(U,) seconds that each user's jobs have waited, those before this plan included."""
+    """(U,) seconds that each user's jobs wait in this plan."""
     used: Floats
     """(U,) cpu-seconds of these jobs."""
     base: Floats

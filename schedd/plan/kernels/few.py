@@ -60,7 +60,7 @@ def assign_few(tb: Tables, chunk0: int, chunks: int, sets: int, exclusive: int, 
     """Give the units of several chunks, which fit at ``t``, rows of so few sets that none can be left out.
 
     First the rows of no set are closed, then set after set, each opened again where units find no room
-    without it. Returns the entries written to ``out``.
+    without it. Returns the entries written to ``out``, or SPENT.
     """
     _close(tb, chunk0, chunks, 1)
     for g in range(1, sets + 1):

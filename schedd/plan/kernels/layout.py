@@ -106,7 +106,12 @@ NO_ROOM: Final = 15  # 1: a slice of repair ended since a slab was full
 GATES: Final = 16  # a bit for each column that is a gate, of which even who has a whole node takes a little
 LEAST_TIER: Final = 17  # searches pass over nodes of lower tiers
 KEEP_TIER: Final = 18  # 1: repair moves no job to nodes of a lower tier than it has
-CTL_FIELDS: Final = 19
+WANTED_SEGMENTS: Final = 19  # after GROW: so many unused segments of the slabs suffice; 0: there were enough
+WANTED_ENTRIES: Final = 20  # the same of the allocations
+MOST_WORK: Final = 21  # WORK of one search at most
+SEARCH_END: Final = 22  # the present search gives up beyond this WORK
+WORK_END: Final = 23  # and so do all searches beyond this one; other threads may lower it
+CTL_FIELDS: Final = 24
 
 # ctl[LOOK]
 TO_SEARCH: Final = 1  # some planned job is to be searched as a whole by the next pass of the repair
@@ -142,6 +147,7 @@ MOST_RESOURCES: Final = 62
 NONE: Final = -1  # no start before the bound
 GROW: Final = -2  # a slab is full: grow it and call again; nothing was changed
 LATER: Final = -3  # a search left off at its limit: it goes on from CAME_TO
+SPENT: Final = -4  # a search has done all the work that it may: nobody knows whether there is a start
 
 
 class Tables(NamedTuple):

@@ -25,8 +25,8 @@ from schedd.plan.kernels.layout import (
     GROW,
     HELD,
     HOLDERS,
+    LEN,
     NEED,
-    NONE,
     PLANNED,
     POOL,
     POOLS,
@@ -39,6 +39,8 @@ from schedd.plan.kernels.layout import (
     STATE,
     UNPLACED,
     WAIT,
+    WANTED_ENTRIES,
+    WANTED_SEGMENTS,
     Ints,
     Tables,
 )
@@ -72,13 +74,34 @@ def note_all_held(tb: Tables) -> None:
 
 
 @lean
+def _want(tb: Tables, row: int) -> None:
+    """A slab is too small for what ``EXTRA`` says of ``row``: note what this takes, once for each row."""
+    extra = tb.scratch[EXTRA]
+    if extra[row] > 0:
+        tb.ctl[WANTED_SEGMENTS] += 2 * (tb.rows[row, LEN] + extra[row])
+        extra[row] = 0
+
+
+@lean
+def _entries_fit(tb: Tables, n: int) -> bool:
+    """Whether the allocations have room for ``n`` entries; if not, it is noted that they are wanted."""
+    if tb.ctl[ALLOC_TOP] + n <= tb.alloc.shape[0]:
+        return True
+    tb.ctl[WANTED_ENTRIES] = n
+    return False
+
+
+@lean
 def room_to_put(tb: Tables, slot: int, found: int) -> bool:
-    """See to it that ``slot`` can be lifted, where it is placed, and put on the entries of ``out``."""
+    """See to it that ``slot`` can be lifted, where it is placed, and put on the entries of ``out``.
+
+    False: a slab is full; how much would do is noted in ``ctl``.
+    """
     first = tb.jobs[ALLOC, slot]
     allocs = tb.jobs[ALLOCS, slot]
     pool = tb.jobs[POOL, slot]
     pools = tb.jobs[POOLS, slot]
-    if tb.ctl[ALLOC_TOP] + found + pools > tb.alloc.shape[0]:
+    if not _entries_fit(tb, found + pools):
         return False
     # Several entries may be of one row: each brings two segments at most.
     extra = tb.scratch[EXTRA]
@@ -94,16 +117,22 @@ def room_to_put(tb: Tables, slot: int, found: int) -> bool:
         extra[tb.out[i, 0]] += 2
     for i in range(pool, pool + pools):
         extra[tb.pools[i, 0]] += 2
+    good = True
     for i in range(first, first + allocs):
-        if not make_room(tb, tb.alloc[i, A_ROW], extra[tb.alloc[i, A_ROW]]):
-            return False
+        good = good and make_room(tb, tb.alloc[i, A_ROW], extra[tb.alloc[i, A_ROW]])
     for i in range(found):
-        if not make_room(tb, tb.out[i, 0], extra[tb.out[i, 0]]):
-            return False
+        good = good and make_room(tb, tb.out[i, 0], extra[tb.out[i, 0]])
     for i in range(pool, pool + pools):
-        if not make_room(tb, tb.pools[i, 0], extra[tb.pools[i, 0]]):
-            return False
-    return True
+        good = good and make_room(tb, tb.pools[i, 0], extra[tb.pools[i, 0]])
+    if not good:
+        tb.ctl[WANTED_SEGMENTS] = 0
+        for i in range(first, first + allocs):
+            _want(tb, tb.alloc[i, A_ROW])
+        for i in range(found):
+            _want(tb, tb.out[i, 0])
+        for i in range(pool, pool + pools):
+            _want(tb, tb.pools[i, 0])
+    return good
 
 
 @lean
@@ -174,9 +203,14 @@ def shift(tb: Tables, slot: int, start: int, end: int, sign: int, joined: bool) 
         extra[tb.alloc[i, A_ROW]] = 0
     for i in range(at, at + n):
         extra[tb.alloc[i, A_ROW]] += 2
+    good = True
     for i in range(at, at + n):
-        if not make_room(tb, tb.alloc[i, A_ROW], extra[tb.alloc[i, A_ROW]]):
-            return False
+        good = good and make_room(tb, tb.alloc[i, A_ROW], extra[tb.alloc[i, A_ROW]])
+    if not good:
+        tb.ctl[WANTED_SEGMENTS] = 0
+        for i in range(at, at + n):
+            _want(tb, tb.alloc[i, A_ROW])
+        return False
     for i in range(at, at + n):
         if joined:
             change(tb, tb.alloc[i, A_ROW], start, end, tb.alloc[i, A_TAKE:], sign)
@@ -211,14 +245,23 @@ def hold_pools(tb: Tables, slot: int) -> bool:
     while nodes < n and tb.alloc[at + nodes, A_CHUNK] >= 0:
         nodes += 1
     top = tb.ctl[ALLOC_TOP]
-    if top + nodes + pools > tb.alloc.shape[0]:
+    if not _entries_fit(tb, nodes + pools):
         return False
+    good = True
+    extra = tb.scratch[EXTRA]
     for i in range(at + nodes, at + n):
-        if not make_room(tb, tb.alloc[i, A_ROW], 4):
-            return False
+        extra[tb.alloc[i, A_ROW]] = 4
+        good = good and make_room(tb, tb.alloc[i, A_ROW], 4)
     for i in range(pool, pool + pools):
-        if not make_room(tb, tb.pools[i, 0], 4):
-            return False
+        extra[tb.pools[i, 0]] = 4
+        good = good and make_room(tb, tb.pools[i, 0], 4)
+    if not good:
+        tb.ctl[WANTED_SEGMENTS] = 0
+        for i in range(at + nodes, at + n):
+            _want(tb, tb.alloc[i, A_ROW])
+        for i in range(pool, pool + pools):
+            _want(tb, tb.pools[i, 0])
+        return False
     for i in range(at + nodes, at + n):
         change(tb, tb.alloc[i, A_ROW], start, end, tb.alloc[i, A_TAKE:], 1)
     tb.alloc[top : top + nodes] = tb.alloc[at : at + nodes]
@@ -258,7 +301,7 @@ def leave(tb: Tables, slot: int) -> None:
 
 @lean
 def probe(tb: Tables, slot: int, now: int, bound: int) -> int:
-    """Earliest start before ``bound`` of an unplaced job, or NONE; changes nothing."""
+    """Earliest start before ``bound`` of an unplaced job, NONE or SPENT; changes nothing."""
     tell_now(tb, now)
     start, _ = find(
         tb,
@@ -274,7 +317,7 @@ def probe(tb: Tables, slot: int, now: int, bound: int) -> int:
 
 @lean
 def place(tb: Tables, slot: int, now: int, bound: int) -> int:
-    """Put an unplaced job into its earliest gap in ``[now, bound)``; returns its start, NONE or GROW."""
+    """Put an unplaced job into its earliest gap in ``[now, bound)``; its start, NONE, GROW or SPENT."""
     tell_now(tb, now)
     start, found = find(
         tb,
@@ -286,7 +329,7 @@ def place(tb: Tables, slot: int, now: int, bound: int) -> int:
         bound,
     )
     if start < 0:
-        return NONE
+        return start
     if not put(tb, slot, start, found):
         return GROW
     return start

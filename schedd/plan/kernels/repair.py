@@ -238,8 +238,8 @@ def _try(tb: Tables, slot: int, ready: int, bound: int, limit: int) -> int:
     """Search a planned job as if it were lifted, and move it when it can start before ``bound``.
 
     Returns the new start; or, with nothing changed, NONE, GROW when a slab is full, LATER when the search
-    left off beyond ``limit``. Bounds of the job's own rows are put back when it stays, or every look at it
-    would cost the next searches.
+    left off beyond ``limit``, SPENT when it has done all the work that it may. Bounds of the job's own rows
+    are put back when it stays, or every look at it would cost the next searches.
     """
     start = tb.jobs[START, slot]
     dur = tb.jobs[DUR, slot]

@@ -11,10 +11,12 @@ from schedd.plan.kernels.layout import (
     NODE,
     OFF,
     ROOM,
+    SEARCH_END,
     SHARE,
     SLAB_TOP,
     VERSION,
     WORK,
+    WORK_END,
     Ints,
     Tables,
 )
@@ -30,6 +32,12 @@ def locate(T: Ints, lo: int, hi: int, t: int) -> int:
         else:
             hi = mid
     return lo
+
+
+@inlined
+def is_spent(tb: Tables) -> bool:
+    """Whether the present search has done all the work that it, or the question that it is part of, may."""
+    return bool(tb.ctl[WORK] > tb.ctl[SEARCH_END] or tb.ctl[WORK] > tb.ctl[WORK_END])
 
 
 @lean

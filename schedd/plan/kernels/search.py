@@ -3,7 +3,8 @@
 A node that is free first and another that is free later are no gap: what counts is which rows have the
 needs free from one start to one end. Three cases, from quick to general: one unit; many equal units; several
 kinds of chunks. Each returns the start, or NONE, and leaves the rows found in ``out``. Those for many units
-look at one moment after another and may leave off between two of them, when a repair has set a limit.
+look at one moment after another and may leave off between two of them, when a repair has set a limit. All
+give up with SPENT when they have done the work that one search, or the question it is part of, may do.
 """
 
 from schedd.plan.kernels.assign import assign, choose_spread
@@ -26,27 +27,31 @@ from schedd.plan.kernels.layout import (
     LEAST_TIER,
     LEN,
     LIMIT,
+    MOST_WORK,
     NEED,
     NEXT,
     NONE,
     OFF,
     PER_NODE,
     POOL_NEED,
+    SEARCH_END,
     SET,
     SET_LEN,
     SETS,
     SHARE,
     SLACK,
     SORT,
+    SPENT,
     UNITS,
     USABLE,
     WAIT,
     WORK,
+    WORK_END,
     Ints,
     Tables,
 )
 from schedd.plan.kernels.pick import select, sift
-from schedd.plan.kernels.rows import fit, locate, needed
+from schedd.plan.kernels.rows import fit, is_spent, locate, needed
 
 
 @lean
@@ -244,6 +249,8 @@ def find_spread(
         if tb.ctl[WORK] > limit:
             tb.ctl[CAME_TO] = t
             return LATER
+        if is_spent(tb):
+            return SPENT
         for i in range(sets_len):
             if nxt[i] <= t:
                 total -= u[i]
@@ -260,6 +267,7 @@ def _next_edge(tb: Tables, chunk0: int, chunks: int, t: int) -> int:
     edge = FAR
     for c in range(chunk0, chunk0 + chunks):
         at = tb.chunks[c, SET]
+        tb.ctl[WORK] += tb.chunks[c, SET_LEN]
         for i in range(at, at + tb.chunks[c, SET_LEN]):
             row = tb.sets[i]
             off = tb.rows[row, OFF]
@@ -274,8 +282,13 @@ def _next_edge(tb: Tables, chunk0: int, chunks: int, t: int) -> int:
 def _find_mixed(
     tb: Tables, chunk0: int, chunks: int, exclusive: int, ready: int, dur: int, bound: int
 ) -> tuple[int, int]:
-    """Earliest start of several kinds of chunks: each must fit by itself, then all together."""
+    """Earliest start of several kinds of chunks: each must fit by itself, then all together.
+
+    Beyond the limit it returns LATER, though not before it has looked at a second moment.
+    """
     t = ready
+    begun = tb.ctl[WORK]
+    limit = FAR
     while True:
         moved = True
         while moved:
@@ -304,14 +317,21 @@ def _find_mixed(
         found = assign(tb, chunk0, chunks, exclusive, t, dur)
         if found >= 0:
             return t, found
+        if found == SPENT or is_spent(tb):
+            return SPENT, 0
         t = _next_edge(tb, chunk0, chunks, t)
         if t >= bound or t >= FAR:
             return NONE, 0
+        if tb.ctl[WORK] > limit:
+            tb.ctl[CAME_TO] = t
+            return LATER, 0
+        if tb.ctl[LIMIT] > 0:
+            limit = max(tb.ctl[LIMIT], 2 * tb.ctl[WORK] - begun)
 
 
 @lean
 def _through_pools(tb: Tables, pool: int, pools: int, ready: int, dur: int, bound: int) -> int:
-    """Earliest start before ``bound`` that every pool has room for, or NONE."""
+    """Earliest start before ``bound`` that every pool has room for, NONE or SPENT."""
     t = ready
     need = tb.scratch[POOL_NEED, :1]
     agreed = 0
@@ -325,6 +345,8 @@ def _through_pools(tb: Tables, pool: int, pools: int, ready: int, dur: int, boun
         s, _ = fit(tb, tb.pools[pool + i, 0], need, 1, t, dur, bound - 1)
         if s < 0:
             return NONE
+        if is_spent(tb):
+            return SPENT
         if s > t:
             t = s
             agreed = 0
@@ -347,7 +369,7 @@ def _agreed(
 ) -> tuple[int, int]:
     """Earliest start in ``[ready, bound)`` on which the rows of these chunks and the pools agree.
 
-    Returns it, NONE or LATER, and the entries in ``out``; those of equal units are still to be chosen.
+    Returns it, NONE, LATER or SPENT, and the entries in ``out``; those of equal units are still to be chosen.
     """
     count = tb.chunks[chunk0, COUNT]
     at = tb.chunks[chunk0, SET]
@@ -359,7 +381,7 @@ def _agreed(
         if pools > 0:
             t = _through_pools(tb, pool, pools, t, dur, bound)
             if t < 0:
-                return NONE, 0
+                return t, 0
         if t >= bound:
             return NONE, 0
         found = 1
@@ -378,7 +400,7 @@ def _agreed(
         if s == start:
             break
         if s < 0:
-            return NONE, 0
+            return s, 0
         t = s
     return start, found
 
@@ -391,8 +413,8 @@ def _among_sets(
 
     It is the earliest on one set, if that is at most WAIT seconds later than the earliest on any nodes; else
     the latter. Which sets are free within that time does not depend on ``bound``, so a start that is found
-    is the same under every bound that allows it. Returns (start, NONE or LATER; first of the chunks whose
-    rows it is on; entries in ``out``).
+    is the same under every bound that allows it. Returns (start, NONE, LATER or SPENT; first of the chunks
+    whose rows it is on; entries in ``out``).
     """
     chunk0 = tb.shapes[shape, CHUNK]
     chunks = tb.shapes[shape, CHUNKS]
@@ -422,6 +444,9 @@ def _among_sets(
             first = at
             if s == anywhere:
                 break
+        elif s == SPENT:
+            tb.ctl[LIMIT] = limit
+            return SPENT, chunk0, 0
     if best < 0 and spread:
         best = anywhere
     found = 0
@@ -429,9 +454,11 @@ def _among_sets(
         best = NONE
     if best >= 0:
         best, found = _agreed(tb, first, chunks, exclusive, 0, 0, best, dur, best + 1)
-        if first == chunk0 and chunks > 1:
+        if best >= 0 and first == chunk0 and chunks > 1:
             found = assign_few(tb, chunk0, chunks, sets, exclusive, best, dur)
-        elif first == chunk0:
+            if found < 0:
+                best = SPENT
+        elif best >= 0 and first == chunk0:
             keep_few(tb, chunk0, sets, tb.chunks[chunk0, COUNT])
     tb.ctl[LIMIT] = limit
     return best, first, found
@@ -449,8 +476,11 @@ def find(
 ) -> tuple[int, int]:
     """Earliest start in ``[ready, bound)`` of a request, its pools included.
 
-    Returns (start, entries in ``out``), (NONE, 0), or (LATER, 0).
+    Returns (start, entries in ``out``), (NONE, 0), (LATER, 0), or (SPENT, 0).
     """
+    tb.ctl[SEARCH_END] = tb.ctl[WORK] + tb.ctl[MOST_WORK]
+    if tb.ctl[WORK] >= tb.ctl[WORK_END]:
+        return SPENT, 0
     chunk0 = tb.shapes[shape, CHUNK]
     chunks = tb.shapes[shape, CHUNKS]
     if tb.shapes[shape, SETS] > 0:

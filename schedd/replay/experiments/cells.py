@@ -116,8 +116,9 @@ _TELLS: Final = frozenset(
 """Sources that only say what to run, or tell what was found."""
 
 _SEARCH_ALONE: Final = (
-    "engine/improve.py", "optimize/", "plan/choose.py", "plan/kernels/moves.py", "plan/kernels/propose.py",
-    "plan/latest.py", "plan/rebase.py", "replay/searching.py",
+    "engine/improve.py", "engine/searching.py", "optimize/", "plan/choose.py", "plan/kernels/moves.py",
+    "plan/kernels/propose.py", "plan/latest.py", "plan/rebase.py", "plan/startable.py", "plan/trials.py",
+    "replay/searching.py",
 )  # fmt: skip
 """Sources that a replay without a search, or a placement that values, never runs: rivals need not run again
 when a search gets better."""

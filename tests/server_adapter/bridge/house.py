@@ -11,9 +11,11 @@ from typing import Any
 import httpx2
 
 from server_adapter.bridge.loop import Adapter
-from server_adapter.bridge.settings import Settings, load_settings
 from server_adapter.emulator import EmulatedServer, Timing
-from server_adapter.torque.credentials import AnyPort
+from server_adapter.families import connector
+from server_adapter.servers.torque.link import ServerLink
+from server_adapter.servers.torque.server import TorqueServer
+from server_adapter.settings import Settings, load_settings
 from tests.server_adapter.bridge.fake_daemon import FakeDaemon
 
 TIMING = Timing(obit=0.1, kill=0.2, refused=0.1, report=5.0, node_check=0.5)
@@ -51,8 +53,9 @@ class House:
         return load_settings(None, values | self.options | options)
 
     def make(self, **options: Any) -> Adapter:
+        settings = self.settings(**options)
         transport = httpx2.ASGITransport(app=self.daemon.app)
-        return Adapter(self.settings(**options), AnyPort(), transport=transport)
+        return Adapter(settings, connector(settings), transport=transport)
 
     async def start(self, **options: Any) -> Adapter:
         self.adapter = self.make(**options)
@@ -127,3 +130,9 @@ def start_as_admin(server: EmulatedServer, job: str) -> None:
     from server_adapter.emulator.lifecycle import start  # noqa: PLC0415
 
     start(server.cluster, server.job(job), "node1:ppn=1", synchronous=True)
+
+
+def link_of(adapter: Adapter) -> ServerLink:
+    """The adapter's connection to its TORQUE server."""
+    assert isinstance(adapter.server, TorqueServer)
+    return adapter.server.link

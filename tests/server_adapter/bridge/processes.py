@@ -22,7 +22,7 @@ MEMORY = 16 << 20
 NODES = [NodeSpec(f"node{number}", 8, ("odd" if number % 2 else "even",), MEMORY) for number in range(1, 17)]
 TIMING = Timing(obit=0.1, kill=0.2, refused=0.1, report=5.0, node_check=0.5)
 SERVE = [sys.executable, "-m", "schedd.cli.main", "serve"]
-ADAPT = [sys.executable, "-m", "server_adapter.bridge.main"]
+ADAPT = [sys.executable, "-m", "server_adapter.main"]
 
 
 class Program:
@@ -64,8 +64,10 @@ class House:
         mode: str = "scheduler",
         nodes: Sequence[NodeSpec] = tuple(NODES),
         interval: float = 1.0,
+        silence: int = 60,
     ) -> None:
         self.directory = directory
+        self._silence = silence
         ports = [free_port() for _ in range(daemons)]
         self.urls = [f"http://127.0.0.1:{port}" for port in ports]
         scheduler_port = free_port()
@@ -91,7 +93,6 @@ class House:
             busy_wait = 0.1
             [tell]
             start_time = true
-            threshold = 5
             """
         self.daemons = [
             self._daemon(number, port, store or f"sqlite:///{directory}/schedd.sqlite")
@@ -121,6 +122,8 @@ class House:
             node_grace = 2
             check_wait = 1
             refusal_wait = 1
+            adapter_silence = {self._silence}
+            alone_starts = 1
             """
         )
         return Program([*SERVE, "--config", str(config)], self.directory / f"daemon{number}.log")

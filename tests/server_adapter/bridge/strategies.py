@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from schedd.wire import NodeFacts, QueueFacts, ServerFacts
 from schedd.wire.facts import NodeStateName
-from server_adapter.bridge.facts import Values, ending, job_facts
+from server_adapter.bridge.facts import Values
 from server_adapter.bridge.state import State
+from server_adapter.servers.torque.facts import ending, job_facts
 
 NAMES = [f"{number}.srv" for number in range(5)] + ["7[1].srv", "7[2].srv"]
 HOSTS = ["n1/0+n1/1", "n1/0-1+n2/0", "n2/3"]

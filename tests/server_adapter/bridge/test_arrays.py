@@ -1,14 +1,15 @@
 """Slot limits of arrays, seen by what the server holds back."""
 
+from server_adapter.batch.described import Described
 from server_adapter.bridge.state import State, StateBuilder
-from server_adapter.torque.status import Described
+from server_adapter.servers.torque.facts import WORDS
 
 
 class Server:
     """Sub-jobs by index, each Q, R, H (for the limit), U (held by its user) or C."""
 
     def __init__(self) -> None:
-        self.builder = StateBuilder()
+        self.builder = StateBuilder(WORDS)
 
     def read(self, letters: str) -> State:
         jobs = [Described(2, "1.srv", {"job_state": "Q"})]

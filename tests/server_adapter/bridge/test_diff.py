@@ -5,11 +5,12 @@ import pytest
 from hypothesis import given
 
 from schedd.wire import Event, JobAltered, JobQueued, NodeFacts, QueueFacts, ServerFacts, Snapshot
+from server_adapter.batch.described import Described
 from server_adapter.bridge.changes import apply
 from server_adapter.bridge.diff import diff
-from server_adapter.bridge.facts import ACTIVE, Values, ending, job_facts, node_facts
+from server_adapter.bridge.facts import ACTIVE, Values
 from server_adapter.bridge.state import EMPTY, State, StateBuilder
-from server_adapter.torque.status import Described
+from server_adapter.servers.torque.facts import WORDS, ending, job_facts, node_facts
 from tests.server_adapter.bridge.strategies import states
 from tests.server_adapter.bridge.test_facts import NODE, QUEUED, RUNNING
 
@@ -158,7 +159,7 @@ def test_nothing_happens_between_equal_states(state: State) -> None:
 
 
 def test_unchanged_values_give_the_same_objects_and_the_loop_may_run_in_between() -> None:
-    builder = StateBuilder()
+    builder = StateBuilder(WORDS)
 
     def read() -> list[State | None]:
         jobs = [Described(2, f"{number}.srv", dict(QUEUED)) for number in range(10)]
@@ -181,6 +182,6 @@ def test_writings_are_kept_for_jobs_that_carry_any() -> None:
         Described(2, "2.srv", dict(QUEUED)),
         Described(2, "3.srv", RUNNING | {"job_state": "R"}),
     ]
-    *_, state = StateBuilder().build(server={}, queues=[], nodes=[], jobs=jobs)
+    *_, state = StateBuilder(WORDS).build(server={}, queues=[], nodes=[], jobs=jobs)
     assert state is not None
     assert state.writings.keys() == {"1.srv"}

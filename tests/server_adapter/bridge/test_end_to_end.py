@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from server_adapter.batch.layout import Request
+from server_adapter.batch.sockets import Address
 from server_adapter.emulator import State
-from server_adapter.torque import Address, AnyPort, ServerCode, open_connection, verbs
-from server_adapter.torque.requests import Request
+from server_adapter.torque import AnyPort, ServerCode, open_connection, verbs
 from server_adapter.torque.values import exec_host
 from tests.server_adapter.bridge.processes import MEMORY, House
 from tests.server_adapter.bridge.scenario import Scenario

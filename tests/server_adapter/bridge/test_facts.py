@@ -1,16 +1,9 @@
 import pytest
 
-from schedd.model.parse.deadline import read_deadline
+from schedd.dialect.deadline import read_deadline
 from schedd.wire import NodeFacts, ShareFacts
-from server_adapter.bridge.facts import (
-    Values,
-    ending,
-    job_facts,
-    node_facts,
-    queue_facts,
-    server_facts,
-    version_of,
-)
+from server_adapter.bridge.facts import Values, version_of
+from server_adapter.servers.torque.facts import ending, job_facts, node_facts, queue_facts, server_facts
 
 # As a 4.2 server describes a queued job; values that nobody asks for are left out.
 QUEUED = {

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from schedd.wire import JobEnded, ShareFacts, Snapshot
-from server_adapter.torque.codes import SchedulerCommand
+from server_adapter.torque.codes import RequestCode, SchedulerCommand
 from server_adapter.torque.listener import PortTakenError
-from tests.server_adapter.bridge.house import Build, release_all, submit_mixed
+from tests.server_adapter.bridge.house import Build, link_of, release_all, submit_mixed
 
 pytestmark = pytest.mark.anyio
 VERSIONS = ["4.2", "6.1"]
@@ -27,7 +27,7 @@ async def test_mixed_jobs_run_to_the_end_where_they_were_told_to(build: Build, v
     await house.until(lambda: not house.daemon.state.jobs)
     house.no_job_started_twice()
     house.each_ran_where_told()
-    assert adapter.link.connects == 1
+    assert link_of(adapter).connects == 1
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -57,7 +57,7 @@ async def test_a_server_that_restarts_is_found_again(build: Build) -> None:
     await house.until(house.all_done)
     await house.until(lambda: not house.daemon.state.jobs)
     house.no_job_started_twice()
-    assert adapter.link.connects == 2
+    assert link_of(adapter).connects == 2
     ages = [event.server_age for event in house.daemon.events if isinstance(event, Snapshot)]
     assert ages[0] is None
     assert ages[1] is not None
@@ -112,6 +112,39 @@ async def test_a_daemon_that_doubts_a_snapshot_gets_more_of_them(
     await house.until(lambda: snapshots() == 1)
     house.daemon.alert("snapshot", "a snapshot was not believed")
     await house.until(lambda: snapshots() >= 3)
+
+
+async def test_after_a_restart_an_old_alert_is_no_news(
+    build: Build, caplog: pytest.LogCaptureFixture
+) -> None:
+    house = await build(plan=False)
+    said = "a snapshot was not believed"
+
+    def warned(kind: str) -> int:
+        return sum(f"the daemon alerts: {kind}" in record.message for record in caplog.records)
+
+    house.daemon.alert("snapshot", said)
+    await house.start()
+    await house.until(lambda: warned("snapshot") == 1)
+    await house.stop()
+    await house.start()  # the daemon offers it once more
+    house.daemon.alert("foreign", "another one")
+    await house.until(lambda: warned("foreign") == 1)
+    assert warned("snapshot") == 1
+
+
+async def test_a_server_that_hangs_over_the_list_of_jobs_is_asked_more_and_more_seldom(
+    build: Build, caplog: pytest.LogCaptureFixture
+) -> None:
+    """6.1-dev may hang so, with a thread of its own for each such request."""
+    house = await build(plan=False)
+    house.server.faults.slow_down(30.0, {RequestCode.STATUS_JOB})
+    await house.start(**{"server.timeout": 0.2})
+    await asyncio.sleep(5)
+    asked = sum("gave no answer" in record.message for record in caplog.records)
+    assert 2 <= asked <= 4
+    house.server.faults.clear()
+    await house.until(lambda: bool(house.daemon.events))
 
 
 async def test_an_end_is_answered_by_the_next_start_at_once(build: Build) -> None:

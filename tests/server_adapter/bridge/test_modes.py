@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from schedd.wire import ShareFacts
-from server_adapter.bridge.link import PERMITTED
+from server_adapter.batch.errors import RequestForbiddenError
+from server_adapter.servers.torque.link import PERMITTED
 from server_adapter.torque.codes import READ_ONLY, RequestCode
-from server_adapter.torque.errors import RequestForbiddenError
 from server_adapter.torque.requests import JobRequest, ManageRequest, RunRequest, StatusRequest
-from tests.server_adapter.bridge.house import Build, start_as_admin
+from tests.server_adapter.bridge.house import Build, link_of, start_as_admin
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +31,7 @@ async def test_in_shadow_nothing_but_questions_leaves(build: Build) -> None:
         return real(request, dialogue)
 
     house.server.handlers.answer = answer  # type: ignore[method-assign]
-    async with adapter.link.talk() as connection:
+    async with link_of(adapter).talk() as connection:
         await connection.describe(StatusRequest(code=RequestCode.STATUS_JOB))
         for request in (
             RunRequest(code=RequestCode.RUN_JOB, job=job, destination="node1:ppn=1"),

@@ -2,11 +2,12 @@
 
 import pytest
 
-from server_adapter.bridge.question import Question
+from server_adapter.batch.described import Described
+from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.servers.torque.question import Question
 from server_adapter.torque.codes import RequestCode
-from server_adapter.torque.errors import ServerCode, ServerRefusedError
+from server_adapter.torque.errors import ServerCode
 from server_adapter.torque.requests import StatusRequest
-from server_adapter.torque.status import Described
 
 KNOWN = {"job_state", "comment"}
 

@@ -5,12 +5,14 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
-from server_adapter.bridge.reader import StateReader
+from server_adapter.batch.described import Described
+from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.bridge.state import StateBuilder
+from server_adapter.servers.torque.facts import WORDS
+from server_adapter.servers.torque.reader import StateReader
 from server_adapter.torque.codes import RequestCode
-from server_adapter.torque.errors import ServerCode, ServerRefusedError
+from server_adapter.torque.errors import ServerCode
 from server_adapter.torque.requests import StatusRequest
-from server_adapter.torque.status import Described
 
 pytestmark = pytest.mark.anyio
 
@@ -64,7 +66,7 @@ async def test_jobs_left_out_of_a_list_are_found_again_and_others_are_gone(count
 def test_a_state_is_built_in_slices_between_which_others_can_run() -> None:
     jobs = [described(f"{number}.here") for number in range(1000)]
     nodes = [Described(3, f"node{number}", {"np": "4", "state": "free"}) for number in range(500)]
-    *slices, state = StateBuilder().build(server={}, queues=[], nodes=nodes, jobs=jobs, slice_length=100)
+    *slices, state = StateBuilder(WORDS).build(server={}, queues=[], nodes=nodes, jobs=jobs, slice_length=100)
     assert slices == [None] * 15
     assert state is not None
     assert len(state.jobs) == 1000

@@ -13,16 +13,16 @@ import time
 import pytest
 
 from schedd.wire import Tell
-from server_adapter.bridge.commands import Offers, tell_request
-from server_adapter.bridge.facts import JOB_ATTRIBUTES
-from server_adapter.bridge.link import PERMITTED, ServerLink
-from server_adapter.bridge.main import credential_for
-from server_adapter.bridge.question import Question
-from server_adapter.bridge.reader import StateReader
-from server_adapter.bridge.settings import ServerSettings
+from server_adapter.batch.errors import RequestForbiddenError
+from server_adapter.batch.sockets import Address
+from server_adapter.families import torque_credential
+from server_adapter.servers.torque.facts import JOB_ATTRIBUTES
+from server_adapter.servers.torque.link import PERMITTED, ServerLink
+from server_adapter.servers.torque.question import Question
+from server_adapter.servers.torque.reader import StateReader
+from server_adapter.servers.torque.requests import Offers, tell_request
+from server_adapter.settings import ServerSettings
 from server_adapter.torque.codes import RequestCode
-from server_adapter.torque.credentials import Address
-from server_adapter.torque.errors import RequestForbiddenError
 from server_adapter.torque.requests import RunRequest
 
 COMMANDS = ("qstat", "pbsnodes", "qsub", "qdel")
@@ -39,7 +39,7 @@ def anyio_backend() -> str:
 
 
 def link(mode: str) -> ServerLink:
-    return ServerLink(Address(), credential_for(ServerSettings()), permitted=PERMITTED[mode])
+    return ServerLink(Address(), torque_credential(ServerSettings()), permitted=PERMITTED[mode])
 
 
 def ask(*command: str) -> str:

@@ -6,16 +6,17 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from schedd.dialect import canonical
 from schedd.engine import Engine, EngineSettings
-from schedd.model.parse import canonical
 from schedd.wire import Snapshot, Tell
-from server_adapter.bridge.commands import comment
+from server_adapter.batch.sockets import Address
+from server_adapter.bridge.comments import comment
 from server_adapter.bridge.diff import snapshot
-from server_adapter.bridge.link import ServerLink
-from server_adapter.bridge.reader import StateReader
 from server_adapter.emulator import EmulatedServer, NodeSpec, Order
 from server_adapter.emulator.submission import submit
-from server_adapter.torque.credentials import Address, AnyPort
+from server_adapter.servers.torque.link import ServerLink
+from server_adapter.servers.torque.reader import StateReader
+from server_adapter.torque.credentials import AnyPort
 
 NODES = [
     NodeSpec(f"node{i}", 8, ("odd" if i % 2 else "even", *(("big",) if i == 4 else ()))) for i in range(1, 5)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from server_adapter.batch.sockets import Address
 from server_adapter.emulator import State
-from server_adapter.torque import Address, AnyPort, open_connection, verbs
+from server_adapter.torque import AnyPort, open_connection, verbs
 from tests.server_adapter.bridge.processes import House
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]  # the kernels may have to be compiled first

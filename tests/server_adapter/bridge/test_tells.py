@@ -3,8 +3,10 @@
 from collections import deque
 from collections.abc import Mapping
 
+import pytest
+
 from schedd.wire import JobFacts, Tell
-from server_adapter.bridge.commands import comment
+from server_adapter.bridge.comments import comment, is_foreign
 from server_adapter.bridge.state import State, Writing
 from server_adapter.bridge.tells import Tells
 
@@ -81,3 +83,35 @@ def test_a_job_that_started_is_forgotten() -> None:
     assert len(tells) == 1
     assert tells.planned_start("a") is None
     assert tells.planned_start("b") == NOW + 500
+
+
+def test_new_jobs_and_plans_that_move_take_turns() -> None:
+    tells = Tells()
+    seen = state(*(f"old{n}" for n in range(5)), *(f"new{n}" for n in range(3)))
+    for number in range(5):
+        tells.want(tell(f"old{number}", NOW + 500 + number))
+    assert len(written(tells, seen)) == 5
+    for number in range(3):
+        tells.want(tell(f"new{number}", NOW + 90_000 + number))
+    for number in range(5):
+        tells.want(tell(f"old{number}", NOW + 700 + number))
+    order = written(tells, seen)
+    assert [name for name in order if name.startswith("new")] == ["new0", "new1", "new2"]
+    assert [name for name in order if name.startswith("old")] == [f"old{n}" for n in range(5)]
+    assert {name[:3] for name in order[:2]} == {name[:3] for name in order[2:4]} == {"new", "old"}
+
+
+@pytest.mark.parametrize(
+    ("text", "foreign"),
+    [
+        ("Not Running: Not enough of the right type of nodes are available", False),
+        ("Not Running - PBS Error: Unknown node-attribute", False),
+        ("Job started on Mon Nov 23 at 15:24", False),
+        ("schedd: planned start 2026-11-21 15:39:48 +0000 on node4", False),
+        ("please ask bob", True),
+        ("Not Running? ask bob", True),
+        ("", False),
+    ],
+)
+def test_comments_of_people_are_left_alone_and_those_of_pbs_sched_are_not(text: str, foreign: bool) -> None:
+    assert is_foreign(text) is foreign

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.batch.sockets import Address
 from server_adapter.emulator import EmulatedServer, NodeSpec
-from server_adapter.torque import Address, AnyPort, open_connection, verbs
-from server_adapter.torque.errors import ServerRefusedError
+from server_adapter.torque import AnyPort, open_connection, verbs
 from server_adapter.torque.requests import ManageRequest
 from tests.server_adapter.bridge.processes import House
 
@@ -42,7 +43,6 @@ def site(now: datetime) -> str:
     quota = now + timedelta(seconds=WALL + HOUR)
     return f"""
         slack = {SLACK}
-        slack_share = 0
         priority_every = 1
         [clusters.main.site.priority]
         wish = 1.0

@@ -1,0 +1,224 @@
+"""``schedd bench size``: a real daemon that is told of a whole large cluster by one snapshot.
+
+All wait from the moment at which the snapshot is sent: for its acknowledgement, for the first decision to
+start a job (then starting is paused), until all new jobs are taken in. Meanwhile an event is sent, and a read
+asked, every 200 ms. Then the daemon is killed and started again, in the midst of planning and at rest, and
+once more stopped and started.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import asdict, dataclass
+
+from rich.table import Table
+
+from schedd.bench.daemon import BenchDaemon, DaemonFailed, bench_daemon
+from schedd.bench.load import Load, site_of
+from schedd.bench.site import Site
+from schedd.bench.wait import Wait
+from schedd.wire import JobFacts, JobQueued
+from schedd.wire.pieces import dump_snapshot
+
+__all__ = ["SizeResult", "bench_size", "table_of", "to_json"]
+
+_EVERY_S = 0.2
+_PATIENCE_S = 1_200.0
+_TRIES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class SizeResult:
+    """Seconds; of the waits, from when each was due."""
+
+    load: Load
+    snapshot_mib: float
+    acknowledged_s: float
+    tries: int
+    """So often the snapshot was sent until it was acknowledged."""
+    first_dispatch_s: float
+    planned_s: float
+    """Until all jobs had a start, or a reason for none."""
+    events: Wait
+    """Single events meanwhile: until each was acknowledged."""
+    events_failed: int
+    """Of these, not acknowledged within 25 s, or refused."""
+    reads: Wait
+    """Single jobs meanwhile."""
+    killed_early_s: float
+    """Killed while it planned: from the start of the process until it led again."""
+    killed_s: float
+    """Killed at rest."""
+    stopped_s: float
+    """Stopped cleanly."""
+
+
+class _Beside:
+    """What others do while the daemon plans: one event, or one read, after another."""
+
+    def __init__(self, daemon: BenchDaemon, ask: Callable[[int], tuple[str, str, bytes | None]]) -> None:
+        self.waits: list[float] = []
+        self.failed = 0
+        self._ask = ask
+        self._client = daemon.client()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stop.is_set():
+            begun = time.monotonic()
+            number += 1
+            try:
+                status, _ = self._client.raw(*self._ask(number))
+            except DaemonFailed:
+                status = 0
+            if status in (200, 404):
+                self.waits.append(time.monotonic() - begun)
+            else:
+                self.failed += 1
+            self._stop.wait(max(0.0, _EVERY_S - (time.monotonic() - begun)))
+
+    def end(self) -> Wait:
+        """The waits of those that were answered."""
+        self._stop.set()
+        self._thread.join()
+        self._client.close()
+        return Wait.of(self.waits)
+
+
+def bench_size(load: Load, tell: Callable[[str], None] = lambda _: None) -> SizeResult:
+    """Raises DaemonFailed."""
+    site = site_of(load)
+    now = int(time.time())
+    body = b'{"events":[' + b"".join(dump_snapshot(site.snapshot(now))) + b"]}"
+    with bench_daemon(load.database, load.keep) as daemon:
+        tell("starting")
+        daemon.start()  # whatever is not in the cache of kernels yet is now
+        tell("the snapshot")
+        begun = time.monotonic()
+        tries = _post(daemon, body)
+        acknowledged = time.monotonic() - begun
+        tell("planning")
+        events = _Beside(daemon, lambda number: _arrival(daemon, number, now))
+        reads = _Beside(daemon, lambda number: _read(daemon, site, number))
+        first = _first_run(daemon, begun)
+        _pause(daemon)
+        planned = _all_planned(daemon, begun)
+        waited, read = events.end(), reads.end()
+        daemon.stop(kill=True)
+        tell("starting after a kill at rest")
+        killed = daemon.start()
+        daemon.stop()
+        tell("starting after a clean stop")
+        stopped = daemon.start()
+        daemon.stop()
+    tell("once more, killed while it plans")
+    early = _killed_early(load, body, planned / 3)
+    return SizeResult(
+        load=load,
+        snapshot_mib=round(len(body) / (1 << 20), 1),
+        acknowledged_s=round(acknowledged, 2),
+        tries=tries,
+        first_dispatch_s=round(first, 2),
+        planned_s=round(planned, 1),
+        events=waited,
+        events_failed=events.failed,
+        reads=read,
+        killed_early_s=round(early, 1),
+        killed_s=round(killed, 1),
+        stopped_s=round(stopped, 1),
+    )
+
+
+def _killed_early(load: Load, body: bytes, after: float) -> float:
+    with bench_daemon("" if load.database.startswith("postgresql") else load.database, load.keep) as daemon:
+        daemon.start()
+        _post(daemon, body)
+        time.sleep(after)
+        daemon.stop(kill=True)
+        return daemon.start()
+
+
+def _post(daemon: BenchDaemon, body: bytes) -> int:
+    """As an adapter does: again until it is acknowledged. Returns how often it was sent."""
+    with closing(daemon.client()) as client:
+        number = 0
+        while True:
+            number += 1
+            status, text = client.raw("POST", daemon.cluster + "/events", body)
+            if status == 200:
+                return number
+            if status != 503 or number == _TRIES:
+                said = text.decode(errors="replace")[:300]
+                raise DaemonFailed(f"the snapshot was not taken: {status} {said}")
+            time.sleep(1)
+
+
+def _arrival(daemon: BenchDaemon, number: int, now: int) -> tuple[str, str, bytes]:
+    name = f"{number}.beside"
+    resources = {"nodes": "1:ppn=1", "walltime": "3600"}
+    facts = JobFacts(id=name, owner="ann@bench", queue="batch", submitted=now, resources=resources)
+    event = asdict(JobQueued(id=f"beside:{number}", time=now, job=facts))
+    return "POST", daemon.cluster + "/events", json.dumps({"events": [event]}).encode()
+
+
+def _read(daemon: BenchDaemon, site: Site, number: int) -> tuple[str, str, None]:
+    ids = site.queued_ids()
+    return "GET", f"{daemon.cluster}/jobs/{ids[number * 7919 % len(ids)]}", None
+
+
+def _first_run(daemon: BenchDaemon, begun: float) -> float:
+    """When the first job was to be started, in seconds after ``begun``."""
+    after = ""
+    with closing(daemon.client()) as client:
+        while time.monotonic() - begun < _PATIENCE_S:
+            page = client.ask("GET", f"{daemon.cluster}/decisions?wait=5&limit=100&after={after}")
+            if any(decision["type"] == "run" for decision in page["decisions"]):
+                return time.monotonic() - begun
+            after = page["last"]
+    raise DaemonFailed("no job was started")
+
+
+def _pause(daemon: BenchDaemon) -> None:
+    """Nobody carries the decisions out: no more of them, else the same jobs are started again and again."""
+    with closing(daemon.client()) as client:
+        client.ask("POST", daemon.cluster + "/pause", b'{"reason": "a measurement"}')
+
+
+def _all_planned(daemon: BenchDaemon, begun: float) -> float:
+    with closing(daemon.client()) as client:
+        while time.monotonic() - begun < _PATIENCE_S:
+            if not client.ask("GET", daemon.cluster)["arriving"]:
+                return time.monotonic() - begun
+            time.sleep(0.2)
+    raise DaemonFailed("not all jobs were planned")
+
+
+def to_json(result: SizeResult) -> str:
+    """One JSON object."""
+    return json.dumps(asdict(result), indent=2, allow_nan=False) + "\n"
+
+
+def table_of(result: SizeResult) -> Table:
+    """The same for people."""
+    load = result.load
+    where = load.database.partition(":")[0] or "sqlite"
+    title = f"{load.profile}: a snapshot of {load.nodes:,} nodes and {load.jobs:,} jobs, {where}"
+    table = Table("", title=title)
+    table.add_column("s", justify="right")
+    table.add_row(
+        f"acknowledged ({result.snapshot_mib:g} MiB, sent {result.tries}x)", f"{result.acknowledged_s:,.1f}"
+    )
+    table.add_row("first job to be started", f"{result.first_dispatch_s:,.1f}")
+    table.add_row("all planned", f"{result.planned_s:,.1f}")
+    for what, wait in (("an event meanwhile", result.events), ("a read meanwhile", result.reads)):
+        table.add_row(f"{what}: median; longest", f"{wait.p50 / 1000:,.3f}; {wait.longest / 1000:,.3f}")
+    table.add_row("events that were not acknowledged", f"{result.events_failed}")
+    table.add_row("leads again, killed while it planned", f"{result.killed_early_s:,.1f}")
+    table.add_row("leads again, killed at rest", f"{result.killed_s:,.1f}")
+    table.add_row("leads again, stopped cleanly", f"{result.stopped_s:,.1f}")
+    return table

@@ -1,0 +1,304 @@
+"""``schedd config init``: the settings of a new site, the daemon's and the adapter's."""
+
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, NoReturn
+
+import typer
+
+from schedd.cli.importing.result import to_toml
+from schedd.cli.server_seen import Seen, UnseenError, look
+from schedd.dialect.errors import RequestError
+from schedd.dialect.units import format_size, parse_size
+from schedd.service.reference import DECIDE, Decision
+from schedd.service.settings import SettingsError, load
+from server_adapter.settings import ServerSettings, load_settings
+from server_adapter.settings import Settings as AdapterSettings
+from server_adapter.settings import SettingsError as AdapterSettingsError
+
+__all__ = ["init"]
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_MODES: Final = ("shadow", "adviser", "scheduler")
+_BY_SETTING: Final = {one.setting: one for one in DECIDE}
+Auth = Literal["auto", "privileged", "trqauthd", "munge", "none"]
+Family = Literal["torque", "openpbs"]
+
+
+def init(
+    directory: Annotated[Path, typer.Option("--dir", help="Where both files go.")] = Path("/etc/schedd"),
+    cluster: Annotated[str, typer.Option(help="Name of the cluster.")] = "main",
+    server: Annotated[
+        str, typer.Option(help="pbs_server, HOST or HOST:PORT; it is only read. Empty: none is asked.")
+    ] = "127.0.0.1:15001",
+    family: Annotated[Family, typer.Option(help="Which kind of server it is.")] = "torque",
+    auth: Annotated[Auth, typer.Option(help="How it is to trust us.")] = "auto",
+    mode: Annotated[str, typer.Option(help="shadow, adviser or scheduler.")] = "",
+    host: Annotated[str, typer.Option(help="Address on which the daemon listens.")] = "",
+    tls_certificate: Annotated[Path | None, typer.Option(help="Its certificate, with its key in it.")] = None,
+    admins: Annotated[str | None, typer.Option(help="Users who steer it, separated by commas.")] = None,
+    others: Annotated[str, typer.Option(help="server, all or none: whose jobs users see.")] = "",
+    database: Annotated[str, typer.Option(help="URL of the database.")] = "",
+    slack: Annotated[str, typer.Option(help="Such as 1h+0.5w, or off.")] = "",
+    node_rule: Annotated[str, typer.Option(help="exact or pack.")] = "",
+    memory_per_core: Annotated[str, typer.Option(help="Such as 2gb; 0 plans none.")] = "",
+    default_walltime: Annotated[str, typer.Option(help="Such as 24h.")] = "",
+    policy: Annotated[Path | None, typer.Option(help="What `schedd import` wrote.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Ask nothing: options, else what is proposed.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Write over files, which are kept as .old.")] = False,
+) -> None:
+    """Ask the ten settings that a site must decide, look at pbs_server, and write both files.
+
+    Whatever an option says is not asked. A token for the adapter is made: its hash stands in schedd.toml, the
+    token in a file beside. Nothing is written before all of it can be used.
+
+    Exit status: 0; 2 where something makes no sense, or files are there already.
+    """
+    files = [directory / name for name in ("schedd.toml", "pbs-adapter.toml", "pbs-adapter.token")]
+    there = [str(path) for path in files if path.exists() and not _as_packaged(path)]
+    if there and not force:
+        _fail(f"{' and '.join(there)} {'are' if len(there) > 1 else 'is'} there already; --force writes over")
+    if not _NAME.fullmatch(cluster):
+        _fail(f"--cluster {cluster!r}: a name has letters, digits, '.', '_' and '-'")
+    imported = _imported(policy, cluster)
+    at = _server(server, family, auth)
+    seen = _seen(at)
+    ask = _Asking(yes)
+    mode = ask.choice("pbs-adapter.toml mode", mode, "shadow", _MODES)
+    host = ask.text("[server] host", host, "127.0.0.1")
+    if host not in ("127.0.0.1", "localhost", "::1") and tls_certificate is None:
+        tls_certificate = Path(ask.plain("Certificate for it, with its key in the same file (PEM)", "", yes))
+    names = ask.text("[auth] admins", admins, "", empty=True)
+    others = ask.choice("[auth] others", others, "server", ("server", "all", "none"))
+    database = ask.text("[store] url", database, "sqlite:////var/lib/schedd/schedd.sqlite")
+    slack = ask.text("[clusters.NAME] slack", slack, "1h+0.5w")
+    rule = ask.choice(
+        "[clusters.NAME] node_rule", node_rule, imported.get("node_rule", "exact"), ("exact", "pack")
+    )
+    proposed = _size(seen.mem_per_core) if seen is not None and seen.mem_per_core else "0"
+    memory = ask.text("[clusters.NAME] mem_per_core", memory_per_core, proposed)
+    walltime = ask.text("[clusters.NAME] default_walltime", default_walltime, "24h")
+    if policy is None:
+        ask.say(_BY_SETTING["[clusters.NAME.site] priority"])
+    token = secrets.token_hex(32)
+    try:
+        amount = parse_size(memory) if memory != "0" else 0
+    except RequestError as error:
+        _fail(f"--memory-per-core: {error}")
+    daemon: dict[str, dict[str, Any]] = {
+        "server": {"host": host} | ({"tls_certificate": str(tls_certificate)} if tls_certificate else {}),
+        "auth": {"admins": [name.strip() for name in names.split(",") if name.strip()], "others": others},
+        "store": {"url": database},
+    }
+    mine = {"slack": slack, "node_rule": rule, "mem_per_core": amount, "default_walltime": walltime}
+    texts = (
+        "".join(f"{line}\n" for line in _daemon_file(daemon, token, cluster, mine, imported)),
+        "".join(f"{line}\n" for line in _adapter_file(cluster, mode, at, host, tls_certificate, files[2])),
+        f"{token}\n",
+    )
+    _write(files, texts, force)
+    for path in files:
+        typer.echo(f"wrote {path}")
+    if seen is not None:
+        typer.echo("\nSeen on the server:")
+        for remark in seen.remarks():
+            typer.echo(f"  {remark}")
+    typer.echo(_NEXT)
+
+
+_NEXT = """
+Next:
+  schedd config check                        what is allowed but seldom meant
+  systemctl enable --now schedd              the first start compiles for a minute or two
+  systemctl enable --now pbs-adapter         on the host of pbs_server: take pbs-adapter.toml and .token there
+  showq                                      in shadow mode nothing is started; its log compares"""
+
+
+class _Asking:
+    """Asks what no option said, or takes what is proposed."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
+
+    def text(self, setting: str, said: str | None, proposed: str, empty: bool = False) -> str:
+        """Words."""
+        if said or (empty and said is not None):
+            return said
+        if self._quiet:
+            return proposed
+        self.say(_BY_SETTING[setting])
+        return self._prompt(setting, proposed)
+
+    def choice(self, setting: str, said: str, proposed: str, among: tuple[str, ...]) -> str:
+        """One of several words."""
+        if said and said not in among:
+            _fail(f"{setting}: {said!r} is none of {', '.join(among)}")
+        while not said:
+            said = self.text(setting, "", proposed)
+            if said not in among:
+                typer.echo(f"  one of {', '.join(among)}")
+                said = ""
+        return said
+
+    def plain(self, question: str, proposed: str, quiet: bool) -> str:
+        """What is no setting of the ten."""
+        if quiet:
+            _fail("an address that others reach needs --tls-certificate")
+        return self._prompt(question, proposed)
+
+    def say(self, one: Decision) -> None:
+        """The question, and what hangs on it."""
+        if not self._quiet:
+            typer.echo(f"\n{one.question}\n  {one.why}")
+
+    def _prompt(self, name: str, proposed: str) -> str:
+        try:
+            return str(typer.prompt(f"  {name}", default=proposed, show_default=bool(proposed)))
+        except typer.Abort:
+            _fail("nothing was written")
+
+
+def _as_packaged(path: Path) -> bool:
+    """Whether it is what a package brought, to be written over by us."""
+    try:
+        return path.read_text(encoding="utf-8").startswith("# As packaged: ")
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _imported(policy: Path | None, cluster: str) -> dict[str, Any]:
+    """The cluster's table in what an import wrote."""
+    if policy is None:
+        return {}
+    try:
+        clusters = tomllib.loads(policy.read_text(encoding="utf-8")).get("clusters", {})
+    except (OSError, ValueError) as error:
+        _fail(f"{policy}: {error}")
+    if len(clusters) != 1:
+        _fail(f"{policy}: it has no [clusters.{cluster}], as `schedd import` writes it")
+    return dict(next(iter(clusters.values())))
+
+
+def _server(named: str, family: Family, auth: Auth) -> ServerSettings:
+    host, _, port = named.partition(":")
+    try:
+        where = {"host": host or "127.0.0.1", "port": int(port or 15001)} if named else {"port": 1}
+        return ServerSettings(**where, family=family, auth=auth)
+    except ValueError:
+        _fail(f"--server {named!r}: HOST or HOST:PORT")
+
+
+def _seen(server: ServerSettings) -> Seen | None:
+    if server.port == 1:
+        return None
+    try:
+        return look(AdapterSettings(server=server))
+    except UnseenError as error:
+        typer.echo(f"The server is not asked: {error}", err=True)
+        return None
+
+
+def _size(amount: int) -> str:
+    """KiB as people write them; rounded down to what is easily read."""
+    return format_size(amount >> 20 << 20 if amount >= 4 << 20 else amount >> 10 << 10)
+
+
+def _daemon_file(
+    tables: Mapping[str, Mapping[str, Any]],
+    token: str,
+    cluster: str,
+    decided: Mapping[str, Any],
+    imported: Mapping[str, Any],
+) -> Iterator[str]:
+    yield "# Written by `schedd config init`. All settings, with what they mean: `schedd config reference`."
+    for name, table in tables.items():
+        yield from _commented((name,), table)
+        if name == "auth":
+            yield from ("", "[[auth.tokens]]", 'name = "pbs-adapter"', 'role = "adapter"')
+            yield f'sha256 = "{hashlib.sha256(token.encode()).hexdigest()}"'
+    more = {key: value for key, value in imported.items() if key not in ("site", *decided)}
+    yield from _commented(("clusters", cluster), {**decided, **more})
+    yield from to_toml(("clusters", cluster, "site"), imported.get("site", {}))
+
+
+def _adapter_file(
+    cluster: str, mode: str, server: ServerSettings, host: str, certificate: Path | None, token: Path
+) -> Iterator[str]:
+    yield "# Written by `schedd config init`. All settings: `schedd config reference`."
+    yield f'cluster = "{cluster}"'
+    yield f"# {_BY_SETTING['pbs-adapter.toml mode'].why}"
+    yield f'mode = "{mode}"'
+    local = "127.0.0.1" if host in ("0.0.0.0", "::") else host
+    url = f"{'https' if certificate else 'http'}://{f'[{local}]' if ':' in local else local}:8080"
+    yield from to_toml(("daemon",), {"url": url, "token_file": str(token)})
+    port = {"port": server.port} if server.port not in (1, 15001) else {}
+    auth = "privileged" if (server.auth, server.family) == ("auto", "torque") else server.auth
+    kind = {"family": server.family} if server.family != "torque" else {}
+    yield from to_toml(("server",), {**kind, "host": server.host, **port, "auth": auth})
+
+
+def _commented(path: tuple[str, ...], table: Mapping[str, Any]) -> Iterator[str]:
+    heading = f"[{'.'.join('NAME' if one == path[-1] and path[0] == 'clusters' else one for one in path)}]"
+    heading = "[clusters.NAME]" if path[0] == "clusters" else heading
+    for line in to_toml(path, table):
+        one = _BY_SETTING.get(f"{heading} {line.partition(' = ')[0]}")
+        if one is not None:
+            yield f"# {one.question}"
+        yield line
+
+
+def _write(files: list[Path], texts: tuple[str, ...], force: bool) -> None:
+    """All of them, once both programs take them; else none."""
+    fresh = [path.with_name(f"{path.name}.new") for path in files]
+    try:
+        files[0].parent.mkdir(parents=True, exist_ok=True)
+        for path, text in zip(fresh, texts, strict=True):
+            path.unlink(missing_ok=True)
+            with open(path, "w", encoding="utf-8", opener=_private) as out:
+                out.write(text)
+        load(fresh[0])
+        load_settings(fresh[1], {})
+        for path, owner in zip(fresh, ("schedd", "pbs-adapter", "pbs-adapter"), strict=True):
+            _hand_over(path, owner)
+        for path, new in zip(files, fresh, strict=True):
+            if force and path.exists():
+                path.replace(path.with_name(f"{path.name}.old"))
+            new.replace(path)
+    except (SettingsError, AdapterSettingsError) as error:
+        _fail("\n".join(line.replace(".toml.new", ".toml") for line in str(error).splitlines()))
+    except OSError as error:
+        _fail(f"{error.filename}: {error.strerror}")
+    finally:
+        for path in fresh:
+            path.unlink(missing_ok=True)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _hand_over(path: Path, owner: str) -> None:
+    """Let the daemon, or the adapter, read it, where there is such a user."""
+    if os.geteuid() != 0:
+        return
+    try:
+        if path.name.startswith("pbs-adapter.token"):
+            shutil.chown(path, owner)
+        else:
+            shutil.chown(path, "root", owner)
+            path.chmod(0o640)
+    except LookupError:
+        typer.echo(f"There is no user {owner} yet: chown {path.name.removesuffix('.new')} later", err=True)
+
+
+def _fail(message: str) -> NoReturn:
+    for line in message.splitlines():
+        print(f"schedd config init: {line}", file=sys.stderr)
+    raise typer.Exit(2)

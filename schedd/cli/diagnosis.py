@@ -1,0 +1,275 @@
+"""What a site's parts are like, from this host's files to the server: one finding for each thing looked at.
+
+Nothing is changed, and a part that cannot be looked at from here is said so.
+"""
+
+import shutil
+import socket
+import stat
+import time
+import tomllib
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from schedd import __version__
+from schedd.api.parts import parts_of
+from schedd.cli.installed import configuration, settings_of
+from schedd.client import Client, ClientError, Place, Refused, Unreachable, find_place
+from schedd.client.answers import ClusterView, OpenAlert
+from schedd.plan.compiled import cache_dir
+from schedd.service.advice import advice
+from schedd.service.settings import Settings, SettingsError
+from schedd.store import StoreError
+from schedd.store.connect import url_of
+from schedd.store.database import Database
+from schedd.store.place import default_url
+
+__all__ = ["ADAPTER", "Finding", "of_adapter_files", "of_daemon", "of_this_host"]
+
+State = Literal["good", "warn", "bad"]
+ADAPTER: Final = Path("/etc/schedd/pbs-adapter.toml")
+_KERNELS: Final = Path("/var/cache/schedd/kernels")
+_APART_S: Final = 2
+_LITTLE: Final = 1 << 30
+_WAIT_S: Final = 5.0
+_SEVERE: Final = frozenset({"adapter", "database", "foreign", "passed_over", "planner"})
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at: how it is, and what to do about it; empty where nothing is to be done."""
+
+    part: str
+    state: State
+    words: str
+    do: str = ""
+
+
+# ---- this host ----------------------------------------------------------------------------------
+
+
+def of_this_host(config: Path | None) -> Iterator[Finding]:
+    """Settings, rights, port, database and compiled kernels, as the daemon of this host has them."""
+    path = configuration(config)
+    if path is None:
+        words = "there are none here (no $SCHEDD_CONFIG, no /etc/schedd/schedd.toml)"
+        yield Finding("settings", "good", f"{words}: this is not the daemon's host")
+        return
+    try:
+        settings = settings_of(config)
+        parts_of(settings)
+    except SettingsError as error:
+        for line in str(error).splitlines():
+            yield Finding("settings", "bad", line, "mend it; `schedd config check` tells when it is right")
+        return
+    yield Finding("settings", "good", f"{path} can be used")
+    for line in advice(settings):
+        yield Finding("settings", "warn", line, "see docs/configuration.md, or leave it if it is meant")
+    if path.stat().st_mode & 0o022:
+        words = f"others may write {path} (mode {stat.S_IMODE(path.stat().st_mode):04o})"
+        yield Finding("rights", "bad", words, f"chmod go-w {path}")
+    yield _port(settings)
+    yield from _database(settings)
+    yield _kernels()
+
+
+def _port(settings: Settings) -> Finding:
+    host, port = settings.server.host, settings.server.port
+    try:
+        socket.create_connection((host, port), timeout=_WAIT_S).close()
+    except OSError as error:
+        words = f"nobody answers on {host} port {port} ({error.strerror or error})"
+        return Finding("port", "bad", words, "systemctl status schedd; journalctl -u schedd")
+    return Finding("port", "good", f"{host} port {port} answers")
+
+
+def _database(settings: Settings) -> Iterator[Finding]:
+    text = settings.store.url or default_url()
+    if text == "memory":
+        return  # the advice says it
+    url = url_of(text)
+    file = Path(url.database or "") if url.get_backend_name() == "sqlite" else None
+    if file is not None and not file.exists():
+        yield Finding("database", "bad", f"{file} is not there", "start the daemon: it makes it")
+        return
+    try:
+        database = Database(text)
+        try:
+            present, needed = database.versions()
+        finally:
+            database.close()
+    except StoreError as error:
+        yield Finding("database", "bad", str(error), "see whether it runs, and whether its user may connect")
+        return
+    if present != needed:
+        words = f"its tables are of version {present or 'none'}, this program needs {needed}"
+        yield Finding("database", "bad", words, "stop the daemon, make a backup, `schedd migrate`")
+    else:
+        yield Finding("database", "good", f"{database.name} answers, its tables are of version {needed}")
+    if file is not None:
+        yield _room(file)
+
+
+def _room(file: Path) -> Finding:
+    free = shutil.disk_usage(file.parent).free
+    used = sum(
+        one.stat().st_size for end in ("", "-wal") if (one := file.with_name(file.name + end)).exists()
+    )
+    words = f"{used / 2**20:.0f} MiB in use, {free / 2**30:.1f} GiB free on the disk of {file}"
+    if free < max(_LITTLE, used):
+        return Finding("disk", "warn", words, "make room: without it nothing is started (docs/runbook.md)")
+    return Finding("disk", "good", words)
+
+
+def _kernels() -> Finding:
+    mine = cache_dir()
+    for folder in (mine, _KERNELS / mine.name):
+        with suppress(OSError):
+            count = len(list(folder.rglob("*.nbi")))
+            if count:
+                return Finding("kernels", "good", f"{count} are compiled, in {folder}")
+    words = f"none is compiled for this version, neither in {mine} nor below {_KERNELS}"
+    return Finding("kernels", "warn", words, "nothing; the next start takes one or two minutes longer")
+
+
+def of_adapter_files(path: Path) -> Iterator[Finding]:
+    """The adapter's settings and token, and whether it could reach the server; nothing where it has none."""
+    if not path.exists():
+        return
+    try:
+        found = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        yield Finding("adapter's settings", "bad", f"{path}: {error}", "mend it, or run this as root")
+        return
+    yield Finding("adapter's settings", "good", f"{path} can be read")
+    token = found.get("daemon", {}).get("token_file")
+    if token:
+        yield _token(Path(token))
+    server = found.get("server", {})
+    host, port = server.get("host", "127.0.0.1"), server.get("port", 15001)
+    try:
+        socket.create_connection((host, port), timeout=_WAIT_S).close()
+    except OSError as error:
+        words = f"pbs_server does not answer on {host} port {port} ({error.strerror or error})"
+        yield Finding("server", "bad", words, "systemctl status pbs_server (OpenPBS: pbs); a firewall?")
+    else:
+        yield Finding("server", "good", f"pbs_server answers on {host} port {port}")
+
+
+def _token(path: Path) -> Finding:
+    part = "adapter's token"
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except OSError as error:
+        words = f"{path}: {error.strerror}"
+        do = f"(umask 077; schedd token create pbs-adapter --role adapter > {path})"
+        return Finding(part, "bad", words, do)
+    if mode & 0o077:
+        return Finding(part, "bad", f"{path}: others may read it (mode {mode:04o})", f"chmod 0600 {path}")
+    return Finding(part, "good", f"{path} is its owner's alone")
+
+
+# ---- the daemon ---------------------------------------------------------------------------------
+
+
+def of_daemon(url: str, cluster: str) -> Iterator[Finding]:
+    """What the daemon says of itself and of its clusters, or of the one that is named."""
+    try:
+        place: Place = find_place()
+        place = place._replace(url=url or place.url, cluster=cluster)
+        with Client(place, timeout=_WAIT_S) as client:
+            yield _version(client)
+            asked = time.time()
+            clusters = client.clusters()
+            for one in clusters:
+                if cluster in ("", one["name"]):
+                    yield from _cluster(place, one, asked)
+            if cluster and cluster not in [one["name"] for one in clusters]:
+                yield Finding("daemon", "bad", f"it has no cluster {cluster}", "see `schedd config show`")
+    except Unreachable as error:
+        yield Finding("daemon", "bad", str(error), "systemctl status schedd; is SCHEDD_URL right?")
+    except Refused as error:
+        do = "`schedd token create NAME --role reader`, then SCHEDD_TOKEN=…"
+        do = do if error.kind in ("no-token", "not-allowed") else "journalctl -u schedd"
+        yield Finding("daemon", "bad", error.detail, do)
+    except ClientError as error:
+        yield Finding("daemon", "bad", str(error), "mend the client's settings")
+
+
+def _version(client: Client) -> Finding:
+    theirs = client.version()
+    if theirs != __version__:
+        words = f"it runs version {theirs}, this program is {__version__}"
+        return Finding("version", "warn", words, "systemctl restart schedd, where the newer one is installed")
+    return Finding("version", "good", f"the daemon is of version {theirs}, as this program")
+
+
+def _cluster(place: Place, one: ClusterView, asked: float) -> Iterator[Finding]:
+    name = one["name"]
+    apart = one["now"] - asked
+    if abs(apart) > _APART_S:
+        words = f"the clock of {name} is {apart:+.0f} s from this host's"
+        yield Finding("clock", "warn", words, "chronyc tracking, on both hosts")
+    else:
+        yield Finding("clock", "good", f"{name}: as this host's, within {_APART_S} s")
+    yield _adapter(one)
+    yield _starts(one)
+    yield from _server(one)
+    with Client(place._replace(cluster=name), timeout=_WAIT_S) as here:
+        for alert in here.alerts():
+            yield _alert(name, alert)
+    if one["events_waiting"] > 1_000:
+        words = f"{name}: {one['events_waiting']} events wait to be handled"
+        yield Finding("planner", "warn", words, "`schedd_batch_seconds` says which part takes so long")
+
+
+def _adapter(one: ClusterView) -> Finding:
+    name, heard = one["name"], one["heard"]
+    if heard is None:
+        do = "systemctl status pbs-adapter, on the server's host; does its token have the role adapter?"
+        return Finding("adapter", "bad", f"{name}: it was not heard of since the daemon leads", do)
+    age = one["now"] - heard
+    if "adapter" in one["stale"]:
+        do = "systemctl status pbs-adapter pbs_server, on the server's host; journalctl -u pbs-adapter"
+        return Finding("adapter", "bad", f"{name}: {one['stale']} ({age} s ago)", do)
+    return Finding("adapter", "good", f"{name}: it was last heard of {age} s ago")
+
+
+def _starts(one: ClusterView) -> Finding:
+    name = one["name"]
+    if one["trouble"]:
+        return Finding("planner", "bad", f"{name}: {one['trouble']}", "journalctl -u schedd; docs/runbook.md")
+    if one["stale"]:
+        return Finding("starts", "bad", f"{name}: none, since {one['stale']}", "see the adapter above")
+    if one["paused"]:
+        return Finding("starts", "warn", f"{name}: none, paused: {one['paused']}", "schedd resume")
+    if one["mode"] != "scheduler":
+        return Finding("starts", "good", f"{name}: none, as it is to be ({one['halted']})")
+    if one["halted"]:
+        return Finding("starts", "bad", f"{name}: none, {one['halted']}", "docs/runbook.md, nothing starts")
+    return Finding("starts", "good", f"{name}: jobs are started when they are due")
+
+
+def _server(one: ClusterView) -> Iterator[Finding]:
+    name, server = one["name"], one["server"]
+    if one["heard"] is None:
+        return
+    yield Finding("server", "good", f"{name}: {server['version'] or 'of a version that it does not tell'}")
+    if one["mode"] == "scheduler" and not server["scheduling"]:
+        do = "qmgr -c 'set server scheduling = True'"
+        yield Finding("server", "bad", f"{name}: its attribute scheduling is False: nothing is started", do)
+    if "walltime" not in server["defaults"]:
+        words = f"{name}: no resources_default.walltime: jobs without a walltime are assumed to take long"
+        do = "qmgr -c 'set server resources_default.walltime = 24:00:00', or on each queue"
+        yield Finding("server", "warn", words, do)
+    if not one["nodes"]:
+        yield Finding("server", "bad", f"{name}: no nodes are known", "pbsnodes -a; the adapter's log")
+
+
+def _alert(name: str, alert: OpenAlert) -> Finding:
+    state: State = "bad" if alert["kind"] in _SEVERE else "warn"
+    do = f"docs/operations.md, Alerts, {alert['kind']}"
+    return Finding("alert", state, f"{name}: {alert['text']}", do)

@@ -1,0 +1,53 @@
+"""``schedd doctor``: look at a site from the settings to the server, and say what to do."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from schedd.cli.diagnosis import ADAPTER, Finding, of_adapter_files, of_daemon, of_this_host
+from schedd.cli.installed import ConfigFile
+
+__all__ = ["command"]
+
+_CODES: Final = {"good": 0, "warn": 1, "bad": 2}
+
+
+def command(
+    config: Annotated[Path | None, ConfigFile] = None,
+    adapter: Annotated[
+        Path, typer.Option(help="The adapter's settings, where it runs on this host.")
+    ] = ADAPTER,
+    url: Annotated[
+        str, typer.Option(help="Where the daemon is, if not where the client's settings say.")
+    ] = "",
+    cluster: Annotated[str, typer.Option(help="Only this one of the daemon's clusters.")] = "",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Leave out what is good.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The findings as one JSON list.")] = False,
+) -> None:
+    """Look at a site from the settings to the server, and say what to do.
+
+    Looked at are the settings, rights, the port, the database and its disk, the compiled kernels, the
+    adapter's settings, and what the daemon says: versions, clocks, the adapter's age, whether jobs are
+    started, the server's attributes that matter, open alerts. Nothing is changed. The exit status is made for
+    monitoring: 0 all is good, 1 something should be looked at, 2 something does not work.
+    """
+    found = [*of_this_host(config), *of_adapter_files(adapter), *of_daemon(url, cluster)]
+    shown = [one for one in found if one.state != "good"] if quiet else found
+    if as_json:
+        typer.echo(json.dumps([asdict(one) for one in shown], ensure_ascii=False))
+    else:
+        for one in shown:
+            typer.echo(_line(one))
+        counts = ", ".join(f"{sum(one.state == state for one in found)} {state}" for state in _CODES)
+        typer.echo(counts)
+    code = max((_CODES[one.state] for one in found), default=0)
+    if code:
+        raise typer.Exit(code)
+
+
+def _line(one: Finding) -> str:
+    text = f"{one.state:4}  {one.part:18}  {one.words}"
+    return f"{text}\n{'':26}-> {one.do}" if one.do else text

@@ -1,0 +1,116 @@
+"""Fair share of Maui: FSPOLICY and its like, FSTARGET (Maui Administrator's Guide, 6.3)."""
+
+from collections.abc import Sequence
+
+from schedd.cli.importing.maui_entries import OWNERS, Entry
+from schedd.cli.importing.maui_weights import FAIR_SHARE_WEIGHTS, Weights
+from schedd.cli.importing.result import Imported, Verdict, duration
+
+__all__ = ["FAIR_SHARE", "fair_share"]
+
+FAIR_SHARE = frozenset({"FSPOLICY", "FSINTERVAL", "FSDEPTH", "FSDECAY"})
+"""The parameters that this module has findings for, beside FSTARGET."""
+_Targets = dict[str, dict[str, tuple[Entry, str, float]]]
+
+
+def fair_share(weights: Weights, entries: Sequence[Entry], done: Imported) -> bool:
+    """The table fair_share, where it is on; whether it is."""
+    targets = _targets(entries, done)
+    said = {entry.name: entry for entry in entries if entry.name in FAIR_SHARE}
+    policy = said.get("FSPOLICY")
+    weighed = [part for part in FAIR_SHARE_WEIGHTS if weights.of(part)]
+    levels = [part for part in weighed if FAIR_SHARE_WEIGHTS[part] in targets]
+    why = ""
+    if policy is None:
+        why = "there is no FSPOLICY"
+    elif policy.value.upper().startswith("NONE"):
+        why = "FSPOLICY NONE"
+    elif not weighed:
+        why = "no weight of fair share"
+    elif not levels:
+        why = "nobody whose fair share has a weight has an FSTARGET"
+    if why:
+        for entry in said.values():
+            done.note(Verdict.NO_MATTER, entry.line, entry.setting, f"fair share is off: {why}")
+        for owners in targets.values():
+            for entry, _, _ in owners.values():
+                done.note(
+                    Verdict.NO_MATTER, entry.line, f"{entry.setting} FSTARGET", f"fair share is off: {why}"
+                )
+        return False
+    assert policy is not None
+    levels.sort(key=lambda part: -weights.of(part))
+    main = FAIR_SHARE_WEIGHTS[levels[0]]
+    tree = done.table("fair_share")
+    tree |= {"levels": [main], "interval": 86_400, "depth": 7, "decay": 1.0}
+    done.table("priority")["fair_share"] = 100 * weights.of(levels[0])
+    kind = policy.value.split()[0].upper().rstrip("%^+-")
+    words = (
+        f"fair_share by {main}: its factor goes from 1 (no use) over 0.5 (at the target) to 0 for heavy users"
+    )
+    if kind != "DEDICATEDPS":
+        words += f"; cpu-seconds held count, not {kind}"
+    if len(weighed) > 1:
+        words += f"; only one level is taken over, that of the largest weight, {levels[0]}"
+    done.note(Verdict.DIFFERS, policy.line, "FSPOLICY", words)
+    for name, key in (("FSINTERVAL", "interval"), ("FSDEPTH", "depth"), ("FSDECAY", "decay")):
+        if name in said:
+            _window(said[name], key, tree, done)
+    _shares(main, targets, tree, done)
+    return True
+
+
+def _targets(entries: Sequence[Entry], done: Imported) -> _Targets:
+    """By level and name."""
+    targets: _Targets = {}
+    for entry in entries:
+        kind = OWNERS.get(entry.name, "queue" if entry.name == "CLASSCFG" else "")
+        for name, _, value in entry.attributes() if kind else ():
+            if name != "FSTARGET":
+                continue
+            try:
+                targets.setdefault(kind, {})[entry.index] = entry, value, float(value.rstrip("+-^%"))
+            except ValueError:
+                words = f"{value!r} is no number, passed over"
+                done.note(Verdict.DIFFERS, entry.line, f"{entry.setting} FSTARGET", words)
+    return targets
+
+
+def _window(entry: Entry, key: str, tree: dict[str, object], done: Imported) -> None:
+    try:
+        tree[key] = (duration if key == "interval" else int if key == "depth" else float)(entry.value)
+    except ValueError:
+        done.note(Verdict.DIFFERS, entry.line, entry.name, f"{entry.value!r} is not understood, passed over")
+    else:
+        done.note(Verdict.TRANSLATED, entry.line, entry.name, f"fair_share.{key} = {tree[key]:g}")
+
+
+def _shares(level: str, targets: _Targets, tree: dict[str, object], done: Imported) -> None:
+    shares: dict[str, float] = {}
+    for kind, owners in targets.items():
+        for index, (entry, value, target) in owners.items():
+            setting = f"{entry.setting} FSTARGET"
+            if kind != level:
+                done.note(Verdict.BLOCKER, entry.line, setting, f"fair share of one level alone, {level}")
+                continue
+            if index.upper() == "DEFAULT":
+                tree["unlisted"] = target
+                words = "fair_share.unlisted, the share of each who has none"
+            else:
+                shares[index] = target
+                words = "fair_share.shares"
+            if value[-1:] in "+-^":
+                words = f"{words}: a floor or a ceiling counts as a plain target"
+                done.note(Verdict.DIFFERS, entry.line, setting, words)
+            else:
+                done.note(Verdict.TRANSLATED, entry.line, setting, words)
+    if shares:
+        tree["shares"] = shares
+    if "unlisted" not in tree:
+        least = min(shares.values(), default=1.0)
+        tree["unlisted"] = least
+        words = (
+            f"who has no FSTARGET is moved by no fair share in Maui; here each gets the least share, "
+            f"{least:g}"
+        )
+        done.note(Verdict.DIFFERS, 0, "FSTARGET of all others", words)

@@ -1,0 +1,86 @@
+"""What Maui's NODECFG says of single nodes. Meanings: Maui Administrator's Guide, 12.2 and 12.3."""
+
+from collections.abc import Mapping, Sequence
+
+from schedd.cli.importing.maui_entries import Entry
+from schedd.cli.importing.result import Imported, Verdict
+
+__all__ = ["nodes"]
+
+_NO_LIMITS = (
+    "there are no limits of single nodes; where it says how many processors a node may give, set np of the "
+    "node: qmgr -c 'set node NODE np = N'"
+)
+_ON_SERVER = "the server must know it: qmgr -c 'set node NODE properties += PROPERTY'"
+_ATTRIBUTES: Mapping[str, tuple[Verdict, str]] = {
+    **dict.fromkeys(
+        ("MAXJOB", "MAXJOBPERUSER", "MAXJOBPERGROUP", "MAXPROC", "MAXPROCPERUSER", "MAXPE", "MAXPEPERJOB"),
+        (Verdict.BLOCKER, _NO_LIMITS),
+    ),
+    "MAXLOAD": (Verdict.DIFFERS, "what jobs asked for counts, not the load of nodes"),
+    "FEATURES": (Verdict.BLOCKER, _ON_SERVER),
+    "PRIORITY": (Verdict.DIFFERS, "where several nodes are free, another one may be taken"),
+    "PRIORITYF": (Verdict.DIFFERS, "where several nodes are free, another one may be taken"),
+    "ACCESS": (Verdict.BLOCKER, "nodes are shared unless jobs ask for whole ones"),
+    "NODETYPE": (Verdict.NO_MATTER, "it names nodes for charges"),
+    **dict.fromkeys(
+        ("CHARGERATE", "FRAME", "RACK", "SLOT", "SIZE", "PROCSPEED", "OS", "ARCH", "COMMENT", "RMLIST"),
+        (Verdict.NO_MATTER, "it does not say which jobs run"),
+    ),
+}
+
+
+def nodes(entries: Sequence[Entry], done: Imported) -> None:
+    """All NODECFG parameters."""
+    scaled = {
+        entry.name: entry.value.upper() in ("TRUE", "ON", "YES", "1")
+        for entry in entries
+        if entry.name in ("USEMACHINESPEED", "USEMACHINESPEEDFORFS")
+    }
+    for entry in entries:
+        if entry.name != "NODECFG":
+            continue
+        if entry.rest or not entry.value:
+            words = f"cannot be read: {entry.rest[:40]!r}" if entry.rest else "says nothing"
+            done.note(Verdict.BLOCKER if entry.rest else Verdict.NO_MATTER, entry.line, entry.setting, words)
+        for name, _, value in entry.attributes():
+            setting = f"{entry.setting} {name}"
+            if name == "PARTITION":
+                _partition(entry, setting, value, done)
+            elif name == "SPEED":
+                _speed(entry, setting, value, scaled, done)
+            elif name == "ACCESS" and value.upper() == "SHARED":
+                done.note(Verdict.NO_MATTER, entry.line, setting, "nodes are shared")
+            elif name in _ATTRIBUTES:
+                done.note(_ATTRIBUTES[name][0], entry.line, setting, _ATTRIBUTES[name][1])
+            else:
+                done.strange(entry.line, setting, "Maui")
+
+
+def _partition(entry: Entry, setting: str, value: str, done: Imported) -> None:
+    if value.upper() in ("", "DEFAULT", "ALL"):
+        done.note(Verdict.NO_MATTER, entry.line, setting, "all nodes are one partition")
+        return
+    words = (
+        "there are no partitions: a job might get nodes of several. Give the nodes of each a property (qmgr "
+    )
+    words += "-c 'set node NODE properties += PROPERTY'), and queues resources_default.neednodes = PROPERTY"
+    done.note(Verdict.BLOCKER, entry.line, setting, words)
+
+
+def _speed(entry: Entry, setting: str, value: str, scaled: Mapping[str, bool], done: Imported) -> None:
+    try:
+        speed = float(value)
+    except ValueError:
+        done.note(Verdict.DIFFERS, entry.line, setting, f"{value!r} is no number, passed over")
+        return
+    if not any(scaled.values()) or speed <= 0 or entry.index.upper() in ("", "DEFAULT"):
+        words = "neither USEMACHINESPEED nor USEMACHINESPEEDFORFS is on, or it is of all nodes"
+        done.note(Verdict.NO_MATTER, entry.line, setting, words)
+        return
+    done.table("speeds")[entry.index] = speed
+    if scaled.get("USEMACHINESPEED"):
+        words = "speeds: it counts in fair share; walltimes stay what jobs asked for"
+        done.note(Verdict.DIFFERS, entry.line, setting, words)
+    else:
+        done.note(Verdict.TRANSLATED, entry.line, setting, "speeds, which count in fair share")

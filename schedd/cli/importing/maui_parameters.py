@@ -1,0 +1,253 @@
+"""What becomes of Maui's parameters that have no value to translate: most of appendix F of its guide."""
+
+from collections.abc import Mapping
+
+from schedd.cli.importing.result import Verdict
+
+__all__ = ["MOAB_ALONE", "OFF", "PARAMETERS"]
+
+OFF = frozenset({"", "0", "0.0", "OFF", "FALSE", "NO", "NONE", "[NONE]", "N", "F"})
+"""Values that switch a parameter off."""
+
+_PLANNED = "every job has a planned start, not only the first ones"
+_GAPS = "every job is planned, gaps are always filled, in the order of priority"
+_SERVER = "the adapter speaks with pbs_server; see docs/operations.md"
+_STORE = "see [store]"
+_LOG = "see [log]; logs go to the journal"
+_LOAD = "what jobs asked for counts, not the load of nodes"
+_LIMIT_ON_SERVER = "the server's affair: set resources_max of server and queues there"
+_MOM = "the mom ends jobs that use more than they asked for ($enforce, cgroups)"
+_ACCOUNTS = "allocations are not managed here"
+_TRIAL = "for simulations and tests of Maui; `schedd replay` does that"
+_QUEUED = "the server's affair: max_user_queuable and max_queuable; qsub then refuses jobs"
+_OLD_LIMIT = (
+    "limits in this old form are not taken over: write them as USERCFG[DEFAULT] MAXJOB=N and import again"
+)
+_OLD_RESERVATION = "reservations in this old form are not taken over: write them as SRCFG[NAME]"
+_QOS = "there is no quality of service: use queues or classes"
+_PREEMPTION = "running jobs are never stopped for others"
+_NO, _OTHER, _STOP = Verdict.NO_MATTER, Verdict.DIFFERS, Verdict.BLOCKER
+
+
+def _table(verdict: Verdict, words: str, names: str) -> dict[str, tuple[Verdict, str]]:
+    return dict.fromkeys(names.split(), (verdict, words))
+
+
+PARAMETERS: Mapping[str, tuple[Verdict, str]] = {
+    **_table(
+        _NO,
+        _GAPS,
+        "BACKFILLPOLICY BACKFILLDEPTH BACKFILLMETRIC BACKFILLTYPE BACKFILLMAXSCHEDULES BACKFILLPROCFACTOR "
+        "BFPRIORITYPOLICY BFCHUNKDURATION BFCHUNKSIZE",
+    ),
+    **_table(
+        _NO,
+        _PLANNED,
+        "RESERVATIONPOLICY RESERVATIONDEPTH RESERVATIONRETRYTIME RESERVATIONTHRESHOLDTYPE "
+        "RESERVATIONTHRESHOLDVALUE RESDEPTH MAXJOBPERITERATION RESERVATIONQOSLIST",
+    ),
+    **_table(
+        _NO, "requests of several nodes and parts are planned", "ENABLEMULTINODEJOBS ENABLEMULTIREQJOBS"
+    ),
+    **_table(_NO, "a refused start waits longer each time: refusal_wait, refusal_most", "DEFERTIME"),
+    **_table(_NO, "see returns_most", "DEFERCOUNT DEFERSTARTCOUNT"),
+    **_table(
+        _NO,
+        _SERVER,
+        "RMCFG RMSERVER RMTYPE RMHOST RMPORT RMNAME RMNMPORT RMEPORT RMTIMEOUT RMAUTHTYPE RMCONFIGFILE "
+        "RMLOCALDISKFS RMPOLLINTERVAL NODEPOLLFREQUENCY JOBAGGREGATIONTIME DEFAULTQMHOST DEFAULTDOMAIN "
+        "MAXSLEEPITERATION JOBSYNCTIME NODESYNCTIME JOBPURGETIME NODEPURGETIME REMOTESTARTCOMMAND "
+        "APIFAILURETHRESHHOLD CLIENTTIMEOUT MCSOCKETPROTOCOL CLIENTCFG DIRECTORYSERVER EVENTSERVER "
+        "COMPUTEHOSTS METAMAXTASKS MINDISPATCHTIME MACHINECONFIGFILE NODEDOWNSTATEDELAYTIME JOBMAXSTARTTIME",
+    ),
+    **_table(_NO, "see [server]", "SERVERHOST SERVERPORT SERVERNAME SCHEDCFG"),
+    "SERVERMODE": (_NO, "see mode of the adapter: NORMAL is scheduler, TEST and SIMULATION are shadow"),
+    **_table(_NO, "name them in admins and operators of [auth]", "ADMIN1 ADMIN2 ADMIN3 ADMIN4 ADMINS"),
+    **_table(_NO, "see [auth]", "ADMINHOST ADMINHOSTS ADMINCFG"),
+    **_table(
+        _NO,
+        _ACCOUNTS,
+        "AMCFG BANKAPPENDMACHINENAME BANKCHARGEPOLICY BANKDEFERONJOBFAILURE BANKFALLBACKACCOUNT "
+        "BANKFLUSHINTERVAL BANKHOST BANKPORT BANKPROTOCOL BANKSERVER BANKTIMEOUT BANKTYPE",
+    ),
+    **_table(
+        _NO,
+        _LOG,
+        "LOGFILE LOGDIR LOGLEVEL LOGFACILITY LOGFILEMAXSIZE LOGFILEROLLDEPTH USESYSLOG "
+        "RESOURCECOLLECTIONPOLICY",
+    ),
+    **_table(
+        _NO,
+        _STORE,
+        "STATDIR CHECKPOINTFILE CHECKPOINTINTERVAL CHECKPOINTEXPIRATIONTIME SERVERHOMEDIR SERVERCONFIGFILE "
+        "LOCKFILE",
+    ),
+    **_table(_NO, "there are no such tools", "TOOLSDIR DISPLAYFLAGS UMASK"),
+    **_table(
+        _NO,
+        _TRIAL,
+        "SIMAUTOSHUTDOWN SIMCHECKPOINTINTERVAL SIMCOMRATE SIMCOMTYPE SIMDEFAULTJOBFLAGS SIMEXITITERATION "
+        "SIMFLAGS "
+        "SIMIGNOREJOBFLAGS SIMINITIALQUEUEDEPTH SIMJOBSUBMISSIONPOLICY SIMNODECONFIGURATION SIMNODECOUNT "
+        "SIMRANDOMIZEJOBSIZE SIMRESOURCETRACEFILE SIMSCALEJOBRUNTIME SIMSTARTTIME SIMSTOPITERATION "
+        "SIMTIMEPOLICY "
+        "SIMWCACCURACYCHANGE SIMWCACCURACY SIMWCSCALINGPERCENT SIMWORKLOADTRACEFILE STEPCOUNT TRAPFUNCTION "
+        "TRAPJOB TRAPNODE TRAPRES COMINTERFRAMECOST COMINTRAFRAMECOST",
+    ),
+    **_table(
+        _NO,
+        "see the metrics and the dashboard",
+        "PLOTMAXPROC PLOTMAXTIME PLOTMINPROC PLOTMINTIME PLOTPROCSCALE PLOTTIMESCALE",
+    ),
+    **_table(
+        _OTHER,
+        "alerts are metrics, webhooks and lines of the log: no program is run",
+        "NOTIFICATIONPROGRAM NOTIFICATIONINTERVAL MAILPROGRAM FEEDBACKPROGRAM",
+    ),
+    **_table(
+        _NO,
+        "for a resource daemon of Maui's own, which PBS does not have",
+        "RESOURCEDAEMON RESOURCEDATAFILE RESOURCELOCKFILE RESOURCEPORT RESOURCEREPORTWAIT "
+        "RESOURCESAMPLEINTERVAL",
+    ),
+    **_table(_OTHER, _LOAD, "NODEMAXLOAD NODELOADPOLICY NODEAVAILABILITYPOLICY NODEUNTRACKEDLOADFACTOR"),
+    **_table(_OTHER, _MOM, "ENFORCERESOURCELIMITS RESOURCELIMITPOLICY RESLIMITPOLICY WCVIOLATIONACTION"),
+    **_table(
+        _OTHER,
+        "see speeds in [clusters.NAME.site]: they count in fair share, not in walltimes",
+        "USEMACHINESPEED",
+    ),
+    "USEMACHINESPEEDFORFS": (_NO, "the same as speeds in [clusters.NAME.site]"),
+    "USECPUTIME": (_OTHER, "cpu-seconds held count, not those used"),
+    **_table(_OTHER, _LIMIT_ON_SERVER, "SYSTEMMAXPROCPERJOB SYSTEMMAXPROCSECONDPERJOB SYSTEMMAXJOBWALLTIME"),
+    "JOBPRIOACCRUALPOLICY": (
+        _OTHER,
+        "waiting counts from when the server says that a job became eligible (etime)",
+    ),
+    "USESYSTEMQUEUETIME": (
+        _OTHER,
+        "waiting counts from when the server says that a job became eligible (etime)",
+    ),
+    "XFMINWCLIMIT": (_NO, "it shapes the expansion factor, which is no term here"),
+    "MAXJOB": (_NO, "there is no bound on the jobs that are planned"),
+    **_table(
+        _OTHER,
+        _QUEUED,
+        "MAXJOBQUEUEDPERUSERPOLICY MAXJOBQUEUEDPERUSERCOUNT MAXJOBQUEUEDPERGROUPPOLICY "
+        "MAXJOBQUEUEDPERGROUPCOUNT MAXJOBQUEUEDPERACCOUNTPOLICY MAXJOBQUEUEDPERACCOUNTCOUNT "
+        "SMAXJOBQUEUEDPERUSERCOUNT SMAXJOBQUEUEDPERGROUPCOUNT SMAXJOBQUEUEDPERACCOUNTCOUNT",
+    ),
+    **_table(
+        _STOP,
+        _OLD_LIMIT,
+        "MAXJOBPERUSERPOLICY MAXJOBPERUSERCOUNT MAXJOBPERGROUPPOLICY MAXJOBPERGROUPCOUNT "
+        "MAXJOBPERACCOUNTPOLICY "
+        "MAXJOBPERACCOUNTCOUNT MAXNODEPERUSERPOLICY MAXNODEPERUSERCOUNT MAXPEPERUSERPOLICY MAXPEPERUSERCOUNT "
+        "MAXPROCPERUSERPOLICY MAXPROCPERUSERCOUNT MAXPROCPERGROUPPOLICY MAXPROCPERGROUPCOUNT "
+        "MAXPROCPERACCOUNTPOLICY MAXPROCPERACCOUNTCOUNT MAXPROCSECONDPERUSERPOLICY MAXPROCSECONDPERUSERCOUNT "
+        "MAXPROCSECONDPERGROUPPOLICY MAXPROCSECONDPERGROUPCOUNT MAXPROCSECONDPERACCOUNTPOLICY "
+        "MAXPROCSECONDPERACCOUNTCOUNT SMAXJOBPERUSERCOUNT SMAXJOBPERGROUPCOUNT SMAXJOBPERACCOUNTCOUNT "
+        "SMAXNODEPERUSERCOUNT SMAXPEPERUSERCOUNT SMAXPROCPERUSERCOUNT SMAXPROCPERGROUPCOUNT "
+        "SMAXPROCPERACCOUNTCOUNT SMAXPROCSECONDPERUSERCOUNT SMAXPROCSECONDPERGROUPCOUNT "
+        "SMAXPROCSECONDPERACCOUNTCOUNT",
+    ),
+    **_table(
+        _STOP,
+        _OLD_RESERVATION,
+        "SRACCESS SRACCOUNTLIST SRCHARGEACCOUNT SRCLASSLIST SRDAYS SRDEPTH SRENDTIME SRFEATURES SRFLAGS "
+        "SRGROUPLIST SRHOSTLIST SRIDLETIME SRMAXTASKS SRMAXTIME SRMINLOAD SRMINTASKS SRNAME SRPARTITION "
+        "SRPERIOD "
+        "SRPRIORITY SRQOSLIST SRRESOURCES SRSTARTTIME SRTASKCOUNT SRTIMELOGIC SRTPN SRUSERLIST SRWENDTIME "
+        "SRWSTARTTIME",
+    ),
+    **_table(
+        _STOP,
+        _QOS,
+        "QOSCFG QOSFLAGS QOSNAME QOSPRIORITY QOSQTWEIGHT QOSTARGETQT QOSTARGETXF QOSXFWEIGHT",
+    ),
+    **_table(_STOP, _PREEMPTION, "PREEMPTPOLICY PREEMPTIONPOLICY PREEMPTPRIOJOBSELECTWEIGHT"),
+    **_table(
+        _STOP,
+        "there are no partitions: give nodes properties, and queues resources_default.neednodes",
+        "PARCFG FEATUREPARTITIONHEADER USELOCALMACHINEPRIORITY",
+    ),
+    **_table(
+        _OTHER,
+        "where several nodes are free, another one may be taken: it is chosen for the earliest start",
+        "NODEALLOCATIONPOLICY NODEALLOCMAXPS ALLOCLOCALITYPOLICY TASKDISTRIBUTIONPOLICY",
+    ),
+    **_table(_NO, "nodes have the properties that the server names", "FEATURENODETYPEHEADER"),
+    "FEATUREPROCSPEEDHEADER": (_OTHER, "see speeds in [clusters.NAME.site]"),
+    **_table(
+        _STOP,
+        "nodes are never given more than they have: raise np of the nodes on the server",
+        "NODECPUOVERCOMMITFACTOR NODEMEMOVERCOMMITFACTOR",
+    ),
+    "PARIGNQUEUELIST": (_STOP, "jobs of these queues would be started: stop the queues on the server"),
+    "FSSECONDARYGROUPS": (_STOP, "in fair share and limits only the group of a job counts"),
+    "FSENFORCEMENT": (_STOP, "no use is a hard bound: fair share only sorts"),
+    "FSCONFIGFILE": (_STOP, "what stands in that file is not read: add it to this one and import again"),
+    "REJECTNEGPRIOJOBS": (_OTHER, "a job of negative priority waits like others, and starts"),
+    "ENABLENEGJOBPRIORITY": (_NO, "priorities may be negative"),
+    **_table(
+        _OTHER, "the server's affair: its default queue and defaults", "DEFAULTACCOUNT DEFAULTCLASSLIST"
+    ),
+    "IGNPBSGROUPLIST": (_OTHER, "the group that the server names counts"),
+    "JOBSIZEPOLICY": (_NO, "only the cpus asked for count"),
+    "JOBPRIOF": (_STOP, "there is no priority by attributes or states of jobs"),
+    "RESCTLPOLICY": (_OTHER, "operators and admins make reservations"),
+    "MINADMINSTIME": (_NO, "running jobs are never stopped"),
+    "USEJOBREGEX": (_NO, "only for Maui's commands"),
+}
+"""By name: what it is when it is on, and why. Of a parameter that is off nothing follows."""
+
+MOAB_ALONE = frozenset(
+    [
+        "POWERPOLICY",
+        "NODEIDLEPOWERTHRESHOLD",
+        "GREENPOOLEVALUATIONINTERVAL",
+        "ACCOUNTINGINTERFACEURL",
+        "USEDATABASE",
+        "IDCFG",
+        "JOBCFG",
+        "JOBMATCHCFG",
+        "GRESCFG",
+        "VMCFG",
+        "VCPROFILE",
+        "RSVPROFILE",
+        "NODEIDFORMAT",
+        "MSUBQUERYINTERVAL",
+        "JOBREJECTPOLICY",
+        "DISABLEBATCHHOLDS",
+        "CREDDISCOVERY",
+        "SUBMITFILTER",
+        "EVALMETRICS",
+        "OPTIMIZEDJOBARRAYS",
+        "DATASTAGEHOLDTYPE",
+        "ENABLEVIRTUALNODES",
+        "HPCENVIRONMENT",
+        "MIDCFG",
+        "MWIKIRMCFG",
+        "NAMETRANSLATIONCFG",
+        "PUSHEVENTSTOWEBSERVICE",
+        "RECORDEVENTLIST",
+        "REMAPCLASS",
+        "REMAPCLASSLIST",
+        "RESOURCEQUERYDEPTH",
+        "SERVERLICENSEPATH",
+        "SPOOLDIR",
+        "STOREJOBSUBMISSION",
+        "TRIGGERPASSWORD",
+        "UIMANAGEMENTPOLICY",
+        "WEBSERVICESURL",
+        "ENABLEHIGHTHROUGHPUT",
+        "NODECATCREDLIST",
+        "MAXSUSPENDEDJOBCOUNT",
+        "MONGOSERVER",
+        "JOBFAILRETRYCOUNT",
+        "SCHEDPOLICY",
+        "AUTHTIMEOUT",
+        "ARRAYJOBPARLOCK",
+    ]
+)
+"""Parameters by which a file is known as Moab's: Maui has none of them."""

@@ -1,0 +1,223 @@
+"""Priorities of Maui: weights, caps, and the PRIORITY of users, groups, accounts and queues.
+
+A term counts its own weight times that of its component (Maui Administrator's Guide, 5.1).
+"""
+
+from collections.abc import Iterable, Sequence
+
+from schedd.cli.importing.maui_entries import OWNERS, Entry
+from schedd.cli.importing.result import Imported, Verdict
+
+__all__ = ["FAIR_SHARE_WEIGHTS", "WEIGHTS", "Weights", "own_priorities", "within_bounds"]
+
+_KEPT = {  # sub-component: (its component, what becomes of it)
+    "QUEUETIMEWEIGHT": ("SERVICEWEIGHT", ""),
+    "PROCWEIGHT": ("RESWEIGHT", "priority.size, points for each cpu"),
+    "CLASSWEIGHT": ("CREDWEIGHT", "priority.queue, with the PRIORITY of CLASSCFG"),
+    "USERWEIGHT": ("CREDWEIGHT", "multiplied into the points of classes"),
+    "GROUPWEIGHT": ("CREDWEIGHT", "multiplied into the points of classes"),
+    "ACCOUNTWEIGHT": ("CREDWEIGHT", "multiplied into the points of classes"),
+}
+FAIR_SHARE_WEIGHTS = {
+    "FSUSERWEIGHT": "user",
+    "FSGROUPWEIGHT": "group",
+    "FSACCOUNTWEIGHT": "account",
+    "FSCLASSWEIGHT": "queue",
+}
+"""And the level that each is about."""
+_MISSING = {  # sub-component: (its component, what it makes a priority of)
+    "XFACTORWEIGHT": ("SERVICEWEIGHT", "the expansion factor (wait over walltime)"),
+    "BYPASSWEIGHT": ("SERVICEWEIGHT", "how often a job was passed over"),
+    "SPVIOLATIONWEIGHT": ("SERVICEWEIGHT", "violations of soft limits"),
+    "NODEWEIGHT": ("RESWEIGHT", "the nodes asked for"),
+    "MEMWEIGHT": ("RESWEIGHT", "the memory asked for"),
+    "SWAPWEIGHT": ("RESWEIGHT", "the swap asked for"),
+    "DISKWEIGHT": ("RESWEIGHT", "the disk asked for"),
+    "PSWEIGHT": ("RESWEIGHT", "the processor seconds asked for"),
+    "PEWEIGHT": ("RESWEIGHT", "processor equivalents"),
+    "WALLTIMEWEIGHT": ("RESWEIGHT", "the walltime asked for"),
+    "UJOBWEIGHT": ("RESWEIGHT", "the jobs of the same user"),
+    "UPROCWEIGHT": ("RESWEIGHT", "the processors of the same user"),
+    "DIRECTSPECWEIGHT": ("RESWEIGHT", "users named directly"),
+    "QOSWEIGHT": ("CREDWEIGHT", "the quality of service"),
+    "FSQOSWEIGHT": ("FSWEIGHT", "the fair share of qualities of service"),
+    "AFSWEIGHT": ("FSWEIGHT", "fair share, by an old name: write FSACCOUNTWEIGHT"),
+    "GFSWEIGHT": ("FSWEIGHT", "fair share, by an old name: write FSGROUPWEIGHT"),
+    "UFSWEIGHT": ("FSWEIGHT", "fair share, by an old name: write FSUSERWEIGHT"),
+    "TARGETQUEUETIMEWEIGHT": ("TARGETWEIGHT", "a target of waiting"),
+    "TARGETXFACTORWEIGHT": ("TARGETWEIGHT", "a target of the expansion factor"),
+    "QUEUETIMETARGETWEIGHT": ("TARGETWEIGHT", "a target of waiting"),
+    "XFACTORTARGETWEIGHT": ("TARGETWEIGHT", "a target of the expansion factor"),
+    "CONSUMEDWEIGHT": ("USAGEWEIGHT", "what a running job has used"),
+    "REMAININGWEIGHT": ("USAGEWEIGHT", "what is left of a running job"),
+    "PERCENTWEIGHT": ("USAGEWEIGHT", "how far a running job is"),
+    "USAGEEXECUTIONTIMEWEIGHT": ("USAGEWEIGHT", "how long a running job has run"),
+    "ATTRATTRWEIGHT": ("ATTRWEIGHT", "attributes of jobs"),
+    "ATTRSTATEWEIGHT": ("ATTRWEIGHT", "states of jobs"),
+}
+_PARTS = {
+    **{name: component for name, (component, _) in (_KEPT | _MISSING).items()},
+    **dict.fromkeys(FAIR_SHARE_WEIGHTS, "FSWEIGHT"),
+}
+_COMPONENTS = frozenset({*_PARTS.values(), "SERVICETARGETWEIGHT"})
+_CAPS = {f"{name.removesuffix('WEIGHT')}CAP": name for name in (*_PARTS, *_COMPONENTS)} | {
+    "SERVICEWCAP": "SERVICEWEIGHT"
+}
+WEIGHTS = frozenset({*_PARTS, *_COMPONENTS, *_CAPS})
+"""All parameters that this module knows."""
+_MOST = 1e9
+"""The largest weight that schedd.toml takes."""
+_ALL_PARTITIONS = frozenset({"", "0", "ALL", "BASE", "DEFAULT"})
+
+
+class Weights:
+    """What the file says of weights; a part counts 0 where it says nothing, waiting and components 1."""
+
+    def __init__(self, entries: Sequence[Entry], done: Imported) -> None:
+        self._said: dict[str, float] = {"QUEUETIMEWEIGHT": 1.0, **dict.fromkeys(_COMPONENTS, 1.0)}
+        self._bad: set[int] = set()
+        for entry in entries:
+            if entry.name not in WEIGHTS:
+                continue
+            try:
+                self._said[entry.name] = float(entry.words[0])
+            except (ValueError, IndexError):
+                self._bad.add(entry.line)
+                words = f"{entry.value!r} is no number, passed over"
+                done.note(Verdict.DIFFERS, entry.line, entry.setting, words)
+
+    def of(self, part: str) -> float:
+        """What a term counts: its weight times that of its component; of a component, whether any counts."""
+        if part in _PARTS:
+            return self._said.get(part, 0.0) * self._said[_PARTS[part]]
+        return float(any(self.of(one) for one, component in _PARTS.items() if component == part))
+
+    def translate(self, entries: Sequence[Entry], fair: bool, done: Imported) -> None:
+        """The table priority, and a finding for each weight and cap; ``fair``: fair share is on."""
+        priority = done.table("priority")
+        waiting = self.of("QUEUETIMEWEIGHT") * 60
+        priority["waiting"] = waiting
+        if self.of("PROCWEIGHT"):
+            priority["size"] = self.of("PROCWEIGHT")
+        said = {entry.name for entry in entries}
+        if "QUEUETIMEWEIGHT" not in said:
+            words = f"Maui takes 1 a minute: priority.waiting = {waiting:g} points an hour"
+            done.note(Verdict.TRANSLATED, 0, "QUEUETIMEWEIGHT", words)
+        for entry in entries:
+            if entry.name in WEIGHTS and entry.line not in self._bad:
+                done.note(*self._finding(entry, fair, done))
+
+    def _finding(self, entry: Entry, fair: bool, done: Imported) -> tuple[Verdict, int, str, str]:
+        name, points = entry.name, self._said[entry.name]
+        where = entry.line, entry.setting
+        if entry.index.upper() not in _ALL_PARTITIONS:
+            return Verdict.BLOCKER, *where, "there are no partitions: one weight counts for all nodes"
+        if name in _CAPS:
+            return self._cap(entry, points, done)
+        if name in _COMPONENTS:
+            if not self.of(name) or (name == "FSWEIGHT" and not fair):
+                return Verdict.NO_MATTER, *where, "nothing below it has a weight, or fair share is off"
+            return Verdict.TRANSLATED, *where, "multiplied into the weights below it"
+        if not self.of(name) and name != "QUEUETIMEWEIGHT":
+            return Verdict.NO_MATTER, *where, "the weight is 0"
+        if name == "QUEUETIMEWEIGHT":
+            waiting = done.table("priority")["waiting"]
+            return Verdict.TRANSLATED, *where, f"priority.waiting = {waiting:g} points an hour"
+        if name in _MISSING:
+            return Verdict.BLOCKER, *where, f"there is no priority by {_MISSING[name][1]}"
+        if name in FAIR_SHARE_WEIGHTS and not fair:
+            return Verdict.NO_MATTER, *where, "fair share is off"
+        if name in FAIR_SHARE_WEIGHTS:
+            return Verdict.DIFFERS, *where, "see FSPOLICY"
+        return Verdict.TRANSLATED, *where, _KEPT[name][1]
+
+    def _cap(self, entry: Entry, points: float, done: Imported) -> tuple[Verdict, int, str, str]:
+        where = entry.line, entry.setting
+        if not points or not self.of(_CAPS[entry.name]):
+            return Verdict.NO_MATTER, *where, "0 caps nothing, or what it caps has no weight"
+        if entry.name != "QUEUETIMECAP":
+            return Verdict.BLOCKER, *where, "there are no caps of priorities, but of waiting"
+        waiting = done.table("priority")["waiting"]
+        done.table("priority")["waiting_most"] = points / waiting
+        return Verdict.TRANSLATED, *where, f"priority.waiting_most = {points / waiting:g} hours"
+
+
+def own_priorities(weights: Weights, entries: Iterable[Entry], done: Imported) -> None:
+    """PRIORITY= of users, groups and accounts: classes; of queues: priorities of queues."""
+    found: dict[str, dict[str, tuple[Entry, float]]] = {}
+    for entry in entries:
+        kind = OWNERS.get(entry.name, "queue" if entry.name == "CLASSCFG" else "")
+        for name, _, value in entry.attributes() if kind else ():
+            if name != "PRIORITY":
+                continue
+            setting = f"{entry.setting} PRIORITY"
+            try:
+                points = float(value)
+            except ValueError:
+                done.note(Verdict.DIFFERS, entry.line, setting, f"{value!r} is no number, passed over")
+                continue
+            if not weights.of(_weight_of(kind)):
+                done.note(Verdict.NO_MATTER, entry.line, setting, f"the weight of {kind} priorities is 0")
+                continue
+            found.setdefault(kind, {})[entry.index] = entry, points
+    _queues(weights, found.pop("queue", {}), done)
+    for kind, owners in found.items():
+        _classes(kind, weights.of(_weight_of(kind)), owners, done)
+    if len(found) > 1:
+        words = f"points of {' and '.join(sorted(found))} are not added up: whoever has several gets the most"
+        done.note(Verdict.DIFFERS, 0, "PRIORITY", words)
+
+
+def within_bounds(done: Imported) -> None:
+    """Divide all points by one number where one is larger than schedd.toml takes; the order stays."""
+    priority = done.table("priority")
+    queues: dict[str, float] = priority.get("queues", {})
+    most = max((abs(points) for points in queues.values()), default=0)
+    if most > _MOST:
+        priority["queues"] = {name: points / most for name, points in queues.items()}
+        priority["queue"] *= most
+    terms = [name for name in ("queue", "waiting", "size", "fair_share") if name in priority]
+    classes: list[dict[str, float]] = list(done.site.get("classes", {}).values())
+    largest = max([abs(priority[name]) for name in terms] + [abs(one["points"]) for one in classes])
+    if largest <= _MOST:
+        return
+    for name in terms:
+        priority[name] /= largest / _MOST
+    for one in classes:
+        one["points"] /= largest / _MOST
+    words = (
+        f"all points are divided by {largest / _MOST:.6g}, the largest being {largest:.6g}; the order is the"
+    )
+    done.note(Verdict.TRANSLATED, 0, "weights", f"{words} same, but for differences below one point then")
+
+
+def _weight_of(kind: str) -> str:
+    return f"{'CLASS' if kind == 'queue' else kind.upper()}WEIGHT"
+
+
+def _queues(weights: Weights, owners: dict[str, tuple[Entry, float]], done: Imported) -> None:
+    """Maui knows nothing of the server's own priorities of queues: who is not named has 0."""
+    priority = done.table("priority")
+    priority["queue"] = weights.of("CLASSWEIGHT") if owners else 0.0
+    if not owners:
+        return
+    queues = {"*": 0.0}
+    for index, (entry, points) in owners.items():
+        queues["*" if index.upper() == "DEFAULT" else index] = points
+        words = 'priority.queues; "*" are all others, whatever their Priority on the server'
+        done.note(Verdict.TRANSLATED, entry.line, f"{entry.setting} PRIORITY", words)
+    priority["queues"] = queues
+
+
+def _classes(kind: str, weight: float, owners: dict[str, tuple[Entry, float]], done: Imported) -> None:
+    """A class for each who is named; what all others have is subtracted from theirs."""
+    rest = next((points for name, (_, points) in owners.items() if name.upper() == "DEFAULT"), 0.0)
+    for index, (entry, points) in owners.items():
+        setting = f"{entry.setting} PRIORITY"
+        if index.upper() == "DEFAULT":
+            words = "subtracted from the points of those that are named: the order is the same"
+            done.note(Verdict.TRANSLATED, entry.line, setting, words)
+            continue
+        table = done.table("classes").setdefault(f"{kind}-{index}", {})
+        table |= {"points": (points - rest) * weight, f"{kind}s": [index]}
+        done.note(Verdict.TRANSLATED, entry.line, setting, "a class of its own")

@@ -1,0 +1,147 @@
+"""The order of jobs under pbs_sched: by queue, fair share, and the keys of a sort.
+
+Each outweighs those that follow, as in a sort by several keys: what a term can find at most, times its
+weight, is less than one step of the one before. Weights go up to 10^9, so that there is room for three.
+"""
+
+from schedd.cli.importing.result import Verdict
+from schedd.cli.importing.sched_fair_share import entity_of, shares_of
+from schedd.cli.importing.sched_options import Option, Source
+
+__all__ = ["SORTS", "by_queue", "levels", "sorting"]
+
+SORTS = frozenset({"sort_by", "key", "job_sort_key"})
+"""The options that sort jobs."""
+_QUEUES = 1_000_000_000
+_LEVELS = (800_000_000.0, 390_000.0, 190.0)
+"""What a key counts from its least to its most; one step of the first is more than all of the second."""
+_REACH = {"short": 1.0, "wish": 2048.0, "size": 1000.0, "class": 100.0, "fair_share": 1.0}
+"""What each term finds at most; of jobs of more cpus the order is kept, but may go before the key before."""
+_SORTS = {  # TORQUE's sort_by: (term, sign), or None for none
+    "no_sort": None,
+    "short_walltime_first": ("short", 1),
+    "large_walltime_first": ("short", -1),
+    "high_priority_first": ("wish", 1),
+    "low_priority_first": ("wish", -1),
+    "fair_share": ("class", 1),
+}
+_KEYS = {  # OpenPBS's job_sort_key: (term, sign when HIGH goes first)
+    "ncpus": ("size", 1),
+    "walltime": ("short", -1),
+    "job_priority": ("wish", 1),
+    "sort_priority": ("wish", 1),
+    "fair_share_perc": ("class", 1),
+    "fairshare_perc": ("class", 1),
+}
+_BY_CPUT = frozenset({"shortest_job_first", "longest_job_first"})
+_CPUT = (
+    "pbs_sched sorts by the cput that jobs ask for (-l cput), not by walltime. Jobs that ask for none keep "
+    "the "
+    "order in which they came, as here; those that ask for it are no longer sorted. For short walltimes "
+    "first "
+    "give priority.short a weight, and priority.waiting one, so that long jobs get their turn"
+)
+
+
+def levels(source: Source) -> list[float]:
+    """What the keys count, without fair share's own, which goes before them."""
+    return list(_LEVELS[1:] if source.on("fair_share") else _LEVELS)
+
+
+def by_queue(source: Source) -> None:
+    """by_queue and sort_queues: whether the server's priorities of queues go first."""
+    done, option, sort = source.done, source.get("by_queue"), source.get("sort_queues")
+    if source.on("strict_fifo") and not source.openpbs:
+        queue, words = 0, "strict_fifo goes before it: queues are not told apart"
+    elif option is None or not option.on:
+        queue, words = 0, "queues are not told apart: priority.queue = 0"
+    elif not source.openpbs and (sort is None or not sort.on):
+        queue = 0
+        words = (
+            "sort_queues is off, so that queues come in the server's order; here they are not told apart: "
+        )
+        words += "give them a Priority on the server, and priority.queue a weight"
+    else:
+        queue = _QUEUES
+        words = f"priority.queue = {_QUEUES}: jobs of a queue of higher Priority go first"
+    done.table("priority")["queue"] = queue
+    verdict = Verdict.BLOCKER if "server's order" in words else Verdict.TRANSLATED
+    if option is None:
+        done.note(verdict, 0, "by_queue", words)
+    else:
+        done.note(verdict, option.line, option.name, words)
+    if sort is not None:
+        done.note(Verdict.NO_MATTER if source.openpbs else verdict, sort.line, sort.name, "see by_queue")
+
+
+def sorting(source: Source) -> None:
+    """The keys of the sort as weights of terms."""
+    done = source.done
+    sort_by = source.get("sort_by")
+    multi = sort_by is not None and sort_by.value.lower() == "multi_sort"
+    free = levels(source)
+    for option in source.options:
+        if option.name not in SORTS:
+            continue
+        name = f"{option.name} {option.value}"
+        if multi and option is sort_by:
+            done.note(Verdict.TRANSLATED, option.line, name, "the keys that follow")
+        elif option.name == "key" and not multi:
+            done.note(Verdict.NO_MATTER, option.line, name, "counts only with sort_by: multi_sort")
+        elif source.on("fair_share") and not source.openpbs:
+            done.note(Verdict.NO_MATTER, option.line, name, "with fair_share on, it alone says who is next")
+        elif option.value.lower() in _BY_CPUT:
+            done.note(Verdict.DIFFERS, option.line, name, _CPUT)
+        else:
+            _key(option, name, source, free)
+
+
+def _key(option: Option, name: str, source: Source, free: list[float]) -> None:
+    done = source.done
+    try:
+        key = _term(option)
+    except KeyError:
+        done.note(Verdict.BLOCKER, option.line, name, f"there is no priority by {option.value.split()[0]}")
+        return
+    if key is None:
+        done.note(Verdict.NO_MATTER, option.line, name, "equal jobs keep their order")
+        return
+    term, sign = key
+    if term in done.table("priority"):
+        done.note(Verdict.NO_MATTER, option.line, name, f"priority.{term} is there already")
+        return
+    if not free:
+        words = "not taken over: there is room for three keys, fair share being one of them"
+        done.note(Verdict.BLOCKER, option.line, name, words)
+        return
+    if term == "class" and not _fixed_shares(source):
+        words = "resource_group names nobody, so that the shares of all are the same"
+        done.note(Verdict.NO_MATTER, option.line, name, words)
+        return
+    points = sign * free.pop(0) / _REACH[term]
+    done.table("priority")[term] = points
+    words = f"priority.{term} = {points:.10g}"
+    if term == "class":
+        words += (
+            ", with a class for each share of resource_group: it is what is meant for each, whatever was used"
+        )
+    elif term == "short":
+        words += "; a job is put back by others only as far as its promise allows (slack)"
+    done.note(Verdict.TRANSLATED, option.line, name, words)
+
+
+def _term(option: Option) -> tuple[str, int] | None:
+    """The term and its sign; None where nothing is sorted. Raises KeyError for what is no term."""
+    if option.name != "job_sort_key":
+        return _SORTS[option.value.lower()]
+    name, _, direction = option.value.partition(" ")
+    term, sign = _KEYS[name.lower()]
+    return term, {"HIGH": sign, "LOW": -sign}[direction.strip().upper()]
+
+
+def _fixed_shares(source: Source) -> bool:
+    """A class for each who has a share; whether there are any."""
+    level, shares = entity_of(source), shares_of(source.beside.get("resource_group", ""))
+    for name, (_, _, part) in shares.leaves.items():
+        source.done.table("classes")[f"share-{name}"] = {"points": round(part, 4), f"{level}s": [name]}
+    return bool(shares.leaves)

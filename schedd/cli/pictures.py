@@ -1,0 +1,12 @@
+"""Whether pictures can be drawn here: what draws them is an extra, since most sites never need it."""
+
+from importlib.util import find_spec
+
+__all__ = ["lacking"]
+
+
+def lacking() -> str | None:
+    """What is missing and how to install it; None where pictures can be drawn."""
+    if find_spec("matplotlib") is not None:
+        return None
+    return "pictures need matplotlib, which is not installed: pip install 'schedd[pictures]'"

@@ -1,0 +1,39 @@
+"""What PBS means by its strings and codes: requests, holds, dependencies, return codes, accounting records.
+
+Both families of servers; the meaning of requests is set out in ``docs/requests.md``.
+"""
+
+from schedd.dialect.asked import resource_list
+from schedd.dialect.depend import Condition, Until, conditions
+from schedd.dialect.errors import RequestError
+from schedd.dialect.family import DIALECTS, KILLED, Dialect, Family, Site, dialect_of
+from schedd.dialect.holds import Hold, holds_in
+from schedd.dialect.openpbs import parse_openpbs
+from schedd.dialect.render import canonical, openpbs_select, torque_nodes
+from schedd.dialect.torque import parse_torque
+from schedd.dialect.units import format_size, format_walltime, parse_size, parse_walltime
+
+__all__ = [
+    "DIALECTS",
+    "KILLED",
+    "Condition",
+    "Dialect",
+    "Family",
+    "Hold",
+    "RequestError",
+    "Site",
+    "Until",
+    "canonical",
+    "conditions",
+    "dialect_of",
+    "format_size",
+    "format_walltime",
+    "holds_in",
+    "openpbs_select",
+    "parse_openpbs",
+    "parse_size",
+    "parse_torque",
+    "parse_walltime",
+    "resource_list",
+    "torque_nodes",
+]

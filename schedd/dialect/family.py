@@ -1,0 +1,122 @@
+"""The dialects: how each family of servers writes requests, and what its numbers mean."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from schedd.dialect.errors import RequestError
+from schedd.dialect.openpbs import parse_openpbs
+from schedd.dialect.torque import parse_torque
+from schedd.model import Request
+from schedd.wire import JobFacts
+
+__all__ = ["DIALECTS", "KILLED", "Dialect", "Family", "Site", "dialect_of"]
+
+Family = Literal["torque", "openpbs"]
+
+KILLED: Final = 271
+"""The exit status of a job that was killed (256 and the signal), in both families."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What a request is read against: the site's rules, and what its nodes and the cluster have.
+
+    ``mem_per_core`` in KiB is planned where a job asks for no memory; ``pack``: units of one request may
+    share a node where the family's default is a node for each.
+    """
+
+    defaults: Mapping[str, str]
+    pack: bool = False
+    mem_per_core: int = 0
+    known_nodes: Collection[str] = ()
+    generic: Collection[str] = ()
+    shared: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """One family's words and numbers.
+
+    ``busy`` are the codes of a refused run that the same run may not meet in a moment; ``changed`` those that
+    say that the job is no longer what was decided on; ``no_fault`` the exit statuses that do not speak
+    against a node.
+    """
+
+    name: str
+    read: Callable[[JobFacts, Site], Request]
+    busy: frozenset[int]
+    changed: frozenset[int]
+    no_fault: frozenset[int]
+
+    def is_busy(self, code: int) -> bool:
+        """Whether a run that was refused so is worth another try on the same nodes at once."""
+        return code in self.busy
+
+    def is_changed(self, code: int) -> bool:
+        """Whether a run was refused because the job is another by now than was decided on."""
+        return code in self.changed
+
+    def speaks_against_node(self, exit_status: int) -> bool:
+        """Whether a job that ended so may have failed because of its node."""
+        return exit_status not in self.no_fault
+
+
+def _read_torque(facts: JobFacts, site: Site) -> Request:
+    return parse_torque(
+        facts.resources,
+        defaults=site.defaults,
+        node_rule="pack" if site.pack else "exact",
+        exclusive=facts.exclusive,
+        mem_per_core_default=site.mem_per_core,
+        known_nodes=site.known_nodes,
+        generic=site.generic,
+        shared=site.shared,
+    )
+
+
+def _read_openpbs(facts: JobFacts, site: Site) -> Request:
+    return parse_openpbs(
+        facts.resources,
+        schedselect=facts.resources.get("schedselect", ""),
+        defaults=site.defaults,
+        mem_per_core_default=site.mem_per_core,
+        known_nodes=site.known_nodes,
+        generic=site.generic,
+        shared=site.shared,
+    )
+
+
+DIALECTS: Final[Mapping[str, Dialect]] = {
+    "torque": Dialect(
+        name="torque",
+        read=_read_torque,
+        busy=frozenset({15046, 15134}),  # RESCUNAV; BUSY
+        changed=frozenset(),
+        no_fault=frozenset({0, 265, KILLED}),  # success; 256 + SIGKILL and + SIGTERM: a deletion
+    ),
+    "openpbs": Dialect(
+        name="openpbs",
+        read=_read_openpbs,
+        busy=frozenset({15044, 15208, 15227}),  # RESCUNAV; TRYAGAIN; NODE_BUSY
+        changed=frozenset({15157}),  # NORUNALTEREDJOB: altered since the scheduler has read it
+        no_fault=frozenset({0, 265, KILLED}),
+    ),
+}
+_FIRST: Final = DIALECTS["torque"]
+
+
+def _read_unknown(facts: JobFacts, site: Site) -> Request:
+    del site
+    raise RequestError(f"requests of servers of the family {facts.family!r} are not understood here")
+
+
+_UNKNOWN: Final = Dialect("", _read_unknown, frozenset(), frozenset(), frozenset({0}))
+
+
+def dialect_of(family: str) -> Dialect:
+    """The dialect of a server's family; an empty name is TORQUE's, which was there first.
+
+    Of a family that nobody here speaks no request is understood, and no code means more than a refusal.
+    """
+    return DIALECTS.get(family, _UNKNOWN) if family else _FIRST

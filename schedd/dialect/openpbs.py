@@ -1,0 +1,180 @@
+"""OpenPBS's resource requests: ``select`` and ``place``, or the older ``nodes`` and ``ncpus``."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final
+
+from schedd.dialect.asked import Asked, parse_amount
+from schedd.dialect.assemble import assemble, by_lower_name, resources_of, walltime_of
+from schedd.dialect.deadline import deadline_names
+from schedd.dialect.openpbs_nodes import nodes_chunks
+from schedd.dialect.selectspec import Placing, SelectChunk, parse_place, parse_select
+from schedd.dialect.shared import shared_names
+from schedd.dialect.span import Span, whole_number
+from schedd.dialect.units import looks_like_amount, parse_size
+from schedd.model.request import Chunk, NodeSets, Place, Request
+
+__all__ = ["parse_openpbs"]
+
+_NOT_FOR_THE_PLAN: Final = frozenset({"mpiprocs", "ompthreads", "nchunk"})
+"""How a job's processes are started inside its chunks."""
+
+_STRINGS: Final = frozenset({"arch", "vntype", "aoe", "eoe", "accelerator_model", "accelerator_group"})
+"""The server's own string resources of a vnode."""
+
+_OF_A_CHUNK: Final = frozenset(
+    {"ncpus", "mem", "vmem", "ngpus", "host", "vnode", *_NOT_FOR_THE_PLAN, *_STRINGS}
+)
+"""Names that, without a select, are put into the one chunk of the job."""
+
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """What is known of the site's resources; names in lower case to their own spelling."""
+
+    amounts: Mapping[str, str]
+    strings: frozenset[str]
+    chunk_defaults: Mapping[str, str]
+    mem_per_core_default: int
+    shared: frozenset[str]
+
+
+def parse_openpbs(
+    resources: Mapping[str, str],
+    *,
+    schedselect: str = "",
+    defaults: Mapping[str, str] = _NONE,
+    chunk_defaults: Mapping[str, str] = _NONE,
+    mem_per_core_default: int = 0,
+    known_nodes: Collection[str] = (),
+    generic: Collection[str] = (),
+    shared: Collection[str] = (),
+    strings: Collection[str] = (),
+) -> Request:
+    """The request of an OpenPBS job; its meaning is set out in ``docs/requests.md``.
+
+    ``resources`` is its ``Resource_List`` (or what a user would write); ``schedselect``, the server's own
+    select with the defaults filled in, goes before ``select``. ``defaults`` are ``resources_default``,
+    ``shared`` are names of resources of the whole cluster, which are no part of the request;
+    ``chunk_defaults`` the ``default_chunk`` of queue and server. ``mem_per_core_default`` in KiB is planned
+    for chunks that ask for no memory, never more than their vmem. ``known_nodes`` tells hosts from
+    properties in ``nodes=``; ``generic`` are node-locked resources that the plan knows, ``strings`` resources
+    of type string, whose values are features even where they look like numbers. Raises RequestError.
+    """
+    asked = Asked({**resources, **({"select": schedselect} if schedselect.strip() else {})}, defaults)
+    asked.ignore({"schedselect", *deadline_names(asked.values)})
+    if shared:
+        asked.ignore(shared_names(asked.values, shared))
+    site = _Site(
+        by_lower_name(generic),
+        _STRINGS | {name.lower() for name in strings},
+        {name.strip().lower(): value for name, value in chunk_defaults.items()},
+        mem_per_core_default,
+        frozenset(name.lower() for name in shared),
+    )
+    usual = Placing()
+    if (about := asked.get("select")) is not None:
+        selected = parse_select(about)
+        chunks = [_planned(chunk, asked, site) for chunk in selected]
+        summed = {name for chunk in selected for name, _ in chunk.resources}
+        asked.ignore({"nodes", *_OF_A_CHUNK, *summed})  # the server writes the sums of all chunks there
+    elif (about := asked.get("nodes")) is not None:
+        chunks, exclusive = nodes_chunks(about, asked, known_nodes)
+        chunks = [_with_default_memory(chunk, mem_per_core_default) for chunk in chunks]
+        usual = Placing(Place.SCATTER, exclusive)
+    else:
+        about = asked.get("ncpus") or Span.of("1", "ncpus")
+        usual = Placing(Place.PACK)
+        names = [name for name in asked.names if name in _OF_A_CHUNK | site.strings or name in site.amounts]
+        spans = ((name, asked.get(name)) for name in names)
+        chunks = [_planned(SelectChunk(1, tuple((n, s) for n, s in spans if s is not None)), asked, site)]
+    placing = parse_place(span) if (span := asked.get("place")) is not None else usual
+    asked.ignore({"nodect"})
+    for word in sorted(placing.words & {"exclhost", "vscatter"}):
+        asked.note(f"place={word}: every vnode is planned as a host of its own")
+    request = assemble(
+        chunks,
+        placing.place,
+        exclusive=placing.exclusive,
+        walltime=_walltime(asked),
+        asked=asked,
+        about=about,
+    )
+    if placing.group and request.units > 1 and request.place is not Place.PACK:
+        return replace(request, together=NodeSets(by=placing.group.lower(), wait=None))
+    return request
+
+
+def _planned(chunk: SelectChunk, asked: Asked, site: _Site) -> Chunk:
+    """A chunk with what it asks for, and the site's defaults for what it does not name."""
+    planned = Chunk(count=chunk.count)
+    amounts: dict[str, int] = {}
+    features: set[frozenset[str]] = set()
+    given = dict(chunk.resources)
+    defaults = {name: Span.of(value, name) for name, value in site.chunk_defaults.items() if value.strip()}
+    for name, span in {**defaults, **given}.items():
+        if name == "ncpus":
+            planned = replace(planned, cpus=whole_number(span, "ncpus=", least=0))
+        elif name == "ngpus":
+            planned = replace(planned, gpus=whole_number(span, "ngpus=", least=0))
+        elif name == "mem":
+            planned = replace(planned, mem=parse_size(span))
+        elif name == "vmem":
+            planned = replace(planned, vmem=parse_size(span))
+        elif name in ("host", "vnode"):
+            features.add(frozenset({span.unquoted()}))
+        elif name in site.amounts:
+            amounts[site.amounts[name]] = parse_amount(span)
+        elif name not in _NOT_FOR_THE_PLAN and name not in site.shared:
+            _add_feature(name, span, features, asked, site)
+    planned = replace(
+        planned,
+        resources=resources_of({name: amount for name, amount in amounts.items() if amount}),
+        features=tuple(sorted(features, key=sorted)),
+    )
+    return (
+        planned
+        if "mem" in given or "mem" in defaults
+        else _with_default_memory(planned, site.mem_per_core_default)
+    )
+
+
+def _add_feature(name: str, span: Span, features: set[frozenset[str]], asked: Asked, site: _Site) -> None:
+    """A boolean or a string; as in the server, False also fits a node without the resource."""
+    value = span.unquoted()
+    if name not in site.strings and value.lower() in ("true", "false"):
+        features.add(frozenset({f"{name}=True" if value.lower() == "true" else f"!{name}=True"}))
+    elif name not in site.strings and looks_like_amount(value):
+        asked.note(f"not planned: {name}={span.brief()}")
+    else:
+        features.add(frozenset({f"{name}={value}"}))
+
+
+def _with_default_memory(chunk: Chunk, per_core: int) -> Chunk:
+    """The site's default for a chunk that names no memory, no more than the virtual memory it names."""
+    if chunk.mem or not per_core:
+        return chunk
+    default = per_core * chunk.cpus
+    return replace(chunk, mem=min(default, chunk.vmem) if chunk.vmem else default)
+
+
+def _walltime(asked: Asked) -> int | None:
+    """The soft walltime, which is what its owner expects; else the walltime; of a job that may be shrunk, the
+    longest it may have.
+    """
+    walltime = walltime_of(asked)
+    soft = walltime_of(asked, "soft_walltime")
+    if soft is not None and (walltime is None or soft < walltime):
+        asked.note("planned with its soft_walltime; beyond it the plan is moved as for any overrun")
+        return soft
+    longest = walltime_of(asked, "max_walltime")
+    shortest = walltime_of(asked, "min_walltime")
+    if walltime is None and longest is not None:
+        asked.note("planned with its max_walltime; jobs are not shrunk")
+        return longest
+    if shortest is not None:
+        asked.note("min_walltime was not followed: jobs are not shrunk")
+    return walltime

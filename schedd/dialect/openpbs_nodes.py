@@ -1,0 +1,67 @@
+"""The older ``nodes=`` as OpenPBS converts it to chunks (its ``cvt_nodespec_to_select``)."""
+
+from collections.abc import Collection, Iterable
+from collections.abc import Set as AbstractSet
+
+from schedd.dialect.asked import Asked
+from schedd.dialect.nodespec import NodeSpec, normal_form, parse_nodes
+from schedd.dialect.span import Span, whole_number
+from schedd.model.request import Chunk, Features
+
+__all__ = ["nodes_chunks"]
+
+
+def nodes_chunks(span: Span, asked: Asked, known_nodes: Collection[str]) -> tuple[list[Chunk], bool]:
+    """The chunks of a ``nodes=`` value, and whether they are for this job alone (``#excl``).
+
+    A part is ``N:ncpus=P`` with P = ppn times cpp, a property ``p`` becomes ``p=True``, a name of
+    ``known_nodes`` the host; the job's mem and vmem are divided over its nodes, its ncpus over the tasks.
+    Without ``known_nodes`` a name may be either. Raises RequestError.
+    """
+    nodes = known_nodes if isinstance(known_nodes, AbstractSet) else frozenset(known_nodes)
+    spec = parse_nodes(span, known_nodes=nodes, amounts=("cpp", "ncpus"))
+    factor = _cores_per_task(spec, asked)
+    units = sum(part.count for part in spec.parts)
+    mem, vmem = (-(-asked.size(name) // units) for name in ("mem", "vmem"))
+    if spec.gpu_modes:
+        asked.note(f"gpu mode {', '.join(sorted(spec.gpu_modes))}: left to the server")
+    chunks = [
+        Chunk(
+            count=part.count,
+            cpus=part.cores * factor,
+            mem=mem,
+            vmem=vmem,
+            gpus=part.gpus,
+            features=_as_resources(part.features, nodes),
+        )
+        for part in spec.parts
+    ]
+    return chunks, spec.exclusive is True
+
+
+def _cores_per_task(spec: NodeSpec, asked: Asked) -> int:
+    """How many cores each task gets when the job names ncpus as well."""
+    wanted = asked.get("ncpus")
+    if wanted is None or "ncpus" not in asked.own:
+        return 1
+    cores = whole_number(wanted, "ncpus=")
+    tasks = sum(part.count * part.cores for part in spec.parts)
+    counted = any(part.given & {"cpp", "ncpus"} for part in spec.parts)
+    if (counted and cores != tasks) or cores % tasks:
+        raise wanted.error(
+            f"{cores} cores cannot be divided over the {tasks} tasks of nodes=", f"a multiple of {tasks}"
+        )
+    return cores // tasks
+
+
+def _as_resources(features: Iterable[frozenset[str]], nodes: AbstractSet[str]) -> Features:
+    return normal_form([frozenset(_names(alternatives, nodes)) for alternatives in features])
+
+
+def _names(alternatives: frozenset[str], nodes: AbstractSet[str]) -> Iterable[str]:
+    for name in alternatives:
+        bare = name.removeprefix("!")
+        if bare in nodes or (not nodes and not name.startswith("!")):
+            yield name
+        if bare not in nodes:
+            yield f"{name}=True"

@@ -1,0 +1,114 @@
+"""Requests as text: the canonical form for people and comparisons, and the servers' own notations."""
+
+import re
+
+from schedd.dialect.nodespec import NAME
+from schedd.dialect.units import format_size, format_walltime
+from schedd.model.request import Chunk, NodeSets, Place, Request
+
+__all__ = ["canonical", "openpbs_select", "torque_nodes"]
+
+_WORD = re.compile(r"[^\s\"'|,;()+]+")
+_RESOURCE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_PLAIN = re.compile(r"[^\s\"'+:=(),]+")
+_NO_FEATURES = frozenset({"ncpus", "mem", "vmem", "ngpus", "host", "vnode"})
+"""Resources of a chunk whose value is an amount or the name of a node."""
+
+
+def canonical(request: Request) -> str:
+    """A stable, readable form; two requests have the same one only if they are equal.
+
+    ``2 x (4 cpus, 8gb on bigmem, !old) + 1 x (8 cpus, 2 gpus); scatter; exclusive; 01:00:00``
+    """
+    words = [" + ".join(f"{chunk.count} x ({_unit(chunk)})" for chunk in request.chunks), request.place.value]
+    if request.exclusive:
+        words.append("exclusive")
+    if request.together is not None:
+        words.append(_on_one(request.together))
+    words.append("no walltime" if request.walltime is None else format_walltime(request.walltime))
+    return "; ".join(words)
+
+
+def _on_one(sets: NodeSets) -> str:
+    names = [f"{name} ({'|'.join(sorted(map(_quoted, of)))})" for name, of in sets.named]
+    where = f"one {sets.by}" if sets.by else f"one of {', '.join(names)}"
+    return where if sets.wait is None else f"{where} if that is at most {sets.wait} s later"
+
+
+def _unit(chunk: Chunk) -> str:
+    words = [_counted(chunk.cpus, "cpu")]
+    words += [format_size(chunk.mem)] if chunk.mem else []
+    words += [f"{format_size(chunk.vmem)} vmem"] if chunk.vmem else []
+    words += [_counted(chunk.gpus, "gpu")] if chunk.gpus else []
+    words += [f"{_quoted(name)}={amount}" for name, amount in chunk.resources]
+    features = ["|".join(sorted(map(_quoted, alternatives))) for alternatives in chunk.features]
+    return ", ".join(words) + (f" on {', '.join(features)}" if features else "")
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _quoted(name: str) -> str:
+    """A name as it is, or in quotes where it could be taken for something else."""
+    return name if _WORD.fullmatch(name) else repr(name)
+
+
+def torque_nodes(request: Request) -> str | None:
+    """The value of ``nodes=`` with an explicit ``ppn`` in every part; None when ``nodes=`` cannot say it.
+
+    It says where a job runs: memory, walltime and exclusiveness are asked for beside it. A request can be
+    said when its units are on nodes of their own, have cores, and only features that are TORQUE names.
+    """
+    if request.units > 1 and request.place is not Place.SCATTER:
+        return None
+    parts = []
+    for chunk in request.chunks:
+        names = [name.removeprefix("!") for alternatives in chunk.features for name in alternatives]
+        amounts = [name for name, _ in chunk.resources]
+        sayable = all(NAME.fullmatch(name) for name in names + amounts) and not {"ppn", "gpus"} & set(amounts)
+        if chunk.cpus < 1 or not all(chunk.features) or not sayable:
+            return None
+        words = [str(chunk.count), f"ppn={chunk.cpus}"]
+        words += ["|".join(sorted(alternatives)).replace("!", "^") for alternatives in chunk.features]
+        words += [f"{name}={amount}" for name, amount in chunk.resources]
+        words += [f"gpus={chunk.gpus}"] if chunk.gpus else []  # last: a property after it may be a gpu mode
+        parts.append(":".join(words))
+    return "+".join(parts)
+
+
+def openpbs_select(request: Request) -> tuple[str, str] | None:
+    """The values of ``select=`` and ``place=``; None when a chunk wants one feature or another.
+
+    A feature that is no ``name=value`` is the name of a vnode.
+    """
+    parts = []
+    for chunk in request.chunks:
+        words = [str(chunk.count), f"ncpus={chunk.cpus}"]
+        words += [f"mem={format_size(chunk.mem)}"] if chunk.mem else []
+        words += [f"vmem={format_size(chunk.vmem)}"] if chunk.vmem else []
+        words += [f"ngpus={chunk.gpus}"] if chunk.gpus else []
+        words += [f"{name}={amount}" for name, amount in chunk.resources]
+        for alternatives in chunk.features:
+            word = _condition(*alternatives) if len(alternatives) == 1 else None
+            if word is None:
+                return None
+            words.append(word)
+        parts.append(":".join(words))
+    return "+".join(parts), request.place.value + (":excl" if request.exclusive else "")
+
+
+def _condition(feature: str) -> str | None:
+    """A feature as a resource of a chunk; None when a select has no word for it."""
+    if feature.startswith("!"):
+        name, _, value = feature[1:].partition("=")
+        return f"{name}=False" if value == "True" and _RESOURCE.fullmatch(name) else None
+    name, separator, value = feature.partition("=")
+    if not separator:
+        name, value = "vnode", feature
+    elif not _RESOURCE.fullmatch(name) or name.lower() in _NO_FEATURES:
+        return None
+    if _PLAIN.fullmatch(value):
+        return f"{name}={value}"
+    quote = "'" if '"' in value else '"'
+    return f"{name}={quote}{value}{quote}" if value and quote not in value else None

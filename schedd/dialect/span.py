@@ -1,0 +1,101 @@
+"""A piece of a request's text that knows where it stands, so that errors can say so."""
+
+import re
+from dataclasses import dataclass
+
+from schedd.dialect.errors import RequestError, printable
+
+__all__ = ["LARGEST", "Span", "whole_number"]
+
+LARGEST = 2**31 - 1
+"""The largest count, core or gpu number of a request: what the servers themselves can hold."""
+
+_DIGITS = re.compile(r"[0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """``source[start:end]``."""
+
+    source: str
+    start: int
+    end: int
+
+    @classmethod
+    def of(cls, text: "str | Span", name: str = "") -> "Span":
+        """A whole text; with a ``name``, errors show it as ``name=text``."""
+        if isinstance(text, Span):
+            return text
+        prefix = f"{name}=" if name else ""
+        return cls(prefix + text, len(prefix), len(prefix) + len(text))
+
+    def __str__(self) -> str:
+        return self.source[self.start : self.end]
+
+    def split(self, separator: str) -> "list[Span]":
+        """Its pieces between one-character separators; always at least one."""
+        pieces, start = [], self.start
+        while (found := self.source.find(separator, start, self.end)) >= 0:
+            pieces.append(Span(self.source, start, found))
+            start = found + 1
+        return [*pieces, Span(self.source, start, self.end)]
+
+    def split_outside_quotes(self, separator: str) -> "list[Span]":
+        """As ``split``, but not inside ``"…"`` or ``'…'``; an open quote is an error."""
+        pieces, start, quote, opened = [], self.start, "", 0
+        for index in range(self.start, self.end):
+            character = self.source[index]
+            if quote:
+                quote = "" if character == quote else quote
+            elif character in "\"'":
+                quote, opened = character, index
+            elif character == separator:
+                pieces.append(Span(self.source, start, index))
+                start = index + 1
+        if quote:
+            raise RequestError("a quote is opened and never closed", self.source, opened)
+        return [*pieces, Span(self.source, start, self.end)]
+
+    def partition(self, separator: str) -> "tuple[Span, Span | None]":
+        """What stands before the first separator and what after it, None when there is no separator."""
+        found = self.source.find(separator, self.start, self.end)
+        if found < 0:
+            return self, None
+        return Span(self.source, self.start, found), Span(self.source, found + 1, self.end)
+
+    def strip(self) -> "Span":
+        """Without the white space at both ends."""
+        text = str(self)
+        start = self.start + len(text) - len(text.lstrip())
+        return Span(self.source, start, max(start, self.end - len(text) + len(text.rstrip())))
+
+    def unquoted(self) -> str:
+        """Its text, without the pair of quotes around it if there is one."""
+        text = str(self)
+        return text[1:-1] if len(text) > 1 and text[0] in "\"'" and text[0] == text[-1] else text
+
+    def shown(self) -> str:
+        """Its text in quotes, for a message."""
+        return f"'{self.brief()}'"
+
+    def brief(self) -> str:
+        """Its text for a note, in one line and not too long."""
+        return printable(str(self), 40)
+
+    def error(self, what: str, allowed: str = "") -> RequestError:
+        """The error that points at its first character."""
+        return RequestError(what, self.source, self.start, allowed)
+
+
+def whole_number(span: Span, name: str, least: int = 1) -> int:
+    """A whole number between ``least`` and ``LARGEST``; ``name`` is what a message calls it."""
+    text = str(span)
+    allowed = f"{least} or more"
+    if not _DIGITS.fullmatch(text):
+        raise span.error(f"{name} needs a whole number, not {span.shown()}", allowed)
+    digits = text.lstrip("0") or "0"
+    if len(digits) > 10 or int(digits) > LARGEST:
+        raise span.error(f"{name} is too large", f"{least} to {LARGEST}")
+    if int(digits) < least:
+        raise span.error(f"{name} must not be {digits}", allowed)
+    return int(digits)

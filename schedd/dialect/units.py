@@ -1,0 +1,104 @@
+"""The servers' units: walltimes as seconds, sizes as KiB, and back to text."""
+
+import re
+from typing import Final
+
+from schedd.dialect.span import Span
+
+__all__ = [
+    "LARGEST_SIZE",
+    "format_size",
+    "format_walltime",
+    "looks_like_amount",
+    "parse_size",
+    "parse_walltime",
+]
+
+LARGEST_SIZE: Final = 2**50
+"""The largest size of a request, in KiB (1 EiB)."""
+
+_TIME_FIELDS = (1, 60, 3600, 86400)
+_TIME_ALLOWED = "SS, MM:SS, HH:MM:SS or DD:HH:MM:SS, for example 01:30:00"
+_TIME_FIELD = re.compile(r"[0-9]{1,12}")
+_FRACTION = re.compile(r"[0-9]*")
+_SIZE = re.compile(r"([0-9]+)(?:([kmgtpe])([bw])?|([bw]))?", re.IGNORECASE)
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?")
+_LONG = 100_000
+_SIZE_ALLOWED = "a whole number and b, kb, mb, gb, tb or pb (kw, mw, … for words of 8 bytes), for example 2gb"
+_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50, "e": 60}
+_WORD = 8
+
+
+def parse_walltime(text: str | Span) -> int:
+    """Seconds of ``SS``, ``MM:SS``, ``HH:MM:SS`` or ``DD:HH:MM:SS``; half a second and more rounds up.
+
+    As the servers read it (``decode_time``): any field may be larger than 59. Raises RequestError.
+    """
+    span = Span.of(text)
+    whole, fraction = span.partition(".")
+    if fraction is not None and not _FRACTION.fullmatch(str(fraction)):
+        raise fraction.error(f"a fraction of a second has digits only, not {fraction.shown()}", _TIME_ALLOWED)
+    fields = whole.split(":")
+    if len(fields) > len(_TIME_FIELDS):
+        raise fields[-1].error("a time has at most four fields", _TIME_ALLOWED)
+    seconds = 0
+    for field, factor in zip(reversed(fields), _TIME_FIELDS, strict=False):
+        if not _TIME_FIELD.fullmatch(str(field)):
+            raise field.error(f"invalid time {span.shown()}", _TIME_ALLOWED)
+        seconds += int(str(field)) * factor
+    return seconds + (fraction is not None and str(fraction)[:1] >= "5")
+
+
+def parse_size(text: str | Span) -> int:
+    """KiB of a size such as ``2gb``, ``512MB``, ``100kw`` or ``1048576`` (bytes), rounded up.
+
+    Raises RequestError.
+    """
+    span = Span.of(text)
+    match = _SIZE.fullmatch(str(span))
+    if match is None:
+        raise span.error(f"invalid size {span.shown()}", _SIZE_ALLOWED)
+    digits, prefix, suffix, unit = match.groups(default="")
+    digits = digits.lstrip("0") or "0"
+    if len(digits) <= 19:
+        factor = _WORD if (suffix or unit).lower() == "w" else 1
+        kib = -(-((int(digits) * factor) << _SHIFTS[prefix.lower()]) // 1024)
+        if kib <= LARGEST_SIZE:
+            return kib
+    raise span.error("the size is too large", f"at most {format_size(LARGEST_SIZE)}")
+
+
+def looks_like_amount(text: str) -> bool:
+    """Whether the text is a number or a size rather than a name."""
+    return _SIZE.fullmatch(text) is not None or _NUMBER.fullmatch(text) is not None
+
+
+def format_size(kib: int) -> str:
+    """KiB as the servers write sizes, exactly, in the largest unit that divides it: 2097152 is ``2gb``."""
+    units = ("kb", "mb", "gb", "tb", "pb")
+    index = 0
+    while kib and kib % 1024 == 0 and index < len(units) - 1:
+        kib //= 1024
+        index += 1
+    return f"{kib}{units[index]}"
+
+
+def size_in_words(kib: int) -> str:
+    """KiB for people, in the servers' units: ``900gb``; rounded down where that is long: ``23.54gb``."""
+    exact = format_size(kib)
+    if kib < _LONG:
+        return exact
+    number, unit = int(exact[:-2]), exact[-2:]
+    if number < _LONG:
+        return exact
+    units = ("kb", "mb", "gb", "tb", "pb")
+    index, hundredths = units.index(unit), 100 * number
+    while hundredths >= 100 * 1024 and index < len(units) - 1:
+        hundredths //= 1024
+        index += 1
+    return f"{hundredths / 100:.2f}{units[index]}"
+
+
+def format_walltime(seconds: int) -> str:
+    """Seconds as ``HH:MM:SS``, hours not limited to 23."""
+    return f"{seconds // 3600:02}:{seconds % 3600 // 60:02}:{seconds % 60:02}"

@@ -1,0 +1,102 @@
+"""Alerts that are open: what an admin must know and that is not over yet.
+
+Some end with their cause, which stands in the state; the others tell of a moment, and end when nothing like
+it happened for a while.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from schedd.engine.state import EngineState
+
+__all__ = ["FADES", "KINDS", "OpenAlert", "close_alerts", "raise_alert"]
+
+FADES: Final = 900
+"""Seconds after which an alert that tells of a moment is over."""
+
+KINDS: Final[Mapping[str, str]] = {
+    "adapter": "the adapter is not heard of, or does not reach the server",
+    "black_hole": "jobs fail on a node soon after their start; it gets no new ones",
+    "by_hand": "a job was started by hand, or by nobody known; it is planned around",
+    "database": "the daemon waits for its database",
+    "error": "an event could not be handled",
+    "foreign": "another scheduler starts jobs; no more are started",
+    "licence": "the count of a licence is old",
+    "limit": "a limit of the server cannot be read, so it is not kept",
+    "log": "a part of the log was lost; the plan goes on from the server's state",
+    "mode": "the adapter is to start jobs, but the cluster's mode forbids it",
+    "node": "a node has more kinds of resources than the plan counts",
+    "overrun": "a job runs long past its walltime; its nodes count as blocked",
+    "passed_over": "a batch of events could not be taken and was passed over",
+    "planner": "the planner stopped",
+    "policy": "a policy could not be taken",
+    "quarantine": "a job that made the planner fail was set aside",
+    "reservation": "a reservation was not made, or not as asked for",
+    "snapshot": "a snapshot of the server was not believed, or showed what was not known",
+    "unanswered": "run decisions were not answered in time",
+    "unknown_job": "a job started that nobody had told of",
+}
+"""Every kind there is, with what it says."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAlert:
+    """An alert that is not over yet. Times are seconds since the epoch (UTC)."""
+
+    kind: str
+    about: str
+    """The node, job or licence that it is about; empty: the cluster."""
+    text: str
+    since: int
+    """When it was first raised."""
+    last: int
+    """When it was last raised."""
+    times: int = 1
+    """How often it was raised since then."""
+    until: int | None = None
+    """When it is over unless it is raised again; null: when its cause is gone."""
+
+
+def _in_quarantine(state: "EngineState", about: str) -> bool:
+    record = state.records.get(about)
+    # One that runs is not set aside; what it made fail may fail again while it is there.
+    return record is not None and (bool(record.quarantine) or record.started >= 0)
+
+
+_LASTS: Final[Mapping[str, Callable[["EngineState", str], bool]]] = {
+    "black_hole": lambda state, about: about in state.holes,
+    "foreign": lambda state, _: bool(state.foreign),
+    "licence": lambda state, about: about in state.limits.old,
+    "limit": lambda _state, _: True,  # until the limits are read again
+    "mode": lambda state, _: state.adapter_mode == "scheduler" != state.settings.mode,
+    "overrun": lambda state, about: any(about in jobs for jobs in state.blocked.values()),
+    "quarantine": _in_quarantine,
+    "snapshot": lambda state, about: bool(state.stale) and not about,
+}
+"""Whether the cause is still there."""
+_MOMENTS: Final = frozenset({("snapshot", "differences")})
+
+
+def raise_alert(state: "EngineState", kind: str, about: str, text: str) -> None:
+    """Open an alert, or note that an open one was raised again."""
+    key, now = f"{kind} {about}", state.now
+    fades = kind not in _LASTS or (kind, about) in _MOMENTS
+    until = now + FADES if fades else None
+    known = state.alerts.get(key)
+    if known is None:
+        state.alerts[key] = OpenAlert(kind, about, text, now, now, until=until)
+    else:
+        state.alerts[key] = replace(known, text=text, last=now, times=known.times + 1, until=until)
+
+
+def close_alerts(state: "EngineState") -> None:
+    """Forget those that are over."""
+    for key, alert in list(state.alerts.items()):
+        if alert.until is not None:
+            lasts = state.now < alert.until
+        else:
+            lasts = _LASTS[alert.kind](state, alert.about)
+        if not lasts:
+            del state.alerts[key]

@@ -1,0 +1,135 @@
+"""What becomes of calls that failed or did not return.
+
+The shell passes such a call over: it rebuilds the engine without it and says so by ``PassedOver``. What the
+engine was at then, ``at_job`` and ``at_step`` of its state, is set aside: the job, or the step for a while.
+"""
+
+from collections.abc import Iterable
+from dataclasses import fields, replace
+from typing import Final
+
+from schedd.engine.intake import Understood, holds_resources
+from schedd.engine.nodes import block
+from schedd.engine.quarantine import quarantine
+from schedd.engine.records import JobRecord, Phase
+from schedd.engine.reservations import reserve
+from schedd.engine.state import EngineState
+from schedd.model import FOREVER
+from schedd.wire import Event, JobAltered, JobFacts, JobQueued, JobReleased, JobStarted, PassedOver
+
+__all__ = ["pass_over", "stays_aside"]
+
+_AGAIN = 3600
+"""Seconds for which a job that the planner did not come back from is not looked at again."""
+_LEAVE_OUT = 60
+"""Seconds for which a step that failed is left out at first."""
+_LEAVE_OUT_MOST = 3600
+_WHY = "the planner did not come back from it"
+_CARRIED: Final = frozenset(
+    {
+        *("settings", "now", "policy", "site", "usage", "configured", "policy_version", "paused", "foreign"),
+        *("adapter_mode", "aside", "left_out", "generation", "decisions", "decision_number"),
+        *("change_number", "breaches", "owners", "holds", "walltime_use", "kept", "lost"),
+    }
+)
+"""What stays when the engine begins anew: what people have set, and what counts on."""
+
+
+def pass_over(state: EngineState, events: Iterable[Event]) -> None:
+    """Set aside what made calls fail, as the ``PassedOver`` among ``events`` say."""
+    for event in events:
+        if isinstance(event, PassedOver):
+            _pass_over(state, event)
+
+
+def _pass_over(state: EngineState, event: PassedOver) -> None:
+    state.decision_number = max(state.decision_number, event.decided)
+    told = [f"the planner failed over batch {event.batch} ({event.why}), which was passed over"]
+    for step in event.steps:
+        until, before = state.left_out.get(step, (0, 0))
+        wait = min(2 * before, _LEAVE_OUT_MOST) if before and state.now < until + before else _LEAVE_OUT
+        state.left_out[step] = (state.now + wait, wait)
+        told.append(f'the step "{step}" is left out for {wait} s')
+    if event.anew:
+        _begin_anew(state)
+        told.append("the plan is made anew, from a snapshot")
+    for job_id in event.jobs:
+        state.aside[job_id] = state.now
+        told.append(f"job {job_id} is set aside")
+        _set_aside(state, job_id, event.id)
+    for job_id, until in event.out.items():
+        record = state.records.get(job_id)
+        if record is not None and record.phase in (Phase.WAITING, Phase.BLOCKED):
+            # The decision is of a batch that was lost: it may still be carried out.
+            until = max(record.until, until + state.settings.answer_grace + 1)
+            state.put(replace(record, until=until))
+            if record.slot >= 0:
+                state.plan.set_ready(record.slot, until)
+    state.alert(event.id, "passed_over", "; ".join(told))
+    state.ask_for_snapshot(event.id, "the planner passed over a batch of events")
+
+
+def _set_aside(state: EngineState, job_id: str, event: str) -> None:
+    record = state.records.get(job_id)
+    if record is None:
+        return
+    if record.phase is Phase.DISPATCHED:
+        state.out.pop(job_id, None)
+        record = replace(record, phase=Phase.WAITING, decision="", accepted=False)
+    quarantine(state, record, event, _WHY)
+
+
+def _begin_anew(state: EngineState) -> None:
+    """Forget all but what people have set and what counts on; the next credible snapshot tells the rest."""
+    promised = {
+        record.id: (int(state.promise[record.slot]), record.eligible_since, int(record.weak))
+        for record in state.records.values()
+        if record.slot >= 0 and state.promise[record.slot] < FOREVER
+    }
+    reservations = [reservation.event for reservation in state.reservations.values()]
+    new = EngineState.empty(state.settings, state.now)
+    new.limits.counted |= state.limits.counted
+    for field in fields(state):
+        if field.name not in _CARRIED:
+            setattr(state, field.name, getattr(new, field.name))
+    state.kept = {**state.kept, **promised}
+    state.stale = "the plan is made anew"
+    for event in reservations:
+        reserve(state, event, again=True)
+
+
+# ---- jobs that are set aside ----------------------------------------------------------------------
+
+
+def stays_aside(state: EngineState, event: Event, job_id: str) -> bool:
+    """Whether an event of a job that is set aside is not to be looked into; then what it says is kept.
+
+    One that is over, or that is altered or released an hour later at the earliest, is set aside no more.
+    """
+    again = isinstance(event, JobAltered | JobReleased) and state.now >= state.aside[job_id] + _AGAIN
+    facts = _facts(state, event, job_id)
+    if again or facts is None or facts.state == "C":
+        del state.aside[job_id]
+        return False
+    record = state.records.get(job_id)
+    if record is None:
+        nothing = Understood(None, state.settings.default_walltime, True, _WHY)
+        record = JobRecord(facts, nothing, -1, Phase.BLOCKED)
+        quarantine(state, record, event.id, _WHY)
+        record = state.records[job_id]
+    record = state.put(replace(record, facts=facts))
+    if holds_resources(facts) and record.phase is not Phase.RUNNING:
+        block(state, record, event.id, f"job {job_id} runs there, which was set aside")
+    return True
+
+
+def _facts(state: EngineState, event: Event, job_id: str) -> JobFacts | None:
+    """What an event says of a job that is there; None: it is over."""
+    if isinstance(event, JobQueued | JobAltered):
+        return event.job
+    record = state.records.get(job_id)
+    if record is None:
+        return None
+    if isinstance(event, JobStarted):
+        return replace(record.facts, state="R", shares=event.shares, started=event.time)
+    return None if event.type in ("job_ended", "job_deleted") else record.facts

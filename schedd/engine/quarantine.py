@@ -1,0 +1,72 @@
+"""Work that concerns one job: where it fails, that job is set aside, and no other is concerned."""
+
+from dataclasses import replace
+from types import TracebackType
+
+from schedd.engine.promises import end_promise
+from schedd.engine.records import JobRecord, Phase
+from schedd.engine.state import EngineState
+from schedd.model import Never, WaitingFor
+from schedd.plan.columns import UNPLACED
+from schedd.plan.plan import WorkSpent
+
+__all__ = ["Concerning", "answer", "quarantine"]
+
+
+class Concerning:
+    """``with Concerning(state, job, event):`` work on one job. An error in it quarantines the job and goes no
+    further.
+
+    What ends the work from outside goes through: then ``state.at_job`` tells at which job it was.
+    """
+
+    __slots__ = ("_before", "_event", "_job", "_state")
+
+    def __init__(self, state: EngineState, job: str, event: str) -> None:
+        self._state, self._job, self._event = state, job, event
+        self._before = state.at_job
+
+    def __enter__(self) -> None:
+        self._state.at_job = self._job
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        state = self._state
+        if error is None:
+            state.at_job = self._before
+            return False
+        if not isinstance(error, Exception):
+            return False
+        if state.settings.validate and isinstance(error, AssertionError):
+            return False
+        if isinstance(error, WorkSpent):
+            state.plan.search_less()  # a batch may bring thousands of such jobs
+        record = state.records.get(self._job)
+        if record is not None:
+            quarantine(state, record, self._event, repr(error))
+        state.at_job = self._before
+        return True
+
+
+def quarantine(state: EngineState, record: JobRecord, event: str, why: str) -> None:
+    """Set a job aside that made the planner fail; what it holds on the server it keeps here."""
+    state.alert(event, "quarantine", f"planning job {record.id} failed: {why}", record.id)
+    if record.phase in (Phase.RUNNING, Phase.DISPATCHED):
+        return
+    if record.slot >= 0:
+        state.queue.pop(record.slot, None)
+        if state.plan.state(record.slot) != UNPLACED:
+            state.plan.lift(record.slot, state.now)
+    state.homeless.pop(record.id, None)
+    state.chained.pop(record.id, None)
+    record = end_promise(state, replace(record, quarantine=why, behind=()), event, "its planning failed")
+    words = f"an admin: planning it failed ({why})"
+    answer(state, record, Phase.BLOCKED, WaitingFor("quarantine", words))
+
+
+def answer(state: EngineState, record: JobRecord, phase: Phase, words: WaitingFor | Never) -> None:
+    """A job has no start; it is told why."""
+    if words != record.answer and record.slot >= 0:
+        state.tell_due[record.slot] = 1
+    state.put(replace(record, phase=phase, answer=words))

@@ -1,0 +1,159 @@
+"""When a search of the plan is due, and how long it may take: one rule for the daemon and for a replay."""
+
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import numpy as np
+
+from schedd.engine.improve import movable
+from schedd.engine.records import Cause
+from schedd.engine.settings import EngineSettings
+from schedd.engine.state import EngineState
+from schedd.plan.columns import Ints
+from schedd.plan.startable import startable
+
+__all__ = ["MOST_MOVED", "Due", "SearchHistory", "Why", "asked_for", "due", "first_due", "taken"]
+
+Why = Literal["periodic", "room was freed", "jobs came", "jobs fit", "not at its end", "asked for"]
+
+MOST_MOVED: Final = 500
+"""A search ends when it has moved so many jobs: taking over more would hold up events for too long."""
+_SHARE: Final = 0.1
+"""Of ``search_seconds``, for trying newcomers: a storm of arrivals is to leave processors free."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHistory:
+    """What the searches up to now have looked at. Times are seconds of the caller's clock, which never goes
+    back.
+    """
+
+    whole: float
+    """When the last search of the whole plan ended."""
+    tried: float
+    """When the last search of any kind ended."""
+    change: int = 0
+    """The whole plan was searched up to the change of this number."""
+    frees: int = 0
+    """And as often as this room had come back then."""
+    newest: int = 0
+    """Newcomers were tried up to the change of this number."""
+    tried_frees: int = 0
+    """And as often as this room had come back then."""
+    unfinished: bool = False
+    """The last search of the whole plan ended because it had moved enough jobs."""
+
+    def earliest(self, settings: EngineSettings) -> float | None:
+        """Before this moment no search is due, whatever happens; None: never."""
+        every, newcomers = settings.search_every, settings.search_newcomers
+        if every == 0:
+            return None
+        whole = self.whole + min(settings.search_pause, every)
+        return min(whole, self.tried + newcomers) if newcomers else whole
+
+    def begun(self, search: "Due") -> "SearchHistory":
+        """As ``search`` begins."""
+        seen = replace(self, newest=search.change, tried_frees=search.frees)
+        if search.newcomers is not None:
+            return seen
+        return replace(seen, change=search.change, frees=search.frees, unfinished=False)
+
+    def ended(self, search: "Due", now: float, *, unfinished: bool = False) -> "SearchHistory":
+        """As ``search`` ended at ``now``; ``unfinished``: it moved as many jobs as one search may."""
+        if search.newcomers is not None:
+            return replace(self, tried=now)
+        return replace(self, tried=now, whole=now, unfinished=unfinished)
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A search that is due.
+
+    ``why``: ``periodic``, ``room was freed``, ``jobs came`` or ``jobs fit`` (then ``newcomers`` are the slots
+    of jobs that came, or that may fit into room that came back early; only these are tried, each in front of
+    others), ``not at its end`` (the one before had moved as many jobs as one may) or ``asked for``. It may
+    take so many ``seconds`` and move about ``MOST_MOVED`` jobs. It sees the plan before the ``change`` of
+    that number, with room come back ``frees`` times.
+    """
+
+    why: Why
+    seconds: float
+    change: int
+    frees: int
+    newcomers: Ints | None = None
+
+
+def asked_for(state: EngineState) -> Due | None:
+    """A search of the whole plan at once; None where fewer than two jobs could be moved."""
+    return _whole(state, "asked for") if _movable(state).shape[0] >= 2 else None
+
+
+def due(state: EngineState, seen: SearchHistory, now: float) -> Due | None:
+    """The search that is due at ``now``, or None. One of the whole plan goes before one of newcomers."""
+    return next((search for moment, search in _coming(state, seen) if moment <= now), None)
+
+
+def first_due(state: EngineState, seen: SearchHistory) -> float | None:
+    """When a search is due, though nothing else happens until then; None: not before something does."""
+    return min((moment for moment, _ in _coming(state, seen)), default=None)
+
+
+def _coming(state: EngineState, seen: SearchHistory) -> list[tuple[float, Due]]:
+    """The searches to come while nothing changes, with the moments from which on they are due; first who goes
+    first.
+    """
+    settings = state.settings
+    slots = _movable(state)
+    if settings.search_every == 0 or slots.shape[0] < 2:
+        return []
+    coming: list[tuple[float, Due]] = []
+    every = settings.search_every
+    pause = min(settings.search_pause, every)
+    if seen.unfinished:
+        coming.append((seen.whole + pause, _whole(state, "not at its end")))
+    if state.change_number != seen.change:
+        coming.append((seen.whole + every, _whole(state, "periodic")))
+        if state.frees != seen.frees:
+            coming.append((seen.whole + pause, _whole(state, "room was freed")))
+    if settings.search_newcomers:
+        came, fit = _newcomers(state, seen, slots)
+        why: Why = "jobs came" if came.shape[0] else "jobs fit"
+        newcomers = np.union1d(came, fit)
+        if newcomers.shape[0]:
+            coming.append((seen.tried + settings.search_newcomers, _of(state, why, _SHARE, newcomers)))
+    return coming
+
+
+def _whole(state: EngineState, why: Why) -> Due:
+    return _of(state, why, 1.0, None)
+
+
+def _of(state: EngineState, why: Why, share: float, newcomers: Ints | None) -> Due:
+    return Due(why, state.settings.search_seconds * share, state.change_number, state.frees, newcomers)
+
+
+def _movable(state: EngineState) -> Ints:
+    """Under a queue policy there is no plan to improve."""
+    return movable(state) if state.policy is None else np.empty(0, np.int64)
+
+
+def _newcomers(state: EngineState, seen: SearchHistory, slots: Ints) -> tuple[Ints, Ints]:
+    """The slots of jobs that were planned for the first time, or again, since newcomers were tried; and those
+    of ``slots`` that may start in what is free, if room came back since.
+    """
+    came = []
+    for change in reversed(state.changes):
+        if change.number < seen.newest:
+            break
+        if change.cause in (Cause.ARRIVED, Cause.RELEASED):
+            came.append(change.slots[(change.old < 0) & (change.new > state.now)])
+    none = np.empty(0, np.int64)
+    fit = startable(state.plan, slots, state.now) if state.frees != seen.tried_frees else none
+    return np.intersect1d(np.concatenate(came), slots) if came else none, fit
+
+
+def taken(state: EngineState, event: str) -> int:
+    """How many jobs the ``event`` with what a search found moved in the live plan."""
+    found = (c for c in reversed(state.changes) if c.event == event and c.cause == Cause.IMPROVED)
+    change = next(found, None)
+    return 0 if change is None else change.slots.shape[0]

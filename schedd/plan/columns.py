@@ -1,0 +1,219 @@
+"""What others read of a plan: columns by slot, and what jobs hold, under names; nothing of it can be written.
+
+The arrays and the numbers of their columns are the plan's own: see ``kernels/layout.py``.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from schedd.plan.kernels.evaluate import Floats
+from schedd.plan.kernels.layout import (
+    A_CHUNK,
+    A_ROW,
+    A_TAKE,
+    A_UNITS,
+    ALLOC,
+    ALLOCS,
+    CPUS,
+    DUR,
+    FIXED,
+    GPUS,
+    MEM,
+    MOST_RESOURCES,
+    PLANNED,
+    READY,
+    SHARE,
+    START,
+    STATE,
+    UNPLACED,
+    VACANT,
+    WHOLE,
+    Ints,
+)
+from schedd.plan.records import Take
+
+__all__ = [
+    "CPUS",
+    "FIXED",
+    "GPUS",
+    "MEM",
+    "MOST_RESOURCES",
+    "PLANNED",
+    "SHARE",
+    "UNPLACED",
+    "VACANT",
+    "WHOLE",
+    "Entries",
+    "Entry",
+    "Floats",
+    "Ints",
+    "Jobs",
+    "Readable",
+]
+# VACANT, UNPLACED, PLANNED, FIXED: the states of a slot. CPUS, SHARE, MEM, GPUS: the columns of amounts.
+# WHOLE: the amount of SHARE that all of a node is.
+
+
+class Entry(NamedTuple):
+    """What a job holds of one row: of a node, or of a pool."""
+
+    row: int
+    chunk: int
+    """Which chunk of its request the ``units`` are of; below 0 for a pool."""
+    units: int
+    amounts: list[int]
+    """One per resource column; of a pool the first."""
+
+    @property
+    def of_pool(self) -> bool:
+        """Whether the row is a pool's."""
+        return self.chunk < 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entries:
+    """What several jobs hold: n entries, by job in the order asked for. Read-only columns."""
+
+    owner: Ints
+    """(n,) positions in the slots that were asked for."""
+    _table: Ints
+
+    def __len__(self) -> int:
+        return int(self.owner.shape[0])
+
+    def __iter__(self) -> Iterator[tuple[int, Entry]]:
+        """(owner, entry) of each."""
+        for owner, (row, chunk, units, *amounts) in zip(
+            self.owner.tolist(), self._table.tolist(), strict=True
+        ):
+            yield owner, Entry(row, chunk, units, amounts)
+
+    @property
+    def rows(self) -> Ints:
+        """(n,) of nodes and pools."""
+        column: Ints = self._table[:, A_ROW]
+        return column
+
+    @property
+    def of_pools(self) -> npt.NDArray[np.bool_]:
+        """(n,) whether the row is a pool's."""
+        return self._table[:, A_CHUNK] < 0
+
+    @property
+    def amounts(self) -> Ints:
+        """(n, resources) what is held; of pools in the first column."""
+        columns: Ints = self._table[:, A_TAKE:]
+        return columns
+
+    def of(self, which: npt.NDArray[np.bool_]) -> Self:
+        """Those of them that are chosen."""
+        return type(self)(self.owner[which], self._table[which])
+
+
+class Jobs:
+    """Columns by slot, as they are in this moment: views of the plan's own arrays, to be read only."""
+
+    __slots__ = ("_jobs",)
+
+    def __init__(self, jobs: Ints) -> None:
+        self._jobs = jobs
+
+    @property
+    def size(self) -> int:
+        """How many slots there are."""
+        return int(self._jobs.shape[1])
+
+    def _column(self, field: int) -> Ints:
+        column: Ints = self._jobs[field]
+        column.flags.writeable = False
+        return column
+
+    @property
+    def starts(self) -> Ints:
+        """(slots,) planned or actual starts; -1 where there is none."""
+        return self._column(START)
+
+    @property
+    def durations(self) -> Ints:
+        """(slots,) for how many seconds each job holds its resources."""
+        return self._column(DUR)
+
+    @property
+    def ready(self) -> Ints:
+        """(slots,) earliest starts allowed."""
+        return self._column(READY)
+
+    @property
+    def states(self) -> Ints:
+        """(slots,) VACANT, UNPLACED, PLANNED or FIXED."""
+        return self._column(STATE)
+
+
+_KEPT = [START, DUR, STATE, ALLOC, ALLOCS]
+_START, _DUR, _STATE, _ALLOC, _ALLOCS = range(5)
+
+
+class Readable:
+    """The plan of one moment, for any thread to read for as long as it likes.
+
+    What jobs hold is not copied: the plan writes no entry a second time.
+    """
+
+    __slots__ = ("_alloc", "_jobs")
+
+    def __init__(self, jobs: Ints, alloc: Ints) -> None:
+        self._jobs: Ints = jobs[_KEPT]
+        self._jobs.flags.writeable = False
+        self._alloc = alloc
+
+    @property
+    def starts(self) -> Ints:
+        """(slots,) planned or actual starts; -1 where there is none."""
+        column: Ints = self._jobs[_START]
+        return column
+
+    @property
+    def durations(self) -> Ints:
+        """(slots,) for how many seconds each job holds its resources."""
+        column: Ints = self._jobs[_DUR]
+        return column
+
+    @property
+    def states(self) -> Ints:
+        """(slots,) VACANT, UNPLACED, PLANNED or FIXED."""
+        column: Ints = self._jobs[_STATE]
+        return column
+
+    def held_by(self, slot: int) -> list[Entry]:
+        """What one job holds, nodes before pools."""
+        first = int(self._jobs[_ALLOC, slot])
+        rows = self._alloc[first : first + int(self._jobs[_ALLOCS, slot])].tolist()
+        return [Entry(row, chunk, units, amounts) for row, chunk, units, *amounts in rows]
+
+    def takes(self, slot: int) -> tuple[Take, ...]:
+        """What one job holds of nodes; see ``Plan.takes``."""
+        return tuple(
+            Take(entry.row, entry.chunk, entry.units, tuple(entry.amounts))
+            for entry in self.held_by(slot)
+            if not entry.of_pool
+        )
+
+    def held(self, slots: Ints) -> Entries:
+        """What all of ``slots`` hold."""
+        return entries_of(self._alloc, self._jobs[_ALLOC, slots], self._jobs[_ALLOCS, slots])
+
+
+def entries_of(alloc: Ints, first: Ints, counts: Ints) -> Entries:
+    """The entries of jobs that have ``counts`` of them each, from ``first`` on."""
+    owner: Ints = np.repeat(np.arange(counts.shape[0]), counts)
+    before = np.cumsum(counts) - counts
+    table: Ints = alloc[first[owner] + np.arange(owner.shape[0]) - before[owner]]
+    table.flags.writeable = False
+    return Entries(owner, table)
+
+
+assert (A_ROW, A_CHUNK, A_UNITS, A_TAKE) == (0, 1, 2, 3), "an Entry is a row of the allocations"

@@ -1,0 +1,207 @@
+"""Changes of a plan that are tried, valued and taken back: what searches are made of.
+
+The kernels (``kernels/moves.py``, ``kernels/propose.py``) run without the GIL; the plan must be the search's
+own. What was found better is made by the plan's own operations.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import Final
+
+import numpy as np
+
+from schedd.plan.evaluate import Evaluation, Values, Weights
+from schedd.plan.kernels import layout as at
+from schedd.plan.kernels import moves as mv
+from schedd.plan.kernels import propose as pr
+from schedd.plan.kernels.layout import Ints
+from schedd.plan.plan import Plan
+
+__all__ = ["LEAST_GAIN", "How", "Kind", "Made", "Trials", "asked_and_free"]
+
+LEAST_GAIN: Final = mv.LEAST_GAIN
+"""What a change must gain of the cost at least."""
+
+
+class Kind(StrEnum):
+    """How moves are proposed."""
+
+    RANDOM = "random"
+    """Jobs at random, in random order (Random Search)."""
+    GAP = "gap"
+    """A random job takes the place of an earlier one, which is then placed anew (Gap Search)."""
+    TABU = "tabu"
+    """The same, by what promises to gain, none of those tried lately, sometimes sorted (Tabu Search)."""
+
+
+_KINDS: Final = {Kind.RANDOM: pr.RANDOM, Kind.GAP: pr.GAP, Kind.TABU: pr.TABU}
+
+
+class How(IntEnum):
+    """How a trial went."""
+
+    BETTER = mv.BETTER
+    NO_BETTER = mv.NO_BETTER
+    TOO_LATE = mv.TOO_LATE
+    """A job would start after its latest start."""
+    STOPPED = mv.STOPPED
+    FULL = mv.FULL
+    """There was no room to try the last one; by now there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a round of trials came to: how its last one went, and the jobs of that; how many were ``decided``,
+    and how many of these were ``too_late``.
+    """
+
+    how: How
+    slots: Ints
+    decided: int
+    too_late: int
+
+
+class Trials:
+    """Tries changes of one plan against what it costs; ``latest`` are the last starts allowed, by slot."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        evaluation: Evaluation,
+        weights: Weights,
+        reference: Values,
+        latest: Ints,
+        now: int,
+        most: int,
+        seed: int = 0,
+    ) -> None:
+        """``most``: so many jobs at most are lifted at a time. ``seed``: of what is proposed, 64 bits."""
+        self._plan, self._evaluation, self._now, self._latest = plan, evaluation, now, latest
+        self._weights, self._reference = weights.array, reference.array
+        self._trial = mv.trial(plan.tables, evaluation.scores, most)
+        self._random = np.array([seed & ((1 << 64) - 1)], np.uint64)
+        self._chooser: pr.Chooser | None = None
+        self._full = self._again = 0
+
+    @property
+    def placed(self) -> int:
+        """How many jobs of the last trial found a place in time."""
+        return int(self._trial.placed[0])
+
+    def attempt(self, slots: Ints, cost: float) -> tuple[How, float]:
+        """Try one given change: these planned jobs, lifted and placed in this order.
+
+        Returns how it went, and what the plan, which costs ``cost``, would cost then.
+        """
+        k, full = slots.shape[0], 0
+        while True:
+            self._trial.slots[:k] = slots
+            how, after = mv.attempt(
+                self._plan.tables,
+                self._evaluation.scores,
+                self._trial,
+                k,
+                self._latest,
+                self._now,
+                self._weights,
+                self._reference,
+                cost,
+            )
+            if how != mv.FULL:
+                return How(how), after
+            self._make_room(slots, full)
+            full += 1
+
+    # ---- changes that are proposed --------------------------------------------------------------
+
+    def order(self, movable: Ints) -> None:
+        """Propose changes of these jobs, by start, from now on; memory and generator go on."""
+        old = self._chooser
+        rows = self._plan.tables.rows.shape[0]
+        self._chooser = pr.Chooser(
+            order=movable,
+            mixed=movable.copy(),
+            tabu=np.full(pr.TABU_LENGTH, -1, np.int64) if old is None else old.tabu,
+            counts=np.zeros(2, np.int64) if old is None else old.counts,
+            mark=np.zeros(rows, np.int64) if old is None else old.mark,
+            random=self._random,
+        )
+
+    def propose(self, kind: Kind, most: int, tries: int, cost: float) -> Made:
+        """Propose and try up to ``tries`` changes of up to ``most`` jobs each, until one is better."""
+        chooser = self._ordered()
+        how, k, decided, too_late = pr.search(
+            self._plan.tables,
+            self._evaluation.scores,
+            self._trial,
+            chooser,
+            _KINDS[kind],
+            most,
+            tries,
+            self._again,
+            self._latest,
+            self._now,
+            self._weights,
+            self._reference,
+            cost,
+        )
+        self._again = k if how == mv.FULL else 0
+        return self._made(how, k, decided, too_late)
+
+    def go_before(self, slot: int, most: int, behind: int, tries: int, cost: float) -> tuple[Made, int]:
+        """Try one job in front of jobs that are planned before it, fewer than ``most`` at once, until that is
+        better; go on from ``behind``, which is 0 at first. Returns where to go on from, too.
+        """
+        chooser = self._ordered()
+        place = np.flatnonzero(chooser.order == slot)
+        if not place.shape[0]:
+            return Made(How.NO_BETTER, np.zeros(0, np.int64), 0, 0), behind
+        how, k, behind, decided, too_late = pr.go_before(
+            self._plan.tables,
+            self._evaluation.scores,
+            self._trial,
+            chooser,
+            int(place[0]),
+            behind,
+            most,
+            tries,
+            self._latest,
+            self._now,
+            self._weights,
+            self._reference,
+            cost,
+        )
+        return self._made(how, k, decided, too_late), int(behind)
+
+    def begin_anew(self) -> None:
+        """What follows is about another job: no room was made for it yet."""
+        self._full = 0
+
+    def _ordered(self) -> pr.Chooser:
+        if self._chooser is None:
+            raise ValueError("say first which jobs changes are proposed of: see order")
+        return self._chooser
+
+    def _made(self, how: int, k: int, decided: int, too_late: int) -> Made:
+        """What a kernel decided. Where its last change met a full slab, room is made for it."""
+        slots = self._trial.slots[:k].copy()
+        if how == mv.FULL:
+            # The one that met a full slab before was tried to its end where others were decided since.
+            self._full = 0 if decided else self._full
+            self._make_room(slots, self._full)
+            self._full += 1
+        return Made(How(how), slots, decided, too_late)
+
+    def _make_room(self, slots: Ints, times: int) -> None:
+        """Make room for a change of these jobs, for which it was made so many ``times`` already."""
+        tb = self._plan.tables
+        shapes = tb.jobs[at.SHAPE, slots]
+        entries = int(tb.jobs[at.POOLS, slots].sum())
+        for first, n in zip(tb.shapes[shapes, at.CHUNK], tb.shapes[shapes, at.CHUNKS], strict=True):
+            entries += int(tb.chunks[first : first + n, at.COUNT].sum())
+        self._plan.slabs.make_room(entries, times)
+
+
+def asked_and_free(plan: Plan, slots: Ints, now: int) -> tuple[Ints, int]:
+    """The cpus that each of the jobs asks for, (n,), and how many are free ``now`` on all usable nodes."""
+    return pr.asked_and_free(plan.tables, slots, now)

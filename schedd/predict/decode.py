@@ -1,0 +1,50 @@
+"""The plan as it would be were jobs as long as predicted, decoded anew on a fork."""
+
+import numpy as np
+
+from schedd.plan.columns import FIXED, PLANNED, UNPLACED, Ints
+from schedd.plan.plan import Plan, WorkSpent
+
+__all__ = ["decoded", "running", "waiting"]
+
+
+def running(plan: Plan) -> Ints:
+    """The slots of jobs that run, or block nodes."""
+    found: Ints = np.flatnonzero(plan.jobs.states == FIXED)
+    return found
+
+
+def waiting(plan: Plan, since: Ints) -> Ints:
+    """The slots of jobs that wait, in the order in which they are expected to go.
+
+    Those that are planned by their start, ties by age; then the others by age. ``since`` is by slot.
+    """
+    jobs = plan.jobs
+    slots = np.flatnonzero((jobs.states == PLANNED) | (jobs.states == UNPLACED))
+    unplaced = jobs.states[slots] == UNPLACED
+    start = np.where(unplaced, 0, jobs.starts[slots])
+    order: Ints = slots[np.lexsort((slots, since[slots], start, unplaced))]
+    return order
+
+
+def decoded(plan: Plan, order: Ints, duration: Ints, now: int) -> Ints:
+    """When each job of ``order`` would start, were all as long as ``duration`` (seconds, by slot).
+
+    Jobs that run keep their nodes and end that long after their start, or in a second if that is over. Each
+    of the others goes into the earliest gap that those before it leave. -1 for one that has no start, or for
+    which looking takes more work than the plan allows. The plan itself is left as it is.
+    """
+    fork = plan.fork()
+    for slot in order[fork.jobs.states[order] == PLANNED].tolist():
+        fork.take_back(slot)
+    for slot in running(fork).tolist():
+        left = max(fork.start(slot) + int(duration[slot]), now + 1)
+        fork.set_duration(slot, left - fork.start(slot), now)
+    starts = np.empty(order.shape[0], np.int64)
+    fork.set_durations(order, duration[order])
+    for i, slot in enumerate(order.tolist()):
+        try:
+            starts[i] = fork.place(slot, now)
+        except WorkSpent:
+            starts[i] = -1
+    return starts

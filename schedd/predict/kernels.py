@@ -1,0 +1,177 @@
+"""Kernels of the predicted run times: a table of templates, and quantiles of what jobs alike did.
+
+A template is the latest ends of jobs that agree in some of user, name, walltime and processors. The table
+has buckets of ``WAYS`` entries: a template stands in the bucket that its key names, and where that is full it
+takes the place of the one that nobody learned from for longest.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from schedd.plan.kernels.jit import kernel
+from schedd.plan.kernels.layout import Ints
+from schedd.predict.layout import Floats
+
+__all__ = [
+    "DECAY",
+    "DOUBT",
+    "KINDS",
+    "RING",
+    "USER",
+    "WAYS",
+    "Templates",
+    "copy_into",
+    "learn",
+    "move",
+    "predict",
+]
+
+Singles = npt.NDArray[np.float32]
+
+WAYS: Final = 8
+RING: Final = 32
+"""So many of the latest ends are kept of each template."""
+DECAY: Final = 0.9
+"""What an end counts of what the one after it does."""
+DOUBT: Final = 2.0
+"""A template of weight n gets n / (n + DOUBT) of what more exact ones left over."""
+KINDS: Final = 6
+"""How many templates a job has; the most exact first."""
+USER: Final = 3
+"""Which of them is that of its user."""
+
+
+class Templates(NamedTuple):
+    """The table; N entries, a power of two."""
+
+    keys: Ints
+    """(N,) 0: free."""
+    learned: Ints
+    """(N,) how many ends were learned."""
+    used: Ints
+    """(N,) number of the latest end."""
+    shift: Floats
+    """(N,) how much longer than calibrated the high quantiles are told, as a logarithm; of users alone."""
+    ends: Singles
+    """(N, RING) logarithm of run time over walltime; number i stands at i modulo RING."""
+
+
+@kernel
+def find(tb: Templates, key: int) -> int:
+    """The entry of a template, or -1."""
+    first = (key & (tb.keys.shape[0] // WAYS - 1)) * WAYS
+    for i in range(first, first + WAYS):
+        if tb.keys[i] == key:
+            return i
+    return -1
+
+
+@kernel
+def _enter(tb: Templates, key: int, number: int) -> int:
+    """The entry of a template, made if it is not there."""
+    found = find(tb, key)
+    if found >= 0:
+        return found
+    first = (key & (tb.keys.shape[0] // WAYS - 1)) * WAYS
+    oldest = int(first)
+    for i in range(first, first + WAYS):
+        if tb.keys[i] == 0:
+            oldest = int(i)
+            break
+        if tb.used[i] < tb.used[oldest]:
+            oldest = int(i)
+    tb.keys[oldest] = key
+    tb.learned[oldest] = 0
+    tb.used[oldest] = number
+    tb.shift[oldest] = 0.0
+    return oldest
+
+
+@kernel
+def predict(
+    tb: Templates, keys: Ints, levels: Floats, offset: Floats, shift: float, shifted: int, walltime: int
+) -> tuple[Floats, Ints]:
+    """Quantiles at ``levels`` of a job's run time: logarithms of shares of the walltime before calibration,
+    and seconds after it.
+
+    ``offset`` calibrates each; those from number ``shifted`` on are moved by ``shift`` and that of the user.
+    What no template accounts for is the walltime itself.
+    """
+    value = np.empty(KINDS * RING + 1)
+    weight = np.empty(KINDS * RING + 1)
+    left = 1.0
+    m = 0
+    for k in range(KINDS):
+        entry = find(tb, keys[k]) if keys[k] != 0 else -1
+        if entry < 0 or tb.learned[entry] == 0:
+            continue
+        count = tb.learned[entry]
+        n = min(count, RING)
+        total = (1.0 - DECAY**n) / (1.0 - DECAY)
+        share = left * total / (total + DOUBT)
+        w = share / total
+        for j in range(n):
+            value[m] = tb.ends[entry, (count - 1 - j) % RING]
+            weight[m] = w
+            w *= DECAY
+            m += 1
+        left -= share
+    value[m] = 0.0
+    weight[m] = left
+    m += 1
+    order = np.argsort(value[:m])
+    raw = np.zeros(levels.shape[0])
+    total = 0.0
+    i = 0
+    for j in range(m):
+        total += weight[order[j]]
+        while i < levels.shape[0] and total >= levels[i] - 1e-9:
+            raw[i] = value[order[j]]
+            i += 1
+    user = find(tb, keys[USER])
+    if user >= 0:
+        shift += tb.shift[user]
+    told = np.empty(levels.shape[0], np.int64)
+    least = 1
+    for i in range(levels.shape[0]):
+        log = raw[i] + offset[i] + (shift if i >= shifted else 0.0)
+        # A millionth of a second off: what equals the walltime is not to be rounded beyond it.
+        seconds = walltime if log >= 0.0 else int(np.ceil(np.exp(log) * walltime - 1e-6))
+        least = max(least, min(seconds, walltime))
+        told[i] = least
+    return raw, told
+
+
+@kernel
+def learn(tb: Templates, keys: Ints, value: float, number: int) -> int:
+    """Note an end of that logarithm in all templates of the job; returns how many of them are new."""
+    new = 0
+    for k in range(keys.shape[0]):
+        if keys[k] == 0:
+            continue
+        entry = _enter(tb, keys[k], number)
+        new += tb.learned[entry] == 0
+        tb.ends[entry, tb.learned[entry] % RING] = value
+        tb.learned[entry] += 1
+        tb.used[entry] = number
+    return new
+
+
+@kernel
+def move(tb: Templates, key: int, by: float, most: float, number: int) -> None:
+    """Change the shift of a user, within ``most`` of 0."""
+    entry = _enter(tb, key, number)
+    tb.shift[entry] = min(max(tb.shift[entry] + by, -most), most)
+
+
+@kernel
+def copy_into(old: Templates, new: Templates) -> None:
+    """Enter all templates into a larger, empty table, who was learned from latest last."""
+    for i in np.argsort(old.used, kind="mergesort"):
+        if old.keys[i] != 0:
+            entry = _enter(new, old.keys[i], old.used[i])
+            new.learned[entry] = old.learned[i]
+            new.shift[entry] = old.shift[i]
+            new.ends[entry] = old.ends[i]

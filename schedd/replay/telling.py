@@ -1,0 +1,177 @@
+"""What users would be told in a replay of when their jobs start, and how well that came true.
+
+Jobs that wait are asked for at submission, at half of their wait, and an hour before they start. When that
+is, a first run of the same replay has shown; what is told depends on nothing that happens after the moment
+of asking.
+"""
+
+from bisect import insort
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from schedd.engine.state import EngineState
+from schedd.plan.columns import PLANNED, Ints
+from schedd.predict import Ask, Calibration, Expected, Learner, decoded, running, waiting
+from schedd.replay.prepare import Prepared
+
+__all__ = ["HORIZONS", "Teller", "ToldFigures"]
+
+HORIZONS: Final = ("submission", "half", "hour")
+_HOUR: Final = 3600
+_NOT: Final = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToldFigures:
+    """How good the told starts and run times were; the first tenth of the jobs is left out.
+
+    Shares are between 0 and 1. Unless its name says otherwise a figure is of jobs that wait, asked at their
+    submission. ``told_error_ratio``: the median of |wait - P50| over that of |wait - what walltimes say|;
+    ``told_sharpness``: the median P90 over the median P50, of waits. None: there is no such job.
+    """
+
+    told_jobs: int | None = None
+    told_p90_coverage: float | None = None
+    told_p50_coverage: float | None = None
+    told_error_ratio: float | None = None
+    told_error_s: float | None = None
+    told_sharpness: float | None = None
+    told_half_p90_coverage: float | None = None
+    told_hour_p90_coverage: float | None = None
+    runtime_p90_coverage: float | None = None
+    runtime_median_error_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Starts:
+    """By job: when it starts by predicted run times, and by walltimes."""
+
+    predicted: dict[str, int]
+    planned: dict[str, int]
+
+
+class Teller:
+    """Tells starts within a replay, and keeps what was told. Times are those of the engine's clock."""
+
+    def __init__(self, prepared: Prepared, start: Ints) -> None:
+        """``start``: when each job starts, in the log's seconds."""
+        self._jobs = prepared.jobs
+        self._start = start + prepared.offset
+        self._submit = np.array([job.submit for job in prepared.jobs], np.int64) + prepared.offset
+        self._learner = Learner()
+        self._kinds = tuple(Calibration() for _ in HORIZONS)
+        n = len(prepared.jobs)
+        self._asked = np.full((len(HORIZONS), n), _NOT, np.int64)
+        self._p50, self._p90, self._planned = (self._asked.copy() for _ in range(3))
+        self._run50 = np.zeros(n, np.int64)
+        self._run90 = np.zeros(n, np.int64)
+        self._asks: list[tuple[int, int, int]] = []
+        """Moment, horizon and job, the latest first; of jobs that were submitted."""
+
+    def queued(self, i: int, now: int) -> None:
+        """Job number ``i`` arrives."""
+        job = self._jobs[i]
+        prediction = self._learner.queued(str(i), Ask(job.user, job.estimate, job.procs, job.name), now)
+        self._run50[i], self._run90[i] = prediction.p50, prediction.p90
+        wait = int(self._start[i]) - now
+        if wait > 0:
+            self._ask(now, 0, i)
+            self._ask(now + wait // 2, 1, i)
+            if wait > _HOUR:
+                self._ask(now + wait - _HOUR, 2, i)
+
+    def _ask(self, moment: int, horizon: int, i: int) -> None:
+        insort(self._asks, (-moment, -horizon, -i))
+
+    def started(self, i: int, now: int) -> None:
+        """It starts."""
+        self._learner.started(str(i), now)
+        for kind in self._kinds:
+            kind.started(str(i), now)
+
+    def ended(self, i: int, now: int, *, killed: bool) -> None:
+        """It ends, by itself or with its node."""
+        if killed:
+            self._learner.forget(str(i), now)
+        else:
+            self._learner.ended(str(i), now)
+
+    def tell(self, state: EngineState, before: int | None) -> None:
+        """Answer all that is asked before a moment (None: ever), at which the plan changes next."""
+        known: tuple[int, _Starts] | None = None
+        while self._asks and (before is None or -self._asks[-1][0] < before):
+            moment, horizon, i = (-part for part in self._asks.pop())
+            if known is None or known[0] != moment:
+                known = moment, self._starts(state, moment)
+            job, starts = str(i), known[1]
+            if min(starts.predicted.get(job, _NOT), starts.planned.get(job, _NOT)) < 0:
+                continue  # it waits for something else than room, or is too hard to plan
+            expected: Expected = self._kinds[horizon].tell(
+                job, moment, starts.predicted[job], starts.planned[job]
+            )
+            self._asked[horizon, i] = moment
+            self._p50[horizon, i], self._p90[horizon, i] = expected.p50, expected.p90
+            self._planned[horizon, i] = starts.planned[job]
+
+    def _starts(self, state: EngineState, now: int) -> _Starts:
+        plan, by_slot = state.plan, state.by_slot
+        jobs = plan.jobs
+        order = waiting(plan, state.columns.release)
+        duration = jobs.durations.copy()
+        ids = [by_slot[slot].id for slot in order.tolist()]
+        for slot, job in zip(order.tolist(), ids, strict=True):
+            duration[slot] = self._learner.prediction(job).p50
+        for slot in running(plan).tolist():
+            record = by_slot[slot]
+            if record is not None:
+                elapsed = now - int(jobs.starts[slot])
+                duration[slot] = self._learner.prediction(record.id).after(elapsed)
+        predicted = decoded(plan, order, duration, now)
+        planned = jobs.starts[order]
+        if (jobs.states[order] != PLANNED).any():  # a policy that plans nobody, or only the first
+            planned = decoded(plan, order, jobs.durations, now)
+        return _Starts(
+            dict(zip(ids, predicted.tolist(), strict=True)), dict(zip(ids, planned.tolist(), strict=True))
+        )
+
+    def figures(self, killed: Ints) -> ToldFigures:
+        """How good it all was, of jobs that were not ``killed`` with a node."""
+        n = len(self._jobs)
+        late = np.arange(n) >= n // 10
+        ran = late & (killed == 0)
+        run = np.array([min(job.run, job.estimate) for job in self._jobs], np.int64)
+        found = ToldFigures(
+            runtime_p90_coverage=_share((run <= self._run90)[ran]),
+            runtime_median_error_s=float(np.median(np.abs(run - self._run50)[ran])) if ran.any() else None,
+        )
+        of = [late & (self._asked[horizon] >= 0) for horizon in range(len(HORIZONS))]
+        covered = [
+            _share((self._start <= self._p90[horizon])[of[horizon]]) for horizon in range(len(HORIZONS))
+        ]
+        found = replace(
+            found,
+            told_jobs=int(of[0].sum()),
+            told_half_p90_coverage=covered[1],
+            told_hour_p90_coverage=covered[2],
+        )
+        if not of[0].any():
+            return found
+        start, p50, p90, planned = (
+            array[of[0]] for array in (self._start, self._p50[0], self._p90[0], self._planned[0])
+        )
+        submit = self._submit[of[0]]
+        error, of_plan = np.median(np.abs(start - p50)), np.median(np.abs(start - planned))
+        return replace(
+            found,
+            told_p90_coverage=covered[0],
+            told_p50_coverage=_share(start <= p50),
+            told_error_s=float(error),
+            told_error_ratio=float(error / of_plan) if of_plan > 0 else None,
+            told_sharpness=float(np.median(p90 - submit) / np.median(p50 - submit)),
+        )
+
+
+def _share(hits: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> float | None:
+    return float(hits.mean()) if hits.size else None

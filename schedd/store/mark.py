@@ -1,0 +1,102 @@
+"""How far the log went, remembered outside of the database: by it a log that lost its end is known.
+
+A file of two slots that are written in turn, each a line with its CRC-32: a write that was torn leaves the
+other. It is not synced with each batch. After a power cut it may be behind the log, which tells nothing, but
+it is ahead only of a log that lost something.
+"""
+
+import json
+import os
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+__all__ = ["Mark", "Marked"]
+
+_log = structlog.get_logger(__name__)
+_SLOT: Final = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marked:
+    """The last batch that was kept, with its last event; the digest of the log (hex) up to the batch
+    ``linked``; the number of the last decision, the leader's term, and how often this was written.
+    """
+
+    batch: int = 0
+    event: int = 0
+    linked: int = 0
+    chain: str = ""
+    decided: int = 0
+    term: int = 0
+    count: int = 0
+
+
+class Mark:
+    """One cluster's file. A mark that cannot be written is told in the log, and harms nothing else."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: int | None = None
+        self._count = self.read().count
+        self._failed = False
+
+    def read(self) -> Marked:
+        """What was written last; nothing known where there is no file, or none that can be read."""
+        found = Marked()
+        with suppress(OSError):
+            data = self.path.read_bytes()
+            for at in (0, _SLOT):
+                slot = _slot(data[at : at + _SLOT])
+                if slot is not None and slot.count > found.count:
+                    found = slot
+        return found
+
+    def write(self, marked: Marked) -> None:
+        """Remember this."""
+        self._count += 1
+        line = json.dumps({**asdict(marked), "count": self._count}, separators=(",", ":")).encode()
+        slot = f"{zlib.crc32(line):08x} ".encode() + line
+        self._do(lambda file: os.pwrite(file, slot.ljust(_SLOT - 1) + b"\n", self._count % 2 * _SLOT))
+
+    def sync(self) -> None:
+        """Have it on the disk."""
+        self._do(os.fdatasync)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _do(self, work: Callable[[int], object]) -> None:
+        try:
+            if self._file is None:
+                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            work(self._file)
+        except OSError as error:
+            if not self._failed:
+                _log.error(
+                    "a log that loses its end would go unnoticed: its mark cannot be written",
+                    file=str(self.path),
+                    why=error.strerror or str(error),
+                )
+            self._failed = True
+        else:
+            self._failed = False
+
+
+def _slot(data: bytes) -> Marked | None:
+    crc, _, line = data.rstrip().partition(b" ")
+    try:
+        if int(crc, 16) != zlib.crc32(line):
+            return None
+        return Marked(**json.loads(line))
+    except (ValueError, TypeError):
+        return None

@@ -1,0 +1,28 @@
+"""How long something takes, as people write it: ``4h``, ``90s``, ``1h+30m``."""
+
+import re
+from typing import Final
+
+__all__ = ["NOTATION", "seconds_of", "text_of"]
+
+NOTATION: Final = "30s, 5m, 4h, 7d, or a sum such as 1h+30m"
+"""What is understood, for messages."""
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_PART: Final = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)([smhd])")
+
+
+def seconds_of(text: str) -> float:
+    """Seconds; whole where the text says whole ones. Raises ValueError."""
+    total = 0.0
+    for part in text.split("+"):
+        found = _PART.fullmatch(part.strip())
+        if found is None:
+            raise ValueError(f"{text!r} is no time: write {NOTATION}")
+        total += float(found[1]) * _UNITS[found[2]]
+    return int(total) if total.is_integer() else total
+
+
+def text_of(seconds: float) -> str:
+    """The same in the largest unit that is exact; 0 and fractions in seconds."""
+    unit = next((u for u in "dhm" if seconds and seconds % _UNITS[u] == 0), "s")
+    return f"{seconds / _UNITS[unit]:.12g}{unit}"

@@ -1,0 +1,85 @@
+"""Times in the settings: ``4h``, ``30s``, or a number in the setting's own unit."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+from pydantic import BeforeValidator, Field
+from pydantic.fields import FieldInfo
+
+from schedd.wire.duration import NOTATION, seconds_of, text_of
+
+__all__ = [
+    "LONGEST",
+    "Days",
+    "FloatSeconds",
+    "Hours",
+    "InWords",
+    "Seconds",
+    "Step",
+    "TimeIn",
+    "Whole",
+    "unit_of",
+    "written",
+]
+
+LONGEST: Final = 10 * 366 * 86_400
+"""Seconds; ten years."""
+
+
+@dataclass(frozen=True, slots=True)
+class InWords:
+    """What a setting may be, for the reference, where its type does not say it."""
+
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimeIn:
+    """Marks a setting as a time; ``unit`` is what a number alone counts, in seconds."""
+
+    unit: int = 1
+
+
+def _read(unit: int) -> BeforeValidator:
+    def read(value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return float(value) if "." in value else int(value)
+        except ValueError:
+            pass
+        try:
+            seconds = seconds_of(value)
+        except ValueError:
+            raise ValueError(f"a time such as {NOTATION}, or a number of {_NAMES[unit]}") from None
+        return seconds if unit == 1 else seconds / unit
+
+    return BeforeValidator(read)
+
+
+_NAMES = {1: "seconds", 3600: "hours", 86_400: "days"}
+
+Whole = Annotated[int, _read(1), TimeIn()]
+"""Whole seconds, with bounds of its own."""
+Seconds = Annotated[int, _read(1), Field(ge=0, le=LONGEST), TimeIn()]
+"""Whole seconds."""
+Step = Annotated[int, _read(1), Field(ge=1, le=LONGEST), TimeIn()]
+"""Whole seconds, at least one."""
+FloatSeconds = Annotated[float, _read(1), TimeIn()]
+"""Seconds, with bounds of its own."""
+Hours = Annotated[float, _read(3600), TimeIn(3600)]
+"""Hours, with bounds of its own."""
+Days = Annotated[float, _read(86_400), TimeIn(86_400)]
+"""Days, with bounds of its own."""
+
+
+def unit_of(field: FieldInfo) -> int | None:
+    """Seconds of what a number alone counts in this setting; None where it is no time."""
+    return next((mark.unit for mark in field.metadata if isinstance(mark, TimeIn)), None)
+
+
+def written(field: FieldInfo, value: Any) -> Any:
+    """A value as people write it: times as ``4h``."""
+    unit = unit_of(field)
+    known = unit is not None and isinstance(value, int | float)
+    return text_of(value * unit) if known else value

@@ -1,0 +1,12 @@
+"""An object of a status reply."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """An object of a status reply as plain text values by `name` or `name.resource`."""
+
+    object_type: int
+    name: str
+    values: dict[str, str]

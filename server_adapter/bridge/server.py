@@ -1,0 +1,102 @@
+"""What the bridge needs of a pbs_server, whatever its family: the one interface between the two."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from schedd.wire import Run, ShareFacts
+from server_adapter.bridge.checks import Check
+from server_adapter.bridge.state import State, Wish, Writing
+from server_adapter.bridge.tells import Write
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a run decision. `code` is the server's, 0 for a refusal of our own.
+
+    `busy` means that the same may succeed in a moment.
+    """
+
+    accepted: bool
+    code: int = 0
+    text: str = ""
+    busy: bool = False
+
+
+class Server(Protocol):
+    """One pbs_server. What it cannot do at all it raises as one of `server_adapter.batch.errors`."""
+
+    @property
+    def up_since(self) -> float | None:
+        """When it was first reached after it had been away; None where that was never seen."""
+        ...
+
+    @property
+    def listens_on(self) -> int | None:
+        """The port that takes its commands, where there is one."""
+        ...
+
+    async def wait_until_up(self) -> None:
+        """Returns once it answers. Raises `RightsError` and `ProtocolError`, which waiting cannot cure."""
+        ...
+
+    async def take_place(self, look: Callable[[], None]) -> None:
+        """Becomes the server's scheduler; `look` is called at each of its commands.
+
+        Raises `TakenError` when another scheduler has the place, `RightsError` when we may not have it.
+        """
+        ...
+
+    async def keep_place(self) -> None:
+        """Works for ever: answers commands, and takes the place again when it was lost."""
+        ...
+
+    def barred(self) -> str:
+        """Why nothing may be started at this moment, in words: the place is lost. Mostly empty."""
+        ...
+
+    async def read(self) -> State:
+        """Its whole state now."""
+        ...
+
+    async def run(self, run: Run, asked: Callable[[], None]) -> Outcome:
+        """Looks at the job and its nodes once more and asks for the run; `asked` is called right before that.
+
+        Raises `ServerUnreachableError` or `ProtocolError` where it is not known what became of it.
+        """
+        ...
+
+    async def became(self, run: Run) -> Check:
+        """Whether the job runs, or ran, as decided."""
+        ...
+
+    async def confirm(self, name: str, wish: Wish, shares: Sequence[ShareFacts]) -> None:
+        """Gives a reservation these nodes, or refuses it where there are none. Raises ValueError where the
+        shares do not make up what it asks for.
+        """
+        ...
+
+    async def write(self, write: Write) -> bool:
+        """Writes a plan on a job; False when it is worth another try at once, with less to write."""
+        ...
+
+    async def comment(self, job: str, text: str) -> None:
+        """Replaces our comment on a job that has started."""
+        ...
+
+    async def clean(self, job: str, writing: Writing) -> bool:
+        """Takes our writings off a job; whether there were any."""
+        ...
+
+    @property
+    def comments(self) -> bool:
+        """Whether comments are written."""
+        ...
+
+    def see(self, state: State) -> None:
+        """Takes the newest reading."""
+        ...
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        ...

@@ -1,0 +1,75 @@
+"""Which family of servers the settings name, and how such a server is to trust us."""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from server_adapter.bridge.by_hand import ByHand, Recorded, ServerLog
+from server_adapter.bridge.rates import Pace
+from server_adapter.bridge.server import Server
+from server_adapter.openpbs import credentials as openpbs
+from server_adapter.servers.openpbs.server import OpenPBSServer
+from server_adapter.servers.torque.server import TorqueServer
+from server_adapter.settings import ServerSettings, Settings, SettingsError
+from server_adapter.torque import credentials as torque
+
+Clock = Callable[[], float]
+
+
+def connector(settings: Settings, clock: Clock = time.time) -> Callable[[Pace], Server]:
+    """What makes the server that the settings name. Raises `SettingsError` for an unknown family."""
+    make = _FAMILIES.get(settings.server.family)
+    if make is None:
+        known = ", ".join(_FAMILIES)
+        raise SettingsError(f"server.family: {settings.server.family!r} is none of {known}")
+    return lambda pace: make(settings, pace, clock)
+
+
+def torque_credential(server: ServerSettings) -> torque.Credential:
+    """How a TORQUE server is to trust us, by the settings and by who we are."""
+    if server.auth == "none":
+        return torque.AnyPort()
+    if server.auth == "privileged" or (server.auth == "auto" and os.geteuid() == 0):
+        return torque.PrivilegedPort()
+    if server.auth in ("auto", "trqauthd"):
+        return torque.Trqauthd(server.trqauthd, server.name or None)
+    raise SettingsError(f"server.auth: {server.auth} is no way of TORQUE's")
+
+
+def openpbs_credential(server: ServerSettings) -> openpbs.Credential:
+    """How an OpenPBS server is to trust us, by the settings."""
+    match server.auth:
+        case "none":
+            return openpbs.AnyPort()
+        case "privileged":
+            return openpbs.PrivilegedPort()
+        case "munge":
+            return openpbs.Munge()
+        case "auto":
+            return openpbs.Vouch()
+    raise SettingsError(f"server.auth: {server.auth} is no way of OpenPBS's")
+
+
+def _torque(settings: Settings, pace: Pace, clock: Clock) -> Server:
+    by_hand = _by_hand(settings)
+    return TorqueServer(settings, torque_credential(settings.server), by_hand, pace, clock=clock)
+
+
+def _by_hand(settings: Settings) -> ByHand:
+    server = settings.server
+    log = None
+    if server.logs is not None:
+        log = ServerLog(server.logs, {*server.schedulers, server.user})
+    return ByHand(Recorded(settings.state_dir), log)
+
+
+def _openpbs(settings: Settings, pace: Pace, clock: Clock) -> Server:
+    by_hand = _by_hand(settings)
+    return OpenPBSServer(settings, openpbs_credential(settings.server), by_hand, pace, clock=clock)
+
+
+_FAMILIES: Final[Mapping[str, Callable[[Settings, Pace, Clock], Server]]] = {
+    "torque": _torque,
+    "openpbs": _openpbs,
+}

@@ -1,0 +1,247 @@
+"""One connection to an OpenPBS server: one request at a time, timeouts, typed errors."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Collection
+from typing import Self, TypeVar
+
+from server_adapter.batch.described import Described
+from server_adapter.batch.errors import (
+    ProtocolError,
+    RequestForbiddenError,
+    RightsError,
+    ServerRefusedError,
+    ServerUnreachableError,
+)
+from server_adapter.batch.layout import Request
+from server_adapter.batch.peer import owner_of_peer
+from server_adapter.batch.sockets import Address
+from server_adapter.dis import DEFAULT_LIMITS, DisError, DisLimitError, Limits
+from server_adapter.openpbs.codes import UNANSWERED, RequestCode, ServerCode, refused
+from server_adapter.openpbs.credentials import Credential
+from server_adapter.openpbs.frames import encode_request
+from server_adapter.openpbs.packets import PacketSplitter, encode_packet
+from server_adapter.openpbs.replies import Reply, decode_reply
+from server_adapter.openpbs.requests import DisconnectRequest, SelectRequest, StatusRequest
+from server_adapter.openpbs.status import StatusDecoder
+
+_CHUNK = 64 * 1024
+_GOODBYE = 1.0
+DEFAULT_TIMEOUT = 30.0
+
+Out = TypeVar("Out")
+
+
+class Connection:
+    """An open connection. After any error but a refusal it is closed: open another one.
+
+    `timeout` is in seconds, for one request and its whole reply. `permitted` restricts the requests that may
+    leave (shadow mode passes `READ_ONLY`); None permits all.
+    """
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        *,
+        user: str = "root",
+        timeout: float = DEFAULT_TIMEOUT,
+        permitted: Collection[RequestCode] | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self.user = user
+        self._reader = reader
+        self._writer = writer
+        self._timeout = timeout
+        self._permitted = None if permitted is None else frozenset(permitted)
+        self._limits = limits
+        self._turn = asyncio.Lock()
+        self._splitter = PacketSplitter(limits)
+        self._packets: list[bytes] = []
+        self._received = 0
+        self._broken: str | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether the next request has a chance."""
+        return self._broken is None and not self._writer.is_closing() and not self._reader.at_eof()
+
+    async def request(self, request: Request) -> Reply:
+        """Sends a request and returns the reply; a success at once where none is ever sent (23 and 96).
+
+        Raises `ServerRefusedError` (the connection stays usable), `RequestForbiddenError`,
+        `ServerUnreachableError`, `ProtocolError`.
+        """
+        read = self._no_reply if request.code in UNANSWERED else self._read_reply
+        reply = await self._exchange(request, read)
+        if reply.code:
+            raise refused(reply.code, reply.text, describe_request(request))
+        return reply
+
+    async def describe(
+        self, request: StatusRequest | SelectRequest, wanted: Collection[str] | None = None
+    ) -> list[Described]:
+        """Sends a status or select-status request and returns the objects, with their `wanted` attributes.
+
+        Decodes part by part, and lets others run in between. Raises as `request` does.
+        """
+        names = wanted
+        if names is None and request.attributes:
+            names = {entry.name for entry in request.attributes}
+
+        async def read() -> tuple[Reply | None, list[Described]]:
+            decoder = StatusDecoder(names, self._limits)
+            objects: list[Described] = []
+            while not decoder.done:
+                objects += decoder.feed(await self._packet())
+                await asyncio.sleep(0)
+            return decoder.reply, objects
+
+        reply, objects = await self._exchange(request, read)
+        if reply is not None and reply.code:
+            raise refused(reply.code, reply.text, describe_request(request))
+        return objects
+
+    async def send(self, body: bytes) -> None:
+        """Sends a packet that nobody answers: the end of a cycle. Raises `ServerUnreachableError`."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                self._writer.write(encode_packet(body))
+                await self._writer.drain()
+        except (OSError, TimeoutError) as error:
+            self._break("it could not be written to")
+            raise ServerUnreachableError(f"the connection to pbs_server broke: {error!r}") from error
+
+    async def receive(self) -> bytes:
+        """The next packet that the server sends by itself, whenever that is.
+
+        Raises `ServerUnreachableError`, `ProtocolError`.
+        """
+        try:
+            self._received = 0
+            return await self._packet()
+        except (OSError, EOFError) as error:
+            self._break("the server closed it")
+            raise ServerUnreachableError(f"the connection to pbs_server broke: {error}") from error
+        except DisError as error:
+            self._break("the server sent bytes that are no packet")
+            raise ProtocolError(f"no packet: {error}") from error
+
+    def peer_owner(self) -> int | None:
+        """The user id of the server's process, where it is on this host. Known once anything was answered."""
+        own, peer = (self._writer.get_extra_info(name) for name in ("sockname", "peername"))
+        return owner_of_peer(own[:2], peer[:2])
+
+    async def close(self) -> None:
+        """Says goodbye and closes; never raises for a peer that is gone already."""
+        if self.usable:
+            with contextlib.suppress(OSError):
+                self._writer.write(encode_packet(encode_request(DisconnectRequest(), user=self.user)))
+        self._broken = self._broken or "it was closed"
+        self._writer.close()
+        try:
+            async with asyncio.timeout(_GOODBYE):
+                await self._writer.wait_closed()
+        except (OSError, TimeoutError):
+            self._writer.transport.abort()  # nobody reads at the other end
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+    async def _exchange(self, request: Request, read: Callable[[], Awaitable[Out]]) -> Out:
+        if self._permitted is not None and request.code not in self._permitted:
+            raise RequestForbiddenError(f"this mode does not permit to {describe_request(request)}")
+        raw = encode_packet(encode_request(request, user=self.user))
+        async with self._turn:
+            if self._broken is not None:
+                raise ServerUnreachableError(f"the connection to pbs_server cannot be used: {self._broken}")
+            if self._packets or self._splitter.pending:
+                self._break("the server sent bytes that nobody asked for")
+                raise ProtocolError("bytes from pbs_server that belong to no request")
+            self._received = 0
+            try:
+                async with asyncio.timeout(self._timeout):
+                    self._writer.write(raw)
+                    await self._writer.drain()
+                    return await read()
+            except TimeoutError as error:
+                self._break("a reply did not come in time")
+                raise ServerUnreachableError(
+                    f"pbs_server gave no answer within {self._timeout:g} s to: {describe_request(request)}"
+                ) from error
+            except (OSError, EOFError) as error:
+                self._break("the server closed it")
+                raise ServerUnreachableError(f"the connection to pbs_server broke: {error}") from error
+            except DisError as error:
+                self._break("the server sent bytes that are no reply")
+                raise ProtocolError(f"no batch reply: {error}") from error
+            except BaseException:
+                self._break("a request was abandoned")
+                raise
+
+    async def _packet(self) -> bytes:
+        while not self._packets:
+            chunk = await self._reader.read(_CHUNK)
+            if not chunk:
+                raise EOFError("closed by the server")
+            self._received += len(chunk)
+            if self._received > self._limits.message_bytes:
+                raise DisLimitError("a reply without end", self._received)
+            self._packets += [packet.body for packet in self._splitter.feed(chunk)]
+        return self._packets.pop(0)
+
+    async def _read_reply(self) -> Reply:
+        reply = decode_reply(await self._packet())
+        while reply.more:
+            reply = decode_reply(await self._packet())
+        return reply
+
+    async def _no_reply(self) -> Reply:
+        return Reply()
+
+    def _break(self, reason: str) -> None:
+        self._broken = self._broken or reason
+        self._writer.transport.abort()
+
+
+def describe_request(request: Request) -> str:
+    """A request in a few words, for messages: `RUN_JOB 7.server`."""
+    subject = getattr(request, "job", None) or getattr(request, "name", None)
+    return f"{request.code.name} {subject}" if subject else request.code.name
+
+
+async def open_connection(
+    address: Address,
+    credential: Credential,
+    *,
+    user: str = "root",
+    timeout: float = DEFAULT_TIMEOUT,
+    permitted: Collection[RequestCode] | None = None,
+) -> Connection:
+    """Connects and proves that the server trusts us.
+
+    Raises `ServerUnreachableError` (try again later), `RightsError` (somebody must act), `ProtocolError`.
+    """
+    try:
+        async with asyncio.timeout(timeout):
+            connected = await credential.connect(address, user)
+    except TimeoutError as error:
+        raise ServerUnreachableError(f"pbs_server took no connection within {timeout:g} s") from error
+    reader, writer = await asyncio.open_connection(sock=connected, limit=1 << 20)
+    connection = Connection(reader, writer, user=user, timeout=timeout, permitted=permitted)
+    try:
+        await connection.describe(StatusRequest(code=RequestCode.STATUS_SERVER))
+    except ServerRefusedError as error:
+        await connection.close()
+        if error.code in (ServerCode.BADCRED, ServerCode.PERM, ServerCode.BADHOST):
+            raise RightsError(
+                f"pbs_server at {address.host}:{address.port} does not trust {user} here: {error}"
+            ) from error
+        raise
+    except BaseException:
+        await connection.close()
+        raise
+    return connection

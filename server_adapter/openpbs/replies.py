@@ -1,0 +1,171 @@
+"""Batch replies as frozen values, to the body of a packet and back (protocol document, section 2)."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from server_adapter.dis import (
+    Attribute,
+    Decoder,
+    DisSyntaxError,
+    encode_attributes,
+    encode_integer,
+    encode_string,
+)
+from server_adapter.openpbs.codes import PROTOCOL_TYPE, PROTOCOL_VERSION
+from server_adapter.openpbs.frames import decode_header
+
+
+class Choice(IntEnum):
+    """What data a reply carries."""
+
+    NONE = 1
+    QUEUED = 2
+    READY = 3
+    COMMITTED = 4
+    SELECTION = 5
+    STATUS = 6
+    TEXT = 7
+    LOCATION = 8
+
+
+@dataclass(frozen=True, slots=True)
+class JobId:
+    """A job id: of a job queued, ready to commit, or committed, as `choice` says."""
+
+    choice: Choice
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Ids of the jobs that met a selection."""
+
+    jobs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StatusObject:
+    """One object of a status reply."""
+
+    object_type: int
+    name: str
+    attributes: tuple[Attribute, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Described objects."""
+
+    objects: tuple[StatusObject, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Words: of a refusal, or of a reservation made."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """The server that has a job."""
+
+    server: str
+
+
+Payload = JobId | Selection | Status | Text | Location
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One packet of a reply: `code` 0 is success; `more`: another part of the same answer follows."""
+
+    code: int = 0
+    auxiliary: int = 0
+    payload: Payload | None = None
+    more: bool = False
+
+    @property
+    def text(self) -> str:
+        """The message of the reply, or an empty string."""
+        return self.payload.message if isinstance(self.payload, Text) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyHead:
+    """What stands before a reply's data."""
+
+    code: int
+    auxiliary: int
+    choice: Choice
+    more: bool
+
+
+def encode_reply(reply: Reply) -> bytes:
+    """The body of a reply's packet."""
+    choice, data = _encoded(reply.payload)
+    head = (PROTOCOL_TYPE, PROTOCOL_VERSION, reply.code, reply.auxiliary, choice, int(reply.more))
+    return b"".join(map(encode_integer, head)) + data
+
+
+def decode_reply(body: bytes) -> Reply:
+    """The reply in a packet's body. Raises `DisError`."""
+    decoder = Decoder(body)
+    head = decode_reply_head(decoder)
+    payload = _payload(head.choice, decoder)
+    if decoder.position != len(body):
+        raise DisSyntaxError("bytes behind the end of a reply", decoder.position)
+    return Reply(head.code, head.auxiliary, payload, head.more)
+
+
+def decode_reply_head(decoder: Decoder) -> ReplyHead:
+    """The head of the reply at the decoder's position. Raises `DisError`."""
+    decode_header(decoder)
+    code, auxiliary = decoder.unsigned(), decoder.integer()
+    start = decoder.position
+    number = decoder.unsigned()
+    try:
+        choice = Choice(number)
+    except ValueError:
+        raise DisSyntaxError(f"unknown kind of reply {number}", start) from None
+    return ReplyHead(code, auxiliary, choice, bool(decoder.unsigned()))
+
+
+def _encoded(payload: Payload | None) -> tuple[Choice, bytes]:
+    match payload:
+        case None:
+            return Choice.NONE, b""
+        case JobId(choice, job):
+            return choice, encode_string(job)
+        case Selection(jobs):
+            return Choice.SELECTION, encode_integer(len(jobs)) + b"".join(map(encode_string, jobs))
+        case Status(objects):
+            return Choice.STATUS, encode_integer(len(objects)) + b"".join(map(_object, objects))
+        case Text(message):
+            return Choice.TEXT, encode_string(message)
+        case Location(server):
+            return Choice.LOCATION, encode_string(server)
+
+
+def _payload(choice: Choice, decoder: Decoder) -> Payload | None:
+    match choice:
+        case Choice.NONE:
+            return None
+        case Choice.QUEUED | Choice.READY | Choice.COMMITTED:
+            return JobId(choice, decoder.string())
+        case Choice.SELECTION:
+            return Selection(tuple([decoder.string() for _ in range(decoder.count())]))
+        case Choice.STATUS:
+            return Status(tuple([_read_object(decoder) for _ in range(decoder.count())]))
+        case Choice.TEXT:
+            return Text(decoder.string())
+        case Choice.LOCATION:
+            return Location(decoder.string())
+
+
+def _object(item: StatusObject) -> bytes:
+    return encode_integer(item.object_type) + encode_string(item.name) + encode_attributes(item.attributes)
+
+
+def _read_object(decoder: Decoder) -> StatusObject:
+    return StatusObject(decoder.unsigned(), decoder.string(), decoder.attributes())

@@ -1,0 +1,188 @@
+"""OpenPBS's batch requests as frozen values, one class for each shape of body (protocol document, 2)."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from server_adapter.batch.layout import Kind, Layout, Request
+from server_adapter.dis import Attribute
+from server_adapter.openpbs.codes import RequestCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectRequest(Request):
+    """Opens a connection that somebody is to vouch for."""
+
+    code: RequestCode = RequestCode.CONNECT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisconnectRequest(Request):
+    """Says goodbye; the server only closes."""
+
+    code: RequestCode = RequestCode.DISCONNECT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthenticateRequest(Request):
+    """Vouches that the client on source `port` is the user of the header, by `method`."""
+
+    code: RequestCode = RequestCode.AUTHENTICATE
+    method: str = "resvport"
+    encryption: str = ""
+    port: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterSchedulerRequest(Request):
+    """Takes the place of the scheduler `name`: first on the connection for requests, then on the other."""
+
+    code: RequestCode = RequestCode.REGISTER_SCHEDULER
+    name: str = "default"
+    layout: ClassVar[Layout] = (("name", Kind.TEXT),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusRequest(Request):
+    """Status of the server, queues, jobs, vnodes, reservations, schedulers or resources.
+
+    An empty `name` means all of them, and empty `attributes` all attributes. Of jobs, the extension `t` also
+    gives the subjobs of arrays that exist, `x` the finished ones.
+    """
+
+    name: str = ""
+    attributes: tuple[Attribute, ...] = ()
+    layout: ClassVar[Layout] = (("name", Kind.TEXT), ("attributes", Kind.ATTRIBUTES))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectRequest(Request):
+    """The jobs that meet all conditions, in these attributes; the extension `S` is pbs_sched's."""
+
+    code: RequestCode = RequestCode.SELECT_STATUS
+    conditions: tuple[Attribute, ...] = ()
+    attributes: tuple[Attribute, ...] = ()
+    layout: ClassVar[Layout] = (("conditions", Kind.ATTRIBUTES), ("attributes", Kind.ATTRIBUTES))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRequest(Request):
+    """Requests that name a job and nothing else."""
+
+    job: str
+    layout: ClassVar[Layout] = (("job", Kind.TEXT),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest(Request):
+    """Starts a job on `destination`, one bracket for each chunk: `(n1:ncpus=2:mem=4kb)+(n2:ncpus=2)`."""
+
+    job: str
+    destination: str = ""
+    handle: int = 0
+    layout: ClassVar[Layout] = (("job", Kind.TEXT), ("destination", Kind.TEXT), ("handle", Kind.NUMBER))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManageRequest(Request):
+    """Changes attributes of an object; also holds, releases and deletes jobs."""
+
+    command: int
+    object_type: int
+    name: str
+    attributes: tuple[Attribute, ...] = ()
+    layout: ClassVar[Layout] = (
+        ("command", Kind.NUMBER),
+        ("object_type", Kind.NUMBER),
+        ("name", Kind.TEXT),
+        ("attributes", Kind.ATTRIBUTES),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalRequest(Request):
+    """Sends a signal, by name, to a running job."""
+
+    code: RequestCode = RequestCode.SIGNAL_JOB
+    job: str
+    signal: str
+    layout: ClassVar[Layout] = (("job", Kind.TEXT), ("signal", Kind.TEXT))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveRequest(Request):
+    """Moves a job to another queue."""
+
+    code: RequestCode = RequestCode.MOVE_JOB
+    job: str
+    destination: str
+    layout: ClassVar[Layout] = (("job", Kind.TEXT), ("destination", Kind.TEXT))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmReservationRequest(Request):
+    """Gives a reservation its vnodes and its start; the extension says so, or refuses it."""
+
+    code: RequestCode = RequestCode.CONFIRM_RESERVATION
+    name: str
+    destination: str
+    start: int
+    layout: ClassVar[Layout] = (("name", Kind.TEXT), ("destination", Kind.TEXT), ("start", Kind.NUMBER))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeferredReplyRequest(Request):
+    """What became of a `qrun` that the server handed to its scheduler; `result` 0 is success."""
+
+    code: RequestCode = RequestCode.DEFERRED_SCHEDULER_REPLY
+    command: int
+    job: str
+    result: int = 0
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueJobRequest(Request):
+    """Submits a job. An empty `job` asks the server for an id."""
+
+    code: RequestCode = RequestCode.QUEUE_JOB
+    job: str = ""
+    destination: str = ""
+    attributes: tuple[Attribute, ...] = ()
+    layout: ClassVar[Layout] = (
+        ("job", Kind.TEXT),
+        ("destination", Kind.TEXT),
+        ("attributes", Kind.ATTRIBUTES),
+    )
+
+
+SHAPES: dict[RequestCode, type[Request]] = {
+    RequestCode.CONNECT: ConnectRequest,
+    RequestCode.QUEUE_JOB: QueueJobRequest,
+    RequestCode.DELETE_JOB: ManageRequest,
+    RequestCode.HOLD_JOB: ManageRequest,
+    RequestCode.MANAGER: ManageRequest,
+    RequestCode.MODIFY_JOB: ManageRequest,
+    RequestCode.ASYNC_MODIFY_JOB: ManageRequest,
+    RequestCode.RELEASE_JOB: ManageRequest,
+    RequestCode.MOVE_JOB: MoveRequest,
+    RequestCode.RERUN: JobRequest,
+    RequestCode.RUN_JOB: RunRequest,
+    RequestCode.ASYNC_RUN_JOB: RunRequest,
+    RequestCode.ASYNC_RUN_JOB_ACK: RunRequest,
+    RequestCode.SELECT_JOBS: SelectRequest,
+    RequestCode.SELECT_STATUS: SelectRequest,
+    RequestCode.SIGNAL_JOB: SignalRequest,
+    RequestCode.STATUS_JOB: StatusRequest,
+    RequestCode.STATUS_QUEUE: StatusRequest,
+    RequestCode.STATUS_SERVER: StatusRequest,
+    RequestCode.STATUS_NODE: StatusRequest,
+    RequestCode.STATUS_RESERVATION: StatusRequest,
+    RequestCode.STATUS_SCHEDULER: StatusRequest,
+    RequestCode.STATUS_RESOURCE: StatusRequest,
+    RequestCode.DISCONNECT: DisconnectRequest,
+    RequestCode.CONFIRM_RESERVATION: ConfirmReservationRequest,
+    RequestCode.DEFERRED_SCHEDULER_REPLY: DeferredReplyRequest,
+    RequestCode.AUTHENTICATE: AuthenticateRequest,
+    RequestCode.REGISTER_SCHEDULER: RegisterSchedulerRequest,
+}
+"""Which shape each request has."""

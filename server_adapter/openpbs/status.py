@@ -1,0 +1,38 @@
+"""Status replies, which arrive in parts of some hundred objects: wanted attributes as plain text."""
+
+from collections.abc import Collection
+
+from server_adapter.batch.described import Described
+from server_adapter.dis import DEFAULT_LIMITS, AttributeScanner, Decoder, Limits, is_plain
+from server_adapter.openpbs.replies import Choice, Reply, decode_reply, decode_reply_head
+
+
+class StatusDecoder:
+    """Feeds on the packets of one answer and gives out its objects.
+
+    `done` tells that the answer is complete; `reply` is the reply where it is no status (an error, mostly).
+    """
+
+    def __init__(self, wanted: Collection[str] | None = None, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._scanner = AttributeScanner(wanted, limits)
+        self._limits = limits
+        self.done = False
+        self.reply: Reply | None = None
+
+    def feed(self, body: bytes) -> list[Described]:
+        """The objects of one packet. Raises `DisError` for bytes that are no reply."""
+        decoder = Decoder(body, 0, self._limits)
+        head = decode_reply_head(decoder)
+        self.done = not head.more
+        if head.choice is not Choice.STATUS:
+            self.reply = decode_reply(body)
+            self.done = True
+            return []
+        text = body.decode("latin-1")
+        scan, plain = self._scanner.scan, is_plain(text)
+        objects = []
+        for _ in range(decoder.count()):
+            object_type, name = decoder.unsigned(), decoder.string()
+            values, decoder.position = scan(body, text, decoder.position, plain=plain)
+            objects.append(Described(object_type, name, values))
+        return objects

@@ -1,0 +1,1 @@
+"""What the bridge needs of an OpenPBS server, in OpenPBS's words."""

@@ -1,0 +1,296 @@
+"""Described objects of an OpenPBS server to the daemon's facts: one pure function for each kind.
+
+An attribute that cannot be read counts as absent, so that one odd value never hides an object.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from schedd.wire import JobFacts, NodeFacts, QueueFacts, ServerFacts, ShareFacts
+from schedd.wire.facts import JobLetter, NodeStateName
+from server_adapter.bridge.facts import ACTIVE, Ending, Values, attempt, number, version
+from server_adapter.bridge.state import NOTHING, Held, Wish, Words, Writing
+from server_adapter.openpbs.codes import ReservationState
+from server_adapter.servers.openpbs.values import Piece, amount, exec_vnode, kib
+
+FAMILY: Final = "openpbs"
+
+JOB_ATTRIBUTES: Final = (
+    "job_state",
+    "queue",
+    "Job_Name",
+    "Job_Owner",
+    "euser",
+    "egroup",
+    "Account_Name",
+    "project",
+    "Priority",
+    "ctime",
+    "qtime",
+    "etime",
+    "stime",
+    "Hold_Types",
+    "Execution_Time",
+    "depend",
+    "exec_vnode",
+    "Resource_List",
+    "schedselect",
+    "run_count",
+    "comment",
+    "estimated",
+    "array",
+    "array_id",
+    "array_indices_remaining",
+    "max_run_subjobs",
+    "reserve_ID",
+    "Exit_status",
+    "obittime",
+)
+"""What we ask of every job."""
+
+_STATES: Final[Mapping[str, JobLetter]] = {
+    "Q": "Q",
+    "H": "H",
+    "W": "W",
+    "T": "T",
+    "R": "R",
+    "E": "R",
+    "S": "S",
+    "U": "S",
+}
+_OVER: Final = frozenset({"F", "X", "M"})
+_HOLDS: Final = frozenset("uosp")
+_DOWN: Final = frozenset({"down", "Stale", "state-unknown", "unknown", "unresolvable"})
+_DRAIN: Final = frozenset({"offline", "provisioning", "wait-provisioning", "sleep", "maintenance"})
+_RESOURCE: Final = "Resource_List."
+_AVAILABLE: Final = "resources_available."
+_ASSIGNED: Final = "resources_assigned."
+_DEFAULT: Final = "resources_default."
+_LIMITS: Final = ("max_", "resources_max.", "resources_min.", "resources_available.", "queued_jobs_threshold")
+_NOT_AMOUNTS: Final = frozenset({"ncpus", "mem", "vmem", "ngpus", "host", "vnode"})
+_EXCLUSIVE: Final = frozenset({"job-exclusive", "resv-exclusive"})
+_KEPT: Final = frozenset(
+    {
+        ReservationState.CONFIRMED,
+        ReservationState.WAITING,
+        ReservationState.TIME_TO_RUN,
+        ReservationState.RUNNING,
+        ReservationState.DEGRADED,
+        ReservationState.BEING_ALTERED,
+        ReservationState.IN_CONFLICT,
+    }
+)
+_NO_CHUNKS: Final[list[list[Piece]]] = []
+
+
+def job_facts(name: str, values: Values) -> JobFacts:
+    """A job that is not over. An exiting one (E) still holds its vnodes and counts as running.
+
+    Of its resources `schedselect` is the server's own select, with all defaults filled in. A job of a
+    reservation asks in each chunk for the vnodes of that reservation (`resv=R12`, see `in_reservation`).
+    """
+    get = values.get
+    state = _STATES.get(get("job_state", ""), "T")
+    active = state in ACTIVE
+    holds = "".join([letter for letter in get("Hold_Types", "") if letter in _HOLDS])
+    resources = {key[14:]: value for key, value in values.items() if key.startswith(_RESOURCE)}
+    if schedselect := get("schedselect"):
+        reservation = get("reserve_ID", "").partition(".")[0]
+        resources["schedselect"] = _within(schedselect, reservation) if reservation else schedselect
+    queue, depend = get("queue", ""), get("depend", "")
+    not_before, starts = number(get("Execution_Time")), number(get("run_count")) or 0
+    return JobFacts(
+        id=name,
+        owner=get("euser") or get("Job_Owner", "").partition("@")[0],
+        queue=queue,
+        submitted=number(get("ctime")) or number(get("qtime")) or 0,
+        state=state,
+        family=FAMILY,
+        resources=resources,
+        name=get("Job_Name", ""),
+        group=get("egroup", ""),
+        account=get("Account_Name", ""),
+        project=get("project", ""),
+        priority=number(get("Priority")) or 0,
+        eligible=None if (state == "W" or holds) and not active else number(get("etime")),
+        not_before=not_before,
+        holds=holds,
+        depend=depend,
+        array=get("array_id", ""),
+        slot_limit=number(get("max_run_subjobs")),
+        exclusive="excl" in resources.get("place", ""),
+        started=number(get("stime")) if active else None,
+        shares=shares(get("exec_vnode", "")) if active else (),
+        starts=starts,
+        version=version(queue, depend, not_before, False, starts, resources),
+    )
+
+
+def shares(text: str) -> tuple[ShareFacts, ...]:
+    """What an `exec_vnode` takes of each vnode, in their order; memory in KiB."""
+    held: dict[str, ShareFacts] = {}
+    for chunk in attempt(exec_vnode, text or None, default=_NO_CHUNKS):
+        for piece in chunk:
+            before = held.get(piece.vnode, ShareFacts(piece.vnode, 0))
+            get = piece.resources.get
+            held[piece.vnode] = replace(
+                before,
+                cpus=before.cpus + (number(get("ncpus")) or 0),
+                mem=before.mem + attempt(kib, get("mem"), default=0),
+                gpus=before.gpus + (number(get("ngpus")) or 0),
+            )
+    return tuple(held.values())
+
+
+def is_over(values: Values) -> bool:
+    """Whether a job that the server still knows has ended or was moved away."""
+    return values.get("job_state") in _OVER
+
+
+def ending(values: Values) -> Ending:
+    """A job in state F, X or M, as the server's history has it."""
+    held = shares(values.get("exec_vnode", ""))
+    return Ending(
+        exit_status=number(values.get("Exit_status")),
+        completed=number(values.get("obittime")),
+        started=number(values.get("stime")) if held else None,
+        starts=number(values.get("run_count")) or 0,
+        shares=held,
+    )
+
+
+def writing(values: Values) -> Writing:
+    """What stands on a job. An estimate of 0 says that there is none."""
+    comment = values.get("comment", "")
+    start = number(values.get("estimated.start_time")) or None
+    if not comment and start is None:
+        return NOTHING
+    nodes = ",".join(share.node for share in shares(values.get("estimated.exec_vnode", "")))
+    return Writing(comment, None, start, nodes if start is not None else "")
+
+
+def node_facts(name: str, values: Values, before: NodeFacts | None = None) -> NodeFacts:
+    """A vnode. Its host's name, its strings and its booleans are properties; its reservation, too."""
+    del before
+    amounts: dict[str, int] = {}
+    properties = []
+    for key, text in values.items():
+        if not key.startswith(_AVAILABLE):
+            continue
+        resource = key[len(_AVAILABLE) :]
+        if resource == "host":
+            properties.append(text)
+        elif resource not in _NOT_AMOUNTS:
+            count = amount(resource, text)
+            if count is not None:
+                amounts[resource] = count
+            else:
+                properties += [f"{resource.lower()}={value.strip()}" for value in text.split(",")]
+    properties += [
+        f"resv={one.strip().partition('.')[0]}" for one in values.get("resv", "").split(",") if one
+    ]
+    get = values.get
+    return NodeFacts(
+        name=name,
+        cpus=number(get(_AVAILABLE + "ncpus")) or 0,
+        state=_node_state(get("state", "")),
+        mem=attempt(kib, get(_AVAILABLE + "mem"), default=0),
+        vmem=attempt(kib, get(_AVAILABLE + "vmem"), default=0),
+        gpus=number(get(_AVAILABLE + "ngpus")) or 0,
+        resources=amounts,
+        properties=tuple(properties),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class VnodeUse:
+    """What jobs hold of a vnode now; `mem` in KiB; `exclusive`: one holds all of it."""
+
+    cpus: int
+    mem: int
+    exclusive: bool
+
+
+def vnode_use(values: Values) -> VnodeUse:
+    """What jobs hold of a vnode, as the server counts it."""
+    states = {state.strip() for state in values.get("state", "").split(",")}
+    return VnodeUse(
+        cpus=number(values.get(_ASSIGNED + "ncpus")) or 0,
+        mem=attempt(kib, values.get(_ASSIGNED + "mem"), default=0),
+        exclusive="job-exclusive" in states,
+    )
+
+
+def queue_facts(name: str, values: Values) -> QueueFacts:
+    """A queue. No job runs in a routing queue, so it counts as stopped."""
+    executes = values.get("queue_type", "E").lower().startswith("e")
+    return QueueFacts(
+        name=name,
+        started=executes and values.get("started", "").lower() == "true",
+        enabled=values.get("enabled", "").lower() == "true",
+        priority=number(values.get("Priority")) or 0,
+        defaults=_group(values, _DEFAULT),
+        limits=_limits(values),
+    )
+
+
+def server_facts(values: Values) -> ServerFacts:
+    """The server itself."""
+    return ServerFacts(
+        scheduling=values.get("scheduling", "").lower() == "true",
+        open=values.get("query_other_jobs", "").lower() == "true",
+        version=values.get("pbs_version", ""),
+        defaults=_group(values, _DEFAULT),
+        limits=_limits(values),
+    )
+
+
+def reservation(values: Values) -> Held | None:
+    """A reservation that has its vnodes and is not over; None for any other."""
+    start, end = number(values.get("reserve_start")), number(values.get("reserve_end"))
+    held = shares(values.get("resv_nodes", ""))
+    if not held or start is None or end is None or number(values.get("reserve_state")) not in _KEPT:
+        return None
+    return Held(start, end, tuple([share.node for share in held]), values.get("queue", ""))
+
+
+def wish(values: Values) -> Wish | None:
+    """A reservation that waits for a scheduler to give it vnodes; None for any other."""
+    start = number(values.get("reserve_start"))
+    if start is None or number(values.get("reserve_state")) != ReservationState.UNCONFIRMED:
+        return None
+    select, place = values.get("schedselect", ""), values.get("Resource_List.place", "free")
+    resources = {"select": select, "place": place, "walltime": values.get("reserve_duration", "")}
+    problem = "standing reservations are not confirmed" if "reserve_rrule" in values else ""
+    return Wish(start, resources, select, problem)
+
+
+WORDS: Final = Words(
+    job=job_facts,
+    is_over=is_over,
+    ending=ending,
+    writing=writing,
+    node=node_facts,
+    queue=queue_facts,
+    server=server_facts,
+)
+
+
+def _within(schedselect: str, reservation: str) -> str:
+    return "+".join(f"{chunk}:resv={reservation}" for chunk in schedselect.split("+"))
+
+
+def _node_state(text: str) -> NodeStateName:
+    states = {state.strip() for state in text.split(",") if state.strip()}
+    if not states or states & _DOWN:
+        return "down"
+    return "drain" if states & _DRAIN else "up"
+
+
+def _group(values: Values, prefix: str) -> dict[str, str]:
+    return {key[len(prefix) :]: value for key, value in values.items() if key.startswith(prefix)}
+
+
+def _limits(values: Values) -> dict[str, str]:
+    return {key: value for key, value in values.items() if key.startswith(_LIMITS)}

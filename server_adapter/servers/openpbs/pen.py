@@ -1,0 +1,105 @@
+"""Writes plans on OpenPBS jobs: `estimated.*`, and comments where we are the scheduler."""
+
+import logging
+import time
+
+from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.bridge.comments import is_ours
+from server_adapter.bridge.link import Link
+from server_adapter.bridge.rates import Pace
+from server_adapter.bridge.state import State, Writing
+from server_adapter.bridge.tells import Write
+from server_adapter.dis import Attribute, Operation
+from server_adapter.openpbs.codes import ServerCode
+from server_adapter.openpbs.connection import Connection
+from server_adapter.openpbs.requests import ManageRequest
+from server_adapter.servers.openpbs.arrays import parent
+from server_adapter.servers.openpbs.requests import comment_attribute, estimate, modify_request
+
+_log = logging.getLogger(__name__)
+
+_OVERTAKEN = frozenset(
+    {ServerCode.UNKJOBID, ServerCode.BADSTATE, ServerCode.MODATRRUN, ServerCode.HISTJOBID, ServerCode.IVALREQ}
+)
+_NO_RIGHT = frozenset({ServerCode.ATTRRO, ServerCode.PERM})
+
+
+class Pen:
+    """Sets attributes of jobs; of an array, the parent's alone: the soonest start of its queued subjobs.
+
+    `pace` learns how long each write took.
+    """
+
+    def __init__(self, link: Link[Connection], pace: Pace, *, comments: bool) -> None:
+        self._link = link
+        self._pace = pace
+        self._starts: dict[str, dict[str, int | None]] = {}
+        self._written: dict[str, int | None] = {}
+        self.comments = comments
+
+    def see(self, state: State) -> None:
+        """Forgets subjobs that no longer wait, and arrays that are gone."""
+        for array, starts in list(self._starts.items()):
+            for job in [
+                job for job in starts if (found := state.jobs.get(job)) is None or found.state != "Q"
+            ]:
+                del starts[job]
+            if not starts:
+                del self._starts[array]
+                self._written.pop(array, None)
+
+    async def write(self, write: Write) -> bool:
+        """Writes a plan on a job; False when it is worth another try at once, without a comment."""
+        tell = write.tell
+        if "[" in tell.job_id:
+            return await self._write_on_array(write)
+        attributes = estimate(tell.planned_start, tell.planned_nodes)
+        if self.comments and write.comment_free:
+            attributes.append(comment_attribute(tell))
+        return await self._send(modify_request(tell.job_id, attributes))
+
+    async def comment(self, job: str, text: str) -> None:
+        """Sets the comment; of a subjob none, which has its parent's."""
+        if "[" not in job:
+            await self._send(modify_request(job, [Attribute("comment", text)]))
+
+    async def clean(self, job: str, writing: Writing) -> bool:
+        """Takes our writings off a job; an estimate becomes 0, which the server shows as unknown."""
+        gone = [Attribute("comment", operation=Operation.UNSET)] if is_ours(writing.comment) else []
+        if writing.planned_start is not None:
+            gone += estimate(None, ())
+        if gone:
+            await self._send(modify_request(parent(job), gone))
+        return bool(gone)
+
+    async def _write_on_array(self, write: Write) -> bool:
+        tell, array = write.tell, parent(write.tell.job_id)
+        starts = self._starts.setdefault(array, {})
+        starts[tell.job_id] = tell.planned_start
+        soonest = min((start for start in starts.values() if start is not None), default=None)
+        if array in self._written and self._written[array] == soonest:
+            return True
+        nodes = tell.planned_nodes if soonest == tell.planned_start else ()
+        self._written[array] = soonest
+        return await self._send(modify_request(array, estimate(soonest, nodes)[: 2 if nodes else 1]))
+
+    async def _send(self, request: ManageRequest) -> bool:
+        try:
+            async with self._link.talk() as connection:
+                began = time.monotonic()
+                try:
+                    await connection.request(request)
+                finally:
+                    self._pace.took(began, time.monotonic())
+        except ServerRefusedError as error:
+            if error.code in _NO_RIGHT:
+                if self.comments and any(one.name == "comment" for one in request.attributes):
+                    self.comments = False
+                    _log.warning("comments are not written: %s", error)
+                    return False
+                _log.error("estimates are not written: it takes a manager's rights (%s)", error)
+            else:
+                # Mostly a job that is gone or has just started.
+                level = logging.DEBUG if error.code in _OVERTAKEN else logging.WARNING
+                _log.log(level, "nothing was written on %s: %s", request.name, error)
+        return True

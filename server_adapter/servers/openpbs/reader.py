@@ -1,0 +1,148 @@
+"""One reading of the whole server, in wanted attributes and in slices."""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from schedd.wire import JobFacts, ServerFacts, ShareFacts
+from server_adapter.batch.described import Described
+from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.bridge.by_hand import ByHand
+from server_adapter.bridge.facts import ACTIVE
+from server_adapter.bridge.link import Link
+from server_adapter.bridge.state import State, StateBuilder
+from server_adapter.dis import Attribute
+from server_adapter.openpbs.codes import RequestCode, ServerCode
+from server_adapter.openpbs.connection import Connection
+from server_adapter.openpbs.requests import SelectRequest, StatusRequest
+from server_adapter.servers.openpbs.arrays import expanded
+from server_adapter.servers.openpbs.facts import JOB_ATTRIBUTES, WORDS, reservation, wish
+
+_log = logging.getLogger(__name__)
+
+DEFAULT: Final = "default"
+"""The name of the scheduler that has what no partition names."""
+
+_SINGLY: Final = 50  # vanished runs whose ends are asked for one by one, in one reading
+_NODE_ATTRIBUTES: Final = ("state", "resources_available", "queue", "partition", "resv")
+_GONE: Final = frozenset({ServerCode.UNKJOBID, ServerCode.HISTJOBID})
+
+SERVER: Final = StatusRequest(code=RequestCode.STATUS_SERVER)
+QUEUES: Final = StatusRequest(code=RequestCode.STATUS_QUEUE)
+RESERVATIONS: Final = StatusRequest(code=RequestCode.STATUS_RESERVATION)
+SCHEDULERS: Final = StatusRequest(code=RequestCode.STATUS_SCHEDULER)
+NODES: Final = StatusRequest(
+    code=RequestCode.STATUS_NODE, attributes=tuple([Attribute(name) for name in _NODE_ATTRIBUTES])
+)
+JOBS: Final = SelectRequest(attributes=tuple([Attribute(name) for name in JOB_ATTRIBUTES]), extension="S")
+"""All jobs that are not over, arrays as their parents and the subjobs that run."""
+
+
+def job_request(name: str, *, history: bool = False) -> StatusRequest:
+    """One job, in its wanted attributes; with `history` one that is over, too."""
+    names = tuple([Attribute(name) for name in JOB_ATTRIBUTES])
+    return StatusRequest(
+        code=RequestCode.STATUS_JOB, name=name, attributes=names, extension="x" if history else None
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """The part of the server that one scheduler has: its partition, empty for the default scheduler's."""
+
+    partition: str
+    scheduling: bool
+
+    def has(self, item: Described) -> bool:
+        """Whether a queue or vnode is ours."""
+        named = item.values.get("partition", "")
+        return (named or DEFAULT_PARTITION) == (self.partition or DEFAULT_PARTITION)
+
+
+DEFAULT_PARTITION: Final = "pbs-default"
+
+
+class StateReader:
+    """Reads states one after the other, of what the scheduler `name` has. Others may use the connection
+    between the requests.
+    """
+
+    def __init__(self, link: Link[Connection], name: str, by_hand: ByHand | None = None) -> None:
+        self._link = link
+        self._name = name
+        self._by_hand = by_hand
+        self._builder = StateBuilder(WORDS, by_hand.who) if by_hand else StateBuilder(WORDS)
+        self._before: State | None = None
+        self.partition = ""
+        """That of the last reading; empty for the default scheduler's."""
+
+    async def read(self) -> State:
+        """The server's state now. Raises what `Link.talk` and `Connection.describe` raise."""
+        server = await self._ask(SERVER)
+        ours = self._ours(await self._ask(SCHEDULERS))
+        self.partition = ours.partition
+        queues = [queue for queue in await self._ask(QUEUES) if ours.has(queue)]
+        nodes = [node for node in await self._ask(NODES) if ours.has(node)]
+        names = {queue.name for queue in queues}
+        jobs = [job for job in expanded(await self._ask(JOBS)) if job.values.get("queue") in names]
+        jobs += await self._ended({job.name for job in jobs})
+        if self._by_hand is not None:
+            self._by_hand.refresh()  # after the jobs: the server notes a run before it shows it
+        values = server[0].values if server else {}
+        state: State | None = None
+        for built in self._builder.build(server=values, queues=queues, nodes=nodes, jobs=jobs):
+            state = built
+            await asyncio.sleep(0)
+        assert state is not None, "the last thing built is the state"
+        found = [one for one in await self._ask(RESERVATIONS) if ours.has(one)]
+        kept = {one.name: held for one in found if (held := reservation(one.values)) is not None}
+        wishes = {one.name: wanted for one in found if (wanted := wish(one.values)) is not None}
+        state = replace(state, reservations=kept, wishes=wishes)
+        self._before = state = _whole(state, ours)
+        return state
+
+    def _ours(self, schedulers: Iterable[Described]) -> Ours:
+        for one in schedulers:
+            if one.name == self._name:
+                partition = "" if self._name == DEFAULT else one.values.get("partition", "")
+                return Ours(partition, one.values.get("scheduling", "").lower() == "true")
+        return Ours("", True)
+
+    async def _ended(self, seen: set[str]) -> list[Described]:
+        """How runs ended that the last reading showed and that are gone, by the server's history."""
+        if self._before is None:
+            return []
+        gone = [job.id for job in self._before.jobs.values() if job.state in ACTIVE and job.id not in seen]
+        found: list[Described] = []
+        for name in gone[:_SINGLY]:
+            try:
+                async with self._link.talk() as connection:
+                    found += await connection.describe(job_request(name, history=True))
+            except ServerRefusedError as error:
+                if error.code not in _GONE:
+                    raise
+        return [job for job in found if job.name not in seen]
+
+    async def _ask(self, request: StatusRequest | SelectRequest) -> list[Described]:
+        async with self._link.talk() as connection:
+            return await connection.describe(request)
+
+
+def _whole(state: State, ours: Ours) -> State:
+    """Jobs that have their vnodes for themselves hold all of each; the scheduler's own switch counts, too."""
+    changed = {}
+    for name, job in state.jobs.items():
+        if job.exclusive and job.shares:
+            shares = tuple([_all_of(share, state) for share in job.shares])
+            if shares != job.shares:
+                changed[name] = replace(job, shares=shares)
+    server: ServerFacts = replace(state.server, scheduling=state.server.scheduling and ours.scheduling)
+    jobs: Mapping[str, JobFacts] = {**state.jobs, **changed} if changed else state.jobs
+    return replace(state, jobs=jobs, server=server)
+
+
+def _all_of(share: ShareFacts, state: State) -> ShareFacts:
+    node = state.nodes.get(share.node)
+    return share if node is None else ShareFacts(share.node, node.cpus, node.mem or share.mem, node.gpus)

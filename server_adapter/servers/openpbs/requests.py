@@ -1,0 +1,43 @@
+"""Decisions to OpenPBS's batch requests: runs, estimates, comments."""
+
+from collections.abc import Sequence
+
+from schedd.wire import Tell
+from server_adapter.bridge.comments import comment
+from server_adapter.dis import Attribute, Operation
+from server_adapter.openpbs.codes import ManagerCommand, ObjectType, RequestCode
+from server_adapter.openpbs.requests import ManageRequest, RunRequest
+
+_ESTIMATED = "estimated"
+_NO_START = "0"  # the server cannot unset a resource of `estimated`; qstat shows `?` for 0
+
+
+def run_request(job: str, destination: str, *, asynchronous: bool) -> RunRequest:
+    """The request that starts the job. An asynchronous one is acknowledged before the node has the job."""
+    code = RequestCode.ASYNC_RUN_JOB_ACK if asynchronous else RequestCode.RUN_JOB
+    return RunRequest(code=code, job=job, destination=destination)
+
+
+def estimate(start: int | None, nodes: Sequence[str]) -> list[Attribute]:
+    """Says when and where a job is planned; without a start, that it has none."""
+    if start is None:
+        return [Attribute(_ESTIMATED, _NO_START, "start_time")]
+    where = "+".join(f"({node})" for node in nodes)
+    return [Attribute(_ESTIMATED, str(start), "start_time"), Attribute(_ESTIMATED, where, "exec_vnode")]
+
+
+def comment_attribute(tell: Tell) -> Attribute:
+    """The comment for a queued job, or its removal."""
+    text = comment(tell)
+    return Attribute("comment", text) if text else Attribute("comment", operation=Operation.UNSET)
+
+
+def modify_request(job: str, attributes: Sequence[Attribute]) -> ManageRequest:
+    """Sets attributes of a job. With a reply, so that we see how long the server takes."""
+    return ManageRequest(
+        code=RequestCode.MODIFY_JOB,
+        command=ManagerCommand.SET,
+        object_type=ObjectType.JOB,
+        name=job,
+        attributes=tuple(attributes),
+    )

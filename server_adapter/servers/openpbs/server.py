@@ -1,0 +1,161 @@
+"""An OpenPBS server as the bridge sees it."""
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Final
+
+from schedd.wire import Run, ShareFacts
+from server_adapter.batch.sockets import Address
+from server_adapter.bridge.by_hand import ByHand
+from server_adapter.bridge.checks import Check
+from server_adapter.bridge.link import Link
+from server_adapter.bridge.rates import Pace
+from server_adapter.bridge.server import Outcome
+from server_adapter.bridge.state import State, Wish, Writing
+from server_adapter.bridge.tells import Write
+from server_adapter.openpbs.codes import READ_ONLY, RequestCode
+from server_adapter.openpbs.connection import Connection, open_connection
+from server_adapter.openpbs.credentials import Credential
+from server_adapter.openpbs.requests import ConfirmReservationRequest
+from server_adapter.servers.openpbs.pen import Pen
+from server_adapter.servers.openpbs.place import Place
+from server_adapter.servers.openpbs.placing import exec_vnode
+from server_adapter.servers.openpbs.reader import DEFAULT_PARTITION, StateReader
+from server_adapter.servers.openpbs.runs import Starter
+from server_adapter.settings import Settings
+
+_WRITING: Final = READ_ONLY | {RequestCode.MODIFY_JOB}
+PERMITTED: Final = {
+    "shadow": READ_ONLY,
+    "adviser": _WRITING,
+    "scheduler": _WRITING,
+}
+"""The requests that may leave the plain connection in each mode."""
+
+_PLACE: Final = READ_ONLY | {
+    RequestCode.REGISTER_SCHEDULER,
+    RequestCode.RUN_JOB,
+    RequestCode.ASYNC_RUN_JOB_ACK,
+    RequestCode.DEFERRED_SCHEDULER_REPLY,
+    RequestCode.CONFIRM_RESERVATION,
+}
+
+
+class OpenPBSServer:
+    """Reads and writes over a plain connection; as scheduler, runs over a registered one."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        credential: Credential,
+        by_hand: ByHand,
+        pace: Pace,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        server, tell = settings.server, settings.tell
+        address = Address(server.host, server.port)
+
+        async def open_with(permitted: frozenset[RequestCode]) -> Connection:
+            return await open_connection(
+                address, credential, user=server.user, timeout=server.timeout, permitted=permitted
+            )
+
+        self.link = Link(
+            address, lambda: open_with(PERMITTED[settings.mode]), clock=clock, owner=server.owner_id
+        )
+        self.place = Place(server.scheduler, lambda: open_with(_PLACE), self._about_qrun)
+        comments = tell.comment and settings.mode == "scheduler"  # beside pbs_sched, estimates and no more
+        self.pen = Pen(self.link, pace, comments=comments)
+        self._starter = Starter(self.place.talk, asynchronous=settings.run.asynchronous)
+        self._reader = StateReader(self.link, server.scheduler, by_hand)
+        self._state: State | None = None
+
+    @property
+    def up_since(self) -> float | None:
+        """When it was first reached after it had been away."""
+        return self.link.up_since
+
+    @property
+    def listens_on(self) -> int | None:
+        """Commands come over a connection of ours: we listen nowhere."""
+        return None
+
+    @property
+    def comments(self) -> bool:
+        """Whether comments are written."""
+        return self.pen.comments
+
+    async def wait_until_up(self) -> None:
+        """Returns once the server answers."""
+        await self.link.wait_until_up()
+
+    async def take_place(self, look: Callable[[], None]) -> None:
+        """Registers. Raises `TakenError`, `RightsError`."""
+        await self.link.wait_until_up()
+        await self.place.take(look)
+
+    async def keep_place(self) -> None:
+        """Answers commands, and registers anew when the server was restarted."""
+        await self.place.keep()
+
+    def barred(self) -> str:
+        """Why nothing may be started: we are not registered."""
+        return self.place.barred()
+
+    async def read(self) -> State:
+        """Its whole state now."""
+        return await self._reader.read()
+
+    async def run(self, run: Run, asked: Callable[[], None]) -> Outcome:
+        """Looks once more, and asks for the run."""
+        return await self._starter.run(run, asked)
+
+    async def became(self, run: Run) -> Check:
+        """Whether the job runs, or ran, as decided."""
+        return await self._starter.became(run)
+
+    async def confirm(self, name: str, wish: Wish, shares: Sequence[ShareFacts]) -> None:
+        """Gives a reservation its vnodes, one bracket for each unit of its select; or refuses it."""
+        where = exec_vnode(wish.select, shares, self._amounts()) if shares else "null"
+        partition = self._reader.partition or DEFAULT_PARTITION
+        said = f"PBS_RESV_CONFIRM_SUCCESS:partition={partition}" if shares else "PBS_RESV_CONFIRM_FAIL"
+        request = ConfirmReservationRequest(name=name, destination=where, start=wish.start, extension=said)
+        async with self.place.talk() as connection:
+            await connection.request(request)
+
+    def _amounts(self) -> set[str]:
+        nodes = {} if self._state is None else self._state.nodes
+        return {name for node in nodes.values() for name in node.resources}
+
+    async def write(self, write: Write) -> bool:
+        """Writes a plan on a job."""
+        return await self.pen.write(write)
+
+    async def comment(self, job: str, text: str) -> None:
+        """Replaces our comment."""
+        await self.pen.comment(job, text)
+
+    async def clean(self, job: str, writing: Writing) -> bool:
+        """Takes our writings off a job."""
+        return await self.pen.clean(job, writing)
+
+    def see(self, state: State) -> None:
+        """Takes the newest reading."""
+        self._state = state
+        self.pen.see(state)
+
+    async def close(self) -> None:
+        """Gives the place back and says goodbye."""
+        await self.place.close()
+        await self.link.close()
+
+    def _about_qrun(self, job: str) -> str:
+        """What an admin is told who leaves the vnodes of a `qrun` to us: the plan, and how to force it."""
+        by_force = f"qrun -H '(VNODE:ncpus=N)' {job} starts it at once"
+        writing = None if self._state is None else self._state.writings.get(job)
+        if writing is None or writing.planned_start is None:
+            return f"schedd has no start for {job}; {by_force}"
+        when = datetime.fromtimestamp(writing.planned_start).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        return f"schedd plans {job} for {when} on {writing.planned_nodes}; {by_force}"

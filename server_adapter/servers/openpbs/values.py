@@ -1,0 +1,72 @@
+"""OpenPBS's notations to plain values: sizes, resource values, `exec_vnode` and `select`."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+_UNITS: Final = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4, "p": 1024**5}
+_SIZE: Final = re.compile(r"(\d+)(?:([kmgtp])?([bw])?)", re.IGNORECASE)
+_WORD: Final = 8  # bytes
+_SIZES: Final = frozenset({"mem", "vmem", "pmem", "pvmem", "file", "hbmem", "accelerator_memory"})
+
+
+def kib(text: str) -> int:
+    """`512mb`, `8gb` or plain bytes in KiB, rounded up. Raises ValueError."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"not a size: {text!r}")
+    digits, unit, kind = found.groups(default="")
+    return -(-int(digits) * _UNITS[unit.lower()] * (_WORD if kind.lower() == "w" else 1) // 1024)
+
+
+def amount(name: str, text: str) -> int | None:
+    """A consumable amount: sizes in KiB, other whole numbers as they are; None for a string or a boolean."""
+    if text.isdecimal() and name not in _SIZES:
+        return int(text)
+    try:
+        return kib(text)
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What a chunk takes of one vnode: resources as text by name."""
+
+    vnode: str
+    resources: dict[str, str]
+
+
+def exec_vnode(text: str) -> list[list[Piece]]:
+    """`(n1:ncpus=2:mem=4kb+n2:ncpus=1)+(n3:ncpus=1)`: the vnodes of each chunk. Raises ValueError."""
+    chunks: list[list[Piece]] = []
+    for bracket in re.findall(r"\(([^()]*)\)", text) or [text]:
+        pieces = []
+        for part in bracket.split("+"):
+            vnode, *pairs = part.split(":")
+            if not vnode:
+                raise ValueError(f"not a list of vnodes: {text!r}")
+            pieces.append(Piece(vnode, _pairs(pairs)))
+        chunks.append(pieces)
+    return chunks
+
+
+def select(text: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """`2:ncpus=4:mem=1gb+1:ncpus=1`: units of each chunk, and what one asks for. Raises ValueError."""
+    for chunk in text.split("+"):
+        first, *rest = chunk.split(":")
+        if "=" in first:
+            yield 1, _pairs([first, *rest])
+        else:
+            yield int(first), _pairs(rest)
+
+
+def _pairs(items: list[str]) -> dict[str, str]:
+    found = {}
+    for item in items:
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise ValueError(f"not a resource: {item!r}")
+        found[name] = value
+    return found

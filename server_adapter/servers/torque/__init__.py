@@ -1,0 +1,1 @@
+"""What the bridge needs of a TORQUE server, in TORQUE's words."""

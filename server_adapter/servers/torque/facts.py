@@ -1,0 +1,266 @@
+"""Described objects of a TORQUE server to the daemon's facts: one pure function for each kind.
+
+Only what a plan needs is read. An attribute that cannot be read counts as absent, so that one odd value
+never hides an object (protocol document, section 6).
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from schedd.wire import JobFacts, NodeFacts, QueueFacts, ServerFacts, ShareFacts
+from schedd.wire.facts import JobLetter, NodeStateName
+from server_adapter.bridge.facts import ACTIVE, Ending, Values, attempt, number, version
+from server_adapter.bridge.state import NOTHING, Words, Writing
+from server_adapter.torque import values as read
+
+JOB_ATTRIBUTES: Final = (
+    "Job_Name",
+    "Job_Owner",
+    "job_state",
+    "queue",
+    "euser",
+    "egroup",
+    "Account_Name",
+    "ctime",
+    "qtime",
+    "etime",
+    "Priority",
+    "Hold_Types",
+    "Execution_Time",
+    "depend",
+    "exec_host",
+    "exec_gpus",
+    "Resource_List",
+    "node_exclusive",
+    "start_time",
+    "start_count",
+    "exit_status",
+    "comp_time",
+    "comment",
+    "job_array_id",
+    "job_array_request",
+    "array_slot_limit",
+    "x",
+    "planned_start",
+    "planned_nodes",
+)
+"""What we ask of every job, as far as the server knows it."""
+
+_STATES: Final[Mapping[str, JobLetter]] = {
+    "Q": "Q",
+    "H": "H",
+    "W": "W",
+    "T": "T",
+    "R": "R",
+    "E": "R",
+    "S": "S",
+}
+
+_RESOURCE: Final = "Resource_List."
+_DEFAULT: Final = "resources_default."
+_LIMITS: Final = ("max_", "resources_max.", "resources_min.", "resources_available.")
+_HOLDS: Final = frozenset("uosla")
+_NO_HOSTS: Final[tuple[tuple[str, int], ...]] = ()
+_LEFT_OUT: Final = frozenset({"neednodes"})  # the server's own working copy of nodes
+
+
+def job_facts(name: str, values: Values) -> JobFacts:
+    """A job that is not complete.
+
+    An exiting job (E) still holds its nodes and counts as running. A held job without a letter is one that
+    its array's slot limit holds (4.2 shows it so): hold `l`. Of a queued job, `start_time` is a plan that
+    somebody wrote there, never a run.
+    """
+    get = values.get
+    state = _STATES.get(get("job_state", ""), "T")
+    active = state in ACTIVE
+    holds = "".join([letter for letter in get("Hold_Types", "") if letter in _HOLDS])
+    if state == "H" and not holds:
+        holds = "l"
+    resources = {
+        key[14:]: value
+        for key, value in values.items()
+        if key.startswith(_RESOURCE) and key[14:] not in _LEFT_OUT
+    }
+    if "x" in values:
+        resources = {**_extensions(values["x"]), **resources}
+    barred = state == "W" or holds not in ("", "l")
+    queue, depend = get("queue", ""), get("depend", "")
+    not_before, starts = number(get("Execution_Time")), number(get("start_count")) or 0
+    exclusive = attempt(read.flag, get("node_exclusive"), default=False)
+    return JobFacts(
+        id=name,
+        owner=get("euser") or get("Job_Owner", "").partition("@")[0],
+        queue=queue,
+        submitted=number(get("ctime")) or number(get("qtime")) or 0,
+        state=state,
+        resources=resources,
+        name=get("Job_Name", ""),
+        group=get("egroup", ""),
+        account=get("Account_Name", ""),
+        project=get("project", ""),
+        priority=number(get("Priority")) or 0,
+        eligible=None if barred and not active else number(get("etime")),
+        not_before=not_before,
+        holds=holds,
+        depend=depend,
+        array=_array(name) if "job_array_id" in values else "",
+        slot_limit=_slot_limit(values) if "job_array_id" in values else None,
+        exclusive=exclusive,
+        started=number(get("start_time")) if active else None,
+        shares=shares(values) if active else (),
+        starts=starts,
+        version=version(queue, depend, not_before, exclusive, starts, resources),
+    )
+
+
+def ending(values: Values) -> Ending:
+    """A job in state C."""
+    held = shares(values)
+    return Ending(
+        exit_status=number(values.get("exit_status")),
+        completed=number(values.get("comp_time")),
+        started=number(values.get("start_time")) if held else None,
+        starts=number(values.get("start_count")) or 0,
+        shares=held,
+    )
+
+
+def shares(values: Values) -> tuple[ShareFacts, ...]:
+    """What `exec_host` and `exec_gpus` give a job of each node, in their order. TORQUE counts no memory."""
+    hosts = attempt(read.exec_host, values.get("exec_host"), default=_NO_HOSTS)
+    gpus: Counter[str] = Counter()
+    for part in values.get("exec_gpus", "").split("+"):
+        node, dash, _ = part.partition("-gpu/")
+        if dash:
+            gpus[node] += 1
+    return tuple([ShareFacts(node, slots, gpus=gpus[node]) for node, slots in hosts])
+
+
+def node_facts(name: str, values: Values, before: NodeFacts | None = None) -> NodeFacts:
+    """A node. Memory that a silent node does not report stays as it was `before`."""
+    report = read.node_status(values.get("status", ""))
+    mem = attempt(read.kib, report.get("physmem"), default=0)
+    vmem = attempt(read.kib, report.get("totmem"), default=0)
+    return NodeFacts(
+        name=name,
+        cpus=number(values.get("np")) or 0,
+        state=_node_state(values.get("state", "")),
+        mem=mem or (before.mem if before else 0),
+        vmem=vmem or (before.vmem if before else 0),
+        gpus=number(values.get("gpus")) or 0,
+        resources=_amounts(report.get("gres", "")),
+        properties=read.words(values.get("properties", "")),
+    )
+
+
+def queue_facts(name: str, values: Values) -> QueueFacts:
+    """A queue. No job runs in a routing queue, so it counts as stopped."""
+    executes = values.get("queue_type", "E").lower().startswith("e")
+    return QueueFacts(
+        name=name,
+        started=executes and attempt(read.flag, values.get("started"), default=False),
+        enabled=attempt(read.flag, values.get("enabled"), default=False),
+        priority=number(values.get("Priority")) or 0,
+        defaults=_with_features(_group(values, _DEFAULT), values.get("features_required", "")),
+        limits=_limits(values),
+    )
+
+
+def _with_features(defaults: dict[str, str], required: str) -> dict[str, str]:
+    """`features_required` of a queue adds properties to what its jobs ask for, as a default of `neednodes`
+    does.
+    """
+    features = [feature.strip() for feature in required.split(",") if feature.strip()]
+    if not features:
+        return defaults
+    needed = [defaults["neednodes"]] if "neednodes" in defaults else []
+    return {**defaults, "neednodes": ":".join([*needed, *features])}
+
+
+def server_facts(values: Values) -> ServerFacts:
+    """The server itself."""
+    return ServerFacts(
+        scheduling=attempt(read.flag, values.get("scheduling"), default=False),
+        open=attempt(read.flag, values.get("query_other_jobs"), default=False),
+        version=values.get("pbs_version", ""),
+        defaults=_group(values, _DEFAULT),
+        limits=_limits(values),
+    )
+
+
+def _array(name: str) -> str:
+    """`9[].server` of its sub-job `9[3].server`."""
+    head, bracket, rest = name.partition("[")
+    return head + "[]" + rest.partition("]")[2] if bracket else ""
+
+
+def _slot_limit(values: Values) -> int | None:
+    """How many jobs of its array may run at once: `0-99%10`; what was set since goes before."""
+    _, percent, asked = values.get("job_array_request", "").rpartition("%")
+    limit = number(values.get("array_slot_limit")) or number(asked if percent else None)
+    return limit if limit is not None and limit > 0 else None
+
+
+def _extensions(text: str) -> dict[str, str]:
+    """`-W x=NACCESSPOLICY:SINGLEJOB;FLAGS:…` as resources; only the access policy has a plain name."""
+    found = {}
+    for item in text.split(";"):
+        key, _, value = item.partition(":" if ":" in item else "=")
+        name = key.strip().lower()
+        if name:
+            found["naccesspolicy" if name == "naccesspolicy" else f"x.{name}"] = value
+    return found
+
+
+def _node_state(text: str) -> NodeStateName:
+    states = read.words(text)
+    if not states or "down" in states or "unknown" in states or "state-unknown" in states:
+        return "down"
+    return "drain" if "offline" in states or "reserve" in states else "up"
+
+
+def _amounts(text: str) -> dict[str, int]:
+    """The mom's generic resources, `matlab:2+scratch:100`: those that are whole numbers."""
+    found: dict[str, int] = {}
+    for part in text.split("+"):
+        name, _, amount = part.replace("=", ":").partition(":")
+        if name and amount.isdecimal():
+            found[name] = int(amount)
+    return found
+
+
+def _group(values: Values, prefix: str) -> dict[str, str]:
+    return {key[len(prefix) :]: value for key, value in values.items() if key.startswith(prefix)}
+
+
+def _limits(values: Values) -> dict[str, str]:
+    return {key: value for key, value in values.items() if key.startswith(_LIMITS)}
+
+
+def is_over(values: Values) -> bool:
+    """Whether a job that the server still lists is complete."""
+    return values.get("job_state") == "C"
+
+
+def writing(values: Values) -> Writing:
+    """What stands on a job; `start_time` counts only while the job does not run."""
+    comment, nodes = values.get("comment", ""), values.get("planned_nodes", "")
+    waits = values.get("job_state") not in ACTIVE
+    start = number(values.get("start_time")) if waits else None
+    planned = number(values.get("planned_start"))
+    if not comment and not nodes and start is None and planned is None:
+        return NOTHING
+    return Writing(comment, start, planned, nodes)
+
+
+WORDS: Final = Words(
+    job=job_facts,
+    is_over=is_over,
+    ending=ending,
+    writing=writing,
+    node=node_facts,
+    queue=queue_facts,
+    server=server_facts,
+)

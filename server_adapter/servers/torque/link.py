@@ -1,0 +1,46 @@
+"""The connection to a TORQUE server: which requests may leave it, and in which version of the protocol."""
+
+import time
+from collections.abc import Callable, Collection
+
+from server_adapter.batch.sockets import Address
+from server_adapter.bridge.link import Link
+from server_adapter.torque.codes import READ_ONLY, RequestCode
+from server_adapter.torque.connection import Connection, open_connection
+from server_adapter.torque.credentials import Credential
+
+PERMITTED: dict[str, frozenset[RequestCode]] = {
+    "shadow": READ_ONLY,
+    "adviser": READ_ONLY | {RequestCode.MODIFY_JOB},
+    "scheduler": READ_ONLY | {RequestCode.MODIFY_JOB, RequestCode.RUN_JOB, RequestCode.ASYNC_RUN_JOB},
+}
+"""The requests that may leave in each mode; the connection's encoder refuses all others."""
+
+
+class ServerLink(Link[Connection]):
+    """The protocol version is found out once, with the first status request, and then kept: a later 15058 is
+    about something else.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        credential: Credential,
+        *,
+        user: str = "root",
+        timeout: float = 30.0,
+        permitted: Collection[RequestCode] = READ_ONLY,
+        clock: Callable[[], float] = time.time,
+        owner: int | None = None,
+    ) -> None:
+        version: int | None = None
+
+        async def connect() -> Connection:
+            nonlocal version
+            connection = await open_connection(
+                address, credential, user=user, version=version, timeout=timeout, permitted=permitted
+            )
+            version = connection.version
+            return connection
+
+        super().__init__(address, connect, clock=clock, owner=owner)

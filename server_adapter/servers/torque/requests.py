@@ -1,0 +1,80 @@
+"""Decisions to batch requests: where a job is to run, and what is written on it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from schedd.wire import Run, ShareFacts, Tell
+from server_adapter.bridge.comments import comment
+from server_adapter.dis import Attribute, Operation
+from server_adapter.torque.codes import ManagerCommand, ObjectType, RequestCode
+from server_adapter.torque.requests import ManageRequest, RunRequest
+
+
+def destination(shares: Sequence[ShareFacts]) -> str:
+    """`node1:ppn=4+node2:ppn=4`, in the order of the shares: the first node is mother superior.
+
+    Always explicit: an empty destination lets the server choose, and a node without `ppn` gives one core.
+    Raises ValueError where a share has no core.
+    """
+    if not shares:
+        raise ValueError("a run decision without nodes")
+    parts = []
+    for share in shares:
+        if share.cpus < 1:
+            raise ValueError(f"a run decision with {share.cpus} cores on {share.node}")
+        gpus = f":gpus={share.gpus}" if share.gpus else ""
+        parts.append(f"{share.node}:ppn={share.cpus}{gpus}")
+    return "+".join(parts)
+
+
+def run_request(run: Run, *, asynchronous: bool) -> RunRequest:
+    """The request that starts the job. An asynchronous one is answered before the node has the job."""
+    code = RequestCode.ASYNC_RUN_JOB if asynchronous else RequestCode.RUN_JOB
+    return RunRequest(code=code, job=run.job_id, destination=destination(run.shares))
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """Which attributes are written: those the site wants and the server knows and lets us set."""
+
+    comment: bool = True
+    start_time: bool = False
+    planned: bool = False
+
+
+def tell_request(tell: Tell, offers: Offers, *, comment_free: bool = True) -> ManageRequest | None:
+    """Writes a plan on a queued job, or takes an older one away; None when nothing is to be written.
+
+    With `comment_free` False a foreign comment stays as it is.
+    """
+    start = tell.planned_start
+    attributes = []
+    if offers.comment and comment_free:
+        attributes.append(_attribute("comment", comment(tell)))
+    if offers.start_time:
+        attributes.append(_attribute("start_time", "" if start is None else str(start)))
+    if offers.planned:
+        nodes = "" if start is None else ",".join(tell.planned_nodes)
+        attributes.append(_attribute("planned_start", "" if start is None else str(start)))
+        attributes.append(_attribute("planned_nodes", nodes))
+    return modify_request(tell.job_id, *attributes) if attributes else None
+
+
+def modify_request(job: str, *attributes: Attribute) -> ManageRequest:
+    """Sets attributes of a job."""
+    return ManageRequest(
+        code=RequestCode.MODIFY_JOB,
+        command=ManagerCommand.SET,
+        object_type=ObjectType.JOB,
+        name=job,
+        attributes=attributes,
+    )
+
+
+def unset(name: str) -> Attribute:
+    """Takes an attribute away."""
+    return Attribute(name, operation=Operation.UNSET)
+
+
+def _attribute(name: str, value: str) -> Attribute:
+    return Attribute(name, value) if value else unset(name)

@@ -1,0 +1,132 @@
+"""A TORQUE pbs_server as the bridge sees it."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+from schedd.wire import Run, ShareFacts
+from server_adapter.batch.sockets import Address
+from server_adapter.bridge.by_hand import ByHand
+from server_adapter.bridge.checks import Check
+from server_adapter.bridge.rates import Pace
+from server_adapter.bridge.server import Outcome
+from server_adapter.bridge.state import State, Wish, Writing
+from server_adapter.bridge.tells import Write
+from server_adapter.servers.torque.link import PERMITTED, ServerLink
+from server_adapter.servers.torque.pen import Pen
+from server_adapter.servers.torque.reader import StateReader, job_question
+from server_adapter.servers.torque.requests import Offers
+from server_adapter.servers.torque.runs import Starter
+from server_adapter.settings import Settings
+from server_adapter.torque.credentials import Credential
+from server_adapter.torque.listener import CommandListener, CommandReceived
+
+_log = logging.getLogger(__name__)
+
+
+class TorqueServer:
+    """Reads, starts and writes over one connection, and listens on the scheduler's port."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        credential: Credential,
+        by_hand: ByHand,
+        pace: Pace,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._settings = settings
+        self.link = ServerLink(
+            Address(settings.server.host, settings.server.port),
+            credential,
+            user=settings.server.user,
+            timeout=settings.server.timeout,
+            permitted=PERMITTED[settings.mode],
+            clock=clock,
+            owner=settings.server.owner_id,
+        )
+        question, tell = job_question(), settings.tell
+        offers = Offers(comment=tell.comment, start_time=tell.start_time, planned=tell.planned)
+        self.pen = Pen(self.link, offers, pace)
+        self._starter = Starter(self.link, question, asynchronous=settings.run.asynchronous)
+        self._reader = StateReader(self.link, question, by_hand)
+        self._listener: CommandListener | None = None
+
+    @property
+    def up_since(self) -> float | None:
+        """When it was first reached after it had been away."""
+        return self.link.up_since
+
+    @property
+    def listens_on(self) -> int | None:
+        """The scheduler's port, while we listen there."""
+        return None if self._listener is None else self._listener.port
+
+    @property
+    def comments(self) -> bool:
+        """Whether comments are written."""
+        return self.pen.offers.comment
+
+    async def wait_until_up(self) -> None:
+        """Returns once the server answers."""
+        await self.link.wait_until_up()
+
+    async def take_place(self, look: Callable[[], None]) -> None:
+        """Listens where the server finds its scheduler. Raises `PortTakenError`."""
+
+        def on_command(command: CommandReceived) -> None:
+            _log.debug("command %s from %s", command.name, command.peer)
+            look()
+
+        where = self._settings.listen
+        listener = CommandListener(on_command, peers=where.peers, any_port=where.any_port)
+        await listener.start(where.host, where.port)
+        self._listener = listener
+
+    async def keep_place(self) -> None:
+        """The port is ours until we close it."""
+        await asyncio.Event().wait()
+
+    def barred(self) -> str:
+        """Nothing of the server's makes us wait."""
+        return ""
+
+    async def read(self) -> State:
+        """Its whole state now."""
+        return await self._reader.read()
+
+    async def run(self, run: Run, asked: Callable[[], None]) -> Outcome:
+        """Looks once more, and asks for the run."""
+        return await self._starter.run(run, asked)
+
+    async def became(self, run: Run) -> Check:
+        """Whether the job runs, or ran, as decided."""
+        return await self._starter.became(run)
+
+    async def confirm(self, name: str, wish: Wish, shares: Sequence[ShareFacts]) -> None:
+        """TORQUE has no reservations of its own."""
+        del wish, shares
+        raise ValueError(f"there is no reservation {name} at this server")
+
+    async def write(self, write: Write) -> bool:
+        """Writes a plan on a job."""
+        return await self.pen.write(write)
+
+    async def comment(self, job: str, text: str) -> None:
+        """Replaces our comment."""
+        await self.pen.comment(job, text)
+
+    async def clean(self, job: str, writing: Writing) -> bool:
+        """Takes our writings off a job."""
+        return await self.pen.clean(job, writing)
+
+    def see(self, state: State) -> None:
+        """Nothing is needed of the newest reading."""
+
+    async def close(self) -> None:
+        """Stops listening and says goodbye."""
+        if self._listener is not None:
+            await self._listener.close()
+        await self.link.close()

@@ -1,0 +1,51 @@
+r"""The one rule for text: bytes of the server to text that every other program can take, and back.
+
+A server sends bytes, mostly ASCII or UTF-8, but nobody checks them: a job may be named `job` and the byte FF.
+Such a byte becomes the four characters `\xff` here, and these become the byte again when they are sent, so
+that what came from the server goes back as it came. NUL is treated alike, since databases take none.
+Backslashes that stand before something of this form are doubled, so a name that really has the characters
+`\xff` keeps them; all other backslashes (`DOMAIN\alice`) stay as they are. The text is valid Unicode: no
+surrogates, so JSON, SQL, logs and pages need no rule of their own.
+"""
+
+import re
+from typing import Final
+
+_LOOK: Final = r"x(?:00|[89a-f][0-9a-f])"
+_RUN: Final = r"(?<!\\)(\\{}+)"  # possessive, and from its beginning: work is linear, whatever is sent
+_TO_ESCAPE: Final = re.compile(rf"{_RUN.format('+')}({_LOOK})|{_RUN.format('*')}([\0\udc80-\udcff])")
+_ESCAPED: Final = re.compile(rf"{_RUN.format('+')}({_LOOK})")
+
+
+def is_plain(text: str) -> bool:
+    """Whether bytes, given as their latin-1 text, are the same characters as text."""
+    return text.isascii() and "\\x" not in text and "\0" not in text
+
+
+def text_of(raw: bytes) -> str:
+    """Any bytes as text; no two byte strings give the same text."""
+    text = raw.decode("utf-8", "surrogateescape")
+    return text if is_plain(text) else _TO_ESCAPE.sub(_escape, text)
+
+
+def bytes_of(text: str) -> bytes:
+    """The bytes for which `text_of` gives this text; for other text its UTF-8, with `?` for a surrogate."""
+    raw = text.encode("utf-8", "replace")
+    if "\\x" not in text:
+        return raw
+    return _ESCAPED.sub(_unescape, raw.decode()).encode("utf-8", "surrogateescape")
+
+
+def _escape(found: re.Match[str]) -> str:
+    if found[2] is not None:  # characters that look like one of ours
+        return 2 * found[1] + found[2]
+    return 2 * found[3] + f"\\x{ord(found[4]) & 0xFF:02x}"
+
+
+def _unescape(found: re.Match[str]) -> str:
+    slashes, digits = found[1], found[2]
+    half = "\\" * (len(slashes) // 2)
+    if len(slashes) % 2 == 0:
+        return half + digits
+    byte = int(digits[1:], 16)
+    return half + (chr(0xDC00 + byte) if byte else "\0")

@@ -1,0 +1,28 @@
+"""What writes the replies is there before there are threads."""
+
+import subprocess
+import sys
+
+_SCRIPT = """
+import sys
+from schedd.api import replies
+from schedd.api.app import create_app
+from schedd.service.clock import SystemClock
+from schedd.service.clusters import Clusters
+from schedd.service.tokens import Tokens
+
+create_app(Clusters({}, SystemClock()), Tokens(()))
+routers = [module.router for name, module in sys.modules.items()
+           if name.startswith("schedd.api.") and hasattr(module, "router")]
+models = {route.response_model for router in routers for route in router.routes} - {None}
+kinds = {kind for model in models for kind in (getattr(model, "__args__", None) or (model,))}
+late = [kind.__name__ for kind in kinds if replies._adapters.get(kind) is None]
+print(len(kinds), sorted(late))
+"""
+
+
+def test_nothing_is_left_to_be_built_by_the_first_requests() -> None:
+    run = subprocess.run([sys.executable, "-c", _SCRIPT], capture_output=True, text=True, check=True)
+    count, _, late = run.stdout.strip().partition(" ")
+    assert int(count) > 20
+    assert late == "[]"

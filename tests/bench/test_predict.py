@@ -1,0 +1,38 @@
+"""`schedd bench predict`: what it writes, and what it refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from schedd.cli.bench import run
+
+
+def test_it_tells_what_was_measured(tmp_path: Path) -> None:
+    path = tmp_path / "predict.json"
+    words = [
+        "predict",
+        "--jobs",
+        "60",
+        "--nodes",
+        "9",
+        "--ended",
+        "1500",
+        "--users",
+        "5",
+        "--json",
+        str(path),
+    ]
+    assert run(words) == 0
+    found = json.loads(path.read_text())
+    assert (found["nodes"], found["ended"], found["users"]) == (9, 1500, 5)
+    assert 0 < found["jobs"] <= 60
+    assert found["templates"] > 5
+    assert min(found["us_per_job"], found["mib"], found["starts_s"]) > 0
+    assert found["starts_longest_s"] >= found["starts_s"]
+
+
+def test_too_few_jobs_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["predict", "--jobs", "9"]) == 2
+    assert run(["predict", "--jobs", "10", "--ended", "10"]) == 2
+    assert "at least 10, 1000 and 1 are needed" in capsys.readouterr().err

@@ -1,0 +1,53 @@
+"""What tests of the import share."""
+# ruff: noqa: DTZ001  (the clock on the wall)
+
+import tomllib
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from schedd.cli.importing.maui import import_maui as import_maui_on
+from schedd.cli.importing.result import Imported
+from schedd.cli.importing.sched_config import import_sched_config
+from schedd.service.settings import ClusterSettings
+
+EXAMPLES = Path(__file__).parent / "examples"
+NOW = datetime(2026, 11, 21, 12)
+ZONE = "Europe/Prague"
+
+
+def import_maui(text: str, moab: bool = False) -> Imported:
+    return import_maui_on(text, NOW.date(), ZONE, moab)
+
+
+def import_sched(text: str, **beside: str) -> Imported:
+    return import_sched_config(text, beside, NOW, ZONE)
+
+
+def import_directory(directory: Path) -> Imported:
+    beside = {path.name: path.read_text() for path in directory.iterdir() if path.name != "sched_config"}
+    return import_sched((directory / "sched_config").read_text(), **beside)
+
+
+def words(done: Imported, setting: str) -> str:
+    """The verdict and the words about one setting, which are the same of all its lines."""
+    (said,) = {f"{one.verdict.value}: {one.words}" for one in done.findings if one.setting == setting}
+    return said
+
+
+def lines_of(text: str, comments: str = "#") -> set[int]:
+    """The numbers of the lines that say something."""
+    said = ((number, line.strip()) for number, line in enumerate(text.splitlines(), 1))
+    return {number for number, line in said if line and line[0] not in comments}
+
+
+def lines_found(done: Imported, file: str = "") -> set[int]:
+    """The lines of a file that a finding is about."""
+    return {one.line for one in done.findings if one.file == file} - {0}
+
+
+def settings_in(toml: str, cluster: str = "main") -> dict[str, Any]:
+    """A cluster's settings, checked as the daemon checks them."""
+    table: dict[str, Any] = tomllib.loads(toml)["clusters"][cluster]
+    ClusterSettings(**table)
+    return table

@@ -1,0 +1,151 @@
+"""``schedd config init``: both files of a new site, by options and by answers, with what the server says."""
+
+import hashlib
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from schedd.cli.config import app
+from schedd.cli.main import main
+from schedd.service.settings import load
+from server_adapter.settings import load_settings, read_token
+
+QUIET = ["--yes", "--server", ""]
+
+
+def init(directory: Path, *arguments: str) -> int:
+    return main(["config", "init", "--dir", str(directory), *arguments])
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """An emulated pbs_server, as a process."""
+    command = [sys.executable, "-c", "import sys; from schedd.cli.main import main; sys.exit(main())"]
+    arguments = ["emulate", "--nodes", "4:ppn=4:mem=16gb", "--port", "0", "--scheduler-port", "9"]
+    with subprocess.Popen(
+        [*command, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        yield said.split(" on ")[1].split()[0].rstrip(",;:")
+        process.terminate()
+
+
+def test_options_alone_make_files_that_both_programs_take(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = ["--slack", "2h", "--memory-per-core", "2gb", "--admins", "ann, bob", "--default-walltime", "12h"]
+    assert init(tmp_path, *QUIET, *more, "--cluster", "east", "--mode", "adviser") == 0
+    settings = load(tmp_path / "schedd.toml")
+    cluster = settings.clusters["east"]
+    assert (cluster.slack, cluster.mem_per_core, cluster.default_walltime) == ("2h", 2 << 20, 43_200)
+    assert settings.auth.admins == ("ann", "bob")
+    adapter = load_settings(tmp_path / "pbs-adapter.toml", {})
+    assert (adapter.cluster, adapter.mode, adapter.server.auth) == ("east", "adviser", "privileged")
+    token = read_token(adapter.daemon.token_file)
+    (known,) = settings.auth.tokens
+    assert (known.role, known.sha256) == ("adapter", hashlib.sha256(token.encode()).hexdigest())
+    assert (tmp_path / "pbs-adapter.token").stat().st_mode & 0o077 == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "pbs-adapter.token",
+        "pbs-adapter.toml",
+        "schedd.toml",
+    ]
+    assert "systemctl enable --now schedd" in capsys.readouterr().out
+
+
+def test_each_decision_is_asked_with_what_hangs_on_it(tmp_path: Path) -> None:
+    """Ten, but for those that options answer; what is no answer is asked again."""
+    answers = ["sometimes", "shadow", "", "ann", "", "", "4h", "pack", "1gb", "8h"]
+    arguments = ["init", "--dir", str(tmp_path), "--server", "", "--others", "none"]
+    done = CliRunner().invoke(app, arguments, input="\n".join(answers) + "\n")
+    assert done.exit_code == 0, done.output
+    for words in (
+        "What may be done to pbs_server?",
+        "How firm is a told start?",
+        "Who goes first?",
+        "one of shadow",
+    ):
+        assert words in done.output
+    assert "Do users see each other's jobs?" not in done.output
+    settings = load(tmp_path / "schedd.toml")
+    assert settings.auth.others == "none"
+    assert settings.clusters["main"].node_rule == "pack"
+    assert settings.clusters["main"].default_walltime == 28_800
+
+
+def test_who_stops_answering_has_written_nothing(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["init", "--dir", str(tmp_path), "--server", ""], input="shadow\n")
+    assert done.exit_code == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_server_says_what_memory_there_is_and_what_to_look_at(
+    server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert init(tmp_path, "--yes", "--server", server, "--auth", "none") == 0
+    assert load(tmp_path / "schedd.toml").clusters["main"].mem_per_core == 4 << 20
+    said = capsys.readouterr().out
+    assert "4 nodes" in said
+    assert "scheduling is True" in said
+    adapter = tomllib.loads((tmp_path / "pbs-adapter.toml").read_text())
+    assert adapter["server"] == {"host": "127.0.0.1", "port": int(server.split(":")[1]), "auth": "none"}
+
+
+def test_a_server_that_is_not_there_is_said_and_stops_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert init(tmp_path, "--yes", "--server", "127.0.0.1:9", "--auth", "none") == 0
+    assert "The server is not asked: " in capsys.readouterr().err
+
+
+def test_what_an_import_wrote_is_taken_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "maui.cfg").write_text("QUEUETIMEWEIGHT 2\nUSERCFG[ann] MAXJOB=4\nJOBMAXOVERRUN 0:10:00\n")
+    assert main(["import", str(tmp_path / "maui.cfg"), "-o", str(tmp_path / "site.toml")]) == 0
+    assert init(tmp_path, *QUIET, "--policy", str(tmp_path / "site.toml"), "--cluster", "east") == 0
+    cluster = load(tmp_path / "schedd.toml").clusters["east"]
+    assert (cluster.node_rule, cluster.end_allowance) == ("pack", 600)
+    assert cluster.site.priority.waiting == 120
+    assert [limit.amount for limit in cluster.site.limits] == [4]
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--slack", "soon"], "clusters.main.slack: slack 'soon' is not understood"),
+        (["--memory-per-core", "much"], "--memory-per-core: "),
+        (["--mode", "boss"], "'boss' is none of shadow, adviser, scheduler"),
+        (["--cluster", "a b"], "a name has letters"),
+        (["--policy", "/nowhere"], "/nowhere: "),
+        (["--host", "0.0.0.0"], "needs --tls-certificate"),
+        (["--server", "x:y"], "HOST or HOST:PORT"),
+        (["--database", "carrier://pigeon"], "store.url"),
+    ],
+)
+def test_what_makes_no_sense_is_said_and_nothing_is_written(
+    tmp_path: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert init(tmp_path, *QUIET, *arguments) == 2
+    assert said in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_files_that_are_there_are_kept_unless_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "schedd.toml").write_text("# mine\n")
+    assert init(tmp_path, *QUIET) == 2
+    assert "is there already; --force writes over" in capsys.readouterr().err
+    assert (tmp_path / "schedd.toml").read_text() == "# mine\n"
+    assert init(tmp_path, *QUIET, "--force") == 0
+    packaged = tmp_path / "other"
+    packaged.mkdir()
+    (packaged / "schedd.toml").write_text("# As packaged: nobody has written anything here\n")
+    assert init(packaged, *QUIET) == 0
+    assert (tmp_path / "schedd.toml.old").read_text() == "# mine\n"

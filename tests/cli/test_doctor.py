@@ -1,0 +1,179 @@
+"""``schedd doctor`` against a real daemon, a real database, and files that are not as they should be."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from fastapi import FastAPI
+
+from schedd.api.app import create_app
+from schedd.cli.main import main
+from schedd.engine import EngineSettings
+from schedd.service.clusters import Clusters
+from schedd.service.loop import PlanLoop
+from schedd.service.warmup import warm_up
+from schedd.store import Store
+from schedd.wire import JobStarted, ServerChanged, ServerFacts, ShareFacts
+from tests.api.conftest import token, tokens
+from tests.api.serving import WAIT, serving
+from tests.service.build import T, event_id, node
+
+Doctor = Callable[..., tuple[int, dict[str, list[tuple[str, str, str]]]]]
+
+
+class RealClock:
+    """The time of this host; every moment that has not come is far away."""
+
+    def now(self) -> float:
+        import time  # noqa: PLC0415
+
+        return time.time()
+
+    def wait_for(self, moment: float) -> float:
+        return 0.0 if moment <= self.now() else 3600.0
+
+
+@pytest.fixture(scope="module")
+def app() -> FastAPI:
+    warm_up()
+    return create_app(Clusters({}, RealClock()), tokens())
+
+
+@pytest.fixture
+def loop(app: FastAPI, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[PlanLoop]:
+    """Of a daemon whose settings and database are in order, and which all listen to."""
+    clusters = Clusters({"main": EngineSettings()}, RealClock())
+    clusters.start(warm=False)
+    app.state.clusters = clusters
+    with serving(app, clusters) as url, structlog.testing.capture_logs():
+        for name, value in (("URL", url), ("TOKEN", token("reader"))):
+            monkeypatch.setenv(f"SCHEDD_{name}", value)
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+        database = f"sqlite:///{tmp_path}/schedd.sqlite"
+        Store.open(database).close()
+        config = tmp_path / "schedd.toml"
+        port = url.rpartition(":")[2]
+        config.write_text(
+            f'[server]\nport = {port}\nsocket = "{tmp_path}/s"\n[store]\nurl = "{database}"\n'
+            "[clusters.main]\nmem_per_core = 1048576\n"
+        )
+        monkeypatch.setenv("SCHEDD_CONFIG", str(config))
+        found = clusters["main"]
+        server = ServerFacts(version="6.1.3", defaults={"walltime": "01:00:00"})
+        found.submit([ServerChanged(id=event_id(), time=T, server=server), node("n1")]).result(WAIT)
+        found.hear()
+        yield found
+    clusters.stop()
+
+
+@pytest.fixture
+def doctor(loop: PlanLoop, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Doctor:
+    """Runs it: exit status, and the findings by their parts."""
+
+    def run(*args: str) -> tuple[int, dict[str, list[tuple[str, str, str]]]]:
+        code = main(["doctor", "--json", "--adapter", str(tmp_path / "pbs-adapter.toml"), *args])
+        found: dict[str, list[tuple[str, str, str]]] = {}
+        said: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+        for one in said:
+            found.setdefault(one["part"], []).append((one["state"], one["words"], one["do"]))
+        return code, found
+
+    return run
+
+
+def test_a_site_in_order_is_good_from_its_settings_to_its_server(doctor: Doctor) -> None:
+    code, found = doctor()
+    bad = {part: said for part, said in found.items() if any(one[0] != "good" for one in said)}
+    assert (code, bad) == (0, {})
+    parts = {
+        "settings",
+        "port",
+        "database",
+        "disk",
+        "kernels",
+        "version",
+        "clock",
+        "adapter",
+        "starts",
+        "server",
+    }
+    assert set(found) == parts
+    assert found["server"] == [("good", "main: 6.1.3", "")]
+
+
+def test_what_is_wrong_is_said_with_what_to_do(doctor: Doctor, loop: PlanLoop) -> None:
+    server = ServerFacts(version="6.1.3", scheduling=False)
+    loop.submit([ServerChanged(id=event_id(), time=T, server=server)]).result(WAIT)
+    share = (ShareFacts("n1", 1),)
+    loop.submit([JobStarted(id=event_id(), time=T, job_id="9.x", shares=share)]).result(WAIT)
+    code, found = doctor()
+    assert code == 2
+    said = {words: do for _, words, do in found["server"]}
+    assert said["main: its attribute scheduling is False: nothing is started"] == (
+        "qmgr -c 'set server scheduling = True'"
+    )
+    assert any("resources_default.walltime" in words for words in said)
+    assert [state for state, *_ in found["server"]] == ["good", "bad", "warn"]
+    assert found["alert"][0][:2] == ("warn", "main: job 9.x started, but nobody said that it exists")
+    loop.pause("the cooling failed").result(WAIT)
+    assert doctor()[1]["starts"][0] == (
+        "warn",
+        "main: none, paused: the cooling failed",
+        "schedd resume",
+    )
+
+
+def test_a_silent_adapter_is_bad_until_it_is_heard_of(doctor: Doctor, loop: PlanLoop) -> None:
+    loop.hearing.last -= 61
+    loop.hearing.at -= 61
+    code, found = doctor()
+    assert code == 2
+    state, words, do = found["adapter"][0]
+    assert (state, "systemctl status pbs-adapter" in do) == ("bad", True)
+    assert "main: the adapter was last heard of at " in words
+    loop.hear()
+    assert doctor()[1]["adapter"][0][0] == "good"
+
+
+def test_settings_database_and_token_that_cannot_be_used_are_found(
+    doctor: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "schedd.toml"
+    right = config.read_text()
+    config.write_text(right + "start_rte = 3\n")
+    code, found = doctor()
+    assert code == 2
+    assert "did you mean start_rate" in found["settings"][0][1]
+    config.write_text(right.replace("schedd.sqlite", "other.sqlite"))
+    assert "other.sqlite is not there" in doctor()[1]["database"][0][1]
+    config.write_text(right)
+    config.chmod(0o666)
+    assert doctor()[1]["rights"][0][2] == f"chmod go-w {config}"
+    monkeypatch.setenv("SCHEDD_TOKEN", "wrong")
+    assert doctor()[1]["daemon"][0][0] == "bad"
+
+
+def test_the_adapters_files_and_the_server_behind_them_are_looked_at(doctor: Doctor, tmp_path: Path) -> None:
+    secret = tmp_path / "token"
+    secret.write_text("x")
+    secret.chmod(0o644)
+    file = tmp_path / "pbs-adapter.toml"
+    file.write_text(f'[daemon]\ntoken_file = "{secret}"\n[server]\nport = 1\n')
+    code, found = doctor()
+    assert code == 2
+    assert found["adapter's token"][0][2] == f"chmod 0600 {secret}"
+    assert found["server"][0][1].startswith("pbs_server does not answer on 127.0.0.1 port 1")
+    file.write_text("[daemon\n")
+    assert doctor()[1]["adapter's settings"][0][0] == "bad"
+
+
+def test_without_a_daemon_it_says_so(doctor: Doctor, capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = doctor("--url", "http://127.0.0.1:9")
+    assert (code, found["daemon"][0][0]) == (2, "bad")
+    assert main(["doctor", "--quiet", "--adapter", "/none", "--url", "http://127.0.0.1:9"]) == 2
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("bad   daemon")
+    assert lines[-1].endswith("0 warn, 1 bad")

@@ -1,0 +1,423 @@
+"""``schedd import`` of Maui's and Moab's configuration."""
+# ruff: noqa: DTZ001  (reservations speak of the clock on the wall)
+
+from datetime import datetime
+
+import pytest
+
+from schedd.cli.importing.result import Verdict
+from schedd.policy.site import site_policy
+from schedd.service.settings import ClusterSettings
+from tests.cli.importing import EXAMPLES, import_maui, lines_found, lines_of, settings_in, words
+from tests.cli.parameters import MAUI, MAUI_WITH_INDEX
+
+EXAMPLE = (EXAMPLES / "maui.cfg").read_text()
+
+# ---- nothing is lost ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", ["5", "TRUE", "0", "", "x y=2"])
+def test_every_parameter_of_maui_is_known_and_has_a_finding(value: str) -> None:
+    for name in MAUI:
+        done = import_maui(f"\n{name} {value}\n")
+        found = [finding for finding in done.findings if finding.line == 2]
+        assert found, name
+        assert not [one for one in found if "no such setting" in one.words], name
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    ["", "MAXJOB=4", "MAXJOB=", "what is this", "HOSTLIST=n1 USERLIST=ann", "FSTARGET=5 PRIORITY=5"],
+)
+def test_every_line_with_an_index_has_a_finding(attributes: str) -> None:
+    for name in MAUI_WITH_INDEX:
+        for index in ("x", "DEFAULT", "base"):
+            assert lines_found(import_maui(f"\n{name}[{index}] {attributes}\n")) == {2}, name
+
+
+def test_every_line_of_a_file_of_all_parameters_is_in_the_report() -> None:
+    text = "\n".join([f"{name} 5" for name in MAUI] + [f"{name}[a] MAXJOB=5" for name in MAUI_WITH_INDEX])
+    done = import_maui(text)
+    assert lines_found(done) == lines_of(text)
+    report = "\n".join(done.report())
+    assert all(name in report for name in (*MAUI, *MAUI_WITH_INDEX))
+
+
+def test_every_line_of_the_example_has_a_finding() -> None:
+    assert lines_found(import_maui(EXAMPLE)) == lines_of(EXAMPLE)
+
+
+def test_what_is_said_twice_is_said_to_be() -> None:
+    done = import_maui("QUEUETIMEWEIGHT 1\nQUEUETIMEWEIGHT 2\n")
+    assert done.site["priority"]["waiting"] == 120.0
+    assert any(one.line == 1 and "said again in line 2" in one.words for one in done.of(Verdict.DIFFERS))
+
+
+def test_a_line_may_go_on_in_the_next_one() -> None:
+    done = import_maui("USERCFG[ann] MAXJOB=4 \\\n  MAXPROC=8\nLOGLEVEL 3\n")
+    assert [one["amount"] for one in done.site["limits"]] == [4, 8]
+    assert any(line.lstrip().startswith("lines 1-2  USERCFG[ann] MAXJOB") for line in done.report())
+
+
+def test_what_many_nodes_have_alike_is_said_once_with_a_recipe() -> None:
+    nodes = "".join(f"NODECFG[n{i:02}] MAXJOB=8 PARTITION=gpu\n" for i in range(42))
+    done = import_maui(f"LOGLEVEL 3\n{nodes}")
+    lines = [line for line in done.report() if "NODECFG" in line]
+    assert len(lines) == 2
+    assert all(
+        "lines 2-43" in line and "(42 times)" in line and "qmgr -c 'set node" in line for line in lines
+    )
+
+
+# ---- priorities ---------------------------------------------------------------------------------
+
+
+def test_weights_of_maui_are_points_here() -> None:
+    """2 a minute are 120 an hour; parts are multiplied with their components; 14400 points are 120 hours."""
+    site = import_maui(EXAMPLE).site
+    assert site["priority"] == {
+        "waiting": 120.0,
+        "waiting_most": 120.0,
+        "size": 4.0,
+        "queue": 10.0,
+        "queues": {"*": 0.0, "long": 10.0, "short": 100.0},
+        "fair_share": 20000.0,
+    }
+    assert site["classes"] == {"user-ann": {"points": 5000.0, "users": ["ann"]}}
+
+
+def test_waiting_counts_in_maui_even_when_the_file_says_nothing() -> None:
+    done = import_maui("LOGLEVEL 3\n")
+    assert done.site["priority"] == {"waiting": 60.0, "queue": 0.0}
+    assert (
+        words(done, "QUEUETIMEWEIGHT")
+        == "translated: Maui takes 1 a minute: priority.waiting = 60 points an hour"
+    )
+
+
+def test_queues_that_maui_does_not_name_do_not_get_the_servers_priority() -> None:
+    """A server's Priority of 100 would else count 100 times the weight of classes."""
+    done = import_maui("CLASSWEIGHT 864000000\nCLASSCFG[short] PRIORITY=1\n")
+    assert done.site["priority"]["queues"] == {"*": 0.0, "short": 1.0}
+    assert import_maui("CLASSWEIGHT 864000000\n").site["priority"]["queue"] == 0.0
+
+
+def test_points_too_large_for_schedd_toml_are_divided_alike() -> None:
+    done = import_maui(
+        "CREDWEIGHT 1000\nCLASSWEIGHT 864000000\nCLASSCFG[a] PRIORITY=2\n"
+        "USERWEIGHT 1\nUSERCFG[x] PRIORITY=864\n"
+    )
+    table = settings_in(done.toml("main"))["site"]
+    assert table["priority"]["queue"] == 1e9
+    assert table["priority"]["waiting"] == pytest.approx(60 / 864)
+    assert table["classes"]["user-x"]["points"] == pytest.approx(864_000 / 864)
+    assert words(done, "weights").startswith("translated: all points are divided by 864")
+
+
+def test_a_priority_of_all_others_is_subtracted_from_the_others() -> None:
+    done = import_maui(
+        "USERWEIGHT 2\nUSERCFG[DEFAULT] PRIORITY=10\nUSERCFG[a] PRIORITY=15\nUSERCFG[b] PRIORITY=3\n"
+    )
+    assert {name: one["points"] for name, one in done.site["classes"].items()} == {
+        "user-a": 10.0,
+        "user-b": -14.0,
+    }
+
+
+def test_priorities_of_users_and_groups_are_not_added_up_and_that_is_said() -> None:
+    done = import_maui("USERWEIGHT 1\nGROUPWEIGHT 2\nUSERCFG[a] PRIORITY=1\nGROUPCFG[b] PRIORITY=3\n")
+    assert done.site["classes"]["group-b"]["points"] == 6.0
+    assert words(done, "PRIORITY").startswith("different: points of group and user are not added up")
+
+
+@pytest.mark.parametrize(
+    ("text", "setting", "said"),
+    [
+        ("XFACTORWEIGHT 7", "XFACTORWEIGHT", "blocker: there is no priority by the expansion factor"),
+        ("XFACTORWEIGHT 0", "XFACTORWEIGHT", "no matter: the weight is 0"),
+        ("XFACTORWEIGHT 7\nSERVICEWEIGHT 0", "XFACTORWEIGHT", "no matter: the weight is 0"),
+        ("WALLTIMEWEIGHT 7", "WALLTIMEWEIGHT", "blocker: there is no priority by the walltime"),
+        ("PROCWEIGHT 7\nPROCCAP 100", "PROCCAP", "blocker: there are no caps"),
+        ("PROCCAP 100", "PROCCAP", "no matter: 0 caps nothing"),
+        ("QUEUETIMECAP 120", "QUEUETIMECAP", "translated: priority.waiting_most = 2 hours"),
+        ("CREDWEIGHT 7", "CREDWEIGHT", "no matter: nothing below it has a weight"),
+        ("QUEUETIMEWEIGHT[2] 7", "QUEUETIMEWEIGHT[2]", "blocker: there are no partitions"),
+        ("QUEUETIMEWEIGHT much", "QUEUETIMEWEIGHT", "different: 'much' is no number"),
+        ("USERCFG[ann] PRIORITY=5", "USERCFG[ann] PRIORITY", "no matter: the weight of user priorities is 0"),
+        ("USERWEIGHT 1\nUSERCFG[a] PRIORITY=x", "USERCFG[a] PRIORITY", "different: 'x' is no number"),
+        ("REJECTNEGPRIOJOBS TRUE", "REJECTNEGPRIOJOBS", "different: a job of negative priority waits"),
+    ],
+)
+def test_what_becomes_of_weights(text: str, setting: str, said: str) -> None:
+    assert words(import_maui(text), setting).startswith(said)
+
+
+# ---- fair share ---------------------------------------------------------------------------------
+
+
+def test_fair_share_of_maui_has_the_same_windows_and_targets() -> None:
+    assert import_maui(EXAMPLE).site["fair_share"] == {
+        "interval": 86_400,
+        "depth": 14,
+        "decay": 0.85,
+        "levels": ["group"],
+        "unlisted": 5.0,
+        "shares": {"physics": 40.0},
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("FSWEIGHT 9\nFSUSERWEIGHT 5\nUSERCFG[DEFAULT] FSTARGET=10", "there is no FSPOLICY"),
+        ("FSPOLICY NONE\nFSWEIGHT 9\nFSUSERWEIGHT 5\nUSERCFG[DEFAULT] FSTARGET=10", "NONE"),
+        ("FSPOLICY DEDICATEDPS\nFSWEIGHT 9\nUSERCFG[DEFAULT] FSTARGET=10", "no weight"),
+        ("FSPOLICY DEDICATEDPS\nFSWEIGHT 9\nFSUSERWEIGHT 5\nGROUPCFG[x] FSTARGET=10", "has an FSTARGET"),
+    ],
+)
+def test_fair_share_that_is_off_stays_off_and_every_line_of_it_is_said(text: str, why: str) -> None:
+    done = import_maui(text)
+    assert "fair_share" not in done.site
+    assert "fair_share" not in done.site["priority"]
+    assert lines_found(done) == lines_of(text)
+    assert {one.verdict for one in done.findings if one.line} == {Verdict.NO_MATTER}
+    assert any(why in finding.words for finding in done.of(Verdict.NO_MATTER))
+
+
+def test_the_target_of_all_users_is_kept() -> None:
+    text = "FSPOLICY DEDICATEDPS\nFSWEIGHT 1\nFSUSERWEIGHT 10\nUSERCFG[DEFAULT] FSTARGET=12.5\n"
+    done = import_maui(text)
+    assert done.site["fair_share"]["unlisted"] == 12.5
+    assert words(done, "USERCFG[DEFAULT] FSTARGET").startswith("translated: fair_share.unlisted")
+
+
+def test_of_several_levels_of_fair_share_the_others_are_blockers() -> None:
+    text = "FSPOLICY UTILIZEDPS\nFSUSERWEIGHT 10\nFSGROUPWEIGHT 1\n"
+    text += "USERCFG[a] FSTARGET=5\nGROUPCFG[g] FSTARGET=5-\n"
+    done = import_maui(text)
+    assert done.site["fair_share"]["levels"] == ["user"]
+    assert words(done, "GROUPCFG[g] FSTARGET") == "blocker: fair share of one level alone, user"
+    assert "not UTILIZEDPS" in words(done, "FSPOLICY")
+    assert words(done, "FSTARGET of all others").startswith("different: ")
+
+
+# ---- limits and more of users, groups, queues ---------------------------------------------------
+
+
+def test_limits_of_maui_are_limits_of_the_site() -> None:
+    assert import_maui(EXAMPLE).site["limits"] == [
+        {"amount": 128, "what": "cpus", "who": "user"},
+        {"amount": 256, "what": "cpus", "who": "user", "name": "ann"},
+        {"amount": 50, "what": "jobs", "who": "group", "name": "physics"},
+        {"amount": 4, "what": "nodes", "who": "account", "name": "guest"},
+        {"amount": 4, "what": "jobs", "who": "user", "queue": "long"},
+        {"amount": 32, "what": "cpus", "who": "user", "queue": "short"},
+        {"amount": 900, "what": "cpus", "who": "all"},
+    ]
+    assert import_maui("USERCFG[x] MAXMEM=100").site["limits"][0]["amount"] == 100 << 10
+
+
+def test_limits_of_walltime_count_what_jobs_asked_for() -> None:
+    done = import_maui("USERCFG[DEFAULT] MAXPS=1728000 MAXWC=1:00:00:00\n")
+    assert done.site["limits"] == [
+        {"amount": 1_728_000, "what": "cpu_seconds", "who": "user"},
+        {"amount": 86_400, "what": "walltime", "who": "user"},
+    ]
+    settings_in(done.toml("main"))
+
+
+@pytest.mark.parametrize(
+    ("line", "setting", "said"),
+    [
+        (
+            "USERCFG[ann] MAXPROC=64,128",
+            "USERCFG[ann] MAXPROC",
+            "blocker: there are no soft limits: the hard one",
+        ),
+        ("USERCFG[ann] MAXPROC=64,64", "USERCFG[ann] MAXPROC", "translated: a limit of 64 cpus"),
+        ("USERCFG[ann] MAXPROC=many", "USERCFG[ann] MAXPROC", "blocker: 'many' is no number"),
+        ("USERCFG[ann] MAXPROC=-1", "USERCFG[ann] MAXPROC", "no matter: no limit"),
+        ("USERCFG[ann] MAXPE=100", "USERCFG[ann] MAXPE", "blocker: there is no such limit"),
+        ("USERCFG[ann] MAXPS=100", "USERCFG[ann] MAXPS", "different: what jobs asked for counts"),
+        (
+            "USERCFG[DEFAULT] MAXIJOB=8",
+            "USERCFG[DEFAULT] MAXIJOB",
+            "blocker: there is no bound on the waiting",
+        ),
+        ("USERCFG[ann] QDEF=high", "USERCFG[ann] QDEF", "blocker: there is no quality of service"),
+        ("USERCFG[ann] PLIST=big", "USERCFG[ann] PLIST", "blocker: there are no partitions"),
+        ("USERCFG[DEFAULT] PLIST=DEFAULT", "USERCFG[DEFAULT] PLIST", "no matter: all nodes are one"),
+        ("SYSCFG[base] PLIST=", "SYSCFG[base] PLIST", "no matter: it is empty"),
+        ("USERCFG[ann] FLAGS=PREEMPTEE", "USERCFG[ann] FLAGS", "blocker: running jobs are never stopped"),
+        ("USERCFG[ann] SHOESIZE=9", "USERCFG[ann] SHOESIZE", "different: Maui has no such setting"),
+        ("USERCFG[ann] MAXJOB 9", "USERCFG[ann]", "blocker: cannot be read: 'MAXJOB 9'"),
+        ("CLASSCFG[DEFAULT] MAXJOB=9", "CLASSCFG[DEFAULT] MAXJOB", "blocker: a limit of each queue"),
+        ("CLASSCFG[x] MAXJOB[QOS]=9", "CLASSCFG[x] MAXJOB[QOS]", "blocker: limits by QOS"),
+        (
+            "CLASSCFG[x] HOSTLIST=n1,n2",
+            "CLASSCFG[x] HOSTLIST",
+            "blocker: jobs of the queue would go to any node",
+        ),
+        ("CLASSCFG[x] REQUIREDUSERLIST=a", "CLASSCFG[x] REQUIREDUSERLIST", "blocker: users are not kept out"),
+        ("CLASSCFG[x] EXCLUDEDUSERLIST=a", "CLASSCFG[x] EXCLUDEDUSERLIST", "blocker: users are not kept out"),
+        ("CLASSCFG[x] MAX.WCLIMIT=9", "CLASSCFG[x] MAX.WCLIMIT", "different: the server's affair"),
+        ("NODECFG[n1] MAXJOB=2", "NODECFG[n1] MAXJOB", "blocker: there are no limits of single nodes"),
+        ("NODECFG[n1] MAXLOAD=2", "NODECFG[n1] MAXLOAD", "different: what jobs asked for counts"),
+        ("NODECFG[n1] SPEED=2", "NODECFG[n1] SPEED", "no matter: neither USEMACHINESPEED"),
+        ("NODECFG[n1] ACCESS=SHARED", "NODECFG[n1] ACCESS", "no matter: nodes are shared"),
+        ("NODECFG[n1] COLOUR=red", "NODECFG[n1] COLOUR", "different: Maui has no such setting"),
+        ("NODEACCESSPOLICY SHARED", "NODEACCESSPOLICY", "no matter: nodes are shared"),
+        ("NODEACCESSPOLICY SINGLEUSER", "NODEACCESSPOLICY", "blocker: nodes are shared unless"),
+        ("NODECPUOVERCOMMITFACTOR 1.0", "NODECPUOVERCOMMITFACTOR", "no matter: 1 gives nodes no more"),
+        ("NODECPUOVERCOMMITFACTOR 2.0", "NODECPUOVERCOMMITFACTOR", "blocker: nodes are never given more"),
+        ("PARIGNQUEUELIST test", "PARIGNQUEUELIST", "blocker: jobs of these queues would be started"),
+        ("MAXJOBPERUSERCOUNT 4", "MAXJOBPERUSERCOUNT", "blocker: limits in this old form"),
+        ("MAXJOBPERUSERPOLICY OFF", "MAXJOBPERUSERPOLICY", "no matter: it is off"),
+        ("PREEMPTPOLICY NONE", "PREEMPTPOLICY", "no matter: it is off"),
+        ("NODESETPOLICY ANYOF", "NODESETPOLICY", "different: jobs are kept on one set only under"),
+        ("NODESETPOLICY ONEOF", "NODESETPOLICY", "different: no sets are named"),
+        ("SRSTARTTIME[0] 8:00:00", "SRSTARTTIME[0]", "blocker: reservations in this old form"),
+        ("JOBMAXOVERRUN soon", "JOBMAXOVERRUN", "different: 'soon' is not understood"),
+        ("FROBNICATION 9", "FROBNICATION", "different: Maui has no such setting"),
+        ("*** 9", "*** 9", "blocker: cannot be read"),
+    ],
+)
+def test_what_becomes_of_a_line(line: str, setting: str, said: str) -> None:
+    done = import_maui(line)
+    found = [one for one in done.findings if one.setting == setting and one.line == 1]
+    assert [f"{one.verdict.value}: {one.words}"[: len(said)] for one in found] == [said], done.findings
+
+
+def test_speeds_of_nodes_are_kept_where_fair_share_counts_them() -> None:
+    done = import_maui("USEMACHINESPEEDFORFS TRUE\nNODECFG[n1] SPEED=1.5\n")
+    assert settings_in(done.toml("main"))["site"]["speeds"] == {"n1": 1.5}
+
+
+def test_units_of_a_request_may_share_nodes_where_maui_says_nothing() -> None:
+    """Else nodes=30:ppn=1 would never run on 20 nodes, where it runs under Maui."""
+    done = import_maui("LOGLEVEL 3\n")
+    assert done.cluster["node_rule"] == "pack"
+    assert words(done, "JOBNODEMATCHPOLICY").startswith("translated: Maui lets the units of a request share")
+    assert import_maui("JOBNODEMATCHPOLICY EXACTNODE\n").cluster["node_rule"] == "exact"
+    assert words(import_maui("JOBNODEMATCHPOLICY EXACTPROC\n"), "JOBNODEMATCHPOLICY").startswith("blocker: ")
+
+
+def test_what_stands_in_the_way_of_a_maui_site_is_a_blocker() -> None:
+    blockers = [finding.setting for finding in import_maui(EXAMPLE).of(Verdict.BLOCKER)]
+    assert blockers == [
+        "XFACTORWEIGHT",
+        "NODEACCESSPOLICY",
+        "USERCFG[DEFAULT] MAXPROC",
+        "USERCFG[DEFAULT] MAXIJOB",
+        "USERCFG[ann] FSTARGET",
+        "QOSCFG[high]",
+        "SRCFG[weekly]",
+        "PREEMPTPOLICY",
+    ]
+
+
+def test_node_sets_of_maui_keep_jobs_together() -> None:
+    done = import_maui(
+        "NODESETPOLICY ONEOF\nNODESETATTRIBUTE FEATURE\nNODESETLIST rack1 rack2,rack3\n"
+        "NODESETDELAY 0:10:00\nNODESETPRIORITYTYPE MINLOSS\n"
+    )
+    sets = settings_in(done.toml("main"))["site"]["node_sets"]
+    assert sets == {"sets": {f"rack{i}": [f"rack{i}"] for i in (1, 2, 3)}, "wait": 600}
+    assert words(done, "NODESETDELAY") == "translated: node_sets.wait = 600"
+    assert words(done, "NODESETPRIORITYTYPE").startswith("different: ")
+    first = import_maui("NODESETPOLICY FIRSTOF\nNODESETLIST rack1 rack2\n")
+    assert words(first, "NODESETPOLICY").startswith("different: the set that is free first")
+    by_speed = import_maui("NODESETPOLICY ONEOF\nNODESETATTRIBUTE PROCSPEED\nNODESETLIST 1 2\n")
+    assert words(by_speed, "NODESETATTRIBUTE").startswith("different: sets by PROCSPEED are not known")
+
+
+# ---- reservations -------------------------------------------------------------------------------
+
+
+def test_reservations_of_maui_are_windows_on_the_hosts_clock() -> None:
+    """Of each reservation the first window lies in this week, which for Maui begins on Sunday."""
+    done = import_maui(
+        EXAMPLE
+        + "SRCFG[w] PERIOD=WEEK STARTTIME=1:08:00:00 ENDTIME=1:12:00:00 HOSTLIST=ALL USERLIST=ann+,bob-\n"
+    )
+    assert done.site["zone"] == "Europe/Prague"
+    assert done.site["reservations"] == {
+        "course": {
+            "first": datetime(2026, 11, 17, 8),
+            "last": datetime(2026, 11, 17, 12),
+            "rule": "FREQ=WEEKLY;BYDAY=TU,TH",
+            "nodes": ["n01", "n02"],
+            "groups": ["students", "staff"],
+        },
+        "w": {
+            "first": datetime(2026, 11, 16, 8),
+            "last": datetime(2026, 11, 16, 12),
+            "rule": "FREQ=WEEKLY",
+            "everywhere": True,
+            "users": ["ann", "bob"],
+        },
+    }
+    table = settings_in(done.toml("main"))
+    assert [one.name for one in site_policy(ClusterSettings(**table).site.plain).reservations] == [
+        "course",
+        "w",
+    ]
+
+
+def test_a_reservation_without_end_is_one_of_weeks_that_follow_on_each_other() -> None:
+    done = import_maui("SRCFG[x] PERIOD=INFINITY HOSTLIST=n1 CLASSLIST=ops\n")
+    table = settings_in(done.toml("main"))["site"]["reservations"]["x"]
+    assert (table["last"] - table["first"]).days == 7
+    assert (table["rule"], table["nodes"], table["queues"]) == ("FREQ=WEEKLY", ["n1"], ["ops"])
+    assert words(done, "SRCFG[x]").startswith("different: a reservation")
+
+
+def test_a_reservation_for_nobody_is_said_to_be() -> None:
+    assert "nobody has access" in words(import_maui("SRCFG[x] HOSTLIST=n1\n"), "SRCFG[x]")
+
+
+@pytest.mark.parametrize(
+    ("attributes", "why"),
+    [
+        ("HOSTLIST=n1 TIMELIMIT=1:00:00", "access by the walltime of jobs"),
+        ("HOSTLIST=n1 USERLIST=ann TIMELIMIT=1:00:00", "access by the walltime of jobs"),
+        ("HOSTLIST=n1 TASKCOUNT=1 RESOURCES=PROCS:1 PERIOD=INFINITY", "reservations of single processors"),
+        ("HOSTLIST=n1 TPN=4", "reservations of single processors"),
+        ("HOSTLIST=n1 QOSLIST=high", "access by quality of service"),
+        ("HOSTLIST=n1 USERLIST=ann,!bob", "USERLIST=!bob"),
+        ("HOSTLIST=n1 USERLIST=ann& CLASSLIST=x", "USERLIST=ann&"),
+        ("HOSTLIST=n1 SHOESIZE=9", "not known to this import"),
+        ("TASKCOUNT=4", "reservations of single processors"),
+        ("PERIOD=DAY", "it names no HOSTLIST"),
+        ("HOSTLIST=n0[1-4]", "is a pattern"),
+        ("HOSTLIST=n1 DAYS=NOW", "DAYS=NOW"),
+        ("HOSTLIST=n1 PERIOD=MOON", "PERIOD=MOON"),
+        ("HOSTLIST=n1 STARTTIME=9:00:00 ENDTIME=8:00:00", "it goes from 9:00:00 to 8:00:00"),
+    ],
+)
+def test_a_reservation_that_cannot_be_said_here_is_left_out_and_stands_in_the_way(
+    attributes: str, why: str
+) -> None:
+    """Half of it would be worse: without its access list it would be closed to everybody."""
+    done = import_maui(f"SRCFG[x] {attributes}\n")
+    assert "reservations" not in done.site
+    said = words(done, "SRCFG[x]")
+    assert said.startswith("blocker: not taken over")
+    assert why in said
+
+
+# ---- Moab ---------------------------------------------------------------------------------------
+
+
+def test_parameters_of_moab_that_nobody_knows_stand_in_the_way() -> None:
+    text = "POWERPOLICY ONDEMAND\nFROBNICATION 9\nUSERCFG[a] SHOESIZE=9\nQUEUETIMEWEIGHT 2\n"
+    done = import_maui(text, moab=True)
+    assert words(done, "POWERPOLICY").startswith("blocker: nodes are never switched on or off")
+    assert words(done, "FROBNICATION").startswith("blocker: not known to this import: look up what Moab")
+    assert words(done, "USERCFG[a] SHOESIZE").startswith("blocker: not known")
+    assert words(done, "Moab").startswith("different: this is Moab's configuration")
+    assert done.site["priority"]["waiting"] == 120.0
+
+
+def test_a_parameter_of_moab_in_a_maui_cfg_is_said() -> None:
+    assert words(import_maui("POWERPOLICY ONDEMAND\n"), "POWERPOLICY").startswith("blocker: ")

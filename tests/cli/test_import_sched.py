@@ -1,0 +1,288 @@
+"""``schedd import`` of the configuration of pbs_sched: TORQUE's and OpenPBS's."""
+# ruff: noqa: DTZ001  (dedicated time is on the wall clock)
+
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from schedd.cli.importing.result import Verdict, duration
+from tests.cli.importing import (
+    EXAMPLES,
+    import_directory,
+    import_sched,
+    lines_found,
+    lines_of,
+    settings_in,
+    words,
+)
+from tests.cli.parameters import OPENPBS as OPENPBS_OPTIONS
+from tests.cli.parameters import TORQUE as TORQUE_OPTIONS
+
+TORQUE = EXAMPLES / "torque"
+OPENPBS = EXAMPLES / "openpbs"
+PRIME = "YEAR 2026\nweekday 0600 1730\nsaturday none all\n"
+SHARES = "ann 10 root 60\nbob 11 root 40\n"
+
+# ---- nothing is lost ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", ["true ALL", "false", "5", '"a, b"', "x non_prime", "x none"])
+@pytest.mark.parametrize("holidays", ["", PRIME])
+def test_every_option_of_pbs_sched_is_known_and_has_a_finding(value: str, holidays: str) -> None:
+    for name in {*TORQUE_OPTIONS, *OPENPBS_OPTIONS}:
+        done = import_sched(f"\n{name}: {value}\n", holidays=holidays)
+        found = [one for one in done.findings if one.line == 2 and not one.file]
+        assert found, name
+        assert not [one for one in found if "no such setting" in one.words], name
+
+
+@pytest.mark.parametrize("names", [TORQUE_OPTIONS, OPENPBS_OPTIONS])
+def test_every_line_of_all_files_is_in_the_report(names: list[str]) -> None:
+    text = "\n".join(f"{name}: true" for name in names)
+    beside = {
+        "holidays": f"* the year\n{PRIME}  1  Jan 1  New Year's Day\n",
+        "resource_group": f"# shares\n{SHARES}what is this\nlab 12 root 0\neve 13 lab 2\n",
+        "dedicated_time": "# some\n12/24/2026 08:00 12/26/2026 20:00\n04/15/98 12:00 04/15/98 15:30\nx\n",
+    }
+    for fair in ("", "\nfair_share: false\n"):
+        done = import_sched(text + fair, **beside)
+        assert lines_found(done) == lines_of(text + fair)
+        for file, said in beside.items():
+            assert lines_found(done, file) == lines_of(said, "#*"), file
+
+
+@pytest.mark.parametrize("directory", [TORQUE, OPENPBS])
+def test_every_line_of_the_examples_has_a_finding(directory: Path) -> None:
+    done = import_directory(directory)
+    for path in directory.iterdir():
+        file = "" if path.name == "sched_config" else path.name
+        assert lines_found(done, file) == lines_of(path.read_text(), "#*"), path.name
+
+
+def test_a_line_that_says_the_same_again_is_said_to_be_overridden() -> None:
+    done = import_sched("by_queue: false\nsort_queues: true\nby_queue: true\n")
+    assert done.site["priority"]["queue"] == 10**9
+    assert any(one.line == 1 and "line 3 says it again" in one.words for one in done.of(Verdict.NO_MATTER))
+
+
+# ---- the order of jobs --------------------------------------------------------------------------
+
+
+def test_queues_go_first_then_fair_share_which_alone_sorts_in_torque() -> None:
+    assert import_directory(TORQUE).site["priority"] == {"queue": 10**9, "fair_share": 8e8}
+
+
+def test_each_key_outweighs_all_that_follow() -> None:
+    text = "sort_by: multi_sort\nkey: high_priority_first\nkey: short_walltime_first\nkey: fair_share\n"
+    priority = import_sched(text, resource_group=SHARES).site["priority"]
+    most = {"wish": 2048, "short": 1, "class": 100}
+    assert priority["wish"] > priority["short"] * most["short"] + priority["class"] * most["class"]
+    assert priority["short"] > priority["class"] * most["class"]
+
+
+def test_jobs_are_not_sorted_by_walltime_where_the_file_asks_for_cput() -> None:
+    done = import_sched("sort_by: shortest_job_first ALL\n")
+    assert "short" not in done.site["priority"]
+    assert words(done, "sort_by shortest_job_first").startswith("different: pbs_sched sorts by the cput")
+
+
+@pytest.mark.parametrize("text", ['job_sort_key: "fair_share_perc HIGH"', "sort_by: fair_share"])
+def test_a_sort_by_shares_is_by_what_is_meant_for_each_and_not_by_what_was_used(text: str) -> None:
+    done = import_sched(text + "\n", resource_group=SHARES)
+    assert "fair_share" not in done.site
+    assert done.site["classes"] == {
+        "share-ann": {"points": 60.0, "users": ["ann"]},
+        "share-bob": {"points": 40.0, "users": ["bob"]},
+    }
+    assert done.site["priority"]["class"] > 0
+    settings_in(done.toml("main"))
+    assert "the shares of all are the same" in " ".join(one.words for one in import_sched(text).findings)
+
+
+def test_queues_count_nothing_where_by_queue_is_off_or_strict_fifo_goes_before_it() -> None:
+    """The server's priorities of queues would count by default."""
+    assert import_sched("round_robin: false\n").site["priority"]["queue"] == 0
+    assert (
+        import_sched("by_queue: true\nsort_queues: true\nstrict_fifo: true\n").site["priority"]["queue"] == 0
+    )
+    assert import_sched('by_queue: true\nresources: "ncpus, mem"\n').site["priority"]["queue"] == 10**9
+    assert words(import_sched("by_queue: true\n"), "by_queue").startswith("blocker: sort_queues is off")
+
+
+def test_keys_of_openpbs_come_after_fair_share() -> None:
+    done = import_directory(OPENPBS)
+    assert done.site["priority"] == {"queue": 0, "fair_share": 8e8, "wish": 3.9e5 / 2048, "size": 0.19}
+    assert words(done, "job_sort_key mem LOW") == "blocker: there is no priority by mem"
+    assert words(done, "job_sort_key walltime LOW").startswith("blocker: not taken over")
+
+
+# ---- fair share ---------------------------------------------------------------------------------
+
+
+def test_the_tree_of_torques_pbs_sched_is_flattened_to_parts_of_the_whole() -> None:
+    """physics has 60 % of which ann has two thirds; biology's 40 % are all eve's."""
+    done = import_directory(TORQUE)
+    assert done.site["fair_share"] == {
+        "levels": ["user"],
+        "interval": 172_800,
+        "decay": 0.5,
+        "depth": 20,
+        "unlisted": 10.0,
+        "shares": {"ann": 40.0, "bob": 20.0, "eve": 40.0},
+    }
+    flattened = [one.line for one in done.of(Verdict.DIFFERS) if one.file == "resource_group"]
+    assert flattened == [2, 3]
+    assert words(done, "fair_share").endswith("cpu-seconds held count, not cpu time used")
+
+
+def test_fair_share_of_openpbs_forgets_as_quickly() -> None:
+    assert import_directory(OPENPBS).site["fair_share"] == {
+        "levels": ["group"],
+        "interval": 86_400,
+        "decay": 0.5,
+        "depth": 7,
+        "shares": {"physics": 30.0, "biology": 10.0},
+        "unlisted": 0.0,
+    }
+
+
+def test_those_whom_openpbs_never_runs_are_kept_from_running_or_named() -> None:
+    """Without shares nobody runs there, unless fairshare_enforce_no_shares is off."""
+    text = "fair_share: true\nfairshare_usage_res: cput\n"
+    group = SHARES + "eve 12 root 0\n"
+    done = import_sched(text + "unknown_shares: 5\n", resource_group=group)
+    assert done.site["limits"] == [{"amount": 0, "what": "jobs", "who": "user", "name": "eve"}]
+    assert words(done, "fairshare_enforce_no_shares") == "translated: limits of 0 jobs for eve"
+    strangers = import_sched(text, resource_group=SHARES)
+    assert words(strangers, "fairshare_enforce_no_shares").startswith("blocker: a user that is not in")
+    off = import_sched(text + "fairshare_enforce_no_shares: false\n", resource_group=group)
+    assert words(off, "fairshare_enforce_no_shares").startswith("no matter: it is off")
+    assert "limits" not in off.site
+    without = import_sched("fair_share: false\nfairshare_enforce_no_shares: true\n", resource_group=group)
+    assert words(without, "fairshare_enforce_no_shares") == "no matter: fair share is off"
+    queues = import_sched(f"{text}fairshare_entity: queue\nunknown_shares: 5\n", resource_group=group)
+    assert words(queues, "fairshare_enforce_no_shares").startswith("blocker: jobs of eve would run")
+
+
+# ---- times --------------------------------------------------------------------------------------
+
+
+def test_dedicated_time_that_is_over_does_not_matter() -> None:
+    """As in the files that both servers ship, of 1998."""
+    done = import_sched(
+        "dedicated_prefix: ded\n",
+        dedicated_time="04/15/1998 12:00 04/15/1998 15:30\n4/15/98 16:00 4/15/98 16:40\n",
+    )
+    assert not done.of(Verdict.BLOCKER)
+    assert words(done, "dedicated time") == "no matter: it is over"
+    assert words(done, "dedicated_prefix").startswith("different: dedicated_time has nothing ahead")
+
+
+def test_dedicated_time_ahead_is_a_reservation_whose_queues_must_be_named() -> None:
+    done = import_directory(TORQUE)
+    assert done.site["reservations"] == {
+        "dedicated-2026-12-24T0800": {
+            "first": datetime(2026, 12, 24, 8),
+            "last": datetime(2026, 12, 26, 20),
+            "everywhere": True,
+            "reason": "dedicated time",
+        }
+    }
+    blockers = [finding.setting for finding in done.of(Verdict.BLOCKER)]
+    assert blockers == ["dedicated_prefix", "ignore_queue", "dedicated time"]
+    without = import_sched("by_queue: false\n", dedicated_time="12/24/2026 08:00 12/26/2026 20:00\n")
+    assert words(without, "dedicated time").startswith("translated: the reservation dedicated-")
+    wrong = import_sched("by_queue: false\n", dedicated_time="12/26/2026 08:00 12/24/2026 20:00\n")
+    assert words(wrong, "dedicated time") == "blocker: it ends before it begins"
+
+
+def test_prime_time_stands_in_the_way_where_something_depends_on_it() -> None:
+    done = import_directory(OPENPBS)
+    assert {"backfill_prime", "primetime_prefix", "nonprimetime_prefix"} <= {
+        finding.setting for finding in done.of(Verdict.BLOCKER)
+    }
+    assert words(import_sched("by_queue: true\n", holidays=PRIME), "weekday").startswith(
+        "no matter: nothing in"
+    )
+
+
+@pytest.mark.parametrize(
+    "holidays", ["", "weekday 0600 1730\n", "YEAR 0\nweekday 0600 1730\n", "#YEAR 2026\n"]
+)
+def test_without_a_year_in_holidays_it_is_always_prime_time(holidays: str) -> None:
+    done = import_sched((OPENPBS / "sched_config").read_text(), holidays=holidays)
+    assert words(done, "primetime_prefix").startswith("no matter: ")
+    assert words(done, "nonprimetime_prefix").startswith("different: holidays names no times")
+    assert words(done, "backfill_prime").startswith("no matter: ")
+
+
+def test_what_is_said_of_prime_time_holds_and_the_rest_is_said() -> None:
+    text = "by_queue: False non_prime\nby_queue: True prime\nsort_queues: true\n"
+    always = import_sched(text)
+    assert always.site["priority"]["queue"] == 10**9
+    assert any(one.line == 1 and one.verdict is Verdict.NO_MATTER for one in always.findings)
+    halves = import_sched(text, holidays=PRIME)
+    assert [one.line for one in halves.of(Verdict.BLOCKER)] == [1]
+    assert words(halves, "weekday").startswith("different: ")
+    same = import_sched("by_queue: True prime\nby_queue: True non_prime\nsort_queues: true\n", holidays=PRIME)
+    assert not same.of(Verdict.BLOCKER)
+
+
+# ---- all else -----------------------------------------------------------------------------------
+
+
+def test_preemption_as_shipped_is_different_only_where_there_are_express_queues() -> None:
+    done = import_sched("preemptive_sched: true ALL\n")
+    assert words(done, "preemptive_sched").startswith("different: as shipped")
+    own = import_sched('preemptive_sched: true ALL\npreempt_prio: "express_queue, fairshare, normal_jobs"\n')
+    assert words(own, "preemptive_sched").startswith("blocker: running jobs are never stopped")
+    assert words(own, "preempt_prio").startswith("blocker: ")
+    assert words(import_sched("preemptive_sched: false\npreempt_order: SCR\n"), "preempt_order").startswith(
+        "no matter"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "setting", "said"),
+    [
+        ("strict_fifo: false ALL", "strict_fifo", "different: pbs_sched starts whatever fits now"),
+        ("strict_ordering: true", "strict_ordering", "different: jobs are planned in order"),
+        ("round_robin: true all", "round_robin", "blocker: queues do not take turns"),
+        ("sort_by: no_sort ALL", "sort_by no_sort", "no matter: equal jobs keep their order"),
+        ("sort_by: short_walltime_first ALL", "sort_by short_walltime_first", "translated: priority.short"),
+        ("sort_by: largest_memory_first ALL", "sort_by largest_memory_first", "blocker: there is no"),
+        ("key: high_priority_first", "key high_priority_first", "no matter: counts only with"),
+        ("job_sort_key: \"ncpus\" ALL", "job_sort_key ncpus", "blocker: there is no priority by"),
+        ("job_sort_formula: \"ncpus*10\"", "job_sort_formula", "blocker: there are no formulas"),
+        ("peer_queue: \"workq workq@other\"", "peer_queue", "blocker: jobs are not taken"),
+        ('server_dyn_res: "matlab"', "server_dyn_res", "blocker: matlab: not understood"),
+        ('server_dyn_res: "mem !/bin/get_mem"', "server_dyn_res", "blocker: mem !/bin/get_mem: not"),
+        ("load_balancing: true ALL", "load_balancing", "different: what jobs asked for counts"),
+        ("half_life: 24:00:00", "half_life", "no matter: fair share is off"),
+        ("fair_share: true\nhalf_life: soon", "half_life", "different"),
+        ("fair_share: true\nfairshare_decay_factor: 2", "fairshare_decay_factor", "different: '2' is not"),
+        ("fair_share: true\nfairshare_entity: shoe", "fairshare_entity", "blocker: there is no level shoe"),
+        ("fair_share: true\nfairshare_usage_res: ncpus*walltime", "fairshare_usage_res", "translated"),
+        ("resources: \"ncpus, mem\"", "resources", "no matter: these are counted anyway"),
+        ("resources: \"ncpus\"", "resources", "different: memory: not in the list"),
+        ("resource_unset_infinite: \"gpus\"", "resource_unset_infinite", "blocker: "),
+        ("frobnication: 9", "frobnication", "different: pbs_sched has no such setting"),
+        ("!!!", "!!!", "blocker: cannot be read"),
+        ("sort_by: \"unclosed", "sort_by: \"unclosed", "blocker: cannot be read"),
+    ],
+)  # fmt: skip
+def test_what_becomes_of_an_option(text: str, setting: str, said: str) -> None:
+    assert words(import_sched(text + "\n"), setting).startswith(said)
+
+
+def test_a_program_that_says_how_much_is_free_is_a_licence() -> None:
+    assert import_directory(OPENPBS).site["licences"] == {
+        "matlab": {"command": ["/opt/bin/matlab_free"], "free": True}
+    }
+
+
+def test_durations_have_up_to_four_fields() -> None:
+    assert [duration(text) for text in ("90", "1:30", "1:00:00", "2:00:00:00")] == [90, 90, 3600, 172_800]
+    with pytest.raises(ValueError, match="no duration"):
+        duration("1:2:3:4:5")

@@ -1,0 +1,223 @@
+"""Every symptom of docs/runbook.md, walked: an emulated server, the real adapter, the real daemon."""
+
+import asyncio
+import os
+import re
+import resource
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from server_adapter.emulator import NodeSpec, State
+from tests.conftest import ROOT
+from tests.server_adapter.bridge.processes import ADMIN, MEMORY, House
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]  # the kernels may have to be compiled first
+
+Said = tuple[int, str]
+WAIT_S = 60
+ELSEWHERE = {"Fail over by hand": ("tests/store/test_standby.py", "killed")}
+"""Symptoms that need two daemons on PostgreSQL, and the tests that walk them."""
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[House]:
+    folder = tmp_path_factory.mktemp("site")
+    nodes = [NodeSpec(f"node{number}", 8, (), MEMORY) for number in range(1, 5)]
+    made = House(folder, "6.1", nodes=nodes, silence=5)
+    async with made.server:
+        made.server.cluster.attributes |= {"scheduling": "True", "keep_completed": "3600"}
+        made.configure()
+        made.daemon.start()
+        try:
+            await made.ready()
+            made.adapter.start()
+            await settled(made)
+            yield made
+        finally:
+            made.adapter.kill()
+            made.daemon.kill()
+
+
+async def command(house: House, *args: str) -> Said:
+    """Exit status, and both outputs."""
+    environment = {
+        **os.environ,
+        "SCHEDD_URL": house.urls[0],
+        "SCHEDD_TOKEN": ADMIN,
+        "SCHEDD_CONFIG": str(house.directory / "schedd0.toml"),
+        "XDG_CONFIG_HOME": str(house.directory),
+        "COLUMNS": "200",
+    }
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "schedd.cli.main", *args),
+        env=environment,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    out, _ = await process.communicate()
+    return process.returncode or 0, out.decode()
+
+
+async def until(house: House, right: Callable[[Said], bool], *args: str) -> str:
+    """What the command says once it is right."""
+    said: Said = (0, "")
+    for _ in range(WAIT_S):
+        said = await command(house, *args)
+        if right(said):
+            return said[1]
+        await asyncio.sleep(0.5)
+    raise AssertionError(f"schedd {' '.join(args)}: {said}\n{house.adapter.log.read_text()[-2000:]}")
+
+
+async def settled(house: House) -> None:
+    """All is well: nobody is missed, and jobs are started."""
+    shown: dict[str, object] = {}
+    for _ in range(2 * WAIT_S):
+        shown = await house.ask("")
+        if shown["heard"] is not None and not (shown["stale"] or shown["halted"]):
+            return
+        await asyncio.sleep(0.5)
+    raise AssertionError(shown)
+
+
+def short(house: House, **resources: str) -> str:
+    return house.server.submit(resources={"walltime": "00:10:00", **resources}, runtime=1.0)
+
+
+async def test_nothing_starts(house: House) -> None:
+    code, said = await command(house, "pause", "--reason", "the cooling failed")
+    assert (code, "no jobs are started" in said) == (0, True)
+    job = short(house, nodes="1:ppn=1")
+    said = await until(house, lambda found: job.partition(".")[0] in found[1], "showq")
+    assert "no jobs are started: paused: the cooling failed" in said
+    assert house.server.job(job).state is State.QUEUED
+    assert "the cooling failed" in (await command(house, "doctor", "--adapter", "/none"))[1]
+    assert (await command(house, "resume"))[0] == 0
+    await house.server.until(lambda: house.server.job(job).state is State.COMPLETE, WAIT_S)
+    house.server.set_scheduling(False)
+    await until(
+        house, lambda found: "no jobs are started: the server's scheduling is off" in found[1], "showq"
+    )
+    code, said = await command(house, "doctor", "--adapter", "/none")
+    assert (code, "qmgr -c 'set server scheduling = True'" in said) == (2, True)
+    house.server.set_scheduling(True)
+    await settled(house)
+
+
+async def test_one_job_does_not_start(house: House) -> None:
+    job = short(house, nodes="1:ppn=4", mem="999gb").partition(".")[0]
+    said = await until(house, lambda found: "start" in found[1] and "no job" not in found[1], "checkjob", job)
+    assert "never here: " in said
+    _, said = await command(house, "showstart", job, "-l", "nodes=1:ppn=4,mem=1gb")
+    assert "altered to" in said
+
+
+async def test_the_daemon_is_down(house: House) -> None:
+    house.daemon.kill()
+    code, said = await command(house, "showq")
+    assert (code, "no daemon answers" in said) == (4, True)
+    assert (await command(house, "doctor", "--adapter", "/none"))[0] == 2
+    house.daemon.start()
+    await house.ready()
+    await settled(house)
+
+
+async def test_the_adapter_is_down(house: House) -> None:
+    house.adapter.kill()
+    said = await until(house, lambda found: "the adapter was last heard of at" in found[1], "showq")
+    assert "no jobs are started, and the plan may be out of date: the adapter was last heard of at" in said
+    code, said = await command(house, "doctor", "--adapter", "/none")
+    assert (code, "systemctl status pbs-adapter" in said) == (2, True)
+    assert "adapter" in [one["kind"] for one in (await house.ask("/alerts"))["alerts"]]
+    house.adapter.start()
+    await settled(house)
+    await until(
+        house, lambda found: "adapter was last" not in found[1], "doctor", "--quiet", "--adapter", "/none"
+    )
+
+
+async def test_the_server_is_down(house: House) -> None:
+    down = asyncio.create_task(house.server.restart(down=25))
+    said = await until(
+        house, lambda found: "the adapter does not reach the server since" in found[1], "showq"
+    )
+    assert "no jobs are started" in said
+    await down
+    await settled(house)
+
+
+async def test_the_disk_is_full_or_the_database_is_down(house: House) -> None:
+    process = house.daemon._process
+    assert process is not None
+    before = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        short(house, nodes="1:ppn=1")
+        said = await until(house, lambda found: "the daemon waits for its database" in found[1], "showq")
+        assert "no jobs are started" in said
+        code, said = await command(house, "pause", "--reason", "the disk is full")
+        assert (code, "was not paused: the daemon waits for its database" in said) == (4, True)
+    finally:
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, before)
+    await settled(house)
+    assert (await house.ask(""))["paused"] == ""
+
+
+async def test_a_node_flaps_or_jobs_fail_on_it(house: House) -> None:
+    for change in (house.server.kill_node, house.server.revive_node):
+        change("node4")
+        state = "down" if change == house.server.kill_node else "up"
+        nodes: dict[str, str] = {}
+        for _ in range(2 * WAIT_S):
+            nodes = {one["name"]: one["state"] for one in (await house.ask("/nodes"))["nodes"]}
+            if nodes["node4"] == state:
+                break
+            await asyncio.sleep(0.5)
+        assert nodes["node4"] == state
+    said = await until(house, lambda found: found[1].count(" up ") >= 2, "history", "--node", "node4")
+    assert " down " in said
+    assert (await command(house, "hold", "-w", "node4", "--reason", "flaps"))[0] == 0
+    assert (await command(house, "release", "-w", "node4"))[0] == 0
+
+
+async def test_a_promise_was_missed(house: House) -> None:
+    job = short(house, nodes="1:ppn=1")
+    await house.server.until(lambda: house.server.job(job).state is State.COMPLETE, WAIT_S)
+    said = await until(house, lambda found: "ended" in found[1], "history", job)
+    assert re.search(r"promise\s+no later than this", said)
+    assert re.search(r"decision\s+to be started", said)
+
+
+async def test_the_plan_looks_wrong(house: House) -> None:
+    for args in (("showplan",), ("audit",), ("optimise",), ("policy", "show")):
+        code, said = await command(house, *args)
+        assert (code, bool(said)) == (0, True), (args, said)
+
+
+async def test_upgrade_and_back(house: House) -> None:
+    code, said = await command(house, "migrate", "current")
+    assert code == 0
+    found = re.search(r"version (\w+); this program needs (\w+)", said)
+    assert found is not None
+    assert found[1] == found[2]
+    code, said = await command(house, "migrate", "downgrade", "--to", "0002")
+    assert (code, "a daemon uses it; stop that" in said) == (1, True)
+
+
+def test_every_symptom_is_walked() -> None:
+    page = (ROOT / "docs" / "runbook.md").read_text()
+    walked = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
+    for symptom in re.findall(r"^## (.*)$", page, re.MULTILINE):
+        if symptom in ELSEWHERE:
+            path, words = ELSEWHERE[symptom]
+            assert re.search(rf"def test_\w*{words}", (ROOT / Path(path)).read_text())
+        else:
+            assert re.sub(r"\W+", "_", symptom.lower()) in walked, symptom

@@ -1,0 +1,66 @@
+"""What each family's numbers, holds and dependencies mean."""
+
+import pytest
+
+from schedd.dialect import DIALECTS, Hold, RequestError, Site, Until, conditions, dialect_of, holds_in
+from schedd.wire import JobFacts
+
+
+def _job(family: str, **resources: str) -> JobFacts:
+    return JobFacts(id="1.s", owner="ann", queue="q", submitted=0, family=family, resources=resources)
+
+
+def test_the_same_number_means_busy_to_one_family_and_a_full_queue_to_the_other() -> None:
+    assert dialect_of("torque").is_busy(15046)
+    assert not dialect_of("openpbs").is_busy(15046)
+    assert dialect_of("openpbs").is_busy(15044)
+    assert not dialect_of("torque").is_busy(15044)
+
+
+def test_a_deletion_or_a_success_does_not_speak_against_the_node() -> None:
+    for dialect in DIALECTS.values():
+        assert [dialect.speaks_against_node(status) for status in (0, 265, 271, 1, -3)] == [
+            False,
+            False,
+            False,
+            True,
+            True,
+        ]
+
+
+def test_a_job_that_names_no_family_is_read_as_the_first_one() -> None:
+    site = Site(defaults={})
+    assert dialect_of("").read(_job("", nodes="2:ppn=3"), site).cpus == 6
+    assert dialect_of("openpbs").read(_job("openpbs", select="2:ncpus=4"), site).cpus == 8
+
+
+def test_a_family_that_nobody_speaks_is_a_problem_of_its_jobs_alone() -> None:
+    dialect = dialect_of("lsf")
+    assert not dialect.is_busy(15046)
+    with pytest.raises(RequestError, match="lsf"):
+        dialect.read(_job("lsf"), Site(defaults={}))
+
+
+def test_letters_name_holds_once_each_and_n_names_none() -> None:
+    assert holds_in("n") == holds_in("") == ()
+    assert holds_in("uos") == (Hold.USER, Hold.OPERATOR, Hold.SYSTEM)
+    assert holds_in("l") == (Hold.SLOT_LIMIT,)
+    assert holds_in("px") == (Hold.OTHER,)
+
+
+def test_conditions_are_those_that_hold_the_job_itself() -> None:
+    found = list(conditions("afterok:1.s@s:2.s,beforeany:3.s,afteranyarray:4[].s,synccount:2"))
+    assert found == [
+        (Until.SUCCEEDED, "1.s", "afterok"),
+        (Until.SUCCEEDED, "2.s", "afterok"),
+        (Until.ENDED, "4[].s", "afteranyarray"),
+        (Until.UNSUPPORTED, "2", "synccount"),
+    ]
+    assert [condition.until for condition in conditions("runone:5.s,on:2")] == [Until.OTHER]
+
+
+def test_the_servers_own_select_goes_before_the_jobs_and_is_no_unknown_resource() -> None:
+    job = _job("openpbs", select="2", schedselect="2:ncpus=3")
+    request = dialect_of("openpbs").read(job, Site(defaults={}))
+    assert request.cpus == 6
+    assert request.notes == ()

@@ -1,0 +1,108 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedd.dialect import RequestError, format_size, format_walltime, parse_size, parse_walltime
+from schedd.dialect.units import size_in_words
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0", 0),
+        ("90", 90),
+        ("01:30", 90),
+        ("01:00:00", 3600),
+        ("100:00:00", 360_000),
+        ("1:00:00:00", 86_400),
+        ("2:03:04:05", 2 * 86_400 + 3 * 3600 + 4 * 60 + 5),
+        ("90:90", 90 * 61),
+        ("59.4", 59),
+        ("59.499", 59),
+        ("59.5", 60),
+        ("00:01.", 1),
+    ],
+)
+def test_a_time_is_read_as_the_servers_read_it(text: str, seconds: int) -> None:
+    assert parse_walltime(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "kib"),
+    [
+        ("0", 0),
+        ("1", 1),
+        ("1024", 1),
+        ("1025b", 2),
+        ("1kb", 1),
+        ("512mb", 524_288),
+        ("2GB", 2_097_152),
+        ("2g", 2_097_152),
+        ("1tb", 1 << 30),
+        ("1pb", 1 << 40),
+        ("1w", 1),
+        ("256W", 2),
+        ("1kw", 8),
+        ("1Mw", 8192),
+    ],
+)
+def test_a_size_is_read_in_kib_rounded_up(text: str, kib: int) -> None:
+    assert parse_size(text) == kib
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "1:2:3:4:5", "1::2", "-1", "1h", "1.x", "\u0661", "9" * 5000, "1\n"]
+)
+def test_what_is_no_time_is_an_error_that_says_what_is(text: str) -> None:
+    with pytest.raises(RequestError, match="HH:MM:SS"):
+        parse_walltime(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "gb", "1.5gb", "-1gb", "1 gb", "1gbb", "1bb", "1zb", "\u0662gb", "1gb\n"]
+)
+def test_what_is_no_size_is_an_error_that_says_what_is(text: str) -> None:
+    with pytest.raises(RequestError, match=r"invalid size .*; allowed: a whole number and b, kb, mb"):
+        parse_size(text)
+
+
+@pytest.mark.parametrize("text", ["1025pb", "2eb", "9" * 5000, "99999999999999999999"])
+def test_a_size_beyond_all_measure_is_an_error(text: str) -> None:
+    with pytest.raises(RequestError, match="the size is too large; allowed: at most 1024pb"):
+        parse_size(text)
+
+
+@given(st.integers(0, 2**50))
+def test_a_formatted_size_reads_back_as_itself(kib: int) -> None:
+    assert parse_size(format_size(kib)) == kib
+
+
+@given(st.integers(0, 10**9))
+def test_a_formatted_walltime_reads_back_as_itself(seconds: int) -> None:
+    assert parse_walltime(format_walltime(seconds)) == seconds
+
+
+def test_sizes_and_times_are_written_as_the_servers_write_them() -> None:
+    assert [format_size(kib) for kib in (0, 1, 1536, 2_097_152)] == ["0kb", "1kb", "1536kb", "2gb"]
+    assert [format_walltime(seconds) for seconds in (5, 3600, 360_000)] == [
+        "00:00:05",
+        "01:00:00",
+        "100:00:00",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kib", "words"),
+    [
+        (0, "0kb"),
+        (512, "512kb"),
+        (2048, "2mb"),
+        (900 << 20, "900gb"),
+        (24_684_100, "23.54gb"),
+        (99_999, "99999kb"),
+        (100_001, "97.65mb"),
+        ((3 << 50) + 1, "3072.00pb"),
+    ],
+)
+def test_sizes_in_words(kib: int, words: str) -> None:
+    assert size_in_words(kib) == words

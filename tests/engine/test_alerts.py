@@ -1,0 +1,83 @@
+"""Alerts open, are raised again, and close with their cause, or when nothing like it happened for a while."""
+
+import re
+
+from schedd.engine import Engine
+from schedd.engine.alerts import FADES, KINDS
+from schedd.engine.view import publish
+from schedd.wire import JobEnded, JobStarted, NodeChanged, ShareFacts, Snapshot
+from tests.conftest import ROOT
+from tests.engine.cluster import Cluster, T
+
+
+def opened(cluster: Cluster) -> list[tuple[str, str]]:
+    return [(alert.kind, alert.about) for alert in publish(cluster.engine.state).alerts]
+
+
+def fail_on_n1(cluster: Cluster) -> None:
+    for number in range(5):
+        cluster.submit(f"{number}", "n1:ppn=4", 1000, owner=f"{'ann' if number else 'bob'}@x")
+        cluster.server.now += 5
+        cluster.server.jobs.pop(f"{number}", None)
+        over = JobEnded(id=f"end:{number}", time=cluster.server.now, job_id=f"{number}", exit_status=1)
+        cluster.tell(over)
+
+
+def test_a_black_hole_is_open_until_somebody_looked_after_the_node() -> None:
+    cluster = Cluster(nodes=2)
+    fail_on_n1(cluster)
+    assert opened(cluster) == [("black_hole", "n1")]
+    (alert,) = publish(cluster.engine.state).alerts
+    assert "n1" in alert.text
+    assert (alert.times, alert.since, alert.until) == (1, cluster.server.now, None)
+    cluster.at(2 * FADES)
+    assert opened(cluster) == [("black_hole", "n1")]
+    facts = cluster.server.nodes["n1"]
+    for state in ("drain", "up"):
+        facts = facts.__class__(name="n1", cpus=4, state=state)
+        cluster.tell(NodeChanged(id=f"n1:{state}", time=cluster.server.now, node=facts))
+    assert opened(cluster) == []
+
+
+def test_open_alerts_survive_a_checkpoint() -> None:
+    cluster = Cluster(nodes=2)
+    fail_on_n1(cluster)
+    before = publish(cluster.engine.state).alerts
+    again = Engine.restore(cluster.engine.checkpoint())
+    assert publish(again.state).alerts == before != ()
+
+
+def test_an_alert_of_a_moment_is_over_when_it_was_not_raised_for_a_while() -> None:
+    cluster = Cluster(nodes=1)
+
+    def stranger(number: int) -> None:
+        share = (ShareFacts("n1", 1),)
+        cluster.tell(JobStarted(id=f"s:{number}", time=cluster.server.now, job_id=f"x{number}", shares=share))
+
+    stranger(1)
+    assert opened(cluster) == [("unknown_job", "")]
+    cluster.at(FADES - 1)
+    stranger(2)
+    (alert,) = publish(cluster.engine.state).alerts
+    assert (alert.since, alert.last, alert.times, alert.until) == (T, T + FADES - 1, 2, T + 2 * FADES - 1)
+    cluster.at(2 * FADES)
+    cluster.tell()
+    assert opened(cluster) == []
+
+
+def test_a_snapshot_that_is_not_believed_is_open_until_one_is() -> None:
+    cluster = Cluster(nodes=1)
+    now = cluster.server.now
+    cluster.tell(Snapshot(id="cut", time=now, jobs=(), nodes=(), queues=(), complete=False))
+    assert opened(cluster) == [("snapshot", "")]
+    cluster.tell(cluster.server.snapshot())
+    assert opened(cluster) == []
+
+
+def test_every_kind_that_is_raised_is_known_and_documented() -> None:
+    sources = "\n".join(path.read_text() for path in (ROOT / "schedd" / "engine").glob("*.py"))
+    raised = set(re.findall(r"\.alert\(\s*[\w.]+, \"(\w+)\"", sources))
+    shell = {"adapter", "database", "planner"}
+    assert raised | shell == set(KINDS)
+    page = (ROOT / "docs" / "operations.md").read_text()
+    assert set(re.findall(r"^\| `(\w+)` \| [^|]+ \| [^|]+ \|$", page, re.MULTILINE)) >= set(KINDS)

@@ -1,0 +1,96 @@
+"""What the engine does when it is told that a call of it failed."""
+
+from schedd.wire import PassedOver
+from tests.engine.cluster import Cluster, T
+
+
+def passed(cluster: Cluster, **more: object) -> None:
+    event = PassedOver(
+        id=cluster.server.event_id(),
+        time=cluster.server.now,
+        batch=7,
+        why="it did not return",
+        **more,  # type: ignore[arg-type]
+    )
+    cluster.tell(event)
+
+
+def test_a_plan_that_is_made_anew_keeps_what_people_have_set_and_what_was_promised() -> None:
+    cluster = Cluster(nodes=2, slack=500)
+    cluster.reserve("mine", "n2", start=5_000)
+    for number in "123":
+        cluster.submit(number, "2:ppn=4", walltime=1_000)
+    cluster.engine.pause("upgrade")
+    promised = [cluster.promise(number) for number in "23"]
+    cluster.engine.state.breaches = 5
+    passed(cluster, anew=True, decided=40)
+    state = cluster.engine.state
+    assert (state.records, state.paused, state.stale) == ({}, "upgrade", "the plan is made anew")
+    assert state.decision_number >= 40
+    cluster.tell(cluster.server.snapshot())
+    assert state.stale == ""
+    assert [cluster.start(number) for number in "123"] == [0, 1_000, 2_000]
+    assert [cluster.promise(number) for number in "23"] == promised
+    assert list(state.reservations["mine"].nodes) == ["n2"]
+    cluster.submit("4", "2:ppn=4", walltime=2_500)
+    assert cluster.start("4") is None  # the reservation has no end
+    assert state.breaches == 5
+
+
+def test_no_second_start_is_decided_while_one_that_was_lost_may_still_be_carried_out() -> None:
+    cluster = Cluster(decision_expiry=60, answer_grace=30)
+    cluster.obeys = False
+    passed(cluster, out={"1": T + 60})
+    cluster.submit("1")
+    passed(cluster, out={"1": T + 60})
+    assert cluster.runs("1") == [0]
+    fresh = Cluster(decision_expiry=60, answer_grace=30)
+    fresh.engine.pause("for now")
+    fresh.submit("1")
+    passed(fresh, out={"1": T + 60})
+    fresh.engine.resume()
+    fresh.at(200)
+    assert fresh.runs("1") == [91]
+
+
+def test_a_step_that_fails_again_is_left_out_for_longer() -> None:
+    cluster = Cluster()
+    state = cluster.engine.state
+    waits = []
+    for _ in range(8):
+        passed(cluster, steps=("priorities",))
+        until, wait = state.left_out["priorities"]
+        assert until == cluster.server.now + wait
+        waits.append(wait)
+        cluster.server.now = until
+    assert waits == [60, 120, 240, 480, 960, 1920, 3600, 3600]
+    cluster.server.now += 7_201
+    passed(cluster, steps=("priorities",))
+    assert state.left_out["priorities"][1] == 60
+
+
+def test_a_running_job_that_is_set_aside_gets_its_nodes_for_itself_until_it_ends() -> None:
+    cluster = Cluster(nodes=2)
+    passed(cluster, jobs=("9",))
+    facts = cluster.server
+    cluster.engine.pause("for now")
+    cluster.submit("9", "1:ppn=1", walltime=50)
+    cluster.tell(*facts.start("9", cluster.engine.state.records["9"].facts.shares or ()))
+    cluster.engine.resume()
+    assert cluster.view("9").answer == "waiting"
+    assert "the planner did not come back from it" in cluster.view("9").why
+    cluster.at(50)
+    assert "9" not in cluster.engine.state.records
+    assert cluster.engine.state.aside == {}
+
+
+def test_a_job_that_is_set_aside_is_looked_at_again_when_it_is_altered_an_hour_later() -> None:
+    cluster = Cluster()
+    cluster.engine.pause("for now")
+    cluster.submit("1")
+    passed(cluster, jobs=("1",))
+    cluster.ask("1", walltime="200")
+    assert cluster.view("1").answer == "waiting"
+    cluster.at(3_600)
+    cluster.ask("1", walltime="300")
+    assert cluster.view("1").answer == "start_known"

@@ -1,0 +1,118 @@
+"""When searches are due: one rule, told by the plan's changes and a clock."""
+
+import pytest
+
+from schedd.engine.improve import movable
+from schedd.engine.searching import Due, SearchHistory, asked_for, due, first_due
+from tests.engine.cluster import Cluster
+
+NOW = 1_000.0
+"""The clock of searches is not the engine's."""
+HISTORY = SearchHistory(whole=NOW, tried=NOW)
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """One node, on which job 1 runs for an hour; 2 and 3 wait. The plan was searched as it is."""
+    cluster = Cluster(search_every=300, search_pause=30, search_newcomers=5)
+    cluster.submit("1", walltime=3600, runtime=1800)
+    cluster.submit("2", walltime=7200)
+    cluster.submit("3", walltime=600)
+    return cluster
+
+
+def searched(cluster: Cluster, search: Due | None = None) -> SearchHistory:
+    search = search or asked_for(cluster.engine.state)
+    assert search is not None
+    return HISTORY.begun(search).ended(search, NOW)
+
+
+def reasons(cluster: Cluster, seen: SearchHistory) -> list[tuple[float, str]]:
+    """What is due at each second after the last search, as far as it changes."""
+    found: list[tuple[float, str]] = []
+    for second in range(400):
+        search = due(cluster.engine.state, seen, NOW + second)
+        why = search.why if search is not None else ""
+        if why != (found[-1][1] if found else ""):
+            found.append((second, why))
+    return found
+
+
+def test_nothing_is_due_in_a_plan_that_was_searched_as_it_is(cluster: Cluster) -> None:
+    seen = searched(cluster)
+    assert reasons(cluster, seen) == []
+    assert first_due(cluster.engine.state, seen) is None
+
+
+def test_a_job_that_came_is_tried_soon_and_the_whole_plan_after_the_period(cluster: Cluster) -> None:
+    seen = searched(cluster)
+    cluster.submit("4", walltime=60)
+    assert reasons(cluster, seen) == [(5, "jobs came"), (300, "periodic")]
+    assert first_due(cluster.engine.state, seen) == NOW + 5
+    search = due(cluster.engine.state, seen, NOW + 5)
+    assert search is not None
+    assert search.newcomers is not None
+    assert search.newcomers.tolist() == [cluster.record("4").slot]
+    assert search.seconds == pytest.approx(0.1 * cluster.engine.state.settings.search_seconds)
+    # It was tried: only the search of the whole plan is left.
+    seen = seen.begun(search).ended(search, NOW + 6)
+    assert reasons(cluster, seen) == [(300, "periodic")]
+
+
+def test_room_that_came_back_lets_a_search_begin_after_the_pause(cluster: Cluster) -> None:
+    seen = searched(cluster)
+    cluster.at(1800)
+    cluster.submit("5", walltime=60)
+    assert reasons(cluster, seen) == [(5, "jobs came"), (30, "room was freed"), (300, "periodic")]
+
+
+def test_a_search_that_moved_as_many_jobs_as_one_may_goes_on_after_the_pause(cluster: Cluster) -> None:
+    search = asked_for(cluster.engine.state)
+    assert search is not None
+    seen = HISTORY.begun(search).ended(search, NOW, unfinished=True)
+    assert reasons(cluster, seen) == [(30, "not at its end")]
+    assert not seen.begun(search).unfinished
+
+
+def test_searches_may_be_off_wholly_or_for_newcomers() -> None:
+    for settings, wanted in (({"search_every": 0}, []), ({"search_newcomers": 0}, [(300, "periodic")])):
+        cluster = Cluster(**settings)
+        for number in "123":
+            cluster.submit(number)
+        assert reasons(cluster, HISTORY) == wanted
+        earliest = HISTORY.earliest(cluster.engine.state.settings)
+        assert earliest == (NOW + 30 if wanted else None)
+
+
+def test_a_pause_longer_than_the_period_does_not_delay_it() -> None:
+    cluster = Cluster(search_every=100, search_pause=200, search_newcomers=0)
+    for number in "123":
+        cluster.submit(number)
+    assert reasons(cluster, HISTORY) == [(100, "periodic")]
+
+
+def test_with_one_job_to_move_or_under_a_queue_policy_nothing_is_due() -> None:
+    one = Cluster()
+    one.submit("1")
+    one.submit("2")
+    assert movable(one.engine.state).shape[0] == 1
+    easy = Cluster(policy="easy")
+    for number in "1234":
+        easy.submit(number)
+    for cluster in (one, easy):
+        assert asked_for(cluster.engine.state) is None
+        assert reasons(cluster, HISTORY) == []
+
+
+def test_no_search_is_due_before_the_earliest_moment_and_one_is_at_the_first(cluster: Cluster) -> None:
+    for step in range(8):
+        cluster.submit(f"{10 + step}", walltime=60 * (1 + step))
+        for unfinished in (False, True):
+            seen = SearchHistory(whole=NOW, tried=NOW + 3 * step, unfinished=unfinished)
+            state = cluster.engine.state
+            first, earliest = first_due(state, seen), seen.earliest(state.settings)
+            assert first is not None
+            assert earliest is not None
+            assert earliest <= first
+            assert due(state, seen, first - 0.001) is None
+            assert due(state, seen, first) is not None

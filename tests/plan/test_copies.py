@@ -1,0 +1,138 @@
+"""A fork and a plan from a checkpoint have all that the plan has: no field is forgotten in one of them."""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from schedd.model import Chunk, Node, NodeSets, Place, Request
+from schedd.plan.kernels import layout as at
+from schedd.plan.plan import Plan
+from schedd.plan.saved import freeze_plan, load_plan, save_plan
+
+OF_THE_MOMENT = {"_ahead", "_former"}
+"""Work under way that only saves time later."""
+REFERENCES = {"slabs", "shapes", "_slabs", "_shapes", "_repairs", "_machine"}
+COUNTERS_OF_ITS_OWN = {
+    *(at.WORK, at.STOP, at.ALLOC_TOP, at.ALLOC_GARBAGE, at.WANTED_SEGMENTS, at.WANTED_ENTRIES),
+    *(at.MOST_WORK, at.SEARCH_END, at.WORK_END),
+}
+OWN_COLUMNS = {at.ALLOC, at.HELD}
+"""Where entries stand, and what is found from them."""
+ROOM = {"scratch", "out"}
+
+
+def _plan(seed: int) -> Plan:
+    """A plan in which every field has something to tell, a pass of repair being under way."""
+    rng = Random(seed)
+    nodes = [
+        Node(f"n{i}", 8, 64, 32, 1, (("scratch", 4),), frozenset({f"rack={i % 2}"}), speed=1 + i % 2)
+        for i in range(6)
+    ]
+    plan = Plan(nodes, 0)
+    for name in ("a", "b", "idle"):
+        plan.set_pool(name, 9, 0)
+    plan.limit_pool("a", 10, 50, -3, 0)
+    slots = []
+    for i in range(60):
+        count = rng.choice([1, 1, 2, 3])
+        chunk = Chunk(count, rng.randint(1, 8), rng.choice([0, 4]), resources=(("scratch", i % 2),))
+        request = Request((chunk,), rng.choice(list(Place)), together=NodeSets(by="rack", wait=5))
+        if plan.why_never(request) is not None:
+            continue
+        pools = {name: 1 for name in ("a", "b") if rng.random() < 0.3}
+        slots.append(plan.new(request, rng.randint(5, 80), rng.randint(0, 20), pools))
+        plan.place(slots[-1], 0)
+    plan.shapes.release(plan.shapes.intern(Request((Chunk(7, 1),))))
+    for slot in rng.sample(slots, 8):
+        plan.begin(slot) if rng.random() < 0.3 else plan.drop(slot, 0)
+    for slot in rng.sample(slots, 5):
+        if plan.state(slot) == at.PLANNED:
+            plan.look_at(slot)
+    plan.repair(0, 200)
+    return plan
+
+
+def _restored(plan: Plan) -> Plan:
+    frozen = freeze_plan(plan)
+    saving = save_plan(frozen)
+    while True:
+        try:
+            next(saving)
+        except StopIteration as done:
+            return load_plan(done.value, frozen.arrays)
+
+
+def _fields(part: object) -> dict[str, Any]:
+    names = getattr(type(part), "__slots__", None) or vars(part)
+    return {name: getattr(part, name) for name in names if name not in REFERENCES | OF_THE_MOMENT}
+
+
+def _told(value: Any) -> Any:
+    """A value that can be compared, whatever room arrays have."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return {name: _told(getattr(value, name)) for name in value._fields}
+    return value
+
+
+def _all_of(plan: Plan) -> dict[str, Any]:
+    """Every field of every part of a plan, by name."""
+    slabs = plan.slabs
+    tb = slabs.tb
+    top, freed = int(tb.ctl[at.SLAB_TOP]), int(tb.ctl[at.FREED])
+    used = {
+        "T": tb.T[:top],
+        "F": tb.F[:, :top],
+        "jobs": tb.jobs[[i for i in range(at.JOB_FIELDS) if i not in OWN_COLUMNS]],
+        "alloc": [plan.held(np.array([slot])).amounts.tolist() for slot in range(plan.jobs.size)],
+        "ctl": [n for i, n in enumerate(tb.ctl.tolist()) if i not in COUNTERS_OF_ITS_OWN],
+        "shapes": tb.shapes[: slabs.n_shapes],
+        "chunks": tb.chunks[: slabs.n_chunks],
+        "sets": tb.sets[: slabs.n_sets],
+        "pools": tb.pools[: slabs.n_pools],
+    }
+    found: dict[str, Any] = {}
+    for name in tb._fields:
+        if name not in ROOM:
+            found[f"tables.{name}"] = _told(used.get(name, getattr(tb, name)))
+    for part in (plan, slabs, plan.shapes, plan._machine, plan._repairs):
+        for name, value in _fields(part).items():
+            if name == "freed":
+                found["freed"] = [array[:, :freed].tolist() for array in value]
+            elif name != "tb":
+                found[f"{type(part).__name__}.{name}"] = _told(value)
+    return found
+
+
+@pytest.mark.parametrize("copied", [Plan.fork, _restored])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_copy_has_every_field_of_every_part(copied: Callable[[Plan], Plan], seed: int) -> None:
+    plan = _plan(seed)
+    before, found = _all_of(plan), _all_of(copied(plan))
+    assert before.keys() == found.keys()
+    for name, value in before.items():
+        assert found[name] == value, name
+    # Else it could not be told from a field that was left as it begins.
+    empty = _all_of(Plan([], 0))
+    same = {name for name in before if before[name] == empty[name]}
+    assert same <= {"Slabs.most_chunks", "Shapes._spare"}, same
+
+
+@pytest.mark.parametrize("copied", [Plan.fork, _restored])
+def test_what_a_copy_does_is_nothing_to_the_plan(copied: Callable[[Plan], Plan]) -> None:
+    plan = _plan(1)
+    before = _all_of(plan)
+    copy = copied(plan)
+    copy.set_nodes([Node("n0", 4, 32), Node("new", 8, 16, resources=(("tape", 1),))], 0)
+    copy.set_pool("c", 4, 0)
+    copy.limit_pool("b", 5, 6, 1, 0)
+    for slot in copy.planned().tolist()[::2]:
+        copy.drop(slot, 0)
+    copy.place(copy.new(Request((Chunk(2, 3),)), 30, 0, {"c": 1}), 0)
+    copy.repair(5)
+    copy.forget(5)
+    assert _all_of(plan) == before

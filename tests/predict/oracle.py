@@ -1,0 +1,79 @@
+"""A slow and obvious predictor of run times: dictionaries of lists, sorted anew each time."""
+
+import math
+from collections import defaultdict
+
+from schedd.predict import LEVELS, P90, Ask
+
+_DECAY, _DOUBT = 0.9, 2.0
+
+
+class Oracle:
+    """The same as `RunTimes` with room for all templates."""
+
+    def __init__(self) -> None:
+        self.ends: dict[tuple[object, ...], list[float]] = defaultdict(list)
+        self.errors: list[list[float]] = []
+        self.offset = [0.0] * len(LEVELS)
+        self.shift = 0.0
+        self.shift_of: dict[str, float] = defaultdict(float)
+
+    @staticmethod
+    def _templates(ask: Ask) -> list[tuple[object, ...]]:
+        named = [("name", ask.user, ask.walltime, ask.procs, ask.name)] if ask.name else []
+        return [
+            *named,
+            ("shape", ask.user, ask.walltime, ask.procs),
+            ("walltime", ask.user, ask.walltime),
+            ("user", ask.user),
+            ("all", ask.walltime),
+            ("all",),
+        ]
+
+    def predict(self, ask: Ask) -> tuple[list[float], list[int]]:
+        """The quantiles as logarithms of shares of the walltime, and as seconds, calibrated."""
+        atoms: list[tuple[float, float]] = []
+        left = 1.0
+        for template in self._templates(ask):
+            latest = self.ends[template][-32:][::-1]
+            weights = [_DECAY**age for age in range(len(latest))]
+            share = left * sum(weights) / (sum(weights) + _DOUBT)
+            atoms += [(v, share * w / sum(weights)) for v, w in zip(latest, weights, strict=True)]
+            left -= share
+        atoms.append((0.0, left))
+        atoms.sort()
+        raw = []
+        for level in LEVELS.tolist():
+            total = 0.0
+            for value, weight in atoms:
+                total += weight
+                if total >= level - 1e-9:
+                    raw.append(value)
+                    break
+            else:
+                raw.append(0.0)
+        told, least = [], 1
+        for i, value in enumerate(raw):
+            shift = self.shift + self.shift_of[ask.user] if i >= P90 - 1 else 0.0
+            seconds = math.exp(min(value + self.offset[i] + shift, 0.0)) * ask.walltime
+            least = max(least, min(math.ceil(seconds - 1e-6), ask.walltime))
+            told.append(least)
+        return raw, told
+
+    def outcome(self, ask: Ask, told: list[int], raw: list[float], run: int) -> None:
+        """A job ended that was predicted so."""
+        run = min(max(run, 1), ask.walltime)
+        value = math.log(run / ask.walltime)
+        for template in self._templates(ask):
+            self.ends[template].append(value)
+        self.errors.append([value - one for one in raw])
+        if len(self.errors) % 100 == 0:
+            latest = self.errors[-1000:]
+            for i, level in enumerate(LEVELS.tolist()):
+                errors = sorted(error[i] for error in latest)
+                at = (len(errors) - 1) * level
+                low = int(at)
+                self.offset[i] = errors[low] + (at - low) * (errors[low + 1] - errors[low])
+        miss = (1.0 if run > told[P90] else 0.0) - 0.1
+        self.shift += 0.01 * miss
+        self.shift_of[ask.user] = min(max(self.shift_of[ask.user] + 0.3 * miss, -6.0), 6.0)

@@ -1,0 +1,140 @@
+"""Expected starts: what a plan with predicted run times says, and how it is corrected."""
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedd.model import Chunk, Node, Request
+from schedd.plan.kernels.layout import DUR
+from schedd.plan.plan import Plan
+from schedd.predict import LEVELS, Calibration, Prediction, decoded, running, waiting
+
+ONE = Request((Chunk(1, 1),))
+
+
+def prediction(*told: int, walltime: int = 3600) -> Prediction:
+    values = list(told) + [told[-1]] * (len(LEVELS) - len(told))
+    return Prediction(walltime, np.array(values, np.int64), np.zeros(len(LEVELS)), np.ones(6, np.int64))
+
+
+def machine(*durations: int) -> Plan:
+    """Two cpus; jobs of one cpu, planned in this order."""
+    plan = Plan([Node("n", cpus=2)], 0)
+    for duration in durations:
+        plan.place(plan.new(ONE, duration, 0), 0)
+    return plan
+
+
+def test_a_plan_with_shorter_run_times_starts_the_queue_earlier_and_leaves_the_plan_alone() -> None:
+    plan = machine(100, 100, 100, 100)
+    for slot in (0, 1):
+        plan.begin(slot)
+    order = waiting(plan, np.zeros(64, np.int64))
+    assert order.tolist() == [2, 3]
+    assert running(plan).tolist() == [0, 1]
+    before = plan.tables.jobs.copy()
+    duration = plan.tables.jobs[DUR].copy()
+    duration[[0, 1]] = 30, 50
+    assert decoded(plan, order, duration, 10).tolist() == [30, 50]
+    assert (plan.tables.jobs == before).all()
+
+
+def test_who_should_have_ended_already_ends_in_a_second() -> None:
+    plan = machine(100, 100, 100)
+    for slot in (0, 1):
+        plan.begin(slot)
+    duration = plan.tables.jobs[DUR].copy()
+    duration[0] = 20
+    assert decoded(plan, waiting(plan, np.zeros(64, np.int64)), duration, 60).tolist() == [61]
+
+
+def test_where_looking_takes_more_work_than_is_allowed_no_start_is_told() -> None:
+    plan = machine(100, 100, 100)
+    plan.give_up()
+    order = waiting(plan, np.zeros(64, np.int64))
+    assert decoded(plan, order, plan.jobs.durations, 0).tolist() == [-1, -1, -1]
+    assert plan.starts(order).tolist() == [0, 0, 100]
+
+
+def test_jobs_that_nobody_planned_go_by_age_behind_those_that_are_planned() -> None:
+    plan = machine(100, 100, 100)
+    for slot in (0, 1):
+        plan.begin(slot)
+    young, old = plan.new(ONE, 10, 0), plan.new(ONE, 10, 0)
+    since = np.zeros(64, np.int64)
+    since[[2, young, old]] = 7, 9, 5
+    assert waiting(plan, since).tolist() == [2, old, young]
+
+
+@given(
+    st.lists(st.integers(1, 5000), min_size=len(LEVELS), max_size=len(LEVELS)),
+    st.integers(0, 6000),
+    st.floats(0.01, 0.99),
+)
+def test_what_is_left_of_a_running_job_is_beyond_what_it_ran_and_within_the_walltime(
+    told: list[int], elapsed: int, level: float
+) -> None:
+    one = prediction(*sorted(told), walltime=5000)
+    total = one.after(elapsed, level)
+    assert total > elapsed
+    assert total <= max(5000, elapsed + 1)
+    assert one.after(elapsed, level) <= one.after(elapsed, 0.99)
+
+
+def test_a_job_that_has_not_run_is_as_long_as_predicted() -> None:
+    told = [10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110, 120, 130]
+    assert prediction(*told).after(0) == 70
+    assert prediction(*told).after(0, 0.9) == 110
+    # Of those that run longer than 70, half run no longer than 75 % do.
+    assert prediction(*told).after(70) == 95
+
+
+def outcomes(calibration: Calibration, n: int, factor: float, seed: int = 1) -> list[bool]:
+    """Jobs that wait ``factor`` times what the plan says, give or take; whether P90 held."""
+    draw = random.Random(seed)
+    held = []
+    for i in range(n):
+        now, plan = i * 100_000, draw.randrange(600, 20_000)
+        told = calibration.tell(str(i), now, now + plan, now + 3 * plan)
+        assert told.p50 == now + plan
+        start = now + round(plan * factor * draw.lognormvariate(0, 0.5))
+        held.append(start <= told.p90)
+        calibration.started(str(i), start)
+    return held
+
+
+@pytest.mark.parametrize("factor", [1.0, 2.5])
+def test_what_the_plan_does_not_know_is_learned_from_how_it_came_true(factor: float) -> None:
+    held = outcomes(Calibration(), 2_000, factor)[200:]
+    assert 0.88 <= sum(held) / len(held) <= 0.92
+
+
+def test_p90_is_no_earlier_than_p50_and_both_are_after_now() -> None:
+    calibration = Calibration()
+    outcomes(calibration, 100, 0.01)
+    told = calibration.tell("x", 10**8, 10**8, 10**8)
+    assert 10**8 < told.p50 <= told.p90
+
+
+def test_whose_p90_passes_is_a_miss_while_it_still_waits() -> None:
+    calibration = Calibration()
+    told = calibration.tell("x", 0, 1000, 1000)
+    calibration.advance(told.p90)
+    assert calibration.shift == 0
+    calibration.advance(told.p90 + 1)
+    assert calibration.shift > 0
+    shift = calibration.shift
+    calibration.started("x", told.p90 + 5000)
+    assert calibration.shift == shift
+
+
+def test_a_job_that_is_gone_teaches_nothing() -> None:
+    calibration = Calibration()
+    calibration.tell("x", 0, 1000, 1000)
+    calibration.forget("x")
+    calibration.started("x", 10)
+    calibration.advance(10**9)
+    assert (calibration.outcomes, calibration.shift) == (0, 0)

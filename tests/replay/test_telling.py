@@ -1,0 +1,80 @@
+"""Told starts in replays: asked in a second run that goes like the first."""
+
+import random
+
+import pytest
+
+from schedd.engine.slack import Slack
+from schedd.optimize import SearchSettings
+from schedd.replay.driver import replay
+from schedd.replay.prepare import Prepared, prepare
+from schedd.replay.result import TIMINGS
+from schedd.replay.searching import Searching
+from schedd.replay.site import equal_nodes, one_node
+from schedd.replay.telling import ToldFigures
+from schedd.replay.workload import Trace, TraceJob, select
+
+
+def busy(n: int = 600, seed: int = 1, nodes: int = 0) -> Prepared:
+    """Users with habits, who ask for far more than they need, at a machine of 8 processors."""
+    draw = random.Random(seed)
+    jobs, now = [], 0
+    for i in range(n):
+        user = draw.randrange(5)
+        now += int(draw.expovariate(1 / 220))
+        run = max(1, int(300 * (1 + user) * draw.lognormvariate(0, 0.3)))
+        jobs.append(
+            TraceJob(id=i, submit=now, run=run, procs=draw.randint(1, 4), estimate=20_000, user=f"u{user}")
+        )
+    chosen = select(Trace("busy", tuple(jobs), max_procs=8), estimates="user")
+    return prepare(chosen, equal_nodes(nodes, 8 // nodes) if nodes else one_node(8))
+
+
+@pytest.mark.parametrize("policy", ["conservative", "easy", "sjf"])
+def test_told_starts_are_much_nearer_to_the_truth_than_those_of_walltimes(policy: str) -> None:
+    told = replay(busy(), policy, slack=Slack(3600, 0.5), tell=True).told
+    assert told is not None
+    assert told.told_jobs is not None
+    assert told.told_jobs > 200
+    assert told.told_error_ratio is not None
+    assert told.told_error_ratio < 0.3
+    assert told.told_p90_coverage is not None
+    assert 0.8 <= told.told_p90_coverage <= 0.98
+    assert told.told_p50_coverage is not None
+    assert told.told_p50_coverage <= told.told_p90_coverage
+    assert told.told_sharpness is not None
+    assert told.told_sharpness >= 1
+    assert told.runtime_p90_coverage == pytest.approx(0.9, abs=0.06)
+    assert told.runtime_median_error_s is not None
+    assert told.runtime_median_error_s < 600
+
+
+def test_to_tell_changes_nothing_of_the_replay_and_is_the_same_twice() -> None:
+    jobs = busy(200)
+    plain = replay(jobs, "conservative").as_row()
+    rows = [replay(jobs, "conservative", tell=True).as_row() for _ in range(2)]
+    told = ToldFigures.__slots__
+    assert all(plain[name] is None for name in told)
+    apart = {*told, *TIMINGS}
+    assert {k: v for k, v in rows[0].items() if k not in apart} == {
+        k: v for k, v in plain.items() if k not in apart
+    }
+    assert [rows[0][name] for name in told] == [rows[1][name] for name in told]
+
+
+def test_starts_are_told_on_several_nodes_and_under_a_search() -> None:
+    searching = Searching(1800, SearchSettings(moves=20))
+    told = replay(
+        busy(200, nodes=4), "conservative", slack=Slack(3600, 0.5), searching=searching, tell=True
+    ).told
+    assert told is not None
+    assert told.told_jobs
+
+
+def test_where_nobody_waits_nothing_is_told_but_run_times() -> None:
+    jobs = tuple(TraceJob(id=i, submit=i * 1000, run=10, procs=1, estimate=100) for i in range(30))
+    prepared = prepare(select(Trace("idle", jobs, max_procs=4), estimates="user"), one_node(4))
+    told = replay(prepared, "conservative", tell=True).told
+    assert told is not None
+    assert (told.told_jobs, told.told_p90_coverage, told.told_error_ratio) == (0, None, None)
+    assert told.runtime_p90_coverage is not None

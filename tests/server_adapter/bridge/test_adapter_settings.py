@@ -1,0 +1,35 @@
+"""The adapter's settings: what it takes, and what it says of what stands elsewhere."""
+
+from pathlib import Path
+
+import pytest
+
+from server_adapter.settings import SettingsError, load_settings
+
+
+@pytest.mark.parametrize(
+    ("text", "home"),
+    [
+        ("[run]\nper_second = 50", "start_rate in [clusters.NAME] of schedd.toml"),
+        ("[run]\nper_node = 5", "start_rate_node in"),
+        ("[tell]\nthreshold = 60", "tell_threshold in"),
+        ("[tell]\nper_second = 20", "tell_rate in"),
+    ],
+)
+def test_what_the_daemon_decides_is_refused_with_its_name_there(tmp_path: Path, text: str, home: str) -> None:
+    path = tmp_path / "pbs-adapter.toml"
+    path.write_text(text)
+    with pytest.raises(SettingsError) as refused:
+        load_settings(path, {})
+    assert "stands elsewhere" in str(refused.value)
+    assert home in str(refused.value)
+
+
+def test_times_have_the_notation_of_the_daemons_settings(tmp_path: Path) -> None:
+    path = tmp_path / "pbs-adapter.toml"
+    path.write_text('[poll]\ninterval = "10s"\nsnapshot = "1h"\ngap = 0.2\n')
+    poll = load_settings(path, {}).poll
+    assert (poll.interval, poll.snapshot, poll.gap) == (10, 3600, 0.2)
+    path.write_text('[poll]\ninterval = "soon"\n')
+    with pytest.raises(SettingsError, match=r"poll.interval: a time such as 30s"):
+        load_settings(path, {})

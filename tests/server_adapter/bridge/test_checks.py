@@ -1,0 +1,63 @@
+"""What is looked at right before a run, each part by itself."""
+
+import pytest
+
+from schedd.wire import JobFacts, Run, ShareFacts
+from server_adapter.bridge.checks import NodeRoom, Verdict, check_job, check_nodes
+
+SHARES = (ShareFacts("n1", 3), ShareFacts("n2", 1))
+
+
+def run(*shares: ShareFacts) -> Run:
+    return Run(
+        id="d1", cause="", time=1, job_id="1", shares=shares or SHARES, version="v", expires=61, term=1
+    )
+
+
+Node = tuple[str, NodeRoom]
+
+
+def node(name: str, taken: int = 0, *, slots: int = 4, states: tuple[str, ...] = ("free",)) -> Node:
+    return name, NodeRoom(slots, taken, down="down" in states, offline="offline" in states)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "verdict", "words"),
+    [
+        (node("n1"), node("n2"), Verdict.RUN, ""),
+        (node("n1", 1), node("n2", 3), Verdict.RUN, ""),
+        (node("n1", 2), node("n2"), Verdict.BUSY, "n1 has 2 cores free, not 3"),
+        (node("n1"), node("n2", 4), Verdict.BUSY, "n2 has 0 cores free, not 1"),
+        (node("n1", 9), node("n2"), Verdict.BUSY, "n1 has 0 cores free, not 3"),
+        (node("n1", slots=2), node("n2"), Verdict.REFUSE, "n1 has 2 cores, not 3"),
+        (node("n1", 4), node("n2", states=("down",)), Verdict.REFUSE, "n2 is down"),
+        (node("n1", 4), node("n2", states=("free", "offline")), Verdict.REFUSE, "n2 is offline"),
+        (node("n1"), node("n3"), Verdict.REFUSE, "there is no node n2"),
+    ],
+)
+def test_nodes_are_taken_only_with_enough_free_cores_each(
+    first: Node, second: Node, verdict: Verdict, words: str
+) -> None:
+    check = check_nodes(run(), dict((first, second)))
+    assert (check.verdict, check.reason) == (verdict, words)
+
+
+def job(state: str = "Q", **changes: object) -> JobFacts:
+    return JobFacts(id="1", owner="a", queue="q", submitted=1, **{"state": state, "version": "v", **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict"),
+    [
+        (job(), Verdict.RUN),
+        (None, Verdict.REFUSE),
+        (job(holds="u"), Verdict.REFUSE),
+        (job("W"), Verdict.REFUSE),
+        (job(version="other"), Verdict.REFUSE),
+        (job("R", shares=SHARES), Verdict.RUNS),
+        (job("R", shares=(ShareFacts("n1", 3),)), Verdict.REFUSE),
+        (job("E", shares=SHARES), Verdict.RUNS),
+    ],
+)
+def test_a_job_runs_only_as_it_was_when_it_was_decided(found: JobFacts | None, verdict: Verdict) -> None:
+    assert check_job(run(), found).verdict is verdict

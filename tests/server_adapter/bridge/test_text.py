@@ -1,0 +1,124 @@
+"""Any bytes in any text of the server, through adapter and daemon to pages: nothing stops or is lost."""
+
+import asyncio
+import html
+import json
+import random
+import urllib.parse
+import urllib.request
+from collections.abc import AsyncIterator
+from http.cookiejar import CookieJar
+from pathlib import Path
+
+import pytest
+
+from server_adapter.dis import bytes_of, text_of
+from server_adapter.emulator import NodeSpec, State
+from server_adapter.torque.values import exec_host
+from tests.server_adapter.bridge.processes import ADMIN, House
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
+
+PIECES = [
+    b"\xff",
+    b"\x80",
+    b"\xc3\xa9",
+    b"\xc3",
+    b"\xed\xa0\x80",
+    b"\\",
+    rb"\xff",
+    rb"\x00",
+    b"job",
+    b"<b>",
+    b"&",
+]
+PIECES += [b"'\"", b"\t", b"\x1b[31m", b"\xe2\x80\xae", b"\xf0\x9f\x90\x8e", b"%s{}", b"\x7f", b"\n"]
+NAMES = (b"node1", b"n\xff", rb"n\xff", b"n\xc3\xa9")
+NODES = [NodeSpec(text_of(name), 8, (f"p{number}",)) for number, name in enumerate(NAMES)]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    made = House(tmp_path, "4.2", nodes=NODES)
+    async with made.server:
+        made.server.cluster.attributes |= {"scheduling": "True", "keep_completed": "3600"}
+        made.configure()
+        made.daemon.start()
+        try:
+            await made.ready()
+            yield made
+        finally:
+            made.adapter.kill()
+            made.daemon.kill()
+
+
+def page(house: House, *paths: str) -> list[str]:
+    """What the dashboard shows the admin there."""
+    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
+    base = house.urls[0] + "/dashboard"
+    login = urllib.parse.urlencode({"token": ADMIN, "next": ""}).encode()
+    origin = {"Origin": house.urls[0], "Content-Type": "application/x-www-form-urlencoded"}
+    opener.open(urllib.request.Request(base + "/login", login, origin), timeout=20).read()
+    return [opener.open(base + path, timeout=20).read().decode() for path in paths]
+
+
+async def test_any_bytes_in_the_servers_texts_hinder_nobody_and_are_shown_escaped(house: House) -> None:
+    server, chance = house.server, random.Random(3)
+
+    def odd() -> bytes:
+        return b"".join(chance.choice(PIECES) for _ in range(chance.randint(1, 5)))
+
+    server.cluster.attributes |= {"comment": text_of(odd()), "resources_default.x": text_of(odd())}
+    raw = {}
+    for number in range(30):
+        name = [b"job\xff", rb"job\xff"][number] if number < 2 else odd()
+        places = ("Account_Name", "project", "comment", "x", "egroup", "depend")
+        extra = {place: text_of(odd()) for place in places[: chance.randint(0, 5)]}
+        asked = {"nodes": "1:ppn=2", "walltime": "60"}
+        if number % 3 == 2:
+            asked[chance.choice(["software", "other", "feature"])] = text_of(odd())
+        job = server.submit(name=text_of(name), resources=asked, runtime=1.5, extra=extra)
+        raw[job] = (name, extra.get("comment"))
+    on_each = [
+        server.submit(resources={"nodes": f"1:ppn=8:{node.properties[0]}", "walltime": "60"}, runtime=0.5)
+        for node in NODES
+    ]
+    plain = [server.submit(resources={"nodes": "1", "walltime": "60"}, runtime=0.2) for _ in range(10)]
+    never = server.submit(name=text_of(b"big\xff"), resources={"nodes": "1", "mem": "900gb"})
+    house.adapter.start()
+
+    while not all(server.job(job).state is State.COMPLETE for job in (*on_each, *plain)):
+        assert not house.adapter.ended, house.adapter.log.read_text()
+        await asyncio.sleep(0.1)
+    for job, node in zip(on_each, NODES, strict=True):
+        assert dict(exec_host(server.job(job).exec_host)) == {node.name: 8}
+    house.adapter.kill()
+    house.adapter.start()  # a restart reads it all again
+    while not server.job(never).attributes.get("comment", "").startswith("schedd: never"):
+        await asyncio.sleep(0.1)
+    for name, comment in raw.values():
+        assert comment is None or comment.startswith("schedd: ") or text_of(bytes_of(comment)) == comment
+        assert text_of(name).encode()
+
+    (found,) = (job for job in (await house.ask("/jobs"))["jobs"] if job["id"] == never)
+    assert found["name"] == r"big\xff"
+    queue, job_page, nodes = await asyncio.to_thread(
+        page, house, "/main/queue", f"/main/jobs/{never}", "/main/nodes"
+    )
+    assert html.escape(r"big\xff") in job_page
+    assert r"n\xff" in nodes
+    assert r"n\\xff" in nodes
+    assert "né" in nodes
+    assert never.partition(".")[0] in queue
+    for program in (house.adapter, house.daemon):
+        text = program.log.read_text()
+        assert "Traceback" not in text
+        for line in text.splitlines():
+            assert line.isprintable(), line
+    for line in house.daemon.log.read_text().splitlines():
+        assert json.loads(line)["level"] not in ("error", "critical"), line

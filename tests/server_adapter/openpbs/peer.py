@@ -1,0 +1,95 @@
+"""A server's side of OpenPBS's wire, over real sockets: a scripted one for what a test is about."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+from server_adapter.batch.layout import Request
+from server_adapter.dis import encode_integer, encode_string
+from server_adapter.openpbs.codes import Command, RequestCode, ServerCode
+from server_adapter.openpbs.frames import decode_request
+from server_adapter.openpbs.packets import PacketSplitter, encode_packet
+from server_adapter.openpbs.replies import Reply, Text, encode_reply
+from server_adapter.openpbs.requests import RegisterSchedulerRequest
+
+OK = Reply()
+
+
+def refusal(code: int, text: str = "") -> Reply:
+    return Reply(code, 0, Text(text))
+
+
+@dataclass
+class Peer:
+    """Answers requests: registration as the real server does (first primary, then the one for commands), the
+    others by `answer`, which may return several parts, or none for a request that is not answered.
+    """
+
+    answer: Callable[[Request], list[Reply]] = lambda _: [OK]
+    taken: bool = False
+    refuses: int = 0
+    seen: list[Request] = field(default_factory=list)
+    ends: list[bytes] = field(default_factory=list)
+    registered: list[asyncio.StreamWriter] = field(default_factory=list)
+    port: int = 0
+    writers: set[asyncio.StreamWriter] = field(default_factory=set)
+
+    @contextlib.asynccontextmanager
+    async def listening(self, port: int = 0) -> AsyncIterator["Peer"]:
+        server = await asyncio.start_server(self._talk, "127.0.0.1", port)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield self
+        finally:
+            server.close()
+            self.hang_up()
+            await server.wait_closed()
+
+    def hang_up(self) -> None:
+        """As a server that is stopped."""
+        for writer in list(self.writers):
+            writer.transport.abort()
+        self.registered.clear()
+
+    def command(self, code: Command, job: str = "") -> None:
+        """Sends a command to the registered scheduler."""
+        body = encode_integer(code) + (encode_string(job) if job else b"")
+        self.registered[1].write(encode_packet(body))
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        splitter = PacketSplitter()
+        self.writers.add(writer)
+        try:
+            while chunk := await reader.read(65536):
+                for packet in splitter.feed(chunk):
+                    if not packet.body.startswith(b"+2+2"):
+                        self.ends.append(packet.body)
+                        continue
+                    request = decode_request(packet.body).request
+                    self.seen.append(request)
+                    if request.code == RequestCode.DISCONNECT:
+                        return
+                    for reply in self._reply(request, writer):
+                        writer.write(encode_packet(encode_reply(reply)))
+        except OSError:
+            pass
+        finally:
+            if writer in self.registered:
+                self.registered.clear()
+            self.writers.discard(writer)
+            writer.close()
+
+    def _reply(self, request: Request, writer: asyncio.StreamWriter) -> list[Reply]:
+        if isinstance(request, RegisterSchedulerRequest):
+            if self.refuses:
+                return [refusal(self.refuses)]
+            if self.taken or len(self.registered) == 2:
+                return [refusal(ServerCode.SCHEDCONNECTED, "Scheduler already connected")]
+            self.registered.append(writer)
+            if len(self.registered) == 2:
+                asyncio.get_running_loop().call_soon(self.command, Command.CONFIGURE)
+            return [OK]
+        if request.code == RequestCode.CONNECT:
+            return [OK]
+        return self.answer(request)

@@ -1,0 +1,249 @@
+"""What an OpenPBS server says, in the daemon's words; the values are those that a real server sent."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from schedd.dialect import Site, dialect_of
+from schedd.wire import Reserve, ShareFacts, Unreserve
+from server_adapter.batch.described import Described
+from server_adapter.bridge.changes import apply
+from server_adapter.bridge.diff import diff
+from server_adapter.bridge.state import NOTHING, Held, State, Wish
+from server_adapter.servers.openpbs.arrays import expanded, indices, parent, subjob
+from server_adapter.servers.openpbs.facts import (
+    ending,
+    job_facts,
+    node_facts,
+    queue_facts,
+    reservation,
+    server_facts,
+    shares,
+    vnode_use,
+    wish,
+    writing,
+)
+from server_adapter.servers.openpbs.placing import exec_vnode
+
+RECORDED = Path(__file__).resolve().parents[4] / "shared" / "protocols" / "captures" / "openpbs"
+GIB = 1 << 20
+
+
+def recorded() -> dict[str, dict[str, str]]:
+    """The objects of `status-attributes.txt`: their attributes by the name of the object."""
+    found: dict[str, dict[str, str]] = {}
+    kind = ""
+    for line in (RECORDED / "status-attributes.txt").read_text(encoding="utf-8").splitlines():
+        if line.startswith("("):
+            name, resource, value = ast.literal_eval(line)
+            found[kind][name if resource is None else f"{name}.{resource}"] = value
+        else:
+            kind = line.split()[0]
+            found[kind] = {}
+    return found
+
+
+@pytest.mark.skipif(not RECORDED.is_dir(), reason=f"no captures of real servers under {RECORDED}")
+def test_recorded_objects_become_facts() -> None:
+    objects = recorded()
+    job = job_facts("4.vm", objects["JOB"])
+    assert (job.owner, job.state, job.family, job.queue) == ("pbsu1", "R", "openpbs", "workq")
+    assert (job.submitted, job.eligible, job.started, job.starts) == (
+        1795254534,
+        1795254534,
+        1795254535,
+        1,
+    )
+    assert job.shares == (
+        ShareFacts("n01", 1),
+        ShareFacts("n02", 2, 102400),
+        ShareFacts("n03", 2, 102400),
+    )
+    assert job.resources["schedselect"] == "1:ncpus=1+2:ncpus=2:mem=100mb"
+    node = node_facts("n01", objects["VNODE"])
+    assert (node.cpus, node.mem, node.state) == (4, 8 * GIB, "up")
+    assert set(node.properties) >= {"vm", "arch=linux"}
+    assert vnode_use(objects["VNODE"]).cpus == 1
+    assert queue_facts("workq", objects["QUEUE"]).started
+    server = server_facts(objects["SERVER"])
+    assert server.scheduling
+    assert server.open
+    assert server.defaults == {"ncpus": "1"}
+
+
+@pytest.mark.parametrize(
+    ("state", "wanted"),
+    [
+        ("free", "up"),
+        ("job-busy", "up"),
+        ("job-exclusive,resv-exclusive", "up"),
+        ("offline", "drain"),
+        ("maintenance", "drain"),
+        ("down,offline", "down"),
+        ("state-unknown,down", "down"),
+        ("Stale", "down"),
+        ("", "down"),
+    ],
+)
+def test_what_may_be_used_of_a_vnode_in_each_of_its_states(state: str, wanted: str) -> None:
+    assert node_facts("n1", {"state": state}).state == wanted
+
+
+def test_custom_resources_are_amounts_strings_or_booleans() -> None:
+    node = node_facts(
+        "n1",
+        {
+            "state": "free",
+            "resources_available.ncpus": "8",
+            "resources_available.scratch": "10gb",
+            "resources_available.fpga": "2",
+            "resources_available.switch": "A,B",
+            "resources_available.ib": "True",
+            "resv": "R7.s",
+        },
+    )
+    assert node.resources == {"scratch": 10 * GIB, "fpga": 2}
+    assert set(node.properties) == {"switch=A", "switch=B", "ib=True", "resv=R7"}
+
+
+def test_a_chunk_over_several_vnodes_counts_on_each_of_them() -> None:
+    assert shares("(n1:ncpus=2:mem=4kb+n2:ncpus=1)+(n1:ncpus=1:ngpus=1)") == (
+        ShareFacts("n1", 3, 4, 1),
+        ShareFacts("n2", 1),
+    )
+    assert shares("") == shares("()") == ()
+
+
+def test_an_estimate_is_read_again_and_zero_says_that_there_is_none() -> None:
+    assert writing({"estimated.start_time": "0"}) is NOTHING
+    found = writing({"estimated.start_time": "1795254536", "estimated.exec_vnode": "(n1)+(n2)"})
+    assert (found.planned_start, found.planned_nodes, found.start_time) == (1795254536, "n1,n2", None)
+
+
+def test_how_a_run_ended_comes_from_the_history() -> None:
+    end = ending(
+        {
+            "job_state": "F",
+            "Exit_status": "271",
+            "stime": "100",
+            "obittime": "160",
+            "run_count": "2",
+            "exec_vnode": "(n1:ncpus=1)",
+        }
+    )
+    assert (end.exit_status, end.used, end.starts, end.shares) == (271, 60, 2, (ShareFacts("n1", 1),))
+
+
+def test_a_job_of_a_reservation_asks_for_the_nodes_of_that_reservation() -> None:
+    values = {"job_state": "Q", "schedselect": "2:ncpus=1+1:ncpus=2", "reserve_ID": "R7.s", "queue": "R7"}
+    facts = job_facts("1.s", values)
+    assert facts.resources["schedselect"] == "2:ncpus=1:resv=R7+1:ncpus=2:resv=R7"
+    request = dialect_of(facts.family).read(facts, Site(defaults={}))
+    assert {chunk.features for chunk in request.chunks} == {(frozenset({"resv=R7"}),)}
+
+
+# -- arrays --------------------------------------------------------------------------------------------
+
+
+def test_the_queued_subjobs_of_an_array_are_jobs_of_their_own() -> None:
+    array = Described(
+        2,
+        "18[].s",
+        {
+            "job_state": "B",
+            "array": "True",
+            "array_indices_remaining": "1,3-5",
+            "max_run_subjobs": "2",
+            "schedselect": "1:ncpus=1",
+        },
+    )
+    running = Described(2, "18[2].s", {"job_state": "R", "array_id": "18[].s"})
+    found = [job_facts(job.name, job.values) for job in expanded([array, running])]
+    assert [(job.id, job.state) for job in found] == [
+        ("18[1].s", "Q"),
+        ("18[3].s", "Q"),
+        ("18[4].s", "Q"),
+        ("18[5].s", "Q"),
+        ("18[2].s", "R"),
+    ]
+    assert {job.array for job in found} == {"18[].s"}
+    assert found[0].slot_limit == 2
+    assert (subjob("18[].s", 7), parent("18[7].s"), parent("9.s")) == ("18[7].s", "18[].s", "9.s")
+
+
+def test_an_array_of_which_nothing_is_left_to_start_has_no_queued_subjobs() -> None:
+    values = {"job_state": "B", "array": "True", "array_indices_remaining": "-"}
+    assert expanded([Described(2, "1[].s", values)]) == []
+
+
+def test_indices_may_have_a_step_and_absurd_ones_are_refused() -> None:
+    assert list(indices("1-7:3,9")) == [1, 4, 7, 9]
+    with pytest.raises(ValueError, match="not a list"):
+        list(indices("0-99999999999"))
+
+
+# -- where a job runs ----------------------------------------------------------------------------------
+
+
+def test_each_unit_of_a_select_gets_a_bracket_in_the_selects_order() -> None:
+    decided = (ShareFacts("n1", 4, 2 * GIB), ShareFacts("n2", 5, GIB))
+    assert exec_vnode("1:ncpus=1+3:ncpus=2:mem=1gb+1:ncpus=2:mpiprocs=2", decided) == (
+        "(n2:ncpus=1)+(n1:ncpus=2:mem=1048576kb)+(n1:ncpus=2:mem=1048576kb)+(n2:ncpus=2:mem=1048576kb)"
+        "+(n2:ncpus=2)"
+    )
+
+
+def test_what_vnodes_count_of_their_own_is_charged_and_what_only_selects_is_not() -> None:
+    found = exec_vnode(
+        "1:ncpus=1:scratch=5gb:ib=True:host=n1:ngpus=1", (ShareFacts("n1", 1, 0, 1),), {"scratch"}
+    )
+    assert found == "(n1:ncpus=1:scratch=5gb:ngpus=1)"
+
+
+@pytest.mark.parametrize("select", ["2:ncpus=2", "1:ncpus=1", "1:ncpus=3:vnode=n2"])
+def test_a_select_that_is_another_than_was_decided_on_is_refused(select: str) -> None:
+    with pytest.raises(ValueError, match="select"):
+        exec_vnode(select, (ShareFacts("n1", 3),))
+
+
+def test_a_confirmed_reservation_keeps_its_vnodes_and_one_that_waits_keeps_none() -> None:
+    values = {
+        "reserve_state": "2",
+        "reserve_start": "100",
+        "reserve_end": "160",
+        "resv_nodes": "(n1:ncpus=2)+(n1:ncpus=2)+(n2:ncpus=1)",
+        "queue": "R7",
+    }
+    assert reservation(values) == Held(100, 160, ("n1", "n2"), "R7")
+    waits = values | {"reserve_state": "1", "reserve_duration": "60", "schedselect": "1:ncpus=1"}
+    del waits["resv_nodes"]
+    assert reservation(waits) is None
+    wanted = {"select": "1:ncpus=1", "place": "free", "walltime": "60"}
+    assert wish(waits) == Wish(100, wanted, "1:ncpus=1")
+    standing = wish(waits | {"reserve_rrule": "FREQ=DAILY;COUNT=3"})
+    assert standing is not None
+    assert "standing" in standing.problem
+    assert wish(values) is None
+    assert reservation(values | {"reserve_state": "6"}) is None
+
+
+def test_a_reservation_is_told_when_it_comes_changes_and_goes() -> None:
+    held = Held(100, 160, ("n1",), "R7")
+    ids = (str(number) for number in range(9))
+    events = list(diff(State(), State(reservations={"R7.s": held}), ids=ids, now=5))
+    [event] = events
+    assert isinstance(event, Reserve)
+    assert (event.name, event.nodes, event.start, event.end, event.queues) == (
+        "R7.s",
+        ("n1",),
+        100,
+        160,
+        ("R7",),
+    )
+    state = apply(State(), events)
+    assert state.reservations == {"R7.s": held}
+    assert list(diff(state, state, ids=ids, now=6)) == []
+    [gone] = diff(state, State(), ids=ids, now=7)
+    assert isinstance(gone, Unreserve)
+    assert apply(state, [gone]).reservations == {}

@@ -1,0 +1,364 @@
+"""Reading, starting and writing at an OpenPBS server, against a scripted one over real sockets."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from schedd.wire import Run, ShareFacts, Tell
+from server_adapter.batch.layout import Request
+from server_adapter.bridge.rates import Pace
+from server_adapter.bridge.tells import Write
+from server_adapter.dis import Attribute
+from server_adapter.families import connector
+from server_adapter.openpbs.codes import ObjectType, RequestCode, ServerCode
+from server_adapter.openpbs.replies import Reply, Status, StatusObject
+from server_adapter.openpbs.requests import (
+    ConfirmReservationRequest,
+    ManageRequest,
+    RunRequest,
+    SelectRequest,
+    StatusRequest,
+)
+from server_adapter.servers.openpbs.server import OpenPBSServer
+from server_adapter.settings import SettingsError, load_settings
+from tests.server_adapter.openpbs.peer import OK, Peer, refusal
+
+pytestmark = pytest.mark.anyio
+Objects = dict[str, dict[str, str]]
+NODE = {
+    "state": "free",
+    "resources_available.ncpus": "4",
+    "resources_available.mem": "8gb",
+    "resources_assigned.ncpus": "0",
+}
+QUEUED = {
+    "job_state": "Q",
+    "queue": "workq",
+    "schedselect": "2:ncpus=2:mem=1gb",
+    "Resource_List.select": "2:ncpus=2:mem=1gb",
+    "run_count": "0",
+}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@dataclass
+class Site:
+    """A server with objects; `refuse` are codes by request."""
+
+    jobs: Objects = field(default_factory=dict)
+    history: Objects = field(default_factory=dict)
+    nodes: Objects = field(default_factory=lambda: {"n1": dict(NODE), "n2": dict(NODE)})
+    queues: Objects = field(
+        default_factory=lambda: {"workq": {"queue_type": "E", "started": "True", "enabled": "True"}}
+    )
+    schedulers: Objects = field(default_factory=lambda: {"default": {"scheduling": "True"}})
+    reservations: Objects = field(default_factory=dict)
+    server: dict[str, str] = field(default_factory=lambda: {"scheduling": "True", "pbs_version": "23.06.06"})
+    refuse: dict[int, int] = field(default_factory=dict)
+    peer: Peer = field(default_factory=Peer)
+
+    def __post_init__(self) -> None:
+        self.peer.answer = self.answer
+
+    def answer(self, request: Request) -> list[Reply]:
+        if request.code in self.refuse:
+            return [refusal(self.refuse[request.code], "no")]
+        if isinstance(request, SelectRequest):
+            return [status(ObjectType.JOB, self.jobs)]
+        if isinstance(request, StatusRequest):
+            return [self.describe(request)]
+        return [OK]
+
+    def describe(self, request: StatusRequest) -> Reply:
+        match request.code:
+            case RequestCode.STATUS_SERVER:
+                return status(ObjectType.SERVER, {"s": self.server})
+            case RequestCode.STATUS_QUEUE:
+                return status(ObjectType.QUEUE, self.queues)
+            case RequestCode.STATUS_SCHEDULER:
+                return status(ObjectType.SCHEDULER, self.schedulers)
+            case RequestCode.STATUS_RESERVATION:
+                return status(ObjectType.RESERVATION, self.reservations)
+            case RequestCode.STATUS_NODE:
+                found = {k: v for k, v in self.nodes.items() if request.name in ("", k)}
+                return status(ObjectType.NODE, found) if found else refusal(ServerCode.UNKNODE)
+            case _:
+                known = self.jobs | (self.history if request.extension == "x" else {})
+                if request.name not in known:
+                    return refusal(ServerCode.UNKJOBID)
+                return status(ObjectType.JOB, {request.name: known[request.name]})
+
+    def server_of(self, directory: Path, **options: object) -> OpenPBSServer:
+        values = {
+            "mode": "scheduler",
+            "state_dir": directory,
+            "server.family": "openpbs",
+            "server.port": self.peer.port,
+            "server.auth": "none",
+        }
+        made = connector(load_settings(None, values | options))(Pace(1_000))
+        assert isinstance(made, OpenPBSServer)
+        return made
+
+    def written(self) -> list[dict[str, str]]:
+        """The attributes of each job that was written on, with its name under `job`."""
+        return [
+            {"job": request.name} | {one.key: one.value for one in request.attributes}
+            for request in self.peer.seen
+            if isinstance(request, ManageRequest)
+        ]
+
+    def runs(self) -> list[RunRequest]:
+        return [request for request in self.peer.seen if isinstance(request, RunRequest)]
+
+
+def status(kind: ObjectType, objects: Mapping[str, Mapping[str, str]]) -> Reply:
+    found = []
+    for name, values in objects.items():
+        pairs = [key.partition(".") for key in values]
+        entries = [
+            Attribute(head, values[f"{head}{dot}{tail}"], tail if dot else None) for head, dot, tail in pairs
+        ]
+        found.append(StatusObject(kind, name, tuple(entries)))
+    return Reply(payload=Status(tuple(found)))
+
+
+def run(job: str, version: str, *shares: ShareFacts) -> Run:
+    return Run(id="d1", cause="", time=1, job_id=job, shares=shares, version=version, expires=9, term=1)
+
+
+def tell(job: str, start: int | None, *nodes: str, text: str = "") -> Write:
+    said = Tell(
+        id="d1",
+        cause="",
+        time=1,
+        job_id=job,
+        planned_start=start,
+        planned_end=None,
+        planned_nodes=nodes,
+        text=text,
+    )
+    return Write(said, comment_free=True)
+
+
+async def start(site: Site, directory: Path, *shares: ShareFacts) -> tuple[bool, int, str, bool]:
+    """Asks for a run of `1.s`, as last read, on these shares."""
+    server = site.server_of(directory)
+    await server.take_place(lambda: None)
+    state = await server.read()
+    asked: list[int] = []
+    outcome = await server.run(run("1.s", state.jobs["1.s"].version, *shares), lambda: asked.append(1))
+    await server.close()
+    assert len(asked) == len(site.runs())
+    return outcome.accepted, outcome.code, outcome.text, outcome.busy
+
+
+# -- starting ----------------------------------------------------------------------------------------------
+
+
+async def test_a_run_names_each_chunk_and_is_of_the_kind_that_is_acknowledged_at_once(tmp_path: Path) -> None:
+    site = Site(jobs={"1.s": dict(QUEUED)})
+    async with site.peer.listening():
+        assert (await start(site, tmp_path, ShareFacts("n1", 4, 2 << 20)))[0]
+    [request] = site.runs()
+    assert request.code == RequestCode.ASYNC_RUN_JOB_ACK
+    assert request.destination == "(n1:ncpus=2:mem=1048576kb)+(n1:ncpus=2:mem=1048576kb)"
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "busy"),
+    [
+        ({"n1": NODE | {"resources_assigned.ncpus": "1"}}, "n1 has 3 cores free, not 4", True),
+        ({"n1": NODE | {"state": "job-exclusive"}}, "n1 has 0 cores free, not 4", True),
+        ({"n1": NODE | {"resources_assigned.mem": "7gb"}}, "n1 has too little memory free", True),
+        ({"n1": NODE | {"state": "offline"}}, "n1 is offline", False),
+        ({"n1": NODE | {"state": "down,offline"}}, "n1 is down", False),
+        ({"n3": NODE}, "there is no node n1", False),
+    ],
+)
+async def test_vnodes_are_looked_at_once_more(
+    tmp_path: Path, change: Objects, words: str, *, busy: bool
+) -> None:
+    site = Site(jobs={"1.s": dict(QUEUED)}, nodes=change)
+    async with site.peer.listening():
+        assert await start(site, tmp_path, ShareFacts("n1", 4, 2 << 20)) == (False, 0, words, busy)
+    assert site.runs() == []
+
+
+async def test_what_the_server_says_to_a_run_is_told_with_its_code(tmp_path: Path) -> None:
+    for code, busy in ((ServerCode.NORUNALTEREDJOB, False), (ServerCode.NODE_BUSY, True)):
+        site = Site(jobs={"1.s": dict(QUEUED)}, refuse={RequestCode.ASYNC_RUN_JOB_ACK: code})
+        async with site.peer.listening():
+            assert await start(site, tmp_path, ShareFacts("n1", 4)) == (False, code, "no", busy)
+
+
+async def test_nothing_is_started_while_the_server_does_not_want_to_be_scheduled(tmp_path: Path) -> None:
+    site = Site(jobs={"1.s": dict(QUEUED)}, server={"scheduling": "False"})
+    async with site.peer.listening():
+        assert await start(site, tmp_path, ShareFacts("n1", 4)) == (
+            False,
+            0,
+            "the server's scheduling is False",
+            False,
+        )
+
+
+async def test_a_queued_subjob_is_known_by_its_array(tmp_path: Path) -> None:
+    array = QUEUED | {"array": "True", "array_indices_remaining": "1-3", "schedselect": "1:ncpus=1"}
+    site = Site(jobs={"7[].s": array})
+    async with site.peer.listening():
+        server = site.server_of(tmp_path)
+        await server.take_place(lambda: None)
+        state = await server.read()
+        assert set(state.jobs) == {"7[1].s", "7[2].s", "7[3].s"}
+        decision = run("7[2].s", state.jobs["7[2].s"].version, ShareFacts("n2", 1))
+        assert (await server.run(decision, lambda: None)).accepted
+        await server.close()
+    [request] = site.runs()
+    assert (request.job, request.destination) == ("7[2].s", "(n2:ncpus=1)")
+
+
+# -- reading -----------------------------------------------------------------------------------------------
+
+
+async def test_a_scheduler_sees_its_own_partition_alone(tmp_path: Path) -> None:
+    site = Site(jobs={"1.s": dict(QUEUED), "2.s": QUEUED | {"queue": "planned"}})
+    site.nodes["n2"]["partition"] = "part1"
+    site.queues["planned"] = site.queues["workq"] | {"partition": "part1"}
+    site.schedulers["plan"] = {"scheduling": "False", "partition": "part1"}
+    async with site.peer.listening():
+        for name, nodes, jobs, scheduling in (
+            ("default", {"n1"}, {"1.s"}, True),
+            ("plan", {"n2"}, {"2.s"}, False),
+        ):
+            server = site.server_of(tmp_path, **{"server.scheduler": name})
+            state = await server.read()
+            assert (set(state.nodes), set(state.jobs), state.server.scheduling) == (nodes, jobs, scheduling)
+            await server.close()
+
+
+async def test_a_job_that_has_its_vnodes_for_itself_holds_all_of_them(tmp_path: Path) -> None:
+    job = QUEUED | {"job_state": "R", "exec_vnode": "(n1:ncpus=1)", "Resource_List.place": "free:excl"}
+    site = Site(jobs={"1.s": job})
+    async with site.peer.listening():
+        server = site.server_of(tmp_path)
+        assert (await server.read()).jobs["1.s"].shares == (ShareFacts("n1", 4, 8 << 20),)
+        await server.close()
+
+
+async def test_how_a_run_ended_is_looked_up_in_the_history(tmp_path: Path) -> None:
+    running = QUEUED | {"job_state": "R", "exec_vnode": "(n1:ncpus=1)", "stime": "100"}
+    site = Site(jobs={"1.s": running})
+    async with site.peer.listening():
+        server = site.server_of(tmp_path)
+        await server.read()
+        site.jobs, site.history = (
+            {},
+            {"1.s": running | {"job_state": "F", "Exit_status": "3", "obittime": "160"}},
+        )
+        state = await server.read()
+        assert state.jobs == {}
+        assert (state.ended["1.s"].exit_status, state.ended["1.s"].used) == (3, 60)
+        await server.close()
+
+
+# -- writing -----------------------------------------------------------------------------------------------
+
+
+async def test_an_adviser_writes_estimates_and_nothing_else(tmp_path: Path) -> None:
+    site = Site()
+    async with site.peer.listening():
+        server = site.server_of(tmp_path, mode="adviser")
+        assert await server.write(tell("1.s", 2_000, "n1", "n2", text="its mem is not planned"))
+        assert await server.write(tell("2.s", None, text="waiting for a hold"))
+        await server.close()
+    assert site.written() == [
+        {"job": "1.s", "estimated.start_time": "2000", "estimated.exec_vnode": "(n1)+(n2)"},
+        {"job": "2.s", "estimated.start_time": "0"},
+    ]
+
+
+async def test_the_scheduler_also_says_it_in_words(tmp_path: Path) -> None:
+    site = Site()
+    async with site.peer.listening():
+        server = site.server_of(tmp_path)
+        await server.write(tell("2.s", None, text="waiting for a hold"))
+        await server.close()
+    assert site.written() == [
+        {"job": "2.s", "estimated.start_time": "0", "comment": "schedd: waiting for a hold"}
+    ]
+
+
+async def test_an_array_says_the_soonest_start_of_its_subjobs_and_is_seldom_written_on(
+    tmp_path: Path,
+) -> None:
+    site = Site()
+    async with site.peer.listening():
+        server = site.server_of(tmp_path)
+        for job, begin in (("7[1].s", 5_000), ("7[2].s", 9_000), ("7[3].s", 5_000), ("7[4].s", 3_000)):
+            await server.write(tell(job, begin, "n1"))
+        await server.close()
+    assert [(one["job"], one["estimated.start_time"]) for one in site.written()] == [
+        ("7[].s", "5000"),
+        ("7[].s", "3000"),
+    ]
+
+
+async def test_where_comments_may_not_be_written_estimates_still_are(tmp_path: Path) -> None:
+    site = Site(refuse={RequestCode.MODIFY_JOB: ServerCode.ATTRRO})
+    async with site.peer.listening():
+        server = site.server_of(tmp_path)
+        assert not await server.write(tell("1.s", 2_000, "n1"))
+        site.refuse.clear()
+        assert await server.write(tell("1.s", 2_000, "n1"))
+        await server.close()
+    assert "comment" in site.written()[0]
+    assert "comment" not in site.written()[1]
+
+
+async def test_our_writings_are_taken_away_and_others_stay(tmp_path: Path) -> None:
+    ours = QUEUED | {"comment": "schedd: planned", "estimated.start_time": "2000"}
+    site = Site(jobs={"1.s": ours, "2.s": QUEUED | {"comment": "ask Ann"}})
+    async with site.peer.listening():
+        server = site.server_of(tmp_path)
+        writings = (await server.read()).writings
+        assert [await server.clean(job, writing) for job, writing in writings.items()] == [True, False]
+        await server.close()
+    assert site.written() == [{"job": "1.s", "comment": "", "estimated.start_time": "0"}]
+
+
+async def test_a_reservation_is_confirmed_or_refused_in_the_servers_words(tmp_path: Path) -> None:
+    asks = {
+        "reserve_state": "1",
+        "reserve_start": "5000",
+        "reserve_duration": "60",
+        "schedselect": "2:ncpus=2",
+    }
+    site = Site(reservations={"R1.s": asks, "R2.s": asks})
+    async with site.peer.listening():
+        server = site.server_of(tmp_path)
+        await server.take_place(lambda: None)
+        wishes = (await server.read()).wishes
+        await server.confirm("R1.s", wishes["R1.s"], (ShareFacts("n1", 4),))
+        await server.confirm("R2.s", wishes["R2.s"], ())
+        await server.close()
+    told = [request for request in site.peer.seen if isinstance(request, ConfirmReservationRequest)]
+    assert [(one.name, one.destination, one.start, one.extension) for one in told] == [
+        ("R1.s", "(n1:ncpus=2)+(n1:ncpus=2)", 5000, "PBS_RESV_CONFIRM_SUCCESS:partition=pbs-default"),
+        ("R2.s", "null", 5000, "PBS_RESV_CONFIRM_FAIL"),
+    ]
+
+
+def test_a_family_or_a_way_of_trust_that_there_is_not_is_refused_with_the_setting(tmp_path: Path) -> None:
+    for options, words in (
+        ({"server.family": "lsf"}, r"server\.family"),
+        ({"server.family": "openpbs", "server.auth": "trqauthd"}, r"server\.auth"),
+    ):
+        with pytest.raises(SettingsError, match=words):
+            connector(load_settings(None, {"state_dir": tmp_path, **options}))(Pace(1))

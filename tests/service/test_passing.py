@@ -1,0 +1,161 @@
+"""A batch over which the engine fails, or from which it does not return, is passed over."""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schedd.engine import handlers, places, settle
+from schedd.engine.dispatch import dispatch_due
+from schedd.engine.job_view import JobView, job_view
+from schedd.engine.state import EngineState
+from schedd.service.incidents import Incidents
+from schedd.service.loop import PlanLoop
+from schedd.wire import Alert, NodeFacts, QueueFacts, Run
+from tests.engine.server import Server
+from tests.service.build import StillClock, T, job, node, planner
+
+WAIT = 30
+"""Real seconds after which a test gives up."""
+
+
+def alerts(loop: PlanLoop, kind: str) -> list[str]:
+    page = loop.decisions.after("")
+    return [one.text for one in page.decisions if isinstance(one, Alert) and one.kind == kind]
+
+
+def answers(loop: PlanLoop, *numbers: str) -> list[str]:
+    views = [job_view(loop.published, number) for number in numbers]
+    return [view.answer if view is not None else "" for view in views]
+
+
+def view(loop: PlanLoop, number: str) -> JobView:
+    found = job_view(loop.published, number)
+    assert found is not None
+    return found
+
+
+def once(work: Callable[..., Any], *, hangs: bool = False, times: int = 1) -> Callable[..., Any]:
+    """The same, but that it fails so often at first."""
+    left = [times]
+
+    def fails(*args: Any, **named: Any) -> Any:
+        if left[0]:
+            left[0] -= 1
+            while hangs:
+                time.sleep(0.01)
+            raise RuntimeError("broken on purpose")
+        return work(*args, **named)
+
+    return fails
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_a_batch_over_which_the_engine_fails_is_passed_over_and_a_snapshot_asked_for(
+    hangs: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with planner(incidents=Incidents(tmp_path), batch_limit=1) as loop:
+        loop.submit([node("n1", 8), job("1")]).result(WAIT)
+        monkeypatch.setattr(settle, "dispatch_due", once(dispatch_due, hangs=hangs))
+        assert loop.submit([job("2")]).result(WAIT).accepted == 1
+        assert loop.alive
+        assert (loop.failure, loop.trouble) == ("", "")
+        loop.submit([job("3")]).result(WAIT)
+        assert answers(loop, "1", "2", "3") == ["start_known", "", "start_known"]
+        (told,) = alerts(loop, "passed_over")
+        assert "planner failed over batch 2" in told
+        assert ("it did not return within 1 s" if hangs else "RuntimeError('broken on purpose')") in told
+        assert 'the step "dispatch" is left out for 60 s' in told
+        (asked,) = alerts(loop, "snapshot")
+        assert asked.startswith("a snapshot of the server is asked for")
+    assert [file.name for file in tmp_path.iterdir()] == [f"main-{T}-passed-over.jsonl"]
+
+
+def test_a_step_that_fails_is_left_out_for_a_while_and_then_done_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with planner() as loop:
+        assert isinstance(loop._clock, StillClock)
+        loop.submit([node("n1")]).result(WAIT)
+        monkeypatch.setattr(settle, "dispatch_due", once(dispatch_due))
+        loop.submit([job("0")]).result(WAIT)
+        loop.submit([job("1")]).result(WAIT)
+        assert not [one for one in loop.decisions.after("").decisions if isinstance(one, Run)]
+        loop._clock.moment += 61
+        loop.submit([job("2")]).result(WAIT)
+        runs = [one for one in loop.decisions.after("").decisions if isinstance(one, Run)]
+        assert [run.job_id for run in runs] == ["1"]
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_a_job_that_the_planner_does_not_come_back_from_is_set_aside_alone(
+    hangs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seat = places._seat
+
+    def fails(state: EngineState, record: Any, *rest: Any, **named: Any) -> None:
+        if record.id == "2":
+            while hangs:
+                time.sleep(0.01)
+            raise RuntimeError("broken on purpose")
+        seat(state, record, *rest, **named)
+
+    monkeypatch.setattr(places, "_seat", fails)
+    with planner(batch_limit=1) as loop:
+        loop.submit([node("n1")]).result(WAIT)
+        loop.submit([job("1"), job("2"), job("3")]).result(WAIT)
+        loop.submit([job("1"), job("2"), job("3")]).result(WAIT)  # as a snapshot would tell them again
+        assert answers(loop, "1", "2", "3") == ["start_known", "waiting", "start_known"]
+        assert len(alerts(loop, "passed_over")) == hangs
+        assert "an admin: planning it failed" in view(loop, "2").why
+
+
+def test_when_everything_fails_the_planner_tries_again_and_goes_on_as_soon_as_it_can(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with planner() as loop:
+        loop.submit([node("n1"), job("1"), job("2")]).result(WAIT)
+        broken = threading.Event()
+        broken.set()
+        apply_all = handlers.apply_all
+
+        def fails(*args: Any) -> None:
+            if broken.is_set():
+                raise RuntimeError("broken on purpose")
+            apply_all(*args)
+
+        monkeypatch.setattr("schedd.engine.engine.apply_all", fails)
+        answer = loop.submit([job("3")])
+        until = time.monotonic() + WAIT
+        while loop._planner._passing._row < 3:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        assert "planner failed over batch" in loop.trouble
+        broken.clear()
+        assert answer.result(WAIT).accepted == 1
+        assert (loop.alive, loop.trouble) == (True, "")
+        loop.submit([job("4")]).result(WAIT)
+        assert answers(loop, "1", "2", "3", "4") == ["start_known", "start_known", "", "start_known"]
+
+
+def test_what_concerns_the_whole_cluster_is_tried_again_with_a_snapshot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with planner() as loop:
+        server = Server(T)
+        server.change_node(NodeFacts(name="n1", cpus=4))
+        server.change_queue(QueueFacts(name="batch"))
+        loop.submit([server.snapshot()]).result(WAIT)
+        monkeypatch.setattr(handlers, "_limits", once(handlers._limits))
+        changed = server.change_queue(QueueFacts(name="batch", limits={"max_running": "1"}))
+        loop.submit(changed).result(WAIT)
+        assert len(alerts(loop, "error")) == len(alerts(loop, "snapshot")) == 1
+        assert loop.published.queues["batch"].limits == {}
+        loop.submit([server.snapshot()]).result(WAIT)
+        assert loop.published.queues["batch"].limits == {"max_running": "1"}
+        assert [
+            limit.amount for limit in loop.at_rest(lambda e: e.state.limits.queues["batch"]).result(WAIT)
+        ] == [1]

@@ -1,0 +1,106 @@
+"""An adapter that is not heard of any more: what readers get then, and that it ends by itself."""
+
+import structlog
+
+from schedd.service.loop import PlanLoop
+from tests.service.build import job, node, planner
+
+WAIT = 30
+
+
+def silent(loop: PlanLoop, seconds: float) -> None:
+    """As if it were so many seconds longer that the adapter was heard of."""
+    loop.hearing.last -= seconds
+
+
+def test_after_a_while_of_silence_the_plan_is_out_of_date_until_the_adapter_is_heard_of_again() -> None:
+    with planner() as loop:
+        loop.submit([node("n1"), job("1"), job("2")]).result(WAIT)
+        loop.hear()
+        silent(loop, 40)
+        assert (loop.published.stale, loop.published.halted) == ("", "")
+        silent(loop, 21)
+        shown = loop.published
+        assert shown.stale == "the adapter was last heard of at 2023-11-14 22:13:20 UTC"
+        assert shown.halted == shown.stale
+        assert set(shown.ids) == {"1", "2"}
+        loop.hear()
+        assert (loop.published.stale, loop.published.halted) == ("", "")
+
+
+def test_an_adapter_that_never_came_is_missed_too() -> None:
+    with planner() as loop:
+        assert loop.published.stale == ""
+        silent(loop, 61)
+        assert loop.published.stale == "no adapter was heard of since the daemon started"
+
+
+def test_how_long_is_a_setting() -> None:
+    with planner(adapter_silence=300) as loop:
+        silent(loop, 240)
+        assert loop.published.stale == ""
+        silent(loop, 61)
+        assert loop.published.stale
+
+
+def test_the_same_publication_is_shown_while_nothing_changes() -> None:
+    with planner() as loop:
+        silent(loop, 61)
+        first = loop.published
+        assert loop.published is first
+        loop.submit([node("n1")]).result(WAIT)
+        assert loop.published is not first
+        assert (loop.published.stale, set(loop.published.nodes)) == (first.stale, {"n1"})
+
+
+def test_a_pause_stays_the_reason_why_no_jobs_are_started() -> None:
+    with planner() as loop:
+        loop.pause("the disks are full").result(WAIT)
+        silent(loop, 61)
+        assert loop.published.halted == "paused: the disks are full"
+
+
+def test_who_stands_by_expects_no_adapter() -> None:
+    with planner() as loop:
+        loop.standing_by = True
+        silent(loop, 61)
+        assert loop.published.stale == ""
+
+
+def test_the_log_says_when_the_silence_began_and_when_it_was_over() -> None:
+    with planner() as loop, structlog.testing.capture_logs() as said:
+        loop.alarms.look()
+        silent(loop, 61)
+        loop.alarms.look()
+        loop.alarms.look()
+        (alert,) = loop.alarms.open
+        assert (alert.kind, alert.text) == ("adapter", "no adapter was heard of since the daemon started")
+        loop.hear()
+        loop.alarms.look()
+        assert loop.alarms.open == ()
+    assert [(line["log_level"], line["event"]) for line in said if "kind" in line] == [
+        ("error", "no adapter was heard of since the daemon started"),
+        ("info", "an alert is over"),
+    ]
+
+
+def test_who_follows_the_plan_is_woken_when_the_silence_begins_and_ends() -> None:
+    with planner() as loop:
+        rung: list[str] = []
+        loop.feed.bell.ring = lambda: rung.append(loop.published.stale)  # type: ignore[method-assign]
+        silent(loop, 61)
+        loop.alarms.look()
+        loop.hear()
+        assert rung == ["no adapter was heard of since the daemon started", ""]
+
+
+def test_an_adapter_that_does_not_reach_the_server_is_as_good_as_silent() -> None:
+    with planner() as loop:
+        loop.hear(read_age=30)
+        assert loop.published.stale == ""
+        loop.hear(read_age=61)
+        assert loop.published.stale == "the adapter does not reach the server since 2023-11-14 22:12:19 UTC"
+        loop.hear()  # events alone say nothing of the server
+        assert loop.published.stale
+        loop.hear(read_age=1)
+        assert loop.published.stale == ""

@@ -1,0 +1,83 @@
+"""Killed while tables are made, or brought to another version: nothing of it, or all of it, is there."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from random import Random
+
+import pytest
+from sqlalchemy import text
+
+from schedd.store import Store, connect, migrate
+from schedd.store.database import Database
+from tests.conftest import ROOT
+
+pytestmark = pytest.mark.timeout(300)
+_KILLS = int(os.environ.get("SCHEDD_TABLE_KILLS", "6"))
+_SCRIPT = """
+import sys
+from schedd.store.database import Database
+from schedd.store import Store
+
+print("begun", flush=True)
+if sys.argv[2] == "make":
+    Store.open(sys.argv[1]).close()
+else:
+    Database(sys.argv[1]).migrate()
+print("done", flush=True)
+"""
+
+
+def killed(url: str, what: str, after: float) -> bool:
+    """Begin to make the tables or to migrate, and kill it so many seconds later; whether it was done."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _SCRIPT, url, what], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begun\n"
+    time.sleep(after)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = process.stdout.read() == "done\n"
+    process.stdout.close()
+    return done
+
+
+def revision(url: str) -> str | None:
+    engine = connect.readers(connect.url_of(url))
+    with engine.begin() as connection:
+        found = migrate.revision(connection)
+    engine.dispose()
+    return found
+
+
+def test_who_is_killed_while_making_the_tables_leaves_none_or_all(url: str) -> None:
+    random = Random(20)
+    for _ in range(_KILLS):
+        done = killed(url, "make", random.uniform(0, 0.6))
+        assert revision(url) in (None, migrate.head())
+        if done:
+            assert revision(url) == migrate.head()
+    store = Store.open(url)
+    assert store.cluster("main", 1_000) > 0
+    store.close()
+
+
+def test_who_is_killed_while_migrating_leaves_the_old_tables_or_the_new(url: str) -> None:
+    engine = connect.writer(connect.url_of(url))
+    with engine.begin() as connection:
+        migrate.upgrade(connection, "0001")
+        connection.execute(text("INSERT INTO clusters (name, created) VALUES ('main', 1)"))
+    engine.dispose()
+    random = Random(21)
+    seen = set()
+    for _ in range(_KILLS):
+        killed(url, "migrate", random.uniform(0, 0.6))
+        seen.add(revision(url))
+    assert seen <= {"0001", migrate.head()}
+    Database(url).migrate()
+    store = Store.open(url)
+    assert store.known_cluster("main") == 1
+    store.close()

@@ -1,0 +1,318 @@
+"""A database that lost a part of the log: it is said loudly, nothing is started, a snapshot mends it."""
+
+import contextlib
+import http.client
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, func, select, update
+
+from schedd.store import Mark, Marked, Store
+from schedd.store.envelope import opened, sealed
+from schedd.store.errors import BadCheckpoint, LogBehind
+from schedd.store.records import Batch, Tail
+from schedd.store.tables import batches, checkpoints, events, metadata
+from tests.store.build import queued
+from tests.store.daemons import TOKEN, AwayError, Daemon, Nursery
+
+pytestmark = pytest.mark.timeout(400)
+MAIN = "/v1/clusters/main"
+NODE = {"name": "n1", "cpus": 4, "mem": 8 << 20}
+
+
+def job(number: int) -> dict[str, Any]:
+    return {
+        "id": f"{number}.s",
+        "owner": "ann@x",
+        "queue": "batch",
+        "submitted": 1_000,
+        "resources": {"nodes": "1:ppn=4", "walltime": "600"},
+    }
+
+
+def work(daemon: Daemon, first: int, count: int = 20) -> None:
+    """So many batches, each acknowledged."""
+    now = int(time.time())
+    node = {"type": "node_changed", "id": f"n:{first}", "time": now, "node": NODE}
+    daemon.post(f"{MAIN}/events", {"events": [node]})
+    for number in range(first, first + count):
+        event = {"type": "job_queued", "id": f"j:{number}", "time": now, "job": job(number)}
+        daemon.post(f"{MAIN}/events", {"events": [event]})
+
+
+def decisions(daemon: Daemon, after: str = "") -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = daemon.get(f"{MAIN}/decisions", after=after, limit=10_000)["decisions"]
+    return found
+
+
+def snapshot(daemon: Daemon, jobs: int) -> None:
+    """What the adapter sends when it is asked for one."""
+    event = {
+        "type": "snapshot",
+        "id": f"s:{time.time_ns()}",
+        "time": int(time.time()),
+        "jobs": [job(number) for number in range(jobs)],
+        "nodes": [NODE],
+    }
+    daemon.post(f"{MAIN}/events", {"events": [event]})
+
+
+def cut(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+
+
+def garble(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2] + b"\x5a" * (len(data) - len(data) // 2))
+
+
+def wal(of: str) -> Path:
+    return Path(of.removeprefix("sqlite:///") + "-wal")
+
+
+def empty(url: str) -> None:
+    """No row in any table, as after the restore of a dump of the tables alone."""
+    store = Store.open(url)
+    with store.database.write() as connection:
+        for table in reversed(metadata.sorted_tables):
+            connection.execute(delete(table))
+    store.close()
+
+
+def forget_tail(url: str) -> None:
+    """As a replica that was behind when it took over, or a back-up."""
+    store = Store.open(url)
+    with store.database.write() as connection:
+        last = connection.scalar(select(func.max(batches.c.number)))
+        assert last is not None
+        event = select(batches.c.last_event).where(batches.c.number == last // 2).scalar_subquery()
+        connection.execute(delete(checkpoints).where(checkpoints.c.batch > last // 2))
+        connection.execute(delete(events).where(events.c.number > event))
+        connection.execute(delete(batches).where(batches.c.number > last // 2))
+    store.close()
+
+
+def take_a_batch(url: str) -> None:
+    store = Store.open(url)
+    with store.database.write() as connection:
+        last = connection.scalar(select(func.max(batches.c.number)))
+        assert last is not None
+        connection.execute(delete(batches).where(batches.c.number == last - 3))
+    store.close()
+
+
+def alter_an_event(url: str) -> None:
+    store = Store.open(url)
+    with store.database.write() as connection:
+        last = connection.scalar(select(func.max(events.c.number)))
+        altered = update(events).where(events.c.number == last)
+        connection.execute(altered.values(body=func.replace(events.c.body, "ann@x", "bob@x")))
+    store.close()
+
+
+def garble_an_event(url: str) -> None:
+    store = Store.open(url)
+    with store.database.write() as connection:
+        last = connection.scalar(select(func.max(events.c.number)))
+        connection.execute(update(events).where(events.c.number == last).values(body="{"))
+    store.close()
+
+
+HARM: dict[str, Callable[[str], None]] = {
+    "an emptied database": empty,
+    "a database of an hour ago": forget_tail,
+    "a batch that is gone": take_a_batch,
+    "an event that was altered": alter_an_event,
+    "an event that cannot be read": garble_an_event,
+}
+HARM_TO_FILES: dict[str, Callable[[str], None]] = {
+    "half of the WAL": lambda url: cut(wal(url)),
+    "garbage in the WAL": lambda url: garble(wal(url)),
+    "no WAL": lambda url: wal(url).unlink(),
+    "no file": lambda url: Path(url.removeprefix("sqlite:///")).unlink(),
+}
+
+
+def is_noticed_and_mended(nursery: Nursery, folder: Path, url: str, harm: Callable[[str], None]) -> None:
+    daemon = Daemon(nursery, folder, url, checkpoint=3_600, marks=str(folder / "marks"))
+    try:
+        daemon.start().await_ready()
+        work(daemon, 0)
+        before = decisions(daemon)
+        daemon.kill()
+        harm(url)
+        daemon.start()
+        end = time.monotonic() + 60
+        while "a part of the log is lost" not in readiness(daemon):
+            assert time.monotonic() < end, readiness(daemon)
+            time.sleep(0.05)
+        told = [one for one in decisions(daemon) if one["id"] > before[-1]["id"]]
+        assert {one["kind"] for one in told if one["type"] == "alert"} >= {"log", "snapshot"}
+        assert not [one for one in told if one["type"] == "run"]
+        assert min(one["term"] for one in told) > max(one["term"] for one in before)
+        assert 'schedd_log_losses_total{cluster="main"} 1.0' in metrics(daemon)
+        assert "a part of the log is lost" in daemon.log.read_text()
+        snapshot(daemon, 20)
+        daemon.await_ready()
+        assert len(daemon.get(f"{MAIN}/jobs", limit=100)["jobs"]) == 20
+        work(daemon, 20)
+        daemon.kill()
+        # From here on all is well again.
+        said = len(daemon.log.read_text())
+        daemon.start().await_ready()
+        assert "a part of the log is lost" not in daemon.log.read_text()[said:]
+        assert len(daemon.get(f"{MAIN}/jobs", limit=100)["jobs"]) == 40
+    finally:
+        daemon.kill()
+
+
+def readiness(daemon: Daemon) -> str:
+    """What it is not ready for; empty when it is."""
+    try:
+        daemon.get("/readyz")
+    except AwayError as error:
+        return str(error)
+    return ""
+
+
+def metrics(daemon: Daemon) -> str:
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=30)) as connection:
+        connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
+        return connection.getresponse().read().decode()
+
+
+@pytest.mark.parametrize("harm", HARM.values(), ids=HARM)
+def test_what_is_missing_of_a_database_is_noticed_and_mended(
+    nursery: Nursery, tmp_path: Path, url: str, harm: Callable[[str], None]
+) -> None:
+    is_noticed_and_mended(nursery, tmp_path, url, harm)
+
+
+@pytest.mark.parametrize("harm", HARM_TO_FILES.values(), ids=HARM_TO_FILES)
+def test_what_is_missing_of_sqlites_files_is_noticed_and_mended(
+    nursery: Nursery, tmp_path: Path, harm: Callable[[str], None]
+) -> None:
+    is_noticed_and_mended(nursery, tmp_path, f"sqlite:///{tmp_path}/s.sqlite", harm)
+
+
+def test_a_daemon_that_was_only_killed_says_nothing(nursery: Nursery, tmp_path: Path, url: str) -> None:
+    daemon = Daemon(nursery, tmp_path, url, marks=str(tmp_path / "marks"))
+    for life in range(4):
+        daemon.start().await_ready()
+        work(daemon, 10 * life, 10)
+        daemon.kill()
+    assert "a part of the log is lost" not in daemon.log.read_text()
+
+
+def test_a_database_that_loses_its_end_under_the_leader_is_noticed(
+    nursery: Nursery, tmp_path: Path, url: str
+) -> None:
+    daemon = Daemon(nursery, tmp_path, url, checkpoint=3_600, marks=str(tmp_path / "marks"))
+    try:
+        daemon.start().await_ready()
+        work(daemon, 0)
+        forget_tail(url)
+        with contextlib.suppress(AwayError):
+            work(daemon, 20, 1)
+        end = time.monotonic() + 60
+        while "a part of the log is lost" not in readiness(daemon):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        snapshot(daemon, 20)
+        daemon.await_ready()
+        assert len(daemon.get(f"{MAIN}/jobs", limit=100)["jobs"]) == 20
+    finally:
+        daemon.kill()
+
+
+def test_an_adapter_that_knows_later_decisions_tells_of_a_loss(
+    nursery: Nursery, tmp_path: Path, url: str
+) -> None:
+    """Where the host was lost, nothing on it remembers; the adapter does."""
+    daemon = Daemon(nursery, tmp_path, url, marks=str(tmp_path / "marks"))
+    try:
+        daemon.start().await_ready()
+        work(daemon, 0, 2)
+        late = "d000000004711"
+        found = decisions(daemon, after=late)  # from the beginning: it is another life's
+        end = time.monotonic() + 60
+        while not (found and found[-1]["id"] > late) and time.monotonic() < end:
+            found = decisions(daemon, after=found[-1]["id"] if found else "")
+        assert {one["kind"] for one in found if one["type"] == "alert"} >= {"log", "snapshot"}
+        assert (
+            min(one["id"] for one in found if one["type"] == "alert" and one["kind"] == "log")
+            > "d000000004711"
+        )
+        assert "has read decisions up to" in readiness(daemon)
+        snapshot(daemon, 2)
+        daemon.get("/readyz")
+    finally:
+        daemon.kill()
+
+
+# ---- parts --------------------------------------------------------------------------------------
+
+
+def test_no_altered_checkpoint_is_taken_for_one() -> None:
+    at, body = Tail(7, 9), b"some bytes of a checkpoint" * 20
+    kept = sealed(at, body)
+    assert opened(at, kept) == body
+    for place in range(len(kept)):
+        for flipped in (1, 0x80, 0xFF):
+            altered = bytearray(kept)
+            altered[place] ^= flipped
+            with pytest.raises(BadCheckpoint):
+                opened(at, bytes(altered))
+    for other in (kept[:-1], kept + b"x", b"", kept[:30]):
+        with pytest.raises(BadCheckpoint):
+            opened(at, other)
+    for elsewhere in (Tail(8, 9), Tail(7, 10)):
+        with pytest.raises(BadCheckpoint):
+            opened(elsewhere, kept)
+
+
+def test_a_batch_after_one_that_is_gone_is_not_written(store: Store) -> None:
+    cluster = store.cluster("main", 1_000)
+    for number in range(3):
+        store.append(cluster, Tail(number, number), [queued(number)], 1_000)
+    with store.database.write() as connection:
+        connection.execute(delete(batches).where(batches.c.number > 1))
+        connection.execute(delete(events).where(events.c.number > 1))
+    with pytest.raises(LogBehind, match="batch 3"):
+        store.append(cluster, Tail(3, 3), [queued(3)], 1_000)
+    waiting = Batch(number=4, now=1_000, last_event=3)
+    with pytest.raises(LogBehind, match="batch 3"):
+        store.put_batches(cluster, [waiting])
+    assert store.tail(cluster) == Tail(1, 1)
+
+
+def test_a_mark_survives_a_torn_write_and_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "marks" / "s.mark"
+    mark = Mark(path)
+    assert mark.read() == Marked()
+    for number in range(1, 6):
+        mark.write(Marked(batch=number, event=number, linked=number, chain="aa", decided=7, term=2))
+    mark.close()
+    assert Mark(path).read() == Marked(batch=5, event=5, linked=5, chain="aa", decided=7, term=2, count=5)
+    data = bytearray(path.read_bytes())
+    data[512 + 20] ^= 0xFF  # the fifth stands in the second slot
+    path.write_bytes(data)
+    assert Mark(path).read().batch == 4
+    path.write_bytes(b"\0" * 1_024)
+    assert Mark(path).read() == Marked()
+
+
+def test_a_mark_that_cannot_be_written_stops_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "file" / "s.mark"
+    (tmp_path / "file").write_text("no folder")
+    mark = Mark(path)
+    mark.write(Marked(batch=1))
+    mark.write(Marked(batch=2))
+    mark.sync()
+    assert capsys.readouterr().out.count("cannot be written") == 1

@@ -1,0 +1,43 @@
+"""The first moments of a life: what is ready is ready, and what is kept is the daemon's alone."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from schedd.store import Store
+from tests.store.daemons import AwayError, Daemon, Nursery
+
+MAIN = "/v1/clusters/main"
+
+
+@pytest.mark.parametrize("lives", [3])
+def test_who_is_told_that_it_is_ready_may_send_events(
+    nursery: Nursery, tmp_path: Path, url: str, lives: int
+) -> None:
+    daemon = Daemon(nursery, tmp_path, url)
+    for number in range(lives):
+        daemon.start()
+        daemon.await_ready(leads=False)
+        try:
+            node = {"name": f"n{number}", "cpus": 4, "mem": 1 << 20}
+            event = {"type": "node_changed", "id": f"e:{number}", "time": 1_000, "node": node}
+            assert daemon.post(f"{MAIN}/events", {"events": [event]})["accepted"] == 1
+        except AwayError as error:
+            pytest.fail(f"ready, but {error}")
+        finally:
+            daemon.kill()
+
+
+def test_no_other_user_can_read_the_files_of_the_database(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        store = Store.open(str(tmp_path / "s.sqlite"))
+        store.cluster("main", 1_000)
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+        store.close()
+    finally:
+        os.umask(before)
+    assert {"s.sqlite", "s.sqlite-wal"} <= set(modes)
+    assert set(modes.values()) == {0o600}, modes
