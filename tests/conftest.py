@@ -1,9 +1,12 @@
 """Fixtures that several packages' tests ask for."""
 
+import faulthandler
 import fcntl
 import hashlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 from hypothesis import settings
@@ -17,17 +20,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "schedd"))
 ROOT = Path(__file__).resolve().parent.parent
 
 
-_PLANNING = ("plan", "optimize", "engine", "replay", "bench", "service", "store", "api", "dashboard")
-"""Folders of tests that plan jobs."""
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Compile the kernels before the first test that plans: with an empty cache that takes minutes, which
-    would count as the time of a test, or of its first example.
+def pytest_collection_finish() -> None:
+    """Compile the kernels before the first test: with an empty cache that takes minutes, which would count
+    as the time of a test, or of its first example.
     """
-    here = Path(__file__).parent
-    if not any(item.path.relative_to(here).parts[0] in _PLANNING for item in session.items):
-        return
     from schedd.plan.kernels import jit  # noqa: PLC0415  (costs a second)
     from schedd.service.warmup import warm_up  # noqa: PLC0415
 
@@ -39,6 +35,36 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         if not done.exists():
             warm_up()
             done.touch()
+
+
+_STDERR = pytest.StashKey[TextIO]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the real standard error: while a test runs, file descriptor 2 is the capture's."""
+    config.stash[_STDERR] = os.fdopen(os.dup(2), "w")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    config.stash[_STDERR].close()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """End the process when a test hangs where its time-out cannot reach it, and say where every thread is.
+
+    A time-out is an exception in the main thread; what ignores it, or a fixture that waits for ever after it,
+    would hold up the whole run.
+    """
+    marker = item.get_closest_marker("timeout")
+    asked = marker.args[0] if marker else item.config.getoption("timeout")
+    allowed = float(item.config.getini("timeout") if asked is None else asked)
+    if allowed:
+        faulthandler.dump_traceback_later(2 * allowed, exit=True, file=item.config.stash[_STDERR])
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture(scope="session")

@@ -52,11 +52,13 @@ class Link(Generic[C]):
         connect: Callable[[], Awaitable[C]],
         *,
         clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         owner: int | None = None,
     ) -> None:
         self._address = address
         self._connect = connect
         self._clock = clock
+        self._sleep = sleep
         self._owner = owner
         self._turn = asyncio.Lock()
         self._connection: C | None = None
@@ -94,7 +96,7 @@ class Link(Generic[C]):
                 if now - reminded >= _REMINDED:
                     _log.warning("%s; away for %.0f s, tried every %.0f s", error, now - began, _LONGEST_WAIT)
                     reminded = now
-            await asyncio.sleep(wait * random.uniform(0.8, 1.2))
+            await self._sleep(wait * random.uniform(0.8, 1.2))
             wait = min(_LONGEST_WAIT, wait * 2)
 
     async def close(self) -> None:

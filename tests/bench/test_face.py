@@ -15,8 +15,6 @@ from schedd.bench.face import FaceResult, PageFigures, table_of
 from schedd.bench.load import Load
 from schedd.cli.bench import run
 
-pytestmark = pytest.mark.timeout(400)  # the daemon may have to compile the kernels
-
 
 def test_pages_and_commands_are_measured(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -19,8 +19,6 @@ from schedd.engine import Engine, EngineSettings
 from schedd.model import Node
 from schedd.wire import Decision, Event, Snapshot
 
-pytestmark = pytest.mark.timeout(400)  # the daemons may have to compile the kernels
-
 SMALL = ["--nodes", "12", "--jobs", "60", "--seconds", "2", "--rate", "200", "--seed", "7"]
 
 

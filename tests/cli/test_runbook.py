@@ -14,7 +14,7 @@ from server_adapter.emulator import NodeSpec, State
 from tests.conftest import ROOT
 from tests.server_adapter.bridge.processes import ADMIN, MEMORY, House
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]  # the kernels may have to be compiled first
+pytestmark = pytest.mark.anyio
 
 Said = tuple[int, str]
 WAIT_S = 60

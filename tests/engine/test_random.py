@@ -22,7 +22,7 @@ def test_a_life_among_random_events_breaks_nothing(seed: int, steps: int, kind: 
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(1000))
 def test_a_long_life_among_random_events_breaks_nothing(seed: int) -> None:
     play([Chaos, Ranked, Placed][seed % 3](), Random(seed), 400)

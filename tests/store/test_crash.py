@@ -24,8 +24,6 @@ from tests.store.conftest import NewDatabase
 from tests.store.daemons import AwayError, Daemon, Nursery
 from tests.store.world import Known, World, jobs_of
 
-pytestmark = pytest.mark.timeout(600)  # the first may have to compile the kernels
-
 _SEED = int(os.environ.get("SCHEDD_CRASH_SEED", "20261121"))
 _CHECKPOINT = float(os.environ.get("SCHEDD_CRASH_CHECKPOINT", "0.2"))
 _ROUNDS = int(os.environ.get("SCHEDD_CRASH_ROUNDS", "10"))

@@ -30,8 +30,6 @@ from tests.store.postgres import PostgresServer
 from tests.store.test_crash import check, same_decisions_from_the_log_alone
 from tests.store.world import World
 
-pytestmark = pytest.mark.timeout(600)  # the first may have to compile the kernels
-
 _SEED = int(os.environ.get("SCHEDD_CRASH_SEED", "20261121"))
 FOR_HOW_LONG = [0, pytest.param(60, marks=pytest.mark.soak)]
 """Seconds."""

@@ -7,14 +7,12 @@ import sys
 import time
 from random import Random
 
-import pytest
 from sqlalchemy import text
 
 from schedd.store import Store, connect, migrate
 from schedd.store.database import Database
 from tests.conftest import ROOT
 
-pytestmark = pytest.mark.timeout(300)
 _KILLS = int(os.environ.get("SCHEDD_TABLE_KILLS", "6"))
 _SCRIPT = """
 import sys
@@ -77,7 +75,9 @@ def test_who_is_killed_while_migrating_leaves_the_old_tables_or_the_new(url: str
         killed(url, "migrate", random.uniform(0, 0.6))
         seen.add(revision(url))
     assert seen <= {"0001", migrate.head()}
-    Database(url).migrate()
+    database = Database(url)
+    database.migrate()
+    database.close()
     store = Store.open(url)
     assert store.known_cluster("main") == 1
     store.close()

@@ -21,8 +21,6 @@ from tests.store.postgres import PostgresServer
 from tests.store.test_crash import check, same_decisions_from_the_log_alone
 from tests.store.world import World, jobs_of
 
-pytestmark = pytest.mark.timeout(600)  # the first may have to compile the kernels
-
 _SEED = int(os.environ.get("SCHEDD_CRASH_SEED", "20261121"))
 _NUMBER = count(1)
 _LEASE = float(os.environ.get("SCHEDD_STANDBY_LEASE", "4"))

@@ -14,7 +14,7 @@ from server_adapter.torque.values import exec_host
 from tests.server_adapter.bridge.processes import MEMORY, House
 from tests.server_adapter.bridge.scenario import Scenario
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]  # the kernels may have to be compiled first
+pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture

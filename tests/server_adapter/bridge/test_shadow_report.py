@@ -12,7 +12,7 @@ from server_adapter.emulator.errors import RefusalError
 from server_adapter.emulator.lifecycle import start
 from tests.server_adapter.bridge.processes import House
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]  # the kernels may have to be compiled first
+pytestmark = pytest.mark.anyio
 
 JOBS = 12
 

@@ -14,7 +14,7 @@ from server_adapter.emulator import State
 from server_adapter.torque import AnyPort, open_connection, verbs
 from tests.server_adapter.bridge.processes import House
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]  # the kernels may have to be compiled first
+pytestmark = pytest.mark.anyio
 
 CLOSED = tuple(f"node{number}" for number in range(3, 17))
 

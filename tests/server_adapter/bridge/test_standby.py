@@ -15,7 +15,7 @@ from tests.server_adapter.bridge.fake_daemon import FakeDaemon
 from tests.server_adapter.bridge.processes import House
 from tests.store.postgres import PostgresServer
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]  # the kernels may have to be compiled first
+pytestmark = pytest.mark.anyio
 
 Scope = MutableMapping[str, Any]
 

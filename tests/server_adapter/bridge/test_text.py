@@ -17,7 +17,7 @@ from server_adapter.emulator import NodeSpec, State
 from server_adapter.torque.values import exec_host
 from tests.server_adapter.bridge.processes import ADMIN, House
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.anyio
 
 PIECES = [
     b"\xff",

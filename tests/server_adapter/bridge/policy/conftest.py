@@ -1,4 +1,4 @@
-"""The bench that all tests of this directory share: its daemon is started once."""
+"""The bench that the tests of one file share: its daemon is started once."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,12 +12,12 @@ from tests.server_adapter.bridge.policy.bench import ALLOWANCE, NODES, QUEUES, W
 from tests.server_adapter.bridge.processes import House
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bench]:
     directory = tmp_path_factory.mktemp("policy")
     house = House(directory, "4.2", nodes=NODES, interval=0.2)

@@ -5,7 +5,7 @@ import pytest
 from server_adapter.emulator.lifecycle import settle
 from tests.server_adapter.bridge.policy.bench import Bench
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(1200)]  # the kernels may have to be compiled first
+pytestmark = pytest.mark.anyio
 
 
 async def test_jobs_are_planned_behind_those_that_they_wait_for(bench: Bench) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from tests.server_adapter.bridge.policy.bench import HOUR, Bench
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(1200)]  # the kernels may have to be compiled first
+pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize(

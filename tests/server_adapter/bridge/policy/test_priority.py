@@ -4,7 +4,7 @@ import pytest
 
 from tests.server_adapter.bridge.policy.bench import ALLOWANCE, HOUR, SLACK, Bench
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(1200)]  # the kernels may have to be compiled first
+pytestmark = pytest.mark.anyio
 
 
 async def test_the_terms_of_a_priority_are_told_and_the_plan_follows_them(bench: Bench) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from tests.server_adapter.bridge.policy.bench import HOUR, Bench
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(1200)]  # the kernels may have to be compiled first
+pytestmark = pytest.mark.anyio
 
 
 async def test_a_maintenance_is_planned_around_at_once_and_its_conflicts_are_told_before(

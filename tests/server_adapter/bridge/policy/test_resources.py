@@ -4,7 +4,7 @@ import pytest
 
 from tests.server_adapter.bridge.policy.bench import Bench
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(1200)]  # the kernels may have to be compiled first
+pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize(("licence", "starts"), [("fluent", [0, 0, 120]), ("ansys", [0, 120, 240])])

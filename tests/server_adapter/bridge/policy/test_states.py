@@ -6,7 +6,7 @@ from server_adapter.emulator.lifecycle import settle
 from server_adapter.torque import verbs
 from tests.server_adapter.bridge.policy.bench import Bench
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(1200)]  # the kernels may have to be compiled first
+pytestmark = pytest.mark.anyio
 
 
 async def test_a_job_of_a_stopped_queue_is_planned_when_the_queue_is_started(bench: Bench) -> None:
