@@ -9,7 +9,7 @@ from pydantic import Field
 from schedd.api.replies import documented
 from schedd.engine.alerts import OpenAlert
 from schedd.engine.job_view import Change, JobView
-from schedd.engine.records import Breach, Ended
+from schedd.engine.records import Breach, Ended, Risk
 from schedd.engine.view import Published
 from schedd.service.explain import Blocker, Explanation, On
 from schedd.service.feed import JobLine
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 _VIEWS: tuple[type, ...] = (
-    *(JobView, Change, Breach, Ended, JobLine, Bar, Counts, NodeView, Step, Gap),
+    *(JobView, Change, Breach, Ended, Risk, JobLine, Bar, Counts, NodeView, Step, Gap),
     *(On, Blocker, Explanation),
 )
 for _kind in _VIEWS:
@@ -111,6 +111,8 @@ class ClusterView:
     """New jobs of a snapshot that are not taken in yet: the plan does not know them so far."""
     breaches: int
     """Promises that were not kept since the daemon started."""
+    at_risk: int
+    """Promises that cannot be kept as planned now, of jobs that wait."""
     alerts: int
     """How many alerts are open."""
     heard: int | None
@@ -177,7 +179,7 @@ class PastMoment:
     """Something that happened to a job."""
 
     time: int
-    kind: Literal["event", "decision", "told", "promise", "breach"]
+    kind: Literal["event", "decision", "told", "promise", "risk", "breach"]
     words: str
     start: int | None
     """The start that was told, promised or planned by it."""
@@ -222,6 +224,8 @@ class History(Dated):
     """The newest first. The oldest moves of a busy cluster are forgotten; a job that was altered so that it
     asks for other nodes begins anew."""
     promised_start: int | None
+    at_risk: Risk | None
+    """Why the promise cannot be kept as planned now; null while it can, or nothing is promised."""
     breaches: tuple[Breach, ...]
     """Promises that were not kept, each with its cause: the first and the latest."""
     promise_ended: Ended | None

@@ -87,6 +87,7 @@ def cluster_view(loop: PlanLoop) -> ClusterView:
         events_waiting=loop.pending,
         arriving=published.arriving,
         breaches=published.breaches,
+        at_risk=published.at_risk,
         alerts=len(loop.alarms.open),
         heard=loop.hearing.at or None,
         server=published.server,

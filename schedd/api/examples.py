@@ -39,6 +39,7 @@ JOB: Final[dict[str, Any]] = {
     "answer": "start_known",
     "waiting_for": "",
     "why": "planned start 2023-11-14 23:15:20 UTC; not sooner, since at most 10 jobs of user ann at once",
+    "at_risk": None,
     "breaches": [],
     "last_change": {
         "time": 1_700_000_000,

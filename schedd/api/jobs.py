@@ -134,6 +134,7 @@ def get_history(
         job=record.id,
         changes=tuple(seen.change(one, published) for one in job_history(published, record, limit)),
         promised_start=view.promised_start,
+        at_risk=record.risk,
         breaches=record.breaches,
         promise_ended=record.ended,
         past=None,
@@ -176,6 +177,7 @@ def _past(past: PastJob, published: Published) -> History:
         job=job.id,
         changes=(),
         promised_start=None,
+        at_risk=None,
         breaches=(),
         promise_ended=None,
         past=Past(

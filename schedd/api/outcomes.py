@@ -124,8 +124,8 @@ class ReservationDone(Dated):
 
     reservation: ReservationView | None
     """As it is now; null when it was lifted, or could not be made: the log has an alert then."""
-    breaches: int
-    """Promises that were broken meanwhile."""
+    at_risk: int
+    """How many promises more than before are at risk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

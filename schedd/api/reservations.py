@@ -72,9 +72,10 @@ async def put_reservation(
     """Make a reservation, or put another in its place. Needs the role `operator` or `admin`.
 
     What runs on its nodes stays. Planned jobs in its way are planned anew, and may be later than promised:
-    `breaches` counts the promises that this broke. Nodes that come later and have its features are taken in.
+    `at_risk` counts the promises that this puts at risk. Nodes that come later and have its features are
+    taken in.
     """
-    before = cluster.published.breaches
+    before = cluster.published.at_risk
     await reserve(cluster, name, body, asker.name)
     return _done(request, cluster, name, before)
 
@@ -142,7 +143,7 @@ def _event(cluster: PlanLoop, name: str, body: Reservation) -> Reserve:
 @router.delete("/{name}", response_model=ReservationDone, responses=answers(*_ACT, "unknown-reservation"))
 async def delete_reservation(request: Request, cluster: Cluster, name: _Name, asker: Operator) -> Response:
     """Lift a reservation; its nodes are planned for at once. Needs the role `operator` or `admin`."""
-    before = cluster.published.breaches
+    before = cluster.published.at_risk
     await unreserve(cluster, name, asker.name)
     return _done(request, cluster, name, before)
 
@@ -160,12 +161,12 @@ async def unreserve(cluster: PlanLoop, name: str, who: str) -> None:
     await note(cluster, event, who)
 
 
-def _done(request: Request, cluster: PlanLoop, name: str, breaches: int) -> Response:
+def _done(request: Request, cluster: PlanLoop, name: str, before: int) -> Response:
     published = cluster.published
     made = next((reservation_view(one) for one in published.reservations if one.name == name), None)
     return reply(
         request,
-        ReservationDone(reservation=made, breaches=max(0, published.breaches - breaches), **dated(published)),
+        ReservationDone(reservation=made, at_risk=max(0, published.at_risk - before), **dated(published)),
     )
 
 

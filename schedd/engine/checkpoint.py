@@ -63,7 +63,7 @@ _CHANGING: Final = (np.ndarray, dict, list, set, deque, Reservation)
 """Kinds of values that the engine changes in place."""
 
 _COLUMNS: Final = (
-    *("promise", "told", "tell_due", "changed", "last_move", "born", "rank"),
+    *("promise", "bound", "told", "tell_due", "changed", "last_move", "born", "rank"),
     *("waits_since", "due_by", "owner_of"),
 )
 _PLAIN: Final = (
@@ -340,13 +340,16 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
     if state.policy_version and configured != settings.site:
         state.configured = configured
     for name in _COLUMNS:
-        setattr(state, name, arrays[name])
+        # One that is younger than the checkpoint begins as the promises do.
+        setattr(state, name, arrays[name] if name in arrays else arrays["promise"].copy())
     state.by_slot = [None] * state.promise.shape[0]
     for record in load_records(header["records"], _of("records.", arrays)):
         state.records[record.id] = record
         state.numbers.add(record.id)
         if record.slot >= 0:
             state.by_slot[record.slot] = record
+        if record.risk is not None:
+            state.risks[record.id] = None
     arriving = [
         JobQueued(id=event, time=at, job=load_facts(JobFacts, facts))
         for event, at, facts in header.get("arriving", ())

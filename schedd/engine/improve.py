@@ -55,7 +55,7 @@ def improved(state: EngineState, event: Improved) -> None:
     try:
         patience = state.settings.search_patience
         use = state.walltime_use.share
-        latest = latest_starts(plan, state.promise, columns, state.now, patience, use)
+        latest = latest_starts(plan, state.bound, columns, state.now, patience, use)
         rebased = rebase(plan, places, columns, latest, state.now, weights, patience=patience, use=use)
     except Exception:
         # Whoever was lifted for it is not to be without a place.

@@ -10,7 +10,7 @@ import numpy as np
 from schedd.dialect.deadline import read_deadline
 from schedd.engine.node_sets import sets_of, together_of
 from schedd.engine.pools import binding, room_of
-from schedd.engine.records import Breach, ChangeSet, JobRecord, Phase
+from schedd.engine.records import Breach, ChangeSet, JobRecord, Phase, Risk
 from schedd.engine.view import Published
 from schedd.engine.words import why
 from schedd.model import FOREVER, Never, Place, WaitingFor
@@ -107,8 +107,11 @@ class JobView:
     """When `waiting`: the kind of what must happen first (`hold`, `queue`, `node`, `dependency`, ...)."""
     why: str
     """In one line: when it starts, what it waits for, or why it never can."""
+    at_risk: Risk | None
+    """Since when, by which event and for which cause the promise cannot be kept as planned now; null while it
+    can, and while nothing is promised."""
     breaches: tuple[Breach, ...]
-    """Promises that were not kept, each with its cause."""
+    """Promises that were not kept, each with its cause: the job had not started by then."""
     last_change: Change | None
     """The last move of the planned start."""
     changed: int
@@ -199,6 +202,7 @@ def view_of(published: Published, record: JobRecord, only: AbstractSet[str] | No
         answer="start_known" if start >= 0 else "never" if standing == "never" else "waiting",
         waiting_for=record.answer.kind if isinstance(record.answer, WaitingFor) else "",
         why=why(record, start, limits, sets) if wants("why") else "",
+        at_risk=record.risk,
         breaches=record.breaches,
         last_change=last_change(published, slot) if slot >= 0 and wants("last_change") else None,
         changed=int(published.changed[slot]) if slot >= 0 else published.generation,

@@ -71,6 +71,7 @@ def _enter(state: EngineState, event: str, facts: JobFacts) -> None:
     kept = state.kept.pop(facts.id, None)
     if kept is not None and slot >= 0:  # it was promised this before the plan was made anew
         state.promise[slot], since, weak = kept
+        state.bound[slot] = state.promise[slot]
         record = replace(record, eligible_since=since, weak=bool(weak), lost=Cause.OUTAGE)
     record = state.put(record)
     if holds_resources(facts):
@@ -281,6 +282,7 @@ def _fit_slot(state: EngineState, record: JobRecord) -> JobRecord:
     if slot >= 0:
         if new >= 0:
             state.promise[new], state.told[new] = state.promise[slot], state.told[slot]
+            state.bound[new] = state.bound[slot]
         state.drop_slot(slot)
     return replace(record, slot=new)
 

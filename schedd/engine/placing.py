@@ -27,7 +27,7 @@ def place(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> 
     others = None
     if edf:
         patience, use = state.settings.search_patience, state.walltime_use.share
-        latest = latest_starts(plan, state.promise, columns, state.now, patience, use)
+        latest = latest_starts(plan, state.bound, columns, state.now, patience, use)
         others = Others(latest, state.rank)
     weights = Weights(by_name(state.settings.criteria))
     found = choose(plan, slot, columns, now, now + HORIZON, weights, others)

@@ -38,7 +38,7 @@ class Moved:
     promised: int | None
     """The start that is promised to it now."""
     broken: bool
-    """Whether that promise would be broken."""
+    """Whether that promise could not be kept then, which it can be now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +65,11 @@ def preview(engine: Engine, events: Sequence[Event], now: int) -> Preview:
     _rest(engine, now)
     moved = []
     for record in _waiting(state):
-        new, _, breaches = _standing(state, record)
-        old, promised, known = before.get(record.id, (None, None, 0))
+        new, _ = _standing(state, record)
+        old, promised = before.get(record.id, (None, None))
         if new != old:
-            late = promised is not None and (new is None or new > promised)
-            moved.append(Moved(record.id, record.facts.owner, old, new, promised, late or breaches > known))
+            broken = _late(new, promised) and not _late(old, promised)
+            moved.append(Moved(record.id, record.facts.owner, old, new, promised, broken))
     moved.sort(key=lambda one: (not one.broken, one.before if one.before is not None else FOREVER, one.job))
     return Preview(tuple(moved), running, tuple(one.text for one in decisions if isinstance(one, Alert)))
 
@@ -86,16 +86,16 @@ def _waiting(state: EngineState) -> list[JobRecord]:
     return [one for one in state.records.values() if one.phase in (Phase.WAITING, Phase.BLOCKED)]
 
 
-def _standing(state: EngineState, record: JobRecord) -> tuple[int | None, int | None, int]:
-    """The planned and the promised start, and how many promises were broken so far."""
+def _late(start: int | None, promised: int | None) -> bool:
+    return promised is not None and (start is None or start > promised)
+
+
+def _standing(state: EngineState, record: JobRecord) -> tuple[int | None, int | None]:
+    """The planned and the promised start."""
     if record.slot < 0:
-        return None, None, 0
+        return None, None
     start, promised = state.plan.start(record.slot), int(state.promise[record.slot])
-    return (
-        start if start >= 0 else None,
-        promised if promised < FOREVER else None,
-        len(record.breaches),
-    )
+    return start if start >= 0 else None, promised if promised < FOREVER else None
 
 
 def _as_reserve(event: PlanningHeld) -> Reserve:

@@ -1,22 +1,37 @@
-"""Promises and the record of changes: who moved, why, and which promises that broke.
+"""Promises and the record of changes: who moved, why, and which promises that put at risk or broke.
 
-A promise is an upper bound on a planned start. It is made once, when a job is first eligible with a known
-start. Only the causes of ``MAY_BREAK`` may break one: the breach is then recorded, and the new start (with
-the site's slack) is promised instead, since a bound that has failed bounds nothing.
+A promise is an upper bound on a start. It is made once, when a job is first eligible with a known start. Only
+the causes of ``MAY_BREAK`` may take the planned start past it: then it is *at risk*, until the plan is better
+again. It is *broken* when the job has not started by its moment; then the start planned by that time (with
+the site's slack) is promised instead.
+
+``state.bound`` is the latest start that the plan may give a job: its promise or, while that is at risk, the
+start that it had to be given, with the slack: what cannot be kept does not leave the job to anybody's mercy.
 """
 
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
-from schedd.engine.records import MAY_BREAK, Breach, Cause, ChangeSet, Ended, JobRecord
+from schedd.engine.intake import slot_limited
+from schedd.engine.records import MAY_BREAK, Breach, Cause, ChangeSet, Ended, JobRecord, Phase, Risk
 from schedd.engine.slack import Slack
 from schedd.engine.state import EngineState
 from schedd.model import FOREVER
-from schedd.plan.columns import Ints
+from schedd.plan.columns import PLANNED, UNPLACED, Ints
 from schedd.plan.plan import Moves
 
-__all__ = ["end_promise", "make_promise", "note", "note_moves", "note_one"]
+__all__ = [
+    "began",
+    "end_promise",
+    "make_promise",
+    "next_unkept",
+    "note",
+    "note_moves",
+    "note_one",
+    "unkept",
+]
 
 _CHANGES_KEPT = 2_000_000
 _SET_WEIGHT = 20
@@ -25,7 +40,7 @@ _BREACHES_KEPT = 32
 
 
 def note(state: EngineState, event: str, cause: Cause, words: str, slots: Ints, old: Ints, new: Ints) -> None:
-    """Keep who moved and why; find the promises that were broken, and the starts to tell."""
+    """Keep who moved and why; find the promises that are at risk, or no more, and the starts to tell."""
     if slots.shape[0] == 0:
         return
     state.changed[slots] = state.generation
@@ -45,8 +60,8 @@ def note(state: EngineState, event: str, cause: Cause, words: str, slots: Ints, 
         # Without a start there may be another reason to tell already: what it waits for.
         state.tell_due[slots] = np.where(new < 0, state.tell_due[slots] | due, due)
     promised = state.promise[slots]
-    # An unknown start is no breach yet: the promise may still be kept.
-    hit = np.flatnonzero((promised < FOREVER) & ((new > promised) | (new < 0) | (old < 0)))
+    matters = (new > promised) | (new < 0) | (old > promised) | (old < 0)
+    hit = np.flatnonzero((promised < FOREVER) & matters)
     for i in hit.tolist():
         _judge(state, changes, int(slots[i]), int(promised[i]), int(old[i]), int(new[i]))
 
@@ -65,29 +80,101 @@ def note_moves(state: EngineState, event: str, cause: Cause, words: str, moves: 
 def _judge(
     state: EngineState, changes: ChangeSet, slot: int, promised: int, before: int, planned: int
 ) -> None:
-    """A promised job lost its start, got one back, or moved past its promise."""
+    """A promised job lost its start, got one back, or moved to or from beyond its promise."""
     record = state.by_slot[slot]
     if record is None:
         return
-    cause = record.lost or changes.cause
-    if cause not in MAY_BREAK and (promised < state.now or 0 <= before < state.now):
+    if 0 <= planned <= promised:  # it can be kept, perhaps again
+        state.bound[slot] = promised
+        if record.lost is not None or record.risk is not None:
+            state.put(replace(record, lost=None, risk=None))
+        return
+    cause, bound = record.lost or changes.cause, int(state.bound[slot])
+    if cause not in MAY_BREAK and (bound < state.now or 0 <= before < state.now):
         cause = Cause.OUTAGE  # its moment went by before this: it was not started in time
-    if planned < 0:
-        state.put(replace(record, lost=cause))
+    if planned > bound:
+        if cause not in MAY_BREAK and state.settings.validate:
+            raise AssertionError(f"{record.id}: {cause} ({changes.event}) took it past {bound} to {planned}")
+        state.bound[slot] = _latest(state, slot, planned)
+    risk = record.risk or Risk(state.now, changes.event, cause)
+    state.put(replace(record, lost=cause if planned < 0 else None, risk=risk))
+
+
+# ---- promises whose moment comes ------------------------------------------------------------------
+
+
+def unkept(state: EngineState, event: str) -> None:
+    """Promises whose moment went by are broken, each with the cause that put it at risk: the job waits still.
+
+    While nobody knows how things stand on the server, nothing is said.
+    """
+    if state.stale or state.arriving or not (state.risks or state.soonest() <= state.now):
         return
-    if planned <= promised:
-        if record.lost is not None:
-            state.put(replace(record, lost=None))
-        return
-    if cause not in MAY_BREAK and state.settings.validate:
-        raise AssertionError(f"{record.id}: {cause} ({changes.event}) took it past {promised} to {planned}")
-    breach = Breach(state.now, changes.event, cause, promised, planned)
+    for slot in np.flatnonzero(_waits(state) & (state.promise < state.now)).tolist():
+        record = state.by_slot[slot]
+        if record is not None:
+            start = state.plan.start(slot)
+            risk = record.risk or Risk(state.now, event, _held_up(state, record))
+            _break(state, replace(record, lost=None, risk=risk), start)
+            if start >= 0:
+                # Of one that is overdue nobody knows when it can be started; its place is moved on by then.
+                soonest = start if start > state.now else state.now + state.patience
+                state.promise[slot] = state.bound[slot] = _latest(state, slot, soonest)
+            else:  # another is promised as soon as it has a start
+                state.promise[slot] = state.bound[slot] = FOREVER
+
+
+def next_unkept(state: EngineState) -> int:
+    """When the next promise is broken if its job has not started by then; FOREVER: none is at risk."""
+    if state.stale or state.arriving or not (state.risks or state.soonest() <= state.now):
+        return FOREVER
+    soonest = int(state.promise[_waits(state)].min(initial=FOREVER))
+    return soonest + 1 if soonest < FOREVER else FOREVER
+
+
+def _waits(state: EngineState) -> npt.NDArray[np.bool_]:
+    states = state.plan.jobs.states
+    return (states == PLANNED) | (states == UNPLACED)
+
+
+def began(state: EngineState, record: JobRecord, event: str, started: int) -> JobRecord:
+    """A job has started: its promise was kept or, if not, that is recorded. Returns its record, not yet put.
+
+    It counts as started when its run decision was made, if it runs within that decision's life.
+    """
+    if record.slot < 0:
+        return replace(record, lost=None, risk=None)
+    promised, in_time = int(state.promise[record.slot]), started
+    if record.phase is Phase.DISPATCHED and started <= record.decided + state.settings.decision_expiry:
+        in_time = min(started, record.decided)
+    if in_time > promised:
+        record = replace(record, risk=record.risk or Risk(state.now, event, _held_up(state, record)))
+        record = _break(state, record, started)
+    return replace(record, lost=None, risk=None)
+
+
+def _break(state: EngineState, record: JobRecord, planned: int) -> JobRecord:
+    risk = record.risk
+    assert risk is not None
+    breach = Breach(state.now, risk.event, risk.cause, int(state.promise[record.slot]), planned)
     kept = record.breaches
     if len(kept) >= _BREACHES_KEPT:
         kept = (kept[0], *kept[2:])
     state.breaches += 1
-    state.put(replace(record, breaches=(*kept, breach), lost=None))
-    state.promise[slot] = _bound(state, slot, planned)
+    return state.put(replace(record, breaches=(*kept, breach), risk=None))
+
+
+def _held_up(state: EngineState, record: JobRecord) -> Cause:
+    """Why a job has not been started though it was planned in time."""
+    if record.lost in MAY_BREAK:
+        return record.lost
+    if record.slot >= 0:
+        names = (state.plan.name_of[take.row] for take in state.plan.takes(record.slot))
+        if any(name in state.down_since for name in names):
+            return Cause.NODE_LOST
+    if slot_limited(record.facts):
+        return Cause.QUEUE
+    return Cause.REFUSED if record.refusal else Cause.OUTAGE
 
 
 def make_promise(state: EngineState, record: JobRecord, start: int) -> None:
@@ -95,13 +182,13 @@ def make_promise(state: EngineState, record: JobRecord, start: int) -> None:
     slot = record.slot
     if record.eligible_since < 0 or state.promise[slot] < FOREVER:
         return
-    state.promise[slot] = _bound(state, slot, start)
+    state.promise[slot] = state.bound[slot] = _latest(state, slot, start)
     weak = bool(state.assumed) and _behind_assumed(state, slot)
     if weak != record.weak:
         state.put(replace(record, weak=weak))
 
 
-def _bound(state: EngineState, slot: int, planned: int) -> int:
+def _latest(state: EngineState, slot: int, planned: int) -> int:
     """The last start that is promised to a job that is planned to start then; FOREVER: its queue promises
     none.
     """
@@ -114,10 +201,10 @@ def _bound(state: EngineState, slot: int, planned: int) -> int:
 def end_promise(state: EngineState, record: JobRecord, event: str, words: str) -> JobRecord:
     """End a job's promise, keeping why; returns the record to go on with, which is not yet put."""
     if record.slot < 0 or state.promise[record.slot] >= FOREVER:
-        return replace(record, weak=False, lost=None, eligible_since=-1)
+        return replace(record, weak=False, lost=None, risk=None, eligible_since=-1)
     ended = Ended(state.now, event, words, int(state.promise[record.slot]))
-    state.promise[record.slot] = FOREVER
-    return replace(record, weak=False, lost=None, eligible_since=-1, ended=ended)
+    state.promise[record.slot] = state.bound[record.slot] = FOREVER
+    return replace(record, weak=False, lost=None, risk=None, eligible_since=-1, ended=ended)
 
 
 def _behind_assumed(state: EngineState, slot: int) -> bool:

@@ -53,7 +53,7 @@ def forward(state: EngineState, slot: int, event: str, *, thorough: bool = False
     most, sets = (_MOST, _SETS) if thorough else (_FEW, 1)
     until = state.now + HORIZON
     moves = plan.go_before(
-        slot, state.rank, state.promise, state.now, until=until, most=most, sets=sets, breaks=breaks
+        slot, state.rank, state.bound, state.now, until=until, most=most, sets=sets, breaks=breaks
     )
     if not len(moves):
         return False
@@ -119,7 +119,7 @@ def _hopeful(state: EngineState) -> list[int]:
         return []
     start, rank = jobs.starts[slots], state.rank[slots]
     # The first start of any movable job of strictly lower rank.
-    movable = np.where(state.promise[slots] > start, start, FOREVER)
+    movable = np.where(state.bound[slots] > start, start, FOREVER)
     if any(one.breaks_promises for one in state.site.weights.classes.values()):
         movable = start
     first = np.minimum.accumulate(movable)

@@ -23,6 +23,7 @@ __all__ = [
     "Phase",
     "Ranks",
     "Reservation",
+    "Risk",
 ]
 
 
@@ -76,8 +77,21 @@ MAY_BREAK = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
+class Risk:
+    """A promise that cannot be kept as planned now: since when, and what made it so."""
+
+    time: int
+    event: str
+    cause: Cause
+
+
+@dataclass(frozen=True, slots=True)
 class Breach:
-    """A promise that was not kept: the start moved from before ``promised`` to ``planned``."""
+    """A promise that was not kept: at ``time`` the job had not started, or had begun after it.
+
+    ``event`` and ``cause`` are those that first put the promise at risk; ``planned`` is the start that was
+    planned then, or the late one itself; -1: none was known.
+    """
 
     time: int
     event: str
@@ -179,7 +193,8 @@ class JobRecord:
     ``answer`` is set when no start is known. ``until`` is a back-off: no dispatch before it. ``decision`` is
     the run decision that is out, or by which the job runs; ``accepted``: the server took it. ``busy`` counts
     refusals of the kind "busy for now" in a row. ``lost`` is the cause by which a promised job lost its
-    start: it takes the blame if the promise cannot be kept. ``breaches`` are the first and the latest.
+    start: it takes the blame if the promise cannot be kept. ``risk`` is set while its promise is at risk.
+    ``breaches`` are the first and the latest.
     """
 
     facts: JobFacts
@@ -201,6 +216,7 @@ class JobRecord:
     overruns: int = 0
     weak: bool = False
     lost: Cause | None = None
+    risk: Risk | None = None
     quarantine: str = ""
     breaches: tuple[Breach, ...] = ()
     ended: Ended | None = None

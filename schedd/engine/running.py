@@ -7,7 +7,7 @@ from dataclasses import replace
 from schedd.engine.fair_use import book_run
 from schedd.engine.nodes import block, unblock
 from schedd.engine.places import make_way
-from schedd.engine.promises import end_promise
+from schedd.engine.promises import began, end_promise
 from schedd.engine.quarantine import Concerning
 from schedd.engine.records import Cause, JobRecord, Phase
 from schedd.engine.shares import shares_of, takes_of
@@ -36,6 +36,7 @@ def run(
     planned = state.plan.start(record.slot) if record.slot >= 0 else -1
     as_planned = ours and not altered and _same_nodes(shares_of(state.plan, record.slot), shares)
     state.homeless.pop(record.id, None)
+    record = began(state, record, event, started)
     record = _with_slot(
         state,
         replace(
@@ -52,7 +53,6 @@ def run(
             decided=-1,
             refusal="",
             quarantine="",
-            lost=None,
         ),
     )
     state.put(record)

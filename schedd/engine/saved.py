@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from schedd.engine.intake import Understood
-from schedd.engine.records import Breach, Cause, Choice, Ended, JobRecord, Link, Phase
+from schedd.engine.records import Breach, Cause, Choice, Ended, JobRecord, Link, Phase, Risk
 from schedd.model import Never, Request, WaitingFor
 from schedd.plan.columns import Ints
 from schedd.plan.saved import load_request, mapped, save_request
@@ -235,6 +235,14 @@ def _save_ended(ended: Ended | None) -> list[Any] | None:
     return [ended.time, ended.event, ended.words, ended.promised] if ended is not None else None
 
 
+def _save_risk(risk: Risk | None) -> list[Any] | None:
+    return [risk.time, risk.event, risk.cause.value] if risk is not None else None
+
+
+def _load_risk(saved: list[Any] | None) -> Risk | None:
+    return Risk(saved[0], saved[1], Cause(saved[2])) if saved is not None else None
+
+
 def _load_ended(saved: list[Any] | None) -> Ended | None:
     return Ended(*saved) if saved is not None else None
 
@@ -254,6 +262,7 @@ def _load_cause(saved: str | None) -> Cause | None:
 _SAVE_RECORD: dict[str, _Plain] = {
     "answer": _save_answer,
     "breaches": _save_breaches,
+    "risk": _save_risk,
     "ended": _save_ended,
     "choice": _save_choice,
     "behind": lambda links: [[link.kind, link.job] for link in links],
@@ -264,6 +273,7 @@ _LOAD_RECORD: dict[str, _Plain] = {
     "breaches": _load_breaches,
     "ended": _load_ended,
     "lost": _load_cause,
+    "risk": _load_risk,
     "choice": _load_choice,
     "behind": lambda links: tuple(Link(*link) for link in links),
 }

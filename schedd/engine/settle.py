@@ -6,7 +6,7 @@ from schedd.engine.dispatch import catch_up, dispatch_due, due_by_policy
 from schedd.engine.nodes import lost_nodes, returns
 from schedd.engine.outcomes import unanswered, void_after
 from schedd.engine.places import follow_chains
-from schedd.engine.promises import note_moves
+from schedd.engine.promises import next_unkept, note_moves, unkept
 from schedd.engine.ranking import next_rerank, rank_all
 from schedd.engine.records import Cause
 from schedd.engine.reservations import reservation_edges
@@ -41,6 +41,8 @@ def settle(state: EngineState, event: str) -> None:
     # 2. Jobs whose moment went by long ago.
     if state.begins("late starts"):
         catch_up(state, event)
+    if state.begins("promises"):
+        unkept(state, event)
     # 3. Who can start now because of what was freed; then start all that is due, before anything slow.
     if state.plan.freed and state.begins("repair"):
         trigger, words = state.freed_by if state.freed_by[0] else (event, "room was freed")
@@ -85,6 +87,8 @@ def next_wake(state: EngineState) -> int | None:
         due = state.soonest()
         if due < FOREVER:
             moments.append(due + state.patience + 1 if state.halted else due)
+        if "promises" not in waits:
+            moments.append(next_unkept(state))
         if state.tells and (state.unheard or state.tell_due.any()):
             moments.append(now + 1)
         rerank = next_rerank(state)

@@ -91,6 +91,8 @@ class EngineState:
     unheard: dict[str, None] = field(default_factory=dict)
     """Those of them whose owner was not told why."""
     promise: Ints = field(default_factory=lambda: _column(0, FOREVER))
+    bound: Ints = field(default_factory=lambda: _column(0, FOREVER))
+    """The latest start that the plan may give: what is promised or, while that is at risk, what had to be."""
     told: Ints = field(default_factory=lambda: _column(0, -1))
     tell_due: Ints = field(default_factory=lambda: _column(0, 0))
     changed: Ints = field(default_factory=lambda: _column(0, 0))
@@ -118,6 +120,8 @@ class EngineState:
     """Slots of jobs whose walltime is assumed."""
     out: dict[str, None] = field(default_factory=dict)
     """Jobs whose run decision is out."""
+    risks: dict[str, None] = field(default_factory=dict)
+    """Jobs whose promise is at risk."""
     ends: list[tuple[int, int, str]] = field(default_factory=list)
     """Heap of (when a job's resources count as free, slot, job); entries may be out of date."""
 
@@ -226,6 +230,10 @@ class EngineState:
         if record.facts.id not in self.records:
             self.numbers.add(record.facts.id)
         self.records[record.facts.id] = record
+        if record.risk is not None:
+            self.risks[record.facts.id] = None
+        elif self.risks:
+            self.risks.pop(record.facts.id, None)
         if record.slot >= 0:
             self.by_slot[record.slot] = record
             self.changed[record.slot] = self.generation
@@ -295,6 +303,7 @@ class EngineState:
         grow = self.plan.jobs.size - self.promise.shape[0]
         if grow > 0:
             self.promise = np.concatenate([self.promise, _column(grow, FOREVER)])
+            self.bound = np.concatenate([self.bound, _column(grow, FOREVER)])
             self.told = np.concatenate([self.told, _column(grow, -1)])
             self.tell_due = np.concatenate([self.tell_due, _column(grow, 0)])
             self.changed = np.concatenate([self.changed, _column(grow, 0)])
@@ -307,7 +316,7 @@ class EngineState:
             self.by_slot = [*self.by_slot, *[None] * grow]
 
     def _reset(self, slot: int) -> None:
-        self.promise[slot] = FOREVER
+        self.promise[slot] = self.bound[slot] = FOREVER
         self.told[slot] = -1
         self.tell_due[slot] = 0
         self.changed[slot] = self.generation
@@ -336,6 +345,7 @@ class EngineState:
         self.slotless.pop(job_id, None)
         self.unheard.pop(job_id, None)
         self.out.pop(job_id, None)
+        self.risks.pop(job_id, None)
         if record.slot >= 0:
             self.drop_slot(record.slot)
         return record

@@ -103,8 +103,13 @@ def _check_record(state: EngineState, record: JobRecord) -> None:
     # One of three answers: a start, or what it waits for (never: blocked).
     assert (stand == PLANNED) == (record.answer is None), f"{record.id}: {stand}, answer {record.answer}"
     promised = int(state.promise[slot])
+    at_risk = promised < FOREVER and (stand != PLANNED or start > promised)
+    assert at_risk == (record.risk is not None), (
+        f"{record.id}: at {start}, promised {promised}: {record.risk}"
+    )
     if stand == PLANNED:
-        assert start <= promised, f"{record.id}: planned at {start}, promised {promised}"
+        bound = int(state.bound[slot])
+        assert start <= bound, f"{record.id}: planned at {start}, bound {bound}, promised {promised}"
         # The reverse does not hold: a queue may promise nothing, or have promised nothing before a reload.
         assert record.eligible_since >= 0 or promised == FOREVER, f"{record.id}: promise {promised}"
         due = max(start, state.plan.ready(slot))

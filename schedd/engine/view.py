@@ -71,6 +71,8 @@ class Published:
     starting: tuple[str, ...]
     arriving: int
     breaches: int
+    at_risk: int
+    """How many promises are at risk."""
     alerts: tuple[OpenAlert, ...]
     """Those that are open."""
     limits: Mapping[int, Limit]
@@ -182,6 +184,7 @@ def publish(state: EngineState) -> Published:
         starting=tuple(state.out),
         arriving=len(state.arriving),
         breaches=state.breaches,
+        at_risk=len(state.risks),
         alerts=tuple(state.alerts.values()),
         limits={state.plan.pools[pool]: limit for pool, limit in state.limits.pools.items()},
     )

@@ -90,7 +90,7 @@ class Searches:
         settings = replace(
             self.search, seed=self.search.seed * 1_000_003 + len(self.reports), most_moved=MOST_MOVED
         )
-        start = Start(state.plan.fork(), state.promise, state.columns, state.walltime_use.share, state.now)
+        start = Start(state.plan.fork(), state.bound, state.columns, state.walltime_use.share, state.now)
         patience = state.settings.search_patience
         found = start.search(settings, state.settings.criteria, patience, search.newcomers).run()
         self.reports.append(found.report)

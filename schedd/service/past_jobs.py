@@ -51,6 +51,6 @@ def past_job(clusters: Clusters, loop: PlanLoop, wanted: str, seen: Sight) -> Pa
 def _shown(moment: Moment, seen: Sight, loop: PlanLoop) -> Moment:
     """With other people's jobs as a number; events name jobs, too."""
     words = moment.words
-    if moment.kind == "breach" and seen.whose is not None:
+    if moment.kind in ("breach", "risk") and seen.whose is not None:
         words = words.partition(", by ")[0]
     return replace(moment, words=seen.words(words, loop.published))

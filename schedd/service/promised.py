@@ -1,4 +1,4 @@
-"""Which promises were made and which were broken since the engine was last asked: what the journal keeps."""
+"""Which promises were made, put at risk and broken since the last look: what the journal keeps."""
 
 from dataclasses import dataclass, field
 
@@ -26,6 +26,7 @@ class Promised:
     """Whom each slot has promised something to."""
     _breaches: int = 0
     _last: dict[str, records.Breach] = field(default_factory=dict)
+    _risks: dict[str, records.Risk] = field(default_factory=dict)
 
     def begin(self, engine: Engine) -> None:
         """Take the engine's present promises as known."""
@@ -35,10 +36,11 @@ class Promised:
         self._owner = {slot: r.id for slot, r in enumerate(state.by_slot) if r is not None}
         self._breaches = state.breaches
         self._last = {job: record.breaches[-1] for job, record in state.records.items() if record.breaches}
+        self._risks = _risks(engine)
 
     def news(self, engine: Engine) -> tuple[list[Promise], list[Breach]]:
-        """The promises made and broken since the last look."""
-        return self._made(engine), self._broken(engine)
+        """The promises made since the last look; and those broken, put at risk, or at risk no more."""
+        return self._made(engine), [*self._turned(engine), *self._broken(engine)]
 
     def _made(self, engine: Engine) -> list[Promise]:
         state = engine.state
@@ -61,6 +63,34 @@ class Promised:
             self._promise = now.copy()
         return made
 
+    def _turned(self, engine: Engine) -> list[Breach]:
+        """Promises that are at risk since, and those that can be kept again."""
+        state = engine.state
+        if not state.risks and not self._risks:
+            return []
+        now, before, found = _risks(engine), self._risks, []
+        for job, risk in now.items():
+            if before.get(job) is not risk:
+                about = state.records[job].slot
+                promised, start = int(state.promise[about]), state.plan.start(about)
+                planned = start if start >= 0 else None
+                found.append(Breach(job, risk.time, risk.event, str(risk.cause), promised, planned, "risk"))
+        for job in before.keys() - now.keys():
+            record = state.records.get(job)
+            kept = self._last.get(job)
+            latest = record.breaches[-1] if record is not None and record.breaches else None
+            if (
+                record is None
+                or record.slot < 0
+                or latest is not kept
+                or state.promise[record.slot] == FOREVER
+            ):
+                continue  # it is gone, its promise ended, or it was broken
+            promised, start = int(state.promise[record.slot]), state.plan.start(record.slot)
+            found.append(Breach(job, state.now, "", "", promised, start, "kept"))
+        self._risks = now
+        return found
+
     def _broken(self, engine: Engine) -> list[Breach]:
         state = engine.state
         if state.breaches == self._breaches:
@@ -76,8 +106,14 @@ class Promised:
             for breach in reversed(record.breaches):
                 if breach is known:
                     break
+                planned = breach.planned if breach.planned >= 0 else None
                 found.append(
-                    Breach(job, breach.time, breach.event, str(breach.cause), breach.promised, breach.planned)
+                    Breach(job, breach.time, breach.event, str(breach.cause), breach.promised, planned)
                 )
         self._last = last
         return found
+
+
+def _risks(engine: Engine) -> dict[str, records.Risk]:
+    found = ((job, engine.state.records[job].risk) for job in engine.state.risks)
+    return {job: risk for job, risk in found if risk is not None}

@@ -206,7 +206,7 @@ def _copy(engine: Engine, search: Due | None) -> _Copy | None:
     state = engine.state
     start = Start(
         plan=state.plan.fork(),
-        promised=state.promise.copy(),
+        promised=state.bound.copy(),
         columns=state.columns.copy(),
         use=state.walltime_use.share,
         now=state.now,

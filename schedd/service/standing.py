@@ -39,6 +39,7 @@ class StateOf(Collector):
         leading = _gauge("schedd_leading", "1 while this daemon decides, 0 while it stands by")
         alerts = GaugeMetricFamily("schedd_alerts_open", "Alerts that are open", labels=["cluster", "kind"])
         generations = _counter("schedd_generations", "Batches that the planner took in")
+        at_risk = _gauge("schedd_promises_at_risk", "Promises that cannot be kept as planned now")
         breaches = _counter("schedd_promise_breaches", "Promises that were not kept")
         for loop in self._clusters:
             name, published = [loop.name], loop.published
@@ -65,9 +66,10 @@ class StateOf(Collector):
                 alerts.add_metric([*name, kind], opened[kind])
             leading.add_metric(name, loop.leads)
             generations.add_metric(name, published.generation)
+            at_risk.add_metric(name, published.at_risk)
             breaches.add_metric(name, published.breaches)
         yield from (jobs, nodes, waiting, arriving, decisions, age, ahead, heard, busy, paused, halted)
-        yield from (stale, failing, alerts, leading, generations, breaches)
+        yield from (stale, failing, alerts, leading, generations, at_risk, breaches)
         durable = self._clusters.durable
         if durable is not None and durable.opened.is_set():
             about = "The leader's term; 0 while it is not this daemon"

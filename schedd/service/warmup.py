@@ -115,7 +115,7 @@ def _without_policy() -> None:
     copy.what_if(_job(1000, nodes="1:ppn=2", walltime="60"), _T + 200)
     evaluated(copy)
     state = engine.state
-    latest = latest_starts(state.plan, state.promise, state.columns, state.now)
+    latest = latest_starts(state.plan, state.bound, state.columns, state.now)
     startable(state.plan, movable(state), state.now)
     for newcomers in (None, movable(state)):
         settings = SearchSettings(moves=50)

@@ -107,7 +107,7 @@ def put_promises(connection: Connection, cluster: int, batch: int, made: Iterabl
 
 
 def put_breaches(connection: Connection, cluster: int, batch: int, found: Iterable[Breach]) -> None:
-    """Write the promises that were broken in a batch."""
+    """Write the promises that were broken, put at risk or found to be kept in a batch."""
     _put(
         connection,
         breaches,
@@ -122,6 +122,7 @@ def put_breaches(connection: Connection, cluster: int, batch: int, found: Iterab
                 "cause": breach.cause,
                 "promised": breach.promised,
                 "planned": breach.planned,
+                "kind": breach.kind,
             }
             for place, breach in enumerate(found)
         ],
@@ -242,7 +243,7 @@ def told_last(connection: Connection, cluster: int, since: int) -> Mapping[str, 
 
 def broken(connection: Connection, cluster: int, limit: int) -> Sequence[Breach]:
     """The promises broken last, newest first."""
-    query = select(breaches).where(breaches.c.cluster == cluster)
+    query = select(breaches).where(breaches.c.cluster == cluster, breaches.c.kind == "broken")
     rows = connection.execute(query.order_by(breaches.c.batch.desc(), breaches.c.place.desc()).limit(limit))
     return [Breach(r.job, r.time, r.event, r.cause, r.promised, r.planned) for r in rows]
 

@@ -95,7 +95,7 @@ def _past(row: Mapping[str, Any]) -> JobPast:
 
 
 def moments(connection: Connection, cluster: int, job: str) -> Sequence[Moment]:
-    """What happened to a job, as far as it is kept: events, decisions, promises, breaches; in order."""
+    """What happened to a job, as far as it is kept: events, decisions, promises and their turns; in order."""
     job = plain(job)
     of = {table: (table.c.cluster == cluster, table.c.job == job) for table in _OF_A_JOB}
     said = select(events.c.time, events.c.type, events.c.body, events.c.packed).where(*of[events])
@@ -115,11 +115,16 @@ def moments(connection: Connection, cluster: int, job: str) -> Sequence[Moment]:
     weak = ("no later than this", "no later than this, if an assumed walltime ahead holds")
     found += [Moment(row.time, "promise", weak[row.weak], row.promised) for row in connection.execute(made)]
     broken = select(breaches).where(*of[breaches])
-    found += [
-        Moment(row.time, "breach", f"{row.cause}, by {row.event}", row.planned)
-        for row in connection.execute(broken)
-    ]
+    found += [_turn(row) for row in connection.execute(broken)]
     return sorted(found, key=lambda moment: moment.time)
+
+
+def _turn(row: Any) -> Moment:
+    if row.kind == "kept":
+        return Moment(row.time, "risk", "it can be kept again, as planned now", row.planned)
+    return Moment(
+        row.time, "breach" if row.kind == "broken" else "risk", f"{row.cause}, by {row.event}", row.planned
+    )
 
 
 def _outcome(row: Any) -> str:

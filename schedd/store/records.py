@@ -73,7 +73,10 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """A promise that was not kept, and why; ``planned`` None: no start is known any more."""
+    """A promise that was not kept, and why; ``planned`` None: no start is known any more.
+
+    ``kind`` `risk`: as planned from then on it could not be kept; `kept`: it could be again.
+    """
 
     job: str
     time: int
@@ -81,6 +84,7 @@ class Breach:
     cause: str
     promised: int
     planned: int | None
+    kind: Literal["broken", "risk", "kept"] = "broken"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +193,7 @@ class Moment:
     """Something that happened to a job; ``start`` is the start that was told, promised or planned by it."""
 
     time: int
-    kind: Literal["event", "decision", "told", "promise", "breach"]
+    kind: Literal["event", "decision", "told", "promise", "risk", "breach"]
     words: str
     start: int | None = None
 

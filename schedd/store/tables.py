@@ -194,7 +194,7 @@ promises = Table(
     Index("ix_promises_cluster_job", "cluster", "job"),
 )
 
-# `place` counts the breaches of a batch; NULL `planned`: no start is known any more.
+# `place` counts the breaches of a batch; NULL `planned`: no start is known any more. `kind`: see Breach.
 breaches = Table(
     "breaches",
     metadata,
@@ -207,6 +207,7 @@ breaches = Table(
     Column("cause", Text, nullable=False),
     Column("promised", BigInteger, nullable=False),
     Column("planned", BigInteger),
+    Column("kind", Text, nullable=False, server_default="broken"),
     Index("ix_breaches_cluster_job", "cluster", "job"),
 )
 

@@ -57,7 +57,7 @@ def test_a_reservation_is_tried_out(busy_cluster: TestClient) -> None:
     assert seen["broken"] == 3
     assert get(busy_cluster, "/reservations")["reservations"] == []
     made = busy_cluster.put(f"{MAIN}/reservations/r", json=body).json()
-    assert made["breaches"] == seen["broken"]
+    assert made["at_risk"] == seen["broken"]
     for one in seen["moved"]:
         assert get(busy_cluster, f"/jobs/{one['job']}")["planned_start"] == one["after"]
 

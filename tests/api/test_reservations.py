@@ -21,7 +21,7 @@ def test_a_reservation_keeps_its_nodes_free_until_it_is_lifted(busy_cluster: Tes
     before = get(busy_cluster, "/jobs/3")
     made = put(busy_cluster, "repair", everywhere=True, start=T + 1000, end=T + 90_000, reason="new switch")
     assert made["reservation"]["reason"] == "new switch"
-    assert made["breaches"] == 3  # all that were promised a start before it is over
+    assert made["at_risk"] == 3  # all that were promised a start before it is over
     assert get(busy_cluster, "/jobs/3")["planned_start"] == T + 90_000
     assert get(busy_cluster, "/jobs/3")["last_change"]["words"] == "reservation repair was made"
     listed = get(busy_cluster, "/reservations")["reservations"]

@@ -229,7 +229,7 @@ def test_checkjob_tells_everything(run: Run, loop: PlanLoop) -> None:
     assert "  reservation repair keeps free n2 until Tue Nov 14 23:36:40\n" in out
     moves = out.partition("How its start moved, the latest first:\n")[2]
     assert re.search(r"Tue Nov 14 23:36:40  decided .* later: reservation\s+repair was made", moves)
-    assert "broken      the promise of Tue Nov 14 22:30:00 could not be kept" in out
+    assert "at risk     it cannot be kept as planned now: reservation made by an admin" in out
     assert "holds       u\n" in run("checkjob", "3")[1]
 
 
@@ -314,7 +314,7 @@ def test_reservations_are_made_shown_and_lifted(run: Run, monkeypatch: pytest.Mo
     assert made[1] == (
         "NAME    FROM                 UNTIL                NODES   REASON\n"
         "repair  Tue Nov 14 23:13:20  Wed Nov 15 08:00:00  n1, n2\n"
-        "promises broken by it: 1\n"
+        "promises put at risk by it: 1\n"
     )
     assert run("reservation", "list")[1].splitlines() == made[1].splitlines()[:2]
     assert run("reservation", "add", "repair", "-w", "n9")[2].endswith("body.nodes: no node n9\n")

@@ -126,6 +126,11 @@ class Cluster:
     def where(self, job_id: str) -> list[str]:
         return [share.node for share in self.view(job_id).planned_nodes]
 
+    def at_risk(self, job_id: str) -> str:
+        """The cause that put the job's promise at risk; empty when it is not."""
+        risk = self.record(job_id).risk
+        return risk.cause.value if risk is not None else ""
+
     def breaches(self, job_id: str) -> list[str]:
         """The causes of the promises that were not kept."""
         return [breach.cause.value for breach in self.record(job_id).breaches]

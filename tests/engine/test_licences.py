@@ -38,7 +38,7 @@ def test_jobs_follow_what_is_counted() -> None:
     assert [cluster.start(job) for job in "1234"] == [0, 0, 100, 100]
     count(cluster, 1)
     assert [cluster.start(job) for job in "34"] == [100, 200]
-    assert cluster.record("4").breaches[-1].cause is Cause.LICENCE
+    assert cluster.at_risk("4") == Cause.LICENCE
     count(cluster, 4)
     cluster.at(1)
     assert [cluster.start(job) for job in "34"] == [0, 0]

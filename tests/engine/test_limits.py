@@ -4,6 +4,7 @@ import pytest
 
 from schedd.engine import Engine
 from schedd.engine.job_view import job_view
+from schedd.engine.records import Cause
 from schedd.engine.view import publish
 from schedd.wire import JobFacts, JobStarted, QueueFacts, ServerFacts, ShareFacts
 from tests.engine.cluster import Cluster, T
@@ -105,7 +106,7 @@ def test_a_lowered_limit_moves_planned_jobs_and_breaks_promises_by_name() -> Non
     # Four run already: that is the server's affair. What is planned keeps to the limit.
     assert starts(cluster, *"5678") == [100, 100, 200, 200]
     assert cluster.breaches("5") == []
-    assert cluster.breaches("8") == ["queue stopped or limit lowered"]
+    assert cluster.at_risk("8") == "queue stopped or limit lowered"
     change = cluster.view("8").last_change
     assert change is not None
     assert (change.cause, change.words) == (
@@ -169,7 +170,7 @@ def test_the_slot_limit_of_an_array_is_a_limit_and_no_hold() -> None:
     assert cluster.runs("9[2].s") == []  # the server still holds it
     cluster.at(104)
     cluster.tell(*cluster.server.release("9[2].s"))
-    assert (cluster.runs("9[2].s"), cluster.breaches("9[2].s")) == ([104], [])
+    assert (cluster.runs("9[2].s"), cluster.breaches("9[2].s")) == ([104], [Cause.QUEUE])
 
 
 def test_a_slot_limit_raised_on_the_way_lets_more_run() -> None:
@@ -262,7 +263,7 @@ def test_lost_licences_move_jobs_by_that_cause() -> None:
     assert starts(cluster, *"234") == [100, 100, 100]
     limit_server(cluster, resources_available__matlab="1")
     assert starts(cluster, *"234") == [100, 200, 300]
-    assert cluster.breaches("4") == ["licence lost"]
+    assert cluster.at_risk("4") == "licence lost"
     limit_server(cluster, resources_available__matlab="0")
     assert (
         cluster.view("2").why

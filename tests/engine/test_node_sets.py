@@ -80,7 +80,7 @@ def test_another_policy_moves_only_jobs_that_must_not_stay() -> None:
         (50, ["n3", "n4"]),
         (150, ["n3", "n4"]),
     ]
-    assert cluster.breaches("3") == ["an admin's order"]
+    assert cluster.at_risk("3") == "an admin's order"
     engine = Engine.restore(cluster.engine.checkpoint())
     assert engine.checkpoint() == cluster.engine.checkpoint()
     cluster.engine = engine

@@ -22,7 +22,7 @@ def test_planned_jobs_leave_a_node_that_is_down_only_after_the_grace() -> None:
     assert cluster.where("3") == [there]
     assert cluster.where("4") == [there]
     assert cluster.start("4") == 1000
-    assert cluster.breaches("3") == ["node lost"]
+    assert cluster.at_risk("3") == "node lost"
     assert cluster.breaches("4") == []
 
 
@@ -76,7 +76,7 @@ def test_offline_drains_a_node_at_once() -> None:
     assert cluster.where("3") == ["n1"]
     cluster.node("n1", state="drain")
     assert (cluster.where("3"), cluster.start("3")) == (["n2"], 500)
-    assert cluster.breaches("3") == ["an admin's order"]
+    assert cluster.at_risk("3") == "an admin's order"
     assert cluster.view("1").state == "running"
 
 
@@ -88,7 +88,7 @@ def test_a_smaller_node_keeps_whom_it_can_and_a_larger_one_lets_others_start() -
     assert (cluster.start("2"), cluster.start("3")) == (100, 100)
     cluster.node("n1", cpus=2)
     assert (cluster.start("2"), cluster.start("3")) == (100, 200)
-    assert cluster.breaches("3") == ["an admin's order"]
+    assert cluster.at_risk("3") == "an admin's order"
     cluster.node("n1", cpus=8)
     assert cluster.runs("2") == cluster.runs("3") == [0]
 
@@ -121,7 +121,7 @@ def test_a_reservation_moves_planned_jobs_with_its_own_cause() -> None:
     cluster.submit("1", walltime=100)
     cluster.submit("2", walltime=100)
     cluster.reserve("fix", "n1", start=150, end=400)
-    assert (cluster.start("2"), cluster.breaches("2")) == (400, ["reservation made by an admin"])
+    assert (cluster.start("2"), cluster.at_risk("2")) == (400, "reservation made by an admin")
     cluster.submit("3", walltime=50)
     assert cluster.start("3") == 100
     cluster.submit("4", walltime=51)

@@ -29,7 +29,7 @@ def test_limits_set_at_run_time_move_jobs_and_their_end_lets_them_back() -> None
     assert starts(cluster, "1234") == [0, 0, 100, 100]
     cluster.tell(change(cluster, 1, ONE_EACH))
     assert starts(cluster, "34") == [100, 200]
-    assert cluster.breaches("4") == ["queue stopped or limit lowered"]
+    assert cluster.at_risk("4") == "queue stopped or limit lowered"
     cluster.tell(change(cluster, 0, {}))
     assert starts(cluster, "34") == [100, 100]
 

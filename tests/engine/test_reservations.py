@@ -75,7 +75,7 @@ def test_a_reservation_everywhere_stops_all_but_moves_nobody_who_runs() -> None:
     cluster.submit("2", "2:ppn=4")
     reserve(cluster, "r", 100, 400, everywhere=True)
     assert (cluster.view("1").state, cluster.start("2")) == ("running", 400)
-    assert cluster.breaches("2") == ["reservation made by an admin"]
+    assert cluster.at_risk("2") == "reservation made by an admin"
     change = cluster.view("2").last_change
     assert change is not None
     assert change.words == "reservation r was made"

@@ -94,7 +94,7 @@ def test_a_longer_walltime_of_a_running_job_moves_those_behind_it() -> None:
     cluster.submit("2")
     cluster.ask("1", walltime="300")
     assert cluster.start("2") == 300
-    assert cluster.breaches("2") == ["an admin's order"]
+    assert cluster.at_risk("2") == "an admin's order"
     cluster.ask("1", walltime="150")
     assert cluster.start("2") == 150
 

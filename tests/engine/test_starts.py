@@ -268,7 +268,7 @@ def test_one_job_started_by_hand_stops_nothing_and_who_made_way_for_it_is_told_w
     cluster.tell(*cluster.server.start("3", (ShareFacts("n1", 4),)))
     assert cluster.alerts("by_hand") == ["job 3 was started by somebody else, not by this scheduler"]
     assert (cluster.engine.state.halted, cluster.start("2")) == ("", 210)
-    assert cluster.breaches("2") == ["an admin's order"]
+    assert cluster.at_risk("2") == "an admin's order"
     cluster.submit("4", "n1:ppn=1", walltime=20)
     cluster.at(700)
     cluster.submit("5", "n1:ppn=4", walltime=50)

@@ -2,7 +2,16 @@
 
 from schedd.engine import Engine, EngineSettings
 from schedd.service.promised import Promised
-from schedd.wire import Event, JobDeleted, JobFacts, JobQueued, NodeChanged, NodeFacts
+from schedd.wire import (
+    Event,
+    JobDeleted,
+    JobFacts,
+    JobQueued,
+    NodeChanged,
+    NodeFacts,
+    Reserve,
+    Unreserve,
+)
 
 T = 1_700_000_000
 
@@ -21,7 +30,7 @@ def job(number: int) -> JobQueued:
 def looked(engine: Engine, promised: Promised, events: list[Event], now: int) -> tuple[list[str], list[str]]:
     engine.handle(events, now)
     made, broken = promised.news(engine)
-    return [promise.job for promise in made], [breach.job for breach in broken]
+    return [promise.job for promise in made], [one.job for one in broken if one.kind == "broken"]
 
 
 def test_a_promise_is_news_once_and_a_breach_is_news_once() -> None:
@@ -34,10 +43,14 @@ def test_a_promise_is_news_once_and_a_breach_is_news_once() -> None:
     assert looked(engine, promised, [], T + 1) == ([], [])
     engine.handle([node("b", "down")], T + 2)
     assert promised.news(engine) == ([], [])
-    made, broken = looked(engine, promised, [], T + 13)
+    assert looked(engine, promised, [], T + 13) == ([], [])
+    late = 1 + min(
+        int(engine.state.promise[engine.state.records[job_id].slot]) for job_id in engine.state.risks
+    )
+    made, broken = looked(engine, promised, [], late)
     assert broken
     assert set(broken) <= set(made), "a broken promise is made anew"
-    assert looked(engine, promised, [], T + 14) == ([], [])
+    assert looked(engine, promised, [], late + 1) == ([], [])
 
 
 def test_what_was_promised_before_the_first_look_is_no_news() -> None:
@@ -68,3 +81,27 @@ def test_the_same_second_promised_to_another_job_in_the_same_slot_is_news() -> N
     made, _ = looked(engine, promised, [JobDeleted(id="d", time=T, job_id="2.s"), job(3)], T)
     assert (engine.state.records["3.s"].slot, int(engine.state.promise[slot])) == (slot, before)
     assert made == ["3.s"]
+
+
+def test_a_promise_at_risk_is_news_once_and_so_is_its_rescue_and_its_breach() -> None:
+    engine = Engine(EngineSettings(slack=100), T)
+    promised = Promised()
+    promised.begin(engine)
+    looked(engine, promised, [node("a"), job(1), job(2)], T)
+
+    def heard(events: list[Event], now: int) -> list[tuple[str, str, str, int | None]]:
+        engine.handle(events, now)
+        return [(one.job, one.kind, one.cause, one.planned) for one in promised.news(engine)[1]]
+
+    away = Reserve(id="r", time=T, name="r", nodes=("a",), start=T + 700, end=T + 5000)
+    why = "reservation made by an admin"
+    assert heard([away], T + 1) == [("2.s", "risk", why, T + 5000)]
+    assert heard([], T + 2) == []
+    ((job_id, kind, cause, planned),) = heard([Unreserve(id="u", time=T, name="r")], T + 3)
+    assert (job_id, kind, cause) == ("2.s", "kept", "")
+    assert planned is not None
+    assert planned < T + 1000
+    assert heard([away], T + 4) == [("2.s", "risk", why, T + 5000)]
+    late = int(engine.state.promise[engine.state.records["2.s"].slot]) + 1
+    assert heard([], late) == [("2.s", "broken", why, T + 5000)]
+    assert heard([], late + 1) == []

@@ -84,8 +84,8 @@ def _act(session: Session, args: argparse.Namespace) -> bool:
         raise ClientError(f"reservation {args.name} was not made; the daemon's log says why")
     else:
         print(_table([made], session.now))
-    if done["breaches"]:
-        print(f"promises broken by it: {done['breaches']}")
+    if done["at_risk"]:
+        print(f"promises put at risk by it: {done['at_risk']}")
     return True
 
 

@@ -141,6 +141,8 @@ def start_rows(job: JobView, found: Explanation, now: int) -> Iterator[tuple[str
     if job["promised_start"] is not None and state == "planned":
         weak = ", if a job ahead of it without a walltime ends in time" if job["weak"] else ""
         yield "promised", f"no later than {moment(job['promised_start'], now)}{weak}"
+    if job["at_risk"] is not None:
+        yield "at risk", f"it cannot be kept as planned now: {job['at_risk']['cause']}"
     if job["deadline"] is not None:
         states = {"on_track": "is met", "at_risk": "is not met as planned", "missed": "cannot be met"}
         yield "deadline", f"{moment(job['deadline'], now)}, which {states.get(job['deadline_state'], '')}"
@@ -151,7 +153,7 @@ def start_rows(job: JobView, found: Explanation, now: int) -> Iterator[tuple[str
     for breach in job["breaches"][-1:]:
         yield (
             "broken",
-            (f"the promise of {moment(breach['promised'], now)} could not be kept: {breach['cause']}"),
+            (f"the promise of {moment(breach['promised'], now)} was not kept: {breach['cause']}"),
         )
 
 

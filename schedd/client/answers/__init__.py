@@ -41,6 +41,7 @@ from schedd.client.answers.jobs import (
     OpenAlert,
     Past,
     PastMoment,
+    Risk,
     ShareFacts,
 )
 from schedd.client.answers.plan import (
@@ -119,6 +120,7 @@ __all__ = [
     "ReservationDone",
     "ReservationView",
     "ReservationsView",
+    "Risk",
     "SearchView",
     "Searched",
     "SearchesView",

@@ -59,6 +59,7 @@ class ClusterView(TypedDict):
     events_waiting: int
     arriving: int
     breaches: int
+    at_risk: int
     alerts: int
     heard: int | None
     server: ServerFacts
@@ -230,4 +231,4 @@ class ReservationDone(TypedDict):
     generation: int
     stale: str
     reservation: ReservationView | None
-    breaches: int
+    at_risk: int

@@ -19,6 +19,7 @@ __all__ = [
     "OpenAlert",
     "Past",
     "PastMoment",
+    "Risk",
     "ShareFacts",
 ]
 
@@ -41,8 +42,16 @@ class ShareFacts(TypedDict):
     gpus: int
 
 
+class Risk(TypedDict):
+    """A promise that cannot be kept as planned now: since when, by which event, for which cause."""
+
+    time: int
+    event: str
+    cause: str
+
+
 class Breach(TypedDict):
-    """A promise that was not kept: the start moved from before `promised` to `planned`."""
+    """A promise that was not kept: at `time` the job had not started; `planned` was its start then, or -1."""
 
     time: int
     event: str
@@ -98,6 +107,7 @@ class JobView(TypedDict):
     answer: Literal["start_known", "waiting", "never"]
     waiting_for: str
     why: str
+    at_risk: Risk | None
     breaches: list[Breach]
     last_change: Change | None
     changed: int
@@ -139,7 +149,7 @@ class PastMoment(TypedDict):
     """Something that happened to a job."""
 
     time: int
-    kind: Literal["event", "decision", "told", "promise", "breach"]
+    kind: Literal["event", "decision", "told", "promise", "risk", "breach"]
     words: str
     start: int | None
 
@@ -172,6 +182,7 @@ class History(TypedDict):
     job: str
     changes: list[Change]
     promised_start: int | None
+    at_risk: Risk | None
     breaches: list[Breach]
     promise_ended: Ended | None
     past: Past | None

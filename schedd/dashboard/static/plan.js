@@ -5,7 +5,7 @@ import { lanes } from "./lanes.js";
 import { span, words, zone } from "./times.js";
 
 const PALETTE = ["#3b7fb8", "#d98c3f", "#4a9e6b", "#b45a8a", "#8a7cc2", "#a8873a", "#4fa5ad", "#c0605c", "#6f8f3d", "#7d8794"];
-const SLACKS = [["late", "promise broken"], [900, "under 15 min"], [7200, "under 2 h"], [Infinity, "2 h and more"], [null, "no promise"]];
+const SLACKS = [["late", "promise at risk"], [900, "under 15 min"], [7200, "under 2 h"], [Infinity, "2 h and more"], [null, "no promise"]];
 const STATES = ["running", "starting", "planned"];
 const HIDDEN = "another user's job";
 const GAP = 0.08;

@@ -1,0 +1,151 @@
+"""Promises: at risk while the plan cannot keep them, broken only when the job has not started by then."""
+
+import pytest
+
+from schedd.engine import Engine
+from schedd.engine.records import Cause
+from schedd.wire import JobDeleted, RunRefused, ShareFacts
+from tests.engine.cluster import Cluster, T
+
+
+def behind_one(slack: int = 100, **settings: object) -> Cluster:
+    """Job 1 runs until 100; job 2 is planned behind it, and promised to start within ``slack`` of that."""
+    cluster = Cluster(slack=slack, **settings)
+    cluster.submit("1")
+    cluster.submit("2")
+    assert (cluster.start("2"), cluster.promise("2"), cluster.at_risk("2")) == (100, 100 + slack, "")
+    return cluster
+
+
+def test_a_promise_that_the_plan_cannot_keep_is_at_risk_with_its_cause_and_no_breach() -> None:
+    cluster = behind_one()
+    cluster.at(10)
+    cluster.reserve("r", "n1", start=100, end=400)
+    assert (cluster.start("2"), cluster.promise("2")) == (400, 200)
+    assert (cluster.at_risk("2"), cluster.breaches("2")) == (Cause.RESERVATION, [])
+    risk = cluster.view("2").at_risk
+    assert risk is not None
+    assert risk.time == T + 10
+    assert cluster.engine.state.breaches == 0
+
+
+def test_it_goes_back_when_the_plan_recovers_and_is_never_counted() -> None:
+    cluster = behind_one()
+    cluster.reserve("r", "n1", start=100, end=400)
+    assert cluster.at_risk("2")
+    cluster.unreserve("r")
+    assert (cluster.start("2"), cluster.promise("2"), cluster.at_risk("2")) == (100, 200, "")
+    assert cluster.view("2").at_risk is None
+    cluster.at(150)
+    assert (cluster.runs("2"), cluster.breaches("2"), cluster.engine.state.breaches) == ([100], [], 0)
+
+
+def test_it_is_broken_when_its_moment_has_passed_and_the_new_start_is_promised_then() -> None:
+    cluster = behind_one()
+    cluster.reserve("r", "n1", start=100, end=400)
+    cluster.at(200)
+    assert (cluster.at_risk("2"), cluster.breaches("2")) == (Cause.RESERVATION, [])
+    assert cluster.engine.next_wake == T + 201
+    cluster.at(201)
+    assert (cluster.at_risk("2"), cluster.breaches("2")) == ("", [Cause.RESERVATION])
+    (breach,) = cluster.record("2").breaches
+    assert (breach.time, breach.promised, breach.planned) == (T + 201, T + 200, T + 400)
+    assert (cluster.promise("2"), cluster.engine.state.breaches) == (500, 1)
+    cluster.at(450)
+    assert (cluster.runs("2"), cluster.engine.state.breaches) == ([400], 1)
+
+
+def test_while_at_risk_only_an_allowed_cause_takes_it_further() -> None:
+    """A job of higher priority may go before it only as far as it was put off, with the slack."""
+    cluster = Cluster(slack=0, site={"weights": {"priority": 1.0}})
+    cluster.submit("1")
+    cluster.submit("2")
+    cluster.reserve("r", "n1", start=100, end=400)
+    assert (cluster.start("2"), cluster.at_risk("2")) == (400, Cause.RESERVATION)
+    cluster.submit("3", priority=1000)
+    assert (cluster.start("2"), cluster.start("3")) == (400, 500)
+
+
+def test_a_job_without_a_start_is_at_risk_and_promised_anew_when_it_has_one_again() -> None:
+    cluster = behind_one(slack=50, node_grace=10)
+    cluster.at(20)
+    cluster.node("n1", state="down")
+    cluster.at(31)
+    assert (cluster.start("2"), cluster.promise("2"), cluster.at_risk("2")) == (None, 150, Cause.NODE_LOST)
+    cluster.at(300)
+    assert (cluster.promise("2"), cluster.breaches("2")) == (None, [Cause.NODE_LOST])
+    (breach,) = cluster.record("2").breaches
+    assert (breach.time, breach.planned) == (T + 151, -1)
+    cluster.node("n1", state="up")
+    assert cluster.start("2") is not None
+    assert (cluster.promise("2"), cluster.at_risk("2")) == ((cluster.start("2") or 0) + 50, "")
+    assert cluster.engine.state.breaches == 1
+
+
+def test_a_refused_start_is_no_breach_when_the_job_is_deleted_before_its_promise() -> None:
+    cluster = Cluster(slack=60)
+    cluster.obeys = False
+    cluster.submit("1")
+    (run,) = [d for d in cluster.decisions if d.type == "run"]
+    cluster.tell(RunRefused(id="r", time=T, decision_id=run.id, job_id="1", code=0, text="it is gone"))
+    cluster.tell(JobDeleted(id="d", time=T, job_id="1"))
+    assert cluster.engine.state.breaches == 0
+
+
+def test_a_start_decided_in_time_keeps_the_promise_though_it_is_seen_later() -> None:
+    cluster = Cluster(slack=0)
+    cluster.obeys = False
+    cluster.submit("1")
+    (run,) = [d for d in cluster.decisions if d.type == "run"]
+    cluster.at(5)
+    cluster.tell(*cluster.server.run(run))
+    assert (cluster.record("1").started, cluster.engine.state.breaches) == (T + 5, 0)
+
+
+@pytest.mark.parametrize(("moment", "broken"), [(190, []), (230, [Cause.RESERVATION])])
+def test_a_start_by_hand_keeps_or_breaks_it_by_its_own_moment(moment: int, broken: list[str]) -> None:
+    cluster = behind_one(alone=False)
+    cluster.reserve("r", "n1", start=100, end=400)
+    cluster.at(110)
+    cluster.engine.state.stale = "nobody knows"  # so that the start is the first that is heard of it
+    cluster.server.now = T + 250
+    started = cluster.server.start("2", (ShareFacts("n1", 4),))
+    cluster.engine.state.stale = ""
+    cluster.tell(*(type(one)(**{**vars_of(one), "time": T + moment}) for one in started))
+    assert cluster.breaches("2") == broken
+    assert cluster.engine.state.breaches == len(broken)
+
+
+def vars_of(event: object) -> dict[str, object]:
+    return {name: getattr(event, name) for name in event.__dataclass_fields__ if name != "type"}  # type: ignore[attr-defined]
+
+
+def test_while_the_server_is_not_known_nothing_is_said_to_be_broken() -> None:
+    cluster = behind_one()
+    cluster.reserve("r", "n1", start=100, end=400)
+    cluster.at(150)
+    cluster.engine.state.stale = "a snapshot that is not credible"
+    cluster.at(300)
+    assert (cluster.breaches("2"), cluster.at_risk("2")) == ([], Cause.RESERVATION)
+    cluster.engine.state.stale = ""
+    cluster.at(301)
+    assert cluster.breaches("2") == [Cause.RESERVATION]
+
+
+def test_risks_and_bounds_survive_a_checkpoint() -> None:
+    cluster = behind_one()
+    cluster.reserve("r", "n1", start=100, end=400)
+    engine = Engine.restore(cluster.engine.checkpoint())
+    state, before = engine.state, cluster.engine.state
+    assert state.records["2"].risk == before.records["2"].risk is not None
+    assert list(state.risks) == ["2"]
+    assert state.bound.tolist() == before.bound.tolist()
+    assert engine.next_wake == cluster.engine.next_wake
+
+
+def test_who_leaves_while_at_risk_is_forgotten() -> None:
+    cluster = behind_one()
+    cluster.reserve("r", "n1", start=100, end=400)
+    cluster.tell(JobDeleted(id="d", time=T, job_id="2"))
+    cluster.at(300)
+    assert (cluster.engine.state.risks, cluster.engine.state.breaches) == ({}, 0)
