@@ -134,7 +134,8 @@ def next_unkept(state: EngineState) -> int:
 
 def _waits(state: EngineState) -> npt.NDArray[np.bool_]:
     states = state.plan.jobs.states
-    return (states == PLANNED) | (states == UNPLACED)
+    waits: npt.NDArray[np.bool_] = (states == PLANNED) | (states == UNPLACED)
+    return waits
 
 
 def began(state: EngineState, record: JobRecord, event: str, started: int) -> JobRecord:

@@ -1,5 +1,8 @@
 """Promises: at risk while the plan cannot keep them, broken only when the job has not started by then."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from schedd.engine import Engine
@@ -8,7 +11,7 @@ from schedd.wire import JobDeleted, RunRefused, ShareFacts
 from tests.engine.cluster import Cluster, T
 
 
-def behind_one(slack: int = 100, **settings: object) -> Cluster:
+def behind_one(slack: int = 100, **settings: Any) -> Cluster:
     """Job 1 runs until 100; job 2 is planned behind it, and promised to start within ``slack`` of that."""
     cluster = Cluster(slack=slack, **settings)
     cluster.submit("1")
@@ -111,13 +114,9 @@ def test_a_start_by_hand_keeps_or_breaks_it_by_its_own_moment(moment: int, broke
     cluster.server.now = T + 250
     started = cluster.server.start("2", (ShareFacts("n1", 4),))
     cluster.engine.state.stale = ""
-    cluster.tell(*(type(one)(**{**vars_of(one), "time": T + moment}) for one in started))
+    cluster.tell(*(replace(one, time=T + moment) for one in started))
     assert cluster.breaches("2") == broken
     assert cluster.engine.state.breaches == len(broken)
-
-
-def vars_of(event: object) -> dict[str, object]:
-    return {name: getattr(event, name) for name in event.__dataclass_fields__ if name != "type"}  # type: ignore[attr-defined]
 
 
 def test_while_the_server_is_not_known_nothing_is_said_to_be_broken() -> None:
