@@ -148,6 +148,9 @@ class Settings(_Section):
     mode: Mode = "shadow"
     """`shadow` only watches, `adviser` also writes planned starts on jobs, `scheduler` also starts them. It
     is set here alone: the daemon follows."""
+    handovers: bool = False
+    """Jobs that a federation hands over are submitted in their users' names, let run, and taken back; only in
+    the mode `scheduler`, and only by a TORQUE server's root or manager."""
     state_dir: Path = Path("/var/lib/pbs-adapter")
     """Where the adapter remembers."""
     server: ServerSettings = ServerSettings()

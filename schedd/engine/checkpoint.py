@@ -22,7 +22,7 @@ import numpy as np
 
 from schedd.engine.alerts import OpenAlert
 from schedd.engine.pools import LimitBook
-from schedd.engine.records import Cause, ChangeSet, Ranks, Reservation
+from schedd.engine.records import Cause, ChangeSet, HandedOver, Ranks, Reservation
 from schedd.engine.saved import (
     load_facts,
     load_records,
@@ -244,6 +244,7 @@ def _header(
             [save_reserve(r.event), r.slot, r.nodes, r.gate] for r in state.reservations.values()
         ],
         "holds": [save_facts(event) for event in state.holds.values()],
+        "handovers": [asdict(one) for one in state.handovers.values()],
         "ranks": _save_ranks(state.ranks),
         "gates": [
             [gate, *(sorted(getattr(access, field.name)) for field in fields(access))]
@@ -387,6 +388,9 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
     }
     holds = [load_facts(PlanningHeld, saved) for saved in header.get("holds", ())]
     state.holds = {(event.kind, event.name): event for event in holds}
+    handed = [HandedOver(**saved) for saved in header.get("handovers", ())]
+    state.handovers = {one.handover: one for one in handed}
+    state.handed = {one.server_job: one.handover for one in handed if one.server_job}
     state.ranks = _load_ranks(header["ranks"], state)
     state.gates = {gate: Access(*map(frozenset, lists)) for gate, *lists in header["gates"]}
     state.blocked = {name: dict.fromkeys(jobs) for name, jobs in header["blocked"].items()}

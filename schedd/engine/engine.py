@@ -13,6 +13,7 @@ from schedd.engine.arrivals import taken
 from schedd.engine.checkpoint import Frozen, fork_of
 from schedd.engine.failing import pass_over
 from schedd.engine.handlers import apply_all, take_site
+from schedd.engine.handovers import forget_handovers
 from schedd.engine.jobs import reread_slice
 from schedd.engine.log import BatchLog, Incident, LoggedBatch
 from schedd.engine.order import in_order
@@ -90,6 +91,7 @@ class Engine:
         state = self.state
         self.forgotten = state.now
         state.plan.forget(state.now)
+        forget_handovers(state)
         state.limits.forget(state.plan.drop_idle_pools())
         state.limits.look_ahead(state.plan, state.now)
         for licence, words in state.limits.grown_old(state.now):

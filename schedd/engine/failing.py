@@ -30,6 +30,7 @@ _CARRIED: Final = frozenset(
         *("settings", "now", "policy", "site", "usage", "configured", "policy_version", "paused", "foreign"),
         *("adapter_mode", "aside", "left_out", "generation", "decisions", "decision_number"),
         *("change_number", "breaches", "owners", "holds", "walltime_use", "kept", "lost"),
+        *("handovers", "handed"),
     }
 )
 """What stays when the engine begins anew: what people have set, and what counts on."""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from schedd.engine import holds, improve, jobs, nodes, outcomes, reconcile, reservations
+from schedd.engine import handovers, holds, improve, jobs, nodes, outcomes, reconcile, reservations
 from schedd.engine.arrivals import put_off, taken_first
 from schedd.engine.failing import stays_aside
 from schedd.engine.intake import Understood
@@ -19,6 +19,8 @@ from schedd.policy.site import site_policy
 from schedd.wire import (
     Counted,
     Event,
+    HandOver,
+    HandoverDone,
     Improved,
     JobAltered,
     JobDeleted,
@@ -27,6 +29,7 @@ from schedd.wire import (
     JobQueued,
     JobReleased,
     JobStarted,
+    LetRun,
     LogLost,
     NodeChanged,
     PassedOver,
@@ -39,6 +42,7 @@ from schedd.wire import (
     RunRefused,
     ServerChanged,
     Snapshot,
+    TakeBack,
     Unreserve,
 )
 
@@ -244,6 +248,11 @@ def _job_of(event: Event) -> str:
     return event.job.id if isinstance(event, JobQueued) else ""
 
 
+def _job_gone(state: EngineState, event: JobDeleted | JobEnded) -> None:
+    handovers.note_end(state, event)
+    jobs.gone(state, event)
+
+
 def _lost(state: EngineState, event: LogLost) -> None:
     """A part of the log is missing: nothing is started before a snapshot says how things are."""
     state.decision_number = max(state.decision_number, event.decided)
@@ -267,8 +276,8 @@ _HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {
     JobAltered: jobs.altered,
     JobHeld: jobs.held,
     JobReleased: jobs.released,
-    JobDeleted: jobs.gone,
-    JobEnded: jobs.gone,
+    JobDeleted: _job_gone,
+    JobEnded: _job_gone,
     JobStarted: jobs.started,
     RunAccepted: outcomes.accepted,
     RunRefused: outcomes.refused,
@@ -283,5 +292,9 @@ _HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {
     Snapshot: _snapshot,
     Improved: improve.improved,
     LogLost: _lost,
+    HandOver: handovers.hand_over,
+    LetRun: handovers.let_run,
+    TakeBack: handovers.take_back,
+    HandoverDone: handovers.done,
     PassedOver: lambda state, event: None,  # noqa: ARG005  (taken before all others)
 }

@@ -15,7 +15,9 @@ from schedd.model import FOREVER, NodeState
 from schedd.wire import (
     Counted,
     Event,
+    HandOver,
     Improved,
+    LetRun,
     PassedOver,
     PlanningHeld,
     PlanningReleased,
@@ -23,6 +25,7 @@ from schedd.wire import (
     Reserve,
     RunAccepted,
     RunRefused,
+    TakeBack,
     Unreserve,
 )
 
@@ -42,6 +45,9 @@ _OF_OTHERS = (
     PlanningHeld,
     PlanningReleased,
     PassedOver,
+    HandOver,
+    LetRun,
+    TakeBack,
 )
 """Events that do not come from the adapter."""
 

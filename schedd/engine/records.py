@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,8 @@ __all__ = [
     "ChangeSet",
     "Choice",
     "Ended",
+    "HandedOver",
+    "HandoverPhase",
     "JobRecord",
     "Link",
     "Phase",
@@ -229,3 +232,26 @@ class JobRecord:
     def id(self) -> str:
         """The server's id of the job."""
         return self.facts.id
+
+
+HandoverPhase = Literal["asked", "held", "releasing", "released", "withdrawing", "withdrawn", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """One handover. ``since`` is when it last changed, ``decision`` the one whose outcome is awaited."""
+
+    handover: str
+    user: str
+    by: str
+    phase: HandoverPhase
+    since: int
+    decision: str = ""
+    server_job: str = ""
+    let_run: bool = False
+    """Its release was asked for: it may have started."""
+    end: Literal["", "ended", "deleted"] = ""
+    exit_status: int | None = None
+    code: int = 0
+    text: str = ""
+    """Why the last step that was refused was refused; empty when none was."""

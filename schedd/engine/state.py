@@ -16,7 +16,7 @@ from schedd.engine.alerts import OpenAlert, raise_alert
 from schedd.engine.intake import Intake, Understood, as_planned, holds_resources, stopped_queues
 from schedd.engine.numbers import Numbers
 from schedd.engine.pools import LimitBook, binding
-from schedd.engine.records import ChangeSet, JobRecord, Ranks, Reservation
+from schedd.engine.records import ChangeSet, HandedOver, JobRecord, Ranks, Reservation
 from schedd.engine.settings import EngineSettings
 from schedd.engine.walltimes import WalltimeUse
 from schedd.engine.words import why
@@ -171,6 +171,11 @@ class EngineState:
     """What of the log is missing; empty when nothing is, or a snapshot has told how things are."""
     doubted: tuple[int, frozenset[str]] | None = None
     """Since when snapshots insist on a loss that was not believed, and what was lost."""
+
+    # ---- jobs that a federation handed over ------------------------------------------------------
+    handovers: dict[str, HandedOver] = field(default_factory=dict)
+    handed: dict[str, str] = field(default_factory=dict)
+    """By the id of the job at the server: its handover."""
 
     # ---- work that fails ------------------------------------------------------------------------
     at_job: str = ""

@@ -12,7 +12,7 @@ import numpy as np
 
 from schedd.engine.alerts import OpenAlert
 from schedd.engine.numbers import Numbers
-from schedd.engine.records import ChangeSet, JobRecord
+from schedd.engine.records import ChangeSet, HandedOver, JobRecord
 from schedd.engine.settings import EngineSettings
 from schedd.engine.state import EngineState
 from schedd.engine.waiting import state_of
@@ -67,6 +67,8 @@ class Published:
     """The site's."""
     policy_version: int
     holds: tuple[PlanningHeld, ...]
+    handovers: Mapping[str, HandedOver]
+    """By name: jobs that a federation handed over."""
     blocks: Mapping[int, str]
     starting: tuple[str, ...]
     arriving: int
@@ -180,6 +182,7 @@ def publish(state: EngineState) -> Published:
         node_sets=state.site.node_sets,
         policy_version=state.policy_version,
         holds=tuple(state.holds.values()),
+        handovers=dict(state.handovers),
         blocks={one.slot: name for name, one in state.reservations.items() if one.slot >= 0},
         starting=tuple(state.out),
         arriving=len(state.arriving),

@@ -12,6 +12,8 @@ from schedd.wire import (
     Alert,
     Decision,
     Event,
+    Handover,
+    HandoverDone,
     JobDeleted,
     JobEnded,
     JobStarted,
@@ -40,8 +42,8 @@ class Page:
 class DecisionLog:
     """Decisions that still count, by growing id.
 
-    A run leaves the log when its outcome or the job's start or end is reported, a told start when a newer
-    one is told or its job starts or goes, an alert when ``alerts`` newer ones came; so the log is about as
+    A run or a step of a handover leaves the log when its outcome or the job's start or end is reported, a
+    told start when a newer one is told or its job starts or goes, an alert when ``alerts`` newer ones came; so the log is about as
     long as there are jobs. Beyond ``most`` decisions the oldest are dropped, and readers who had not come
     so far are told that they missed some. ``last`` is the last id of earlier logs, which readers may know.
     """
@@ -65,15 +67,16 @@ class DecisionLog:
         """Drop what these events show to be done."""
         with self._lock:
             for event in events:
-                if isinstance(event, RunAccepted | RunRefused):
+                if isinstance(event, RunAccepted | RunRefused | HandoverDone):
                     self._drop_id(event.decision_id)
                 elif isinstance(event, JobStarted | JobEnded | JobDeleted):
                     self._drop("run", event.job_id)
                     self._drop("tell", event.job_id)
                 elif isinstance(event, Snapshot):
                     there = {job.id for job in event.jobs if job.state not in ("R", "E", "C")}
-                    for kind, job_id in [key for key in self._of_job if key[1] not in there]:
-                        self._drop(kind, job_id)
+                    for kind, about in list(self._of_job):
+                        if kind != "handover" and about not in there:
+                            self._drop(kind, about)
 
     def append(self, decisions: Iterable[Decision]) -> None:
         """Keep new decisions, whose ids grow, and wake who waits for them."""
@@ -82,9 +85,9 @@ class DecisionLog:
             for decision in decisions:
                 if isinstance(decision, Run):
                     self._drop("tell", decision.job_id)
-                if isinstance(decision, Run | Tell):
-                    self._drop(decision.type, decision.job_id)
-                    self._of_job[decision.type, decision.job_id] = decision.id
+                if not isinstance(decision, Alert):
+                    self._drop(*_about(decision))
+                    self._of_job[_about(decision)] = decision.id
                 else:
                     self._alerts.append(decision.id)
                     if len(self._alerts) > self._most_alerts:
@@ -167,8 +170,8 @@ class DecisionLog:
             return
         self._items[i] = None
         self._live -= 1
-        if not isinstance(item, Alert) and self._of_job.get((item.type, item.job_id)) == item.id:
-            del self._of_job[item.type, item.job_id]
+        if not isinstance(item, Alert) and self._of_job.get(_about(item)) == item.id:
+            del self._of_job[_about(item)]
 
     def _tidy(self) -> None:
         if self._live > self._most:
@@ -184,3 +187,8 @@ class DecisionLog:
         kept = [item for item in self._items if item is not None]
         self._items = list(kept)
         self._ids = [item.id for item in kept]
+
+
+def _about(decision: Run | Tell | Handover) -> tuple[str, str]:
+    """Of two decisions about the same only the newer one counts."""
+    return decision.type, decision.handover if isinstance(decision, Handover) else decision.job_id

@@ -19,7 +19,7 @@ from schedd.service.past_use import past_use
 from schedd.service.promised import Promised
 from schedd.store import Batch, Breach, Journal, Mark, Marked, Promise, Recovered, Store, Tail
 from schedd.store.errors import BadCheckpoint
-from schedd.wire import Alert, Decision, LogLost, PassedOver, Run
+from schedd.wire import Alert, Decision, Handover, LogLost, PassedOver, Run
 
 __all__ = ["Follower", "in_the_log"]
 
@@ -213,6 +213,9 @@ class Follower:
         """Whether a decision may still matter: a run that is out, a start told of a job that waits."""
         if isinstance(decision, Alert):
             return True
+        if isinstance(decision, Handover):
+            handed = self.engine.state.handovers.get(decision.handover)
+            return handed is not None and handed.decision == decision.id
         record = self.engine.state.records.get(decision.job_id)
         if record is None:
             return False

@@ -16,6 +16,7 @@ from schedd.store.tables import breaches, decisions, promises, told
 from schedd.wire import (
     Decision,
     Event,
+    HandoverDone,
     JobAltered,
     JobQueued,
     JobStarted,
@@ -130,16 +131,16 @@ def put_breaches(connection: Connection, cluster: int, batch: int, found: Iterab
 
 
 def put_outcomes(connection: Connection, cluster: int, batch: Iterable[Event]) -> None:
-    """Note with each run decision what the events say became of it."""
+    """Note with each decision to be carried out what the events say became of it."""
     rows = [
         {
             "of": event.decision_id,
-            "what": "refused" if isinstance(event, RunRefused) else "accepted",
+            "what": "refused" if _refused(event) else "accepted",
             "at": event.time,
-            "with": event.code if isinstance(event, RunRefused) else None,
+            "with": event.code if _refused(event) and not isinstance(event, RunAccepted) else None,
         }
         for event in batch
-        if isinstance(event, RunAccepted | RunRefused)
+        if isinstance(event, RunAccepted | RunRefused | HandoverDone)
     ]
     if rows:
         statement = update(decisions).where(
@@ -149,6 +150,10 @@ def put_outcomes(connection: Connection, cluster: int, batch: Iterable[Event]) -
             statement.values(outcome=bindparam("what"), outcome_time=bindparam("at"), code=bindparam("with")),
             rows,
         )
+
+
+def _refused(event: RunAccepted | RunRefused | HandoverDone) -> bool:
+    return isinstance(event, RunRefused) or (isinstance(event, HandoverDone) and not event.done)
 
 
 def starts_in(batch: Iterable[Event]) -> Iterator[tuple[str, int]]:

@@ -1,10 +1,12 @@
 """The messages between daemon and adapter: events in, decisions out. Imports nothing else of schedd."""
 
-from schedd.wire.decisions import Alert, Decision, Run, Tell
+from schedd.wire.decisions import Alert, Decision, Handover, Run, Tell
 from schedd.wire.events import (
     Counted,
     Delivery,
     Event,
+    HandOver,
+    HandoverDone,
     Improved,
     JobAltered,
     JobDeleted,
@@ -13,6 +15,7 @@ from schedd.wire.events import (
     JobQueued,
     JobReleased,
     JobStarted,
+    LetRun,
     LogLost,
     NodeChanged,
     PassedOver,
@@ -25,10 +28,13 @@ from schedd.wire.events import (
     RunRefused,
     ServerChanged,
     Snapshot,
+    TakeBack,
     Told,
     Unreserve,
 )
 from schedd.wire.facts import (
+    HANDED_ATTRIBUTES,
+    HandoverStep,
     JobFacts,
     Mode,
     NodeFacts,
@@ -36,15 +42,21 @@ from schedd.wire.facts import (
     QueueFacts,
     ServerFacts,
     ShareFacts,
+    SubmissionFacts,
     UnitsFacts,
 )
 
 __all__ = [
+    "HANDED_ATTRIBUTES",
     "Alert",
     "Counted",
     "Decision",
     "Delivery",
     "Event",
+    "HandOver",
+    "Handover",
+    "HandoverDone",
+    "HandoverStep",
     "Improved",
     "JobAltered",
     "JobDeleted",
@@ -54,6 +66,7 @@ __all__ = [
     "JobQueued",
     "JobReleased",
     "JobStarted",
+    "LetRun",
     "LogLost",
     "Mode",
     "NodeChanged",
@@ -73,6 +86,8 @@ __all__ = [
     "ServerFacts",
     "ShareFacts",
     "Snapshot",
+    "SubmissionFacts",
+    "TakeBack",
     "Tell",
     "Told",
     "UnitsFacts",

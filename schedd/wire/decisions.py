@@ -7,7 +7,7 @@ adapter carries out nothing of a lower term than it has seen.
 from dataclasses import dataclass
 from typing import Literal
 
-from schedd.wire.facts import ShareFacts
+from schedd.wire.facts import HandoverStep, ShareFacts, SubmissionFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,4 +60,22 @@ class Alert:
     type: Literal["alert"] = "alert"
 
 
-Decision = Run | Tell | Alert
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handover:
+    """One step of handing a job over to the server; what became of it comes back as ``HandoverDone``.
+
+    ``submission`` comes with the step ``submit``; ``server_job`` with the others, where it is known.
+    """
+
+    id: str
+    cause: str
+    time: int
+    handover: str
+    step: HandoverStep
+    submission: SubmissionFacts | None = None
+    server_job: str = ""
+    term: int = 0
+    type: Literal["handover"] = "handover"
+
+
+Decision = Run | Tell | Alert | Handover

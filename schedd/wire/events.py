@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from schedd.wire.facts import (
+    HandoverStep,
     JobFacts,
     Mode,
     NodeFacts,
@@ -16,6 +17,7 @@ from schedd.wire.facts import (
     QueueFacts,
     ServerFacts,
     ShareFacts,
+    SubmissionFacts,
 )
 
 
@@ -302,6 +304,61 @@ class Improved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HandOver:
+    """Somebody who may do so wants a job to be submitted to the server in the name of ``user``, on hold.
+
+    ``handover`` is the name by which it can be asked after, chosen by who hands it over and used once.
+    """
+
+    id: str
+    time: int
+    handover: str
+    submission: SubmissionFacts
+    by: str = ""
+    type: Literal["hand_over"] = "hand_over"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetRun:
+    """The job that was handed over is to lose its hold: from now on it may start."""
+
+    id: str
+    time: int
+    handover: str
+    type: Literal["let_run"] = "let_run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeBack:
+    """The job that was handed over is to be deleted, unless it runs; one that never came must not come."""
+
+    id: str
+    time: int
+    handover: str
+    by: str = ""
+    type: Literal["take_back"] = "take_back"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoverDone:
+    """What became of one step of a handover. ``code`` of a refusal is the server's, 0 for the adapter's own.
+
+    ``server_job`` is the job's id at the server, where there is one by now.
+    """
+
+    id: str
+    time: int
+    decision_id: str
+    handover: str
+    step: HandoverStep
+    done: bool
+    server_job: str = ""
+    code: int = 0
+    text: str = ""
+    type: Literal["handover_done"] = "handover_done"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogLost:
     """A part of the log is missing, or is not as it was written: what, says ``why``. ``decided`` is the
     number of the last decision that is known to have been made, which the log may not know of.
@@ -332,10 +389,21 @@ Told = (
     | Counted
     | Snapshot
     | Improved
+    | HandoverDone
 )
 """What an adapter may tell."""
 
-Event = Told | PolicyChanged | PlanningHeld | PlanningReleased | LogLost | PassedOver
+Event = (
+    Told
+    | PolicyChanged
+    | PlanningHeld
+    | PlanningReleased
+    | LogLost
+    | PassedOver
+    | HandOver
+    | LetRun
+    | TakeBack
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

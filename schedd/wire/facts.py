@@ -6,9 +6,11 @@ Their meaning as a request is the planner's business (``schedd.dialect``), so re
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 __all__ = [
+    "HANDED_ATTRIBUTES",
+    "HandoverStep",
     "JobFacts",
     "JobLetter",
     "Mode",
@@ -18,6 +20,7 @@ __all__ = [
     "QueueFacts",
     "ServerFacts",
     "ShareFacts",
+    "SubmissionFacts",
     "UnitsFacts",
 ]
 
@@ -25,6 +28,8 @@ Mode = Literal["shadow", "adviser", "scheduler"]
 """What is done with decisions: nothing, they are told, they are carried out."""
 JobLetter = Literal["Q", "H", "W", "T", "R", "E", "S", "C"]
 NodeStateName = Literal["up", "drain", "down"]
+HandoverStep = Literal["submit", "release", "withdraw"]
+"""A handed-over job is submitted on hold; then its hold is released, or it is withdrawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,3 +140,30 @@ class PlaceFacts:
     job_id: str
     start: int
     units: tuple[UnitsFacts, ...]
+
+
+HANDED_ATTRIBUTES: Final = frozenset(
+    {
+        *("Job_Name", "Account_Name", "Priority", "Mail_Points", "Mail_Users", "Join_Path", "Keep_Files"),
+        *("Output_Path", "Error_Path", "Rerunable", "Shell_Path_List", "stagein", "stageout", "umask"),
+        *("Execution_Time", "group_list", "init_work_dir", "submit_args", "submit_host", "Checkpoint"),
+    }
+)
+"""Plain attributes that a handed-over job may have. A manager's connection could set others, too, which its
+owner could not: whom it runs as, where, its holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionFacts:
+    """A job as qsub would send it, in the server's words; ``user`` is the one who is to own it there.
+
+    ``attributes`` are plain ones such as ``Job_Name`` or ``stagein``; ``resources`` make up the
+    ``Resource_List``; ``variables`` are the job's environment (``-v``).
+    """
+
+    user: str
+    script: str
+    queue: str = ""
+    resources: Mapping[str, str] = field(default_factory=dict)
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from schedd.wire import (
     Alert,
     Decision,
     Event,
+    Handover,
     JobDeleted,
     JobEnded,
     JobQueued,
@@ -25,6 +26,7 @@ from server_adapter.bridge.daemon_client import DaemonAwayError, DaemonClient
 from server_adapter.bridge.delivery import Delivery, Waits
 from server_adapter.bridge.diff import diff, endings, reserved, snapshot
 from server_adapter.bridge.dispatch import Dispatcher, RunRules
+from server_adapter.bridge.handovers import Handovers
 from server_adapter.bridge.journal import Journal
 from server_adapter.bridge.rates import Pace
 from server_adapter.bridge.reservations import Reservations
@@ -88,6 +90,7 @@ class Adapter:
         self._accepted = AcceptedRuns()
         self._accepted.recall(self.journal.asked, clock())
         self._runs = Runs(dispatcher, self.delivery, self._accepted, self.look, clock)
+        self._handovers = Handovers(self.server, self.delivery, self._taken, self.look, clock)
 
     @property
     def listens_on(self) -> int | None:
@@ -109,6 +112,7 @@ class Adapter:
                 group.create_task(self.delivery.follow(self.take, self.settings.daemon.wait))
                 if self.settings.mode != "shadow":
                     group.create_task(self._write())
+                group.create_task(self._handovers.work())
                 if self.settings.mode == "scheduler":
                     group.create_task(self.server.keep_place())
         finally:
@@ -124,6 +128,7 @@ class Adapter:
             await self.delivery.flush()
             await self.delivery.follow(self.take, wait=0)
             await self._runs.finished()
+            await self._handovers.finish()
             await self._cycle()
             if self.settings.mode != "shadow" and self.state is not None:
                 while await self.writer.step(self.state):
@@ -164,6 +169,8 @@ class Adapter:
                     self.shadow.told(decision)
                 if self.settings.mode != "shadow":
                     self.writer.want(decision)
+            case Handover():
+                self._handovers.want(decision)
             case Alert() if self.journal.see_alert(decision.time, decision.id):
                 _log.warning("the daemon alerts: %s: %s", decision.kind, decision.text)
                 if decision.kind == "snapshot":
@@ -325,6 +332,9 @@ class Adapter:
     def _barred(self) -> str:
         mode = self.settings.mode
         return self.server.barred() if mode == "scheduler" else f"the adapter is in {mode} mode"
+
+    def _taken(self) -> str:
+        return self._barred() or ("" if self.settings.handovers else "the adapter's setting handovers is off")
 
     async def _write(self) -> None:
         waits = Waits(first=1.0, longest=30.0)

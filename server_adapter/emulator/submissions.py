@@ -2,8 +2,9 @@
 
 from server_adapter.emulator import submission
 from server_adapter.emulator.dialogue import OK, Dialogue, Pending
-from server_adapter.emulator.errors import RefusalError
+from server_adapter.emulator.errors import RefusalError, refusal
 from server_adapter.emulator.jobs import Order
+from server_adapter.emulator.principal import Principal
 from server_adapter.emulator.state import Cluster
 from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.errors import ServerCode
@@ -21,7 +22,7 @@ class Submissions:
         """QueueJob and QueueJob2: checks the order and gives an id."""
         order = self._order_of(request, dialogue, "")
         name = submission.next_id(self._cluster)
-        submission.check(self._cluster, order, name, by_root=dialogue.who.user == "root")
+        submission.check(self._cluster, order, name, by_root=order.user == "root")
         dialogue.pending[name] = Pending(request)
         shown = name if not order.array else name.replace(".", "[].", 1)
         dialogue.pending[shown] = dialogue.pending[name]
@@ -60,4 +61,16 @@ class Submissions:
 
     def _order_of(self, request: QueueJobRequest, dialogue: Dialogue, script: str) -> Order:
         queue = request.destination.partition("@")[0]
-        return submission.order_from(request.attributes, user=dialogue.who.user, queue=queue, script=script)
+        user = _in_whose_name(request, dialogue.who)
+        return submission.order_from(request.attributes, user=user, queue=queue, script=script)
+
+
+def _in_whose_name(request: QueueJobRequest, who: Principal) -> str:
+    """The owner: who asks or, of managers and root, the one that `proxy_user` names. Raises refusal 15023."""
+    named = next((entry.value for entry in request.attributes if entry.name == "proxy_user"), "")
+    if named and not who.manager:
+        words = (
+            f"User '{who.user}' is attempting to submit a proxy job for user '{named}' but is not a manager"
+        )
+        raise refusal(ServerCode.BADUSER, words)
+    return named or who.user

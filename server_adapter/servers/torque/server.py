@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from schedd.wire import Run, ShareFacts
+from schedd.wire import Run, ShareFacts, SubmissionFacts
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.by_hand import ByHand
 from server_adapter.bridge.checks import Check
@@ -13,6 +13,7 @@ from server_adapter.bridge.rates import Pace
 from server_adapter.bridge.server import Outcome
 from server_adapter.bridge.state import State, Wish, Writing
 from server_adapter.bridge.tells import Write
+from server_adapter.servers.torque.handover import REQUESTS, Desk
 from server_adapter.servers.torque.link import PERMITTED, ServerLink
 from server_adapter.servers.torque.pen import Pen
 from server_adapter.servers.torque.reader import StateReader, job_question
@@ -38,12 +39,14 @@ class TorqueServer:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._settings = settings
+        taken = settings.handovers and settings.mode == "scheduler"
+        permitted = PERMITTED[settings.mode] | (REQUESTS if taken else frozenset())
         self.link = ServerLink(
             Address(settings.server.host, settings.server.port),
             credential,
             user=settings.server.user,
             timeout=settings.server.timeout,
-            permitted=PERMITTED[settings.mode],
+            permitted=permitted,
             clock=clock,
             owner=settings.server.owner_id,
         )
@@ -52,6 +55,7 @@ class TorqueServer:
         self.pen = Pen(self.link, offers, pace)
         self._starter = Starter(self.link, question, asynchronous=settings.run.asynchronous)
         self._reader = StateReader(self.link, question, by_hand)
+        self._desk = Desk(self.link)
         self._listener: CommandListener | None = None
 
     @property
@@ -104,6 +108,22 @@ class TorqueServer:
     async def became(self, run: Run) -> Check:
         """Whether the job runs, or ran, as decided."""
         return await self._starter.became(run)
+
+    async def submit(self, submission: SubmissionFacts, mark: str) -> str:
+        """Submits a job that is handed over, on hold."""
+        return await self._desk.submit(submission, mark)
+
+    async def marked(self, mark: str) -> str:
+        """The id of the job with this mark."""
+        return await self._desk.marked(mark)
+
+    async def let_run(self, job: str) -> None:
+        """Lifts its hold."""
+        await self._desk.let_run(job)
+
+    async def take_back(self, job: str) -> None:
+        """Deletes it unless it runs."""
+        await self._desk.take_back(job)
 
     async def confirm(self, name: str, wish: Wish, shares: Sequence[ShareFacts]) -> None:
         """TORQUE has no reservations of its own."""

@@ -1,0 +1,124 @@
+"""Jobs handed over to this cluster by a federation: submitted on hold, then let run, or taken back.
+
+A handover has a name that its sender chose. Asking for the same step again changes nothing, so every request
+may be repeated; a handover that was taken back before it came never comes. A job on hold cannot start: who
+hands it over may do so at several clusters, and lets it run at one.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from schedd.engine.records import HandedOver, HandoverPhase
+from schedd.engine.state import EngineState
+from schedd.wire import (
+    HandOver,
+    Handover,
+    HandoverDone,
+    HandoverStep,
+    JobDeleted,
+    JobEnded,
+    LetRun,
+    SubmissionFacts,
+    TakeBack,
+)
+
+__all__ = ["done", "forget_handovers", "hand_over", "let_run", "note_end", "take_back"]
+
+_KEPT: Final = 7 * 86_400
+"""Seconds for which what became of a handover can be asked after."""
+_OVER: Final = ("withdrawn", "refused")
+
+
+def hand_over(state: EngineState, event: HandOver) -> None:
+    """A new job for the server; one that is known is not submitted again."""
+    if event.handover in state.handovers:
+        return
+    record = HandedOver(event.handover, event.submission.user, event.by, "asked", state.now)
+    _decide(state, event.id, record, "submit", event.submission)
+
+
+def let_run(state: EngineState, event: LetRun) -> None:
+    """The job may start: its hold is to be released."""
+    record = state.handovers.get(event.handover)
+    if record is not None and record.phase == "held":
+        _decide(state, event.id, replace(record, phase="releasing", let_run=True), "release")
+
+
+def take_back(state: EngineState, event: TakeBack) -> None:
+    """The job is not wanted any more; one that never came is remembered, so that it does not come late."""
+    record = state.handovers.get(event.handover)
+    if record is None:
+        state.handovers[event.handover] = HandedOver(event.handover, "", event.by, "withdrawn", state.now)
+    elif record.phase == "refused" or record.end:
+        _put(state, replace(record, phase="withdrawn"))
+    elif record.phase not in ("withdrawing", "withdrawn"):
+        _decide(state, event.id, replace(record, phase="withdrawing"), "withdraw")
+
+
+def done(state: EngineState, event: HandoverDone) -> None:
+    """What became of a step; of an earlier one than the last asked for, only the job's id is news."""
+    record = state.handovers.get(event.handover)
+    if record is None:
+        return
+    if event.server_job:
+        record = replace(record, server_job=event.server_job)
+        state.handed[event.server_job] = event.handover
+    if event.decision_id != record.decision:
+        state.handovers[event.handover] = record
+        return
+    phase: HandoverPhase
+    match event.step:
+        case "submit":
+            phase = "held" if event.done else "refused"
+        case "release":
+            phase = "released" if event.done else "held"
+        case "withdraw":
+            phase = "withdrawn" if event.done else "released" if record.let_run else "held"
+    text = "" if event.done else event.text
+    _put(state, replace(record, phase=phase, decision="", code=event.code, text=text))
+
+
+def note_end(state: EngineState, event: JobEnded | JobDeleted) -> None:
+    """A job that was handed over is gone from the server."""
+    name = state.handed.get(event.job_id)
+    record = state.handovers.get(name) if name is not None else None
+    if record is None or record.phase in _OVER:
+        return
+    if isinstance(event, JobEnded):
+        _put(state, replace(record, end="ended", exit_status=event.exit_status))
+    elif record.phase != "withdrawing":
+        _put(state, replace(record, end="deleted"))
+
+
+def forget_handovers(state: EngineState) -> None:
+    """Drop those that were over long ago."""
+    for name, record in list(state.handovers.items()):
+        if (record.phase in _OVER or record.end) and record.since < state.now - _KEPT:
+            del state.handovers[name]
+            state.handed.pop(record.server_job, None)
+
+
+def _decide(
+    state: EngineState,
+    cause: str,
+    record: HandedOver,
+    step: HandoverStep,
+    submission: SubmissionFacts | None = None,
+) -> None:
+    name = state.next_decision()
+    _put(state, replace(record, decision=name, code=0, text=""))
+    state.decisions.append(
+        Handover(
+            id=name,
+            cause=cause,
+            time=state.now,
+            handover=record.handover,
+            step=step,
+            submission=submission,
+            server_job=record.server_job,
+        )
+    )
+
+
+def _put(state: EngineState, record: HandedOver) -> None:
+    state.handovers[record.handover] = replace(record, since=state.now)

@@ -1,0 +1,191 @@
+"""Carries out handovers: submits jobs on hold, lets them run, takes them back. One step after the other.
+
+A submission whose answer was lost may have been taken: the job carries a mark by which it is looked for
+before it is submitted again, and it is on hold, so that no second one could ever run.
+"""
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar, runtime_checkable
+
+from schedd.wire import Handover, HandoverDone, SubmissionFacts
+from server_adapter.batch.errors import ProtocolError, RightsError, ServerRefusedError, ServerUnreachableError
+from server_adapter.bridge.delivery import Delivery
+
+__all__ = ["MARK", "Handovers", "JobRunsError", "Taker"]
+
+_log = logging.getLogger(__name__)
+
+MARK: Final = "SCHEDD_HANDOVER"
+"""The variable of a job's environment that names its handover."""
+_SETTLING: Final = 2.0  # seconds until a submission whose answer was lost is looked for
+_MARGIN: Final = 60  # seconds by which clocks may differ
+_KEPT: Final = 10_000
+_T = TypeVar("_T")
+
+
+class JobRunsError(Exception):
+    """A job that is to be taken back runs, or has run."""
+
+
+@runtime_checkable
+class Taker(Protocol):
+    """A pbs_server to which jobs can be handed over. Its methods raise `server_adapter.batch.errors`."""
+
+    async def submit(self, submission: SubmissionFacts, mark: str) -> str:
+        """Submits the job on an operator's hold, with the mark in its environment; its id."""
+        ...
+
+    async def marked(self, mark: str) -> str:
+        """The id of the job with this mark; empty where there is none."""
+        ...
+
+    async def let_run(self, job: str) -> None:
+        """Lifts the hold."""
+        ...
+
+    async def take_back(self, job: str) -> None:
+        """Deletes the job unless it runs or ran: raises `JobRunsError`. One that is gone is taken back."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    done: bool
+    job: str = ""
+    code: int = 0
+    text: str = ""
+
+
+class Handovers:
+    """`barred` tells in words why nothing may be changed at the server, or nothing."""
+
+    def __init__(
+        self,
+        server: object,
+        delivery: Delivery,
+        barred: Callable[[], str],
+        look: Callable[[], None],
+        clock: Callable[[], float] = time.time,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._server = server
+        self._delivery = delivery
+        self._barred = barred
+        self._look = look
+        self._clock = clock
+        self._sleep = sleep
+        self._began = clock()
+        self._waiting: OrderedDict[str, Handover] = OrderedDict()
+        self._outcomes: OrderedDict[str, _Outcome] = OrderedDict()
+        self._tried: set[str] = set()
+        self._gone: OrderedDict[str, None] = OrderedDict()
+        self._awake = asyncio.Event()
+
+    def want(self, decision: Handover) -> None:
+        """Takes a decision; of two about one handover the newer one counts."""
+        known = self._waiting.get(decision.handover)
+        if known is None or known.id <= decision.id:
+            self._waiting[decision.handover] = decision
+            self._awake.set()
+
+    async def work(self) -> None:
+        """Carries out for ever."""
+        while True:
+            if not self._waiting:
+                self._awake.clear()
+                await self._awake.wait()
+            await self.step()
+
+    async def finish(self) -> None:
+        """Carries out all that waits."""
+        while self._waiting:
+            await self.step()
+
+    async def step(self) -> None:
+        """One decision. Where it is not known what became of it, it waits for another try."""
+        handover, decision = next(iter(self._waiting.items()))
+        outcome = self._outcomes.get(_name(decision))
+        if outcome is None:
+            try:
+                outcome = await self._carry_out(decision)
+            except (ServerUnreachableError, ProtocolError) as error:
+                _log.warning("%s of handover %s: %s; it is tried again", decision.step, handover, error)
+                self._tried.add(handover)
+                self._waiting.move_to_end(handover)
+                await self._sleep(_SETTLING)
+                return
+        _keep(self._outcomes, _name(decision), outcome)
+        self._tried.discard(handover)
+        if self._waiting.get(handover) is decision:
+            del self._waiting[handover]
+        if not outcome.done:
+            _log.info("%s of handover %s was refused: %s", decision.step, handover, outcome.text)
+        await self._delivery.put(
+            HandoverDone(
+                id=next(self._delivery.ids),
+                time=int(self._clock()),
+                decision_id=decision.id,
+                handover=handover,
+                step=decision.step,
+                done=outcome.done,
+                server_job=outcome.job,
+                code=outcome.code,
+                text=outcome.text,
+            )
+        )
+        self._look()
+
+    async def _carry_out(self, decision: Handover) -> _Outcome:
+        server, barred = self._server, self._barred()
+        if barred:
+            return _Outcome(False, decision.server_job, text=barred)
+        if not isinstance(server, Taker):
+            return _Outcome(False, text="no jobs can be handed over to this family of servers")
+        job = decision.server_job
+        try:
+            if decision.step == "submit":
+                return await self._submit(server, decision)
+            job = job or await server.marked(decision.handover)
+            if decision.step == "release":
+                if not job:
+                    return _Outcome(False, text="the job is gone")
+                await server.let_run(job)
+            elif job:
+                await server.take_back(job)
+        except ServerRefusedError as error:
+            return _Outcome(False, job, error.code, error.text or str(error))
+        except (RightsError, JobRunsError, ValueError) as error:
+            return _Outcome(False, job, text=str(error))
+        if decision.step == "withdraw":
+            _keep(self._gone, decision.handover, None)
+        return _Outcome(True, job)
+
+    async def _submit(self, server: Taker, decision: Handover) -> _Outcome:
+        handover = decision.handover
+        if decision.submission is None:
+            return _Outcome(False, text="the decision has no job in it")
+        if handover in self._gone:
+            return _Outcome(False, text="it was taken back")
+        # An earlier life of this adapter may have submitted it, or a try whose answer was lost.
+        if handover in self._tried or decision.time < self._began + _MARGIN:
+            job = await server.marked(handover)
+            if job:
+                return _Outcome(True, job)
+        return _Outcome(True, await server.submit(decision.submission, handover))
+
+
+def _name(decision: Handover) -> str:
+    """Of one decision alone: a daemon that kept nothing begins its ids anew."""
+    return f"{decision.id}@{decision.time}"
+
+
+def _keep(known: OrderedDict[str, _T], name: str, value: _T) -> None:
+    known[name] = value
+    while len(known) > _KEPT:
+        known.popitem(last=False)

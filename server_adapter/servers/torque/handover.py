@@ -1,0 +1,197 @@
+"""Hands jobs over to a TORQUE server: under the user's own name, on hold, and away again.
+
+The job is submitted over the adapter's own connection, which is root's or a manager's, with the attribute
+``proxy_user`` (``qsub -P``): the server makes that user the job's owner, checks that there is such a user,
+and applies the queue's access lists to him; to anybody but root and managers it refuses this (source of
+6.1, ``geteusernam.c``). What came of it is looked at before the job may ever run.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from schedd.wire import HANDED_ATTRIBUTES, SubmissionFacts
+from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.bridge.facts import Values
+from server_adapter.bridge.handovers import MARK, JobRunsError
+from server_adapter.dis import Attribute
+from server_adapter.servers.torque.link import ServerLink
+from server_adapter.torque.codes import ManagerCommand, ObjectType, RequestCode
+from server_adapter.torque.connection import Connection
+from server_adapter.torque.errors import ServerCode
+from server_adapter.torque.replies import JobId
+from server_adapter.torque.requests import (
+    JobRequest,
+    JobScriptRequest,
+    ManageRequest,
+    QueueJobRequest,
+    StatusRequest,
+)
+
+__all__ = ["REQUESTS", "Desk", "attributes_of"]
+
+REQUESTS: Final = frozenset(
+    {
+        RequestCode.QUEUE_JOB,
+        RequestCode.JOB_SCRIPT,
+        RequestCode.READY_TO_COMMIT,
+        RequestCode.COMMIT,
+        RequestCode.HOLD_JOB,
+        RequestCode.RELEASE_JOB,
+        RequestCode.DELETE_JOB,
+    }
+)
+"""What a handover sends; they may leave in the mode `scheduler` alone."""
+_CHUNK: Final = 65_536  # bytes of a script in one request
+_HOLD: Final = "o"
+_DEFAULTS: Final[Mapping[str, str]] = {
+    "Checkpoint": "u",
+    "Join_Path": "n",
+    "Keep_Files": "n",
+    "Mail_Points": "a",
+    "Priority": "0",
+    "Rerunable": "TRUE",
+    "Job_Name": "STDIN",
+}
+_LOOKED_AT: Final = ("job_state", "Hold_Types", "Job_Owner", "exec_host", "start_count")
+_RAN: Final = ("R", "E", "S")
+
+
+def attributes_of(submission: SubmissionFacts, mark: str) -> tuple[Attribute, ...]:
+    """The attributes of the QueueJob request. Raises ValueError for one that may not be handed over."""
+    for name in submission.attributes:
+        if name not in HANDED_ATTRIBUTES:
+            raise ValueError(f"the attribute {name} cannot be handed over")
+    plain = {**_DEFAULTS, **submission.attributes, "Hold_Types": _HOLD, "proxy_user": submission.user}
+    variables = {**submission.variables, MARK: mark}
+    return (
+        *(Attribute(name, value) for name, value in sorted(plain.items())),
+        *(Attribute("Resource_List", value, name) for name, value in submission.resources.items()),
+        Attribute("Variable_List", ",".join(f"{name}={_escaped(v)}" for name, v in variables.items())),
+    )
+
+
+class Desk:
+    """Where jobs are handed over; each step has the connection for itself, so that no run comes between."""
+
+    def __init__(self, link: ServerLink) -> None:
+        self._link = link
+
+    async def submit(self, submission: SubmissionFacts, mark: str) -> str:
+        """The new job's id. Raises ValueError where the server did not make of it what was asked for."""
+        attributes = attributes_of(submission, mark)
+        async with self._link.talk() as connection:
+            request = QueueJobRequest(
+                code=RequestCode.QUEUE_JOB, destination=submission.queue, attributes=attributes
+            )
+            payload = (await connection.request(request)).payload
+            if not isinstance(payload, JobId):
+                raise ValueError("the server gave the job no id")
+            job = payload.job
+            for place, data in enumerate(_chunks(submission.script.encode())):
+                await connection.request(
+                    JobScriptRequest(
+                        code=RequestCode.JOB_SCRIPT, sequence=place, size=len(data), job=job, data=data
+                    )
+                )
+            await connection.request(JobRequest(code=RequestCode.READY_TO_COMMIT, job=job))
+            await connection.request(JobRequest(code=RequestCode.COMMIT, job=job))
+            wrong = _what_is_wrong(await _look(connection, job), submission.user)
+            if wrong:
+                await connection.request(_delete(job))
+                raise ValueError(f"{wrong}: it was deleted again")
+        return job
+
+    async def marked(self, mark: str) -> str:
+        """The id of the job with the mark; one that is not complete goes before those that are."""
+        names = (Attribute("job_state"), Attribute("Variable_List"))
+        async with self._link.talk() as connection:
+            jobs = await connection.describe(
+                StatusRequest(code=RequestCode.STATUS_JOB, attributes=names),
+            )
+        wanted = f"{MARK}={mark}"
+        found = [job for job in jobs if wanted in job.values.get("Variable_List", "").split(",")]
+        found.sort(key=lambda job: job.values.get("job_state") == "C")
+        return found[0].name if found else ""
+
+    async def let_run(self, job: str) -> None:
+        """Lifts our hold."""
+        async with self._link.talk() as connection:
+            await connection.request(_hold(RequestCode.RELEASE_JOB, job))
+
+    async def take_back(self, job: str) -> None:
+        """Holds the job first: nobody's run decision passes a hold between the look and the deletion."""
+        async with self._link.talk() as connection:
+            if _ran(await _look(connection, job)):
+                raise JobRunsError(f"{job} runs or has run")
+            try:
+                await connection.request(_hold(RequestCode.HOLD_JOB, job))
+                if _ran(await _look(connection, job)):
+                    await connection.request(_hold(RequestCode.RELEASE_JOB, job))
+                    raise JobRunsError(f"{job} was started meanwhile")
+                await connection.request(_delete(job))
+            except ServerRefusedError as error:
+                if error.code not in (ServerCode.UNKJOBID, ServerCode.BADSTATE):
+                    raise
+                values = await _look(connection, job)
+                if _ran(values):
+                    raise JobRunsError(f"{job} runs or has run") from None
+                if values is not None and values.get("job_state") != "C":
+                    raise
+
+
+async def _look(connection: Connection, job: str) -> Values | None:
+    names = tuple(Attribute(name) for name in _LOOKED_AT)
+    try:
+        found = await connection.describe(
+            StatusRequest(code=RequestCode.STATUS_JOB, name=job, attributes=names)
+        )
+    except ServerRefusedError as error:
+        if error.code == ServerCode.UNKJOBID:
+            return None
+        raise
+    return found[0].values if found else None
+
+
+def _ran(values: Values | None) -> bool:
+    """Whether the job runs or has run; one that is gone without a trace has not, as far as is known."""
+    if values is None:
+        return False
+    if values.get("job_state") == "C":
+        return bool(values.get("exec_host") or int(values.get("start_count") or 0))
+    return values.get("job_state") in _RAN
+
+
+def _what_is_wrong(values: Values | None, user: str) -> str:
+    if values is None:
+        return "the server does not show the job that it took"
+    owner = values.get("Job_Owner", "")
+    if owner.partition("@")[0] != user:
+        return f"the server made the job {owner}'s and not {user}'s"
+    if _HOLD not in values.get("Hold_Types", ""):
+        return "the server did not keep the job's hold"
+    return ""
+
+
+def _hold(code: RequestCode, job: str) -> ManageRequest:
+    return ManageRequest(
+        code=code,
+        command=ManagerCommand.SET,
+        object_type=ObjectType.JOB,
+        name=job,
+        attributes=(Attribute("Hold_Types", _HOLD),),
+    )
+
+
+def _delete(job: str) -> ManageRequest:
+    return ManageRequest(
+        code=RequestCode.DELETE_JOB, command=ManagerCommand.DELETE, object_type=ObjectType.JOB, name=job
+    )
+
+
+def _chunks(script: bytes) -> Iterator[bytes]:
+    for first in range(0, max(1, len(script)), _CHUNK):
+        yield script[first : first + _CHUNK]
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace(",", "\\,")
