@@ -24,6 +24,7 @@ __all__ = [
     "Admin",
     "Cluster",
     "Daemon",
+    "Federation",
     "Operator",
     "Reader",
     "Seen",
@@ -210,6 +211,7 @@ Reader = Annotated[Bearer, Depends(_allowed("see all"))]
 Operator = Annotated[Bearer, Depends(_allowed("steer"))]
 Adapter = Annotated[Bearer, Depends(_allowed("exchange"))]
 Admin = Annotated[Bearer, Depends(_allowed("administer"))]
+Federation = Annotated[Bearer, Depends(_allowed("hand over"))]
 Daemon = Annotated[Clusters, Depends(daemon_of)]
 
 

@@ -15,6 +15,7 @@ from schedd import __version__
 from schedd.api import (
     alerts,
     exchange,
+    handovers,
     health,
     holds,
     jobs,
@@ -64,7 +65,8 @@ was never submitted.
 
 **Tokens** go into the header `Authorization: Bearer TOKEN`. A `user` reads and asks, and sees other people's
 jobs where the site or the server lets users see them; a `reader` sees all; an `operator` may also pause and
-resume; an `adapter` exchanges events and decisions; an `admin` may do everything.
+resume; an `adapter` exchanges events and decisions; a `federation` hands jobs over;
+an `admin` may do everything.
 """
 
 _TAGS: Final = [
@@ -79,6 +81,7 @@ _TAGS: Final = [
     },
     {"name": "quality", "description": "What the plan is worth, and how well its words were kept."},
     {"name": "exchange with the adapter", "description": "Events in, decisions out."},
+    {"name": "exchange with a federation", "description": "Jobs handed over, let run, taken back."},
     {"name": "health", "description": "For those who watch the daemon."},
 ]
 
@@ -108,7 +111,7 @@ def create_app(
     app.state.life = secrets.token_hex(4)
     problems.install(app)
     reading = (clusters_router, alerts, jobs, ranks, plan, stream, questions, quality)
-    for module in (*reading, reservations, holds, policy, searches, exchange, health):
+    for module in (*reading, reservations, holds, policy, searches, exchange, handovers, health):
         app.include_router(
             module.router,
             dependencies=[Depends(known_parameters)],

@@ -231,6 +231,14 @@ class WhatIf(_Asked):
     not_before: Annotated[
         int | None, Field(description="As `qsub -a`: seconds since the epoch.", ge=0, lt=_TIME_END)
     ] = None
+    owner: Annotated[
+        str,
+        Field(
+            description="Whose job it would be: this user's limits and rights count. Others than oneself may "
+            "be named by who may see all jobs.",
+            max_length=200,
+        ),
+    ] = ""
 
     variants: Annotated[tuple[Variant, ...], Field(description="Each is answered, too.", max_length=20)] = ()
     windows: Annotated[
@@ -244,8 +252,10 @@ class WhatIf(_Asked):
     def _one_of_three(self) -> Self:
         if sum(one is not None for one in (self.request, self.resources, self.job)) != 1:
             raise ValueError("give one of request, resources and job")
-        if self.job is not None and (self.family is not None or self.queue or self.not_before is not None):
-            raise ValueError("family, queue and not_before are those of the job")
+        if self.job is not None and (
+            self.family is not None or self.queue or self.owner or self.not_before is not None
+        ):
+            raise ValueError("family, queue, owner and not_before are those of the job")
         return self
 
     def facts(self, now: int, job: JobFacts | None, variant: Variant | None = None) -> JobFacts:
@@ -259,7 +269,7 @@ class WhatIf(_Asked):
             return replace(job, resources=asked, state="Q", holds="", depend="")
         return JobFacts(
             id="what-if",
-            owner="",
+            owner=self.owner,
             queue=self.queue,
             submitted=now,
             family=self.family or ("openpbs" if "select" in asked else "torque"),

@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from schedd.api.access import Cluster, Seen
+from schedd.api.access import Cluster, Seen, User
 from schedd.api.jobs import found_job
 from schedd.api.messages import Variant, WhatIf
 from schedd.api.outcomes import VariantAnswer, WhatIfAnswer
@@ -29,6 +29,7 @@ router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["questions"], route_cl
     response_model=WhatIfAnswer,
     responses=answers(
         "no-token",
+        "not-allowed",
         "unknown-cluster",
         "unknown-job",
         "not-ready",
@@ -38,7 +39,7 @@ router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["questions"], route_cl
         "too-large",
     ),
 )
-async def what_if(request: Request, cluster: Cluster, question: WhatIf, seen: Seen) -> Response:
+async def what_if(request: Request, cluster: Cluster, question: WhatIf, seen: Seen, asker: User) -> Response:
     """When and where would a job start if it were submitted now? Nothing is submitted, the plan stays.
 
     With `job`, the question is put for a job in the queue, in its place: what its start would be if it was
@@ -49,6 +50,9 @@ async def what_if(request: Request, cluster: Cluster, question: WhatIf, seen: Se
     The question is put to a copy of the plan that all who ask about one generation share. While the planner
     is busy for long, an older copy answers; `generation` and `as_of` say which.
     """
+    if question.owner and not (asker.may("see all") or asker.owns(question.owner)):
+        what = f"{asker.name} may not ask for {question.owner}"
+        raise ProblemError("not-allowed", what, hint="leave owner out")
     copy = await a_copy(cluster)
     job = None
     if question.job is not None:

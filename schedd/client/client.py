@@ -6,6 +6,8 @@ from urllib.parse import quote
 
 from schedd.client.answers import (
     Dispatch,
+    HandoverDoneView,
+    HandoverView,
     HoldsView,
     HoldView,
     PolicyPreview,
@@ -72,6 +74,25 @@ class Client(Reading):
         """Lift a reservation."""
         path = self._path(f"/reservations/{quote(name, safe='')}")
         return cast("ReservationDone", self._http.ask("DELETE", path))
+
+    # ---- jobs handed over ------------------------------------------------------------------------
+
+    def hand_over(self, name: str, submission: Mapping[str, Any]) -> HandoverView:
+        """Have a job submitted on hold, in its user's name: ``user``, ``script``, ``resources`` and so on."""
+        return self._handover("PUT", name, "", dict(submission))
+
+    def let_run(self, name: str) -> HandoverView:
+        """Release its hold."""
+        return self._handover("POST", name, "/release")
+
+    def take_back(self, name: str) -> HandoverView:
+        """Delete it unless it runs; one that did not come yet will not come."""
+        return self._handover("DELETE", name, "")
+
+    def _handover(self, method: str, name: str, what: str, body: object = None) -> HandoverView:
+        path = self._path(f"/handovers/{quote(name, safe='')}{what}")
+        found: HandoverDoneView = self._http.ask(method, path, body=body)
+        return found["handover"]
 
     # ---- policy ----------------------------------------------------------------------------------
 

@@ -18,6 +18,9 @@ from schedd.client.answers import (
     FairShareView,
     Gap,
     GapsView,
+    HandoverDoneView,
+    HandoversView,
+    HandoverView,
     History,
     HoldsView,
     HoldView,
@@ -241,6 +244,16 @@ class Reading:
 
     # ---- questions -------------------------------------------------------------------------------
 
+    def handovers(self, since: int = 0) -> list[HandoverView]:
+        """Jobs that were handed over, without those that were over before ``since``."""
+        found: HandoversView = self._get("/handovers", {"since": since})
+        return found["handovers"]
+
+    def handover(self, name: str) -> HandoverView:
+        """One of them."""
+        found: HandoverDoneView = self._get(f"/handovers/{quote(name, safe='')}")
+        return found["handover"]
+
     def what_if(
         self,
         request: str | None = None,
@@ -248,6 +261,7 @@ class Reading:
         resources: Resources | None = None,
         job: str | None = None,
         queue: str = "",
+        owner: str = "",
         variants: Sequence[str | Resources] = (),
         windows: int = 0,
         changes: bool = False,
@@ -258,6 +272,7 @@ class Reading:
             "resources": dict(resources) if resources is not None else None,
             "job": job,
             "queue": queue,
+            "owner": owner,
             "variants": [
                 {"request": one} if isinstance(one, str) else {"resources": dict(one)} for one in variants
             ],

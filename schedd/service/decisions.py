@@ -43,9 +43,10 @@ class DecisionLog:
     """Decisions that still count, by growing id.
 
     A run or a step of a handover leaves the log when its outcome or the job's start or end is reported, a
-    told start when a newer one is told or its job starts or goes, an alert when ``alerts`` newer ones came; so the log is about as
-    long as there are jobs. Beyond ``most`` decisions the oldest are dropped, and readers who had not come
-    so far are told that they missed some. ``last`` is the last id of earlier logs, which readers may know.
+    told start when a newer one is told or its job starts or goes, an alert when ``alerts`` newer ones came;
+    so the log is about as long as there are jobs. Beyond ``most`` decisions the oldest are dropped, and
+    readers who had not come so far are told that they missed some. ``last`` is the last id of earlier logs,
+    which readers may know.
     """
 
     def __init__(self, most: int = 200_000, alerts: int = 1_000, last: str = "") -> None:

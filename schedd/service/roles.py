@@ -8,9 +8,10 @@ from schedd.store import Role
 
 __all__ = ["RIGHTS", "Bearer", "Right", "Role"]
 
-Right = Literal["ask", "see all", "exchange", "steer", "administer"]
+Right = Literal["ask", "see all", "exchange", "steer", "administer", "hand over"]
 """``ask``: read and put questions; ``see all``: every job in full; ``exchange``: events in, decisions out;
-``steer``: pause and resume, reservations; ``administer``: everything else that changes how the daemon works.
+``steer``: pause and resume, reservations; ``hand over``: have jobs submitted in their users' names;
+``administer``: everything else that changes how the daemon works.
 """
 
 RIGHTS: Final[Mapping[Role, frozenset[Right]]] = {
@@ -18,7 +19,8 @@ RIGHTS: Final[Mapping[Role, frozenset[Right]]] = {
     "reader": frozenset({"ask", "see all"}),
     "operator": frozenset({"ask", "see all", "steer"}),
     "adapter": frozenset({"ask", "see all", "exchange"}),
-    "admin": frozenset({"ask", "see all", "exchange", "steer", "administer"}),
+    "admin": frozenset({"ask", "see all", "exchange", "steer", "administer", "hand over"}),
+    "federation": frozenset({"ask", "see all", "hand over"}),
     "proxy": frozenset(),  # nothing in its own name: it says for whom it asks
 }
 

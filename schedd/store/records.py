@@ -29,7 +29,7 @@ __all__ = [
 
 _DAY = 86_400
 
-Role = Literal["user", "reader", "operator", "adapter", "admin", "proxy"]
+Role = Literal["user", "reader", "operator", "adapter", "admin", "proxy", "federation"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from tests.service.build import StillClock, T, job, node
 
 SITE: dict[str, Any] = {"fair_share": {"levels": ["user"]}, "licences": {"matlab": {"copies": 3}}}
 NODE: Reserved = {"nodes": ["n1"], "start": T + 10**6}
+JOB = {"user": "ann", "script": "sleep 1", "resources": {"nodes": "1"}}
 C = "/v1/clusters/{cluster}"
 METHODS: dict[tuple[str, str], Callable[[Client], object]] = {
     ("get", "/v1/clusters"): Client.clusters,
@@ -56,12 +57,18 @@ METHODS: dict[tuple[str, str], Callable[[Client], object]] = {
     ("put", f"{C}/holds/{{kind}}/{{name}}"): lambda client: client.hold("node", "n1", "x"),
     ("delete", f"{C}/holds/{{kind}}/{{name}}"): lambda client: client.release("node", "n1"),
     ("post", f"{C}/policy/preview"): lambda client: client.preview_policy(SITE),
+    ("put", f"{C}/handovers/{{name}}"): lambda client: client.hand_over("h.1", JOB),
+    ("get", f"{C}/handovers/{{name}}"): lambda client: client.handover("h.1"),
+    ("get", f"{C}/handovers"): Client.handovers,
+    ("delete", f"{C}/handovers/{{name}}"): lambda client: client.take_back("h.1"),
     ("put", f"{C}/policy"): lambda client: client.set_policy(SITE),
     ("delete", f"{C}/policy"): Client.withdraw_policy,
 }
 """In the order in which they can be called one after another."""
 ADAPTERS = {("post", f"{C}/events"), ("get", f"{C}/decisions")}
 """What an adapter says and hears; it has a client of its own."""
+LATER = {("post", f"{C}/handovers/{{name}}/release")}
+"""Needs an adapter at work: see tests/api/test_handovers.py."""
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +92,8 @@ def client(app: FastAPI) -> Iterator[Client]:
 def test_every_path_has_a_method(app: FastAPI) -> None:
     paths = app.openapi()["paths"]
     served = {(verb, path) for path in paths if path.startswith("/v1/") for verb in paths[path]}
-    assert METHODS.keys() == served - ADAPTERS
-    assert served > ADAPTERS
+    assert METHODS.keys() == served - ADAPTERS - LATER
+    assert served > ADAPTERS | LATER
 
 
 def test_every_method_asks_for_its_path(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from schedd.client.answers.admin import (
     SearchesView,
     SearchView,
 )
+from schedd.client.answers.handovers import HandoverDoneView, HandoversView, HandoverView
 from schedd.client.answers.jobs import (
     Blocker,
     Breach,
@@ -94,6 +95,9 @@ __all__ = [
     "FairShareView",
     "Gap",
     "GapsView",
+    "HandoverDoneView",
+    "HandoverView",
+    "HandoversView",
     "History",
     "HoldView",
     "HoldsView",

@@ -1,0 +1,300 @@
+"""Jobs that a federation hands over to a cluster: submitted on hold, then let run, or taken back."""
+
+import asyncio
+import re
+import secrets
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+import structlog
+from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from schedd.api.access import Cluster, Federation
+from schedd.api.bodies import Dated, dated
+from schedd.api.problems import ProblemError, answers
+from schedd.api.replies import documented, reply
+from schedd.api.text import TextRoute
+from schedd.api.waiting import answer_of
+from schedd.engine.job_view import JobView, record_of, view_of
+from schedd.engine.records import HandedOver, HandoverPhase
+from schedd.engine.view import Published
+from schedd.service.loop import PlanLoop
+from schedd.wire import HANDED_ATTRIBUTES, HandOver, LetRun, SubmissionFacts, TakeBack
+
+__all__ = ["HandoverView", "HandoversView", "Submission", "router"]
+
+router = APIRouter(
+    prefix="/v1/clusters/{cluster}/handovers", tags=["exchange with a federation"], route_class=TextRoute
+)
+_log = structlog.get_logger(__name__)
+_PATIENCE: Final = 10.0
+_HINT: Final = "ask for the same again: what was done is not done twice"
+_ACT: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid", "too-much")
+_READ: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid")
+_PUT: Final = (*_ACT, "bad-request", "too-large", "unknown-handover")
+_LET: Final = (*_ACT, "unknown-handover", "not-now")
+_TIME_END: Final = 1 << 36
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,199}")
+_PLAIN: Final = re.compile(r"[^\x00-\x1f\x7f]{0,10000}")
+_OVER: Final = ("withdrawn", "refused")
+_FIELDS: Final = frozenset({"planned_start", "planned_end", "promised_start", "state", "started"})
+
+_Handover = Annotated[
+    str,
+    Path(
+        description="The handover's name, chosen by who hands over and used once.",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,119}$",
+        examples=["fed.1042.1"],
+    ),
+]
+_Words = Annotated[dict[str, str], Field(max_length=500)]
+
+
+class Submission(BaseModel):
+    """A job as `qsub` would send it."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "user": "ann",
+                    "script": "#!/bin/sh\n./relax\n",
+                    "queue": "batch",
+                    "resources": {"nodes": "2:ppn=4", "walltime": "01:00:00"},
+                    "attributes": {"Job_Name": "relax"},
+                    "variables": {"CASE": "7"},
+                }
+            ]
+        },
+    )
+
+    user: Annotated[
+        str,
+        Field(
+            description="Who is to own the job at the server.", pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?$"
+        ),
+    ]
+    script: Annotated[str, Field(min_length=1, max_length=1 << 20, pattern=r"^[^\x00]+$")]
+    queue: Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9._-]*$")] = ""
+    resources: Annotated[_Words, Field(description="Of the `Resource_List`, as `qsub -l` takes them.")] = {}
+    attributes: Annotated[
+        _Words, Field(description=f"Plain attributes: {', '.join(sorted(HANDED_ATTRIBUTES))}.")
+    ] = {}
+    variables: Annotated[_Words, Field(description="The job's environment (`-v`).")] = {}
+
+    @field_validator("user")
+    @classmethod
+    def _no_root(cls, user: str) -> str:
+        if user == "root":
+            raise ValueError("no jobs are handed over for root")
+        return user
+
+    @field_validator("resources", "attributes", "variables")
+    @classmethod
+    def _plain(cls, words: dict[str, str]) -> dict[str, str]:
+        for name, value in words.items():
+            if not _NAME.fullmatch(name):
+                raise ValueError(f"{name[:40]!r} is no name: letters, digits, '_' and '.'")
+            if not _PLAIN.fullmatch(value):
+                raise ValueError(f"{name}: at most 10000 characters in one line")
+        return words
+
+    @field_validator("attributes")
+    @classmethod
+    def _allowed(cls, words: dict[str, str]) -> dict[str, str]:
+        for name in words:
+            if name not in HANDED_ATTRIBUTES:
+                raise ValueError(
+                    f"{name} cannot be handed over; there is {', '.join(sorted(HANDED_ATTRIBUTES))}"
+                )
+        return words
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoverView:
+    """A job that was handed over. Times are seconds since the epoch (UTC)."""
+
+    handover: str
+    user: str
+    phase: HandoverPhase
+    """`asked`: it is being submitted; `held` at the server; `releasing`, `released`: it may start;
+    `withdrawing`, `withdrawn`: it is taken back; `refused` by the server."""
+    since: int
+    """When that last changed."""
+    job: str
+    """Its id at the server; empty before it has one."""
+    let_run: bool
+    """Its release was asked for: it may have started."""
+    state: Literal["", "running", "starting", "planned", "waiting", "never"]
+    """Where it stands with the planner; empty while that does not know it."""
+    started: int | None
+    planned_start: int | None
+    planned_end: int | None
+    promised_start: int | None
+    end: Literal["", "ended", "deleted"]
+    """What became of it, once it is gone."""
+    exit_status: int | None
+    code: int
+    """The server's code for the step that was refused last; 0 for a refusal of the adapter's own, or none."""
+    text: str
+    """Why the last step was refused; empty when it was not."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoversView(Dated):
+    """Jobs that were handed over."""
+
+    handovers: tuple[HandoverView, ...]
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoverDoneView(Dated):
+    """One handover after what was asked for."""
+
+    handover: HandoverView
+
+
+@router.get(
+    "",
+    response_model=HandoversView,
+    responses=answers("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid"),
+)
+def list_handovers(
+    request: Request,
+    cluster: Cluster,
+    asker: Federation,
+    since: Annotated[
+        int, Query(description="Those that were over before are left out.", ge=0, lt=_TIME_END)
+    ] = 0,
+) -> Response:
+    """The asker's own handovers; an admin's: all. Needs the role `federation` or `admin`."""
+    published = cluster.published
+    found = (
+        view(published, one)
+        for one in published.handovers.values()
+        if (asker.may("administer") or one.by == asker.name)
+        and not ((one.phase in _OVER or one.end) and one.since < since)
+    )
+    return reply(request, HandoversView(handovers=tuple(found), **dated(published)))
+
+
+@router.get(
+    "/{name}",
+    response_model=HandoverDoneView,
+    responses=answers(
+        "no-token", "not-allowed", "unknown-cluster", "unknown-handover", "not-ready", "invalid"
+    ),
+)
+def get_handover(request: Request, cluster: Cluster, name: _Handover, asker: Federation) -> Response:
+    """One handover."""
+    return _answer(request, cluster, name, asker.name, all_of_them=asker.may("administer"))
+
+
+@router.put(
+    "/{name}",
+    response_model=HandoverDoneView,
+    responses=answers(*_ACT, "bad-request", "too-large", "unknown-handover"),
+)
+async def put_handover(
+    request: Request, cluster: Cluster, name: _Handover, body: Submission, asker: Federation
+) -> Response:
+    """Have a job submitted to the server, in its user's name and on hold. Needs the role `federation`.
+
+    The answer comes when this is kept and will be done; `phase` says later whether it was. The same name
+    again changes nothing. The server decides whether the user may submit this there.
+    """
+    _check_owner(cluster.published, name, asker.name)
+    submission = SubmissionFacts(
+        body.user, body.script, body.queue, body.resources, body.attributes, body.variables
+    )
+    event = HandOver(id=_id(), time=cluster.now(), handover=name, submission=submission, by=asker.name)
+    await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
+    await asyncio.to_thread(cluster.audit, asker.name, "hand over", f"{name}: a job of {body.user}")
+    _log.info("a job was handed over", cluster=cluster.name, by=asker.name, handover=name, user=body.user)
+    return _answer(request, cluster, name, asker.name)
+
+
+@router.post(
+    "/{name}/release",
+    response_model=HandoverDoneView,
+    responses=answers(*_ACT, "unknown-handover", "not-now"),
+)
+async def release_handover(
+    request: Request, cluster: Cluster, name: _Handover, asker: Federation
+) -> Response:
+    """Let the job run: its hold is released. Needs the role `federation`."""
+    record = _known(cluster, name, asker.name)
+    if record.phase not in ("held", "releasing", "released"):
+        raise ProblemError(
+            "not-now", f"handover {name} is {record.phase}", hint="it can be released once it is held"
+        )
+    event = LetRun(id=_id(), time=cluster.now(), handover=name)
+    await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
+    return _answer(request, cluster, name, asker.name)
+
+
+@router.delete("/{name}", response_model=HandoverDoneView, responses=answers(*_ACT, "unknown-handover"))
+async def delete_handover(request: Request, cluster: Cluster, name: _Handover, asker: Federation) -> Response:
+    """Take the job back, unless it runs. Needs the role `federation`.
+
+    One that is not known here is remembered as taken back: should it still come, it is not submitted.
+    """
+    _check_owner(cluster.published, name, asker.name)
+    event = TakeBack(id=_id(), time=cluster.now(), handover=name, by=asker.name)
+    await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
+    return _answer(request, cluster, name, asker.name)
+
+
+def view(published: Published, record: HandedOver) -> HandoverView:
+    """A handover with where its job stands."""
+    job: JobView | None = None
+    if record.server_job and not record.end:
+        found = record_of(published, record.server_job)
+        job = view_of(published, found, _FIELDS) if found is not None else None
+    return HandoverView(
+        handover=record.handover,
+        user=record.user,
+        phase=record.phase,
+        since=record.since,
+        job=record.server_job,
+        let_run=record.let_run,
+        state=job.state if job is not None else "",
+        started=job.started if job is not None else None,
+        planned_start=job.planned_start if job is not None else None,
+        planned_end=job.planned_end if job is not None else None,
+        promised_start=job.promised_start if job is not None else None,
+        end=record.end,
+        exit_status=record.exit_status,
+        code=record.code,
+        text=record.text,
+    )
+
+
+def _answer(
+    request: Request, cluster: PlanLoop, name: str, asker: str, *, all_of_them: bool = False
+) -> Response:
+    record = _known(cluster, name, asker, all_of_them=all_of_them)
+    published = cluster.published
+    return reply(request, HandoverDoneView(handover=view(published, record), **dated(published)))
+
+
+def _known(cluster: PlanLoop, name: str, asker: str, *, all_of_them: bool = False) -> HandedOver:
+    record = cluster.published.handovers.get(name)
+    if record is None or not (all_of_them or record.by == asker):
+        raise ProblemError("unknown-handover", f"cluster {cluster.name} knows no handover {name} of {asker}")
+    return record
+
+
+def _check_owner(published: Published, name: str, asker: str) -> None:
+    known = published.handovers.get(name)
+    if known is not None and known.by != asker:
+        raise ProblemError("not-allowed", f"handover {name} is not one of {asker}")
+
+
+def _id() -> str:
+    return f"api:{secrets.token_hex(8)}"

@@ -1,0 +1,137 @@
+"""Handing jobs over by HTTP: who may, what may be handed over, and what is told of it."""
+
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from schedd.service.loop import PlanLoop
+from schedd.wire import Handover
+from tests.api.conftest import token
+from tests.api.test_errors import MAIN, problem
+from tests.service.build import T
+
+JOB: dict[str, Any] = {
+    "user": "ann",
+    "script": "sleep 1\n",
+    "resources": {"nodes": "1:ppn=4", "walltime": "60"},
+}
+HERE = f"{MAIN}/handovers"
+
+
+@pytest.fixture
+def fed(app: FastAPI) -> TestClient:
+    return TestClient(app, headers={"Authorization": f"Bearer {token('federation')}"})
+
+
+def outcome(client: TestClient, loop: PlanLoop, done: bool = True) -> None:
+    """An adapter that carries out the last decision."""
+    decision = [one for one in loop.decisions.after("").decisions if isinstance(one, Handover)][-1]
+    event = {
+        "type": "handover_done",
+        "id": f"a:{decision.id}",
+        "time": T,
+        "decision_id": decision.id,
+        "handover": decision.handover,
+        "step": decision.step,
+        "done": done,
+        "server_job": "9.server",
+        "text": "" if done else "no such queue",
+    }
+    assert client.post(f"{MAIN}/events", json={"events": [event]}).status_code == 200
+
+
+def test_a_job_is_handed_over_held_let_run_and_seen_in_the_plan(
+    fed: TestClient, busy_cluster: TestClient, loop: PlanLoop
+) -> None:
+    first = fed.put(f"{HERE}/f.1.1", json=JOB)
+    assert first.status_code == 200
+    assert first.json()["handover"]["phase"] == "asked"
+    assert fed.put(f"{HERE}/f.1.1", json=JOB).json()["handover"]["phase"] == "asked"
+    sent = [one for one in loop.decisions.after("").decisions if isinstance(one, Handover)]
+    assert len(sent) == 1
+    assert sent[0].submission is not None
+    assert sent[0].submission.script == "sleep 1\n"
+    early = problem(fed.post(f"{HERE}/f.1.1/release"), "not-now")
+    assert "asked" in early["detail"]
+    outcome(busy_cluster, loop)
+    assert not [one for one in loop.decisions.after("").decisions if isinstance(one, Handover)]
+    assert fed.get(f"{HERE}/f.1.1").json()["handover"]["phase"] == "held"
+    job = {
+        "id": "9.server",
+        "owner": "ann@x",
+        "queue": "batch",
+        "submitted": T,
+        "resources": JOB["resources"],
+    }
+    seen = {"type": "job_queued", "id": "q:9", "time": T, "job": job}
+    busy_cluster.post(f"{MAIN}/events", json={"events": [seen]})
+    assert fed.post(f"{HERE}/f.1.1/release").json()["handover"]["phase"] == "releasing"
+    outcome(busy_cluster, loop)
+    (row,) = fed.get(HERE).json()["handovers"]
+    assert (row["phase"], row["state"], row["job"]) == ("released", "planned", "9.server")
+    assert row["planned_start"] is not None
+    ended = {"type": "job_ended", "id": "x:9", "time": T, "job_id": "9.server", "exit_status": 2}
+    busy_cluster.post(f"{MAIN}/events", json={"events": [ended]})
+    (row,) = fed.get(HERE).json()["handovers"]
+    assert (row["end"], row["exit_status"]) == ("ended", 2)
+    assert fed.get(f"{HERE}?since={T + 10**6}").json()["handovers"] == []
+
+
+def test_a_refusal_is_told_with_its_reason(fed: TestClient, client: TestClient, loop: PlanLoop) -> None:
+    fed.put(f"{HERE}/f.2.1", json=JOB)
+    outcome(client, loop, done=False)
+    row = fed.get(f"{HERE}/f.2.1").json()["handover"]
+    assert (row["phase"], row["text"]) == ("refused", "no such queue")
+
+
+def test_a_handover_taken_back_before_it_came_stays_away(fed: TestClient, loop: PlanLoop) -> None:
+    assert fed.delete(f"{HERE}/f.3.1").json()["handover"]["phase"] == "withdrawn"
+    assert fed.put(f"{HERE}/f.3.1", json=JOB).json()["handover"]["phase"] == "withdrawn"
+    assert not [one for one in loop.decisions.after("").decisions if isinstance(one, Handover)]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "where"),
+    [
+        ({"user": "root"}, "body.user"),
+        ({"user": "ann;reboot"}, "body.user"),
+        ({"script": ""}, "body.script"),
+        ({"script": "a\0b"}, "body.script"),
+        ({"attributes": {"Hold_Types": "n"}}, "body.attributes"),
+        ({"attributes": {"User_List": "bob"}}, "body.attributes"),
+        ({"attributes": {"exec_host": "n1"}}, "body.attributes"),
+        ({"variables": {"A,B": "1"}}, "body.variables"),
+        ({"resources": {"nodes": "1\n2"}}, "body.resources"),
+        ({"hold": "u"}, "body.hold"),
+    ],
+)
+def test_what_a_manager_could_and_the_user_could_not_is_refused(
+    fed: TestClient, wrong: dict[str, Any], where: str
+) -> None:
+    found = problem(fed.put(f"{HERE}/f.4.1", json={**JOB, **wrong}), "invalid")
+    assert found["errors"][0]["where"] == where
+    problem(fed.get(f"{HERE}/f.4.1"), "unknown-handover")
+
+
+@pytest.mark.parametrize("role", ["user", "reader", "operator", "adapter"])
+def test_others_may_not_hand_over(app: FastAPI, role: str) -> None:
+    asker = TestClient(app, headers={"Authorization": f"Bearer {token(role)}"})
+    problem(asker.put(f"{HERE}/f.5.1", json=JOB), "not-allowed")
+    problem(asker.get(HERE), "not-allowed")
+
+
+def test_a_federation_sees_and_touches_its_own_alone(fed: TestClient, client: TestClient) -> None:
+    client.put(f"{HERE}/theirs", json=JOB)
+    assert fed.get(HERE).json()["handovers"] == []
+    problem(fed.get(f"{HERE}/theirs"), "unknown-handover")
+    problem(fed.delete(f"{HERE}/theirs"), "not-allowed")
+    problem(fed.post(f"{HERE}/theirs/release"), "unknown-handover")
+
+
+def test_a_what_if_in_the_name_of_another_takes_a_right(app: FastAPI, fed: TestClient) -> None:
+    question = {"request": "nodes=1,walltime=60", "owner": "ann"}
+    assert fed.post(f"{MAIN}/what-if", json=question).status_code == 200
+    user = TestClient(app, headers={"Authorization": f"Bearer {token('user')}"})
+    problem(user.post(f"{MAIN}/what-if", json=question), "not-allowed")
