@@ -66,7 +66,7 @@ class Submissions:
 
 
 def _in_whose_name(request: QueueJobRequest, who: Principal) -> str:
-    """The owner: who asks or, of managers and root, the one that `proxy_user` names. Raises refusal 15023."""
+    """The owner: who asks or, of managers and root, the one that `proxy_user` names. Raises refusal 15025."""
     named = next((entry.value for entry in request.attributes if entry.name == "proxy_user"), "")
     if named and not who.manager:
         words = (

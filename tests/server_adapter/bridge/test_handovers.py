@@ -1,0 +1,241 @@
+"""Jobs handed over to an emulated TORQUE: in the user's name, on hold, once, wherever connections break."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from schedd.wire import Handover, HandoverDone, HandoverStep, SubmissionFacts
+from server_adapter.batch.errors import RequestForbiddenError
+from server_adapter.bridge.handovers import MARK, Handovers
+from server_adapter.bridge.rates import Pace
+from server_adapter.dis import Decoder
+from server_adapter.emulator import EmulatedServer, NodeSpec, State, lifecycle
+from server_adapter.emulator.dialogue import Dialogue
+from server_adapter.emulator.principal import principal_of
+from server_adapter.families import connector
+from server_adapter.servers.torque.handover import attributes_of
+from server_adapter.settings import load_settings
+from server_adapter.torque.codes import RequestCode
+from server_adapter.torque.replies import decode_reply
+from server_adapter.torque.requests import QueueJobRequest
+
+JOB = SubmissionFacts(
+    "alice",
+    "sleep 1\n",
+    queue="batch",
+    resources={"nodes": "1:ppn=2", "walltime": "00:10:00"},
+    attributes={"Job_Name": "relax", "stagein": "in@host:/in"},
+    variables={"CASE": "7,8"},
+)
+Scene = Callable[["Counter"], Awaitable[None]]
+
+
+class Counter:
+    """An emulated server, and the part of the adapter to which jobs are handed over."""
+
+    def __init__(self, server: EmulatedServer, directory: Path, **options: Any) -> None:
+        self.server = server
+        host, port = server.address
+        values = {
+            "mode": "scheduler",
+            "handovers": True,
+            "state_dir": directory,
+            "server.host": host,
+            "server.port": port,
+            "server.auth": "none",
+            "server.timeout": 1.0,
+            "listen.port": 0,
+        }
+        self.settings = load_settings(None, values | options)
+        self.barred = ""
+        self.told: list[HandoverDone] = []
+        self.numbers = count(1)
+        self.begin()
+
+    def begin(self) -> None:
+        """As an adapter that was just started."""
+        self.torque = connector(self.settings)(Pace(1000.0))
+        names = (f"e:{number}" for number in count(1))
+        delivery: Any = SimpleNamespace(ids=names, put=self._put)
+        self.handovers = Handovers(
+            self.torque, delivery, lambda: self.barred, lambda: None, sleep=lambda _: asyncio.sleep(0)
+        )
+
+    async def _put(self, event: HandoverDone) -> None:
+        self.told.append(event)
+
+    async def do(self, step: HandoverStep, job: str = "", *, facts: SubmissionFacts = JOB) -> HandoverDone:
+        number = next(self.numbers)
+        self.handovers.want(
+            Handover(
+                id=f"d{number:012d}",
+                cause="e",
+                time=int(self.server.now) + 120,  # it comes after the adapter began
+                handover="f.1.1",
+                step=step,
+                submission=facts if step == "submit" else None,
+                server_job=job,
+            )
+        )
+        await asyncio.wait_for(self.handovers.finish(), 20)
+        return self.told[-1]
+
+
+def run(directory: Path, scene: Scene, version: str = "6.1", **options: Any) -> None:
+    async def play() -> None:
+        async with EmulatedServer([NodeSpec("node1", 4)], version=version) as server:
+            counter = Counter(server, directory, **options)
+            try:
+                await scene(counter)
+            finally:
+                await counter.torque.close()
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("version", ["2.5", "4.2", "6.1"])
+def test_a_job_comes_in_its_users_name_waits_on_hold_and_runs_when_it_may(
+    tmp_path: Path, version: str
+) -> None:
+    async def scene(counter: Counter) -> None:
+        done = await counter.do("submit")
+        assert (done.done, done.text) == (True, "")
+        job = counter.server.job(done.server_job)
+        assert (job.order.user, job.order.name, job.queue) == ("alice", "relax", "batch")
+        assert (job.state, job.holds) == (State.HELD, {"o"})
+        assert job.order.script == "sleep 1\n"
+        assert job.order.variables == f"CASE=7\\,8,{MARK}=f.1.1"
+        assert job.order.extra["stagein"] == "in@host:/in"
+        assert (await counter.do("release", done.server_job)).done
+        assert (job.state, job.holds) == (State.QUEUED, set())
+        assert (await counter.do("release", done.server_job)).done  # once more, after a lost answer
+
+    run(tmp_path, scene, version)
+
+
+def test_a_script_longer_than_a_request_arrives_whole(tmp_path: Path) -> None:
+    async def scene(counter: Counter) -> None:
+        script = "x" * 150_000
+        done = await counter.do("submit", facts=SubmissionFacts("alice", script, resources={"nodes": "1"}))
+        assert counter.server.job(done.server_job).order.script == script
+
+    run(tmp_path, scene)
+
+
+@pytest.mark.parametrize("after", range(0, 40, 3))
+def test_a_submission_whose_answer_is_cut_leaves_one_job(tmp_path: Path, after: int) -> None:
+    """The reply to each step is cut in turn, at several bytes."""
+
+    async def scene(counter: Counter) -> None:
+        counter.server.faults.cut_replies(1 + after % 7, after=after)
+        done = await counter.do("submit")
+        assert done.done
+        jobs = counter.server.cluster.jobs
+        assert list(jobs) == [done.server_job]
+        assert jobs[done.server_job].state is State.HELD
+
+    run(tmp_path, scene)
+
+
+def test_an_adapter_that_died_in_a_submission_finds_its_job(tmp_path: Path) -> None:
+    async def scene(counter: Counter) -> None:
+        first = await counter.do("submit")
+        await counter.torque.close()
+        counter.begin()
+        counter.numbers = count(1)
+        counter.handovers._began += 3600  # it began after the decision
+        again = await counter.do("submit")
+        assert again.server_job == first.server_job
+        assert len(counter.server.cluster.jobs) == 1
+
+    run(tmp_path, scene)
+
+
+def test_a_refusal_keeps_the_servers_code_and_words(tmp_path: Path) -> None:
+    async def scene(counter: Counter) -> None:
+        done = await counter.do("submit", facts=SubmissionFacts("alice", "x", queue="nowhere"))
+        assert (done.done, done.code) == (False, 15020)
+        assert not counter.server.cluster.jobs
+
+    run(tmp_path, scene)
+
+
+def test_nobody_but_a_manager_submits_in_anothers_name(tmp_path: Path) -> None:
+    async def by_a_user(counter: Counter) -> None:
+
+        who = principal_of(counter.server.cluster, "bob", privileged=False)
+        request = QueueJobRequest(code=RequestCode.QUEUE_JOB, attributes=attributes_of(JOB, "m"))
+        answer = counter.server.handlers.answer(request, Dialogue(who))
+        assert decode_reply(Decoder(answer)).code == 15025
+
+    run(tmp_path, by_a_user)
+
+
+def test_a_job_is_taken_back_before_it_runs_and_not_after(tmp_path: Path) -> None:
+    async def scene(counter: Counter) -> None:
+        first = await counter.do("submit")
+        assert (await counter.do("withdraw", first.server_job)).done
+        assert all(job.state is State.COMPLETE for job in counter.server.cluster.jobs.values())
+        assert (await counter.do("withdraw", first.server_job)).done  # once more
+        late = await counter.do("submit")
+        assert (late.done, late.text) == (False, "it was taken back")
+
+    async def running(counter: Counter) -> None:
+        first = await counter.do("submit")
+        await counter.do("release", first.server_job)
+
+        job = counter.server.job(first.server_job)
+        lifecycle.start(counter.server.cluster, job, "node1:ppn=2", synchronous=True)
+        back = await counter.do("withdraw", first.server_job)
+        assert (back.done, back.text) == (False, f"{first.server_job} runs or has run")
+        assert job.state is State.RUNNING
+        assert not job.holds
+
+    run(tmp_path / "one", scene)
+    run(tmp_path / "two", running)
+
+
+def test_nothing_is_taken_unless_the_site_says_so(tmp_path: Path) -> None:
+    async def scene(counter: Counter) -> None:
+        counter.barred = "the adapter's setting handovers is off"
+        done = await counter.do("submit")
+        assert (done.done, done.text) == (False, "the adapter's setting handovers is off")
+
+    run(tmp_path, scene)
+
+
+def test_the_encoder_lets_no_submission_out_unless_the_site_says_so(tmp_path: Path) -> None:
+
+    async def scene(counter: Counter) -> None:
+        torque: Any = counter.torque
+        with pytest.raises(RequestForbiddenError):
+            await torque.submit(JOB, "m")
+
+    run(tmp_path / "off", scene, handovers=False)
+    run(tmp_path / "adviser", scene, mode="adviser")
+
+
+def test_attributes_that_the_owner_could_not_set_are_not_sent() -> None:
+    with pytest.raises(ValueError, match="User_List cannot be handed over"):
+        attributes_of(SubmissionFacts("ann", "x", attributes={"User_List": "bob"}), "m")
+
+
+def test_a_server_of_another_family_says_that_it_takes_none() -> None:
+    async def scene() -> None:
+        told: list[HandoverDone] = []
+
+        async def put(event: HandoverDone) -> None:
+            told.append(event)
+
+        delivery: Any = SimpleNamespace(ids=iter(["e:1"]), put=put)
+        handovers = Handovers(object(), delivery, lambda: "", lambda: None)
+        handovers.want(Handover(id="d1", cause="e", time=0, handover="h", step="submit", submission=JOB))
+        await handovers.finish()
+        assert (told[0].done, told[0].text) == (False, "no jobs can be handed over to this family of servers")
+
+    asyncio.run(scene())
