@@ -19,6 +19,7 @@ from schedd.api import (
     health,
     holds,
     jobs,
+    objectives,
     plan,
     policy,
     problems,
@@ -110,7 +111,8 @@ def create_app(
     app.state.askers = Askers(askers) if isinstance(askers, Tokens) else askers
     app.state.life = secrets.token_hex(4)
     problems.install(app)
-    reading = (clusters_router, alerts, jobs, ranks, plan, stream, questions, quality)
+    reading = (clusters_router, alerts, jobs, ranks, plan, stream, questions, quality, objectives)
+    for module in (*reading, reservations, holds, policy, searches, exchange, health):
     for module in (*reading, reservations, holds, policy, searches, exchange, handovers, health):
         app.include_router(
             module.router,

@@ -10,6 +10,7 @@ from schedd.api.bodies import Dated, ReservationView
 from schedd.api.replies import documented
 from schedd.engine.searching import Why
 from schedd.plan.views import Window
+from schedd.service.objectives import ObjectiveChange
 from schedd.service.smaller import Smaller
 from schedd.service.summaries import CriterionValue, UserSummary
 from schedd.service.track import SearchRun
@@ -33,7 +34,7 @@ __all__ = [
     "search_view",
 ]
 
-_VIEWS: tuple[type, ...] = (Smaller, Window, UserSummary, CriterionValue)
+_VIEWS: tuple[type, ...] = (Smaller, Window, UserSummary, CriterionValue, ObjectiveChange)
 for _kind in _VIEWS:
     documented(_kind)
 
@@ -207,6 +208,8 @@ class SearchView:
     gain: float
     """Weighted mean of what the criteria that count gained on the copy, as shares of what they were."""
     criteria: tuple[CriterionChange, ...]
+    objectives: tuple[ObjectiveChange, ...]
+    """What is known of the plan itself before and after it was moved; empty where nothing was."""
 
 
 @documented
@@ -248,4 +251,5 @@ def search_view(run: SearchRun) -> SearchView:
             CriterionChange(change.criterion.value, change.unit, change.before, change.after)
             for change in report.changes
         ),
+        objectives=run.objectives,
     )

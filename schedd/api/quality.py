@@ -19,6 +19,7 @@ from schedd.api.problems import answers
 from schedd.api.replies import reply
 from schedd.api.waiting import a_copy, the_database
 from schedd.plan.evaluate import UNITS
+from schedd.policy.site import economy_of
 from schedd.service.clusters import Clusters
 from schedd.service.loop import PlanLoop
 from schedd.service.summaries import evaluated, users
@@ -30,6 +31,8 @@ router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["quality"])
 DAY: Final = 86_400
 MOST: Final = 2**62
 _UNITS: Final = {criterion.value: unit for criterion, unit in UNITS.items()}
+_OF_OBJECTIVES: Final = {"non_utilisation": "s", "lateness": "1", "energy": "kWh"}
+"""Of objectives that are no criteria; what counts money has the site's currency."""
 _READ: Final = {
     **answers("no-token", "unknown-cluster", "not-ready"),
     304: {"description": "Nothing changed since the `ETag` in `If-None-Match`"},
@@ -87,7 +90,9 @@ def get_evaluations(
     views = tuple(EvaluatedView(one.time, one.generation, one.jobs, one.values) for one in found[:limit])
     # What is older than the next one of them was said.
     following = found[limit - 1].time + 1 if len(found) > limit else None
-    return reply(request, EvaluationsView(_UNITS, views, following))
+    currency = economy_of(cluster.published.settings.site).currency
+    units = {**_UNITS, **_OF_OBJECTIVES, "cost": currency, "cost_overrun": currency}
+    return reply(request, EvaluationsView(units, views, following))
 
 
 @router.get("/accuracy", response_model=AccuracyView, responses=_READ)

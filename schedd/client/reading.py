@@ -25,6 +25,7 @@ from schedd.client.answers import (
     HoldsView,
     HoldView,
     JobColumns,
+    JobCostView,
     JobPage,
     JobView,
     Licence,
@@ -32,6 +33,7 @@ from schedd.client.answers import (
     News,
     NodePage,
     NodeView,
+    ObjectivesView,
     OpenAlert,
     PolicyView,
     PriorityView,
@@ -171,6 +173,10 @@ class Reading:
         found: UsersView = self._get("/users")
         return found["users"]
 
+    def cost(self, job_id: str) -> JobCostView:
+        """What a job costs and draws as it runs or is planned."""
+        return cast("JobCostView", self._get(f"/jobs/{quote(job_id, safe='')}/cost"))
+
     # ---- who goes first -------------------------------------------------------------------------
 
     def priority(self, job_id: str) -> PriorityView:
@@ -287,6 +293,10 @@ class Reading:
     def evaluation(self) -> EvaluationView:
         """What the present plan is worth by each criterion."""
         return cast("EvaluationView", self._get("/plan/evaluation"))
+
+    def objectives(self) -> ObjectivesView:
+        """What the present plan is worth by each objective."""
+        return cast("ObjectivesView", self._get("/plan/objectives"))
 
     def evaluations(self, *, since: int, until: int | None = None, every: int = 1) -> Iterator[EvaluatedView]:
         """What the plan was worth in ``[since, until)``, in order; the last of each ``every`` seconds."""

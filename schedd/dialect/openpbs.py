@@ -7,6 +7,7 @@ from typing import Final
 
 from schedd.dialect.asked import Asked, parse_amount
 from schedd.dialect.assemble import assemble, by_lower_name, resources_of, walltime_of
+from schedd.dialect.cost_limit import cost_limit_names
 from schedd.dialect.deadline import deadline_names
 from schedd.dialect.openpbs_nodes import nodes_chunks
 from schedd.dialect.selectspec import Placing, SelectChunk, parse_place, parse_select
@@ -65,7 +66,7 @@ def parse_openpbs(
     of type string, whose values are features even where they look like numbers. Raises RequestError.
     """
     asked = Asked({**resources, **({"select": schedselect} if schedselect.strip() else {})}, defaults)
-    asked.ignore({"schedselect", *deadline_names(asked.values)})
+    asked.ignore({"schedselect", *deadline_names(asked.values), *cost_limit_names(asked.values)})
     if shared:
         asked.ignore(shared_names(asked.values, shared))
     site = _Site(

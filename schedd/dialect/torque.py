@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from schedd.dialect.asked import Asked
 from schedd.dialect.assemble import assemble, by_lower_name, divided, resources_of, walltime_of
+from schedd.dialect.cost_limit import cost_limit_names
 from schedd.dialect.deadline import deadline_names
 from schedd.dialect.nodespec import Part, normal_form, parse_alternatives, parse_nodes
 from schedd.dialect.shared import shared_names
@@ -70,7 +71,7 @@ def parse_torque(
     asked = Asked({**extension_list(extensions), **single}, defaults)
     _refuse(asked)
     asked.ignore(_ADDED_BY_THE_SERVER)
-    asked.ignore(deadline_names(asked.values))
+    asked.ignore(deadline_names(asked.values) | cost_limit_names(asked.values))
     if shared:
         asked.ignore(shared_names(asked.values, shared))
     chosen, about = _geometry(asked)

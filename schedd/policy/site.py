@@ -12,12 +12,13 @@ from typing import Any
 
 from schedd.model import NodeSets
 from schedd.plan.evaluate import Weights, by_name
+from schedd.policy.economy import Draw, Economy, Price
 from schedd.policy.fair_share import FairShare
 from schedd.policy.limits import Limit
 from schedd.policy.priority import JobClass, SiteWeights
 from schedd.policy.recurrence import Recurrence
 
-__all__ = ["STALE", "Placing", "SitePolicy", "StandingReservation", "site_policy"]
+__all__ = ["STALE", "Placing", "SitePolicy", "StandingReservation", "economy_of", "site_policy"]
 
 STALE = 600
 """Seconds after which the count of a licence is old, unless the site says otherwise."""
@@ -66,6 +67,8 @@ class SitePolicy:
     placement: Placing = Placing.FIRST_GAP
     polled: Mapping[str, int] = field(default_factory=dict)
     """Licences that a program is asked for: after how many seconds without an answer their count is old."""
+    economy: Economy = field(default_factory=Economy)
+    """Watts of nodes, and what their time costs."""
 
     def speed(self, name: str, properties: Iterable[str], otherwise: float) -> float:
         """The speed of a node: the largest of those that its name and properties have."""
@@ -98,11 +101,28 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
         speeds=dict(plain.get("speeds") or {}),
         placement=Placing(plain.get("placement", Placing.FIRST_GAP)),
         node_sets=_node_sets(sets) if (sets := plain.get("node_sets")) is not None else None,
+        economy=economy_of(plain),
         polled={name: one.get("stale", STALE) for name, one in licences.items() if one.get("command")},
         reservations=tuple(
             _reservation(name, one, zone) for name, one in (plain.get("reservations") or {}).items()
         ),
     )
+
+
+def economy_of(plain: Mapping[str, Any]) -> Economy:
+    """What ``plain``, see ``site_policy``, says of watts and prices. Raises what that raises."""
+    zone = plain.get("zone", "UTC")
+    return Economy(
+        draws={name: Draw(**one) for name, one in (plain.get("power") or {}).items()},
+        prices=tuple(_price(one, zone) for one in plain.get("prices") or ()),
+        currency=plain.get("currency", Economy().currency),
+    )
+
+
+def _price(plain: Mapping[str, Any], zone: str) -> Price:
+    rest = {name: value for name, value in plain.items() if name not in _WINDOW}
+    rest["nodes"] = tuple(rest.get("nodes", ()))
+    return Price(**rest, window=_window(plain, zone) if plain.get("first") is not None else None)
 
 
 def _reservation(name: str, plain: Mapping[str, Any], zone: str) -> StandingReservation:

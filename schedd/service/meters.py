@@ -3,6 +3,7 @@
 Labels are few and of closed lists, so that the number of series does not grow with jobs, users or nodes.
 """
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,8 +11,9 @@ from itertools import takewhile
 from typing import Final
 
 import numpy as np
-from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
+from schedd.choice.objectives import Objective, Vector
 from schedd.engine import Engine
 from schedd.engine.alerts import KINDS
 from schedd.engine.records import Cause
@@ -86,6 +88,12 @@ class Meters:
             registry=self.registry,
         )
 
+        self.objectives = Gauge(
+            "schedd_plan_objective",
+            "What the plan was last found to be worth, in the objective's unit; NaN where that is not known",
+            [*one, "objective"],
+            registry=self.registry,
+        )
         self.alerts = Counter(
             "schedd_alerts", "Alerts that were raised, by kind", [*one, "kind"], registry=self.registry
         )
@@ -108,6 +116,9 @@ class ClusterMeters:
         self._searches = {effect: meters.searches.labels(cluster, effect) for effect in ("taken", "none")}
         self._losses = meters.losses.labels(cluster)
         self._errors = meters.errors.labels(cluster)
+        self._objectives = {one: meters.objectives.labels(cluster, one.value) for one in Objective}
+        for gauge in self._objectives.values():
+            gauge.set(math.nan)
         self._alerts = {kind: meters.alerts.labels(cluster, kind) for kind in KINDS}
 
     def alerted(self, kind: str) -> None:
@@ -130,6 +141,11 @@ class ClusterMeters:
     def searched(self, moved: int) -> None:
         """A search ended, by which so many jobs of the live plan moved."""
         self._searches["taken" if moved else "none"].inc()
+
+    def valued(self, vector: Vector) -> None:
+        """The plan was found to be worth this."""
+        for one in vector:
+            self._objectives[one.objective].set(math.nan if one.value is None else one.value)
 
     def before(self, engine: Engine, events: Sequence[Event]) -> int:
         """Sees losses and what told starts came to, before the engine handles these; for ``after``."""

@@ -27,6 +27,8 @@ from schedd.service.site_settings import (
     FairShareSettings,
     LicenceSettings,
     NodeSetSettings,
+    PowerSettings,
+    PriceSettings,
     PrioritySettings,
     SiteLimitSettings,
     SiteReservationSettings,
@@ -54,6 +56,8 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "[clusters.NAME.site.licences.LICENCE]": LicenceSettings,
     "[clusters.NAME.site.reservations.RESERVATION]": SiteReservationSettings,
     "[clusters.NAME.site.node_sets]": NodeSetSettings,
+    "[clusters.NAME.site.power.NODES]": PowerSettings,
+    "[[clusters.NAME.site.prices]]": PriceSettings,
 }
 """Every section of the file, and what may stand in it."""
 

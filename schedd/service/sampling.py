@@ -8,6 +8,7 @@ import structlog
 from schedd.plan.columns import PLANNED
 from schedd.service.errors import PlannerStopped
 from schedd.service.loop import PlanLoop
+from schedd.service.objectives import known, measured
 from schedd.service.summaries import evaluated
 from schedd.service.track import Track
 from schedd.store import StoreError
@@ -63,7 +64,9 @@ class Sampler:
         if loop.standing_by or loop.published.generation == self._generation:
             return
         copy = loop.fork().result(_PATIENCE_S)
-        values = {one.criterion: one.value for one in evaluated(copy)}
+        vector = measured(copy)
+        loop.meters.valued(vector)
+        values = known(vector) | {one.criterion: one.value for one in evaluated(copy)}
         planned = int((copy.published.states == PLANNED).sum())
         self._track.note_evaluation(Evaluated(copy.as_of, copy.generation, planned, values))
         self._generation = copy.generation

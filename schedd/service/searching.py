@@ -19,6 +19,7 @@ from schedd.engine.state import EngineState
 from schedd.optimize import Improvement, Search, SearchSettings, Start, WhyEnded
 from schedd.service.errors import Overloaded, PlannerStopped
 from schedd.service.loop import PlanLoop
+from schedd.service.objectives import ObjectiveChange, measured, moved
 from schedd.service.track import SearchRun, Track
 from schedd.store import StoreError
 
@@ -125,20 +126,21 @@ class Searcher:
             found = self._searched(copied)
             if found is None:
                 return None
-            moved = 0
+            taken = 0
+            changes: tuple[ObjectiveChange, ...] = ()
             if found.places and not self._stopping:
-                moved = self._take_over(copied, found)
-            unfinished = moved > 0 and found.report.why_ended is WhyEnded.MOVED_ENOUGH
+                taken, changes = self._weighed(copied, found)
+            unfinished = taken > 0 and found.report.why_ended is WhyEnded.MOVED_ENOUGH
         finally:  # whatever came of it: where the planner is too busy, the next one waits, too
             self._seen = self._seen.ended(search, time.monotonic(), unfinished=unfinished)
         report, why = found.report, search.why
-        run = SearchRun(self._number, copied.start.now, why, copied.generation, moved, report)
+        run = SearchRun(self._number, copied.start.now, why, copied.generation, taken, report, changes)
         if (
-            search.newcomers is not None and moved == 0
+            search.newcomers is not None and taken == 0
         ):  # there would be one to tell of for each job that has to wait
             return run
         self._note(run)
-        loop.meters.searched(moved)
+        loop.meters.searched(taken)
         _log.info(
             "searched for a better plan",
             cluster=loop.name,
@@ -146,10 +148,11 @@ class Searcher:
             tried=report.tried,
             accepted=report.accepted,
             moved=report.moved,
-            taken=moved,
+            taken=taken,
             gain=round(report.gain, 4),
             ended=report.why_ended.value,
             seconds=round(report.elapsed_s, 3),
+            objectives={one.objective: [one.before, one.after] for one in changes},
         )
         return run
 
@@ -164,6 +167,17 @@ class Searcher:
         with self._turn:
             self._search = None
         return search.improvement()
+
+    def _weighed(self, copied: _Copy, found: Improvement) -> tuple[int, tuple[ObjectiveChange, ...]]:
+        """Take over what was found; what the live plan was worth before and after, where jobs moved."""
+        loop = self._loop
+        before = measured(loop.fork().result(_PATIENCE_S))
+        taken = self._take_over(copied, found)
+        if not taken:
+            return 0, ()
+        after = measured(loop.fork().result(_PATIENCE_S))
+        loop.meters.valued(after)
+        return taken, moved(before, after)
 
     def _take_over(self, copied: _Copy, found: Improvement) -> int:
         """How many jobs of the live plan what was found moved."""

@@ -18,6 +18,8 @@ __all__ = [
     "FairShareSettings",
     "LicenceSettings",
     "NodeSetSettings",
+    "PowerSettings",
+    "PriceSettings",
     "PrioritySettings",
     "SiteLimitSettings",
     "SiteReservationSettings",
@@ -206,6 +208,38 @@ class SiteReservationSettings(Section):
         return self
 
 
+Watts = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+Money = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+
+
+class PowerSettings(Section):
+    """Watts of a node, by its name or by a property of it; `"*"` stands for all nodes that are not named. Its
+    own name goes before its properties, of which the first in this order counts.
+    """
+
+    idle: Watts
+    """Watts while it is on, whatever runs."""
+    core: Watts = 0.0
+    """More for each core that a job holds."""
+    gpu: Watts = 0.0
+    """More for each gpu that a job holds."""
+    off: Watts = 0.0
+    """Watts while it is off: what a node that is down is taken to draw."""
+
+
+class PriceSettings(_Window):
+    """What time on nodes costs, always or in windows that come again. Of several that hold at once for a node
+    the last in the list counts; where none does, time is free.
+    """
+
+    core_hour: Money
+    """Price of an hour of one core, in `currency`."""
+    gpu_hour: Money = 0.0
+    """Price of an hour of one gpu."""
+    nodes: Names = ()
+    """On the nodes of these names or properties; empty: on all."""
+
+
 class LicenceSettings(Section):
     """A licence, or another resource of the whole cluster, that the server does not count."""
 
@@ -281,6 +315,14 @@ class SiteSettings(Section):
     hold nodes for their walltime all the same."""
     node_sets: NodeSetSettings | None = None
     """Sets of nodes on one of which jobs of several units are kept if that can be."""
+
+    power: dict[Name, PowerSettings] = Field(default_factory=dict)
+    """Watts of nodes, by name or property: `[clusters.main.site.power.epyc]`. The plan's energy is known when
+    every node has some."""
+    prices: tuple[PriceSettings, ...] = ()
+    """What time on nodes costs: `[[clusters.main.site.prices]]`. A user's limit is `-W x=cost_limit:2.50`."""
+    currency: Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{1,16}$")] = "EUR"
+    """Of the prices, as it is shown."""
 
     @model_validator(mode="after")
     def _make_sense(self) -> Self:

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from schedd.engine.searching import Why
 from schedd.optimize import Report
 from schedd.service.durable import Durable
+from schedd.service.objectives import ObjectiveChange
 from schedd.store import StoreError
 from schedd.store.records import Evaluated, SearchReport
 
@@ -35,6 +36,8 @@ class SearchRun:
     generation: int
     taken: int
     report: Report
+    objectives: tuple[ObjectiveChange, ...] = ()
+    """Of the live plan before and after it was moved; empty where nothing was."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from schedd.wire import (
     JobStarted,
     NodeChanged,
     NodeFacts,
+    PolicyChanged,
     QueueChanged,
     QueueFacts,
     Reserve,
@@ -323,6 +324,40 @@ def test_reservations_are_made_shown_and_lifted(run: Run, monkeypatch: pytest.Mo
     assert err.endswith("no time; write 2026-12-01T08:00, 08:00 or +2h\n")
     assert run("reservation", "remove", "repair")[:2] == (0, "reservation repair is lifted\n")
     assert run("reservation", "remove", "repair")[0] == 3
+
+
+def test_the_plan_is_told_by_each_objective(run: Run) -> None:
+    code, out, _ = run("objectives")
+    assert code == 0
+    shown = dict(line.split(None, 1) for line in out.splitlines() if not line.startswith(" "))
+    assert shown["wait"] == "00:16:40"
+    assert shown["lateness"] == "0.00"
+    assert shown["energy"].startswith("not known: the site's settings name no watts")
+
+
+def test_a_job_is_told_what_it_costs(run: Run, loop: PlanLoop) -> None:
+    assert run("cost", "2")[1].splitlines()[2:4] == [
+        "cost    the site has no prices",
+        "energy  the site names no watts",
+    ]
+    site = {"prices": [{"core_hour": 0.5}], "power": {"*": {"idle": 100, "core": 5}}}
+    loop.submit([PolicyChanged(id="p", time=T, version=1, site=site, by="a test")]).result(WAIT)
+    loop.submit([job("5.srv.site", nodes="1:ppn=8", **{"x.cost_limit": "3"})]).result(WAIT)
+    code, out, _ = run("cost", "5")
+    assert code == 0
+    assert out.splitlines()[2:] == [
+        "cost    4.00 EUR",
+        "energy  0.04 kWh",
+        "limit   3.00 EUR, less than it costs",
+        "",
+        "NODE  CPUS  GPUS      COST    ENERGY",
+        "n1       8     0  4.00 EUR  0.04 kWh",
+    ]
+    assert run("cost", "4")[:2] == (
+        1,
+        "job    4.srv.site\nstart  not known, so nothing is known of its cost\n",
+    )
+    assert run("cost", "99")[0] == 3
 
 
 def test_a_better_plan_is_looked_for_and_what_came_of_it_is_shown(

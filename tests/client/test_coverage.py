@@ -43,6 +43,8 @@ METHODS: dict[tuple[str, str], Callable[[Client], object]] = {
     ("get", f"{C}/holds"): Client.holds,
     ("get", f"{C}/policy"): Client.policy,
     ("get", f"{C}/plan/evaluation"): Client.evaluation,
+    ("get", f"{C}/plan/objectives"): Client.objectives,
+    ("get", f"{C}/jobs/{{job}}/cost"): lambda client: client.cost("3"),
     ("get", f"{C}/plan/evaluation/history"): lambda client: list(client.evaluations(since=0)),
     ("get", f"{C}/accuracy"): Client.accuracy,
     ("get", f"{C}/searches"): lambda client: list(client.searches()),

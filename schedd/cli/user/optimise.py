@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from itertools import islice
 
 from schedd.cli.user.asking import Session, answer, parser, show_json
-from schedd.cli.user.text import moment, rows, span, table
+from schedd.cli.user.text import amount, moment, rows, span, table
 from schedd.client.answers import CriterionChange, SearchView
 
-__all__ = ["changes", "make_parser", "run"]
+__all__ = ["changes", "make_parser", "objectives", "run"]
 
 _NAMED = 8
 
@@ -54,7 +54,17 @@ def _rows(run: SearchView) -> list[tuple[str, str]]:
         ("search", f"{run['kind']}, {run['seconds']:.1f} s, {run['tried']} moves tried; {run['ended']}"),
         ("moved", f"{run['taken']} of {run['jobs']} jobs in the plan"),
     ]
-    return lines + changes(run)
+    return lines + changes(run) + objectives(run)
+
+
+def objectives(run: SearchView) -> list[tuple[str, str]]:
+    """What the plan itself gained or lost by objectives that are no criteria."""
+    named = {one["criterion"] for one in run["criteria"]}
+    return [
+        (one["objective"], f"{amount(one['before'], one['unit'])} -> {amount(one['after'], one['unit'])}")
+        for one in run["objectives"]
+        if one["objective"] not in named and one["before"] != one["after"]
+    ]
 
 
 def changes(run: SearchView) -> list[tuple[str, str]]:

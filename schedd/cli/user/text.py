@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from time import localtime, strftime
 from typing import Final
 
-__all__ = ["Rows", "ahead", "few", "moment", "natural", "rows", "span", "table", "width", "wrapped"]
+__all__ = ["Rows", "ahead", "amount", "few", "moment", "natural", "rows", "span", "table", "width", "wrapped"]
 
 Rows = Sequence[tuple[str, str]]
 _NAMED: Final = 3
@@ -39,6 +39,16 @@ def span(seconds: int) -> str:
     if hours < 24:
         return f"{_TWO[hours]}:{_TWO[minute]}:{_TWO[second]}"
     return f"{hours // 24}:{_TWO[hours % 24]}:{_TWO[minute]}:{_TWO[second]}"
+
+
+def amount(value: float | None, unit: str) -> str:
+    """A number with its unit: seconds as a duration, plain numbers without one; `-` for None."""
+    if value is None:
+        return "-"
+    if unit == "s":
+        return span(round(value))
+    shown = f"{value:.3g}" if 0 < abs(value) < 0.01 else f"{value:,.2f}"
+    return shown if unit == "1" else f"{shown} {unit}"
 
 
 def ahead(seconds: int) -> str:

@@ -17,7 +17,12 @@ __all__ = [
     "HoldView",
     "HoldsView",
     "InTheWay",
+    "JobCostView",
     "Moved",
+    "NodeCost",
+    "ObjectiveChange",
+    "ObjectiveValue",
+    "ObjectivesView",
     "PolicyPreview",
     "PolicyView",
     "PreviewView",
@@ -159,6 +164,59 @@ class CriterionChange(TypedDict):
     after: float
 
 
+class ObjectiveChange(TypedDict):
+    """One objective before and after the plan changed; only what is known of both."""
+
+    objective: str
+    unit: str
+    before: float
+    after: float
+
+
+class ObjectiveValue(TypedDict):
+    """One objective; less is better. `docs/choices.md` has the formulas."""
+
+    objective: str
+    value: float | None
+    unit: str
+    why: str
+
+
+class ObjectivesView(TypedDict):
+    """What the plan is worth by each objective."""
+
+    as_of: int
+    generation: int
+    stale: str
+    objectives: list[ObjectiveValue]
+
+
+class NodeCost(TypedDict):
+    """What a job costs and draws on one node; null where the site says no prices or watts."""
+
+    node: str
+    cpus: int
+    gpus: int
+    cost: float | None
+    kwh: float | None
+
+
+class JobCostView(TypedDict):
+    """What a job costs from its start, actual or planned, to the end of its walltime."""
+
+    as_of: int
+    generation: int
+    stale: str
+    job: str
+    planned_start: int | None
+    cost: float | None
+    kwh: float | None
+    limit: float | None
+    over: bool
+    currency: str
+    nodes: list[NodeCost]
+
+
 class SearchView(TypedDict):
     """A search for a better plan, and what became of it."""
 
@@ -176,6 +234,7 @@ class SearchView(TypedDict):
     taken: int
     gain: float
     criteria: list[CriterionChange]
+    objectives: list[ObjectiveChange]
 
 
 class PolicyPreview(PreviewView):

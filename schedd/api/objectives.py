@@ -1,0 +1,101 @@
+"""What the plan is worth by each objective, and what single jobs cost."""
+
+from dataclasses import dataclass
+
+from fastapi import APIRouter, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from schedd.api.access import Cluster, Seen
+from schedd.api.bodies import Dated, dated
+from schedd.api.jobs import found_job
+from schedd.api.problems import answers
+from schedd.api.replies import documented, reply
+from schedd.api.waiting import a_copy
+from schedd.service.objectives import NodeCost, cost_of, measured
+
+__all__ = ["JobCostView", "ObjectiveValue", "ObjectivesView", "router"]
+
+router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["quality"])
+documented(NodeCost)
+_READ = {
+    **answers("no-token", "unknown-cluster", "not-ready"),
+    304: {"description": "Nothing changed since the `ETag` in `If-None-Match`"},
+}
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class ObjectiveValue:
+    """One objective; less is better. `docs/choices.md` has the formulas."""
+
+    objective: str
+    value: float | None
+    """Null where it cannot be known."""
+    unit: str
+    """`s`, `kWh`, the site's currency, or `1` for a plain number."""
+    why: str
+    """What is missing where the value is null."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectivesView(Dated):
+    """What the plan is worth by each objective."""
+
+    objectives: tuple[ObjectiveValue, ...]
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCostView(Dated):
+    """What a job costs from its start, actual or planned, to the end of its walltime."""
+
+    job: str
+    planned_start: int | None
+    cost: float | None
+    """In `currency`; null where the site has no prices, or the job has no start."""
+    kwh: float | None
+    """What its cores and gpus draw beyond idle nodes; null where the site names no watts."""
+    limit: float | None
+    """The most that its owner would pay: `-W x=cost_limit:2.50`."""
+    over: bool
+    """Whether it costs more than that. It is planned all the same."""
+    currency: str
+    nodes: tuple[NodeCost, ...]
+
+
+@router.get("/plan/objectives", response_model=ObjectivesView, responses=_READ)
+async def get_objectives(request: Request, cluster: Cluster, _: Seen) -> Response:
+    """The present plan by each objective, over all that runs or is planned from now on.
+
+    Times are those that the plan reckons with: every job uses its walltime in full.
+    """
+    copy = await a_copy(cluster)
+    found = await run_in_threadpool(measured, copy)
+    values = tuple(ObjectiveValue(one.objective.value, one.value, one.unit, one.why) for one in found)
+    return reply(request, ObjectivesView(objectives=values, **dated(copy.published)), copy.published)
+
+
+@router.get(
+    "/jobs/{job}/cost",
+    response_model=JobCostView,
+    responses=answers("no-token", "unknown-cluster", "unknown-job", "not-ready"),
+)
+def get_cost(request: Request, cluster: Cluster, seen: Seen, job: str) -> Response:
+    """What a job costs as it runs or is planned, node by node, against the limit of its owner."""
+    published = cluster.published
+    record = found_job(cluster.name, published, seen, job)
+    found = cost_of(published, record)
+    start = int(published.starts[record.slot]) if record.slot >= 0 else -1
+    view = JobCostView(
+        job=record.id,
+        planned_start=start if start >= 0 else None,
+        cost=found.cost,
+        kwh=found.kwh,
+        limit=found.limit,
+        over=found.over,
+        currency=found.currency,
+        nodes=found.nodes,
+        **dated(published),
+    )
+    return reply(request, view, published)

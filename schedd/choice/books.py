@@ -1,0 +1,89 @@
+"""The watts and prices of a cluster's nodes as arrays, and what jobs draw and cost by them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from schedd.plan.columns import CPUS, GPUS, Entries, Ints
+from schedd.policy.economy import Economy, Rates
+from schedd.wire import NodeFacts
+
+__all__ = ["Books"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """By row of a plan: ``cpus``, whether a node is ``on`` (not down) and ``usable`` (up); watts while
+    ``idle``, per ``core``, per ``gpu`` and ``off``, NaN where the site says none; ``tariff``: which of
+    ``rates`` is the node's. Rows of pools have no cpus and are never on.
+    """
+
+    cpus: Ints
+    on: npt.NDArray[np.bool_]
+    usable: npt.NDArray[np.bool_]
+    nodes: npt.NDArray[np.bool_]
+    idle: Floats
+    core: Floats
+    gpu: Floats
+    off: Floats
+    tariff: Ints
+    rates: tuple[Rates, ...]
+    currency: str
+    priced: bool
+    """Whether the site has any prices."""
+
+    @classmethod
+    def of(
+        cls, economy: Economy, names: Mapping[int, str], nodes: Mapping[str, NodeFacts], begin: int, end: int
+    ) -> Self:
+        """``names`` of nodes by row; prices over ``[begin, end)``, in seconds since the epoch."""
+        rows = max(names, default=-1) + 1
+        watts = np.full((4, rows), np.nan)
+        cpus = np.zeros(rows, np.int64)
+        on, usable, known = (np.zeros(rows, np.bool_) for _ in range(3))
+        tariff = np.zeros(rows, np.int64)
+        kinds: dict[tuple[int, ...], int] = {(): 0}
+        for row, name in names.items():
+            facts = nodes.get(name)
+            if facts is None:
+                continue
+            known[row], cpus[row] = True, facts.cpus
+            on[row], usable[row] = facts.state != "down", facts.state == "up"
+            draw = economy.draw(name, facts.properties)
+            if draw is not None:
+                watts[:, row] = draw.idle, draw.core, draw.gpu, draw.off
+            tariff[row] = kinds.setdefault(economy.prices_of(name, facts.properties), len(kinds))
+        rates = tuple(economy.rates(which, begin, end) for which in kinds)
+        priced = bool(economy.prices)
+        idle, core, gpu, off = watts
+        return cls(cpus, on, usable, known, idle, core, gpu, off, tariff, rates, economy.currency, priced)
+
+    @property
+    def metered(self) -> bool:
+        """Whether the watts of all nodes are known."""
+        return bool(self.nodes.any()) and not bool(np.isnan(self.idle[self.nodes]).any())
+
+    def costs(self, held: Entries, starts: Ints, ends: Ints) -> Floats:
+        """(n,) what each entry of nodes costs over its job's ``[start, end)``; both by entry."""
+        found = np.zeros(len(held))
+        rows, amounts = held.rows, held.amounts
+        for kind, rates in enumerate(self.rates):
+            here = self.tariff[rows] == kind
+            if not here.any():
+                continue
+            for rate, column in ((rates.core, CPUS), (rates.gpu, GPUS)):
+                paid = rates.paid(rate, ends[here]) - rates.paid(rate, starts[here])
+                found[here] += amounts[here, column] * paid
+        return found
+
+    def joules(self, held: Entries, seconds: Ints) -> Floats:
+        """(n,) what each entry of nodes draws over so many ``seconds``, beyond what idle nodes draw."""
+        amounts, rows = held.amounts, held.rows
+        watts = amounts[:, CPUS] * self.core[rows] + amounts[:, GPUS] * self.gpu[rows]
+        found: Floats = watts * seconds
+        return found

@@ -1,0 +1,26 @@
+"""What a job may cost at most, as its owner says it."""
+
+import math
+from collections.abc import Mapping
+
+__all__ = ["cost_limit_names", "read_cost_limit"]
+
+_NAMES = ("cost_limit", "x.cost_limit")
+"""Where it stands among a job's resources: a resource of the site, or ``qsub -W x=cost_limit:…``."""
+
+
+def read_cost_limit(resources: Mapping[str, str]) -> float | None:
+    """The limit in the site's currency; None without one, and for what is no number of at least 0."""
+    for name in _NAMES:
+        if name in resources:
+            try:
+                found = float(resources[name])
+            except ValueError:
+                return None
+            return found if math.isfinite(found) and found >= 0 else None
+    return None
+
+
+def cost_limit_names(resources: Mapping[str, str]) -> set[str]:
+    """The names under which a limit stands that is understood."""
+    return {name for name in _NAMES if read_cost_limit({name: resources.get(name, "")}) is not None}

@@ -1,0 +1,108 @@
+"""What nodes draw and what their time costs: watts, and prices by node and window of time."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from schedd.policy.recurrence import Recurrence, occurrences
+
+__all__ = ["AHEAD", "ALL_OTHERS", "Draw", "Economy", "Price", "Rates"]
+
+ALL_OTHERS: Final = "*"
+"""Stands for the nodes that no table names."""
+AHEAD: Final = 400 * 86_400
+"""Windows of prices are worked out so many seconds ahead; later, prices without a window hold."""
+_HOUR: Final = 3600.0
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Watts of one node: while it is on and ``idle``, more for each busy ``core`` and each ``gpu`` held, and
+    what is left while it is ``off``.
+    """
+
+    idle: float
+    core: float = 0.0
+    gpu: float = 0.0
+    off: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """What an hour of a core and of a gpu costs on ``nodes`` (names or properties; empty: on all), always or
+    within ``window``.
+    """
+
+    core_hour: float
+    gpu_hour: float = 0.0
+    nodes: tuple[str, ...] = ()
+    window: Recurrence | None = None
+
+
+class Rates(NamedTuple):
+    """Prices of one node's second over time: ``core[i]`` and ``gpu[i]`` hold in ``[edges[i], edges[i+1])``,
+    the last ones without end. ``edges`` are seconds since the epoch.
+    """
+
+    edges: npt.NDArray[np.int64]
+    core: Floats
+    gpu: Floats
+
+    def paid(self, rate: Floats, moments: npt.NDArray[np.int64]) -> Floats:
+        """What one unit at ``rate`` costs from the first edge up to each of ``moments``."""
+        lengths = np.diff(self.edges)
+        until = np.concatenate([[0.0], np.cumsum(rate[:-1] * lengths)])
+        at = np.clip(np.searchsorted(self.edges, moments, side="right") - 1, 0, None)
+        found: Floats = until[at] + rate[at] * np.maximum(moments - self.edges[at], 0)
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Economy:
+    """What the site says of watts and prices. ``draws`` by node or property, ``*`` for all others."""
+
+    draws: Mapping[str, Draw] = field(default_factory=dict)
+    prices: tuple[Price, ...] = ()
+    currency: str = "EUR"
+
+    def draw(self, name: str, properties: Iterable[str]) -> Draw | None:
+        """The watts of a node: its own, else those of the first of its properties that the site names, else
+        those of all others; None where there are none.
+        """
+        for one in (name, *(key for key in self.draws if key in frozenset(properties)), ALL_OTHERS):
+            if one in self.draws:
+                return self.draws[one]
+        return None
+
+    def prices_of(self, name: str, properties: Iterable[str]) -> tuple[int, ...]:
+        """Which of the prices are about a node: their numbers in order."""
+        known = {name, *properties}
+        return tuple(i for i, one in enumerate(self.prices) if not one.nodes or known.intersection(one.nodes))
+
+    def rates(self, which: tuple[int, ...], begin: int, end: int) -> Rates:
+        """The prices of these numbers over ``[begin, end)``: of several that hold at once the last counts.
+
+        Where none holds, time is free.
+        """
+        end = max(begin + 1, min(end, begin + AHEAD))
+        windows = [self._windows(self.prices[i], begin, end) for i in which]
+        moments = {begin, *(moment for found in windows for window in found for moment in window)}
+        edges = np.array(sorted(moment for moment in moments if begin <= moment), np.int64)
+        core, gpu = np.zeros(edges.shape[0]), np.zeros(edges.shape[0])
+        for i, found in zip(which, windows, strict=True):
+            price = self.prices[i]
+            for first, last in found if price.window is not None else [(begin, int(edges[-1]) + 1)]:
+                held = (edges >= first) & (edges < last)
+                core[held], gpu[held] = price.core_hour / _HOUR, price.gpu_hour / _HOUR
+        return Rates(edges, core, gpu)
+
+    @staticmethod
+    def _windows(price: Price, begin: int, end: int) -> list[tuple[int, int]]:
+        if price.window is None:
+            return []
+        return [(max(first, begin), last) for first, last in occurrences(price.window, begin, end)]

@@ -1,0 +1,108 @@
+"""Objectives of the plan and costs of jobs over HTTP."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from schedd.engine import EngineSettings
+from schedd.service.clusters import Clusters
+from tests.api.conftest import EVENTS, token
+from tests.api.test_answers import MAIN, get
+from tests.service.build import StillClock, T
+
+SITE: dict[str, Any] = {
+    "power": {"*": {"idle": 100, "core": 5}},
+    "prices": [{"core_hour": 0.5}],
+    "currency": "CZK",
+}
+
+
+@pytest.fixture
+def priced(the_app: FastAPI) -> Iterator[TestClient]:
+    """Two nodes and five jobs of four cpus and an hour; of the last, its owner would pay 1.50."""
+    clusters = Clusters({"main": EngineSettings(site=SITE, slack=10**6)}, StillClock())
+    clusters.start(warm=False)
+    the_app.state.clusters = clusters
+    events = [dict(one) for one in EVENTS]
+    last = events[-1]["job"]
+    events[-1]["job"] = {**last, "resources": {**last["resources"], "x.cost_limit": "1.50"}}
+    with TestClient(the_app, headers={"Authorization": f"Bearer {token('admin')}"}) as client:
+        assert client.post(f"{MAIN}/events", json={"events": events}).status_code == 200
+        yield client
+    clusters.stop()
+
+
+def test_the_plan_is_told_by_each_objective(priced: TestClient) -> None:
+    found = {one["objective"]: one for one in get(priced, "/plan/objectives")["objectives"]}
+    waits = [job["planned_start"] - T for job in get(priced, "/jobs", state="planned")["jobs"]]
+    assert found["wait"]["value"] == pytest.approx(sum(waits) / len(waits))
+    assert (found["cost"]["value"], found["cost"]["unit"]) == (pytest.approx(5 * 4 * 0.5), "CZK")
+    assert found["cost_overrun"]["value"] == pytest.approx(0.5 / 3)
+    hours = found["makespan"]["value"] / 3600
+    assert found["energy"]["value"] == pytest.approx((2 * 100 * hours + 5 * 4 * 5) / 1000)
+
+
+def test_what_a_site_does_not_say_is_null_with_the_reason(busy_cluster: TestClient) -> None:
+    found = {one["objective"]: one for one in get(busy_cluster, "/plan/objectives")["objectives"]}
+    assert (found["energy"]["value"], found["cost"]["value"]) == (None, None)
+    assert "site.power" in found["energy"]["why"]
+    cost = get(busy_cluster, "/jobs/3/cost")
+    assert (cost["cost"], cost["kwh"], cost["limit"], cost["over"]) == (None, None, None, False)
+    assert [one["cpus"] for one in cost["nodes"]] == [4]
+
+
+def test_a_job_is_told_what_it_costs_against_its_limit(priced: TestClient) -> None:
+    job = get(priced, "/jobs/5")
+    found = get(priced, "/jobs/5/cost")
+    assert (found["job"], found["planned_start"]) == ("5.server", job["planned_start"])
+    assert found["cost"] == pytest.approx(2.0)
+    assert found["kwh"] == pytest.approx(0.02)
+    assert (found["limit"], found["over"], found["currency"]) == (1.5, True, "CZK")
+    (node,) = found["nodes"]
+    assert (node["node"], node["cpus"], node["gpus"]) == (job["planned_nodes"][0]["node"], 4, 0)
+    assert get(priced, "/jobs/4/cost")["over"] is False
+    assert priced.get(f"{MAIN}/jobs/99/cost").status_code == 404
+
+
+def test_a_job_without_a_start_has_no_cost(priced: TestClient) -> None:
+    never = {**EVENTS[-1]["job"], "id": "9.server", "resources": {"nodes": "1:ppn=9", "walltime": "60"}}
+    event = {"type": "job_queued", "id": "n", "time": T, "job": never}
+    assert priced.post(f"{MAIN}/events", json={"events": [event]}).status_code == 200
+    found = get(priced, "/jobs/9/cost")
+    assert (found["planned_start"], found["cost"], found["nodes"]) == (None, None, [])
+
+
+def test_a_search_tells_what_the_plan_was_worth_before_and_after(priced: TestClient) -> None:
+    short = {**EVENTS[-1]["job"], "id": "8.server", "resources": {"nodes": "1:ppn=4", "walltime": "60"}}
+    event = {"type": "job_queued", "id": "s", "time": T, "job": short}
+    assert priced.post(f"{MAIN}/events", json={"events": [event]}).status_code == 200
+    before = {one["objective"]: one["value"] for one in get(priced, "/plan/objectives")["objectives"]}
+    run = priced.post(f"{MAIN}/searches").json()["search"]
+    assert run["taken"] > 0
+    after = {one["objective"]: one["value"] for one in get(priced, "/plan/objectives")["objectives"]}
+    told = {one["objective"]: (one["before"], one["after"]) for one in run["objectives"]}
+    assert told == {name: (before[name], after[name]) for name in before}
+    assert told["wait"][1] < told["wait"][0]
+    metrics = priced.get("/metrics").text
+    (line,) = [
+        one for one in metrics.splitlines() if 'plan_objective{cluster="main",objective="wait"}' in one
+    ]
+    assert float(line.split()[-1]) == pytest.approx(told["wait"][1])
+
+
+def test_objectives_are_kept_with_the_past_of_the_plan(priced: TestClient, the_app: FastAPI) -> None:
+    clusters: Clusters = the_app.state.clusters
+    clusters._samplers[0].turn()
+    found = get(priced, "/plan/evaluation/history")
+    (one,) = found["evaluations"]
+    assert one["values"]["cost"] == pytest.approx(10)
+    assert one["values"]["energy"] > 0
+    assert {name: found["units"][name] for name in ("cost", "energy", "lateness", "non_utilisation")} == {
+        "cost": "CZK",
+        "energy": "kWh",
+        "lateness": "1",
+        "non_utilisation": "s",
+    }

@@ -1,0 +1,137 @@
+"""The objective vector: against sums that a person can check."""
+
+import math
+
+import numpy as np
+import pytest
+
+from schedd.choice.books import Books
+from schedd.choice.objectives import Facts, Objective, Valued, objectives
+from schedd.model import FOREVER, Chunk, Node, NodeState, Request
+from schedd.plan.evaluate import JobColumns
+from schedd.plan.plan import Plan, Take
+from schedd.policy.economy import Draw, Economy, Price
+from schedd.wire import NodeFacts
+
+T = 1_700_000_000
+PRICED = Economy(
+    draws={"n1": Draw(100, 5, 0, 10), "*": Draw(50, 2, 100, 1)},
+    prices=(Price(core_hour=0.36, gpu_hour=3.6), Price(core_hour=0.72, nodes=("fast",))),
+)
+
+
+class Scene:
+    """Node n1 of 4 cpus runs a job of 2 cpus until T+1000; n2 of 4 cpus and 2 gpus; n3 is down. Job 1 waits
+    for all of n1, job 2 has a gpu of n2 and half of its cpus from T+100 on.
+    """
+
+    def __init__(self, economy: Economy = PRICED, *, allowance: int = 0) -> None:
+        nodes = [
+            Node("n1", 4, features=frozenset({"fast"})),
+            Node("n2", 4, gpus=2),
+            Node("n3", 4, state=NodeState.DOWN),
+        ]
+        self.plan = plan = Plan(nodes, T)
+        self.runs = plan.new(Request((Chunk(cpus=2),)), 1500, T)
+        amounts = plan.amounts({"share": 1, "cpus": 2})
+        plan.fix(self.runs, T - 500, [Take(plan.row_of["n1"], 0, 1, amounts)])
+        self.first = plan.new(Request((Chunk(cpus=4, features=(frozenset({"fast"}),)),)), 500, T)
+        assert plan.place(self.first, T) == T + 1000
+        self.second = plan.new(Request((Chunk(cpus=2, gpus=1),)), 900, T + 100)
+        assert plan.place(self.second, T) == T + 100
+        self.columns = JobColumns.blank(plan.jobs.size)
+        self.columns.release[:] = T
+        self.limits = np.full(plan.jobs.size, np.inf)
+        facts = {
+            "n1": NodeFacts(name="n1", cpus=4, properties=("fast",)),
+            "n2": NodeFacts(name="n2", cpus=4, gpus=2),
+            "n3": NodeFacts(name="n3", cpus=4, state="down"),
+        }
+        books = Books.of(economy, plan.name_of, facts, T - 500, T + 1500)
+        self.facts = Facts(self.columns, books, self.limits, allowance)
+
+    def values(self) -> dict[Objective, Valued]:
+        return {one.objective: one for one in objectives(self.plan, self.facts, T)}
+
+
+def test_every_objective_has_its_value_and_unit() -> None:
+    found = Scene().values()
+    assert list(found) == list(Objective)
+    assert {one.value: valued.unit for one, valued in found.items()} == {
+        "makespan": "s",
+        "non_utilisation": "s",
+        "lateness": "1",
+        "cost_overrun": "EUR",
+        "cost": "EUR",
+        "energy": "kWh",
+        "wait": "s",
+        "wait_max": "s",
+        "bounded_slowdown": "1",
+        "unfairness": "1",
+    }
+    assert (found[Objective.MAKESPAN].value, found[Objective.WAIT].value) == (1500, 550)
+    assert found[Objective.WAIT_MAX].value == 1000
+    assert found[Objective.SLOWDOWN].value == pytest.approx((1500 / 500 + 1000 / 900) / 2)
+
+
+def test_non_utilisation_is_the_mean_idle_time_before_the_last_end_of_each_usable_node() -> None:
+    # n1: two of four cpus idle for 1000 s; n2: the first 100 s, then two of four for 900 s. n3 is down.
+    assert Scene().values()[Objective.NON_UTILISATION].value == pytest.approx((500 + 100 + 450) / 2)
+
+
+def test_lateness_grows_exponentially_and_only_after_the_deadline() -> None:
+    scene = Scene()
+    assert scene.values()[Objective.LATENESS].value == 0, "nobody has a deadline"
+    scene.columns.due[scene.first] = T + 1500
+    assert scene.values()[Objective.LATENESS].value == 0, "in time"
+    scene.columns.due[scene.first] = T + 1500 - 7200
+    assert scene.values()[Objective.LATENESS].value == pytest.approx((math.e**2 - 1) / 2)
+    scene.columns.due[scene.first] = T - 10**9
+    assert scene.values()[Objective.LATENESS].value == pytest.approx(math.expm1(50) / 2), "it is cut"
+    assert scene.columns.due[scene.second] == FOREVER
+
+
+def test_energy_is_that_of_nodes_that_are_on_and_of_the_jobs_on_them() -> None:
+    nodes = (100 + 50 + 1) * 1500
+    jobs = 5 * 2 * 1000 + 5 * 4 * 500 + (2 * 2 + 100) * 900
+    assert Scene().values()[Objective.ENERGY].value == pytest.approx((nodes + jobs) / 3.6e6)
+
+
+def test_cost_is_counted_from_now_on_and_what_is_beyond_a_limit_over_all_jobs_that_wait() -> None:
+    scene = Scene()
+    per_second = 0.72 / 3600
+    first = 4 * 500 * per_second
+    second = 900 * (2 * 0.36 + 3.6) / 3600
+    found = scene.values()
+    assert found[Objective.COST].value == pytest.approx(2 * 1000 * per_second + first + second)
+    assert found[Objective.COST_OVERRUN].value == 0
+    scene.limits[scene.second] = 0.5
+    scene.limits[scene.first] = 100
+    scene.limits[scene.runs] = 0  # what runs cannot be helped
+    assert scene.values()[Objective.COST_OVERRUN].value == pytest.approx((second - 0.5) / 2)
+
+
+def test_nobody_pays_for_what_the_plan_holds_beyond_a_walltime() -> None:
+    exact, held = Scene().values(), Scene(allowance=100).values()
+    seconds = 2 * 100 * 0.72 / 3600 + 4 * 100 * 0.72 / 3600 + 100 * (2 * 0.36 + 3.6) / 3600
+    assert exact[Objective.COST].value - held[Objective.COST].value == pytest.approx(seconds)  # type: ignore[operator]
+    joules = 5 * 2 * 100 + 5 * 4 * 100 + (2 * 2 + 100) * 100
+    assert exact[Objective.ENERGY].value - held[Objective.ENERGY].value == pytest.approx(joules / 3.6e6)  # type: ignore[operator]
+
+
+def test_what_cannot_be_known_is_not_made_up() -> None:
+    found = Scene(Economy()).values()
+    assert (found[Objective.ENERGY].value, found[Objective.COST].value) == (None, None)
+    assert "site.power" in found[Objective.ENERGY].why
+    assert "site.prices" in found[Objective.COST].why
+    some = Scene(Economy(draws={"n1": Draw(100)})).values()
+    assert some[Objective.ENERGY].value is None, "one node of three has watts"
+
+
+def test_an_empty_plan_has_a_vector_too() -> None:
+    plan = Plan([], T)
+    books = Books.of(PRICED, {}, {}, T, T)
+    facts = Facts(JobColumns.blank(plan.jobs.size), books, np.full(plan.jobs.size, np.inf), 0)
+    found = {one.objective: one.value for one in objectives(plan, facts, T)}
+    assert found[Objective.ENERGY] is None
+    assert {value for one, value in found.items() if one is not Objective.ENERGY} == {0.0}

@@ -1,0 +1,28 @@
+"""What a job may cost at most."""
+
+import pytest
+
+from schedd.dialect.cost_limit import cost_limit_names, read_cost_limit
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("2.50", 2.5),
+        ("0", 0.0),
+        (" 7 ", 7.0),
+        ("-1", None),
+        ("nan", None),
+        ("inf", None),
+        ("2,50", None),
+        ("", None),
+    ],
+)
+def test_it_is_a_number_of_at_least_nothing(text: str, limit: float | None) -> None:
+    assert read_cost_limit({"cost_limit": text}) == limit
+    assert read_cost_limit({"x.cost_limit": text}) == limit
+    assert cost_limit_names({"cost_limit": text}) == ({"cost_limit"} if limit is not None else set())
+
+
+def test_most_jobs_have_none() -> None:
+    assert read_cost_limit({"walltime": "60"}) is None
