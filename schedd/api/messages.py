@@ -247,6 +247,14 @@ class WhatIf(_Asked):
     changes: Annotated[
         bool, Field(description="Whether the smallest changes are wanted that let it start at once.")
     ] = False
+    cheapest_by: Annotated[
+        int | None,
+        Field(
+            description="Where it would cost least by the site's prices, if it is to end by this second.",
+            ge=0,
+            lt=_TIME_END,
+        ),
+    ] = None
 
     @model_validator(mode="after")
     def _one_of_three(self) -> Self:

@@ -1,8 +1,9 @@
 """What the plan is worth by each objective, and what single jobs cost."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Path, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Cluster, Seen
@@ -79,9 +80,14 @@ async def get_objectives(request: Request, cluster: Cluster, _: Seen) -> Respons
 @router.get(
     "/jobs/{job}/cost",
     response_model=JobCostView,
-    responses=answers("no-token", "unknown-cluster", "unknown-job", "not-ready"),
+    responses={**_READ, **answers("unknown-job", "invalid")},
 )
-def get_cost(request: Request, cluster: Cluster, seen: Seen, job: str) -> Response:
+def get_cost(
+    request: Request,
+    cluster: Cluster,
+    seen: Seen,
+    job: Annotated[str, Path(description="The server's id of the job.", examples=["123.server"])],
+) -> Response:
     """What a job costs as it runs or is planned, node by node, against the limit of its owner."""
     published = cluster.published
     record = found_job(cluster.name, published, seen, job)

@@ -10,6 +10,7 @@ from schedd.api.bodies import Dated, ReservationView
 from schedd.api.replies import documented
 from schedd.engine.searching import Why
 from schedd.plan.views import Window
+from schedd.service.cheapest import Cheapest
 from schedd.service.objectives import ObjectiveChange
 from schedd.service.smaller import Smaller
 from schedd.service.summaries import CriterionValue, UserSummary
@@ -34,7 +35,7 @@ __all__ = [
     "search_view",
 ]
 
-_VIEWS: tuple[type, ...] = (Smaller, Window, UserSummary, CriterionValue, ObjectiveChange)
+_VIEWS: tuple[type, ...] = (Cheapest, Smaller, Window, UserSummary, CriterionValue, ObjectiveChange)
 for _kind in _VIEWS:
     documented(_kind)
 
@@ -158,6 +159,9 @@ class WhatIfAnswer(VariantAnswer):
     """Where it could start, from the earliest on."""
     changes: tuple[Smaller, ...]
     """Changes that let it start at once, each by itself, in no order of merit."""
+    cheapest: Cheapest | None
+    """Where it would cost least and end by `cheapest_by`; null where that was not asked or cannot be, and
+    where the site has no prices."""
     variants: tuple[VariantAnswer, ...]
     """In the order of the question."""
     as_of: int

@@ -69,7 +69,14 @@ def answered(copy: Fork, question: WhatIf, job: JobRecord | None, now: int) -> W
     facts = job.facts if job is not None else None
     instead_of = job.id if job is not None else ""
 
-    def ask(where: str, variant: Variant | None, *, windows: int = 0, changes: bool = False) -> Asked:
+    def ask(
+        where: str,
+        variant: Variant | None,
+        *,
+        windows: int = 0,
+        changes: bool = False,
+        cheapest_by: int | None = None,
+    ) -> Asked:
         try:
             return copy.what_if(
                 question.facts(now, facts, variant),
@@ -77,6 +84,7 @@ def answered(copy: Fork, question: WhatIf, job: JobRecord | None, now: int) -> W
                 instead_of=instead_of,
                 most_windows=windows,
                 changes=changes,
+                cheapest_by=cheapest_by,
             )
         except NotUnderstood as error:
             fault = Fault(where=where, what=str(error))
@@ -88,12 +96,14 @@ def answered(copy: Fork, question: WhatIf, job: JobRecord | None, now: int) -> W
         None,
         windows=question.windows,
         changes=question.changes,
+        cheapest_by=question.cheapest_by,
     )
     variants = [ask(f"body.variants[{i}]", variant) for i, variant in enumerate(question.variants)]
     return WhatIfAnswer(
         **_common(asked),
         windows=asked.windows,
         changes=asked.changes,
+        cheapest=asked.cheapest,
         variants=tuple(VariantAnswer(**_common(one)) for one in variants),
         as_of=asked.now,
         generation=asked.generation,

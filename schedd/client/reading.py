@@ -271,8 +271,11 @@ class Reading:
         variants: Sequence[str | Resources] = (),
         windows: int = 0,
         changes: bool = False,
+        cheapest_by: int | None = None,
     ) -> WhatIfAnswer:
-        """When a job would start: one of ``request`` (as `qsub -l` takes it), ``resources`` and ``job``."""
+        """When a job would start: one of ``request`` (as `qsub -l` takes it), ``resources`` and ``job``; with
+        ``cheapest_by`` also where it costs least and ends by that second.
+        """
         question = {
             "request": request,
             "resources": dict(resources) if resources is not None else None,
@@ -284,6 +287,7 @@ class Reading:
             ],
             "windows": windows,
             "changes": changes,
+            "cheapest_by": cheapest_by,
         }
         body = {name: value for name, value in question.items() if value is not None}
         return cast("WhatIfAnswer", self._http.ask("POST", self._path("/what-if"), body=body))

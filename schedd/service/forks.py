@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from schedd.choice.books import Books
 from schedd.dialect import canonical
 from schedd.dialect.deadline import read_deadline
 from schedd.engine.intake import Intake, Understood, as_planned, stopped_queues, waits_for
@@ -19,7 +20,8 @@ from schedd.plan.evaluate import JobColumns, Weights, by_name
 from schedd.plan.plan import Plan
 from schedd.plan.views import Window, bare, why_never, windows
 from schedd.policy.access import Access
-from schedd.policy.site import Placing
+from schedd.policy.site import Placing, economy_of
+from schedd.service.cheapest import Cheapest, cheapest, moments
 from schedd.service.smaller import Smaller, smaller
 from schedd.wire import JobFacts
 
@@ -31,6 +33,10 @@ QUESTION_WORK = 200_000_000
 
 class NotUnderstood(ValueError):
     """The request of a what-if cannot be read: what, where in it, and what is allowed."""
+
+
+_WINDOWS = 100
+"""Of starts, in which the cheapest is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,8 @@ class Asked:
     windows: tuple[Window, ...] = ()
     """Where it could start, from the earliest on."""
     changes: tuple[Smaller, ...] = ()
+    cheapest: Cheapest | None = None
+    """Where it would cost least and end in time, if that was asked, and some place does."""
 
 
 class Fork:
@@ -91,12 +99,20 @@ class Fork:
         return plan
 
     def what_if(
-        self, facts: JobFacts, now: int, *, instead_of: str = "", most_windows: int = 0, changes: bool = False
+        self,
+        facts: JobFacts,
+        now: int,
+        *,
+        instead_of: str = "",
+        most_windows: int = 0,
+        changes: bool = False,
+        cheapest_by: int | None = None,
     ) -> Asked:
         """Where the plan would put this job if it arrived at ``now``; the plan stays as it is.
 
         ``instead_of`` a job of the plan, whose place is then free. Also the first ``most_windows`` windows of
-        starts, and the smallest ``changes`` that let the job start at once. Raises NotUnderstood, and
+        starts, the smallest ``changes`` that let the job start at once, and where it would cost least that
+        ends by ``cheapest_by``. Raises NotUnderstood, and
         WorkSpent where an answer takes more than QUESTION_WORK.
         """
         queue = self.published.queues.get(facts.queue)
@@ -128,6 +144,9 @@ class Fork:
                 later = isinstance(answer, Never) or answer.kind in ("node", "limit")
             seen = asking.windows(request, understood.walltime, most_windows) if at_once or later else ()
             found = smaller(request, understood.walltime, asking.fits) if changes and later else ()
+            least = None
+            if cheapest_by is not None and isinstance(answer, StartKnown):
+                least = asking.cheapest(request, understood.walltime, cheapest_by, self.published)
         return Asked(
             answer,
             understood.walltime,
@@ -138,6 +157,7 @@ class Fork:
             canonical(replace(request, walltime=understood.walltime)),
             seen,
             found,
+            least,
         )
 
     def _before_any_plan(self, facts: JobFacts, request: Request) -> Answer | None:
@@ -233,6 +253,25 @@ class _Asking:
         """Whether it starts as soon as it may."""
         with self._slot(request, walltime) as slot:
             return not isinstance(slot, WaitingFor) and self.plan.probe(slot, self.now, self.ready + 1) >= 0
+
+    def cheapest(self, request: Request, walltime: int, by: int, published: Published) -> Cheapest | None:
+        """Where the job costs least and ends by then; None where it cannot."""
+        last = by - walltime
+        if last < self.ready:
+            return None
+        books = Books.of(economy_of(published.settings.site), published.names, published.nodes, self.now, by)
+        if not books.priced:
+            return None
+        edges = sorted({edge for rates in books.rates for edge in rates.edges.tolist()})
+        duration = walltime + self.allowance
+        planned = as_planned(request, self.facts, self.gates, self.node_sets)
+        pools = self._pools(request, walltime)
+        seen = windows(self.plan, planned, duration, self.ready, last + 1, pools=pools, limit=_WINDOWS)
+        starts = moments((Window(w.first, min(w.last, last)) for w in seen), edges, walltime)
+        with self._slot(request, walltime) as slot:
+            if isinstance(slot, WaitingFor):
+                return None
+            return cheapest(self.plan, slot, walltime, starts, books, self.now)
 
     def windows(self, request: Request, walltime: int, most: int) -> tuple[Window, ...]:
         """The first windows of starts."""

@@ -71,6 +71,8 @@ SIMPLE = [
         for path in ("users", "plan/evaluation", "accuracy", "reservations", "holds", "alerts")
     ),
     (f"{_ONE}/jobs/{{job}}/priority", "get"),
+    (f"{_ONE}/jobs/{{job}}/cost", "get"),
+    (f"{_ONE}/plan/objectives", "get"),
     (f"{_ONE}/fair-share", "get"),
     (f"{_ONE}/policy", "get"),
     (f"{_ONE}/policy", "delete"),

@@ -358,6 +358,10 @@ def test_a_job_is_told_what_it_costs(run: Run, loop: PlanLoop) -> None:
         "job    4.srv.site\nstart  not known, so nothing is known of its cost\n",
     )
     assert run("cost", "99")[0] == 3
+    code, out, _ = run("showstart", "1@8@1:00:00", "--cheapest-by", "+2d")
+    assert code == 0
+    assert re.search(r"^cheapest +4\.00 at Tue Nov 14 \d\d:\d\d:\d\d on n\d$", out, re.MULTILINE)
+    assert run("showstart", "5", "--cheapest-by", "+2d")[2].endswith("is of a what-if, not of a job\n")
 
 
 def test_a_better_plan_is_looked_for_and_what_came_of_it_is_shown(

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from schedd.cli.user.asking import Session, answer, parser, show_json
 from schedd.cli.user.past import past
-from schedd.cli.user.text import moment, rows, span
+from schedd.cli.user.reservation import time_of
+from schedd.cli.user.text import few, moment, rows, span
 from schedd.cli.user.words import due, moved, places, when, why_not_sooner
 from schedd.client import ClientError, Refused
-from schedd.client.answers import Explanation, JobView, Smaller, VariantAnswer, WhatIfAnswer, Window
+from schedd.client.answers import Cheapest, Explanation, JobView, Smaller, VariantAnswer, WhatIfAnswer, Window
 
 __all__ = ["make_parser", "run"]
 
@@ -36,6 +37,11 @@ def make_parser(name: str = "showstart") -> argparse.ArgumentParser:
     add(
         "-l", dest="request", metavar="LIST", help="a what-if, as qsub -l takes it; of a job, were it altered"
     )
+    add(
+        "--cheapest-by",
+        metavar="WHEN",
+        help="of a what-if: where it costs least and ends by then (2026-12-01T08:00, 08:00 or +2d)",
+    )
     add("-q", dest="queue", metavar="QUEUE", default="", help="of a what-if: its defaults count")
     return found
 
@@ -50,16 +56,22 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
     if not what and args.request is None:
         raise ClientError("name a job, or NODES@PPN@WALLTIME, or a list with -l")
     if what and "@" not in what:
+        if args.cheapest_by is not None:
+            raise ClientError("--cheapest-by is of a what-if, not of a job")
         return _job(session, args)
     if what and args.request is not None:
         raise ClientError(f"{what} and -l {args.request} are two what-ifs")
     request: str = args.request if args.request is not None else asked(what)
-    found = session.client.what_if(request, queue=args.queue, windows=_WINDOWS, changes=True)
+    by = time_of(args.cheapest_by, session.now) if args.cheapest_by is not None else None
+    found = session.client.what_if(request, queue=args.queue, windows=_WINDOWS, changes=True, cheapest_by=by)
     if args.json:
         show_json(found)
     else:
         print(found["request"] + "\n")
-        print(rows(list(_what_if(found, session.now))))
+        lines = list(_what_if(found, session.now))
+        if by is not None:
+            lines.append(("cheapest", _cheapest(found["cheapest"], session.now)))
+        print(rows(lines))
     return found["planned_start"] is not None
 
 
@@ -190,6 +202,12 @@ def _what_if(found: WhatIfAnswer, now: int) -> Iterator[tuple[str, str]]:
         yield "note", note
     if found["walltime_assumed"]:
         yield "note", f"no walltime was named: {span(found['walltime'])} is assumed"
+
+
+def _cheapest(found: Cheapest | None, now: int) -> str:
+    if found is None:
+        return "no start ends in time, or the site has no prices"
+    return f"{found['cost']:,.2f} at {moment(found['start'], now)} on {few(found['nodes'])}"
 
 
 def _windows(windows: list[Window], now: int) -> Iterator[tuple[str, str]]:

@@ -53,6 +53,7 @@ from schedd.client.answers.jobs import (
 from schedd.client.answers.plan import (
     Bar,
     Bars,
+    Cheapest,
     Gap,
     GapsView,
     NodePage,
@@ -86,6 +87,7 @@ __all__ = [
     "Blocker",
     "Breach",
     "Change",
+    "Cheapest",
     "ClusterView",
     "ClustersView",
     "Counts",

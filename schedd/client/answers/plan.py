@@ -7,6 +7,7 @@ from schedd.client.answers.jobs import ShareFacts
 __all__ = [
     "Bar",
     "Bars",
+    "Cheapest",
     "Gap",
     "GapsView",
     "NodePage",
@@ -162,11 +163,20 @@ class VariantAnswer(TypedDict):
     notes: list[str]
 
 
+class Cheapest(TypedDict):
+    """The place that costs least, of several the first: a start, what it costs, and the nodes."""
+
+    start: int
+    cost: float
+    nodes: list[str]
+
+
 class WhatIfAnswer(VariantAnswer):
     """The same for the question itself, with all else that was asked."""
 
     windows: list[Window]
     changes: list[Smaller]
+    cheapest: Cheapest | None
     variants: list[VariantAnswer]
     as_of: int
     generation: int

@@ -1,0 +1,84 @@
+"""Where a job costs least that ends in time."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedd.plan.views import Window
+from schedd.service.cheapest import moments
+from schedd.service.forks import Asked
+from tests.service.build import T, job, node, planner
+
+DAY = 86_400
+MIDNIGHT = T - T % DAY + DAY
+SITE: dict[str, Any] = {
+    "prices": [
+        {"core_hour": 1.0},
+        {
+            "core_hour": 0.25,
+            "first": "2023-11-01T22:00:00",
+            "last": "2023-11-02T06:00:00",
+            "rule": "FREQ=DAILY",
+        },
+    ]
+}
+
+
+def ask(site: dict[str, Any], by: int, *, cpus: int = 4, walltime: int = 3600) -> Asked:
+    with planner(site=site, end_allowance=0, tell=False) as loop:
+        loop.submit([node("n1"), job("1", walltime="7200")]).result(30)
+        facts = job("what-if", nodes=f"1:ppn={cpus}", walltime=str(walltime)).job
+        fork = loop.fork().result(30)
+        before = fork.copy().jobs.starts.copy()
+        found = fork.what_if(facts, T, cheapest_by=by)
+        assert np.array_equal(fork.copy().jobs.starts, before), "the plan stays"
+        return found
+
+
+def test_a_job_that_has_time_is_put_into_the_night() -> None:
+    found = ask(SITE, T + DAY, walltime=4 * 3600)
+    # T is 22:13:20: the night is on, but the node is held until 00:13:20.
+    assert found.cheapest is not None
+    assert (found.cheapest.start, found.cheapest.nodes) == (T + 7200, ("n1",))
+    assert found.cheapest.cost == pytest.approx(4 * 4 * 0.25)
+    late = ask(SITE, T + 2 * DAY, walltime=8 * 3600)
+    assert late.cheapest is not None
+    assert late.cheapest.start == MIDNIGHT + 22 * 3600, "the next whole night"
+    assert late.cheapest.cost == pytest.approx(4 * 8 * 0.25)
+
+
+def test_who_cannot_end_in_time_has_no_cheapest_place() -> None:
+    assert ask(SITE, T + 7200 + 3599).cheapest is None
+    exact = ask(SITE, T + 7200 + 3600).cheapest
+    assert exact is not None
+    assert exact.start == T + 7200
+    assert ask(SITE, T - 5).cheapest is None
+    assert ask(SITE, T + DAY, cpus=9).cheapest is None, "never"
+
+
+def test_without_prices_nothing_is_cheaper() -> None:
+    assert ask({}, T + DAY).cheapest is None
+
+
+@given(
+    st.lists(st.integers(1, 400), min_size=1, max_size=6, unique=True),
+    st.lists(st.integers(0, 9), min_size=7, max_size=7),
+    st.integers(1, 120),
+    st.integers(0, 300),
+    st.integers(0, 200),
+)
+def test_no_other_start_of_a_window_costs_less(
+    edges: list[int], prices: list[int], walltime: int, first: int, length: int
+) -> None:
+    """On one node, whose price is another from each edge on."""
+    edges = [0, *sorted(edges)]
+    price = np.zeros(1000)
+    for edge, amount in zip(edges, prices, strict=False):
+        price[edge:] = amount
+    cost = [price[start : start + walltime].sum() for start in range(first, first + length + 1)]
+    tried = moments([Window(first, first + length)], edges, walltime)
+    assert all(first <= start <= first + length for start in tried)
+    assert min(cost[start - first] for start in tried) == min(cost)
