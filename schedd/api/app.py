@@ -112,7 +112,6 @@ def create_app(
     app.state.life = secrets.token_hex(4)
     problems.install(app)
     reading = (clusters_router, alerts, jobs, ranks, plan, stream, questions, quality, objectives)
-    for module in (*reading, reservations, holds, policy, searches, exchange, health):
     for module in (*reading, reservations, holds, policy, searches, exchange, handovers, health):
         app.include_router(
             module.router,
