@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from schedd.engine import checkpoint
 from schedd.engine.alerts import close_alerts
 from schedd.engine.arrivals import taken
-from schedd.engine.checkpoint import Frozen, fork_of
+from schedd.engine.checkpoint import Frozen
 from schedd.engine.failing import pass_over
 from schedd.engine.handlers import apply_all, take_site
 from schedd.engine.handovers import forget_handovers
@@ -139,7 +139,7 @@ class Engine:
         To be called between two batches; then any thread may use it.
         """
         engine = Engine.__new__(Engine)
-        engine.state = fork_of(self.state)
+        engine.state = self.state.fork()
         engine.log = BatchLog(0, 0)
         engine.base = b""
         engine.forgotten = self.forgotten

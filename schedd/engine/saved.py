@@ -5,20 +5,37 @@ the same is that value alone; numbers go to arrays, as do numbers that stand for
 field that a reader does not find takes its default, so fields may be added without a new format.
 """
 
+import heapq
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, astuple, fields, replace
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
+from schedd.engine.alerts import OpenAlert
 from schedd.engine.intake import Understood
-from schedd.engine.records import Breach, Cause, Choice, Ended, JobRecord, Link, Phase, Risk
+from schedd.engine.records import (
+    Breach,
+    Cause,
+    Choice,
+    Ended,
+    HandedOver,
+    JobRecord,
+    Link,
+    Phase,
+    Reservation,
+    Risk,
+)
 from schedd.model import Never, Request, WaitingFor
 from schedd.plan.columns import Ints
-from schedd.plan.saved import load_request, mapped, save_request
+from schedd.plan.requests import load_request, save_request
+from schedd.plan.schema import How, mapped
+from schedd.policy.access import Access
 from schedd.wire import (
     JobFacts,
+    JobQueued,
     NodeFacts,
     PlanningHeld,
     QueueFacts,
@@ -27,7 +44,27 @@ from schedd.wire import (
     ShareFacts,
 )
 
-__all__ = ["load_facts", "load_records", "load_reserve", "save_facts", "save_records", "save_reserve"]
+__all__ = [
+    "ALERTS",
+    "ARRIVING",
+    "BLOCKED",
+    "COLUMN",
+    "DOUBTED",
+    "ENDS",
+    "FAILURES",
+    "GATES",
+    "HANDOVERS",
+    "HOLDS",
+    "LIST",
+    "REREADING",
+    "RESERVATIONS",
+    "SERVER",
+    "facts_by_name",
+    "load_facts",
+    "load_records",
+    "save_facts",
+    "save_records",
+]
 
 _T = TypeVar("_T")
 _Columns = dict[str, Any]
@@ -131,16 +168,6 @@ def save_facts(
 def load_facts(kind: type[_T], saved: dict[str, Any]) -> _T:
     """The object that ``save_facts`` saved. Raises TypeError."""
     return kind(**{name: _LOAD.get(name, _same)(value) for name, value in saved.items()})
-
-
-def save_reserve(event: Reserve) -> dict[str, Any]:
-    """A reservation as plain values."""
-    return save_facts(event)
-
-
-def load_reserve(saved: dict[str, Any]) -> Reserve:
-    """The reservation that ``save_reserve`` saved."""
-    return load_facts(Reserve, saved)
 
 
 def _same(value: Any) -> Any:
@@ -277,3 +304,98 @@ _LOAD_RECORD: dict[str, _Plain] = {
     "choice": _load_choice,
     "behind": lambda links: tuple(Link(*link) for link in links),
 }
+
+
+# ---- fields of the state ------------------------------------------------------------------------
+
+
+def facts_by_name(kind: type[NodeFacts] | type[QueueFacts]) -> How:
+    """Facts of one kind by their names."""
+
+    def load(saved: list[dict[str, Any]]) -> dict[str, Any]:
+        return {facts["name"]: load_facts(kind, facts) for facts in saved}
+
+    return How(dict, lambda facts: list(facts.values()), load, each=save_facts)
+
+
+def _load_ends(saved: list[list[Any]]) -> list[tuple[int, int, str]]:
+    ends = [(end, slot, job_id) for end, slot, job_id in saved]
+    heapq.heapify(ends)
+    return ends
+
+
+def _load_reservations(saved: list[list[Any]]) -> dict[str, Reservation]:
+    return {
+        event["name"]: Reservation(load_facts(Reserve, event), slot, tuple(nodes), gate)
+        for event, slot, nodes, gate in saved
+    }
+
+
+def _load_holds(saved: list[dict[str, Any]]) -> dict[tuple[str, str], PlanningHeld]:
+    holds = [load_facts(PlanningHeld, one) for one in saved]
+    return {(event.kind, event.name): event for event in holds}
+
+
+def _save_gate(gate: tuple[str, Access]) -> list[Any]:
+    name, access = gate
+    return [name, *(sorted(getattr(access, one.name)) for one in fields(access))]
+
+
+def _load_arriving(saved: list[list[Any]]) -> dict[str, JobQueued]:
+    events = [JobQueued(id=event, time=at, job=load_facts(JobFacts, facts)) for event, at, facts in saved]
+    return {event.job.id: event for event in events}
+
+
+def _load_alerts(saved: list[list[Any]]) -> dict[str, OpenAlert]:
+    opened = [OpenAlert(*alert) for alert in saved]
+    return {f"{alert.kind} {alert.about}": alert for alert in opened}
+
+
+def _values(value: dict[Any, Any]) -> list[Any]:
+    return list(value.values())
+
+
+COLUMN: Final = How(lambda column: column.copy(), lambda column: {"": column}, lambda a: a[""], arrays=True)
+LIST: Final = How(list)
+ENDS: Final = How(list, sorted, _load_ends)
+SERVER: Final = How(save=save_facts, load=lambda saved: load_facts(ServerFacts, saved))
+RESERVATIONS: Final = How(
+    lambda value: {name: replace(one) for name, one in value.items()},
+    _values,
+    _load_reservations,
+    each=lambda one: [save_facts(one.event), one.slot, one.nodes, one.gate],
+)
+HOLDS: Final = How(dict, _values, _load_holds, each=save_facts)
+GATES: Final = How(
+    dict,
+    lambda value: list(value.items()),
+    lambda saved: {name: Access(*map(frozenset, lists)) for name, *lists in saved},
+    each=_save_gate,
+)
+BLOCKED: Final = How(
+    lambda value: {name: dict(jobs) for name, jobs in value.items()},
+    lambda value: {name: list(jobs) for name, jobs in value.items()},
+    lambda saved: {name: dict.fromkeys(jobs) for name, jobs in saved.items()},
+)
+FAILURES: Final = How(
+    lambda value: {name: one.copy() for name, one in value.items()},
+    lambda value: {name: list(one) for name, one in value.items()},
+    lambda saved: {name: deque((job, owner) for job, owner in one) for name, one in saved.items()},
+)
+ARRIVING: Final = How(dict, _values, _load_arriving, each=lambda one: [one.id, one.time, save_facts(one.job)])
+REREADING: Final = How(
+    dict,
+    lambda value: {name: list(why) for name, why in value.items()},
+    lambda saved: {name: tuple(why) for name, why in saved.items()},
+)
+DOUBTED: Final = How(
+    save=lambda value: [value[0], sorted(value[1])] if value is not None else None,
+    load=lambda saved: (saved[0], frozenset(saved[1])) if saved is not None else None,
+)
+HANDOVERS: Final = How(
+    dict,
+    _values,
+    lambda saved: {one["handover"]: HandedOver(**one) for one in saved},
+    each=asdict,
+)
+ALERTS: Final = How(dict, _values, _load_alerts, each=astuple)

@@ -6,7 +6,7 @@ stand in columns by slot; what is particular to a job stands in its record.
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +17,23 @@ from schedd.engine.intake import Intake, Understood, as_planned, holds_resources
 from schedd.engine.numbers import Numbers
 from schedd.engine.pools import LimitBook, binding
 from schedd.engine.records import ChangeSet, HandedOver, JobRecord, Ranks, Reservation
+from schedd.engine.saved import (
+    ALERTS,
+    ARRIVING,
+    BLOCKED,
+    COLUMN,
+    DOUBTED,
+    ENDS,
+    FAILURES,
+    GATES,
+    HANDOVERS,
+    HOLDS,
+    LIST,
+    REREADING,
+    RESERVATIONS,
+    SERVER,
+    facts_by_name,
+)
 from schedd.engine.settings import EngineSettings
 from schedd.engine.walltimes import WalltimeUse
 from schedd.engine.words import why
@@ -24,6 +41,7 @@ from schedd.model import FOREVER, Never, Node, Request
 from schedd.plan.columns import PLANNED, Ints
 from schedd.plan.evaluate import Criterion, JobColumns
 from schedd.plan.plan import Plan
+from schedd.plan.schema import FOUND, KEYS, MOMENT, NAMES, NUMBER, OWN, SHARED, How, declared, fork_part
 from schedd.policy.access import Access
 from schedd.policy.fair_share import Usage
 from schedd.policy.limits import in_words
@@ -52,168 +70,174 @@ HORIZON = 1 << 35
 _NEVERS = 20_000
 
 
-def _column(size: int, value: int) -> Ints:
-    return np.full(size, value, np.int64)
+def _column(begins: int) -> Any:
+    """A column by slot: what a slot has that was given to a job just now."""
+    return declared(COLUMN, make=lambda: np.zeros(0, np.int64), begins=begins)
+
+
+def _columns(state: "EngineState") -> dict[str, int]:
+    """The columns by name, with what they begin with."""
+    return {one.name: one.metadata["begins"] for one in fields(state) if "begins" in one.metadata}
 
 
 @dataclass(slots=True)
 class EngineState:
-    """All that the engine knows."""
+    """All that the engine knows. Each field says how it is copied and saved: see ``plan/schema.py``."""
 
-    settings: EngineSettings
-    plan: Plan
-    now: int
-    intake: Intake
-    policy: QueuePolicy | None
-    site: SitePolicy
-    usage: Usage | None
+    settings: EngineSettings = declared(SHARED)
+    plan: Plan = declared(How(lambda plan: plan.fork(), saved=False))
+    now: int = declared(NUMBER)
+    intake: Intake = declared(OWN)
+    policy: QueuePolicy | None = declared(SHARED)
+    site: SitePolicy = declared(SHARED)
+    usage: Usage | None = declared(How(lambda usage: usage and usage.copy(), saved=False))
     """What ended jobs have used, where the site has fair share."""
-    walltime_use: WalltimeUse = WalltimeUse()
+    walltime_use: WalltimeUse = declared(How(load=lambda saved: WalltimeUse(*saved)), default=WalltimeUse())
     """Of the latest runs, what they used of their walltimes."""
-    applicants: dict[str, tuple[tuple[object, ...], Applicant]] = field(default_factory=dict)
+    applicants: dict[str, tuple[tuple[object, ...], Applicant]] = declared(FOUND, make=dict)
     """Jobs as terms of priorities see them, each with what that hangs on."""
-    standing_due: int = 0
+    standing_due: int = declared(SHARED, default=0)
     """When the windows of standing reservations are to be looked at again."""
-    configured: Mapping[str, Any] = field(default_factory=dict)
+    configured: Mapping[str, Any] = declared(NAMES, make=dict)
     """The policy of the settings, while another is in force."""
-    policy_version: int = 0
+    policy_version: int = declared(NUMBER, default=0)
     """Of the policy that was set while the engine ran; 0: that of the settings is in force."""
-    site_changed: bool = False
+    site_changed: bool = declared(NUMBER, default=False)
     """The site's policy is another than that under which jobs were planned: to be dealt with first."""
 
     # ---- jobs -----------------------------------------------------------------------------------
-    records: dict[str, JobRecord] = field(default_factory=dict)
-    numbers: Numbers = field(default_factory=Numbers)
+    records: dict[str, JobRecord] = declared(FOUND, make=dict)
+    numbers: Numbers = declared(OWN, make=Numbers)
     """Of the same jobs."""
-    by_slot: list[JobRecord | None] = field(default_factory=list)
-    slotless: dict[str, JobRecord] = field(default_factory=dict)
+    by_slot: list[JobRecord | None] = declared(OWN, make=list)
+    slotless: dict[str, JobRecord] = declared(FOUND, make=dict)
     """Jobs that have no slot, since their request was not understood."""
-    unheard: dict[str, None] = field(default_factory=dict)
+    unheard: dict[str, None] = declared(KEYS, make=dict)
     """Those of them whose owner was not told why."""
-    promise: Ints = field(default_factory=lambda: _column(0, FOREVER))
-    bound: Ints = field(default_factory=lambda: _column(0, FOREVER))
+    promise: Ints = _column(FOREVER)
+    bound: Ints = _column(FOREVER)
     """The latest start that the plan may give: what is promised or, while that is at risk, what had to be."""
-    told: Ints = field(default_factory=lambda: _column(0, -1))
-    tell_due: Ints = field(default_factory=lambda: _column(0, 0))
-    changed: Ints = field(default_factory=lambda: _column(0, 0))
-    last_move: Ints = field(default_factory=lambda: _column(0, -1))
+    told: Ints = _column(-1)
+    tell_due: Ints = _column(0)
+    changed: Ints = _column(0)
+    last_move: Ints = _column(-1)
     """The number of the change set that last moved the slot's job; -1: none did."""
-    born: Ints = field(default_factory=lambda: _column(0, 0))
+    born: Ints = _column(0)
     """The number of the next change set when the slot was given to its job: what is older is not its own."""
-    rank: Ints = field(default_factory=lambda: _column(0, 0))
+    rank: Ints = _column(0)
     """The total of the job's priority when it was last worked out."""
-    ranks: Ranks = field(default_factory=Ranks)
-    waits_since: Ints = field(default_factory=lambda: _column(0, 0))
+    ranks: Ranks = declared(OWN, make=Ranks)
+    waits_since: Ints = _column(0)
     """Since when the slot's job waits: since it is eligible, or was submitted."""
-    due_by: Ints = field(default_factory=lambda: _column(0, FOREVER))
+    due_by: Ints = _column(FOREVER)
     """When it should have ended, as the plan reckons its end; FOREVER without a deadline."""
-    owner_of: Ints = field(default_factory=lambda: _column(0, 0))
-    owners: dict[str, int] = field(default_factory=dict)
+    owner_of: Ints = _column(-1)
+    owners: dict[str, int] = declared(NAMES, make=dict)
     """A number for every owner of a job there was."""
-    chained: dict[str, None] = field(default_factory=dict)
+    chained: dict[str, None] = declared(KEYS, make=dict)
     """Jobs that are planned behind others which they wait for, or will be when these have a start."""
-    homeless: dict[str, None] = field(default_factory=dict)
+    homeless: dict[str, None] = declared(KEYS, make=dict)
     """Jobs that may be planned but have no start, in the order in which they lost it."""
-    queue: dict[int, None] = field(default_factory=dict)
+    queue: dict[int, None] = declared(KEYS, make=dict)
     """Under a queue policy: waiting slots in order of arrival."""
-    assumed: set[int] = field(default_factory=set)
+    assumed: set[int] = declared(How(set, sorted, set), make=set)
     """Slots of jobs whose walltime is assumed."""
-    out: dict[str, None] = field(default_factory=dict)
+    out: dict[str, None] = declared(KEYS, make=dict)
     """Jobs whose run decision is out."""
-    risks: dict[str, None] = field(default_factory=dict)
+    risks: dict[str, None] = declared(KEYS, make=dict)
     """Jobs whose promise is at risk."""
-    ends: list[tuple[int, int, str]] = field(default_factory=list)
+    ends: list[tuple[int, int, str]] = declared(ENDS, make=list)
     """Heap of (when a job's resources count as free, slot, job); entries may be out of date."""
 
     # ---- the cluster ----------------------------------------------------------------------------
-    node_facts: dict[str, NodeFacts] = field(default_factory=dict)
-    counted: dict[str, None] = field(default_factory=dict)
+    node_facts: dict[str, NodeFacts] = declared(facts_by_name(NodeFacts), make=dict)
+    counted: dict[str, None] = declared(KEYS, make=dict)
     """Resources of nodes that the plan counts, beside cpus, memory and gpus; those that came first."""
-    uncounted: dict[str, None] = field(default_factory=dict)
+    uncounted: dict[str, None] = declared(KEYS, make=dict)
     """Resources of nodes that the plan has no room to count: no job that asks for one is planned."""
-    queues: dict[str, QueueFacts] = field(default_factory=dict)
-    server: ServerFacts = field(default_factory=ServerFacts)
-    limits: LimitBook = field(default_factory=LimitBook)
-    reservations: dict[str, Reservation] = field(default_factory=dict)
-    gates: dict[str, Access] = field(default_factory=dict)
+    queues: dict[str, QueueFacts] = declared(facts_by_name(QueueFacts), make=dict)
+    server: ServerFacts = declared(SERVER, default=ServerFacts())
+    limits: LimitBook = declared(OWN, make=LimitBook)
+    reservations: dict[str, Reservation] = declared(RESERVATIONS, make=dict)
+    gates: dict[str, Access] = declared(GATES, make=dict)
     """By name of the gate: whom it lets pass. Gates are used again, never taken away."""
-    down_since: dict[str, int] = field(default_factory=dict)
+    down_since: dict[str, int] = declared(NAMES, make=dict)
     """Nodes that are down and that planned jobs have not left yet."""
-    holds: dict[tuple[str, str], PlanningHeld] = field(default_factory=dict)
+    holds: dict[tuple[str, str], PlanningHeld] = declared(HOLDS, make=dict)
     """By kind and name: the nodes and queues whose planning an admin holds."""
-    blocked: dict[str, dict[str, None]] = field(default_factory=dict)
+    blocked: dict[str, dict[str, None]] = declared(BLOCKED, make=dict)
     """Nodes that count as blocked, with the jobs that should have ended there long ago."""
-    paused: str = ""
+    paused: str = declared(NUMBER, default="")
     """Why dispatch is paused; empty when it is not."""
-    foreign: str = ""
+    foreign: str = declared(NUMBER, default="")
     """Who else seems to start jobs, by the first sign of it; empty when nobody does."""
-    adapter_mode: Mode | None = None
+    adapter_mode: Mode | None = declared(NUMBER, default=None)
     """What the adapter last said that it does with decisions; None before it said anything."""
-    back: int = -1
+    back: int = declared(NUMBER, default=-1)
     """When the adapter was first heard after run decisions had gone void while nobody was here."""
-    by_hand: list[int] = field(default_factory=list)
+    by_hand: list[int] = declared(LIST, make=list)
     """When jobs started of late that nobody here started, and nobody said who did."""
-    since: int = -1
+    since: int = declared(NUMBER, default=-1)
     """When the first snapshot was taken: what ran then is nobody's secret."""
-    failures: dict[str, deque[tuple[str, str]]] = field(default_factory=dict)
+    failures: dict[str, deque[tuple[str, str]]] = declared(FAILURES, make=dict)
     """By node: jobs that failed there soon after their start, one after another, with their owners."""
-    holes: dict[str, str] = field(default_factory=dict)
+    holes: dict[str, str] = declared(NAMES, make=dict)
     """Nodes that get no new jobs since jobs fail there, with why."""
-    told_halt: bool = False
+    told_halt: bool = declared(NUMBER, default=False)
     """Whether those about to start were told that nothing is started."""
-    stale: str = ""
+    stale: str = declared(NUMBER, default="")
     """Why the plan is not believed to show the server's present state; empty when it is."""
-    arriving: dict[str, JobQueued] = field(default_factory=dict)
+    arriving: dict[str, JobQueued] = declared(ARRIVING, make=dict)
     """New jobs of a snapshot that are not taken in yet; those that hold resources stand first."""
-    rereading: dict[str, Sequence[str]] = field(default_factory=dict)
+    rereading: dict[str, Sequence[str]] = declared(REREADING, make=dict)
     """Jobs that ask for other things since defaults or nodes changed, each with the event and why."""
-    lost: str = ""
+    lost: str = declared(NUMBER, default="")
     """What of the log is missing; empty when nothing is, or a snapshot has told how things are."""
-    doubted: tuple[int, frozenset[str]] | None = None
+    doubted: tuple[int, frozenset[str]] | None = declared(DOUBTED, default=None)
     """Since when snapshots insist on a loss that was not believed, and what was lost."""
 
     # ---- jobs that a federation handed over ------------------------------------------------------
-    handovers: dict[str, HandedOver] = field(default_factory=dict)
-    handed: dict[str, str] = field(default_factory=dict)
+    handovers: dict[str, HandedOver] = declared(HANDOVERS, make=dict)
+    handed: dict[str, str] = declared(NAMES, make=dict)
     """By the id of the job at the server: its handover."""
 
     # ---- work that fails ------------------------------------------------------------------------
-    at_job: str = ""
-    at_step: str = ""
+    at_job: str = declared(SHARED, default="")
+    at_step: str = declared(SHARED, default="")
     """The job and the step that the engine is at; where a call ends from outside they are what it was at."""
-    aside: dict[str, int] = field(default_factory=dict)
+    aside: dict[str, int] = declared(NAMES, make=dict)
     """Jobs that the planner did not come back from, each with when it was set aside."""
-    left_out: dict[str, Sequence[int]] = field(default_factory=dict)
+    left_out: dict[str, Sequence[int]] = declared(NAMES, make=dict)
     """Steps that failed: until when each is left out, and for how long that was."""
-    kept: dict[str, Sequence[int]] = field(default_factory=dict)
+    kept: dict[str, Sequence[int]] = declared(NAMES, make=dict)
     """Of jobs that were known before the engine began anew: promise, since when eligible, whether weak."""
 
     # ---- what happened --------------------------------------------------------------------------
-    generation: int = 0
-    decisions: list[Decision] = field(default_factory=list)
-    decision_number: int = 0
-    changes: deque[ChangeSet] = field(default_factory=deque)
-    changes_kept: int = 0
-    change_number: int = 0
-    breaches: int = 0
-    alerts: dict[str, OpenAlert] = field(default_factory=dict)
+    generation: int = declared(NUMBER, default=0)
+    decisions: list[Decision] = declared(How(lambda _: [], saved=False), make=list)
+    decision_number: int = declared(NUMBER, default=0)
+    changes: deque[ChangeSet] = declared(OWN, make=deque)
+    changes_kept: int = declared(SHARED, default=0)
+    change_number: int = declared(NUMBER, default=0)
+    breaches: int = declared(NUMBER, default=0)
+    alerts: dict[str, OpenAlert] = declared(ALERTS, make=dict)
     """Those that are open, by kind and what they are about."""
-    due: int | None = None
+    due: int | None = declared(SHARED, default=None)
     """When the first planned job is due; None: to be found again."""
-    told_at: int = 0
-    told_then: int = 0
-    started_at: int = 0
-    started_then: int = 0
-    started_on: dict[str, int] = field(default_factory=dict)
+    told_at: int = declared(NUMBER, default=0)
+    told_then: int = declared(NUMBER, default=0)
+    started_at: int = declared(NUMBER, default=0)
+    started_then: int = declared(NUMBER, default=0)
+    started_on: dict[str, int] = declared(NAMES, make=dict)
     """Run decisions of the second ``started_at``: how many, and how many on each node."""
-    freed_by: tuple[str, str] = ("", "")
+    freed_by: tuple[str, str] = declared(How(load=tuple), default=("", ""))
     """The event that first freed something since the last repair ended, and its words."""
-    frees: int = 0
+    frees: int = declared(SHARED, default=0)
     """Counts jobs that gave their room back before the plan had it free, and nodes that came back, since the
     engine began."""
-    nevers: dict[Request, Never | None] = field(default_factory=dict)
+    nevers: dict[Request, Never | None] = declared(How(lambda _: {}, saved=False), make=dict)
     """Which requests the nodes as they are now can never meet, and why; as far as it was asked."""
-    bare: Plan | None = None
+    bare: Plan | None = declared(MOMENT, default=None)
     """An empty plan of all nodes as if they were up: what does not fit there never can. Made when needed."""
 
     @classmethod
@@ -226,7 +250,15 @@ class EngineState:
         state.limits.set_polled(site.polled)
         state.limits.set_site(site.limits)
         state.intake.set_shared(state.limits.shared)
+        state.fit_columns()
         return state
+
+    def fork(self) -> "EngineState":
+        """A state of its own that goes on as this one would. Frozen values are shared.
+
+        To be called between two batches; then any thread may use it.
+        """
+        return fork_part(self)
 
     # ---- records and columns --------------------------------------------------------------------
 
@@ -305,30 +337,19 @@ class EngineState:
 
     def fit_columns(self) -> None:
         """Let the columns be as long as the plan has slots."""
-        grow = self.plan.jobs.size - self.promise.shape[0]
-        if grow > 0:
-            self.promise = np.concatenate([self.promise, _column(grow, FOREVER)])
-            self.bound = np.concatenate([self.bound, _column(grow, FOREVER)])
-            self.told = np.concatenate([self.told, _column(grow, -1)])
-            self.tell_due = np.concatenate([self.tell_due, _column(grow, 0)])
-            self.changed = np.concatenate([self.changed, _column(grow, 0)])
-            self.last_move = np.concatenate([self.last_move, _column(grow, -1)])
-            self.born = np.concatenate([self.born, _column(grow, 0)])
-            self.rank = np.concatenate([self.rank, _column(grow, 0)])
-            self.waits_since = np.concatenate([self.waits_since, _column(grow, 0)])
-            self.due_by = np.concatenate([self.due_by, _column(grow, FOREVER)])
-            self.owner_of = np.concatenate([self.owner_of, _column(grow, 0)])
-            self.by_slot = [*self.by_slot, *[None] * grow]
+        size = self.plan.jobs.size
+        if len(self.by_slot) == size:
+            return
+        for name, begins in _columns(self).items():
+            column = getattr(self, name)
+            setattr(self, name, np.append(column, np.full(size - column.shape[0], begins)))
+        self.by_slot = [*self.by_slot, *[None] * (size - len(self.by_slot))]
 
     def _reset(self, slot: int) -> None:
-        self.promise[slot] = self.bound[slot] = FOREVER
-        self.told[slot] = -1
-        self.tell_due[slot] = 0
+        for name, begins in _columns(self).items():
+            getattr(self, name)[slot] = begins
         self.changed[slot] = self.generation
-        self.last_move[slot] = -1
         self.born[slot] = self.change_number
-        self.rank[slot] = 0
-        self.owner_of[slot] = -1
 
     def drop_slot(self, slot: int) -> None:
         """Give a job's slot back and free what it holds."""

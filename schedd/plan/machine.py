@@ -1,6 +1,8 @@
 """The rows of the plan: nodes as they are now; pools (limits, licences, quotas) and what is asked of them."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 
@@ -10,6 +12,7 @@ from schedd.plan.kernels.layout import Ints
 from schedd.plan.kernels.place import on_row
 from schedd.plan.kernels.rows import change, make_room
 from schedd.plan.repairs import Repairs
+from schedd.plan.schema import COUNTS, FOUND, NAMES, How, declared
 from schedd.plan.shapes import Shapes, capacity_of
 from schedd.plan.slabs import Slabs
 
@@ -19,35 +22,46 @@ MOST_TIERS = 8
 """Of more speeds than these, neighbours count as one."""
 
 
+def _save_node(node: Node) -> list[Any]:
+    return [
+        *(node.name, node.cpus, node.mem, node.vmem, node.gpus, node.resources),
+        *(sorted(node.features), node.state.value, node.speed),
+    ]
+
+
+def _load_nodes(saved: list[list[Any]]) -> dict[str, Node]:
+    nodes = {}
+    for name, cpus, mem, vmem, gpus, resources, features, state, speed in saved:
+        generic = tuple((resource, amount) for resource, amount in resources)
+        nodes[name] = Node(name, cpus, mem, vmem, gpus, generic, frozenset(features), NodeState(state), speed)
+    return nodes
+
+
+_NODES: Final = How(dict, lambda nodes: list(nodes.values()), _load_nodes, each=_save_node)
+_ROWS: Final = How(set, sorted, set)
+
+
+@dataclass(eq=False)
 class Machine:
     """Nodes and pools by name, and the timelines that stand for them."""
 
-    def __init__(self, slabs: Slabs, shapes: Shapes, repairs: Repairs) -> None:
-        self._slabs = slabs
-        self._shapes = shapes
-        self._repairs = repairs
-        self.nodes: dict[str, Node] = {}
-        self.row_of: dict[str, int] = {}
-        self.name_of: dict[int, str] = {}
-        self.pools: dict[str, int] = {}
-        self.pool_of: dict[int, str] = {}
-        self._demand: dict[int, int] = {}
-        self._tiers: dict[float, int] = {}
-        self._varying: set[int] = set()
-        """Pools whose capacity differs over time: nobody may rely on its total."""
+    _slabs: Slabs
+    _shapes: Shapes
+    _repairs: Repairs
+    nodes: dict[str, Node] = declared(_NODES, make=dict)
+    row_of: dict[str, int] = declared(NAMES, make=dict)
+    name_of: dict[int, str] = declared(FOUND, make=dict)
+    pools: dict[str, int] = declared(NAMES, make=dict)
+    pool_of: dict[int, str] = declared(FOUND, make=dict)
+    _demand: dict[int, int] = declared(COUNTS, make=dict)
+    _tiers: dict[float, int] = declared(COUNTS, make=dict)
+    _varying: set[int] = declared(_ROWS, make=set)
+    """Pools whose capacity differs over time: nobody may rely on its total."""
 
-    def fork(self, slabs: Slabs, shapes: Shapes, repairs: Repairs) -> "Machine":
-        """The same nodes and pools, for a copy of the plan."""
-        new = Machine(slabs, shapes, repairs)
-        new.nodes = dict(self.nodes)
-        new.row_of = dict(self.row_of)
-        new.name_of = dict(self.name_of)
-        new.pools = dict(self.pools)
-        new.pool_of = dict(self.pool_of)
-        new._demand = dict(self._demand)
-        new._tiers = dict(self._tiers)
-        new._varying = set(self._varying)
-        return new
+    def derive(self) -> None:
+        """Names by row."""
+        self.name_of = {row: name for name, row in self.row_of.items()}
+        self.pool_of = {row: name for name, row in self.pools.items()}
 
     # ---- nodes ----------------------------------------------------------------------------------
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from schedd.model import FOREVER, Never, Node, Request
-from schedd.plan.columns import Entries, Jobs, Readable, entries_of
+from schedd.model import FOREVER, Node, Request
+from schedd.plan.contents import Contents
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.advance import FULL, IN_VAIN
 from schedd.plan.kernels.ahead import go_before
@@ -20,18 +20,16 @@ from schedd.plan.kernels.place import (
     first_startable,
     hold_pools,
     lift,
-    misplaced,
     note_held,
     occupy,
-    on_row,
     place,
     probe,
 )
 from schedd.plan.kernels.rows import forget
 from schedd.plan.kernels.undo import OLD_ALLOC, OLD_ALLOCS, OLD_START
 from schedd.plan.machine import Machine
-from schedd.plan.records import ChunkOfPlan, Moves, Take, Timeline, no_moves
-from schedd.plan.repairs import WHOLE_PASS, Repairs, planned
+from schedd.plan.records import Moves, Take, no_moves
+from schedd.plan.repairs import WHOLE_PASS, Repairs
 from schedd.plan.shapes import Shapes
 from schedd.plan.slabs import MOST_WORK, Slabs
 
@@ -45,128 +43,20 @@ class WorkSpent(RuntimeError):
     """A search, or all searches of a question, did the work that they may: no answer is known."""
 
 
-class Plan:
+class Plan(Contents):
     """A schedule over nodes and pools. Changed by one thread only; ``fork`` gives others their own."""
 
     def __init__(self, nodes: Sequence[Node], now: int) -> None:
-        self.slabs = Slabs(at.BASE_RESOURCES)
-        self.shapes = Shapes(self.slabs)
-        self._repairs = Repairs(self.slabs)
-        self._machine = Machine(self.slabs, self.shapes, self._repairs)
-        self._vacant: list[int] = list(range(self.slabs.tb.jobs.shape[1] - 1, -1, -1))
+        slabs = Slabs.empty()
+        shapes, repairs = Shapes(slabs), Repairs(slabs)
+        self._assemble(slabs, shapes, repairs, Machine(slabs, shapes, repairs))
         self.set_nodes(nodes, now)
 
     def fork(self) -> "Plan":
         """An independent copy for what-if and searches; slots mean the same jobs."""
-        new = object.__new__(Plan)
-        new.slabs = self.slabs.fork()
-        new.shapes = self.shapes.fork(new.slabs)
-        new._repairs = self._repairs.fork(new.slabs)
-        new._machine = self._machine.fork(new.slabs, new.shapes, new._repairs)
-        new._vacant = list(self._vacant)
-        return new
-
-    @property
-    def tables(self) -> Tables:
-        """The arrays, for kernels: of no concern to who is outside of this package."""
-        return self.slabs.tb
-
-    # ---- reading ----------------------------------------------------------------------------------
-
-    @property
-    def jobs(self) -> Jobs:
-        """Columns by slot: starts, durations, ready, states."""
-        return Jobs(self.slabs.tb.jobs)
-
-    def readable(self) -> Readable:
-        """The plan as it is now, for readers in other threads."""
-        tb = self.slabs.tb
-        return Readable(tb.jobs, tb.alloc)
-
-    def held(self, slots: Ints) -> Entries:
-        """What all of ``slots`` hold, of nodes and pools."""
-        tb = self.slabs.tb
-        return entries_of(tb.alloc, tb.jobs[at.ALLOC, slots], tb.jobs[at.ALLOCS, slots])
-
-    def timeline(self, row: int) -> Timeline:
-        """What is free on a row from when on."""
-        tb = self.slabs.tb
-        part = slice(int(tb.rows[row, at.OFF]), int(tb.rows[row, at.OFF] + tb.rows[row, at.LEN]))
-        return Timeline(tb.T[part].copy(), tb.F[:, part].copy(), tb.cap[row].copy())
-
-    def request_of(self, slot: int) -> Request:
-        """What a job's slot was made for; of equal shapes the first that came: see ``shape_key``."""
-        return self.shapes.requests[int(self.slabs.tb.jobs[at.SHAPE, slot])]
-
-    def cpus_of(self, slots: Ints) -> Ints:
-        """How many cpus each of these jobs asks for."""
-        shapes, where = np.unique(self.slabs.tb.jobs[at.SHAPE, slots], return_inverse=True)
-        cpus = np.array([self.shapes.requests[shape].cpus for shape in shapes.tolist()], np.int64)
-        asked: Ints = cpus[where]
-        return asked
-
-    def chunks_of(self, slot: int) -> list[ChunkOfPlan]:
-        """The kinds of units that a job asks for: those of a packed request are one."""
-        tb = self.slabs.tb
-        shape = int(tb.jobs[at.SHAPE, slot])
-        first = int(tb.shapes[shape, at.CHUNK])
-        table: list[list[int]] = tb.chunks[first : first + int(tb.shapes[shape, at.CHUNKS])].tolist()
-        return [
-            ChunkOfPlan(
-                chunk[at.COUNT],
-                chunk[at.PER_NODE],
-                chunk[at.NEED :],
-                tb.sets[chunk[at.SET] : chunk[at.SET] + chunk[at.SET_LEN]].tolist(),
-            )
-            for chunk in table
-        ]
-
-    @property
-    def resource_columns(self) -> Mapping[str, int]:
-        """Where in amounts each resource stands, by its name; ``share`` first of all is 1 for each unit."""
-        return self.shapes.columns
-
-    def amounts(self, amounts: Mapping[str, int]) -> tuple[int, ...]:
-        """One number for each resource column. Raises KeyError for a resource that no node has."""
-        columns = self.shapes.columns
-        found = [0] * len(columns)
-        for name, amount in amounts.items():
-            found[columns[name]] = amount
-        return tuple(found)
-
-    def whole(self, row: int, needs: Sequence[int] = ()) -> tuple[int, ...]:
-        """The amounts of a job that has all of a node: of gates no more than it ``needs``."""
-        return tuple(self.shapes.whole(row, needs))
-
-    def why_never(self, request: Request) -> Never | None:
-        """The first requirement that no configured node can meet, chunk by chunk; None: all can be met."""
-        return self.shapes.why_never(request)
-
-    def is_usable(self, row: int) -> bool:
-        """Whether the node is in use: jobs may be placed there."""
-        return bool(self.slabs.tb.rows[row, at.USABLE])
+        return self._copied(Plan)
 
     # ---- nodes and pools ------------------------------------------------------------------------
-
-    @property
-    def nodes(self) -> Mapping[str, Node]:
-        """The nodes by name, as they are now."""
-        return self._machine.nodes
-
-    @property
-    def row_of(self) -> Mapping[str, int]:
-        """The rows of the nodes."""
-        return self._machine.row_of
-
-    @property
-    def name_of(self) -> Mapping[int, str]:
-        """The names of the nodes, by row."""
-        return self._machine.name_of
-
-    @property
-    def pools(self) -> Mapping[str, int]:
-        """The rows of the pools."""
-        return self._machine.pools
 
     def set_nodes(self, nodes: Iterable[Node], now: int) -> None:
         """Add nodes, or take over what changed in known ones; a new one begins to be free at ``now``.
@@ -175,15 +65,6 @@ class Plan:
         ``misplaced`` for those on one that lost a feature, ``on_node`` for those on one that went down.
         """
         self._machine.set_nodes(nodes, now)
-
-    @property
-    def tiers(self) -> int:
-        """How many tiers of nodes there are: the faster, the higher; 0 is that of the slowest."""
-        return self._machine.tiers
-
-    def slowest(self, tier: int) -> float:
-        """The lowest speed of the nodes of a tier."""
-        return self._machine.slowest(tier)
 
     def keep_tiers(self, keep: bool) -> None:
         """Whether repair leaves jobs where they are rather than move them to slower nodes."""
@@ -219,11 +100,9 @@ class Plan:
         _check_duration(duration)
         entries = self._pool_entries(pools or {})
         shape = self.shapes.intern(request)
-        if not self._vacant:
-            size = self.slabs.tb.jobs.shape[1]
+        if not self.slabs.vacant:
             self.slabs.add_slots()
-            self._vacant = list(range(2 * size - 1, size - 1, -1))
-        slot = self._vacant.pop()
+        slot = self.slabs.vacant.pop()
         first = self._ask(entries)
         column = (-1, duration, ready, shape, at.UNPLACED, 0, 0, first, len(entries), -1, 0)
         self.slabs.tb.jobs[:, slot] = column
@@ -246,14 +125,6 @@ class Plan:
         slabs.tb.jobs[at.POOLS, slot] = 0
         if slabs.n_pools > 1024 and slabs.n_pools > 4 * int(slabs.tb.jobs[at.POOLS].sum()):
             slabs.repack_pools()
-
-    def pools_of(self, slot: int) -> dict[str, int]:
-        """What a job needs of pools, by their names."""
-        tb = self.slabs.tb
-        first = int(tb.jobs[at.POOL, slot])
-        entries: list[list[int]] = tb.pools[first : first + int(tb.jobs[at.POOLS, slot])].tolist()
-        names = self._machine.pool_of
-        return {names[row]: amount for row, amount in entries}
 
     def set_pools(self, slot: int, pools: Mapping[str, int], now: int) -> None:
         """Let a job need these amounts of pools instead of those it needed.
@@ -416,10 +287,6 @@ class Plan:
     def _occupy(self, slot: int, start: int, end: int, sign: int) -> None:
         self.slabs.until_it_fits(lambda tb: occupy(tb, slot, start, end, sign))
 
-    def _entries(self, slot: int) -> tuple[int, int]:
-        jobs = self.slabs.tb.jobs
-        return int(jobs[at.ALLOC, slot]), int(jobs[at.ALLOCS, slot])
-
     def _check_unplaced(self, slot: int) -> None:
         if self.state(slot) != at.UNPLACED:
             raise ValueError(f"slot {slot} is not an unplaced job")
@@ -458,7 +325,7 @@ class Plan:
         jobs = self.slabs.tb.jobs
         self.shapes.release(int(jobs[at.SHAPE, slot]))
         jobs[:, slot] = 0
-        self._vacant.append(slot)
+        self.slabs.vacant.append(slot)
 
     def set_duration(self, slot: int, duration: int, now: int) -> None:
         """Change how long a job holds its resources; a longer one may then over-commit: see ``evict``."""
@@ -492,15 +359,6 @@ class Plan:
         jobs[at.READY, slot] = ready
 
     # ---- repair ---------------------------------------------------------------------------------
-
-    def planned(self) -> Ints:
-        """The slots of planned jobs by start, ties by slot."""
-        return planned(self.slabs.tb.jobs)
-
-    @property
-    def freed(self) -> bool:
-        """Whether something was freed since the last repair came to its end."""
-        return self._repairs.pending
 
     def repair_now(self, now: int) -> Moves:
         """Move to ``now`` every planned job that can start there, who waits longest first. Delays nobody."""
@@ -544,7 +402,7 @@ class Plan:
         can, and is else placed no later than its ``promise`` (by slot; not asked if it ``breaks`` promises),
         and than ``until``. Nobody moves, and the moves are empty, when that cannot be.
         """
-        self._repairs.fit()
+        self.slabs.fit_log()
         work = int(self.slabs.tb.ctl[at.WORK])
         times = 0
         while True:
@@ -571,38 +429,15 @@ class Plan:
 
         Returns those lifted. What they free is remembered for repair.
         """
-        self._repairs.fit()
+        self.slabs.fit_log()
         gone = np.empty(slots.shape[0], np.int64)
         done = lifted = 0
         while True:
-            done, n = evict(self.slabs.tb, self._repairs.freed, slots, done, gone[lifted:])
+            done, n = evict(self.slabs.tb, self.slabs.freed, slots, done, gone[lifted:])
             lifted += n
             if done == slots.shape[0]:
                 return gone[:lifted]
             self.slabs.grow()  # and who it is about is lifted next: so this ends
-
-    def misplaced(self) -> Ints:
-        """The planned slots, by start, that hold a row which their request may no longer use."""
-        return misplaced(self.slabs.tb, self.planned())
-
-    def on_node(self, name: str) -> Ints:
-        """The planned slots that hold something of this node, by start."""
-        return on_row(self.slabs.tb, self.planned(), self.row_of[name])
-
-    def in_pool(self, name: str) -> Ints:
-        """The planned slots that hold something of this pool, by start."""
-        return on_row(self.slabs.tb, self.planned(), self.pools[name])
-
-    def is_scarce(self, name: str) -> bool:
-        """Whether jobs may have to wait for this pool: all together they need more than there is."""
-        return not self.slabs.tb.rows[self.pools[name], at.SLACK]
-
-    def pool_free(self, name: str) -> tuple[Ints, Ints]:
-        """(n,) moments, and how much of the pool is free from each on; views of the plan's own arrays."""
-        tb = self.slabs.tb
-        row = self.pools[name]
-        part = slice(int(tb.rows[row, at.OFF]), int(tb.rows[row, at.OFF] + tb.rows[row, at.LEN]))
-        return tb.T[part], tb.F[0, part]
 
     def first_startable(self, slots: Ints, begin: int, now: int) -> int:
         """Index in ``slots`` from ``begin`` on of the first unplaced job that fits at ``now``, or length."""
@@ -611,46 +446,6 @@ class Plan:
     def forget(self, now: int) -> None:
         """Drop what ended by ``now`` from the timelines; starts and placements stay."""
         forget(self.slabs.tb, now)
-
-    # ---- one job --------------------------------------------------------------------------------
-
-    def ready(self, slot: int) -> int:
-        """The job's earliest start allowed."""
-        return int(self.slabs.tb.jobs[at.READY, slot])
-
-    def start(self, slot: int) -> int:
-        """The job's start, or -1."""
-        return int(self.slabs.tb.jobs[at.START, slot])
-
-    def starts(self, slots: Ints) -> Ints:
-        """The starts of these slots; -1 where there is none."""
-        starts: Ints = self.slabs.tb.jobs[at.START, slots]
-        return starts
-
-    def last_change(self, row: int) -> int:
-        """From when on nothing changes any more on a row."""
-        tb = self.slabs.tb
-        return int(tb.T[tb.rows[row, at.OFF] + tb.rows[row, at.LEN] - 1])
-
-    def end(self, slot: int) -> int:
-        """The job's end, or -1."""
-        start = self.start(slot)
-        return start + int(self.slabs.tb.jobs[at.DUR, slot]) if start >= 0 else -1
-
-    def state(self, slot: int) -> int:
-        """One of VACANT, UNPLACED, PLANNED, FIXED."""
-        return int(self.slabs.tb.jobs[at.STATE, slot])
-
-    def takes(self, slot: int) -> tuple[Take, ...]:
-        """What a placed job holds of nodes, in the order of its chunks; pools are left out."""
-        tb = self.slabs.tb
-        first, n = self._entries(slot)
-        rows: list[list[int]] = tb.alloc[first : first + n].tolist()
-        return tuple(
-            Take(row[at.A_ROW], row[at.A_CHUNK], row[at.A_UNITS], tuple(row[at.A_TAKE :]))
-            for row in rows
-            if row[at.A_CHUNK] >= 0
-        )
 
 
 def _check_duration(duration: int) -> None:

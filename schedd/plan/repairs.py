@@ -1,17 +1,19 @@
 """The state of the repair: what was freed and not yet used, and how far the present pass has come."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
 from schedd.plan.kernels import layout as at
-from schedd.plan.kernels.freed import MOST_FREED, Freed, drop_seen, forget_freed, note, note_entries
+from schedd.plan.kernels.freed import drop_seen, forget_freed, note, note_entries
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.kernels.repair import FULL, PAUSED, repair
 from schedd.plan.records import Moves, moves_of, no_moves
-from schedd.plan.reserve import reserved
+from schedd.plan.schema import NUMBER, SLOTS, declared
 from schedd.plan.slabs import Slabs
 
-__all__ = ["WHOLE_PASS", "Repairs", "copied_log", "planned"]
+__all__ = ["WHOLE_PASS", "Repairs", "planned"]
 
 WHOLE_PASS = 1 << 60
 """A budget that no repair spends."""
@@ -55,44 +57,31 @@ def _by(field: int, jobs: Ints, slots: Ints) -> Ints:
     return keys
 
 
+@dataclass(eq=False)
 class Repairs:
     """Lets jobs start earlier where something was freed, in slices; its place is kept over events."""
 
-    def __init__(self, slabs: Slabs) -> None:
-        self._slabs = slabs
-        self.freed = _empty_log(0)
-        self._order = np.zeros(0, np.int64)
-        self._cursor = 0
-        self._under_way = False
-        self._began_at = 0
-        self._looked = 0
-
-    def fork(self, slabs: Slabs) -> "Repairs":
-        """The same log of what was freed, and the same pass as far as it has come, for a copy of the plan."""
-        new = Repairs(slabs)
-        new.freed = copied_log(self.freed, self.freed.length.shape[0], int(slabs.tb.ctl[at.FREED]))
-        new._order = self._order  # which is replaced, never changed
-        new._cursor, new._under_way = self._cursor, self._under_way
-        new._began_at, new._looked = self._began_at, self._looked
-        return new
-
-    def fit(self) -> None:
-        """See to it that the log knows all levels of need."""
-        levels = self._slabs.tb.bounds.shape[0] // at.DURATIONS
-        if levels > self.freed.length.shape[0]:
-            self.freed = copied_log(self.freed, levels, int(self._slabs.tb.ctl[at.FREED]))
+    _slabs: Slabs
+    _order: Ints = declared(SLOTS, make=lambda: np.zeros(0, np.int64))
+    """Of the pass that is under way, which has come to the ``_cursor``."""
+    _cursor: int = declared(NUMBER, default=0)
+    _under_way: bool = declared(NUMBER, default=False)
+    _began_at: int = declared(NUMBER, default=0)
+    """The number that the next hole had when the pass began."""
+    _looked: int = declared(NUMBER, default=0)
+    """The number of the first hole for which nobody was tried for a start at once."""
 
     def note(self, row: int, start: int, end: int) -> None:
         """Something was freed on ``row`` over ``[start, end)``; call this when it is done."""
         if start < end:
-            self.fit()
-            note(self._slabs.tb, self.freed, row, start, end)
+            self._slabs.fit_log()
+            note(self._slabs.tb, self._slabs.freed, row, start, end)
 
     def note_entries(self, first: int, n: int, start: int, end: int) -> None:
         """What ``n`` entries of the allocations, from ``first`` on, held was freed over ``[start, end)``."""
         if start < end:
-            self.fit()
-            note_entries(self._slabs.tb, self.freed, first, n, start, end)
+            self._slabs.fit_log()
+            note_entries(self._slabs.tb, self._slabs.freed, first, n, start, end)
 
     def look_at(self, slot: int) -> None:
         """``slot`` may gain though nothing was freed."""
@@ -161,7 +150,7 @@ class Repairs:
 
     def _within_reach(self, now: int, since: int) -> Ints:
         """The planned jobs that room which was freed from ``since`` on may let start at ``now``."""
-        tb, freed = self._slabs.tb, self.freed
+        tb, freed = self._slabs.tb, self._slabs.freed
         first, end = since - int(tb.ctl[at.FREED_BASE]), int(tb.ctl[at.FREED])
         pools = tb.rows[freed.entries[at.T_ROW, first:end], at.KIND] != at.NODE
         # A share of a node that nobody has as a whole is always in reach, but no job asks for that alone.
@@ -220,7 +209,7 @@ class Repairs:
             if how == PAUSED:
                 return moves_of(moves), False
             self._under_way = False
-            drop_seen(self._slabs.tb, self.freed, self._began_at)
+            drop_seen(self._slabs.tb, self._slabs.freed, self._began_at)
             budget -= int(ctl[at.WORK]) - before
             if budget < self._order.shape[0] and self.pending:
                 return moves_of(moves), False
@@ -230,7 +219,7 @@ class Repairs:
     ) -> tuple[int, int]:
         out = np.empty((order.shape[0] - cursor, 3), np.int64)
         ctl = self._slabs.tb.ctl
-        self.fit()
+        self._slabs.fit_log()
         # So much that a slice does not run out of it: how far it comes depends on nothing but the plan.
         self._slabs.tidy(min(budget, _MOST_TAKEN) // 4 + 2 * self._slabs.tb.out.shape[0])
         while True:
@@ -240,7 +229,7 @@ class Repairs:
                 if budget < WHOLE_PASS:  # work enough for a slice
                     return cursor, PAUSED
             cursor, n, how = repair(
-                self._slabs.tb, self.freed, order, cursor, now, only_now, since, budget, out
+                self._slabs.tb, self._slabs.freed, order, cursor, now, only_now, since, budget, out
             )
             if n:
                 moves.append(out[:n].copy())
@@ -249,19 +238,3 @@ class Repairs:
             ctl[at.NO_ROOM] = 1
             if budget < WHOLE_PASS:  # the next slice makes some
                 return cursor, PAUSED
-
-
-def _empty_log(levels: int) -> Freed:
-    """A log at its full size: to make a long one larger would take as long as several slices."""
-    return Freed(reserved(at.T_FIELDS, MOST_FREED), *(reserved(levels, MOST_FREED) for _ in range(3)))
-
-
-def copied_log(log: Freed, levels: int, n: int) -> Freed:
-    """A log of its own with the first ``n`` holes of ``log``, for at least as many ``levels`` of need.
-
-    There are no runs of levels that were not known: nobody asked then.
-    """
-    new = _empty_log(levels)
-    for to, array in zip(new, log, strict=True):
-        to[: array.shape[0], :n] = array[:, :n]
-    return new

@@ -6,6 +6,7 @@ understanding a request costs what the kinds of nodes cost, not the nodes.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
 
@@ -13,7 +14,9 @@ from schedd.dialect.units import size_in_words
 from schedd.model import Chunk, Features, Never, Node, NodeSets, Place, Request, matches
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.bounds import level_of
+from schedd.plan.requests import load_request, save_request
 from schedd.plan.room import Units, could_hold
+from schedd.plan.schema import FOUND, KEYS, LISTS, NAMES, NUMBERS, How, declared
 from schedd.plan.slabs import Slabs
 
 __all__ = ["GATE", "UNLIMITED", "Shapes", "capacity_of", "shape_key"]
@@ -69,41 +72,61 @@ def shape_key(request: Request) -> _ShapeKey:
     return (request.chunks, request.place, request.exclusive, request.passes, request.together)
 
 
+def _load_kinds(saved: list[Any]) -> dict[_Kind, list[int]]:
+    return {_Kind(frozenset(features), tuple(amounts)): list(rows) for features, amounts, rows in saved}
+
+
+def _load_sets(saved: list[Any]) -> dict[_SetKey, tuple[int, int]]:
+    return {
+        (tuple(kinds), tuple(map(frozenset, features))): (first, n) for kinds, features, first, n in saved
+    }
+
+
+_REPLACED: Final = How()
+"""Replaced, never changed."""
+_KINDS: Final = How(
+    save=lambda kinds: [[sorted(kind.features), kind.capacity, rows] for kind, rows in kinds.items()],
+    load=_load_kinds,
+)
+_SETS: Final = How(
+    dict,
+    lambda sets: [
+        [kinds, [sorted(names) for names in features], first, n]
+        for (kinds, features), (first, n) in sets.items()
+    ],
+    _load_sets,
+)
+_REQUESTS: Final = How(list, load=lambda saved: list(map(load_request, saved)), each=save_request)
+
 _KEPT = 4096
 """Shapes out of use that are kept, since users ask for the same again and again."""
 
 
+@dataclass(eq=False)
 class Shapes:
     """The catalogue of shapes of one plan: those in use, and the latest of those that were."""
 
-    def __init__(self, slabs: Slabs) -> None:
-        self._slabs = slabs
-        self.columns: dict[str, int] = {name: i for i, name in enumerate(_BASE)}
-        self._nodes: dict[str, int] = {}
-        self._kinds: dict[_Kind, list[int]] = {}
-        self._sets: dict[_SetKey, tuple[int, int]] = {}
-        self._ids: dict[_ShapeKey, int] = {}
-        self._uses: list[int] = []
-        self._rooms: list[int] = []
-        self._idle: dict[int, None] = {}
-        self._spare: dict[int, list[int]] = {}
-        self.requests: list[Request] = []
+    _slabs: Slabs
+    columns: dict[str, int] = declared(NAMES, make=lambda: {name: i for i, name in enumerate(_BASE)})
+    _nodes: dict[str, int] = declared(_REPLACED, make=dict)
+    _kinds: dict[_Kind, list[int]] = declared(_KINDS, make=dict)
+    _sets: dict[_SetKey, tuple[int, int]] = declared(_SETS, make=dict)
+    _ids: dict[_ShapeKey, int] = declared(FOUND, make=dict)
+    _uses: list[int] = declared(NUMBERS, make=list)
+    _rooms: list[int] = declared(NUMBERS, make=list)
+    _idle: dict[int, None] = declared(KEYS, make=dict)
+    _spare: dict[int, list[int]] = declared(LISTS, make=dict)
+    """By number of chunks: shapes out of use whose places another may take."""
+    requests: list[Request] = declared(_REQUESTS, make=list)
 
-    def fork(self, slabs: Slabs) -> "Shapes":
-        """A catalogue that knows the same shapes and keeps new ones to itself."""
-        new = object.__new__(Shapes)
-        new._slabs = slabs
-        new.columns = dict(self.columns)
-        new._nodes = self._nodes
-        new._kinds = self._kinds
-        new._sets = dict(self._sets)
-        new._ids = dict(self._ids)
-        new._uses = list(self._uses)
-        new._rooms = list(self._rooms)
-        new._idle = dict(self._idle)
-        new._spare = {n: list(shapes) for n, shapes in self._spare.items()}
-        new.requests = list(self.requests)
-        return new
+    def derive(self) -> None:
+        """The numbers of the shapes that are not spare."""
+        out_of_use = {shape for spare in self._spare.values() for shape in spare}
+        self._ids = {
+            shape_key(request): shape
+            for shape, request in enumerate(self.requests)
+            if shape not in out_of_use
+        }
 
     def set_nodes(self, nodes: Sequence[tuple[int, Node]]) -> None:
         """Know these (row, node) pairs, and work out anew which rows every shape may use."""

@@ -1,15 +1,20 @@
-"""The plan's arrays: made, grown, copied."""
+"""The plan's arrays, each declared once: made, grown, copied, saved from that."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
 
 import numpy as np
 
 from schedd.plan.compaction import Compaction
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.bounds import levels_for
+from schedd.plan.kernels.freed import MOST_FREED, Freed
 from schedd.plan.kernels.layout import Ints, Tables
 from schedd.plan.kernels.memory import SPARE, repack_rows
+from schedd.plan.kernels.place import note_all_held
 from schedd.plan.reserve import reserved
+from schedd.plan.schema import MOMENT, NUMBER, NUMBERS, Arrays, declared, fork_part, load_part, save_part
 
 __all__ = ["MOST_WORK", "Slabs"]
 
@@ -22,55 +27,214 @@ _STEP = 1024
 """Jobs whose entries are copied in one step, which then takes less than 0.1 ms."""
 
 
-def _grown(a: Ints, size: int, axis: int) -> Ints:
-    """A copy of ``a`` with ``size`` places along ``axis``, the new ones zero."""
-    shape = list(a.shape)
-    kept = shape[axis]
-    shape[axis] = size
-    new = np.zeros(shape, np.int64)
-    new[(slice(None),) * axis + (slice(0, kept),)] = a
+def _grown(a: Ints, shape: tuple[int, ...], make: Callable[..., Ints]) -> Ints:
+    """A copy of ``a`` in this shape, the new places zero."""
+    new = make(*shape)
+    new[tuple(map(slice, a.shape))] = a
     return new
 
 
-class Slabs:
-    """Holder of the ``Tables`` that kernels work on; replaces arrays that are full by larger ones."""
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """How large an array is: along each axis a number, the size of a named ``Axis``, or both.
 
-    __slots__ = ("_ahead", "_former", "most_chunks", "n_chunks", "n_pools", "n_sets", "n_shapes", "tb")
+    Of ``passing`` ones nothing is kept; ``large`` ones are reserved at their full size.
+    """
 
-    def __init__(self, resources: int) -> None:
-        self.tb = Tables(
-            T=np.zeros(64, np.int64),
-            F=np.zeros((resources, 64), np.int64),
-            rows=np.zeros((0, at.ROW_FIELDS), np.int64),
-            cap=np.zeros((0, resources), np.int64),
-            jobs=np.zeros((at.JOB_FIELDS, 64), np.int64),
-            shapes=np.zeros((16, at.SHAPE_FIELDS), np.int64),
-            chunks=np.zeros((16, at.NEED + resources), np.int64),
-            sets=np.zeros(64, np.int64),
-            pools=np.zeros((16, 2), np.int64),
-            alloc=np.zeros((64, at.A_TAKE + resources), np.int64),
-            ctl=np.zeros(at.CTL_FIELDS, np.int64),
-            bounds=np.zeros((at.DURATIONS, 0), np.int64),
-            exact=np.zeros((at.DURATIONS, 0), np.int64),
-            scratch=np.zeros((at.SCRATCH_ROWS, 1), np.int64),
-            out=np.zeros((1, 3), np.int64),
+    axes: tuple[int | str | tuple[int, str], ...]
+    passing: bool = False
+    large: bool = False
+
+    @property
+    def make(self) -> Callable[..., Ints]:
+        return reserved if self.large else _zeros
+
+    def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """Its shape where the axes have these sizes."""
+        return tuple(
+            axis
+            if isinstance(axis, int)
+            else axis[0] + sizes[axis[1]]
+            if isinstance(axis, tuple)
+            else sizes[axis]
+            for axis in self.axes
         )
-        self.limit_work(MOST_WORK, at.FAR)
-        self._ahead: Compaction | None = None
-        self._former: Ints | None = None
-        self.n_shapes = 0
-        self.most_chunks = 1
-        self.n_chunks = 0
-        self.n_sets = 0
-        self.n_pools = 0
+
+    def used(self, used: Mapping[str, int]) -> tuple[slice, ...]:
+        """The part that tells something, where so much of some axes is ``used``, and all of the others."""
+        return tuple(slice(used.get(axis) if isinstance(axis, str) else None) for axis in self.axes)
+
+
+def _zeros(*shape: int) -> Ints:
+    return np.zeros(shape, np.int64)
+
+
+_TABLES: Final = {
+    "T": _Table(("segments",)),
+    "F": _Table(("resources", "segments")),
+    "rows": _Table(("rows", at.ROW_FIELDS)),
+    "cap": _Table(("rows", "resources")),
+    "jobs": _Table((at.JOB_FIELDS, "slots")),
+    "shapes": _Table(("shapes", at.SHAPE_FIELDS)),
+    "chunks": _Table(("chunks", (at.NEED, "resources"))),
+    "sets": _Table(("sets",)),
+    "pools": _Table(("pools", 2)),
+    "alloc": _Table(("entries", (at.A_TAKE, "resources"))),
+    "ctl": _Table((at.CTL_FIELDS,)),
+    "bounds": _Table(("steps", "rows")),
+    "exact": _Table(("steps", "rows")),
+    "scratch": _Table((at.SCRATCH_ROWS, "rows"), passing=True),
+    "out": _Table(("found", 3), passing=True),
+    "freed.entries": _Table((at.T_FIELDS, "holes"), large=True),
+    "freed.length": _Table(("levels", "holes"), large=True),
+    "freed.since": _Table(("levels", "holes"), large=True),
+    "freed.until": _Table(("levels", "holes"), large=True),
+}
+"""The arrays of a plan: those of ``Tables``, and those of the log of what was freed."""
+
+_BEGIN: Final = {
+    "resources": at.BASE_RESOURCES,
+    "rows": 0,
+    "segments": 64,
+    "slots": 64,
+    "entries": 64,
+    "shapes": 16,
+    "chunks": 16,
+    "sets": 64,
+    "pools": 16,
+    "steps": 0,
+    "found": 1,
+    "holes": MOST_FREED,
+    "levels": 0,
+}
+"""How long each axis is at first. How long it is decides when it is made longer, and so how far a slice of
+repair comes: copies have arrays of the same size.
+"""
+
+
+@dataclass(eq=False, slots=True)
+class Slabs:
+    """Holder of the arrays that kernels work on; replaces those that are full by larger ones."""
+
+    tb: Tables
+    freed: Freed
+    vacant: list[int] = declared(NUMBERS, make=list)
+    """Slots that no job has; the last is given away next."""
+    n_shapes: int = declared(NUMBER, default=0)
+    n_chunks: int = declared(NUMBER, default=0)
+    n_sets: int = declared(NUMBER, default=0)
+    n_pools: int = declared(NUMBER, default=0)
+    most_chunks: int = declared(NUMBER, default=1)
+    _ahead: Compaction | None = declared(MOMENT, default=None)
+    _former: Ints | None = declared(MOMENT, default=None)
+
+    @classmethod
+    def empty(cls) -> Self:
+        """Of a plan without nodes and jobs."""
+        arrays = {name: table.make(*table.shape(_BEGIN)) for name, table in _TABLES.items()}
+        new = cls(*_bundled(arrays), vacant=list(range(_BEGIN["slots"] - 1, -1, -1)))
+        new.limit_work(MOST_WORK, at.FAR)
+        return new
+
+    # ---- copies ---------------------------------------------------------------------------------
+
+    @property
+    def _arrays(self) -> dict[str, Ints]:
+        return self.tb._asdict() | {f"freed.{name}": array for name, array in self.freed._asdict().items()}
+
+    @property
+    def _sizes(self) -> dict[str, int]:
+        """How long each axis is."""
+        found: dict[str, int] = {}
+        for name, array in self._arrays.items():
+            pairs = zip(_TABLES[name].axes, array.shape, strict=True)
+            found |= {axis: size for axis, size in pairs if isinstance(axis, str)}
+        return found
+
+    @property
+    def _used(self) -> dict[str, int]:
+        """How much of an axis is in use, where that is less than it is long."""
+        ctl = self.tb.ctl
+        return {
+            "segments": int(ctl[at.SLAB_TOP]),
+            "entries": int(ctl[at.ALLOC_TOP]),
+            "holes": int(ctl[at.FREED]),
+            "shapes": self.n_shapes,
+            "chunks": self.n_chunks,
+            "sets": self.n_sets,
+            "pools": self.n_pools,
+        }
+
+    def fork(self) -> Self:
+        """An independent copy."""
+        used = self._used
+        new = {}
+        for name, array in self._arrays.items():
+            table = _TABLES[name]
+            new[name] = table.make(*array.shape)
+            if not table.passing:
+                part = table.used(used)
+                new[name][part] = array[part]
+        new["ctl"][at.STOP] = 0
+        tb, freed = _bundled(new)
+        return fork_part(self, tb=tb, freed=freed)
+
+    def save(self) -> Generator[bytes, None, tuple[dict[str, Any], Arrays]]:
+        """As ``save_part``: of every array what is in use, the allocations in the order of their jobs."""
+        plain, arrays = yield from save_part(self)
+        found = self._arrays
+        sizes = self._sizes | {"entries": self.size_of_alloc()[0]}
+        found["jobs"], found["ctl"], found["alloc"] = self._packed()
+        taken = np.flatnonzero(found["jobs"][at.STATE] != at.VACANT)
+        used = self._used | {"slots": int(taken[-1]) + 1 if taken.shape[0] else 0}
+        used["entries"] = found["alloc"].shape[0]
+        for name, table in _TABLES.items():
+            if not table.passing:
+                arrays[f"tables.{name}"] = found[name][table.used(used)]
+        return {**plain, "sizes": sizes}, arrays
+
+    @classmethod
+    def load(cls, plain: Mapping[str, Any], arrays: Arrays) -> Self:
+        """What ``save`` saved. Raises KeyError and ValueError."""
+        new = {}
+        for name, table in _TABLES.items():
+            new[name] = table.make(*table.shape(plain["sizes"]))
+            if not table.passing:
+                saved = arrays[f"tables.{name}"]
+                new[name][tuple(map(slice, saved.shape))] = saved
+        tb, freed = _bundled(new)
+        slabs = load_part(cls, plain, arrays, tb=tb, freed=freed)
+        slabs.limit_work(MOST_WORK, at.FAR)
+        note_all_held(tb)
+        return slabs
+
+    def _packed(self) -> tuple[Ints, Ints, Ints]:
+        """Copies of the jobs, of the counters and of the allocations, these without what lies unused."""
+        tb = self.tb
+        jobs, ctl = tb.jobs.copy(), tb.ctl.copy()
+        jobs[at.ALLOC, jobs[at.ALLOCS] == 0] = 0
+        jobs[at.HELD] = 0  # which is found again
+        alloc = Compaction.of(tb._replace(jobs=jobs, ctl=ctl), self._held)
+        ctl[at.WORK], ctl[at.SEARCH_END] = 0, at.FAR  # nothing hangs on what was done so far
+        return jobs, ctl, alloc
+
+    # ---- growth ---------------------------------------------------------------------------------
+
+    def _extend(self, **sizes: int) -> None:
+        """Make axes as long as this, in every array that has them."""
+        all_sizes = self._sizes | sizes
+        arrays = self._arrays
+        for name, table in _TABLES.items():
+            shape = table.shape(all_sizes)
+            if shape != arrays[name].shape:
+                passing = table.passing
+                arrays[name] = table.make(*shape) if passing else _grown(arrays[name], shape, table.make)
+        self.tb, self.freed = _bundled(arrays)
 
     @property
     def resources(self) -> int:
         """How many resources every row counts."""
         return int(self.tb.F.shape[0])
-
-    def _swap(self, **arrays: Ints) -> None:
-        self.tb = self.tb._replace(**arrays)
 
     def limit_work(self, each: int, end: int) -> None:
         """Let a search give up beyond so much work, and all searches when the work of all is at ``end``."""
@@ -82,16 +246,10 @@ class Slabs:
 
         Raises ValueError for more than ``layout.MOST_RESOURCES``.
         """
-        tb = self.tb
         column = self.resources
         if column == at.MOST_RESOURCES:
             raise ValueError(f"nodes have more than {column} resources, memory and cpus among them")
-        self._swap(
-            F=_grown(tb.F, column + 1, 0),
-            cap=_grown(tb.cap, column + 1, 1),
-            chunks=_grown(tb.chunks, at.NEED + column + 1, 1),
-            alloc=_grown(tb.alloc, at.A_TAKE + column + 1, 1),
-        )
+        self._extend(resources=column + 1)
         return column
 
     def add_rows(self, capacities: Ints, now: int) -> int:
@@ -100,14 +258,7 @@ class Slabs:
         first, n = int(tb.rows.shape[0]), int(capacities.shape[0])
         if int(tb.ctl[at.SLAB_TOP]) + n * SPARE > tb.T.shape[0]:
             self.grow_segments(n)
-            tb = self.tb
-        self._swap(
-            rows=_grown(tb.rows, first + n, 0),
-            cap=_grown(tb.cap, first + n, 0),
-            bounds=_grown(tb.bounds, first + n, 1),
-            exact=_grown(tb.exact, first + n, 1),
-            scratch=np.zeros((at.SCRATCH_ROWS, first + n), np.int64),
-        )
+        self._extend(rows=first + n)
         self._fit_out()
         tb = self.tb
         top = int(tb.ctl[at.SLAB_TOP])
@@ -128,14 +279,22 @@ class Slabs:
         """Keep bounds for nodes of up to ``cpus`` cpus."""
         width = levels_for(cpus) * at.DURATIONS
         if width > self.tb.bounds.shape[0]:
-            self._swap(bounds=_grown(self.tb.bounds, width, 0), exact=_grown(self.tb.exact, width, 0))
+            self._extend(steps=width)
+
+    def fit_log(self) -> None:
+        """Let the log of what was freed know all levels of need. There are no runs of those that it did not
+        know: nobody asked then.
+        """
+        levels = self.tb.bounds.shape[0] // at.DURATIONS
+        if levels > self.freed.length.shape[0]:
+            self._extend(levels=levels)
 
     def _fit_out(self) -> None:
         """Room in ``out`` for every row and kind of chunk."""
         tb = self.tb
         size = tb.rows.shape[0] * self.most_chunks
         if tb.out.shape[0] < size:
-            self._swap(out=np.zeros((size, 3), np.int64))
+            self._extend(found=size)
 
     def grow_segments(self, rows: int = 0, wanted: int = 0) -> None:
         """Give the rows a larger slab (with some for so many more ``rows``), dropping what lies unused.
@@ -151,7 +310,7 @@ class Slabs:
         T = np.zeros(size, np.int64)
         F = np.zeros((self.resources, size), np.int64)
         repack_rows(tb, T, F)
-        self._swap(T=T, F=F)
+        self.tb = self.tb._replace(T=T, F=F)
 
     def spare_segments(self) -> None:
         """Give the rows a larger slab before theirs is full: when a job comes, not in a slice of repair."""
@@ -190,7 +349,7 @@ class Slabs:
 
     def _take_over(self, alloc: Ints) -> None:
         self._former = self.tb.alloc
-        self._swap(alloc=alloc)
+        self.tb = self.tb._replace(alloc=alloc)
 
     def tidy(self, room: int) -> None:
         """See to it that ``room`` entries of the allocations are free; do so in steps as far as possible.
@@ -225,15 +384,6 @@ class Slabs:
         tb.ctl[at.ALLOC_GARBAGE] += n
         return new
 
-    def packed(self) -> tuple[Ints, Ints, Ints]:
-        """Copies of the jobs, of the counters and of the allocations, these without what lies unused."""
-        tb = self.tb
-        jobs, ctl = tb.jobs.copy(), tb.ctl.copy()
-        jobs[at.ALLOC, jobs[at.ALLOCS] == 0] = 0
-        jobs[at.HELD] = 0  # which is found again
-        alloc = Compaction.of(tb._replace(jobs=jobs, ctl=ctl), self._held)
-        return jobs, ctl, alloc
-
     def grow(self) -> None:
         """After a kernel said that a slab is full: enlarge it by as much as is wanted."""
         ctl = self.tb.ctl
@@ -260,14 +410,16 @@ class Slabs:
 
     def add_slots(self) -> None:
         """Twice as many places for jobs."""
-        self._swap(jobs=_grown(self.tb.jobs, 2 * self.tb.jobs.shape[1], 1))
+        size = self.tb.jobs.shape[1]
+        self._extend(slots=2 * size)
+        self.vacant = list(range(2 * size - 1, size - 1, -1))
 
     def add_pools(self, entries: list[tuple[int, int]]) -> int:
         """Append (row, amount) entries; returns the first."""
         first = self.n_pools
         n = first + len(entries)
         if n > self.tb.pools.shape[0]:
-            self._swap(pools=_grown(self.tb.pools, 2 * n, 0))
+            self._extend(pools=2 * n)
         for i, entry in enumerate(entries):
             self.tb.pools[first + i] = entry
         self.n_pools = n
@@ -284,14 +436,14 @@ class Slabs:
         moved = np.repeat(tb.jobs[at.POOL, slots] - first, held)
         pools[: self.n_pools] = tb.pools[np.arange(self.n_pools) + moved]
         tb.jobs[at.POOL, slots] = first
-        self._swap(pools=pools)
+        self.tb = self.tb._replace(pools=pools)
 
     def add_set(self, rows: Ints) -> int:
         """Append a sorted row set; returns its first place."""
         first = self.n_sets
         n = first + rows.shape[0]
         if n > self.tb.sets.shape[0]:
-            self._swap(sets=_grown(self.tb.sets, 2 * n, 0))
+            self._extend(sets=2 * n)
         self.tb.sets[first:n] = rows
         self.n_sets = n
         return first
@@ -300,7 +452,7 @@ class Slabs:
         """Append a shape, of which ``set_shape`` says what it is; returns its number."""
         shape = self.n_shapes
         if shape == self.tb.shapes.shape[0]:
-            self._swap(shapes=_grown(self.tb.shapes, 2 * shape, 0))
+            self._extend(shapes=2 * shape)
         self.n_shapes = shape + 1
         return shape
 
@@ -313,7 +465,7 @@ class Slabs:
         if n > room:
             first, room = self.n_chunks, n
             if first + n > self.tb.chunks.shape[0]:
-                self._swap(chunks=_grown(self.tb.chunks, 2 * (first + n), 0))
+                self._extend(chunks=2 * (first + n))
             self.n_chunks = first + n
         self.tb.chunks[first : first + n] = chunks
         self.tb.shapes[shape] = (first, *fields)
@@ -322,40 +474,9 @@ class Slabs:
             self._fit_out()
         return room
 
-    def fork(self) -> "Slabs":
-        """An independent copy, trimmed to what is in use."""
-        tb = self.tb
-        new = object.__new__(Slabs)
-        top = int(tb.ctl[at.SLAB_TOP])
-        spare = top // 8 + 64
-        T = np.empty(top + spare, np.int64)
-        T[:top] = tb.T[:top]
-        F = np.empty((self.resources, top + spare), np.int64)
-        F[:, :top] = tb.F[:, :top]
-        ctl = tb.ctl.copy()
-        ctl[at.STOP] = 0
-        taken = int(ctl[at.ALLOC_TOP])
-        alloc = np.empty((taken + taken // 8 + tb.out.shape[0] + 64, tb.alloc.shape[1]), np.int64)
-        alloc[:taken] = tb.alloc[:taken]
-        new.tb = Tables(
-            T=T,
-            F=F,
-            rows=tb.rows.copy(),
-            cap=tb.cap.copy(),
-            jobs=tb.jobs.copy(),
-            shapes=tb.shapes.copy(),
-            chunks=tb.chunks.copy(),
-            sets=tb.sets.copy(),
-            pools=tb.pools.copy(),
-            alloc=alloc,
-            ctl=ctl,
-            bounds=tb.bounds.copy(),
-            exact=tb.exact.copy(),
-            scratch=np.zeros_like(tb.scratch),
-            out=np.zeros_like(tb.out),
-        )
-        new._ahead = new._former = None
-        new.most_chunks = self.most_chunks
-        new.n_shapes, new.n_chunks = self.n_shapes, self.n_chunks
-        new.n_sets, new.n_pools = self.n_sets, self.n_pools
-        return new
+
+def _bundled(arrays: Mapping[str, Ints]) -> tuple[Tables, Freed]:
+    return (
+        Tables(**{name: arrays[name] for name in Tables._fields}),
+        Freed(**{name: arrays[f"freed.{name}"] for name in Freed._fields}),
+    )

@@ -1,15 +1,20 @@
 """A restored engine goes on exactly as the one that was saved, and an incident can be run again."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import schedd.engine.checkpoint as checkpoint_module
+import schedd.engine.engine as engine_module
 from schedd.engine import CheckpointError, Engine, EngineSettings, Incident
 from schedd.engine.checkpoint import FORMAT, Frozen
 from schedd.engine.incident import IncidentError, dump, read, rerun
+from schedd.engine.state import EngineState, _column
+from schedd.model import Chunk, Request
+from schedd.plan.columns import Ints
 from schedd.plan.kernels.layout import (
     DUR,
     FREED,
@@ -23,6 +28,7 @@ from schedd.plan.kernels.layout import (
     START,
     STATE,
 )
+from schedd.plan.schema import NAMES, declared
 from schedd.wire import Decision, Event
 from tests.engine.chaos import Chaos, Ranked, play
 from tests.engine.cluster import Cluster
@@ -172,6 +178,37 @@ def test_what_was_frozen_stays_as_it_was_while_the_engine_goes_on(seed: int) -> 
     assert len(frozen) > 20
     for state, then in frozen:
         assert state.encode() == then
+
+
+@dataclass(slots=True)
+class _More(EngineState):
+    """The state of a later version, which has fields more."""
+
+    notes: dict[str, int] = declared(NAMES, make=dict)
+    seconds: Ints = _column(7)
+
+
+def test_fields_more_travel_by_being_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    older = _some_engine().checkpoint()
+    for module in (checkpoint_module, engine_module):
+        monkeypatch.setattr(module, "EngineState", _More)
+    engine = _some_engine()
+    state = engine.state
+    assert isinstance(state, _More)
+    slots = state.plan.jobs.size
+    assert state.seconds.tolist() == [7] * slots, "as long as the plan has slots"
+    state.seconds[3], state.notes["a"] = 5, 2
+    for copy in (engine.fork().state, Engine.restore(engine.checkpoint()).state):
+        assert isinstance(copy, _More)
+        assert (copy.seconds[3], copy.notes) == (5, {"a": 2})
+        copy.seconds[3] = copy.notes["b"] = 0
+    assert (state.seconds[3], state.notes) == (5, {"a": 2})
+    state.drop_slot(state.new_slot(Request((Chunk(1, 1),)), 60))
+    assert state.seconds[3] == 5
+    loaded = Engine.restore(older).state
+    assert isinstance(loaded, _More)
+    assert loaded.notes == {}
+    assert loaded.seconds.tolist() == [7] * slots, "of a checkpoint that did not have it"
 
 
 def _some_engine() -> Engine:

@@ -13,7 +13,6 @@ from schedd.model import Chunk, Node, Place, Request
 from schedd.plan.compaction import Compaction
 from schedd.plan.kernels import layout as at
 from schedd.plan.plan import Plan
-from schedd.plan.saved import freeze_plan, load_plan, save_plan
 from tests.plan.mirror import Mirror
 
 NODES = 8
@@ -46,13 +45,13 @@ def _request(rng: random.Random) -> Request:
 
 
 def _saved(plan: Plan) -> tuple[dict[str, Any], dict[str, at.Ints]]:
-    frozen = freeze_plan(plan)
-    saving = save_plan(frozen)
+    saving = plan.save()
     while True:
         try:
             next(saving)
         except StopIteration as end:
-            return json.loads(json.dumps(end.value)), frozen.arrays
+            plain, arrays = end.value
+            return json.loads(json.dumps(plain)), arrays
 
 
 def _life(seed: int, *, reload: bool = False) -> tuple[Mirror, Life]:
@@ -77,7 +76,7 @@ def _life(seed: int, *, reload: bool = False) -> tuple[Mirror, Life]:
             mirror.check_takes(slot)
         if reload and i % 9 == 0:
             plain, arrays = _saved(mirror.plan)
-            mirror.plan = load_plan(plain, arrays)
+            mirror.plan = Plan.load(plain, arrays)
             again, those = _saved(mirror.plan)
             assert again == plain
             assert all(np.array_equal(array, those[name]) for name, array in arrays.items())

@@ -1,16 +1,21 @@
 """A fork and a plan from a checkpoint have all that the plan has: no field is forgotten in one of them."""
 
+import json
 from collections.abc import Callable
+from dataclasses import dataclass, field, fields, is_dataclass
 from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 
+import schedd.plan.contents as contents_module
+import schedd.plan.plan as plan_module
 from schedd.model import Chunk, Node, NodeSets, Place, Request
 from schedd.plan.kernels import layout as at
+from schedd.plan.machine import Machine
 from schedd.plan.plan import Plan
-from schedd.plan.saved import freeze_plan, load_plan, save_plan
+from schedd.plan.schema import NAMES, NUMBERS, Arrays, declared
 
 OF_THE_MOMENT = {"_ahead", "_former"}
 """Work under way that only saves time later."""
@@ -56,17 +61,21 @@ def _plan(seed: int) -> Plan:
 
 
 def _restored(plan: Plan) -> Plan:
-    frozen = freeze_plan(plan)
-    saving = save_plan(frozen)
+    plain, arrays = _saved(plan)
+    return Plan.load(json.loads(json.dumps(plain)), arrays)
+
+
+def _saved(plan: Plan) -> tuple[dict[str, Any], Arrays]:
+    saving = plan.save()
     while True:
         try:
             next(saving)
         except StopIteration as done:
-            return load_plan(done.value, frozen.arrays)
+            return done.value  # type: ignore[no-any-return]
 
 
 def _fields(part: object) -> dict[str, Any]:
-    names = getattr(type(part), "__slots__", None) or vars(part)
+    names = {one.name for one in fields(part)} if is_dataclass(part) else vars(part).keys()
     return {name: getattr(part, name) for name in names if name not in REFERENCES | OF_THE_MOMENT}
 
 
@@ -103,6 +112,7 @@ def _all_of(plan: Plan) -> dict[str, Any]:
         for name, value in _fields(part).items():
             if name == "freed":
                 found["freed"] = [array[:, :freed].tolist() for array in value]
+                found["sizes"] = slabs._sizes | {"entries": 0}
             elif name != "tb":
                 found[f"{type(part).__name__}.{name}"] = _told(value)
     return found
@@ -120,6 +130,50 @@ def test_a_copy_has_every_field_of_every_part(copied: Callable[[Plan], Plan], se
     empty = _all_of(Plan([], 0))
     same = {name for name in before if before[name] == empty[name]}
     assert same <= {"Slabs.most_chunks", "Shapes._spare"}, same
+
+
+@dataclass(eq=False)
+class _Noting(Machine):
+    """The part of a later version, which has a field more."""
+
+    notes: dict[str, int] = declared(NAMES, make=dict)
+    marks: list[int] = declared(NUMBERS, make=list)
+
+
+@dataclass(eq=False)
+class _Silent(Machine):
+    """A field more, which does not say how it is copied."""
+
+    notes: dict[str, int] = field(default_factory=dict)
+
+
+def test_a_field_more_travels_by_being_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    older = _saved(_plan(1))
+    for module in (contents_module, plan_module):
+        monkeypatch.setattr(module, "Machine", _Noting)
+    plan = _plan(1)
+    machine = plan._machine
+    assert isinstance(machine, _Noting)
+    machine.notes["a"] = 3
+    machine.marks += [1, 2]
+    for copy in (plan.fork()._machine, _restored(plan)._machine):
+        assert isinstance(copy, _Noting)
+        assert (copy.notes, copy.marks) == ({"a": 3}, [1, 2])
+        copy.notes["b"] = copy.marks[0] = 9
+    assert (machine.notes, machine.marks) == ({"a": 3}, [1, 2])
+    loaded = Plan.load(*older)._machine
+    assert isinstance(loaded, _Noting)
+    assert (loaded.notes, loaded.marks) == ({}, []), "as in a new part"
+
+
+def test_a_field_more_that_says_nothing_is_no_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    saved = _saved(_plan(1))
+    for module in (contents_module, plan_module):
+        monkeypatch.setattr(module, "Machine", _Silent)
+    with pytest.raises(KeyError, match="notes"):
+        _plan(1).fork()
+    with pytest.raises(KeyError, match="notes"):
+        Plan.load(*saved)
 
 
 @pytest.mark.parametrize("copied", [Plan.fork, _restored])

@@ -1,0 +1,263 @@
+"""What a plan consists of: its parts, copied and saved as their fields say; and all that is read of them."""
+
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, Self, TypeVar
+
+import numpy as np
+
+from schedd.model import Never, Node, Request
+from schedd.plan.columns import Entries, Jobs, Readable, entries_of
+from schedd.plan.kernels import layout as at
+from schedd.plan.kernels.layout import Ints, Tables
+from schedd.plan.kernels.place import misplaced, on_row
+from schedd.plan.machine import Machine
+from schedd.plan.records import ChunkOfPlan, Take, Timeline
+from schedd.plan.repairs import Repairs, planned
+from schedd.plan.schema import Arrays, arrays_of, fork_part, load_part, save_part
+from schedd.plan.shapes import Shapes
+from schedd.plan.slabs import Slabs
+
+__all__ = ["Contents"]
+
+_C = TypeVar("_C", bound="Contents")
+
+
+class Contents:
+    """The parts of a plan and what they tell; nothing is changed here. See ``Plan``."""
+
+    def _assemble(self, slabs: Slabs, shapes: Shapes, repairs: Repairs, machine: Machine) -> None:
+        """These parts are all that a plan is."""
+        self.slabs, self.shapes, self._repairs, self._machine = slabs, shapes, repairs, machine
+
+    # ---- copies ---------------------------------------------------------------------------------
+
+    def _copied(self, kind: type[_C]) -> _C:
+        slabs = self.slabs.fork()
+        shapes, repairs = fork_part(self.shapes, _slabs=slabs), fork_part(self._repairs, _slabs=slabs)
+        machine = fork_part(self._machine, _slabs=slabs, _shapes=shapes, _repairs=repairs)
+        new = object.__new__(kind)
+        new._assemble(slabs, shapes, repairs, machine)
+        return new
+
+    def save(self) -> Generator[bytes, None, tuple[dict[str, Any], Arrays]]:
+        """The plan as JSON-able values and arrays; yields nothing, often, to be interrupted there.
+
+        It must not change meanwhile: of one that goes on save a fork.
+        """
+        saved = {
+            "slabs": (yield from self.slabs.save()),
+            "shapes": (yield from save_part(self.shapes)),
+            "repairs": (yield from save_part(self._repairs)),
+            "machine": (yield from save_part(self._machine)),
+        }
+        plain = {name: part for name, (part, _) in saved.items()}
+        return plain, {f"{name}.{key}": a for name, (_, arrays) in saved.items() for key, a in arrays.items()}
+
+    @classmethod
+    def load(cls, plain: Mapping[str, Any], arrays: Arrays) -> Self:
+        """The plan that ``save`` saved: what follows is the same for both. Raises KeyError and ValueError."""
+        own = {name: arrays_of(name, arrays) for name in plain}
+        slabs = Slabs.load(plain["slabs"], own["slabs"])
+        shapes = load_part(Shapes, plain["shapes"], own["shapes"], _slabs=slabs)
+        repairs = load_part(Repairs, plain["repairs"], own["repairs"], _slabs=slabs)
+        parts = {"_slabs": slabs, "_shapes": shapes, "_repairs": repairs}
+        new = object.__new__(cls)
+        new._assemble(slabs, shapes, repairs, load_part(Machine, plain["machine"], own["machine"], **parts))
+        return new
+
+    # ---- the whole ------------------------------------------------------------------------------
+
+    @property
+    def tables(self) -> Tables:
+        """The arrays, for kernels: of no concern to who is outside of this package."""
+        return self.slabs.tb
+
+    # ---- reading ----------------------------------------------------------------------------------
+
+    @property
+    def jobs(self) -> Jobs:
+        """Columns by slot: starts, durations, ready, states."""
+        return Jobs(self.slabs.tb.jobs)
+
+    def readable(self) -> Readable:
+        """The plan as it is now, for readers in other threads."""
+        tb = self.slabs.tb
+        return Readable(tb.jobs, tb.alloc)
+
+    def held(self, slots: Ints) -> Entries:
+        """What all of ``slots`` hold, of nodes and pools."""
+        tb = self.slabs.tb
+        return entries_of(tb.alloc, tb.jobs[at.ALLOC, slots], tb.jobs[at.ALLOCS, slots])
+
+    def timeline(self, row: int) -> Timeline:
+        """What is free on a row from when on."""
+        tb = self.slabs.tb
+        part = slice(int(tb.rows[row, at.OFF]), int(tb.rows[row, at.OFF] + tb.rows[row, at.LEN]))
+        return Timeline(tb.T[part].copy(), tb.F[:, part].copy(), tb.cap[row].copy())
+
+    def request_of(self, slot: int) -> Request:
+        """What a job's slot was made for; of equal shapes the first that came: see ``shape_key``."""
+        return self.shapes.requests[int(self.slabs.tb.jobs[at.SHAPE, slot])]
+
+    def cpus_of(self, slots: Ints) -> Ints:
+        """How many cpus each of these jobs asks for."""
+        shapes, where = np.unique(self.slabs.tb.jobs[at.SHAPE, slots], return_inverse=True)
+        cpus = np.array([self.shapes.requests[shape].cpus for shape in shapes.tolist()], np.int64)
+        asked: Ints = cpus[where]
+        return asked
+
+    def chunks_of(self, slot: int) -> list[ChunkOfPlan]:
+        """The kinds of units that a job asks for: those of a packed request are one."""
+        tb = self.slabs.tb
+        shape = int(tb.jobs[at.SHAPE, slot])
+        first = int(tb.shapes[shape, at.CHUNK])
+        table: list[list[int]] = tb.chunks[first : first + int(tb.shapes[shape, at.CHUNKS])].tolist()
+        return [
+            ChunkOfPlan(
+                chunk[at.COUNT],
+                chunk[at.PER_NODE],
+                chunk[at.NEED :],
+                tb.sets[chunk[at.SET] : chunk[at.SET] + chunk[at.SET_LEN]].tolist(),
+            )
+            for chunk in table
+        ]
+
+    @property
+    def resource_columns(self) -> Mapping[str, int]:
+        """Where in amounts each resource stands, by its name; ``share`` first of all is 1 for each unit."""
+        return self.shapes.columns
+
+    def amounts(self, amounts: Mapping[str, int]) -> tuple[int, ...]:
+        """One number for each resource column. Raises KeyError for a resource that no node has."""
+        columns = self.shapes.columns
+        found = [0] * len(columns)
+        for name, amount in amounts.items():
+            found[columns[name]] = amount
+        return tuple(found)
+
+    def whole(self, row: int, needs: Sequence[int] = ()) -> tuple[int, ...]:
+        """The amounts of a job that has all of a node: of gates no more than it ``needs``."""
+        return tuple(self.shapes.whole(row, needs))
+
+    def why_never(self, request: Request) -> Never | None:
+        """The first requirement that no configured node can meet, chunk by chunk; None: all can be met."""
+        return self.shapes.why_never(request)
+
+    def is_usable(self, row: int) -> bool:
+        """Whether the node is in use: jobs may be placed there."""
+        return bool(self.slabs.tb.rows[row, at.USABLE])
+
+    # ---- nodes and pools ------------------------------------------------------------------------
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """The nodes by name, as they are now."""
+        return self._machine.nodes
+
+    @property
+    def row_of(self) -> Mapping[str, int]:
+        """The rows of the nodes."""
+        return self._machine.row_of
+
+    @property
+    def name_of(self) -> Mapping[int, str]:
+        """The names of the nodes, by row."""
+        return self._machine.name_of
+
+    @property
+    def pools(self) -> Mapping[str, int]:
+        """The rows of the pools."""
+        return self._machine.pools
+
+    @property
+    def tiers(self) -> int:
+        """How many tiers of nodes there are: the faster, the higher; 0 is that of the slowest."""
+        return self._machine.tiers
+
+    def slowest(self, tier: int) -> float:
+        """The lowest speed of the nodes of a tier."""
+        return self._machine.slowest(tier)
+
+    def is_scarce(self, name: str) -> bool:
+        """Whether jobs may have to wait for this pool: all together they need more than there is."""
+        return not self.slabs.tb.rows[self.pools[name], at.SLACK]
+
+    def pool_free(self, name: str) -> tuple[Ints, Ints]:
+        """(n,) moments, and how much of the pool is free from each on; views of the plan's own arrays."""
+        tb = self.slabs.tb
+        row = self.pools[name]
+        part = slice(int(tb.rows[row, at.OFF]), int(tb.rows[row, at.OFF] + tb.rows[row, at.LEN]))
+        return tb.T[part], tb.F[0, part]
+
+    def misplaced(self) -> Ints:
+        """The planned slots, by start, that hold a row which their request may no longer use."""
+        return misplaced(self.slabs.tb, self.planned())
+
+    def on_node(self, name: str) -> Ints:
+        """The planned slots that hold something of this node, by start."""
+        return on_row(self.slabs.tb, self.planned(), self.row_of[name])
+
+    def in_pool(self, name: str) -> Ints:
+        """The planned slots that hold something of this pool, by start."""
+        return on_row(self.slabs.tb, self.planned(), self.pools[name])
+
+    # ---- jobs -----------------------------------------------------------------------------------
+
+    def planned(self) -> Ints:
+        """The slots of planned jobs by start, ties by slot."""
+        return planned(self.slabs.tb.jobs)
+
+    @property
+    def freed(self) -> bool:
+        """Whether something was freed since the last repair came to its end."""
+        return self._repairs.pending
+
+    def ready(self, slot: int) -> int:
+        """The job's earliest start allowed."""
+        return int(self.slabs.tb.jobs[at.READY, slot])
+
+    def start(self, slot: int) -> int:
+        """The job's start, or -1."""
+        return int(self.slabs.tb.jobs[at.START, slot])
+
+    def starts(self, slots: Ints) -> Ints:
+        """The starts of these slots; -1 where there is none."""
+        starts: Ints = self.slabs.tb.jobs[at.START, slots]
+        return starts
+
+    def last_change(self, row: int) -> int:
+        """From when on nothing changes any more on a row."""
+        tb = self.slabs.tb
+        return int(tb.T[tb.rows[row, at.OFF] + tb.rows[row, at.LEN] - 1])
+
+    def end(self, slot: int) -> int:
+        """The job's end, or -1."""
+        start = self.start(slot)
+        return start + int(self.slabs.tb.jobs[at.DUR, slot]) if start >= 0 else -1
+
+    def state(self, slot: int) -> int:
+        """One of VACANT, UNPLACED, PLANNED, FIXED."""
+        return int(self.slabs.tb.jobs[at.STATE, slot])
+
+    def takes(self, slot: int) -> tuple[Take, ...]:
+        """What a placed job holds of nodes, in the order of its chunks; pools are left out."""
+        tb = self.slabs.tb
+        first, n = self._entries(slot)
+        rows: list[list[int]] = tb.alloc[first : first + n].tolist()
+        return tuple(
+            Take(row[at.A_ROW], row[at.A_CHUNK], row[at.A_UNITS], tuple(row[at.A_TAKE :]))
+            for row in rows
+            if row[at.A_CHUNK] >= 0
+        )
+
+    def _entries(self, slot: int) -> tuple[int, int]:
+        jobs = self.slabs.tb.jobs
+        return int(jobs[at.ALLOC, slot]), int(jobs[at.ALLOCS, slot])
+
+    def pools_of(self, slot: int) -> dict[str, int]:
+        """What a job needs of pools, by their names."""
+        tb = self.slabs.tb
+        first = int(tb.jobs[at.POOL, slot])
+        entries: list[list[int]] = tb.pools[first : first + int(tb.jobs[at.POOLS, slot])].tolist()
+        names = self._machine.pool_of
+        return {names[row]: amount for row, amount in entries}

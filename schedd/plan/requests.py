@@ -1,0 +1,48 @@
+"""Requests as plain values, and back."""
+
+from typing import Any
+
+from schedd.model import Chunk, NodeSets, Place, Request
+
+__all__ = ["load_request", "save_request"]
+
+
+def save_request(request: Request) -> list[Any]:
+    """A request as plain values."""
+    chunks = [
+        [c.count, c.cpus, c.mem, c.vmem, c.gpus, c.resources, [sorted(names) for names in c.features]]
+        for c in request.chunks
+    ]
+    passes = sorted(request.passes)
+    sets = request.together
+    together = None if sets is None else [sets.by, [[name, sorted(of)] for name, of in sets.named], sets.wait]
+    return [chunks, request.place.value, request.exclusive, request.walltime, request.notes, passes, together]
+
+
+def load_request(saved: list[Any]) -> Request:
+    """The request that ``save_request`` saved. Raises ValueError and TypeError for anything else."""
+    chunks, place, exclusive, walltime, notes, passes, together = saved
+    return Request(
+        tuple(
+            Chunk(
+                count,
+                cpus,
+                mem,
+                vmem,
+                gpus,
+                tuple((name, amount) for name, amount in resources),
+                tuple(map(frozenset, features)),
+            )
+            for count, cpus, mem, vmem, gpus, resources, features in chunks
+        ),
+        Place(place),
+        exclusive,
+        walltime,
+        tuple(notes),
+        frozenset(passes),
+        _load_sets(*together) if together is not None else None,
+    )
+
+
+def _load_sets(by: str, named: list[Any], wait: int | None) -> NodeSets:
+    return NodeSets(by, tuple((name, frozenset(of)) for name, of in named), wait)
