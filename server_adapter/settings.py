@@ -138,6 +138,9 @@ class TellSettings(_Section):
     """`start_time` of queued jobs, which `qstat -f` prints as a date; portals may read it as started."""
     planned: bool = True
     """planned_start and planned_nodes, where the server knows them."""
+    start: Literal["planned", "expected"] = "planned"
+    """Which start `start_time`, or OpenPBS's `estimated.start_time`, carries: where the plan has the job, or
+    when it is expected by how long jobs really run. The comment has both."""
 
 
 class Settings(_Section):

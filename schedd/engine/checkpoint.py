@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from schedd.engine.foresight import review
 from schedd.engine.records import Cause, ChangeSet, Ranks
 from schedd.engine.saved import load_records, save_records
 from schedd.engine.settings import EngineSettings
@@ -28,6 +29,7 @@ from schedd.plan.schema import arrays_of, load_part, mapped, save_part
 from schedd.policy.demand import Demand
 from schedd.policy.fair_share import Usage
 from schedd.policy.limits import Limit
+from schedd.predict import Outlook
 
 __all__ = ["FORMAT", "CheckpointError", "Frozen", "load", "save", "settings_of"]
 
@@ -133,7 +135,15 @@ def _header(
         lambda c: [c.number, c.generation, c.time, c.event, c.cause.value, c.words, c.slots.shape[0]], changes
     )
     records, of_records = yield from save_records(list(state.records.values()))
-    groups = {"plan": tables, "state": columns, "changes": moved, "records": of_records}
+    foreseen, learned = state.outlook.save() if state.outlook is not None else (None, {})
+    yield b""
+    groups = {
+        "plan": tables,
+        "state": columns,
+        "changes": moved,
+        "records": of_records,
+        "outlook": learned,
+    }
     arrays = {f"{group}.{name}": a for group, named in groups.items() for name, a in named.items()}
     header: dict[str, Any] = {
         "settings": asdict(state.settings),
@@ -149,6 +159,7 @@ def _header(
         "old": sorted(state.limits.old),
         "usage": state.usage.saved() if state.usage is not None else None,
         "ranks": _save_ranks(state.ranks),
+        "outlook": foreseen,
         "changes": told,
         "arrays": [[name, array.shape] for name, array in arrays.items()],
     }
@@ -263,6 +274,10 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
         state.changes.append(ChangeSet(number, generation, time, event, Cause(cause), words, *parts))
         state.changes_kept += n + _SET_WEIGHT
         first += n
+    foreseen = header.get("outlook")
+    if settings.predict and foreseen is not None:
+        state.outlook = Outlook.load(foreseen, arrays_of("outlook", arrays))
+    review(state)
     return state
 
 

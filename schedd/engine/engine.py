@@ -81,6 +81,8 @@ class Engine:
         if state.now >= state.standing_due and state.begins("standing reservations"):
             renew(state)
         settle(state, first)
+        if state.outlook is not None:
+            state.outlook.advance(state.now)
         close_alerts(state)
         if state.settings.validate:
             check(state)

@@ -7,6 +7,7 @@ from typing import Any, Final
 from schedd.engine import handovers, holds, improve, jobs, nodes, outcomes, reconcile, reservations
 from schedd.engine.arrivals import put_off, taken_first
 from schedd.engine.failing import stays_aside
+from schedd.engine.foresight import told_starts
 from schedd.engine.intake import Understood
 from schedd.engine.places import leave, make_room_in_pools, replan
 from schedd.engine.pools import claim_of
@@ -42,6 +43,7 @@ from schedd.wire import (
     RunRefused,
     ServerChanged,
     Snapshot,
+    StartsExpected,
     TakeBack,
     Unreserve,
 )
@@ -291,6 +293,7 @@ _HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {
     Counted: _counted,
     Snapshot: _snapshot,
     Improved: improve.improved,
+    StartsExpected: told_starts,
     LogLost: _lost,
     HandOver: handovers.hand_over,
     LetRun: handovers.let_run,

@@ -20,8 +20,10 @@ from schedd.wire import ShareFacts
 
 __all__ = [
     "Change",
+    "ExpectedStart",
     "JobView",
     "Standing",
+    "expected_of",
     "job_history",
     "job_view",
     "last_change",
@@ -89,6 +91,14 @@ class JobView:
     """What it will hold, or holds, of each node."""
     node_sets: tuple[str, ...]
     """Of a job that is to be kept on one set of nodes: the sets that its nodes are in."""
+    expected_start: int | None
+    """About when it starts, by how long jobs really run: as many such jobs start later as earlier. Null where
+    no start is planned, nothing is predicted, or that was not worked out yet."""
+    expected_by: int | None
+    """By when it starts in nine of ten cases. Both are told anew when they moved by more than their own
+    uncertainty."""
+    expected_as_of: int | None
+    """When expected starts were last worked out."""
     promised_start: int | None
     """No later than this, barring the causes listed in the documentation; null when nothing is promised."""
     limited_by: tuple[str, ...]
@@ -140,6 +150,30 @@ def record_of(published: Published, job_id: str) -> JobRecord | None:
     return next((r for r in published.records if r is not None and r.id == job_id), None)
 
 
+@dataclass(frozen=True, slots=True)
+class ExpectedStart:
+    """What is told of a waiting job's start beside its plan and its promise; see ``JobView``."""
+
+    start: int | None = None
+    by: int | None = None
+    as_of: int | None = None
+
+
+_NOT_EXPECTED = ExpectedStart()
+
+
+def expected_of(published: Published, record: JobRecord) -> ExpectedStart:
+    """What is told of a job that is planned, or that a queue policy has waiting."""
+    slot = record.slot
+    if slot < 0 or record.phase is not Phase.WAITING or published.expected[slot] < 0:
+        return _NOT_EXPECTED
+    if published.starts[slot] < 0 and published.settings.policy == "conservative":
+        return _NOT_EXPECTED  # it lost its start since
+    return ExpectedStart(
+        int(published.expected[slot]), int(published.expected_by[slot]), published.expected_as_of
+    )
+
+
 def job_view(published: Published, job_id: str) -> JobView | None:
     """The job as it stood after the published batch; None when it is not known."""
     record = record_of(published, job_id)
@@ -160,6 +194,7 @@ def view_of(published: Published, record: JobRecord, only: AbstractSet[str] | No
     promised = int(published.promise[slot]) if slot >= 0 else FOREVER
     walltime = record.understood.walltime
     standing = standing_of(record, start)
+    expected = expected_of(published, record)
     deadline = read_deadline(facts.resources, facts.submitted)
     needs_limits = standing == "planned" and (wants("limited_by") or wants("why"))
     limits = _limited_by(published, record) if needs_limits else ()
@@ -193,6 +228,9 @@ def view_of(published: Published, record: JobRecord, only: AbstractSet[str] | No
         planned_end=start + walltime if start >= 0 else None,
         planned_nodes=shares if wants("planned_nodes") else (),
         node_sets=sets,
+        expected_start=expected.start,
+        expected_by=expected.by,
+        expected_as_of=expected.as_of,
         promised_start=promised if promised < FOREVER else None,
         limited_by=limits,
         deadline=deadline,

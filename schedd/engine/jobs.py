@@ -6,6 +6,7 @@ from itertools import islice
 from schedd.dialect import dialect_of
 from schedd.engine.arrivals import SLICE
 from schedd.engine.fair_use import book_run
+from schedd.engine.foresight import ran_to_its_end
 from schedd.engine.intake import Understood, held_by_limit, holds_resources, is_eligible, slot_limited
 from schedd.engine.nodes import note_end, unblock
 from schedd.engine.places import displace, lift_chain, plan_job, replan, seat, unplan
@@ -378,6 +379,8 @@ def gone(state: EngineState, event: JobDeleted | JobEnded) -> None:
     if isinstance(event, JobEnded) and record is not None and record.phase is Phase.RUNNING:
         failed = dialect_of(record.facts.family).speaks_against_node(event.exit_status)
         note_end(state, record, event.id, failed=failed)
+        if not failed:
+            ran_to_its_end(state, record, event.time)
     how = "ended" if isinstance(event, JobEnded) else "was deleted"
     _gone(state, event.id, event.job_id, how, event.time)
 

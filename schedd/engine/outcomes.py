@@ -25,6 +25,7 @@ from schedd.wire import (
     Reserve,
     RunAccepted,
     RunRefused,
+    StartsExpected,
     TakeBack,
     Unreserve,
 )
@@ -48,6 +49,7 @@ _OF_OTHERS = (
     HandOver,
     LetRun,
     TakeBack,
+    StartsExpected,
 )
 """Events that do not come from the adapter."""
 

@@ -114,6 +114,11 @@ class EngineSettings:
     """A search takes so long at most."""
     search_patience: int = PATIENCE
     """Who waited so long is moved back by no search, but within a twelfth of it (docs/optimisation.md)."""
+    predict: bool = False
+    """Learn how long jobs run, and take over when they are expected to start; a site does unless it chooses
+    otherwise."""
+    queue_predict: Mapping[str, bool] = field(default_factory=dict)
+    """Instead of it, for the jobs of some queues."""
     weights: Mapping[str, float] = field(
         default_factory=lambda: {str(c): w for c, w in DEFAULT_WEIGHTS.items()}
     )
@@ -134,6 +139,10 @@ class EngineSettings:
     """The site's policy as plain values: see ``schedd.policy.site``."""
     validate: bool = False
     """Check all invariants after every batch; costly."""
+
+    def predicts(self, queue: str) -> bool:
+        """Whether the run times of a queue's jobs are predicted, and their starts expected."""
+        return self.predict and self.queue_predict.get(queue, True)
 
     @property
     def criteria(self) -> Mapping[str, float]:

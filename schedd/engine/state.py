@@ -13,6 +13,7 @@ import numpy as np
 
 from schedd.dialect.deadline import read_deadline
 from schedd.engine.alerts import OpenAlert, raise_alert
+from schedd.engine.foresight import foresee
 from schedd.engine.intake import Intake, Understood, as_planned, holds_resources, stopped_queues
 from schedd.engine.numbers import Numbers
 from schedd.engine.pools import LimitBook, binding
@@ -48,6 +49,7 @@ from schedd.policy.limits import in_words
 from schedd.policy.protocol import Applicant
 from schedd.policy.queue import QUEUE_POLICIES, QueuePolicy
 from schedd.policy.site import Placing, SitePolicy, site_policy
+from schedd.predict import Outlook
 from schedd.wire import (
     Alert,
     Decision,
@@ -94,6 +96,8 @@ class EngineState:
     """What ended jobs have used, where the site has fair share."""
     walltime_use: WalltimeUse = declared(How(load=lambda saved: WalltimeUse(*saved)), default=WalltimeUse())
     """Of the latest runs, what they used of their walltimes."""
+    outlook: Outlook | None = declared(How(lambda found: found and found.copy(), saved=False), default=None)
+    """How long jobs run and when they start, as far as that is predicted; None where nothing is."""
     applicants: dict[str, tuple[tuple[object, ...], Applicant]] = declared(FOUND, make=dict)
     """Jobs as terms of priorities see them, each with what that hangs on."""
     standing_due: int = declared(SHARED, default=0)
@@ -124,6 +128,10 @@ class EngineState:
     """The number of the change set that last moved the slot's job; -1: none did."""
     born: Ints = _column(0)
     """The number of the next change set when the slot was given to its job: what is older is not its own."""
+    expected: Ints = _column(-1)
+    """When the slot's job starts in half of the cases, as was told of it; -1: nothing was."""
+    expected_by: Ints = _column(-1)
+    """By when it starts in nine of ten."""
     rank: Ints = _column(0)
     """The total of the job's priority when it was last worked out."""
     ranks: Ranks = declared(OWN, make=Ranks)
@@ -251,6 +259,7 @@ class EngineState:
         state.limits.set_site(site.limits)
         state.intake.set_shared(state.limits.shared)
         state.fit_columns()
+        state.outlook = Outlook() if settings.predict else None
         return state
 
     def fork(self) -> "EngineState":
@@ -264,7 +273,8 @@ class EngineState:
 
     def put(self, record: JobRecord) -> JobRecord:
         """Keep ``record`` as the job's present one."""
-        if record.facts.id not in self.records:
+        before = self.records.get(record.facts.id)
+        if before is None:
             self.numbers.add(record.facts.id)
         self.records[record.facts.id] = record
         if record.risk is not None:
@@ -280,6 +290,8 @@ class EngineState:
         else:
             self.slotless[record.id] = record
             self.unheard[record.id] = None
+        if self.outlook is not None:
+            foresee(self, self.outlook, before, record)
         return record
 
     def describe(self, record: JobRecord) -> None:
@@ -374,6 +386,8 @@ class EngineState:
         self.risks.pop(job_id, None)
         if record.slot >= 0:
             self.drop_slot(record.slot)
+        if self.outlook is not None:
+            self.outlook.forget(job_id, self.now)
         return record
 
     # ---- decisions ------------------------------------------------------------------------------

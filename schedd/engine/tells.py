@@ -94,6 +94,8 @@ def _tell_one(state: EngineState, record: JobRecord, event: str) -> None:
 def _tell(
     state: EngineState, record: JobRecord, event: str, start: int | None, nodes: tuple[str, ...], text: str
 ) -> Tell:
+    slot = record.slot
+    expected = start is not None and slot >= 0 and state.expected[slot] >= 0
     return Tell(
         id=state.next_decision(),
         cause=event,
@@ -103,4 +105,6 @@ def _tell(
         planned_end=None if start is None else start + record.understood.walltime,
         planned_nodes=nodes,
         text=text,
+        expected_start=int(state.expected[slot]) if expected else None,
+        expected_by=int(state.expected_by[slot]) if expected else None,
     )

@@ -45,6 +45,10 @@ class Published:
     server: ServerFacts
     plan: Readable
     promise: Ints
+    expected: Ints
+    expected_by: Ints
+    expected_as_of: int
+    """When the expected starts were last worked out; -1: never."""
     changed: Ints
     last_move: Ints
     born: Ints
@@ -165,6 +169,9 @@ def publish(state: EngineState) -> Published:
         server=state.server,
         plan=state.plan.readable(),
         promise=_frozen(state.promise),
+        expected=_frozen(state.expected),
+        expected_by=_frozen(state.expected_by),
+        expected_as_of=state.outlook.as_of if state.outlook is not None else -1,
         changed=_frozen(state.changed),
         last_move=_frozen(state.last_move),
         born=_frozen(state.born),

@@ -5,7 +5,7 @@ import numpy as np
 from schedd.plan.columns import FIXED, PLANNED, UNPLACED, Ints
 from schedd.plan.plan import Plan, WorkSpent
 
-__all__ = ["decoded", "running", "waiting"]
+__all__ = ["decode", "decoded", "running", "waiting"]
 
 
 def running(plan: Plan) -> Ints:
@@ -34,7 +34,11 @@ def decoded(plan: Plan, order: Ints, duration: Ints, now: int) -> Ints:
     of the others goes into the earliest gap that those before it leave. -1 for one that has no start, or for
     which looking takes more work than the plan allows. The plan itself is left as it is.
     """
-    fork = plan.fork()
+    return decode(plan.fork(), order, duration, now)
+
+
+def decode(fork: Plan, order: Ints, duration: Ints, now: int) -> Ints:
+    """The same on the plan itself, whose jobs it moves; -1 also for all that come after it was stopped."""
     for slot in order[fork.jobs.states[order] == PLANNED].tolist():
         fork.take_back(slot)
     for slot in running(fork).tolist():
@@ -43,6 +47,9 @@ def decoded(plan: Plan, order: Ints, duration: Ints, now: int) -> Ints:
     starts = np.empty(order.shape[0], np.int64)
     fork.set_durations(order, duration[order])
     for i, slot in enumerate(order.tolist()):
+        if fork.stopped:
+            starts[i:] = -1
+            break
         try:
             starts[i] = fork.place(slot, now)
         except WorkSpent:

@@ -13,6 +13,7 @@ from math import log
 from typing import Any, Final, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from schedd.plan.columns import Ints
 from schedd.predict.kernels import RING, USER, WAYS, Templates, copy_into, learn, move, predict
@@ -69,6 +70,18 @@ def _table(size: int) -> Templates:
         shift=np.zeros(size, np.float64),
         ends=np.zeros((size, RING), np.float32),
     )
+
+
+def _filled(learned: Ints) -> npt.NDArray[np.bool_]:
+    """Which places of the rings hold an end."""
+    found: npt.NDArray[np.bool_] = np.arange(RING) < learned[:, None]
+    return found
+
+
+def _packed(values: npt.NDArray[np.float32]) -> Ints:
+    """Pairs of 32-bit numbers as 64-bit ones; an odd one out gets a zero beside it."""
+    even = np.append(values, np.zeros(values.shape[0] % 2, np.float32))
+    return even.view(np.int64)
 
 
 class RunTimes:
@@ -144,6 +157,14 @@ class RunTimes:
         self._tb = larger
         self._filled = int((larger.keys != 0).sum())
 
+    def copy(self) -> "RunTimes":
+        """One that goes on by itself."""
+        new = RunTimes(self._most)
+        new._tb = self._tb._replace(**{name: array.copy() for name, array in self._tb._asdict().items()})
+        new._errors, new._offset = self._errors.copy(), self._offset.copy()
+        new._filled, new._ends, new._shift = self._filled, self._ends, self._shift
+        return new
+
     # ---- saved ----------------------------------------------------------------------------------
 
     def save(self) -> tuple[dict[str, Any], dict[str, Ints]]:
@@ -152,9 +173,16 @@ class RunTimes:
         All arrays are of 64-bit integers, which hold the bits of floating-point numbers where need be.
         """
         at = np.flatnonzero(self._tb.keys)
-        arrays = {name: array[at].view(np.int64) for name, array in self._tb._asdict().items()}
+        columns = self._tb._asdict()
+        ends = columns.pop("ends")
+        arrays = {name: array[at].view(np.int64) for name, array in columns.items()}
+        arrays["ends"] = _packed(ends[at][_filled(arrays["learned"])])
         errors = self._errors[: self._ends]
-        arrays |= {"at": at, "errors": errors.copy().view(np.int64), "offset": self._offset.view(np.int64)}
+        arrays |= {
+            "at": at,
+            "errors": errors.copy().view(np.int64),
+            "offset": self._offset.copy().view(np.int64),
+        }
         plain = {
             "size": self._tb.keys.shape[0],
             "most": self._most,
@@ -175,8 +203,14 @@ class RunTimes:
         at = arrays["at"]
         if at.size and not (at.min() >= 0 and at.max() < size):
             raise ValueError("a template outside of the table")
-        for name, array in new._tb._asdict().items():
+        columns = new._tb._asdict()
+        ends = columns.pop("ends")
+        for name, array in columns.items():
             array[at] = arrays[name].view(array.dtype)
+        filled = _filled(arrays["learned"])
+        known = np.zeros(filled.shape, np.float32)
+        known[filled] = arrays["ends"].view(np.float32)[: int(filled.sum())]
+        ends[at] = known
         new._filled, new._ends, new._shift = plain["filled"], plain["ends"], plain["shift"]
         new._errors[: min(new._ends, _WINDOW)] = arrays["errors"].view(np.float64)
         new._offset[:] = arrays["offset"].view(np.float64)

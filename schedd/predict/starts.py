@@ -7,9 +7,10 @@ for run times, in steps.
 
 import heapq
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from math import exp, log
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -67,13 +68,20 @@ class Calibration:
         walltimes.
         """
         self.advance(now)
-        p50 = max(predicted, now + 1)
-        base = log(max(planned - now, 0) + _FLOOR)
-        p90 = now + round(exp(base + self.correction + self.shift)) - _FLOOR
-        expected = Expected(p50, max(p50, p90))
-        self.told[job] = Told(now, expected, base)
-        heapq.heappush(self.open, (expected.p90, job))
+        expected = self.estimate(now, predicted, planned)
+        self.note(job, now, expected, planned)
         return expected
+
+    def estimate(self, now: int, predicted: int, planned: int) -> Expected:
+        """The same without keeping it: nothing is learned from how it comes true."""
+        p50 = max(predicted, now + 1)
+        p90 = now + round(exp(_base(now, planned) + self.correction + self.shift)) - _FLOOR
+        return Expected(p50, max(p50, p90))
+
+    def note(self, job: str, at: int, expected: Expected, planned: int) -> None:
+        """Keep what was told of a job at a moment: what comes of it is to be learned from."""
+        self.told[job] = Told(at, expected, _base(at, planned))
+        heapq.heappush(self.open, (expected.p90, job))
 
     def started(self, job: str, now: int) -> None:
         """A job began to run; one of which nothing was told is passed over."""
@@ -100,3 +108,36 @@ class Calibration:
             told = self.told.get(job)
             if told is not None and told.expected.p90 == moment:
                 self.shift += _STEP * (1.0 - _MISSES)
+
+    # ---- saved ----------------------------------------------------------------------------------
+
+    def copy(self) -> "Calibration":
+        """With containers of its own."""
+        return replace(self, errors=self.errors.copy(), open=list(self.open), told=dict(self.told))
+
+    def save(self) -> dict[str, Any]:
+        """As JSON-able values."""
+        told = [[job, t.at, t.expected.p50, t.expected.p90, t.base] for job, t in self.told.items()]
+        return {
+            "errors": list(self.errors),
+            "outcomes": self.outcomes,
+            "correction": self.correction,
+            "shift": self.shift,
+            "open": sorted(self.open),
+            "told": told,
+        }
+
+    @classmethod
+    def load(cls, plain: Mapping[str, Any]) -> "Calibration":
+        """What ``save`` saved. Raises KeyError, TypeError and ValueError for anything else."""
+        new = cls(
+            deque(plain["errors"], _WINDOW), plain["outcomes"], plain["correction"], plain["shift"],
+            [(moment, job) for moment, job in plain["open"]],
+            {job: Told(at, Expected(p50, p90), base) for job, at, p50, p90, base in plain["told"]},
+        )  # fmt: skip
+        heapq.heapify(new.open)
+        return new
+
+
+def _base(now: int, planned: int) -> float:
+    return log(max(planned - now, 0) + _FLOOR)

@@ -9,6 +9,7 @@ from schedd.service.alarms import Watch
 from schedd.service.clock import Clock
 from schedd.service.durable import Durable
 from schedd.service.errors import UnknownCluster
+from schedd.service.foretelling import Foreteller
 from schedd.service.garbage import Garbage
 from schedd.service.incidents import Incidents
 from schedd.service.loop import PlanLoop
@@ -71,6 +72,7 @@ class Clusters:
         self._samplers = [
             Sampler(loop, self.tracks[name], evaluate_every) for name, loop in self._loops.items()
         ]
+        self.foretellers = {name: Foreteller(loop) for name, loop in self._loops.items()}
         self._garbage = Garbage()
         self._watch = Watch(loop.alarms.look for loop in self._loops.values())
         self.ready = False
@@ -100,6 +102,8 @@ class Clusters:
             searcher.start()
         for sampler in self._samplers:
             sampler.start()
+        for foreteller in self.foretellers.values():
+            foreteller.start()
         self._watch.start()
         self.ready = True
 
@@ -126,6 +130,8 @@ class Clusters:
             sampler.end()
         for searcher in self.searchers.values():
             searcher.stop()
+        for foreteller in self.foretellers.values():
+            foreteller.stop()
         self._garbage.end()
         for loop in self._loops.values():
             loop.stop()

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from schedd.engine.intake import stopped_queues, waits
-from schedd.engine.job_view import Change, Standing, last_change, record_of, standing_of
+from schedd.engine.job_view import Change, Standing, expected_of, last_change, record_of, standing_of
 from schedd.engine.records import JobRecord, Phase
 from schedd.engine.state import HORIZON
 from schedd.engine.view import Published
@@ -70,6 +70,10 @@ class Explanation:
     job: str
     state: Standing
     planned_start: int | None
+    expected_start: int | None
+    """About when it starts, by how long jobs really run; see `JobView`."""
+    expected_by: int | None
+    """By when it starts in nine of ten cases."""
     earliest: int | None
     """The first moment at which it could start if nothing was in its way."""
     earliest_why: str
@@ -119,10 +123,13 @@ def explain(fork: Fork, job_id: str, now: int) -> Explanation | None:
             because = _scarce(published, plan, record) or because
         reason = chosen(record, start) if start > now else ""
         why = f"it could start sooner, but {reason}" if reason else _why(found, blocking, start, now, because)
+    expected = expected_of(published, record)
     return Explanation(
         job=record.id,
         state=standing,
         planned_start=start if start >= 0 else None,
+        expected_start=expected.start,
+        expected_by=expected.by,
         earliest=earliest if earliest >= 0 else None,
         earliest_why=because,
         without=without if without >= 0 else None,

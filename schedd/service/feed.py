@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schedd.engine.job_view import Standing, record_of, shares_of, standing_of
+from schedd.engine.job_view import Standing, expected_of, record_of, shares_of, standing_of
 from schedd.engine.records import JobRecord
 from schedd.engine.view import Published
 from schedd.model import FOREVER
@@ -31,6 +31,10 @@ class JobLine:
     planned_start: int | None
     """Of a running job, when it started."""
     planned_end: int | None
+    expected_start: int | None
+    """About when it starts, by how long jobs really run; null where that is not told."""
+    expected_by: int | None
+    """By when it starts in nine of ten cases."""
     promised_start: int | None
     nodes: tuple[str, ...]
     """Where it runs or is planned."""
@@ -41,6 +45,7 @@ def line_of(published: Published, record: JobRecord) -> JobLine:
     slot = record.slot
     start = int(published.starts[slot]) if slot >= 0 else -1
     promised = int(published.promise[slot]) if slot >= 0 else FOREVER
+    expected = expected_of(published, record)
     return JobLine(
         id=record.id,
         name=record.facts.name,
@@ -49,6 +54,8 @@ def line_of(published: Published, record: JobRecord) -> JobLine:
         state=standing_of(record, start),
         planned_start=start if start >= 0 else None,
         planned_end=start + record.understood.walltime if start >= 0 else None,
+        expected_start=expected.start,
+        expected_by=expected.by,
         promised_start=promised if promised < FOREVER else None,
         nodes=tuple(share.node for share in shares_of(published, record)) if start >= 0 else (),
     )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
-from schedd.engine.job_view import standing_of
+from schedd.engine.job_view import expected_of, standing_of
 from schedd.engine.records import JobRecord
 from schedd.engine.view import Published
 from schedd.model import FOREVER
@@ -33,6 +33,8 @@ _COLUMNS: Final[Mapping[str, _Of]] = {
         start + job.understood.walltime if start >= 0 else None
         for job, start in zip(jobs, starts, strict=True)
     ],
+    "expected_start": lambda published, jobs, _: [expected_of(published, job).start for job in jobs],
+    "expected_by": lambda published, jobs, _: [expected_of(published, job).by for job in jobs],
     "promised_start": lambda published, jobs, _: _promised(published, jobs),
 }
 PLAIN: Final = _COLUMNS.keys()

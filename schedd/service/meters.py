@@ -25,6 +25,7 @@ __all__ = ["ClusterMeters", "Meters"]
 disable_created_metrics()  # type: ignore[no-untyped-call]  # one more series for each, of no use here
 
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+_ROUNDS: Final = (0.01, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
 _PARTS: Final = ("keep", "plan", "record", "publish")
 _ERRORS: Final = (-86_400, -3_600, -600, -60, 0, 60, 600, 3_600, 21_600, 86_400)
 
@@ -74,6 +75,13 @@ class Meters:
             [*one, "effect"],
             registry=self.registry,
         )
+        self.foretold = Histogram(
+            "schedd_expected_starts_seconds",
+            "Working out when all waiting jobs are expected to start, beside the planner",
+            one,
+            buckets=_ROUNDS,
+            registry=self.registry,
+        )
         self.losses = Counter(
             "schedd_log_losses",
             "Times that a part of the log was found to be missing, or not as it was written",
@@ -114,6 +122,7 @@ class ClusterMeters:
         self._earlier = meters.earlier.labels(cluster)
         self._gaps = meters.gaps.labels(cluster)
         self._searches = {effect: meters.searches.labels(cluster, effect) for effect in ("taken", "none")}
+        self.foretold = meters.foretold.labels(cluster)
         self._losses = meters.losses.labels(cluster)
         self._errors = meters.errors.labels(cluster)
         self._objectives = {one: meters.objectives.labels(cluster, one.value) for one in Objective}

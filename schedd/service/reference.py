@@ -202,6 +202,8 @@ def _may_be(field: FieldInfo) -> str:
     if dict in (get_origin(kind), *map(get_origin, parts)):
         if any(get_origin(part) is tuple for part in parts):
             return "table of lists"
+        if parts[-1] is bool:
+            return "table of `true`, `false`"
         return "table of strings" if parts[-1] is str else "table of numbers"
     if datetime in parts:
         return "date and time"

@@ -351,6 +351,11 @@ class ClusterSettings(Section):
     """A search takes so long at most; events go on meanwhile."""
     search_patience: Seconds = _DEFAULTS.search_patience
     """Who waited so long is moved back by no search, but within a twelfth of it (docs/optimisation.md)."""
+    predict: bool = True
+    """Learn how long jobs run, and tell when they are expected to start (P50 and P90). Off: what was learned
+    is forgotten. Walltimes remain the law for killing and for promises in any case."""
+    queue_predict: dict[QueueName, bool] = Field(default_factory=dict)
+    """Instead of it, for the jobs of some queues: `{ debug = false }`."""
     repair_slice: int = Field(default=_DEFAULTS.repair_slice, ge=1_000, le=10**9)
     """Work between two looks for new events; the default is about half a millisecond."""
     priority_every: Whole = Field(default=_DEFAULTS.priority_every, ge=1, le=86_400)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from schedd.engine import Engine, EngineSettings
+from schedd.engine.foretelling import foretell, outset
 from schedd.engine.improve import movable
 from schedd.engine.view import publish
 from schedd.optimize import Search, SearchSettings
@@ -93,7 +94,7 @@ def _run(engine: Engine, steps: list[tuple[int, list[Event]]]) -> None:
 
 
 def _without_policy() -> None:
-    engine = Engine(EngineSettings(node_grace=60), _T)
+    engine = Engine(EngineSettings(node_grace=60, predict=True), _T)
     steps: list[tuple[int, list[Event]]] = [
         (0, [_node("a"), _node("b"), _node("c", cpus=8)]),
         (0, [_queued(i, nodes="1:ppn=4", walltime="3600", mem="1gb") for i in range(3)]),
@@ -115,6 +116,9 @@ def _without_policy() -> None:
     copy.what_if(_job(1000, nodes="1:ppn=2", walltime="60"), _T + 200)
     evaluated(copy)
     state = engine.state
+    given = outset(state)
+    assert given is not None
+    foretell(given)
     latest = latest_starts(state.plan, state.bound, state.columns, state.now)
     startable(state.plan, movable(state), state.now)
     for newcomers in (None, movable(state)):

@@ -22,7 +22,7 @@ import httpx2
 import structlog
 
 from schedd.engine.alerts import OpenAlert
-from schedd.engine.job_view import last_change
+from schedd.engine.job_view import expected_of, last_change
 from schedd.engine.records import JobRecord
 from schedd.engine.view import Published
 from schedd.service.loop import PlanLoop
@@ -67,6 +67,10 @@ class Moved:
     event: str
     time: int
     """When it was decided."""
+    expected_start: int | None = None
+    """About when it starts by how long jobs really run, as told now; null: nothing is."""
+    expected_by: int | None = None
+    """By when it starts in nine of ten cases."""
 
 
 def hook_of(settings: WebhookSettings) -> Hook:
@@ -144,6 +148,7 @@ class _Watch:
     @staticmethod
     def _tale(published: Published, record: JobRecord, before: int | None, after: int | None) -> Moved:
         change = last_change(published, record.slot) if record.slot >= 0 else None
+        expected = expected_of(published, record)
         return Moved(
             job=record.id,
             owner=record.facts.owner,
@@ -154,6 +159,8 @@ class _Watch:
             words=change.words if change is not None else "",
             event=change.event if change is not None else "",
             time=change.time if change is not None else published.as_of,
+            expected_start=expected.start,
+            expected_by=expected.by,
         )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from schedd.wire.facts import (
+    ExpectedFacts,
     HandoverStep,
     JobFacts,
     Mode,
@@ -304,6 +305,18 @@ class Improved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StartsExpected:
+    """When these jobs are expected to start, worked out on a copy of the plan as it was at ``time``: what is
+    told of them from now on. Told of those alone whose number changed by more than its uncertainty.
+    """
+
+    id: str
+    time: int
+    jobs: tuple[ExpectedFacts, ...]
+    type: Literal["starts_expected"] = "starts_expected"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HandOver:
     """Somebody who may do so wants a job to be submitted to the server in the name of ``user``, on hold.
 
@@ -403,6 +416,7 @@ Event = (
     | HandOver
     | LetRun
     | TakeBack
+    | StartsExpected
 )
 
 

@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 __all__ = [
     "HANDED_ATTRIBUTES",
+    "ExpectedFacts",
     "HandoverStep",
     "JobFacts",
     "JobLetter",
@@ -167,3 +168,19 @@ class SubmissionFacts:
     resources: Mapping[str, str] = field(default_factory=dict)
     attributes: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedFacts:
+    """A waiting job is expected to start at ``start`` (as many such jobs start later as earlier), in nine of
+    ten cases ``by`` a moment; the plan has it at ``planned``. Seconds since the epoch.
+
+    ``kind`` says how it is measured: told at its ``submission``; ``waiting`` for half of what was expected
+    then, or found so; within an ``hour`` of its start; empty: told again in between.
+    """
+
+    job_id: str
+    start: int
+    by: int
+    planned: int
+    kind: Literal["submission", "waiting", "hour", ""] = ""

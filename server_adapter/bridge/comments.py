@@ -48,7 +48,7 @@ def told_by(tell: Tell) -> Told:
     """What a decision wants said; nodes beyond those that a comment shows do not count."""
     if tell.planned_start is None:
         return Told(text=_one_line(tell.text))
-    return Told(tell.planned_start, tell.planned_nodes[:NODES_SHOWN], _one_line(tell.text))
+    return Told(tell.planned_start, tell.planned_nodes[:NODES_SHOWN], _also(tell))
 
 
 def comment(tell: Tell) -> str:
@@ -62,10 +62,19 @@ def comment(tell: Tell) -> str:
     nodes = ",".join(tell.planned_nodes[:NODES_SHOWN]) or "any"
     more = len(tell.planned_nodes) - NODES_SHOWN
     rest = f" and {more} more" if more > 0 else ""
-    also = _one_line(tell.text)
+    also = _also(tell)
     return f"{MARK}planned start {_local(tell.planned_start)} on {nodes}{rest}{also and f' ({also})'}"[
         :_LONGEST
     ]
+
+
+def told_start(tell: Tell, *, expected: bool) -> int | None:
+    """The start that goes where one moment can stand: the planned one, or the ``expected`` one where there
+    is any.
+    """
+    if expected and tell.planned_start is not None and tell.expected_start is not None:
+        return tell.expected_start
+    return tell.planned_start
 
 
 def started_comment(started: int, shares: Sequence[ShareFacts], planned: int | None) -> str:
@@ -106,6 +115,14 @@ def read_comment(text: str) -> Told | None:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())[: _LONGEST - len(MARK)]
+
+
+def _also(tell: Tell) -> str:
+    """What stands in brackets behind a planned start."""
+    if tell.expected_start is None or tell.expected_by is None:
+        return _one_line(tell.text)
+    expected = f"expected about {_local(tell.expected_start)}, by {_local(tell.expected_by)} in 9 of 10 cases"
+    return _one_line(f"{expected}; {tell.text}" if tell.text else expected)
 
 
 def _local(moment: int) -> str:

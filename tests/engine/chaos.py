@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from schedd.engine import Engine, EngineSettings
+from schedd.engine.foretelling import foretell, outset
 from schedd.engine.improve import improvement
 from schedd.engine.job_view import job_view
 from schedd.engine.records import MAY_BREAK, Phase
@@ -33,6 +34,7 @@ from schedd.wire import (
     RunRefused,
     ServerFacts,
     ShareFacts,
+    StartsExpected,
     Unreserve,
 )
 from schedd.wire.facts import NodeStateName
@@ -90,7 +92,15 @@ seeds = st.integers(0, 1 << 32)
 class Chaos(RuleBasedStateMachine):
     """A server that lives its life, and a lossy line to an engine that checks all its invariants."""
 
-    settings = EngineSettings(validate=True, slack=30, overrun_blocked=900, repair_slice=40, tell_rate=3)
+    settings = EngineSettings(
+        validate=True,
+        slack=30,
+        overrun_blocked=900,
+        repair_slice=40,
+        tell_rate=3,
+        predict=True,
+        queue_predict={"long": False},
+    )
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,6 +112,7 @@ class Chaos(RuleBasedStateMachine):
         self.open: dict[str, Run] = {}
         self.fate, self.adapter = "prompt", "run"
         self.found: Improved | None = None
+        self.foretold: list[StartsExpected] = []
 
     @initialize(seed=seeds)
     def begin(self, seed: int) -> None:
@@ -227,6 +238,34 @@ class Chaos(RuleBasedStateMachine):
                 self.found = found
                 return
         self._handle([found])
+
+    @rule(late=st.booleans())
+    def foretell(self, late: bool) -> None:
+        """Expected starts, worked out on a copy; they come at once, or when the plan has moved on."""
+        if self.foretold and late:
+            return
+        found, self.foretold = self.foretold, []
+        if not found:
+            given = outset(self.engine.state)
+            assert given is not None
+            found = list(foretell(given).events(self.server.event_id()))
+            if late:
+                self.foretold = found
+                return
+        self._handle([*found])
+
+    @invariant()
+    def what_is_told_is_of_jobs_that_wait(self) -> None:
+        state = self.engine.state
+        assert state.outlook is not None
+        for record in state.records.values():
+            known = record.id in state.outlook.learner
+            assert known == state.settings.predicts(record.facts.queue)
+            if record.slot >= 0 and (not known or record.phase in (Phase.RUNNING, Phase.BLOCKED)):
+                assert state.expected[record.slot] == -1
+        told = {job for kind in state.outlook.kinds.values() for job in kind.told}
+        assert told <= set(state.records)
+        assert (state.expected <= state.expected_by).all()
 
     @rule(job=jobs, node=names, cpus=st.integers(1, 6))
     def start_by_hand(self, job: str, node: str, cpus: int) -> None:
@@ -471,6 +510,7 @@ def play(world: Chaos, random: Random, steps: int) -> None:
         random.choices([act for _, act in acts], [weight for weight, _ in acts])[0]()
         world.every_job_has_an_answer()
         world.at_rest_nobody_could_start_earlier()
+        world.what_is_told_is_of_jobs_that_wait()
 
 
 def _acts(world: Chaos, random: Random) -> list[tuple[int, Callable[[], None]]]:
@@ -493,6 +533,7 @@ def _acts(world: Chaos, random: Random) -> list[tuple[int, Callable[[], None]]]:
         (1, lambda: world.reserve("r2", [node], number(-100, 2000), number(1, 2000), choice(MORE))),
         (1, lambda: world.unreserve(choice(["r1", "r2"]))),
         (2, lambda: world.search(number(0, 1 << 30), choice([True, False]))),
+        (2, lambda: world.foretell(choice([True, False]))),
         (1, lambda: world.pause(choice(["", "", "upgrade"]))),
         (8, lambda: world.time_passes(choice([0, 1, 7, 30, 60, 130, 300, 1000, 4000]))),
         (1, lambda: world.weather(choice(FATES), choice(ADAPTERS))),

@@ -37,12 +37,13 @@ def test_no_section_is_left_out() -> None:
     assert sections == set(Settings.model_fields)
 
 
-def test_a_cluster_sets_exactly_what_the_engine_has_with_the_same_defaults_but_for_slack_and_rates() -> None:
+def test_a_cluster_sets_exactly_what_the_engine_has_with_the_same_defaults_but_for_a_few() -> None:
     expected = EngineSettings(
         slack=SITE_SLACK,
         slack_share=SITE_SLACK_SHARE,
         start_rate=SITE_START_RATE,
         start_rate_node=SITE_START_RATE_NODE,
+        predict=True,
     )
     assert asdict(ClusterSettings().engine) == asdict(expected)
     elsewhere = {"mode", "tell", "weights", "slack_share"}

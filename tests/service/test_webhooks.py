@@ -155,6 +155,8 @@ def test_a_start_that_moved_is_told_with_its_cause_and_signed(loop: PlanLoop, re
         "words": "job 1 was deleted",
         "event": cause,
         "time": T,
+        "expected_start": None,
+        "expected_by": None,
     }
     assert receiver.taken[0]["type"] == "planned_start_moved"
     assert receiver.taken[0]["cluster"] == "main"

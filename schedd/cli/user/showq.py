@@ -28,6 +28,8 @@ class _Job(NamedTuple):
     walltime: int
     planned_start: int | None
     planned_end: int | None
+    expected_start: int | None
+    expected_by: int | None
     why: str = ""
 
     @property
@@ -115,7 +117,14 @@ def _left(job: _Job, now: int) -> str:
 
 def _planned(jobs: list[_Job], now: int) -> str:
     lines = [(*_who(job), span(job.walltime), moment(job.start, now), ahead(job.start - now)) for job in jobs]
-    return table(("PLANNED", "USER", "QUEUE", "CPUS", "WALLTIME", "START", "IN"), lines, right="346")
+    head = ("PLANNED", "USER", "QUEUE", "CPUS", "WALLTIME", "START", "IN")
+    if all(job.expected_start is None for job in jobs):
+        return table(head, lines, right="346")
+    # All as spans from now on: three moments would not fit into a line.
+    away = [(job.planned_start, job.expected_start, job.expected_by) for job in jobs]
+    spans = [tuple(ahead(at - now) if at is not None else "-" for at in three) for three in away]
+    found = [(*_who(job), span(job.walltime), *three) for job, three in zip(jobs, spans, strict=True)]
+    return table((*head[:5], "START IN", "EXPECTED", "9 OF 10"), found, right="34567", last=8)
 
 
 def _blocked(jobs: list[_Job], _now: int) -> str:

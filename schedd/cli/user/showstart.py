@@ -8,7 +8,7 @@ from schedd.cli.user.asking import Session, answer, parser, show_json
 from schedd.cli.user.past import past
 from schedd.cli.user.reservation import time_of
 from schedd.cli.user.text import few, moment, rows, span
-from schedd.cli.user.words import due, moved, places, when, why_not_sooner
+from schedd.cli.user.words import due, expected, moved, places, when, why_not_sooner
 from schedd.client import ClientError, Refused
 from schedd.client.answers import Cheapest, Explanation, JobView, Smaller, VariantAnswer, WhatIfAnswer, Window
 
@@ -16,6 +16,8 @@ __all__ = ["make_parser", "run"]
 
 _SIZE = re.compile(r"\d+[kmgtp]?[bw]?", re.IGNORECASE)
 _WINDOWS = 4
+_OLD_S = 300
+"""An expected start that is older is told with its age."""
 
 
 def make_parser(name: str = "showstart") -> argparse.ArgumentParser:
@@ -150,6 +152,10 @@ def start_rows(job: JobView, found: Explanation, now: int) -> Iterator[tuple[str
         yield "if", ", ".join(job["conditional"])
     if job["planned_nodes"]:
         yield "on", places(job["planned_nodes"])
+    if job["expected_start"] is not None and job["expected_by"] is not None:
+        yield "expected", expected(job["expected_start"], job["expected_by"], now)
+        if job["expected_as_of"] is not None and now - job["expected_as_of"] > _OLD_S:
+            yield "", f"as of {when(job['expected_as_of'], now)}"
     if job["promised_start"] is not None and state == "planned":
         weak = ", if a job ahead of it without a walltime ends in time" if job["weak"] else ""
         yield "promised", f"no later than {moment(job['promised_start'], now)}{weak}"

@@ -7,7 +7,20 @@ from collections.abc import Iterable, Sequence
 from time import localtime, strftime
 from typing import Final
 
-__all__ = ["Rows", "ahead", "amount", "few", "moment", "natural", "rows", "span", "table", "width", "wrapped"]
+__all__ = [
+    "Rows",
+    "ahead",
+    "amount",
+    "few",
+    "later",
+    "moment",
+    "natural",
+    "rows",
+    "span",
+    "table",
+    "width",
+    "wrapped",
+]
 
 Rows = Sequence[tuple[str, str]]
 _NAMED: Final = 3
@@ -60,6 +73,12 @@ def moment(time: int, now: int) -> str:
     """A moment in local time, with the year where that is not plain."""
     form = "%Y %b %d %H:%M:%S" if abs(time - now) > _YEAR_S else "%a %b %d %H:%M:%S"
     return strftime(form, localtime(time))
+
+
+def later(time: int, than: int, now: int) -> str:
+    """The same of a moment that was named after another: without the day where that is the same."""
+    same = localtime(time)[:3] == localtime(than)[:3]
+    return strftime("%H:%M:%S", localtime(time)) if same else moment(time, now)
 
 
 def few(names: Sequence[str], most: int = _NAMED) -> str:

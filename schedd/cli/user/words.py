@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from schedd.cli.user.text import few, moment, span
+from schedd.cli.user.text import few, later, moment, span
 from schedd.client.answers import Blocker, Change, Explanation, On, ShareFacts
 
-__all__ = ["blocked", "due", "moved", "places", "when", "why_not_sooner"]
+__all__ = ["blocked", "due", "expected", "moved", "places", "when", "why_not_sooner"]
 
 _SHOWN = 3
 _MOMENT_S = 5
@@ -29,6 +29,11 @@ def due(time: int, now: int) -> str:
     if now - time <= _MOMENT_S:
         return when(time, now)
     return f"{moment(time, now)}  overdue by {span(now - time)}"
+
+
+def expected(start: int, by: int, now: int) -> str:
+    """`about Sat Nov 21 14:10:00, by 16:00:00 in nine of ten cases`."""
+    return f"about {moment(start, now)}, by {later(by, start, now)} in nine of ten cases"
 
 
 def places(shares: list[ShareFacts]) -> str:

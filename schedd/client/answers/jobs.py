@@ -97,6 +97,9 @@ class JobView(TypedDict):
     planned_start: int | None
     planned_end: int | None
     planned_nodes: list[ShareFacts]
+    expected_start: int | None
+    expected_by: int | None
+    expected_as_of: int | None
     promised_start: int | None
     node_sets: list[str]
     limited_by: list[str]
@@ -215,6 +218,8 @@ class Explanation(TypedDict):
     job: str
     state: Literal["running", "starting", "planned", "waiting", "never"]
     planned_start: int | None
+    expected_start: int | None
+    expected_by: int | None
     earliest: int | None
     earliest_why: str
     without: int | None
@@ -237,6 +242,8 @@ class JobLine(TypedDict):
     state: Literal["running", "starting", "planned", "waiting", "never"]
     planned_start: int | None
     planned_end: int | None
+    expected_start: int | None
+    expected_by: int | None
     promised_start: int | None
     nodes: list[str]
 

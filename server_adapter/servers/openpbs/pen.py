@@ -4,7 +4,7 @@ import logging
 import time
 
 from server_adapter.batch.errors import ServerRefusedError
-from server_adapter.bridge.comments import is_ours
+from server_adapter.bridge.comments import is_ours, told_start
 from server_adapter.bridge.link import Link
 from server_adapter.bridge.rates import Pace
 from server_adapter.bridge.state import State, Writing
@@ -27,12 +27,13 @@ _NO_RIGHT = frozenset({ServerCode.ATTRRO, ServerCode.PERM})
 class Pen:
     """Sets attributes of jobs; of an array, the parent's alone: the soonest start of its queued subjobs.
 
-    `pace` learns how long each write took.
+    `pace` learns how long each write took. Estimates are `expected` starts, where the site wants that.
     """
 
-    def __init__(self, link: Link[Connection], pace: Pace, *, comments: bool) -> None:
+    def __init__(self, link: Link[Connection], pace: Pace, *, comments: bool, expected: bool = False) -> None:
         self._link = link
         self._pace = pace
+        self._expected = expected
         self._starts: dict[str, dict[str, int | None]] = {}
         self._written: dict[str, int | None] = {}
         self.comments = comments
@@ -53,7 +54,7 @@ class Pen:
         tell = write.tell
         if "[" in tell.job_id:
             return await self._write_on_array(write)
-        attributes = estimate(tell.planned_start, tell.planned_nodes)
+        attributes = estimate(told_start(tell, expected=self._expected), tell.planned_nodes)
         if self.comments and write.comment_free:
             attributes.append(comment_attribute(tell))
         return await self._send(modify_request(tell.job_id, attributes))
@@ -75,11 +76,11 @@ class Pen:
     async def _write_on_array(self, write: Write) -> bool:
         tell, array = write.tell, parent(write.tell.job_id)
         starts = self._starts.setdefault(array, {})
-        starts[tell.job_id] = tell.planned_start
+        starts[tell.job_id] = told = told_start(tell, expected=self._expected)
         soonest = min((start for start in starts.values() if start is not None), default=None)
         if array in self._written and self._written[array] == soonest:
             return True
-        nodes = tell.planned_nodes if soonest == tell.planned_start else ()
+        nodes = tell.planned_nodes if soonest == told else ()
         self._written[array] = soonest
         return await self._send(modify_request(array, estimate(soonest, nodes)[: 2 if nodes else 1]))
 

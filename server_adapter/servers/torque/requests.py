@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from schedd.wire import Run, ShareFacts, Tell
-from server_adapter.bridge.comments import comment
+from server_adapter.bridge.comments import comment, told_start
 from server_adapter.dis import Attribute, Operation
 from server_adapter.torque.codes import ManagerCommand, ObjectType, RequestCode
 from server_adapter.torque.requests import ManageRequest, RunRequest
@@ -40,6 +40,8 @@ class Offers:
     comment: bool = True
     start_time: bool = False
     planned: bool = False
+    expected: bool = False
+    """`start_time` is the expected start, not the planned one."""
 
 
 def tell_request(tell: Tell, offers: Offers, *, comment_free: bool = True) -> ManageRequest | None:
@@ -52,7 +54,8 @@ def tell_request(tell: Tell, offers: Offers, *, comment_free: bool = True) -> Ma
     if offers.comment and comment_free:
         attributes.append(_attribute("comment", comment(tell)))
     if offers.start_time:
-        attributes.append(_attribute("start_time", "" if start is None else str(start)))
+        shown = told_start(tell, expected=offers.expected)
+        attributes.append(_attribute("start_time", "" if shown is None else str(shown)))
     if offers.planned:
         nodes = "" if start is None else ",".join(tell.planned_nodes)
         attributes.append(_attribute("planned_start", "" if start is None else str(start)))

@@ -51,7 +51,12 @@ class TorqueServer:
             owner=settings.server.owner_id,
         )
         question, tell = job_question(), settings.tell
-        offers = Offers(comment=tell.comment, start_time=tell.start_time, planned=tell.planned)
+        offers = Offers(
+            comment=tell.comment,
+            start_time=tell.start_time,
+            planned=tell.planned,
+            expected=tell.start == "expected",
+        )
         self.pen = Pen(self.link, offers, pace)
         self._starter = Starter(self.link, question, asynchronous=settings.run.asynchronous)
         self._reader = StateReader(self.link, question, by_hand)

@@ -1,14 +1,17 @@
 """Which plan is written next, and what an earlier run of ours wrote."""
 
+import re
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
 from schedd.wire import JobFacts, Tell
-from server_adapter.bridge.comments import comment, is_foreign
+from server_adapter.bridge.comments import comment, is_foreign, told_start
 from server_adapter.bridge.state import State, Writing
 from server_adapter.bridge.tells import Tells
+from server_adapter.servers.torque.requests import Offers, tell_request
 
 NOW = 1_800_000_000
 
@@ -44,6 +47,37 @@ def written(tells: Tells, seen: State) -> list[str]:
         found.append(write.tell.job_id)
         tells.wrote(write.tell)
     return found
+
+
+def test_an_expected_start_stands_in_the_comment_and_is_written_when_it_changes() -> None:
+    tells, seen = Tells(), state("a")
+    plain = tell("a", NOW + 9_000, text="its mem is not planned")
+    told = replace(plain, expected_start=NOW + 1_000, expected_by=NOW + 3_000)
+    tells.want(told)
+    assert written(tells, seen) == ["a"]
+    said = comment(told)
+    assert re.fullmatch(
+        r"schedd: planned start \S+ \S+ \S+ on n1 \(expected about \S+ \S+ \S+, "
+        r"by \S+ \S+ \S+ in 9 of 10 cases; its mem is not planned\)",
+        said,
+    )
+    again = Tells()
+    learn(again, state("a", comments={"a": said}))
+    again.want(told)
+    assert written(again, seen) == [], "it says so already"
+    again.want(replace(told, expected_start=NOW + 2_000))
+    assert written(again, seen) == ["a"]
+
+
+@pytest.mark.parametrize(("expected", "start"), [(False, 9_000), (True, 1_000)])
+def test_the_site_chooses_which_start_goes_where_one_can_stand(expected: bool, start: int) -> None:
+    told = replace(tell("a", NOW + 9_000), expected_start=NOW + 1_000, expected_by=NOW + 3_000)
+    assert told_start(told, expected=expected) == NOW + start
+    request = tell_request(told, Offers(comment=False, start_time=True, expected=expected))
+    assert request is not None
+    assert [(one.name, one.value) for one in request.attributes] == [("start_time", str(NOW + start))]
+    assert told_start(tell("a", NOW + 9_000), expected=expected) == NOW + 9_000
+    assert told_start(tell("a", None), expected=expected) is None
 
 
 def test_the_soonest_start_is_written_first_and_reasons_last() -> None:

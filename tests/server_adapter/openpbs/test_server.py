@@ -1,7 +1,7 @@
 """Reading, starting and writing at an OpenPBS server, against a scripted one over real sockets."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -282,6 +282,19 @@ async def test_an_adviser_writes_estimates_and_nothing_else(tmp_path: Path) -> N
         {"job": "1.s", "estimated.start_time": "2000", "estimated.exec_vnode": "(n1)+(n2)"},
         {"job": "2.s", "estimated.start_time": "0"},
     ]
+
+
+async def test_an_estimate_is_the_expected_start_where_the_site_wants_that(tmp_path: Path) -> None:
+    site = Site()
+    async with site.peer.listening():
+        server = site.server_of(tmp_path, mode="adviser", **{"tell.start": "expected"})
+        told = replace(tell("1.s", 2_000, "n1").tell, expected_start=1_500, expected_by=1_800)
+        assert await server.write(Write(told, comment_free=True))
+        assert await server.write(tell("2.s", 3_000, "n1"))
+        assert await server.write(Write(replace(told, job_id="7[1].s"), comment_free=True))
+        await server.close()
+    assert [one["estimated.start_time"] for one in site.written()] == ["1500", "3000", "1500"]
+    assert site.written()[2]["estimated.exec_vnode"] == "(n1)"
 
 
 async def test_the_scheduler_also_says_it_in_words(tmp_path: Path) -> None:

@@ -1,0 +1,282 @@
+"""Run times learned from what becomes of jobs, and expected starts told by them."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from schedd.engine import CheckpointError, Engine
+from schedd.engine.foretelling import foretell, outset
+from schedd.predict import Outlook
+from schedd.wire import ExpectedFacts, StartsExpected
+from tests.engine.cluster import Cluster, T
+
+HOUR = 3600
+
+
+class Foreseen(Cluster):
+    """One node of four cpus; everybody asks for an hour."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{"predict": True, "slack": 600, **settings})
+        self.rounds = 0
+
+    @property
+    def outlook(self) -> Outlook:
+        assert self.engine.state.outlook is not None
+        return self.engine.state.outlook
+
+    def habit(self, runs: int = 20, length: int = 60, **more: Any) -> None:
+        """Jobs that ask for an hour and take a minute, one after another."""
+        for i in range(runs):
+            self.submit(f"{i}.past", walltime=HOUR, runtime=length, **more)
+            self.at(self.server.now - T + length)
+
+    def foretell(self) -> dict[str, tuple[int, int, str]]:
+        """One round; what was told, in seconds after the beginning."""
+        given = outset(self.engine.state)
+        assert given is not None
+        self.rounds += 1
+        events = list(foretell(given).events(f"round:{self.rounds}"))
+        self.tell(*events)
+        return {one.job_id: (one.start - T, one.by - T, one.kind) for event in events for one in event.jobs}
+
+    def told(self, job_id: str) -> tuple[int, int] | None:
+        view = self.view(job_id)
+        if view.expected_start is None or view.expected_by is None:
+            return None
+        return view.expected_start - T, view.expected_by - T
+
+
+def queue_of(cluster: Foreseen, *names: str) -> int:
+    """A job that runs and others behind it; returns when that was, after the beginning."""
+    for name in names:
+        cluster.submit(name, walltime=HOUR, runtime=60)
+    return cluster.server.now - T
+
+
+def test_who_always_takes_a_minute_of_the_hour_lets_others_expect_to_start_soon() -> None:
+    cluster = Foreseen()
+    cluster.habit()
+    begun = queue_of(cluster, "a", "b", "c")
+    assert cluster.told("b") is None
+    assert (cluster.start("b"), cluster.start("c")) == (begun + HOUR, begun + 2 * HOUR)
+    told = cluster.foretell()
+    assert set(told) == {"b", "c"}
+    assert begun + 50 <= told["b"][0] <= begun + 80
+    assert begun + 100 <= told["c"][0] <= begun + 160
+    for job in ("b", "c"):
+        assert cluster.told(job) == told[job][:2]
+        view = cluster.view(job)
+        assert view.expected_by is not None
+        assert view.promised_start is not None
+        assert view.expected_by <= view.promised_start
+        assert view.expected_as_of == T + begun
+        assert told[job][2] == "submission"
+    assert cluster.start("b") == begun + HOUR, "the plan itself stays"
+
+
+def test_of_a_job_that_runs_nothing_is_expected_any_more() -> None:
+    cluster = Foreseen()
+    cluster.habit()
+    begun = queue_of(cluster, "a", "b", "c")
+    cluster.foretell()
+    assert "b" in cluster.outlook.kinds["submission"].told
+    cluster.at(begun + 60)
+    assert cluster.runs("b") == [begun + 60]
+    assert cluster.told("b") is None
+    assert "b" not in cluster.outlook.kinds["submission"].told
+    assert cluster.outlook.kinds["submission"].outcomes == 1
+
+
+def test_what_is_told_stands_until_it_moves_by_more_than_its_uncertainty() -> None:
+    cluster = Foreseen()
+    cluster.habit()
+    begun = queue_of(cluster, "a", "b", "c")
+    before = cluster.foretell()["c"]
+    cluster.at(begun + 5)
+    assert "c" not in cluster.foretell()
+    assert cluster.told("c") == before[:2]
+    assert cluster.view("c").expected_as_of == T + begun + 5, "its age is that of the last look"
+    cluster.submit("x", walltime=40 * HOUR, runtime=40 * HOUR, priority=1, owner="bob@login")
+    cluster.tell(*cluster.server.delete("a"))
+    now = cluster.server.now - T
+    cluster.at(now + 100)
+    assert cluster.runs("c"), "it ran as expected"
+
+
+def test_half_of_the_expected_wait_later_a_job_is_told_of_once_more_to_learn_from() -> None:
+    cluster = Foreseen()
+    cluster.submit("a", walltime=10 * HOUR, runtime=10 * HOUR)
+    cluster.submit("b", walltime=HOUR)
+    assert cluster.foretell()["b"] == (10 * HOUR, 10 * HOUR, "submission")
+    cluster.at(2 * HOUR)
+    assert cluster.foretell() == {}
+    cluster.at(6 * HOUR)
+    assert cluster.foretell()["b"][2] == "waiting"
+    cluster.at(7 * HOUR)
+    assert cluster.foretell() == {}
+    cluster.at(9 * HOUR + 1)
+    assert cluster.foretell()["b"][2] == "hour"
+    cluster.at(9 * HOUR + 60)
+    assert cluster.foretell() == {}
+    cluster.at(10 * HOUR)
+    assert {kind: one.outcomes for kind, one in cluster.outlook.kinds.items()} == {
+        "submission": 1,
+        "waiting": 1,
+        "hour": 1,
+    }
+
+
+def test_a_job_that_was_found_waiting_is_not_told_at_its_submission() -> None:
+    cluster = Foreseen()
+    cluster.submit("a", walltime=10 * HOUR)
+    cluster.submit("b", walltime=HOUR)
+    cluster.at(2 * HOUR)
+    assert cluster.foretell()["b"][2] == "waiting"
+    assert cluster.outlook.kinds["submission"].told == {}
+
+
+@pytest.mark.parametrize("what", ["hold", "alter"])
+def test_who_is_held_or_asks_for_something_else_is_told_anew(what: str) -> None:
+    cluster = Foreseen()
+    queue_of(cluster, "a", "b")
+    cluster.foretell()
+    assert cluster.told("b") is not None
+    if what == "hold":
+        cluster.tell(*cluster.server.hold("b"))
+    else:
+        cluster.ask("b", walltime="00:10:00")
+    assert cluster.told("b") is None
+    assert all("b" not in one.told for one in cluster.outlook.kinds.values())
+    if what == "hold":
+        assert cluster.foretell() == {}
+        cluster.tell(*cluster.server.release("b"))
+    assert cluster.foretell()["b"][2] == "submission"
+
+
+def test_a_queue_that_is_left_out_counts_with_walltimes_and_is_told_nothing() -> None:
+    cluster = Foreseen(queue_predict={"batch": False})
+    cluster.habit(3)
+    queue_of(cluster, "a", "b")
+    assert cluster.foretell() == {}
+    assert cluster.told("b") is None
+    assert cluster.outlook.learner.run_times.ends == 0
+
+
+def test_where_prediction_is_off_nothing_is_kept_of_it() -> None:
+    cluster = Foreseen(predict=False)
+    queue_of(cluster, "a", "b")
+    assert outset(cluster.engine.state) is None
+    told = ExpectedFacts("b", T + 1, T + 2, T + HOUR, "submission")
+    cluster.tell(StartsExpected(id="x", time=T, jobs=(told,)))
+    assert cluster.told("b") is None
+
+
+def test_what_is_told_of_jobs_that_do_not_wait_changes_nothing() -> None:
+    cluster = Foreseen()
+    queue_of(cluster, "a", "b")
+    jobs = tuple(ExpectedFacts(name, T + 1, T + 2, T + HOUR, "submission") for name in ("a", "nobody"))
+    cluster.tell(StartsExpected(id="x", time=T, jobs=jobs))
+    assert cluster.told("a") is None
+    assert cluster.outlook.kinds["submission"].told == {}
+
+
+def test_from_a_job_that_ended_with_its_node_nothing_is_learned() -> None:
+    cluster = Foreseen()
+    cluster.habit(5)
+    learned = cluster.outlook.learner.run_times.ends
+    assert learned == 5
+    cluster.submit("a", walltime=HOUR, runtime=HOUR)
+    cluster.tell(*cluster.server.delete("a"))
+    cluster.submit("b", walltime=HOUR, runtime=HOUR)
+    cluster.tell(*cluster.server.requeue("b"))
+    assert cluster.outlook.learner.run_times.ends == learned
+
+
+def test_starts_are_expected_on_nodes_of_different_shape_with_memory_and_limits() -> None:
+    site = {"limits": [{"amount": 4, "what": "cpus", "who": "user", "name": "eve"}]}
+    cluster = Foreseen(site=site)
+    cluster.node("n1", cpus=4, mem=8 << 20)
+    cluster.node("n2", cpus=16, mem=64 << 20, properties=("big",))
+    cluster.habit(10, owner="eve@login")
+    cluster.submit("mem", "1:ppn=1:big", HOUR, runtime=60, owner="eve@login", resources={"mem": "60gb"})
+    cluster.submit("next", "1:ppn=1:big", HOUR, runtime=60, owner="ann@login", resources={"mem": "30gb"})
+    cluster.submit("wide", "1:ppn=3:big", HOUR, runtime=60, owner="eve@login")
+    cluster.submit("limited", "1:ppn=4", HOUR, runtime=60, owner="eve@login")
+    now = cluster.server.now - T
+    told = cluster.foretell()
+    # Eve runs on one cpu and on three: her limit lets no more in until both are over.
+    assert cluster.start("limited") == now + HOUR
+    assert now + 50 <= told["limited"][0] <= now + 90
+    assert now + 50 <= told["next"][0] <= now + 90
+    assert "wide" not in told
+
+
+def test_under_a_queue_policy_starts_are_expected_though_none_are_planned() -> None:
+    cluster = Foreseen(policy="fcfs")
+    cluster.habit(10)
+    now = queue_of(cluster, "a", "b", "c")
+    told = cluster.foretell()
+    assert now + 50 <= told["b"][0] <= now + 90
+    assert told["b"][0] < told["c"][0] <= now + 180
+    assert cluster.told("c") == told["c"][:2]
+
+
+# ---- kept ---------------------------------------------------------------------------------------
+
+
+def lived() -> Foreseen:
+    cluster = Foreseen()
+    cluster.habit(7)
+    queue_of(cluster, "a", "b", "c")
+    cluster.foretell()
+    return cluster
+
+
+def test_it_survives_a_checkpoint_and_goes_on_from_there() -> None:
+    cluster, other = lived(), lived()
+    saved = cluster.engine.checkpoint()
+    other.engine = Engine.restore(saved)
+    assert other.engine.checkpoint() == saved
+    for one in (cluster, other):
+        one.submit("d", walltime=HOUR, runtime=60)
+        one.at(one.server.now - T + 90)
+    assert other.foretell() == cluster.foretell()
+    (plain, arrays), (same, likewise) = (one.outlook.save() for one in (cluster, other))
+    assert plain == same
+    assert arrays.keys() == likewise.keys()
+    assert all((arrays[name] == likewise[name]).all() for name in arrays)
+
+
+def test_a_checkpoint_that_knew_nothing_of_it_lets_it_begin_with_the_jobs_there_are() -> None:
+    cluster = Foreseen(predict=False)
+    queue_of(cluster, "a", "b")
+    settings = replace(cluster.engine.state.settings, predict=True)
+    cluster.engine = Engine.restore(cluster.engine.checkpoint(), settings)
+    assert {"a", "b"} <= cluster.outlook.learner.predictions().keys()
+    assert set(cluster.foretell()) == {"b"}
+    cluster.at(60)
+    assert cluster.outlook.learner.run_times.ends == 1
+
+
+def test_switched_off_it_is_forgotten_wholly_or_of_a_queue() -> None:
+    cluster = lived()
+    saved = cluster.engine.checkpoint()
+    settings = cluster.engine.state.settings
+    cluster.engine = Engine.restore(saved, replace(settings, predict=False))
+    assert cluster.told("b") is None
+    assert cluster.engine.state.outlook is None
+    cluster.engine = Engine.restore(saved, replace(settings, queue_predict={"batch": False}))
+    assert cluster.told("b") is None
+    assert cluster.outlook.learner.predictions() == {}
+    assert cluster.outlook.learner.run_times.ends == 7
+
+
+def test_a_version_that_is_not_known_is_refused() -> None:
+    text = lived().engine.checkpoint()
+    with pytest.raises(CheckpointError):
+        Engine.restore(text.replace(b'"outlook":{"version":1', b'"outlook":{"version":9'))
+    plain, arrays = lived().outlook.save()
+    with pytest.raises(ValueError, match="version 9, this program reads 1"):
+        Outlook.load({**plain, "version": 9}, arrays)

@@ -1,0 +1,123 @@
+"""Expected starts beside the planner: when a round begins, what comes of it, and how it ends."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from schedd.engine import Engine, EngineSettings
+from schedd.engine.job_view import job_view
+from schedd.predict import Outlook
+from schedd.service import foretelling
+from schedd.service.errors import PlannerStopped
+from schedd.service.foretelling import Foreteller
+from schedd.service.loop import PlanLoop
+from tests.service.build import T, job, node, planner
+
+WAIT = 30
+"""Real seconds after which a test gives up."""
+
+
+def until(what: Callable[[], object]) -> None:
+    end = time.monotonic() + WAIT
+    while not what():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+def fill(loop: PlanLoop) -> None:
+    loop.submit([node("n1"), job("1")]).result(WAIT)
+    loop.submit([job("2"), job("3", user="bob")]).result(WAIT)
+
+
+def expected(loop: PlanLoop, name: str) -> int | None:
+    found = job_view(loop.published, name)
+    assert found is not None
+    return found.expected_start
+
+
+def test_a_round_tells_the_engine_which_shows_it_to_all_who_follow() -> None:
+    with planner(end_allowance=0, tell=False, predict=True) as loop:
+        fill(loop)
+        before = loop.published.generation
+        found = Foreteller(loop).turn()
+        assert found is not None
+        assert found.starts == {"2": T + 3600, "3": T + 7200}
+        assert (expected(loop, "2"), expected(loop, "3")) == (T + 3600, T + 7200)
+        changed, _ = loop.feed.since(loop.published, before, lambda *_: True) or ([], [])
+        assert {record.id for record in changed} == {"2", "3"}
+
+
+def test_rounds_begin_by_themselves_when_jobs_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foretelling, "_LOOK_S", 0.02)
+    monkeypatch.setattr(foretelling, "_SOON_S", 0.1)
+    with planner(end_allowance=0, tell=False, predict=True) as loop:
+        teller = Foreteller(loop)
+        teller.start()
+        try:
+            fill(loop)
+            until(lambda: expected(loop, "3") is not None)
+            loop.submit([job("4")]).result(WAIT)
+            until(lambda: expected(loop, "4") is not None)
+            rounds = teller._rounds
+            time.sleep(0.3)
+            assert teller._rounds == rounds, "nobody came since"
+        finally:
+            teller.stop()
+        assert not teller._thread.is_alive()
+
+
+def test_where_prediction_is_off_or_nobody_waits_nothing_is_worked_out() -> None:
+    with planner(predict=False) as loop:
+        fill(loop)
+        teller = Foreteller(loop)
+        assert not teller._due(time.monotonic())
+        assert teller.turn() is None
+        assert teller.latest is None
+    with planner(predict=True) as loop:
+        loop.submit([node("n1"), job("1")]).result(WAIT)
+        assert not Foreteller(loop)._due(time.monotonic())
+
+
+def test_a_round_takes_a_tenth_of_the_time_at_most() -> None:
+    with planner(predict=True) as loop:
+        fill(loop)
+        teller = Foreteller(loop)
+        teller._took, teller._ended = 30.0, 1000.0
+        assert not teller._due(1299.0)
+        assert teller._due(1301.0)
+
+
+def test_a_round_under_way_ends_when_the_daemon_stops() -> None:
+    with planner(predict=True, tell=False) as loop:
+        fill(loop)
+        teller = Foreteller(loop)
+        teller.stop()
+        assert teller.turn() is None
+        assert expected(loop, "2") is None
+    with pytest.raises(PlannerStopped):
+        teller.turn()
+
+
+def test_what_was_learned_is_rebuilt_from_the_log() -> None:
+    """A daemon that starts again comes to the same, by its log alone and by a checkpoint."""
+    settings = EngineSettings(end_allowance=0, tell=False, predict=True)
+    engines = [Engine(settings, T), Engine(settings, T)]
+    calls = []
+    with planner(end_allowance=0, tell=False, predict=True) as loop:
+        fill(loop)
+        Foreteller(loop).turn()
+        calls = loop.at_rest(lambda engine: list(engine.log)).result(WAIT)
+        live = loop.at_rest(lambda engine: _saved(engine.state.outlook)).result(WAIT)
+    for i, call in enumerate(calls):
+        for engine in engines:
+            engine.handle(call.events, call.now)
+        if i == len(calls) // 2:
+            engines[1] = Engine.restore(engines[1].checkpoint())
+    assert _saved(engines[0].state.outlook) == _saved(engines[1].state.outlook) == live
+
+
+def _saved(outlook: Outlook | None) -> object:
+    assert outlook is not None
+    plain, arrays = outlook.save()
+    return plain, {name: array.tolist() for name, array in arrays.items()}
