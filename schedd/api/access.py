@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from schedd.api.problems import Fault, ProblemError
 from schedd.service.askers import Askers, UnknownUser
 from schedd.service.clusters import Clusters
+from schedd.service.errors import UnknownCluster
 from schedd.service.loop import PlanLoop
 from schedd.service.munge import MungeError
 from schedd.service.roles import RIGHTS, Bearer, Right
@@ -32,7 +33,9 @@ __all__ = [
     "address_of",
     "asker_of",
     "daemon_of",
+    "here",
     "known_parameters",
+    "open_to",
     "same_site",
     "seen_by",
     "still_counts",
@@ -66,7 +69,27 @@ def daemon_of(request: Request) -> Clusters:
 
 
 async def _asker(request: Request, _: Annotated[object, Depends(_bearer)]) -> Bearer:
-    return await asker_of(request)
+    return here(request, await asker_of(request))
+
+
+def here(request: Request, asker: Bearer, cluster: str | None = None) -> Bearer:
+    """The asker with the role on the cluster of the request's path, or on the one named; the same where there
+    is none. Raises UnknownCluster: one that a scope leaves out does not exist for who has it.
+    """
+    name: str | None = cluster if cluster is not None else request.path_params.get("cluster")
+    if name is None:
+        return asker
+    found = asker.at(name)
+    if found is None or name not in request.app.state.clusters:
+        names = ", ".join(loop.name for loop in open_to(request, asker)) or "none"
+        raise UnknownCluster(f"no cluster {name!r}; there is {names}")
+    return found
+
+
+def open_to(request: Request, asker: Bearer, right: Right = "ask") -> list[PlanLoop]:
+    """The clusters on which the asker has this right."""
+    clusters: Clusters = request.app.state.clusters
+    return [loop for loop in clusters if (one := asker.at(loop.name)) is not None and one.may(right)]
 
 
 async def asker_of(request: Request) -> Bearer:
@@ -121,7 +144,7 @@ def _of_token(request: Request, askers: Askers, token: str) -> Bearer:
     if len(users) != 1:
         _unknown(f"a proxy must name the user for whom it asks in one header {header}")
     try:
-        return askers.user(users[0])
+        return askers.user(users[0]).within(asker.clusters)
     except UnknownUser as error:
         _unknown(f"{header}: {error}")
 
@@ -159,12 +182,20 @@ async def _of_munge(askers: Askers, credential: str) -> Bearer:
 
 
 def still_counts(request: Request) -> Callable[[], bool]:
-    """Whether what the request showed still counts: a token may be revoked while its stream is open."""
+    """Whether what the request showed still counts on its path's cluster: a token may be revoked, or its
+    scope changed, while its stream is open.
+    """
     askers: Askers = request.app.state.askers
     scheme, _, shown = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer":
         return lambda: True
-    return lambda: askers.tokens.bearer(shown.strip()) is not None
+    cluster: str = request.path_params.get("cluster", "")
+
+    def counts() -> bool:
+        found = askers.tokens.bearer(shown.strip())
+        return found is not None and found.at(cluster) is not None
+
+    return counts
 
 
 def address_of(request: Request) -> str:

@@ -6,7 +6,7 @@ from typing import Final
 import structlog
 from fastapi import APIRouter, Request, Response
 
-from schedd.api.access import Cluster, Daemon, Operator, User
+from schedd.api.access import Cluster, Daemon, Operator, User, open_to
 from schedd.api.bodies import ClustersView, ClusterView, Dispatch
 from schedd.api.messages import Pause
 from schedd.api.problems import answers
@@ -28,9 +28,9 @@ _BODY: Final = answers("bad-request", "too-large", "invalid")
 
 
 @router.get("", response_model=ClustersView, responses=answers("no-token", "not-ready"))
-async def list_clusters(request: Request, daemon: Daemon, _: User) -> Response:
-    """All clusters of this daemon, and how each is doing."""
-    return reply(request, ClustersView(tuple(cluster_view(loop) for loop in daemon)))
+async def list_clusters(request: Request, _: Daemon, asker: User) -> Response:
+    """The clusters of this daemon that the asker may see, and how each is doing."""
+    return reply(request, ClustersView(tuple(cluster_view(loop) for loop in open_to(request, asker))))
 
 
 @router.get("/{cluster}", response_model=ClusterView, responses=_READ)

@@ -1,16 +1,19 @@
 """For those who watch the daemon: is it there, is it ready, how is it doing?"""
 
+from collections.abc import Mapping
+
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
 
 from schedd import __version__
-from schedd.api.access import PEER, Daemon, Reader, asker_of, daemon_of
+from schedd.api.access import PEER, Daemon, Reader, asker_of, daemon_of, open_to
 from schedd.api.bodies import Health, Ready
 from schedd.api.problems import ProblemError, answers
 from schedd.api.replies import reply
 from schedd.service.errors import PlannerStopped, StandingBy
-from schedd.service.standing import StateOf
+from schedd.service.standing import Only, StateOf
 
 __all__ = ["router"]
 
@@ -30,8 +33,7 @@ async def readyz(request: Request) -> Response:
     """
     failures = daemon_of(request).failures
     if failures:
-        words = "; ".join(f"{name}: {why}" for name, why in failures.items())
-        raise await _not_ready(request, words)
+        raise await _not_ready(request, failures)
     return reply(request, Ready("ready"))
 
 
@@ -44,19 +46,23 @@ async def leadz(request: Request) -> Response:
         except StandingBy:
             raise
         except PlannerStopped as error:
-            raise await _not_ready(request, str(error)) from None
+            raise await _not_ready(request, {loop.name: str(error)}) from None
     return reply(request, Ready("ready"))
 
 
-async def _not_ready(request: Request, why: str) -> ProblemError:
-    """Names of clusters, of databases and their hosts, and what went wrong there, are not for strangers."""
+async def _not_ready(request: Request, failures: Mapping[str, str]) -> ProblemError:
+    """Names of clusters, of databases and their hosts, and what went wrong there, are not for strangers, nor
+    for those whose scope leaves the cluster out.
+    """
     shows = "authorization" in request.headers or hasattr(request.state, PEER)
     try:
-        known = shows and (await asker_of(request)).may("ask")
+        asker = await asker_of(request) if shows else None
     except ProblemError:
-        known = False
+        asker = None
+    seen = [loop.name for loop in open_to(request, asker)] if asker is not None else []
+    known = [f"{name}: {why}" for name, why in failures.items() if name in seen]
     if known:
-        return ProblemError("not-ready", why)
+        return ProblemError("not-ready", "; ".join(known))
     return ProblemError(
         "not-ready",
         "a planner stopped, waits for its database, or does not know its server's state",
@@ -72,10 +78,16 @@ async def _not_ready(request: Request, why: str) -> ProblemError:
         **answers("no-token", "not-ready"),
     },
 )
-def metrics(request: Request, daemon: Daemon, _: Reader) -> Response:
-    """Numbers for Prometheus. A scrape counts over columns; it never waits for a planner."""
+def metrics(request: Request, daemon: Daemon, asker: Reader) -> Response:
+    """Numbers for Prometheus. A scrape counts over columns; it never waits for a planner. Whose role counts
+    on some clusters alone gets the numbers of these.
+    """
+    shown = open_to(request, asker, "see all")
     state = CollectorRegistry()
-    state.register(StateOf(daemon))
+    state.register(StateOf(daemon, shown))
     ProcessCollector(registry=state)
-    registries = (daemon.meters.registry, request.app.state.queries, state)
+    counted: Collector = daemon.meters.registry
+    if len(shown) < len(list(daemon)):
+        counted = Only(counted, frozenset(loop.name for loop in shown))
+    registries = (counted, request.app.state.queries, state)
     return Response(b"".join(map(generate_latest, registries)), media_type=CONTENT_TYPE_LATEST)

@@ -13,7 +13,7 @@ from fastapi import Request, Response
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from schedd.api.access import asker_of, daemon_of, seen_by, user_of
+from schedd.api.access import asker_of, daemon_of, here, seen_by, user_of
 from schedd.api.jobs import the_job
 from schedd.api.problems import ProblemError, no_such_cluster, problem_response
 from schedd.service.errors import UnknownCluster
@@ -67,7 +67,7 @@ def _plain(scope: Scope) -> re.Match[str] | None:
 
 async def _answer(request: Request, cluster: str, job: str) -> Response:
     try:
-        asker = await asker_of(request)
+        asker = here(request, await asker_of(request), cluster)
         loop = daemon_of(request)[cluster]
         return the_job(request, loop, seen_by(request, await user_of(request, asker), loop), job)
     except ProblemError as error:

@@ -8,7 +8,7 @@ from typing import Annotated, Final, get_args
 
 import typer
 
-from schedd.cli.installed import ConfigFile, database_of, failing, opened, who
+from schedd.cli.installed import ConfigFile, database_of, failing, opened, settings_of, who
 from schedd.service.settings import NAME_OF_TOKEN
 from schedd.store import AuditEntry, Role, Store, Token
 
@@ -31,6 +31,10 @@ def create(
     days: Annotated[
         int | None, typer.Option(help="It expires after so many days; without, never.", min=1, max=36_600)
     ] = None,
+    cluster: Annotated[
+        list[str] | None,
+        typer.Option(help="It counts on this cluster alone; may be repeated. Without, on all."),
+    ] = None,
     config: _Config = None,
 ) -> None:
     """Make a token of 256 random bits and print it, this once: only its SHA-256 is kept."""
@@ -41,13 +45,23 @@ def create(
         raise typer.BadParameter(f"no role {role!r}; there is {', '.join(_ROLES)}", param_hint="--role")
     now = int(time.time())
     expires = now + days * _DAY if days is not None else None
+    scope = tuple(dict.fromkeys(cluster or ()))
+    with failing("token"):
+        known = settings_of(config).clusters
+    unknown = next((one for one in scope if one not in known), None)
+    if unknown is not None:
+        raise typer.BadParameter(
+            f"no cluster {unknown!r}; there is {', '.join(known)}", param_hint="--cluster"
+        )
     with failing("token"), opened(database_of(config), new=True) as store:
-        token = store.add_token(name, chosen, now, expires)
+        token = store.add_token(name, chosen, now, expires, scope)
         made = next(one for one in reversed(store.tokens()) if one.name == name)
         _note(store, "token create", made)
     typer.echo(token)
     until = f"until {_date(expires)}" if expires is not None else "until it is revoked"
-    typer.echo(f"token {made.id} of {name}, role {chosen}: counts within 2 seconds, {until}", err=True)
+    typer.echo(
+        f"token {made.id} of {name}, role {chosen}{_where(made)}: counts within 2 seconds, {until}", err=True
+    )
 
 
 @app.command("list")
@@ -60,16 +74,17 @@ def list_(
         tokens = store.tokens()
     now = int(time.time())
     if as_json:
-        fields = ("id", "name", "role", "created", "expires", "revoked")
+        fields = ("id", "name", "role", "created", "expires", "revoked", "clusters")
         rows = [{field: getattr(token, field) for field in fields} for token in tokens]
         typer.echo(json.dumps(rows, indent=2))
         return
-    lines = [("ID", "NAME", "ROLE", "CREATED", "EXPIRES", "")]
+    lines = [("ID", "NAME", "ROLE", "CLUSTERS", "CREATED", "EXPIRES", "")]
     for token in tokens:
         end = _date(token.expires) if token.expires is not None else "never"
         state = f"revoked {_date(token.revoked)}" if token.revoked is not None else ""
         state = state or ("" if token.valid(now) else "expired")
-        lines.append((str(token.id), token.name, token.role, _date(token.created), end, state))
+        where = ",".join(token.clusters) or "all"
+        lines.append((str(token.id), token.name, token.role, where, _date(token.created), end, state))
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         typer.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
@@ -94,11 +109,16 @@ def revoke(
         typer.echo(f"schedd token: no token {token!r} that counts; `schedd token list` lists them", err=True)
         raise typer.Exit(1)
     for one in gone:
-        typer.echo(f"revoked token {one.id} of {one.name}, role {one.role}")
+        typer.echo(f"revoked token {one.id} of {one.name}, role {one.role}{_where(one)}")
 
 
 def _note(store: Store, act: str, token: Token) -> None:
-    store.audit(AuditEntry(int(time.time()), who(), act, f"{token.id}: {token.name}, role {token.role}"))
+    about = f"{token.id}: {token.name}, role {token.role}{_where(token)}"
+    store.audit(AuditEntry(int(time.time()), who(), act, about))
+
+
+def _where(token: Token) -> str:
+    return f" on {', '.join(token.clusters)}" if token.clusters else ""
 
 
 def _date(moment: int) -> str:

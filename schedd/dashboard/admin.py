@@ -60,7 +60,9 @@ async def admin_page(
     what would follow, and the form as it was filled in.
     """
     clusters: Clusters = request.app.state.clusters
-    acts, why_none = await asyncio.to_thread(audit_of, clusters, cluster.name, _ACTS)
+    everywhere = viewer.whole or viewer.bearer
+    alone = not everywhere.may_everywhere("steer")
+    acts, why_none = await asyncio.to_thread(audit_of, clusters, cluster.name, _ACTS, alone=alone)
     published = cluster.published
     filled = form or {}
     return page(

@@ -49,7 +49,8 @@ def add_dashboard(app: FastAPI) -> Sessions:
 
 async def _choose(request: Request, viewer: Reader) -> Response:
     """The plan of the only cluster, or a choice."""
-    names = [loop.name for loop in daemon_of(request)]
+    daemon_of(request)
+    names = viewer.open_to(request)
     if len(names) == 1:
         return RedirectResponse(f"{base_of(request)}/{urllib.parse.quote(names[0])}/plan", 303)
     return plain_page(request, "clusters", viewer, names=names)

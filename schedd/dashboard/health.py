@@ -79,9 +79,9 @@ def _dispatch(loop: PlanLoop) -> Part:
     return Part("Dispatch", "warn" if halted else "good", halted or "on")
 
 
-def audit_of(clusters: Clusters, cluster: str, most: int) -> tuple[Sequence[AuditEntry], str]:
-    """The latest acts on this cluster or on none, newest first; and why there are none to be had. Waits for
-    the database.
+def audit_of(clusters: Clusters, cluster: str, most: int, *, alone: bool) -> tuple[Sequence[AuditEntry], str]:
+    """The latest acts on this cluster, unless ``alone`` also on none, newest first; and why there are none to
+    be had. Waits for the database.
     """
     if clusters.durable is None:
         return (), "No audit without a database; the daemon's log names who did what."
@@ -89,4 +89,6 @@ def audit_of(clusters: Clusters, cluster: str, most: int) -> tuple[Sequence[Audi
         found = clusters.durable.store.audited(limit=10 * most)
     except StoreError as error:
         return (), f"Database unavailable: {error}"
-    return [entry for entry in found if entry.cluster in (cluster, None)][:most], ""
+    return [entry for entry in found if entry.cluster in ((cluster,) if alone else (cluster, None))][
+        :most
+    ], ""

@@ -25,7 +25,8 @@ async def live(request: Request, cluster: Cluster, viewer: Reader) -> Response:
     """Events ``plan`` with what they are of: the generation, and whether the plan is stale or paused."""
 
     def known() -> bool:
-        return viewer.session is None or session_of(request) is not None
+        found = session_of(request)
+        return viewer.session is None or (found is not None and found[1].at(cluster.name) is not None)
 
     return EventSourceResponse(
         _news(cluster, known), ping=_BEAT_S, sep="\n", headers={"Cache-Control": "no-store"}

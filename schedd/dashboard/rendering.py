@@ -12,7 +12,6 @@ from schedd.api.clusters import cluster_view
 from schedd.dashboard.assets import address
 from schedd.dashboard.viewer import Viewer
 from schedd.dashboard.words import FILTERS, due, relative
-from schedd.service.clusters import Clusters
 from schedd.service.loop import PlanLoop
 from schedd.service.sight import sight
 
@@ -58,7 +57,6 @@ def page(
     request: Request, name: str, viewer: Viewer, cluster: PlanLoop, status: int = 200, **told: Any
 ) -> HTMLResponse:
     """The page ``name`` of a cluster."""
-    clusters: Clusters = request.app.state.clusters
     about = cluster_view(cluster)
     seen = sight(viewer.bearer, request.app.state.askers.auth, cluster.published)
     alerts = alerts_for(cluster, seen, everything=viewer.bearer.may("see all"))
@@ -68,7 +66,7 @@ def page(
         viewer,
         status,
         cluster=about,
-        clusters=[loop.name for loop in clusters],
+        clusters=viewer.open_to(request),
         root=f"{base_of(request)}/{cluster.name}",
         standing_by=cluster.standing_by,
         alerts=alerts,

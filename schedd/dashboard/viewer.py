@@ -2,12 +2,12 @@
 
 import math
 import urllib.parse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Final
 
 from fastapi import Depends, Request
 
-from schedd.api.access import asker_of, daemon_of, same_site
+from schedd.api.access import asker_of, daemon_of, here, open_to, same_site
 from schedd.api.problems import ProblemError
 from schedd.dashboard.sessions import COOKIE, Session, Sessions
 from schedd.service.askers import Askers
@@ -42,6 +42,16 @@ class Viewer:
 
     bearer: Bearer
     session: Session | None
+    whole: Bearer | None = None
+    """The same on all clusters, where ``bearer`` is with the role on one."""
+
+    def at(self, request: Request, cluster: str) -> "Viewer":
+        """With the role on this cluster. Raises UnknownCluster."""
+        return replace(self, bearer=here(request, self.bearer, cluster), whole=self.bearer)
+
+    def open_to(self, request: Request) -> list[str]:
+        """The clusters that may be looked at, by name."""
+        return [loop.name for loop in open_to(request, self.whole or self.bearer)]
 
     @property
     def may_administer(self) -> bool:
@@ -91,7 +101,8 @@ async def _reader(request: Request) -> Viewer:
     viewer = await viewer_of(request)
     if viewer is None or not viewer.bearer.may("ask"):
         raise NotLoggedIn
-    return viewer
+    cluster = request.path_params.get("cluster")
+    return viewer if cluster is None else viewer.at(request, cluster)
 
 
 Reader = Annotated[Viewer, Depends(_reader)]

@@ -11,7 +11,7 @@ from typing import Final
 
 from schedd.service.munge import decode
 from schedd.service.rates import Rates
-from schedd.service.roles import Bearer
+from schedd.service.roles import Bearer, Grant, Role, granted
 from schedd.service.settings import AuthSettings, LimitSettings
 from schedd.service.tokens import Tokens
 
@@ -51,9 +51,12 @@ class Askers:
         """A user of the site by name. Raises UnknownUser."""
         if not _USER.fullmatch(name):
             raise UnknownUser("the user's name has letters, digits, '.', '_', '@' and '-'")
-        if name in self.auth.admins:
+        auth = self.auth
+        if name in auth.admins:
             return Bearer(name, "admin")
-        return Bearer(name, "operator" if name in self.auth.operators else "user")
+        own: Role = "operator" if name in auth.operators else "user"
+        grants = (Grant(one.role, one.clusters) for one in auth.grants if name in one.users)
+        return granted(name, (Grant(own), *grants)) or Bearer(name, own)
 
     def local(self, uid: int) -> Bearer:
         """Who is at the other end of the UNIX socket: root, and the daemon's own user, are admins.

@@ -147,6 +147,9 @@ class Clusters:
             known = ", ".join(self._loops)
             raise UnknownCluster(f"no cluster {name!r}; there is {known}") from None
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._loops
+
     def __iter__(self) -> Iterator[PlanLoop]:
         return iter(self._loops.values())
 

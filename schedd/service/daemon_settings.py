@@ -1,29 +1,24 @@
 """What the daemon as a whole is told: where it listens, who may ask what, what it keeps and says."""
 
 import ipaddress
-import re
 from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from schedd.service.section import Section
-from schedd.store import Limits, Role, StoreError
+from schedd.store import Limits, StoreError
 from schedd.store.connect import url_of
 from schedd.wire.times import Days, FloatSeconds, Seconds
 
 __all__ = [
-    "NAME_OF_TOKEN",
-    "AuthSettings",
     "LimitSettings",
     "LogSettings",
     "ServerSettings",
     "StoreSettings",
-    "TokenSettings",
     "WebhookSettings",
 ]
 
-NAME_OF_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 _DAY = 86_400
 
 
@@ -65,41 +60,6 @@ class ServerSettings(Section):
     def local(self) -> bool:
         """Whether only this host can reach the port."""
         return _is_loopback(self.host)
-
-
-class TokenSettings(Section):
-    """One token, known by its hash."""
-
-    name: str = Field(pattern=f"^{NAME_OF_TOKEN.pattern}$")
-    """Who holds it; named in the log for what an admin does."""
-    role: Role
-    """What it may do: see the table of roles."""
-    sha256: str = Field(pattern=r"^[0-9a-fA-F]{64}$")
-    """SHA-256 of the token, in hexadecimal: `printf %s "$TOKEN" | sha256sum`."""
-
-
-class AuthSettings(Section):
-    """Who may do what over HTTP. Changes count after a reload."""
-
-    token_file: Path | None = None
-    """File of tokens, one a line: role, name, token. Nobody but the daemon's user may have access to it."""
-    tokens: tuple[TokenSettings, ...] = ()
-    """Tokens by their hashes, in the configuration itself."""
-    anonymous: Literal["none", "reader"] = "none"
-    """What a request that shows nothing may do: nothing, or read. Health checks and the API's description are
-    open in any case."""
-    admins: tuple[str, ...] = ()
-    """Users (on the UNIX socket, behind a proxy, by MUNGE) with the role `admin`."""
-    operators: tuple[str, ...] = ()
-    """Users with the role `operator`; all others are `user`."""
-    others: Literal["server", "all", "none"] = "server"
-    """Whether a `user` sees other people's jobs: as the server's `query_other_jobs` says, all, or none."""
-    proxy_header: str = Field(default="X-Remote-User", pattern=r"^[A-Za-z][A-Za-z0-9-]*$")
-    """Header in which a proxy with a token of role `proxy` names the user for whom it asks."""
-    munge: bool = False
-    """Take `Authorization: Munge CREDENTIAL` (of `munge -s schedd`), where the site's hosts share a key."""
-    munge_socket: Path | None = None
-    """munged's socket, if it is not where libmunge looks."""
 
 
 class LimitSettings(Section):

@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 from schedd.service.settings import (
     AuthSettings,
     ClusterSettings,
+    GrantSettings,
     LimitSettings,
     LogSettings,
     ServerSettings,
@@ -43,6 +44,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "[server]": ServerSettings,
     "[auth]": AuthSettings,
     "[[auth.tokens]]": TokenSettings,
+    "[[auth.grants]]": GrantSettings,
     "[limits]": LimitSettings,
     "[[webhooks]]": WebhookSettings,
     "[store]": StoreSettings,

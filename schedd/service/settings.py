@@ -20,15 +20,13 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from schedd.service.auth_settings import NAME_OF_TOKEN, AuthSettings, GrantSettings, TokenSettings
 from schedd.service.cluster_settings import ClusterSettings
 from schedd.service.daemon_settings import (
-    NAME_OF_TOKEN,
-    AuthSettings,
     LimitSettings,
     LogSettings,
     ServerSettings,
     StoreSettings,
-    TokenSettings,
     WebhookSettings,
 )
 
@@ -36,6 +34,7 @@ __all__ = [
     "NAME_OF_TOKEN",
     "AuthSettings",
     "ClusterSettings",
+    "GrantSettings",
     "LimitSettings",
     "LogSettings",
     "ServerSettings",
@@ -81,6 +80,17 @@ class Settings(BaseSettings):
         for name in self.clusters:
             if not _NAME.fullmatch(name):
                 raise ValueError(f"cluster {name!r}: a name has letters, digits, '.', '_' and '-'")
+        return self
+
+    @model_validator(mode="after")
+    def _know_scopes(self) -> Self:
+        """A scope with a cluster that is not there is a slip: who has it could do nothing."""
+        scopes = [(f"auth.tokens: {one.name}", one.clusters) for one in self.auth.tokens]
+        scopes += [(f"auth.grants.{place}", one.clusters) for place, one in enumerate(self.auth.grants)]
+        for where, names in scopes:
+            for name in names:
+                if name not in self.clusters:
+                    raise ValueError(f"{where}: no cluster {name!r}; there is {', '.join(self.clusters)}")
         return self
 
     @model_validator(mode="after")

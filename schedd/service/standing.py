@@ -1,7 +1,7 @@
 """How clusters stand at this moment, for Prometheus: read from the publications when it is asked."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -10,16 +10,18 @@ from prometheus_client.registry import Collector
 from schedd import __version__
 from schedd.engine.alerts import KINDS
 from schedd.service.clusters import Clusters
+from schedd.service.loop import PlanLoop
 from schedd.service.reading import counts
 
-__all__ = ["StateOf"]
+__all__ = ["Only", "StateOf"]
 
 
 class StateOf(Collector):
-    """A collector over all clusters of a daemon."""
+    """A collector over the clusters of a daemon, or those among them that are ``shown``."""
 
-    def __init__(self, clusters: Clusters) -> None:
+    def __init__(self, clusters: Clusters, shown: Sequence[PlanLoop]) -> None:
         self._clusters = clusters
+        self._shown = shown
 
     def collect(self) -> Iterator[Metric]:
         """One family after another."""
@@ -41,7 +43,7 @@ class StateOf(Collector):
         generations = _counter("schedd_generations", "Batches that the planner took in")
         at_risk = _gauge("schedd_promises_at_risk", "Promises that cannot be kept as planned now")
         breaches = _counter("schedd_promise_breaches", "Promises that were not kept")
-        for loop in self._clusters:
+        for loop in self._shown:
             name, published = [loop.name], loop.published
             for state, count in asdict(counts(published)).items():
                 jobs.add_metric([*name, state], count)
@@ -77,6 +79,23 @@ class StateOf(Collector):
         build = GaugeMetricFamily("schedd_build", "1, with the program's version", labels=["version"])
         build.add_metric([__version__], 1)
         yield build
+
+
+class Only(Collector):
+    """What another collector says of some clusters, and what it says of none."""
+
+    def __init__(self, whole: Collector, clusters: frozenset[str]) -> None:
+        self._whole = whole
+        self._clusters = clusters
+
+    def collect(self) -> Iterator[Metric]:
+        """One family after another."""
+        for family in self._whole.collect():
+            kept = Metric(family.name, family.documentation, family.type, family.unit)
+            kept.samples = [
+                one for one in family.samples if one.labels.get("cluster", "") in self._clusters | {""}
+            ]
+            yield kept
 
 
 def _gauge(name: str, about: str) -> GaugeMetricFamily:

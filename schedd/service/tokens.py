@@ -41,7 +41,9 @@ class Tokens:
     @classmethod
     def of(cls, settings: AuthSettings, *, complete: bool = True) -> "Tokens":
         """Those of the configuration and of its token file. Raises SettingsError."""
-        entries = [(Bearer(t.name, t.role), bytes.fromhex(t.sha256)) for t in settings.tokens]
+        entries = [
+            (Bearer(t.name, t.role, _scope(t.clusters)), bytes.fromhex(t.sha256)) for t in settings.tokens
+        ]
         if settings.token_file is not None:
             entries += read_token_file(settings.token_file)
         anonymous = Bearer(_ANONYMOUS, "reader") if settings.anonymous == "reader" else None
@@ -59,7 +61,7 @@ class Tokens:
         """
         kept = self._kept.get(given)
         if kept is not None and kept.valid(int(time.time())) and hmac.compare_digest(kept.digest, given):
-            return Bearer(kept.name, kept.role)
+            return Bearer(kept.name, kept.role, _scope(kept.clusters))
         for digest, bearer in self._configured.items():
             if hmac.compare_digest(digest, given):
                 return bearer
@@ -79,7 +81,8 @@ class Tokens:
 
 
 def read_token_file(path: Path) -> list[tuple[Bearer, bytes]]:
-    """The tokens of a file: lines of role, name and token; ``#`` begins a comment.
+    """The tokens of a file: lines of role, name, token and, where it counts on some alone, the clusters with
+    commas between them; ``#`` begins a comment.
 
     Raises SettingsError when it cannot be read, when others have access to it, and for a bad line.
     """
@@ -102,9 +105,14 @@ def read_token_file(path: Path) -> list[tuple[Bearer, bytes]]:
 
 def _entry(line: str, where: str) -> tuple[Bearer, bytes]:
     parts = line.split()
-    if len(parts) != 3:
-        raise SettingsError(f"{where}: expected role, name and token, found {len(parts)} words")
-    role, name, token = parts
+    if len(parts) not in (3, 4):
+        raise SettingsError(
+            f"{where}: expected role, name and token (and clusters, as in a,b), found {len(parts)} words"
+        )
+    role, name, token = parts[:3]
+    clusters = tuple(parts[3].split(",")) if len(parts) > 3 else ()
+    if not all(clusters):
+        raise SettingsError(f"{where}: {parts[3][:80]!r}: clusters stand with single commas between them")
     roles: tuple[Role, ...] = get_args(Role)
     known = next((one for one in roles if one == role), None)
     if known is None:
@@ -116,4 +124,8 @@ def _entry(line: str, where: str) -> tuple[Bearer, bytes]:
             f"{where}: the token of {name} has fewer than {_SHORTEST} characters; "
             "make one with: openssl rand -hex 32"
         )
-    return Bearer(name, known), hashlib.sha256(token.encode()).digest()
+    return Bearer(name, known, _scope(clusters)), hashlib.sha256(token.encode()).digest()
+
+
+def _scope(clusters: Iterable[str]) -> frozenset[str] | None:
+    return frozenset(clusters) or None

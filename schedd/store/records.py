@@ -230,7 +230,9 @@ class Lead:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A bearer's right; of the token itself only the SHA-256 is kept."""
+    """A bearer's right, on these ``clusters`` or, without any, on all; of the token itself only the SHA-256
+    is kept.
+    """
 
     id: int
     digest: bytes
@@ -239,6 +241,7 @@ class Token:
     created: int
     expires: int | None
     revoked: int | None
+    clusters: tuple[str, ...] = ()
 
     def valid(self, now: int) -> bool:
         """Whether it may be used at ``now``."""

@@ -1,6 +1,7 @@
 """Tokens and the audit of what was done with them. Over one transaction."""
 
 import hashlib
+import json
 import secrets
 from collections.abc import Sequence
 from typing import Any
@@ -19,21 +20,36 @@ def _digest(token: str) -> bytes:
 
 
 def _token(row: Any) -> Token:
-    return Token(row.id, row.digest, row.name, row.role, row.created, row.expires, row.revoked)
+    clusters = tuple(json.loads(row.clusters)) if row.clusters is not None else ()
+    return Token(row.id, row.digest, row.name, row.role, row.created, row.expires, row.revoked, clusters)
 
 
 _COLUMNS = (
     *(tokens.c.id, tokens.c.digest, tokens.c.name, tokens.c.role),
-    *(tokens.c.created, tokens.c.expires, tokens.c.revoked),
+    *(tokens.c.created, tokens.c.expires, tokens.c.revoked, tokens.c.clusters),
 )
 
 
-def add_token(connection: Connection, name: str, role: Role, now: int, expires: int | None) -> str:
-    """Make a token of 256 random bits and keep its digest; returns the token, which cannot be had again."""
+def add_token(
+    connection: Connection,
+    name: str,
+    role: Role,
+    now: int,
+    expires: int | None,
+    scope: Sequence[str] = (),
+) -> str:
+    """Make a token of 256 random bits and keep its digest; returns the token, which cannot be had again. It
+    counts on the clusters of its ``scope``, or on all.
+    """
     token = secrets.token_urlsafe(32)
     connection.execute(
         insert(tokens).values(
-            digest=_digest(token), name=plain(name), role=role, created=now, expires=expires
+            digest=_digest(token),
+            name=plain(name),
+            role=role,
+            created=now,
+            expires=expires,
+            clusters=json.dumps(list(scope)) if scope else None,
         )
     )
     return token

@@ -309,10 +309,14 @@ class Store:
 
     # ---- rights ---------------------------------------------------------------------------------
 
-    def add_token(self, name: str, role: Role, now: int, expires: int | None = None) -> str:
-        """Make a token of 256 random bits; it is returned this once."""
+    def add_token(
+        self, name: str, role: Role, now: int, expires: int | None = None, scope: Sequence[str] = ()
+    ) -> str:
+        """Make a token of 256 random bits, for the clusters in ``scope`` or for all; it is returned this
+        once.
+        """
         with self.database.write() as connection:
-            return rights.add_token(connection, name, role, now, expires)
+            return rights.add_token(connection, name, role, now, expires, scope)
 
     def find_token(self, token: str) -> Token | None:
         """What is known of a token that somebody shows, valid or not."""

@@ -244,7 +244,8 @@ audit = Table(
     Index(None, "time"),
 )
 
-# `digest` is the SHA-256 of the token; the token itself is shown once and never kept.
+# `digest` is the SHA-256 of the token; the token itself is shown once and never kept. `clusters` (JSON:
+# names; NULL: all) is where it counts.
 tokens = Table(
     "tokens",
     metadata,
@@ -255,6 +256,7 @@ tokens = Table(
     Column("created", BigInteger, nullable=False),
     Column("expires", BigInteger),
     Column("revoked", BigInteger),
+    Column("clusters", Text),
 )
 
 # The one daemon that leads. `expires` (0: given up) and `since` are milliseconds by the database's clock.

@@ -48,7 +48,7 @@ def test_a_token_is_shown_once_counts_and_is_revoked_by_its_name(
 
     assert main(["token", "list"]) == 0
     listed = capsys.readouterr().out
-    assert re.search(r"^1 +portal +reader +\d{4}-\d\d-\d\d", listed, re.MULTILINE)
+    assert re.search(r"^1 +portal +reader +all +\d{4}-\d\d-\d\d", listed, re.MULTILINE)
     assert token not in listed
     assert main(["token", "revoke", "portal"]) == 0
     assert capsys.readouterr().out == "revoked token 1 of portal, role reader\n"
@@ -77,9 +77,32 @@ def test_a_number_means_a_place_in_the_list_and_no_name(
     assert capsys.readouterr().out == "revoked token 2 of other, role reader\n"
 
 
+def test_a_token_for_one_cluster_says_so_and_counts_there_alone(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.write_text(config.read_text() + "[clusters.a]\n[clusters.b]\n[clusters.c]\n")
+    scope = ["--cluster", "a", "--cluster", "b", "--cluster", "a"]
+    assert main(["token", "create", "theo", "--role", "operator", *scope]) == 0
+    made = capsys.readouterr()
+    assert made.err.startswith("token 1 of theo, role operator on a, b: counts within")
+    kept = store(config)
+    tokens = Tokens(())
+    tokens.keep(kept.tokens())
+    found = tokens.bearer(made.out.strip())
+    assert found is not None
+    assert [found.at(cluster) is not None for cluster in "abc"] == [True, True, False]
+    assert main(["token", "list"]) == 0
+    assert re.search(r"^1 +theo +operator +a,b +\d{4}", capsys.readouterr().out, re.MULTILINE)
+    assert main(["token", "list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["clusters"] == ["a", "b"]
+    assert kept.audited()[0].detail == "1: theo, role operator on a, b"
+    kept.close()
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["portal", "--role", "user", "--cluster", "nain"], "no cluster 'nain'; there is main"),
         (["portal", "--role", "boss"], "no role 'boss'"),
         (["a b", "--role", "user"], "a name has"),
         (["portal"], "--role"),

@@ -218,7 +218,11 @@ def test_tokens_can_stand_in_the_configuration_as_hashes(tmp_path: Path) -> None
             0o600,
             "no role 'boss'; there is user, reader, operator, adapter, admin, proxy",
         ),
-        ("admin ann", 0o600, "line 1: expected role, name and token, found 2 words"),
+        (
+            "admin ann",
+            0o600,
+            "line 1: expected role, name and token (and clusters, as in a,b), found 2 words",
+        ),
         ("admin ann short", 0o600, "openssl rand -hex 32"),
         (f"admin a/b {TOKEN}", 0o600, "a name has letters"),
     ],
@@ -230,6 +234,27 @@ def test_a_bad_token_file_is_refused_and_no_token_is_shown(
         read_token_file(write(tmp_path / "tokens", line, mode))
     assert said in str(refused.value)
     assert TOKEN not in str(refused.value)
+
+
+def test_a_token_file_gives_tokens_for_some_clusters(tmp_path: Path) -> None:
+    path = write(tmp_path / "tokens", "operator theo 0123456789abcdef theory,test\n", 0o600)
+    found = Tokens.of(AuthSettings(token_file=path)).bearer("0123456789abcdef")
+    assert found is not None
+    assert [found.at(name) is not None for name in ("theory", "test", "main")] == [True, True, False]
+    with pytest.raises(SettingsError, match="single commas"):
+        read_token_file(write(tmp_path / "bad", "operator theo 0123456789abcdef theory,,test\n", 0o600))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'[[auth.tokens]]\nname = "t"\nrole = "user"\nsha256 = "{"0" * 64}"\nclusters = ["nain"]\n',
+        '[[auth.grants]]\nusers = ["ann"]\nrole = "operator"\nclusters = ["nain"]\n',
+    ],
+)
+def test_a_scope_names_clusters_that_are_there(tmp_path: Path, text: str) -> None:
+    with pytest.raises(SettingsError, match=r"auth\.(tokens|grants).*: no cluster 'nain'; there is main"):
+        load(write(tmp_path / "s.toml", text))
 
 
 def test_a_token_file_that_is_not_there_is_named(tmp_path: Path) -> None:

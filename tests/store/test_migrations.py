@@ -11,7 +11,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text
 
-from schedd.store import connect, migrate
+from schedd.store import connect, migrate, rights
 from schedd.store.errors import SchemaNewer, SchemaOlder
 from schedd.store.tables import metadata
 from tests.conftest import ROOT
@@ -67,6 +67,19 @@ def test_older_and_newer_tables_are_refused_with_what_to_do(url: str) -> None:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
         with pytest.raises(SchemaNewer, match=r"9999.*newer schedd"):
             migrate.check(connection)
+    engine.dispose()
+
+
+def test_a_token_with_a_scope_counts_nowhere_once_scopes_are_taken_back(url: str) -> None:
+    engine = connect.writer(connect.url_of(url))
+    with engine.begin() as connection:
+        migrate.upgrade(connection)
+        rights.add_token(connection, "portal", "reader", 1, None)
+        rights.add_token(connection, "theo", "operator", 1, None, ("theory",))
+    with engine.begin() as connection:
+        migrate.downgrade(connection, "0008")
+        rows = connection.execute(text("SELECT name, revoked FROM tokens ORDER BY id")).all()
+        assert [(name, revoked is None) for name, revoked in rows] == [("portal", True), ("theo", False)]
     engine.dispose()
 
 

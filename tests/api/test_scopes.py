@@ -1,0 +1,200 @@
+"""Tokens and roles that count on some clusters alone: over every route, and over what names several."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+from fastapi import FastAPI, Request
+from fastapi.testclient import TestClient
+
+from schedd.api.access import still_counts
+from schedd.service.askers import Askers
+from schedd.service.clusters import Clusters
+from schedd.service.roles import Bearer, Grant, Role, granted
+from schedd.service.settings import AuthSettings, GrantSettings
+from schedd.service.tokens import Tokens
+from tests.api.conftest import EVENTS
+from tests.api.test_errors import problem
+
+SCOPED: tuple[Role, ...] = ("user", "reader", "operator", "adapter", "admin")
+NAMES = {"job": "1.server", "name": "x", "kind": "node", "node": "n1", "number": "1"}
+OTHER, NOWHERE = "other", "nowhere"
+
+
+def digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
+
+def scoped_tokens(cluster: str = "main") -> Tokens:
+    entries = [
+        (Bearer(f"our-{role}", role, frozenset({cluster})), digest(f"{cluster}-{role}")) for role in SCOPED
+    ]
+    return Tokens(
+        [
+            *entries,
+            (Bearer("all", "admin"), digest("all")),
+            (Bearer("gate", "proxy", frozenset({cluster})), digest("gate")),
+        ]
+    )
+
+
+@pytest.fixture
+def scoped(app: FastAPI) -> Iterator[TestClient]:
+    """The application with tokens whose scope is the cluster main; both clusters are busy."""
+    app.state.askers = Askers(scoped_tokens())
+    with TestClient(app, raise_server_exceptions=False) as client:
+        for cluster in ("main", OTHER):
+            events = {"events": EVENTS}
+            answer = client.post(f"/v1/clusters/{cluster}/events", json=events, headers=bearing("all"))
+            assert answer.status_code == 200
+        yield client
+
+
+def bearing(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def routes(app: FastAPI) -> list[tuple[str, str]]:
+    """Every method and path that names a cluster."""
+    described = app.openapi()["paths"]
+    found = [
+        (method.upper(), path)
+        for path, methods in described.items()
+        for method in methods
+        if "{cluster}" in path
+    ]
+    assert len(found) > 25
+    return found
+
+
+def filled(path: str, cluster: str) -> str:
+    return re.sub(r"\{(\w+)\}", lambda one: NAMES.get(one[1], "1"), path.replace("{cluster}", cluster))
+
+
+@pytest.mark.parametrize("role", SCOPED)
+def test_over_every_route_the_other_cluster_is_one_that_does_not_exist(
+    app: FastAPI, scoped: TestClient, role: str
+) -> None:
+    before = scoped.get(f"/v1/clusters/{OTHER}", headers=bearing("all")).json()
+    for method, path in routes(app):
+        answers = []
+        for cluster in (OTHER, NOWHERE):
+            body = {"json": {}} if method in ("POST", "PUT") else {}
+            answer = scoped.request(method, filled(path, cluster), headers=bearing(f"main-{role}"), **body)
+            found = problem(answer, "unknown-cluster")
+            assert found["detail"] == f"no cluster '{cluster}'; there is main", (method, path)
+            answers.append(json.dumps(found).replace(cluster, "X"))
+        assert answers[0] == answers[1]
+    after = scoped.get(f"/v1/clusters/{OTHER}", headers=bearing("all")).json()
+    for state in (before, after):
+        assert not state["paused"]
+    assert after["generation"] == before["generation"]
+
+
+def test_on_its_own_cluster_a_token_does_what_its_role_may(app: FastAPI, scoped: TestClient) -> None:
+    for role in SCOPED:
+        assert scoped.get("/v1/clusters/main/jobs/1", headers=bearing(f"main-{role}")).status_code == 200
+    paused = scoped.post("/v1/clusters/main/pause", json={"reason": "x"}, headers=bearing("main-operator"))
+    assert paused.status_code == 200
+    problem(scoped.post("/v1/clusters/main/resume", json={}, headers=bearing("main-reader")), "not-allowed")
+    states = {
+        one["name"]: one["paused"]
+        for one in scoped.get("/v1/clusters", headers=bearing("all")).json()["clusters"]
+    }
+    assert states == {"main": "x", OTHER: ""}
+
+
+def test_what_tells_of_all_clusters_tells_of_those_in_the_scope(scoped: TestClient) -> None:
+    for role in SCOPED:
+        headers = bearing(f"main-{role}")
+        listed = scoped.get("/v1/clusters", headers=headers).json()["clusters"]
+        assert [one["name"] for one in listed] == ["main"]
+    whole = scoped.get("/metrics", headers=bearing("all")).text
+    mine = scoped.get("/metrics", headers=bearing("main-reader")).text
+    assert 'schedd_jobs{cluster="other"' in whole
+    assert 'schedd_events_total{cluster="other"' in whole
+    assert OTHER not in mine
+    lines = [line for line in whole.splitlines() if 'cluster="main"' in line]
+    kept = [line for line in mine.splitlines() if 'cluster="main"' in line]
+    assert [line.rpartition(" ")[0] for line in kept] == [line.rpartition(" ")[0] for line in lines]
+    problem(scoped.get("/metrics", headers=bearing("main-user")), "not-allowed")
+
+
+def test_why_it_is_not_ready_is_told_of_clusters_in_the_scope(scoped: TestClient, clusters: Clusters) -> None:
+    for name, why in (("main", "lost-a"), (OTHER, "lost-b")):
+        clusters[name].failure = why
+    told = problem(scoped.get("/readyz", headers=bearing("main-reader")), "not-ready")
+    assert "lost-a" in told["detail"]
+    assert "lost-b" not in json.dumps(told)
+    assert OTHER not in json.dumps(told)
+    clusters["main"].failure = ""
+    told = problem(scoped.get("/readyz", headers=bearing("main-reader")), "not-ready")
+    assert OTHER not in json.dumps(told)
+    assert "lost-b" not in json.dumps(told)
+    assert "lost-b" in problem(scoped.get("/readyz", headers=bearing("all")), "not-ready")["detail"]
+
+
+def test_a_proxy_with_a_scope_vouches_there_alone(app: FastAPI, scoped: TestClient) -> None:
+    app.state.askers.auth = AuthSettings(admins=("root",))
+    for user, allowed in (("root", 200), ("ann", 403)):
+        headers = {**bearing("gate"), "X-Remote-User": user}
+        assert scoped.post("/v1/clusters/main/resume", headers=headers).status_code == allowed
+        problem(scoped.post(f"/v1/clusters/{OTHER}/resume", headers=headers), "unknown-cluster")
+
+
+def test_users_may_have_a_role_on_some_clusters(app: FastAPI, scoped: TestClient) -> None:
+    grants = (
+        GrantSettings(users=("ann", "eve"), role="operator", clusters=("main",)),
+        GrantSettings(users=("ann",), role="reader"),
+    )
+    auth = AuthSettings(grants=grants)
+    tokens = Tokens([(Bearer("gate", "proxy"), digest("gate"))])
+    app.state.askers = Askers(tokens, auth)
+
+    def status(user: str, cluster: str, method: str = "POST", path: str = "/resume") -> int:
+        headers = {**bearing("gate"), "X-Remote-User": user}
+        return scoped.request(method, f"/v1/clusters/{cluster}{path}", headers=headers).status_code
+
+    assert [status("ann", "main"), status("ann", OTHER)] == [200, 403]
+    assert [status("eve", "main"), status("eve", OTHER), status("bob", "main")] == [200, 403, 403]
+    assert status("eve", OTHER, "GET", "") == 200  # elsewhere she is a user as everybody
+    shown = {
+        user: scoped.get("/metrics", headers={**bearing("gate"), "X-Remote-User": user})
+        for user in ("ann", "eve", "bob")
+    }
+    assert 'cluster="other"' in shown["ann"].text
+    assert 'cluster="other"' not in shown["eve"].text
+    assert 'cluster="main"' in shown["eve"].text
+    problem(shown["bob"], "not-allowed")
+
+
+def test_a_stream_ends_when_the_scope_does(app: FastAPI, scoped: TestClient) -> None:
+    scope = {
+        "type": "http",
+        "app": app,
+        "path_params": {"cluster": "main"},
+        "headers": [(b"authorization", b"Bearer main-reader")],
+    }
+    counts = still_counts(Request(scope))
+    assert counts()
+    app.state.askers.tokens = Tokens(
+        [(Bearer("our-reader", "reader", frozenset({OTHER})), digest("main-reader"))]
+    )
+    assert not counts()
+
+
+def test_roles_are_joined_by_the_highest() -> None:
+    assert granted("ann", ()) is None
+    here = granted("ann", [Grant("reader", ("a",)), Grant("admin", ("a", "b"))])
+    assert here is not None
+    assert [here.at(name) and here.at(name).role for name in ("a", "b", "c")] == ["admin", "admin", None]  # type: ignore[union-attr]
+    assert not here.may_everywhere("ask")
+    both = granted("ann", [Grant("operator"), Grant("reader", ("a",)), Grant("admin", ("b",))])
+    assert both is not None
+    assert [both.at(name).role for name in ("a", "b", "c")] == ["operator", "admin", "operator"]  # type: ignore[union-attr]
+    inside = both.within(frozenset({"b", "c"}))
+    assert inside.at("a") is None
+    assert inside.at("b") is not None
+    assert inside.at("b").role == "admin"  # type: ignore[union-attr]
