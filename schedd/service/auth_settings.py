@@ -44,8 +44,8 @@ class AuthSettings(Section):
     """Who may do what over HTTP. Changes count after a reload."""
 
     token_file: Path | None = None
-    """File of tokens, one a line: role, name, token, and clusters if not all. Nobody but the daemon's user may
-    have access to it."""
+    """File of tokens, one a line: role, name, token, and clusters if not all. Nobody but the daemon's user
+    may have access to it."""
     tokens: tuple[TokenSettings, ...] = ()
     """Tokens by their hashes, in the configuration itself."""
     anonymous: Literal["none", "reader"] = "none"
