@@ -18,7 +18,7 @@ from schedd.service.tokens import Tokens
 from tests.api.conftest import EVENTS
 from tests.api.test_errors import problem
 
-SCOPED: tuple[Role, ...] = ("user", "reader", "operator", "adapter", "admin")
+SCOPED: tuple[Role, ...] = ("user", "reader", "operator", "adapter", "federation", "admin")
 NAMES = {"job": "1.server", "name": "x", "kind": "node", "node": "n1", "number": "1"}
 OTHER, NOWHERE = "other", "nowhere"
 
