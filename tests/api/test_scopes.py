@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from fastapi import FastAPI, Request
@@ -81,7 +82,7 @@ def test_over_every_route_the_other_cluster_is_one_that_does_not_exist(
     for method, path in routes(app):
         answers = []
         for cluster in (OTHER, NOWHERE):
-            body = {"json": {}} if method in ("POST", "PUT") else {}
+            body: dict[str, Any] = {"json": {}} if method in ("POST", "PUT") else {}
             answer = scoped.request(method, filled(path, cluster), headers=bearing(f"main-{role}"), **body)
             found = problem(answer, "unknown-cluster")
             assert found["detail"] == f"no cluster '{cluster}'; there is main", (method, path)

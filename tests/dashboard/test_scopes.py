@@ -3,6 +3,7 @@
 import hashlib
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from fastapi import FastAPI
@@ -80,7 +81,9 @@ def test_no_page_or_form_shows_or_steers_a_cluster_outside_the_scope(app: FastAP
         texts = []
         for cluster in (OTHER, NOWHERE):
             where = re.sub(r"\{\w+\}", "1.server", path.replace("{cluster}", cluster))
-            form = {"data": {"csrf": csrf, "reason": "x", "name": "x"}} if method == "POST" else {}
+            form: dict[str, Any] = (
+                {"data": {"csrf": csrf, "reason": "x", "name": "x"}} if method == "POST" else {}
+            )
             answer = client.request(method, f"/dashboard{where}", **form)
             assert answer.status_code == 404, (method, path)
             texts.append(re.sub(r"nonce-?[^\s]*", "", answer.text.replace(cluster, "X")))
