@@ -120,7 +120,7 @@ class ClusterView:
     server: ServerFacts
     """What the server says of itself: whether it wants to be scheduled, its version, defaults and limits."""
     end_allowance: int
-    """Seconds for which the plan keeps the nodes of a job past its walltime."""
+    """Seconds for which the plan keeps the nodes of a job that has not ended by its walltime."""
 
 
 @documented

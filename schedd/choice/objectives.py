@@ -66,15 +66,13 @@ Vector = tuple[Valued, ...]
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a plan itself does not know: ``columns`` of its jobs, the ``books`` of its nodes, by slot the most
-    that each job may ``cost`` (infinite: no limit), and for how long the plan holds nodes beyond a job's
-    walltime (``allowance``, seconds): costs and energy are those of the walltimes.
+    """What a plan itself does not know: ``columns`` of its jobs, the ``books`` of its nodes, and by slot the
+    most that each job may ``cost`` (infinite: no limit).
     """
 
     columns: JobColumns
     books: Books
     limits: Floats
-    allowance: int
 
 
 def objectives(plan: Plan, facts: Facts, now: int) -> Vector:
@@ -94,10 +92,9 @@ def objectives(plan: Plan, facts: Facts, now: int) -> Vector:
     planned = jobs.states[slots] == PLANNED
     found[Objective.NON_UTILISATION] = (_idle(books, held, starts, ends, now), "s", "")
     found[Objective.LATENESS] = (_lateness(facts.columns.due[slots[planned]], ends[planned]), "1", "")
-    walltimes = np.maximum(ends - facts.allowance, np.maximum(starts, now))
     makespan = values[Criterion.MAKESPAN]
-    found[Objective.ENERGY] = _energy(books, held, np.maximum(starts, now), walltimes, makespan)
-    found |= _money(facts, held, slots, planned, starts, walltimes, now)
+    found[Objective.ENERGY] = _energy(books, held, np.maximum(starts, now), ends, makespan)
+    found |= _money(facts, held, slots, planned, starts, ends, now)
     return tuple(Valued(one, value, unit, why) for one in Objective for value, unit, why in [found[one]])
 
 

@@ -39,7 +39,7 @@ class Share:
 @dataclass(frozen=True, slots=True)
 class Criteria:
     """Over the planned jobs: waits from submission to planned start, in seconds, and what follows with the
-    lengths that the plan reckons with, the end allowance among them.
+    lengths that the plan reckons with.
     """
 
     jobs: int

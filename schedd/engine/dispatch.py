@@ -118,14 +118,16 @@ def _try(state: EngineState, record: JobRecord, event: str) -> None:
             answer=None,
         )
     )
-    # It holds its place; where it is late it takes that from its allowance first.
+    # It holds its place; where it is a little late it takes that from its allowance, at its end.
     end = state.plan.end(slot)
-    needed = state.now + record.understood.walltime
-    hold(state, record, max(end, needed))
+    needed = end
+    if state.now > state.plan.start(slot) + state.settings.end_allowance:
+        needed = max(end, state.now + record.understood.walltime)
+    hold(state, record, needed)
     # And keeps it beyond its end as long as nobody knows what became of it.
     heapq.heappush(state.ends, (state.plan.end(slot), slot, record.id))
     if needed > end:
-        make_way(state, slot, event, Cause.OUTAGE, f"job {record.id} starts later than planned")
+        make_way(state, [slot], event, Cause.OUTAGE, f"job {record.id} starts later than planned")
 
 
 def _let_another_go(state: EngineState, record: JobRecord, event: str) -> None:
@@ -192,7 +194,7 @@ def catch_up(state: EngineState, event: str) -> None:
             continue
         stand(state, slot, now)
         kept.append(slot)
-        others = rivals(state, slot)
+        others = rivals(state, [slot])
         others = others[~np.isin(others, kept)]
         gone.append(plan.evict(np.append(others, slot)))
         if plan.state(slot) != PLANNED:

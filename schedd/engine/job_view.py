@@ -86,7 +86,7 @@ class JobView:
     planned_start: int | None
     """When the job starts as planned now; of a running job, when it started."""
     planned_end: int | None
-    """The start and the walltime; a job may hold its nodes for the site's end allowance beyond it."""
+    """The start and the walltime; a running job may hold its nodes longer, by the site's end allowance."""
     planned_nodes: tuple[ShareFacts, ...]
     """What it will hold, or holds, of each node."""
     node_sets: tuple[str, ...]

@@ -87,9 +87,8 @@ def _enter(state: EngineState, event: str, facts: JobFacts) -> None:
 
 def _slot_for(state: EngineState, facts: JobFacts, understood: Understood) -> int:
     assert understood.request is not None
-    duration = understood.walltime + state.settings.end_allowance
     request = state.as_planned(facts, understood.request)
-    slot = state.new_slot(request, duration, state.pools_for(facts, understood))
+    slot = state.new_slot(request, understood.walltime, state.pools_for(facts, understood))
     if understood.assumed:
         state.assumed.add(slot)
     return slot
@@ -275,7 +274,7 @@ def _fit_slot(state: EngineState, record: JobRecord) -> JobRecord:
     request = understood.request
     wanted = state.as_planned(record.facts, request) if request is not None else None
     if slot >= 0 and wanted is not None and shape_key(_asked(state, record)) == shape_key(wanted):
-        state.plan.set_duration(slot, understood.walltime + state.settings.end_allowance, state.now)
+        state.plan.set_duration(slot, understood.walltime, state.now)
         (state.assumed.add if understood.assumed else state.assumed.discard)(slot)
         state.refit(record)
         return record

@@ -136,7 +136,7 @@ def _back(state: EngineState, record: JobRecord) -> JobRecord:
     """A job whose run decision is out no longer."""
     state.out.pop(record.id, None)
     # What it was given beyond its time while nobody knew whether it had started.
-    state.plan.set_duration(record.slot, record.understood.walltime + state.settings.end_allowance, state.now)
+    state.plan.set_duration(record.slot, record.understood.walltime, state.now)
     return replace(record, phase=Phase.WAITING, decision="", accepted=False)
 
 

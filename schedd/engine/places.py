@@ -1,6 +1,6 @@
 """Giving jobs their places in the plan, and taking them away: the operations that all events share."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -199,31 +199,32 @@ def stand(state: EngineState, slot: int, start: int) -> None:
     state.plan.put(slot, start, takes, anew=False)
 
 
-def rivals(state: EngineState, slot: int) -> Ints:
-    """The planned jobs on the nodes and in the pools of a placed one, itself left out; the latest to start
+def rivals(state: EngineState, of: Sequence[int]) -> Ints:
+    """The planned jobs on the nodes and in the pools of placed ones, these left out; the latest to start
     first.
     """
     plan = state.plan
-    rows = {take.row for take in plan.takes(slot)}
+    rows = {take.row for slot in of for take in plan.takes(slot)}
     if len(rows) > _MANY_ROWS:
         slots = plan.planned()
     else:
+        pools = {pool for slot in of for pool in plan.pools_of(slot) if plan.is_scarce(pool)}
         found = [plan.on_node(plan.name_of[row]) for row in rows]
-        found += [plan.in_pool(pool) for pool in plan.pools_of(slot) if plan.is_scarce(pool)]
+        found += [plan.in_pool(pool) for pool in pools]
         slots = np.unique(np.concatenate(found)) if found else np.zeros(0, np.int64)
-    slots = slots[slots != slot]
+    slots = slots[~np.isin(slots, of)]
     order = np.argsort(plan.starts(slots), kind="stable")
     return np.ascontiguousarray(slots[order][::-1])
 
 
-def make_way(state: EngineState, slot: int, event: str, cause: Cause, words: str) -> None:
-    """Plan anew those planned jobs that would over-commit a node of ``slot``, which stays.
+def make_way(state: EngineState, stay: Sequence[int], event: str, cause: Cause, words: str) -> None:
+    """Plan anew those planned jobs that would over-commit a node of the slots ``stay``, which stay.
 
     The latest to start loses its place first. Those planned behind it on these nodes are planned anew after
     it, so that it need not go behind them all for want of a gap.
     """
     plan = state.plan
-    slots = rivals(state, slot)
+    slots = rivals(state, stay)
     old = plan.jobs.starts.copy()
     gone = plan.evict(slots) if slots.shape[0] else slots
     if not gone.shape[0]:

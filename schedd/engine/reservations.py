@@ -78,7 +78,7 @@ def reserve(state: EngineState, event: Reserve, *, again: bool = False) -> None:
         state.reservations[event.name] = Reservation(event, slot, names, gate)
         words = f"reservation {event.name} was made"
         if slot >= 0:
-            make_way(state, slot, event.id, Cause.RESERVATION, words)
+            make_way(state, [slot], event.id, Cause.RESERVATION, words)
     words = f"reservation {event.name} was changed"
     refresh_all(state, dict.fromkeys([*names, *(replaced.nodes if replaced else ())]), event.id, words)
     if replaced is not None:

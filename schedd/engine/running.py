@@ -57,13 +57,12 @@ def run(
     )
     state.put(record)
     if as_planned and planned <= started <= planned + state.settings.end_allowance:
-        # A start a little late takes from its allowance, not from those behind it.
-        end = max(state.plan.end(record.slot), started + understood.walltime)
-        _begin(state, record, end)
+        # A start a little late takes from its allowance at the end, not from those behind it now.
+        _begin(state, record, state.plan.end(record.slot))
         return
     occupy(state, record)
     cause = Cause.OUTAGE if ours else Cause.ADMIN
-    make_way(state, record.slot, event, cause, f"job {record.id} was started there")
+    make_way(state, [record.slot], event, cause, f"job {record.id} was started there")
 
 
 def suspect(state: EngineState, event: str, record: JobRecord, started: int, by: str) -> None:
@@ -113,15 +112,15 @@ def _same_nodes(a: Iterable[ShareFacts], b: Iterable[ShareFacts]) -> bool:
     return sorted((s.node, s.cpus) for s in a) == sorted((s.node, s.cpus) for s in b)
 
 
-def hold_end(state: EngineState, record: JobRecord) -> int:
-    """Until when a running job holds its resources if nothing else is heard of it."""
-    return record.started + record.understood.walltime + state.settings.end_allowance
+def walltime_end(record: JobRecord) -> int:
+    """Until when a running job holds its resources as the plan counts them; see ``_past_end`` for more."""
+    return record.started + record.understood.walltime
 
 
 def occupy(state: EngineState, record: JobRecord) -> None:
     """Let a running job hold its shares, whatever the plan says about them."""
     slot = record.slot
-    end = max(hold_end(state, record), state.now + 1)
+    end = max(walltime_end(record), state.now + 1)
     start = min(record.started, end - 1)
     state.queue.pop(slot, None)
     state.plan.lift(slot, state.now)
@@ -164,7 +163,7 @@ def told_again(state: EngineState, event: str, record: JobRecord, facts: JobFact
     new = state.put(_with_slot(state, replace(new, overruns=0)))
     occupy(state, new)
     words = f"job {record.id} was altered while it runs" if same_place else f"job {record.id} runs there"
-    make_way(state, new.slot, event, Cause.ADMIN, words)
+    make_way(state, [new.slot], event, Cause.ADMIN, words)
 
 
 def hold_new_node(state: EngineState, event: str, names: frozenset[str]) -> None:
@@ -172,57 +171,76 @@ def hold_new_node(state: EngineState, event: str, names: frozenset[str]) -> None
     for record in list(state.records.values()):
         if record.phase is Phase.RUNNING and any(share.node in names for share in record.facts.shares):
             occupy(state, record)
-            make_way(state, record.slot, event, Cause.ADMIN, f"job {record.id} runs there")
+            make_way(state, [record.slot], event, Cause.ADMIN, f"job {record.id} runs there")
 
 
 # ---- overruns -----------------------------------------------------------------------------------
 
 
 def overruns(state: EngineState, event: str) -> None:
-    """Jobs that should have freed their resources by now hold them a while longer."""
+    """Jobs that should have freed their resources by now hold them a while longer.
+
+    All that is over-committed by that is planned anew at once: many jobs may come to their end together.
+    """
+    longer: dict[Cause, list[tuple[int, str]]] = {}
     while state.ends:
         end, slot, job_id = state.ends[0]
         record = state.records.get(job_id)
         holds = record is not None and record.slot == slot and state.plan.end(slot) == end
         if holds and end > state.now:
-            return
+            break
         heapq.heappop(state.ends)  # who ended earlier goes at once: nobody has to look again for its sake
         if record is None or not holds:
             continue
         with Concerning(state, job_id, event):
-            _past_end(state, record, event)
+            found = _past_end(state, record, event)
+            if found is not None:
+                cause, words = found
+                longer.setdefault(cause, []).append((slot, words))
+    for cause, these in longer.items():
+        words = these[0][1] if len(these) == 1 else f"{these[0][1]}, and so do {len(these) - 1} more"
+        make_way(state, [slot for slot, _ in these], event, cause, words)
 
 
-def _past_end(state: EngineState, record: JobRecord, event: str) -> None:
+def _past_end(state: EngineState, record: JobRecord, event: str) -> tuple[Cause, str] | None:
+    """Let a job hold its place longer; returns the cause and the words for those in its way."""
     if record.phase is Phase.DISPATCHED:
         words = f"job {record.id} was to end by now, but is not yet known to have started"
-        _longer(state, record, state.settings.overrun_step, event, Cause.OUTAGE, words)
-    elif record.phase is Phase.RUNNING:
-        _overrun(state, record, event)
+        _longer(state, record, state.settings.overrun_step)
+        return Cause.OUTAGE, words
+    return _overrun(state, record, event) if record.phase is Phase.RUNNING else None
 
 
-def _overrun(state: EngineState, record: JobRecord, event: str) -> None:
+def _overrun(state: EngineState, record: JobRecord, event: str) -> tuple[Cause, str]:
+    """A running job has not ended as planned: it started later, takes its allowance, or runs on."""
     settings = state.settings
-    step = min(settings.overrun_step << min(record.overruns, 20), settings.overrun_most)
-    over = state.now - hold_end(state, record)
     words = f"job {record.id} runs past its walltime"
+    left = walltime_end(record) - state.now
+    if left > 0:
+        _longer(state, record, left)
+        return Cause.OVERRUN, f"job {record.id} started later than planned and runs on"
+    over = state.now - walltime_end(record) - settings.end_allowance
+    if over < 0:
+        _longer(state, record, min(settings.overrun_step, -over))
+        return Cause.OVERRUN, words
+    step = min(settings.overrun_step << min(record.overruns, 20), settings.overrun_most)
     if over < settings.overrun_blocked:
         # The moment at which its nodes count as blocked is not to be missed.
         step = min(step, settings.overrun_blocked - over)
     record = state.put(replace(record, overruns=record.overruns + 1))
-    _longer(state, record, step, event, Cause.OVERRUN, words)
+    _longer(state, record, step)
     # Nobody ends a job without walltime: running on tells nothing about its nodes.
     late = over >= settings.overrun_blocked and not record.understood.assumed
     if late and block(state, record, event, words):
         nodes = ", ".join(share.node for share in record.facts.shares)
         state.alert(event, "overrun", f"{words} since {over} s: {nodes} counts as blocked", record.id)
+    return Cause.OVERRUN, words
 
 
-def _longer(state: EngineState, record: JobRecord, step: int, event: str, cause: Cause, words: str) -> None:
+def _longer(state: EngineState, record: JobRecord, step: int) -> None:
     end = state.now + step
     state.plan.set_duration(record.slot, end - state.plan.start(record.slot), state.now)
     heapq.heappush(state.ends, (end, record.slot, record.id))
-    make_way(state, record.slot, event, cause, words)
 
 
 def ended_run(state: EngineState, event: str, record: JobRecord, words: str) -> JobRecord:

@@ -53,7 +53,7 @@ class EngineSettings:
     queue_slack: Mapping[str, str] = field(default_factory=dict)
     """Instead of both, for the jobs of some queues: see ``Slack.parse``."""
     end_allowance: int = 120
-    """A running job holds its resources this long past its walltime."""
+    """A running job that has not ended by its walltime holds its resources this long, taken step by step."""
     overrun_step: int = 60
     """After that its end is taken as so far away, doubling each time."""
     overrun_most: int = 3600

@@ -138,7 +138,7 @@ class EngineState:
     waits_since: Ints = _column(0)
     """Since when the slot's job waits: since it is eligible, or was submitted."""
     due_by: Ints = _column(FOREVER)
-    """When it should have ended, as the plan reckons its end; FOREVER without a deadline."""
+    """When it should have ended; FOREVER without a deadline."""
     owner_of: Ints = _column(-1)
     owners: dict[str, int] = declared(NAMES, make=dict)
     """A number for every owner of a job there was."""
@@ -300,7 +300,7 @@ class EngineState:
         since = record.eligible_since
         self.waits_since[slot] = since if since >= 0 else facts.submitted
         deadline = read_deadline(facts.resources, facts.submitted)
-        self.due_by[slot] = FOREVER if deadline is None else deadline + self.settings.end_allowance
+        self.due_by[slot] = FOREVER if deadline is None else deadline
         self.owner_of[slot] = self.owners.setdefault(facts.owner, len(self.owners))
 
     @property

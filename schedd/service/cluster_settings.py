@@ -57,7 +57,7 @@ class ClusterSettings(Section):
     queue_slack: dict[QueueName, SlackText] = Field(default_factory=dict)
     """Instead of it, for the jobs of some queues: `{ short = "10m", long = "4h+1w", scratch = "off" }`."""
     end_allowance: Seconds = _DEFAULTS.end_allowance
-    """A running job holds its resources this long past its walltime."""
+    """A running job that has not ended by its walltime holds its resources this long, taken step by step."""
     overrun_step: Step = _DEFAULTS.overrun_step
     """After the allowance, its end is taken as this far away, doubling each time."""
     overrun_most: Step = _DEFAULTS.overrun_most

@@ -124,13 +124,12 @@ class Fork:
                 raise NotUnderstood(understood.problem)
             plan = self._without(instead_of, moment) if instead_of else self._plan
             plan.limit_work(all_of_them=QUESTION_WORK)
-            allowance = self.published.settings.end_allowance
             ready = max(moment, facts.not_before or 0)
             gates, sets = self.published.gates, self.published.node_sets
             settings = self.published.settings
             best = settings.site.get("placement", Placing.FIRST_GAP) != Placing.FIRST_GAP
             asking = _Asking(
-                plan, self._limits, gates, sets, facts, understood, allowance, moment, ready,
+                plan, self._limits, gates, sets, facts, understood, moment, ready,
                 self.columns, Weights(by_name(settings.criteria)) if best else None,
             )  # fmt: skip
             answer = self._before_any_plan(facts, request)
@@ -201,7 +200,6 @@ class _Asking:
     node_sets: NodeSets | None
     facts: JobFacts
     understood: Understood
-    allowance: int
     now: int
     ready: int
     columns: JobColumns
@@ -217,7 +215,7 @@ class _Asking:
             yield too_much
             return
         request = as_planned(request, self.facts, self.gates, self.node_sets)
-        slot = self.plan.new(request, walltime + self.allowance, self.ready, pools)
+        slot = self.plan.new(request, walltime, self.ready, pools)
         try:
             yield slot
         finally:
@@ -244,7 +242,7 @@ class _Asking:
         if self.weights is None or self.plan.tiers == 1:
             return self.plan.place(slot, self.now, bound)
         due = read_deadline(self.facts.resources, self.facts.submitted)
-        due = FOREVER if due is None else due + self.allowance
+        due = FOREVER if due is None else due
         columns = self.columns.including(slot, self.ready, due)
         found = choose(self.plan, slot, columns, self.now, bound, self.weights)
         return found.start if found is not None else -1
@@ -263,10 +261,9 @@ class _Asking:
         if not books.priced:
             return None
         edges = sorted({edge for rates in books.rates for edge in rates.edges.tolist()})
-        duration = walltime + self.allowance
         planned = as_planned(request, self.facts, self.gates, self.node_sets)
         pools = self._pools(request, walltime)
-        seen = windows(self.plan, planned, duration, self.ready, last + 1, pools=pools, limit=_WINDOWS)
+        seen = windows(self.plan, planned, walltime, self.ready, last + 1, pools=pools, limit=_WINDOWS)
         starts = moments((Window(w.first, min(w.last, last)) for w in seen), edges, walltime)
         with self._slot(request, walltime) as slot:
             if isinstance(slot, WaitingFor):
@@ -279,9 +276,8 @@ class _Asking:
         if not most or self.limits.too_much(pools) is not None:
             return ()
         end = self.now + HORIZON
-        duration = walltime + self.allowance
         request = as_planned(request, self.facts, self.gates, self.node_sets)
-        return windows(self.plan, request, duration, self.ready, end, pools=pools, limit=most)
+        return windows(self.plan, request, walltime, self.ready, end, pools=pools, limit=most)
 
 
 def fork(state: EngineState, published: Published) -> Fork:

@@ -79,9 +79,7 @@ def facts_of(fork: Fork) -> Facts:
     """What an evaluation of the objectives must know."""
     published = fork.published
     begin = int(min(published.as_of, published.starts[published.starts >= 0].min(initial=published.as_of)))
-    return Facts(
-        fork.columns, books_of(published, begin), _limits(published), published.settings.end_allowance
-    )
+    return Facts(fork.columns, books_of(published, begin), _limits(published))
 
 
 def _limits(published: Published) -> npt.NDArray[np.float64]:

@@ -81,7 +81,7 @@ class Bar:
     state: Standing
     start: int
     end: int
-    """Includes the site's end allowance: the plan keeps the nodes for so long."""
+    """Of a running job: until when the plan keeps its nodes, also beyond its walltime."""
     nodes: tuple[ShareFacts, ...]
 
 

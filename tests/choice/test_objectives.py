@@ -25,7 +25,7 @@ class Scene:
     for all of n1, job 2 has a gpu of n2 and half of its cpus from T+100 on.
     """
 
-    def __init__(self, economy: Economy = PRICED, *, allowance: int = 0) -> None:
+    def __init__(self, economy: Economy = PRICED) -> None:
         nodes = [
             Node("n1", 4, features=frozenset({"fast"})),
             Node("n2", 4, gpus=2),
@@ -48,7 +48,7 @@ class Scene:
             "n3": NodeFacts(name="n3", cpus=4, state="down"),
         }
         books = Books.of(economy, plan.name_of, facts, T - 500, T + 1500)
-        self.facts = Facts(self.columns, books, self.limits, allowance)
+        self.facts = Facts(self.columns, books, self.limits)
 
     def values(self) -> dict[Objective, Valued]:
         return {one.objective: one for one in objectives(self.plan, self.facts, T)}
@@ -109,14 +109,6 @@ def test_cost_is_counted_from_now_on_and_what_is_beyond_a_limit_over_all_jobs_th
     scene.limits[scene.first] = 100
     scene.limits[scene.runs] = 0  # what runs cannot be helped
     assert scene.values()[Objective.COST_OVERRUN].value == pytest.approx((second - 0.5) / 2)
-
-
-def test_nobody_pays_for_what_the_plan_holds_beyond_a_walltime() -> None:
-    exact, held = Scene().values(), Scene(allowance=100).values()
-    seconds = 2 * 100 * 0.72 / 3600 + 4 * 100 * 0.72 / 3600 + 100 * (2 * 0.36 + 3.6) / 3600
-    assert exact[Objective.COST].value - held[Objective.COST].value == pytest.approx(seconds)  # type: ignore[operator]
-    joules = 5 * 2 * 100 + 5 * 4 * 100 + (2 * 2 + 100) * 100
-    assert exact[Objective.ENERGY].value - held[Objective.ENERGY].value == pytest.approx(joules / 3.6e6)  # type: ignore[operator]
 
 
 def test_what_cannot_be_known_is_not_made_up() -> None:

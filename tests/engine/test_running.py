@@ -17,13 +17,47 @@ def test_an_early_end_moves_everybody_up_and_breaks_nothing() -> None:
     assert cluster.engine.state.breaches == 0
 
 
-def test_the_end_allowance_is_held_behind_the_walltime() -> None:
+def test_starts_are_told_by_walltimes_without_the_end_allowance_of_the_jobs_before() -> None:
     cluster = Cluster(end_allowance=120)
-    cluster.submit("1", walltime=100)
+    for job in range(10):
+        cluster.submit(f"{job}", walltime=60)
+    assert [cluster.start(f"{job}") for job in range(10)] == [60 * job for job in range(10)]
+    cluster.at(1000)
+    assert [cluster.runs(f"{job}") for job in range(10)] == [[60 * job] for job in range(10)]
+
+
+def test_who_does_not_end_at_its_walltime_takes_its_allowance_a_step_at_a_time() -> None:
+    cluster = Cluster(end_allowance=150, slack=600)
+    cluster.submit("1", walltime=100, runtime=10_000)
     cluster.submit("2")
-    assert cluster.start("2") == 220
+    seen = []
+    for moment in (99, 100, 160, 220, 250, 310):
+        cluster.at(moment)
+        seen.append((cluster.start("2"), cluster.record("1").overruns))
+    # 60 and 60 s, and what is left of the allowance; only then it counts as an overrun.
+    assert seen == [(100, 0), (160, 0), (220, 0), (250, 0), (310, 1), (430, 2)]
+    assert (cluster.runs("2"), cluster.at_risk("2"), cluster.breaches("2")) == ([], "", [])
+    cluster.server.runtime["1"] = 315
+    cluster.at(315)
+    assert cluster.runs("2") == [315]
+
+
+def test_many_that_come_to_their_end_together_make_others_move_once() -> None:
+    cluster = Cluster(nodes=12, end_allowance=120)
+    for i in range(12):
+        cluster.submit(f"{i}", f"n{i + 1}:ppn=4", walltime=100, runtime=103)
+    cluster.submit("wide", "12:ppn=4", walltime=50)
+    for i in range(12):
+        cluster.submit(f"later{i}", "1:ppn=4", walltime=50)
+    before = len(cluster.engine.state.changes)
     cluster.at(100)
-    assert cluster.runs("2") == [100]
+    changes = list(cluster.engine.state.changes)[before:]
+    assert [(one.cause.value, one.slots.shape[0]) for one in changes] == [("overrun ahead", 13)]
+    assert changes[0].words == "job 0 runs past its walltime, and so do 11 more"
+    assert cluster.start("wide") == 160
+    assert {cluster.start(f"later{i}") for i in range(12)} == {210}
+    cluster.at(103)
+    assert cluster.runs("wide") == [103]
 
 
 def test_a_job_that_is_exiting_still_holds_its_resources() -> None:
@@ -32,7 +66,9 @@ def test_a_job_that_is_exiting_still_holds_its_resources() -> None:
     cluster.at(101)
     cluster.tell(*cluster.server.alter("1", state="E"))
     cluster.submit("2")
-    assert cluster.start("2") == 220
+    assert cluster.start("2") == 160
+    cluster.at(200)
+    assert (cluster.start("2"), cluster.runs("2")) == (220, [])
     assert cluster.view("1").state == "running"
 
 
@@ -117,7 +153,9 @@ def test_a_late_start_takes_from_the_allowance_and_moves_nobody() -> None:
     cluster.server.now = T + 40
     run = cluster.decisions[0]
     cluster.tell(*cluster.server.run(run))  # type: ignore[arg-type]
-    assert (cluster.start("2"), cluster.breaches("2")) == (1120, [])
+    assert (cluster.start("2"), cluster.breaches("2")) == (1000, [])
+    cluster.at(1000)
+    assert (cluster.start("2"), cluster.runs("2")) == (1040, [])
 
 
 def test_the_first_letter_of_a_job_unknown_so_far_may_be_an_alteration() -> None:

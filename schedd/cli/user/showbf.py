@@ -35,7 +35,6 @@ def run(argv: Sequence[str], name: str = "showbf") -> int:
 
 def _show(session: Session, args: argparse.Namespace) -> bool:
     client, begin = session.client, session.cluster["as_of"]
-    held_longer = session.cluster["end_allowance"]
     gaps: Iterable[Gap] = client.gaps(
         begin=begin, end=begin + _AHEAD, cpus=max(args.cpus, 1), from_begin=True
     )
@@ -43,9 +42,9 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
         has = {node["name"] for node in client.nodes() if args.feature in node["properties"]}
         gaps = (gap for gap in gaps if gap["node"] in has)
     windows = [
-        {**line, "walltime": None if line["until"] >= begin + _AHEAD else line["until"] - begin - held_longer}
+        {**line, "walltime": None if line["until"] >= begin + _AHEAD else line["until"] - begin}
         for line in lines(gaps, begin)
-        if line["nodes"] >= args.nodes and line["until"] - begin > held_longer
+        if line["nodes"] >= args.nodes and line["until"] > begin
     ]
     if args.json:
         show_json({"as_of": begin, "windows": windows})
