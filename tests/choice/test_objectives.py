@@ -123,7 +123,7 @@ def test_what_cannot_be_known_is_not_made_up() -> None:
 def test_an_empty_plan_has_a_vector_too() -> None:
     plan = Plan([], T)
     books = Books.of(PRICED, {}, {}, T, T)
-    facts = Facts(JobColumns.blank(plan.jobs.size), books, np.full(plan.jobs.size, np.inf), 0)
+    facts = Facts(JobColumns.blank(plan.jobs.size), books, np.full(plan.jobs.size, np.inf))
     found = {one.objective: one.value for one in objectives(plan, facts, T)}
     assert found[Objective.ENERGY] is None
     assert {value for one, value in found.items() if one is not Objective.ENERGY} == {0.0}
