@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "doctor": ("schedd.cli.doctor", "Look at a site from settings to server; say what to do."),
     "emulate": ("schedd.cli.emulate", "Run an emulated pbs_server over a simulated cluster."),
     "experiment": ("schedd.cli.experiment", "Run a whole study of policies in parallel."),
+    "federate": ("schedd.cli.federate", "Put several clusters under one roof."),
     "history": ("schedd.cli.history", "Say what happened to a job or to a node."),
     "hold": ("schedd.cli.user.hold", "Plan nothing new on a node, or of a queue."),
     "import": ("schedd.cli.import_config", "Translate a maui.cfg or sched_config into settings."),

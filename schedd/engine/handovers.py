@@ -49,6 +49,8 @@ def take_back(state: EngineState, event: TakeBack) -> None:
     record = state.handovers.get(event.handover)
     if record is None:
         state.handovers[event.handover] = HandedOver(event.handover, "", event.by, "withdrawn", state.now)
+    elif record.end == "ended" or (record.end and record.let_run):
+        return  # it has run, or may have: there is nothing left to take back
     elif record.phase == "refused" or record.end:
         _put(state, replace(record, phase="withdrawn"))
     elif record.phase not in ("withdrawing", "withdrawn"):
@@ -73,7 +75,8 @@ def done(state: EngineState, event: HandoverDone) -> None:
         case "release":
             phase = "released" if event.done else "held"
         case "withdraw":
-            phase = "withdrawn" if event.done else "released" if record.let_run else "held"
+            back = event.done and record.end != "ended"
+            phase = "withdrawn" if back else "released" if record.let_run else "held"
     text = "" if event.done else event.text
     _put(state, replace(record, phase=phase, decision="", code=event.code, text=text))
 
@@ -116,6 +119,7 @@ def _decide(
             step=step,
             submission=submission,
             server_job=record.server_job,
+            let_run=record.let_run,
         )
     )
 

@@ -28,6 +28,7 @@ __all__ = [
     "decisions",
     "evaluations",
     "events",
+    "federation",
     "jobs",
     "leases",
     "metadata",
@@ -270,4 +271,15 @@ leases = Table(
     Column("expires", BigInteger, nullable=False),
     Column("since", BigInteger, nullable=False),
     UniqueConstraint("name", "term"),
+)
+
+# What happened to the jobs of a federation, one after another; a database of a cluster's daemon has none.
+federation = Table(
+    "federation",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("job", Text, nullable=False),
+    Column("time", BigInteger, nullable=False),
+    Column("body", Text, nullable=False),
+    Index("ix_federation_job", "job"),
 )

@@ -69,6 +69,7 @@ class Handover:
     """One step of handing a job over to the server; what became of it comes back as ``HandoverDone``.
 
     ``submission`` comes with the step ``submit``; ``server_job`` with the others, where it is known.
+    ``let_run``: its release was asked for before, so that a job that is gone may have run.
     """
 
     id: str
@@ -78,6 +79,7 @@ class Handover:
     step: HandoverStep
     submission: SubmissionFacts | None = None
     server_job: str = ""
+    let_run: bool = False
     term: int = 0
     type: Literal["handover"] = "handover"
 

@@ -48,8 +48,10 @@ class Taker(Protocol):
         """Lifts the hold."""
         ...
 
-    async def take_back(self, job: str) -> None:
-        """Deletes the job unless it runs or ran: raises `JobRunsError`. One that is gone is taken back."""
+    async def take_back(self, job: str, *, may_have_run: bool) -> None:
+        """Deletes the job unless it runs or ran: raises `JobRunsError`. One that is gone without a trace is
+        taken back, unless it may have run.
+        """
         ...
 
 
@@ -157,7 +159,9 @@ class Handovers:
                     return _Outcome(False, text="the job is gone")
                 await server.let_run(job)
             elif job:
-                await server.take_back(job)
+                await server.take_back(job, may_have_run=decision.let_run)
+            elif decision.let_run:
+                raise JobRunsError("the job is gone, and may have run")
         except ServerRefusedError as error:
             return _Outcome(False, job, error.code, error.text or str(error))
         except (RightsError, JobRunsError, ValueError) as error:

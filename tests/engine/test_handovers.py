@@ -142,6 +142,22 @@ def test_a_job_that_somebody_deleted_is_told_as_deleted() -> None:
     assert desk["h"].phase == "withdrawn"
 
 
+def test_a_job_that_ended_while_it_was_taken_back_has_run() -> None:
+    """Else it would run again elsewhere."""
+    desk = Desk()
+    (submit,) = desk.ask()
+    desk.done(submit)
+    (release,) = desk.let_run()
+    desk.done(release)
+    (withdraw,) = desk.take_back()
+    assert withdraw.let_run
+    desk.tell(JobEnded(id=desk.id(), time=T, job_id="7.srv"))
+    desk.done(withdraw)
+    assert (desk["h"].phase, desk["h"].end) == ("released", "ended")
+    assert desk.take_back() == []
+    assert desk["h"].phase == "released"
+
+
 def test_handovers_outlast_a_checkpoint_and_a_plan_that_is_made_anew() -> None:
     desk = Desk()
     (submit,) = desk.ask()

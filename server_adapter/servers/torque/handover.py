@@ -118,11 +118,14 @@ class Desk:
         async with self._link.talk() as connection:
             await connection.request(_hold(RequestCode.RELEASE_JOB, job))
 
-    async def take_back(self, job: str) -> None:
+    async def take_back(self, job: str, *, may_have_run: bool) -> None:
         """Holds the job first: nobody's run decision passes a hold between the look and the deletion."""
         async with self._link.talk() as connection:
-            if _ran(await _look(connection, job)):
+            values = await _look(connection, job)
+            if _ran(values):
                 raise JobRunsError(f"{job} runs or has run")
+            if values is None and may_have_run:
+                raise JobRunsError(f"{job} is gone, and may have run")
             try:
                 await connection.request(_hold(RequestCode.HOLD_JOB, job))
                 if _ran(await _look(connection, job)):
@@ -133,7 +136,7 @@ class Desk:
                 if error.code not in (ServerCode.UNKJOBID, ServerCode.BADSTATE):
                     raise
                 values = await _look(connection, job)
-                if _ran(values):
+                if _ran(values) or (values is None and may_have_run):
                     raise JobRunsError(f"{job} runs or has run") from None
                 if values is not None and values.get("job_state") != "C":
                     raise

@@ -126,9 +126,9 @@ class TorqueServer:
         """Lifts its hold."""
         await self._desk.let_run(job)
 
-    async def take_back(self, job: str) -> None:
+    async def take_back(self, job: str, *, may_have_run: bool) -> None:
         """Deletes it unless it runs."""
-        await self._desk.take_back(job)
+        await self._desk.take_back(job, may_have_run=may_have_run)
 
     async def confirm(self, name: str, wish: Wish, shares: Sequence[ShareFacts]) -> None:
         """TORQUE has no reservations of its own."""

@@ -69,7 +69,9 @@ class Counter:
     async def _put(self, event: HandoverDone) -> None:
         self.told.append(event)
 
-    async def do(self, step: HandoverStep, job: str = "", *, facts: SubmissionFacts = JOB) -> HandoverDone:
+    async def do(
+        self, step: HandoverStep, job: str = "", *, facts: SubmissionFacts = JOB, let_run: bool = False
+    ) -> HandoverDone:
         number = next(self.numbers)
         self.handovers.want(
             Handover(
@@ -80,6 +82,7 @@ class Counter:
                 step=step,
                 submission=facts if step == "submit" else None,
                 server_job=job,
+                let_run=let_run,
             )
         )
         await asyncio.wait_for(self.handovers.finish(), 20)
@@ -196,7 +199,15 @@ def test_a_job_is_taken_back_before_it_runs_and_not_after(tmp_path: Path) -> Non
         assert job.state is State.RUNNING
         assert not job.holds
 
+    async def purged(counter: Counter) -> None:
+        first = await counter.do("submit")
+        await counter.do("release", first.server_job)
+        counter.server.cluster.jobs.clear()  # it ran, ended and was forgotten before anybody looked
+        back = await counter.do("withdraw", first.server_job, let_run=True)
+        assert (back.done, back.text) == (False, f"{first.server_job} is gone, and may have run")
+
     run(tmp_path / "one", scene)
+    run(tmp_path / "three", purged)
     run(tmp_path / "two", running)
 
 

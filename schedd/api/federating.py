@@ -1,0 +1,126 @@
+"""Running a federation: its port, its log, a thread for each cluster, until a signal ends it."""
+
+import contextlib
+import os
+import signal
+import socket
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import structlog
+import uvicorn
+from fastapi import FastAPI
+
+from schedd.api.roof import Tokens, create_app
+from schedd.federation.log import Log
+from schedd.federation.peers import Peer
+from schedd.federation.roof import Roof
+from schedd.federation.settings import Settings, SettingsError
+from schedd.service.notify import notify
+from schedd.service.tokens import read_token_file
+from schedd.store import StoreError
+
+__all__ = ["federate", "peer_tokens", "tokens_of"]
+
+_log = structlog.get_logger(__name__)
+_TRY_S = 0.5
+_JOIN_S = 5.0
+
+
+def tokens_of(settings: Settings) -> Tokens:
+    """Who may ask the federation. Raises SettingsError of the daemon's settings."""
+    path = settings.server.token_file
+    return Tokens(read_token_file(path) if path is not None else ())
+
+
+def peer_tokens(settings: Settings) -> dict[str, str]:
+    """The federation's own token for each cluster. Raises SettingsError."""
+    found = {}
+    for name, one in settings.clusters.items():
+        try:
+            found[name] = _token(one.token_file)
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(f"clusters.{name}.token_file: {one.token_file}: {error}") from None
+    return found
+
+
+def _token(path: Path) -> str:
+    text = path.read_text(encoding="utf-8").strip()
+    if len(text.split()) != 1:
+        raise OSError("it must hold one token and nothing else")
+    return text
+
+
+def federate(settings: Settings, tokens: Tokens, own: dict[str, str], server: socket.socket) -> bool:
+    """Serve until SIGTERM or SIGINT; True when it ended cleanly.
+
+    The port answers at once; all but ``/healthz`` answers 503 until this daemon leads and has read its log.
+    """
+    stopping = threading.Event()
+    failed: list[BaseException] = []
+    app: FastAPI
+
+    def work() -> None:
+        try:
+            _lead(settings, own, app, stopping)
+        except BaseException as error:
+            _log.critical("the federation ends", why=str(error), exc_info=not isinstance(error, StoreError))
+            failed.append(error)
+        finally:
+            if not stopping.is_set():
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    @asynccontextmanager
+    async def life(_: FastAPI) -> AsyncIterator[None]:
+        worker = threading.Thread(target=work, name="federation")
+        worker.start()
+        yield
+        stopping.set()
+        worker.join()
+
+    app = create_app(tokens, life)
+    config = uvicorn.Config(
+        app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=10
+    )
+    host, port = server.getsockname()[:2]
+    _log.info("listening", url=f"http://{host}:{port}", clusters=list(settings.clusters))
+    running = uvicorn.Server(config)
+    with contextlib.suppress(KeyboardInterrupt):
+        running.run([server])
+    _log.info("stopped")
+    return not failed
+
+
+def _lead(settings: Settings, own: dict[str, str], app: FastAPI, stopping: threading.Event) -> None:
+    """Waits until it leads, then works until it is to stop or another one leads."""
+    log = Log(settings.store.url, settings.store.named, settings.store.lease)
+    peers: list[Peer] = []
+    try:
+        said = False
+        while not log.lead.take():
+            if not said:
+                _log.info("standing by: another daemon leads")
+                said = True
+            if stopping.wait(_TRY_S):
+                return
+        roof = Roof(settings, log, own)
+        _log.info("leading", term=log.lead.term, jobs=len(roof.jobs.by_id), open=len(roof.jobs.open))
+        ending = threading.Event()
+        peers = [Peer(name, roof, own[name], ending) for name in settings.clusters]
+        for peer in peers:
+            peer.start()
+        app.state.roof = roof
+        with contextlib.suppress(OSError):
+            notify("READY=1")
+        while not stopping.wait(_TRY_S):
+            if log.lead.lost:
+                raise StoreError(f"another daemon leads: {log.lead.lost}")
+    finally:
+        app.state.roof = None
+        if peers:
+            ending.set()
+            for peer in peers:
+                peer.join(_JOIN_S)
+        log.close()

@@ -1,0 +1,379 @@
+"""The federation over HTTP: jobs handed to it, the clusters under it, and where a job would start first."""
+
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path as File
+from typing import Annotated, Any, Final, Literal
+
+import jinja2
+from fastapi import Depends, FastAPI, Path, Request
+from fastapi_offline import FastAPIOffline
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import HTMLResponse, JSONResponse, Response
+
+from schedd import __version__
+from schedd.api import problems
+from schedd.api.app import Lifespan
+from schedd.api.headers import Closed
+from schedd.api.limits import BodyLimit
+from schedd.api.problems import Fault, ProblemError, answers
+from schedd.api.text import TextRoute
+from schedd.client import ClientError
+from schedd.dialect import RequestError, parse_torque, resource_list
+from schedd.federation.jobs import Job
+from schedd.federation.peers import client_of
+from schedd.federation.roof import Roof
+from schedd.service.roles import Bearer
+from schedd.wire import HANDED_ATTRIBUTES
+
+__all__ = ["Tokens", "create_app"]
+
+_ABOUT: Final = """
+A federation takes a job once and hands it to the cluster whose plan ends it first. `POST /v1/federation/jobs`
+takes a job, `GET /v1/federation/jobs/{job}` says where it is, `POST /v1/federation/what-if` where it would
+start first. Times are seconds since the epoch (UTC).
+"""
+_MOST_BODY: Final = 4 << 20
+_Words = Annotated[dict[str, str], Field(max_length=500)]
+_READ: Final = ("no-token", "not-ready", "invalid")
+_JobName = Annotated[str, Path(pattern=r"^[0-9]{1,18}$", examples=["17"])]
+
+
+class Tokens:
+    """Who asks, by the SHA-256 of the token shown. Roles: `user` (USER@REALM), `reader`, `admin`."""
+
+    def __init__(self, entries: Iterable[tuple[Bearer, bytes]]) -> None:
+        self._entries = tuple(entries)
+
+    def bearer(self, token: str) -> Bearer | None:
+        """None: nobody's."""
+        given = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+        return next((one for one, digest in self._entries if hmac.compare_digest(digest, given)), None)
+
+
+class _Asked(BaseModel):
+    """What a job asks for, as `qsub -l` takes it or name by name."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    request: Annotated[str | None, Field(min_length=1, max_length=10_000)] = None
+    resources: _Words | None = None
+    queues: Annotated[_Words, Field(description="By cluster: the queue there.")] = {}
+    clusters: Annotated[
+        tuple[str, ...], Field(description="It may go to these alone.", max_length=1_000)
+    ] = ()
+    owner: Annotated[str, Field(description="An admin alone names another than himself.", max_length=200)] = (
+        ""
+    )
+
+    @model_validator(mode="after")
+    def _understood(self) -> "_Asked":
+        if (self.request is None) == (self.resources is None):
+            raise ValueError("give either request or resources")
+        try:
+            parse_torque(self.asked)
+        except RequestError as error:
+            raise ValueError(error.comment) from None
+        return self
+
+    @property
+    def asked(self) -> dict[str, str]:
+        """Name by name, however it was given."""
+        return resource_list(self.request) if self.request is not None else dict(self.resources or {})
+
+
+class WhatIf(_Asked):
+    """A job that nobody submitted."""
+
+
+class NewJob(_Asked):
+    """A job for the federation."""
+
+    script: Annotated[str, Field(min_length=1, max_length=1 << 20, pattern=r"^[^\x00]+$")]
+    attributes: _Words = {}
+    variables: _Words = {}
+    key: Annotated[
+        str,
+        Field(description="The sender's name for this: the same key again is the same job.", max_length=200),
+    ] = ""
+
+    @field_validator("attributes")
+    @classmethod
+    def _allowed(cls, words: dict[str, str]) -> dict[str, str]:
+        for name in words:
+            if name not in HANDED_ATTRIBUTES:
+                known = ", ".join(sorted(HANDED_ATTRIBUTES))
+                raise ValueError(f"{name} cannot be handed over; there is {known}")
+        return words
+
+
+async def _asker(request: Request) -> Bearer:
+    scheme, _, shown = request.headers.get("authorization", "").partition(" ")
+    tokens: Tokens = request.app.state.tokens
+    found = tokens.bearer(shown.strip()) if scheme.lower() == "bearer" else None
+    if found is None:
+        hint = "send the header Authorization: Bearer TOKEN"
+        raise ProblemError("no-token", "no token that is known here was sent", hint=hint)
+    return found
+
+
+async def _roof(request: Request) -> Roof:
+    roof: Roof | None = request.app.state.roof
+    if roof is None:
+        raise ProblemError(
+            "not-ready", "another daemon leads, or the log is being read", headers={"Retry-After": "2"}
+        )
+    return roof
+
+
+_Asker = Annotated[Bearer, Depends(_asker)]
+_Roof = Annotated[Roof, Depends(_roof)]
+
+
+def create_app(tokens: Tokens, lifespan: Lifespan | None = None) -> FastAPI:
+    """The application; its ``state.roof`` is set when this daemon leads."""
+    app = FastAPIOffline(
+        title="schedd federation",
+        description=_ABOUT,
+        version=__version__,
+        redirect_slashes=False,
+        lifespan=lifespan,
+    )
+    app.state.roof = None
+    app.state.tokens = tokens
+    app.router.route_class = TextRoute
+    problems.install(app)
+    add = app.add_api_route
+    add("/healthz", _health, methods=["GET"])
+    add("/readyz", _ready, methods=["GET"], responses=answers("not-ready"))
+    add("/v1/federation/clusters", _clusters, methods=["GET"], responses=answers(*_READ))
+    add("/v1/federation/jobs", _jobs, methods=["GET"], responses=answers(*_READ))
+    add(
+        "/v1/federation/jobs",
+        _submit,
+        methods=["POST"],
+        status_code=201,
+        responses=answers(*_READ, "not-allowed", "bad-request", "too-large"),
+    )
+    one = "/v1/federation/jobs/{job}"
+    add(one, _job, methods=["GET"], responses=answers(*_READ, "unknown-job"))
+    add(one, _cancel, methods=["DELETE"], responses=answers(*_READ, "unknown-job"))
+    add(
+        "/v1/federation/what-if",
+        _what_if,
+        methods=["POST"],
+        responses=answers(*_READ, "not-allowed", "bad-request", "too-large"),
+    )
+    app.add_api_route("/", _page, methods=["GET"], include_in_schema=False)
+    app.add_middleware(BodyLimit, most=_MOST_BODY)
+    app.add_middleware(Closed)
+    return app
+
+
+def _health() -> dict[str, str]:
+    """The process answers."""
+    return {"status": "ok", "version": __version__}
+
+
+def _ready(_: _Roof) -> dict[str, str]:
+    """It leads and takes jobs."""
+    return {"status": "ready"}
+
+
+def _clusters(roof: _Roof, _: _Asker) -> dict[str, Any]:
+    """The clusters, whether they answer, and what of them is shown."""
+    return {"clusters": cluster_rows(roof)}
+
+
+def cluster_rows(roof: Roof) -> list[dict[str, Any]]:
+    """What is shown of each cluster."""
+    found = []
+    for name, chosen in roof.settings.clusters.items():
+        seen = roof.seen[name]
+        ours = [one for one in seen.handovers.values() if not one.end and one.phase == "released"]
+        found.append(
+            {
+                "name": name,
+                "away": seen.away,
+                "since": seen.since,
+                "disclosure": chosen.disclosure,
+                "cpus": seen.cpus or None,
+                "jobs": roof.counts.get(name) or None,
+                "ours": len(ours),
+                "running": sum(one.state == "running" for one in ours),
+            }
+        )
+    return found
+
+
+def _jobs(roof: _Roof, asker: _Asker, state: Literal["all", "open"] = "all") -> dict[str, Any]:
+    """Jobs of the asker; of all, for a reader or an admin."""
+    rows = [job_row(roof, job) for job in list(roof.jobs.by_id.values()) if _sees(asker, job)]
+    return {"jobs": [row for row in rows if state == "all" or not row["over"]]}
+
+
+def job_row(roof: Roof, job: Job) -> dict[str, Any]:
+    """A job as its owner sees it."""
+    standing = roof.standing(job)
+    attempts = []
+    for one in job.attempts:
+        chosen = roof.settings.clusters.get(one.cluster)
+        seen = standing.get(one.number)
+        shown = seen is not None and chosen is not None and chosen.discloses("plan")
+        attempts.append(
+            asdict(one)
+            | {
+                "state": seen.state if seen is not None else "",
+                "planned_start": seen.planned_start if shown and seen else None,
+                "planned_end": seen.planned_end if shown and seen else None,
+                "promised_start": seen.promised_start if shown and seen else None,
+            }
+        )
+    where = job.active or job.newest
+    return {
+        "id": job.id,
+        "owner": job.owner,
+        "name": job.submission.get("attributes", {}).get("Job_Name", ""),
+        "resources": job.submission.get("resources", {}),
+        "submitted": job.submitted,
+        "cluster": where.cluster if where is not None else "",
+        "server_job": where.server_job if where is not None else "",
+        "over": job.over,
+        "over_at": job.over_at or None,
+        "exit_status": job.exit_status,
+        "cancelled": job.cancelled,
+        "moves": job.moves,
+        "text": job.text,
+        "attempts": attempts,
+    }
+
+
+def _sees(asker: Bearer, job: Job) -> bool:
+    return asker.role != "user" or asker.name == job.owner
+
+
+def _found(roof: Roof, asker: Bearer, name: str) -> Job:
+    job = roof.jobs.by_id.get(name)
+    if job is None or not _sees(asker, job):
+        raise ProblemError("unknown-job", f"the federation has no job {name}")
+    return job
+
+
+def _job(roof: _Roof, asker: _Asker, job: _JobName) -> dict[str, Any]:
+    """One job: where it is, and each attempt to put it somewhere."""
+    return job_row(roof, _found(roof, asker, job))
+
+
+async def _submit(roof: _Roof, asker: _Asker, body: NewJob) -> Response:
+    """Hand a job to the federation. The answer comes when it cannot be lost any more."""
+    owner = _owner(roof, asker, body)
+    submission = {
+        "script": body.script,
+        "resources": body.asked,
+        "attributes": body.attributes,
+        "variables": body.variables,
+        "queues": body.queues,
+        "cpu_seconds": _cpu_seconds(body.asked),
+    }
+    job = await run_in_threadpool(roof.submit, owner, submission, clusters=tuple(body.clusters), key=body.key)
+    return JSONResponse(job_row(roof, job), 201)
+
+
+async def _cancel(roof: _Roof, asker: _Asker, job: _JobName) -> dict[str, Any]:
+    """Take a job back: deleted unless it runs. Its owner and an admin may."""
+    found = _found(roof, asker, job)
+    if asker.role == "reader":
+        raise ProblemError("not-allowed", f"{asker.name} may only read")
+    return job_row(roof, await run_in_threadpool(roof.cancel, found.id, asker.name))
+
+
+async def _what_if(roof: _Roof, asker: _Asker, body: WhatIf) -> dict[str, Any]:
+    """Where would it start first? Each cluster's plan is asked; the earliest end stands first."""
+    owner = _owner(roof, asker, body)
+    return {"clusters": await run_in_threadpool(first, roof, owner, body)}
+
+
+def first(roof: Roof, owner: str, body: _Asked) -> list[dict[str, Any]]:
+    """What each cluster's plan says of the job, the earliest end first."""
+    users = roof.settings.users(owner)
+    names = [name for name in roof.settings.clusters if not body.clusters or name in body.clusters]
+    tokens: Mapping[str, str] = roof.peer_tokens
+
+    def ask(name: str) -> dict[str, Any]:
+        chosen = roof.settings.clusters[name]
+        found: dict[str, Any] = {"cluster": name, "start": None, "end": None, "why": ""}
+        if name not in users:
+            return found | {"why": f"{owner} has no user there"}
+        try:
+            with client_of(chosen, tokens[name]) as client:
+                answer = client.what_if(
+                    resources=body.asked, queue=body.queues.get(name, ""), owner=users[name]
+                )
+        except ClientError as error:
+            return found | {"why": str(error)}
+        start, end = answer["planned_start"], answer["planned_end"]
+        if start is not None and end is not None:
+            end = start + int((end - start) / chosen.speed)
+        return found | {"start": start, "end": end, "why": answer["why"]}
+
+    if not names:
+        return []
+    with ThreadPoolExecutor(min(32, len(names))) as pool:
+        rows = list(pool.map(ask, names))
+    return sorted(rows, key=lambda row: (row["end"] is None, row["end"] or 0, row["cluster"]))
+
+
+def _owner(roof: Roof, asker: Bearer, body: _Asked) -> str:
+    unknown = [name for name in (*body.clusters, *body.queues) if name not in roof.settings.clusters]
+    if unknown:
+        known = ", ".join(roof.settings.clusters)
+        fault = Fault(where="body.clusters", what=f"no cluster {unknown[0][:40]}", allowed=known)
+        raise ProblemError("invalid", fault.what, errors=[fault])
+    if asker.role == "admin":
+        return body.owner or asker.name
+    if asker.role != "user":
+        raise ProblemError("not-allowed", f"{asker.name} may only read")
+    if body.owner and body.owner != asker.name:
+        raise ProblemError("not-allowed", f"{asker.name} may not act for {body.owner}")
+    return asker.name
+
+
+def _cpu_seconds(asked: Mapping[str, str]) -> int:
+    request = parse_torque(asked)
+    return request.cpus * (request.walltime or 3600)
+
+
+_PAGES: Final = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(File(__file__).with_name("pages")), autoescape=True
+)
+
+
+def _page(request: Request) -> Response:
+    """The federation for people: its clusters; of jobs numbers alone, since nobody is asked for a token."""
+    roof: Roof | None = request.app.state.roof
+    text = _PAGES.get_template("federation.html").render(
+        clusters=cluster_rows(roof) if roof is not None else [],
+        totals=_totals(roof) if roof is not None else {},
+        leads=roof is not None,
+        version=__version__,
+    )
+    return HTMLResponse(text, headers={"Cache-Control": "no-store"})
+
+
+def _totals(roof: Roof) -> dict[str, int]:
+    jobs = [roof.jobs[name] for name in list(roof.jobs.open)]
+    running = sum(
+        any(seen.state == "running" for seen in roof.standing(job).values()) for job in jobs if job.active
+    )
+    active = sum(job.active is not None for job in jobs)
+    return {
+        "open": len(jobs),
+        "choosing": len(jobs) - active,
+        "running": running,
+        "waiting": active - running,
+        "moved": sum(job.moves > 0 for job in jobs),
+    }

@@ -1,0 +1,48 @@
+"""``schedd federate``: one roof over several clusters."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from schedd.cli.arguments import Parser
+
+__all__ = ["make_parser", "run"]
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Its options."""
+    parser = Parser(
+        prog="schedd federate",
+        description="Route jobs to the cluster whose plan ends them first, until SIGTERM or SIGINT.",
+    )
+    parser.add_argument("--config", type=Path, required=True, help="TOML file; see docs/federation.md")
+    parser.add_argument("--check", action="store_true", help="look at the settings and end")
+    return parser
+
+
+def run(argv: Sequence[str]) -> int:
+    """Federate as the arguments say; 0 after a clean end, 2 for bad settings, 1 for what else went wrong."""
+    args = make_parser().parse_args(argv)
+    from schedd.api.federating import federate, peer_tokens, tokens_of  # noqa: PLC0415
+    from schedd.api.listening import ListenError, listen  # noqa: PLC0415
+    from schedd.federation.settings import SettingsError, load  # noqa: PLC0415
+    from schedd.service import settings as of_daemon  # noqa: PLC0415
+    from schedd.service.logs import set_up  # noqa: PLC0415
+
+    try:
+        settings = load(args.config)
+        tokens, own = tokens_of(settings), peer_tokens(settings)
+    except (SettingsError, of_daemon.SettingsError) as error:
+        print(f"schedd federate: {error}".replace("\n", "\nschedd federate: "), file=sys.stderr)
+        return 2
+    if args.check:
+        print(f"{args.config}: {len(settings.clusters)} clusters: {', '.join(settings.clusters)}")
+        return 0
+    set_up(of_daemon.LogSettings())
+    try:
+        server = listen(settings.server.host, settings.server.port)
+    except ListenError as error:
+        print(f"schedd federate: {error}", file=sys.stderr)
+        return 1
+    return 0 if federate(settings, tokens, own, server) else 1

@@ -1,0 +1,114 @@
+"""A client of a federation: jobs handed to it, its clusters, and where a job would start first."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Self, TypedDict, cast
+
+from schedd.client.http import Connection
+from schedd.client.places import Place
+
+__all__ = ["AttemptRow", "ClusterRow", "FederationClient", "JobRow", "WhatIfRow"]
+
+
+class AttemptRow(TypedDict):
+    """A copy of a job at one cluster. Times are seconds since the epoch."""
+
+    number: int
+    cluster: str
+    user: str
+    phase: str
+    since: int
+    start: int | None
+    end: int | None
+    why: str
+    server_job: str
+    let_go: bool
+    text: str
+    state: str
+    planned_start: int | None
+    planned_end: int | None
+    promised_start: int | None
+
+
+class JobRow(TypedDict):
+    """A job of the federation."""
+
+    id: str
+    owner: str
+    name: str
+    resources: dict[str, str]
+    submitted: int
+    cluster: str
+    server_job: str
+    over: Literal["", "ended", "deleted", "cancelled", "refused"]
+    over_at: int | None
+    exit_status: int | None
+    cancelled: bool
+    moves: int
+    text: str
+    attempts: list[AttemptRow]
+
+
+class ClusterRow(TypedDict):
+    """A cluster of the federation; what it does not tell is null."""
+
+    name: str
+    away: str
+    since: int
+    disclosure: str
+    cpus: int | None
+    jobs: dict[str, int] | None
+    ours: int
+    running: int
+
+
+class WhatIfRow(TypedDict):
+    """What one cluster's plan says of a job."""
+
+    cluster: str
+    start: int | None
+    end: int | None
+    why: str
+
+
+class FederationClient:
+    """Every method raises ``Unreachable`` when nobody answers and ``Refused`` when the federation says no."""
+
+    def __init__(self, place: Place, *, timeout: float = 30.0) -> None:
+        self._http = Connection(place, timeout)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def clusters(self) -> list[ClusterRow]:
+        """The clusters, and whether they answer."""
+        return cast("list[ClusterRow]", self._http.ask("GET", "/v1/federation/clusters")["clusters"])
+
+    def jobs(self, *, over: bool = True) -> list[JobRow]:
+        """Jobs that the asker may see."""
+        query = {"state": "all" if over else "open"}
+        return cast("list[JobRow]", self._http.ask("GET", "/v1/federation/jobs", query)["jobs"])
+
+    def job(self, name: str) -> JobRow:
+        """One of them."""
+        return cast("JobRow", self._http.ask("GET", f"/v1/federation/jobs/{name}"))
+
+    def submit(self, body: Mapping[str, Any]) -> JobRow:
+        """Hand a job over: ``script``, ``request`` or ``resources``, and so on."""
+        return cast("JobRow", self._http.ask("POST", "/v1/federation/jobs", body=dict(body)))
+
+    def cancel(self, name: str) -> JobRow:
+        """Take a job back."""
+        return cast("JobRow", self._http.ask("DELETE", f"/v1/federation/jobs/{name}"))
+
+    def what_if(self, request: str, clusters: Sequence[str] = ()) -> list[WhatIfRow]:
+        """Where it would start; the earliest end stands first."""
+        body = {"request": request, "clusters": list(clusters)}
+        found = self._http.ask("POST", "/v1/federation/what-if", body=body)
+        return cast("list[WhatIfRow]", found["clusters"])

@@ -1,0 +1,220 @@
+"""A federation's jobs and their attempts, and how each event changes them. Pure: events in, jobs out."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from schedd.federation.events import (
+    Cancelled,
+    Chosen,
+    Ended,
+    Event,
+    Failed,
+    GivenUp,
+    Held,
+    Kept,
+    LetGo,
+    OfAttempt,
+    Out,
+    Refused,
+    Submitted,
+    Withdrawn,
+)
+
+__all__ = ["Attempt", "ImpossibleError", "Job", "Jobs", "Over", "Phase"]
+
+Phase = Literal["asking", "held", "letting", "out", "withdrawing", "withdrawn", "refused", "over"]
+Over = Literal["", "ended", "deleted", "cancelled", "refused"]
+_LIVE: Final = ("asking", "held", "letting", "out")
+_SAFE: Final = ("withdrawn", "refused")
+"""Phases in which an attempt has not run and never will."""
+
+
+class ImpossibleError(Exception):
+    """An event that cannot follow what happened before it: a defect, or a log that is not one's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A copy of a job at one cluster. ``start`` and ``end`` are what its plan said when it was chosen."""
+
+    number: int
+    cluster: str
+    user: str
+    phase: Phase
+    since: int
+    start: int | None = None
+    end: int | None = None
+    why: str = ""
+    server_job: str = ""
+    let_go: bool = False
+    text: str = ""
+
+    @property
+    def live(self) -> bool:
+        """Whether it is wanted."""
+        return self.phase in _LIVE
+
+    @property
+    def may_run(self) -> bool:
+        """Whether it may run, may be running or may have run."""
+        return self.let_go and self.phase not in _SAFE
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job of a user. Times are seconds since the epoch."""
+
+    id: str
+    owner: str
+    submission: Mapping[str, Any]
+    submitted: int
+    clusters: tuple[str, ...] = ()
+    deadline: int | None = None
+    key: str = ""
+    attempts: tuple[Attempt, ...] = ()
+    over: Over = ""
+    over_at: int = 0
+    exit_status: int | None = None
+    cancelled: bool = False
+    text: str = ""
+
+    @property
+    def active(self) -> Attempt | None:
+        """The attempt that may run."""
+        return next((one for one in self.attempts if one.may_run), None)
+
+    @property
+    def newest(self) -> Attempt | None:
+        """The newest attempt that is wanted, beside the active one where that is another."""
+        found = [one for one in self.attempts if one.live and not one.let_go]
+        return found[-1] if found else None
+
+    @property
+    def moves(self) -> int:
+        """How often it was let go elsewhere than before."""
+        return max(0, sum(one.let_go for one in self.attempts) - 1)
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is left to be done for it, at any cluster."""
+        return bool(self.over) and all(one.phase in (*_SAFE, "over") for one in self.attempts)
+
+
+class Jobs:
+    """All jobs, as the events so far made them."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[str, Job] = {}
+        self.by_key: dict[tuple[str, str], str] = {}
+        self.open: dict[str, None] = {}
+        """Jobs for which something is left to be done, oldest first."""
+
+    def __getitem__(self, job: str) -> Job:
+        return self.by_id[job]
+
+    def apply(self, event: Event) -> None:
+        """Takes one event in. Raises ImpossibleError."""
+        match event:
+            case Submitted():
+                self._submitted(event)
+            case Cancelled():
+                job = self._known(event.job)
+                over: Over = "" if job.active is not None else "cancelled"
+                self._put(replace(job, cancelled=True, over=job.over or over, over_at=event.time))
+            case Failed():
+                job = self._known(event.job)
+                if job.active is not None:
+                    raise ImpossibleError(f"job {job.id} failed while it may run")
+                self._put(replace(job, over="refused", over_at=event.time, text=event.text))
+            case _:
+                self._of_attempt(event)
+
+    def forget(self, before: int) -> tuple[str, ...]:
+        """Drops jobs that were settled before that moment; returns them."""
+        gone = tuple(job.id for job in self.by_id.values() if job.settled and job.over_at < before)
+        for name in gone:
+            job = self.by_id.pop(name)
+            self.by_key.pop((job.owner, job.key), None)
+        return gone
+
+    def _submitted(self, event: Submitted) -> None:
+        if event.job in self.by_id:
+            raise ImpossibleError(f"job {event.job} came twice")
+        job = Job(
+            event.job,
+            event.owner,
+            event.submission,
+            event.time,
+            tuple(event.clusters),
+            event.deadline,
+            event.key,
+        )
+        if event.key:
+            self.by_key[event.owner, event.key] = event.job
+        self._put(job)
+
+    def _of_attempt(self, event: OfAttempt) -> None:
+        job = self._known(event.job)
+        if isinstance(event, Chosen):
+            if event.attempt != len(job.attempts) + 1 or job.over or job.newest is not None:
+                raise ImpossibleError(f"job {job.id}: attempt {event.attempt} cannot be made now")
+            attempt = Attempt(
+                event.attempt,
+                event.cluster,
+                event.user,
+                "asking",
+                event.time,
+                event.start,
+                event.end,
+                event.why,
+            )
+            self._put(replace(job, attempts=(*job.attempts, attempt)))
+            return
+        if not 0 < event.attempt <= len(job.attempts):
+            raise ImpossibleError(f"job {job.id} has no attempt {event.attempt}")
+        attempt = job.attempts[event.attempt - 1]
+        allowed, change = _CHANGES[type(event)]
+        if attempt.phase not in allowed:
+            raise ImpossibleError(f"job {job.id}: {event.type} of attempt {attempt.number}, {attempt.phase}")
+        if isinstance(event, LetGo) and (job.active is not None or job.over or job.cancelled):
+            raise ImpossibleError(f"job {job.id}: attempt {attempt.number} must not run")
+        attempt = replace(change(attempt, event), since=event.time)
+        attempts = (*job.attempts[: event.attempt - 1], attempt, *job.attempts[event.attempt :])
+        job = replace(job, attempts=attempts)
+        if isinstance(event, Ended) and not job.over and (attempt.let_go or job.active is None):
+            over: Over = "cancelled" if job.cancelled and event.how == "deleted" else event.how
+            job = replace(job, over=over, over_at=event.time, exit_status=event.exit_status)
+        elif isinstance(event, Withdrawn) and job.cancelled and job.active is None and not job.over:
+            job = replace(job, over="cancelled", over_at=event.time)
+        self._put(job)
+
+    def _known(self, name: str) -> Job:
+        job = self.by_id.get(name)
+        if job is None:
+            raise ImpossibleError(f"there is no job {name}")
+        return job
+
+    def _put(self, job: Job) -> None:
+        self.by_id[job.id] = job
+        if job.settled:
+            self.open.pop(job.id, None)
+        else:
+            self.open[job.id] = None
+
+
+_Change = Callable[[Attempt, Any], Attempt]
+_CHANGES: Final[Mapping[type, tuple[Iterable[Phase], _Change]]] = {
+    Held: (("asking",), lambda one, event: replace(one, phase="held", server_job=event.server_job)),
+    Refused: (("asking", "held"), lambda one, event: replace(one, phase="refused", text=event.text)),
+    LetGo: (("held",), lambda one, _: replace(one, phase="letting", let_go=True)),
+    Out: (("letting",), lambda one, _: replace(one, phase="out")),
+    GivenUp: (_LIVE, lambda one, event: replace(one, phase="withdrawing", text=event.why)),
+    Withdrawn: (("withdrawing",), lambda one, _: replace(one, phase="withdrawn")),
+    Kept: (("withdrawing",), lambda one, event: replace(one, phase="out", text=event.text)),
+    Ended: (
+        ("held", "letting", "out", "withdrawing"),
+        lambda one, event: replace(one, phase="over" if one.let_go else "refused", text=event.how),
+    ),
+}
+"""In which phases an event may come, and what it makes of the attempt."""

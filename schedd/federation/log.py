@@ -1,0 +1,46 @@
+"""A federation's log in its database: what is appended is durable, and only the one that leads appends."""
+
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import delete, insert, select
+
+from schedd.federation.events import Event, decode, encode
+from schedd.store.codec import plain
+from schedd.store.database import Database
+from schedd.store.leadership import Leadership
+from schedd.store.tables import federation
+
+__all__ = ["Log"]
+
+
+class Log:
+    """Raises StoreError for all that the database does; NotLeader where another daemon leads by now."""
+
+    def __init__(self, url: str, holder: str, lease: float) -> None:
+        self._database = Database.open(url)
+        self.lead = Leadership(self._database, holder, seconds=lease)
+
+    def read(self) -> Sequence[Event]:
+        """All events in order. Raises ValueError for one that this program does not know."""
+        with self._database.read() as connection:
+            rows = connection.execute(select(federation.c.body).order_by(federation.c.number))
+            return [decode(row.body) for row in rows]
+
+    def append(self, events: Iterable[Event]) -> None:
+        """Keeps these, all or none of them."""
+        rows = [{"job": event.job, "time": event.time, "body": plain(encode(event))} for event in events]
+        if rows:
+            with self._database.write(guarded=True) as connection:
+                connection.execute(insert(federation), rows)
+
+    def forget(self, jobs: Sequence[str]) -> None:
+        """Drops all that is told of these jobs."""
+        with self._database.write(guarded=True) as connection:
+            for first in range(0, len(jobs), 500):
+                some = jobs[first : first + 500]
+                connection.execute(delete(federation).where(federation.c.job.in_(some)))
+
+    def close(self) -> None:
+        """Lets another daemon lead, and lets go of the database."""
+        self.lead.give_up()
+        self._database.close()

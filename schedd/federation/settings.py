@@ -1,0 +1,155 @@
+"""The federation's settings: one TOML file."""
+
+import socket
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from schedd.federation.machine import Rules
+from schedd.federation.policies import Policy
+from schedd.service.section import Section
+from schedd.wire.times import FloatSeconds, Seconds
+
+__all__ = ["ClusterSettings", "Disclosure", "Settings", "SettingsError", "load"]
+
+Disclosure = Literal["offers", "power", "load", "plan"]
+_LEVELS: tuple[Disclosure, ...] = ("offers", "power", "load", "plan")
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,30}$"
+
+
+class SettingsError(Exception):
+    """The settings make no sense: what, where, and what is allowed."""
+
+
+class ServerSettings(Section):
+    """Where the federation is reached."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: int = Field(default=8090, ge=0, le=65535)
+    """Port; 0: any free one."""
+    token_file: Path | None = None
+    """File of tokens, one a line: role (`user`, `reader`, `admin`), name, token. A user's
+    name is USER@REALM."""
+
+
+class StoreSettings(Section):
+    """Where its log is kept."""
+
+    url: str = "sqlite:////var/lib/schedd/federation.sqlite"
+    """SQLite or PostgreSQL, as for `schedd serve`, but a database of its own."""
+    holder: str = ""
+    """The name of this daemon among those that share the database; empty: the host's."""
+    lease: Annotated[FloatSeconds, Field(ge=1, le=600)] = 6.0
+    """After this a standby takes over (PostgreSQL)."""
+
+    @property
+    def named(self) -> str:
+        """The holder, as it counts."""
+        return self.holder or socket.gethostname()
+
+
+class RoutingSettings(Section):
+    """How jobs are routed."""
+
+    policy: Policy = Policy.PLAN
+    """`plan` (the earliest end), `least-loaded` (the earliest start) or `random`."""
+    patience: Annotated[Seconds, Field(ge=1, le=86_400)] = 30
+    """So long an answer is waited for before a job goes elsewhere."""
+    threshold: Annotated[Seconds, Field(ge=0, le=864_000)] = 600
+    """A waiting job is moved where it ends earlier by at least so much."""
+    moves: int = Field(default=2, ge=0, le=100)
+    """So often at most; 0: jobs stay."""
+    again: Annotated[Seconds, Field(ge=1, le=86_400)] = 60
+    """How often it is asked whether a waiting job ends earlier elsewhere."""
+    poll: Annotated[FloatSeconds, Field(gt=0, le=600)] = 2.0
+    """How often each cluster is asked."""
+
+
+class ClusterSettings(Section):
+    """One cluster of the federation."""
+
+    url: str = Field(pattern=r"^https?://")
+    """Its schedd."""
+    cluster: str = "main"
+    """Its name there."""
+    token_file: Path
+    """File with the federation's token there and nothing else; its role must be `federation`."""
+    timeout: Annotated[FloatSeconds, Field(gt=0, le=600)] = 10.0
+    """An answer that takes longer is given up."""
+    disclosure: Disclosure = "load"
+    """What of it is used and shown: `offers` alone, its `power` (cpus), too, its `load` (jobs, by kind), or
+    its `plan` (each job of ours there, with its start)."""
+    speed: float = Field(default=1.0, gt=0, le=1000)
+    """Its cpus run jobs so many times faster than asked for."""
+    handicap: Annotated[Seconds, Field(ge=0, le=864_000)] = 0
+    """Counts as so much later: data that is elsewhere, a price."""
+    realms: tuple[str, ...] = ()
+    """Users of these realms have the same name there: `ann@org` is `ann`."""
+    users: dict[str, str] = Field(default_factory=dict)
+    """Others by table: `"ann@org" = "ann1"`. An empty name: this one has none there."""
+
+    def user(self, owner: str) -> str:
+        """Whom the owner is there; empty: nobody."""
+        if owner in self.users:
+            return self.users[owner]
+        name, _, realm = owner.rpartition("@")
+        return name if name and realm in self.realms else ""
+
+    def discloses(self, level: Disclosure) -> bool:
+        """Whether so much may be used and shown."""
+        return _LEVELS.index(self.disclosure) >= _LEVELS.index(level)
+
+
+class Settings(Section):
+    """All of them."""
+
+    name: str = Field(default="fed", pattern=_NAME)
+    """Begins the names of its handovers; of two federations over one cluster each needs its own."""
+    server: ServerSettings = ServerSettings()
+    """See `[server]`."""
+    store: StoreSettings = StoreSettings()
+    """See `[store]`."""
+    routing: RoutingSettings = RoutingSettings()
+    """See `[routing]`."""
+    clusters: dict[Annotated[str, Field(pattern=_NAME)], ClusterSettings]
+    """See `[clusters.NAME]`; each by its name in the federation."""
+
+    @model_validator(mode="after")
+    def _some(self) -> Self:
+        if not self.clusters:
+            raise ValueError("clusters: there must be one at least")
+        places = [(one.url, one.cluster) for one in self.clusters.values()]
+        if len(set(places)) < len(places):
+            raise ValueError("clusters: one stands there twice")
+        return self
+
+    @property
+    def rules(self) -> Rules:
+        """As the machine takes them."""
+        one = self.routing
+        return Rules(self.name, one.policy, one.patience, one.threshold, one.moves)
+
+    def users(self, owner: str) -> dict[str, str]:
+        """By cluster, whom the owner is there."""
+        found = {name: one.user(owner) for name, one in self.clusters.items()}
+        return {name: user for name, user in found.items() if user and user != "root"}
+
+
+def load(path: Path) -> Settings:
+    """The settings of a file. Raises SettingsError, one line for each thing that is wrong."""
+    try:
+        return Settings.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: {error}") from None
+    except ValidationError as error:
+        lines = []
+        for problem in error.errors(include_url=False):
+            where = ".".join(map(str, problem["loc"]))
+            words = "no such setting" if problem["type"] == "extra_forbidden" else problem["msg"]
+            lines.append(f"{path}: {where}: {words.removeprefix('Value error, ')}".replace(": : ", ": "))
+        raise SettingsError("\n".join(lines)) from None

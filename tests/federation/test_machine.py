@@ -1,0 +1,223 @@
+"""The federation's core: no job twice, none lost, whatever is cut, killed, refused or repeated."""
+
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schedd.federation.events import Chosen, Event, GivenUp, Held, LetGo, Out, Submitted, decode, encode
+from schedd.federation.jobs import ImpossibleError, Jobs
+from schedd.federation.machine import (
+    ClusterSeen,
+    HandoverSeen,
+    Offer,
+    Rules,
+    actions,
+    decide,
+    observe,
+)
+from schedd.federation.policies import Candidate, Policy
+from tests.federation.model import Cluster
+
+JOB = {"script": "sleep 1", "resources": {"nodes": "1"}, "cpu_seconds": 100}
+USERS = {"ann@org": {"a": "ann", "b": "ann", "c": "ann1"}}
+RULES = Rules(patience=5, threshold=100, moves=2)
+
+
+class Federation:
+    """A log, and what is made of it; killed, it has the log alone."""
+
+    def __init__(self, clusters: dict[str, Cluster], chance: random.Random) -> None:
+        self.clusters = clusters
+        self.chance = chance
+        self.log: list[str] = []
+        self.now = 0
+        self.kill()
+
+    def kill(self) -> None:
+        self.jobs = Jobs()
+        for text in self.log:
+            self.jobs.apply(decode(text))
+        self.seen = {name: ClusterSeen("not asked yet", self.now) for name in self.clusters}
+
+    def take(self, events: list[Event]) -> None:
+        for event in events:
+            self.log.append(encode(event))
+            self.jobs.apply(event)
+            if self.chance.random() < 0.02:
+                self.kill()  # between two events of one decision
+                return
+
+    def round(self, name: str) -> None:
+        """One cluster is asked; each request and each answer may be lost."""
+        cluster = self.clusters[name]
+        lossy = self.chance.random() < 0.3
+        for action in list(actions(self.jobs, RULES, name)):
+            if not cluster.cut and not (lossy and self.chance.random() < 0.5):
+                cluster.ask(action)
+        if cluster.cut or (lossy and self.chance.random() < 0.5):
+            since = self.seen[name].since if self.seen[name].away else self.now
+            self.seen[name] = ClusterSeen("cut off", since, self.seen[name].handovers)
+        else:
+            start = self.chance.randrange(100, 9000)
+            offers = {job: Offer(start, start + 100) for job in self.jobs.open}
+            self.seen[name] = ClusterSeen("", self.now, dict(cluster.handovers), offers, cpus=10)
+            self.take(observe(self.jobs, RULES, name, cluster.handovers, self.now))
+        self.take(decide(self.jobs, RULES, self.seen, self.now, USERS))
+
+
+@given(st.integers(0, 1 << 32))
+@settings(max_examples=150)
+def test_no_job_runs_twice_and_none_is_lost(seed: int) -> None:
+    chance = random.Random(seed)
+    ran: Counter[str] = Counter()
+    clusters = {name: Cluster(name, chance, ran) for name in "abc"}
+    fed = Federation(clusters, chance)
+    for step in range(400):
+        fed.now += chance.randrange(4)
+        if step < 200 and len(fed.jobs.by_id) < 8 and chance.random() < 0.1:
+            number = str(len(fed.jobs.by_id) + 1)
+            fed.take([Submitted(job=number, time=fed.now, owner="ann@org", submission=JOB)])
+        if chance.random() < 0.05:
+            cluster = chance.choice(list(clusters.values()))
+            cluster.cut = not cluster.cut
+        if chance.random() < 0.02:
+            fed.kill()
+        fed.round(chance.choice("abc"))
+        for cluster in clusters.values():
+            cluster.live()
+        assert not ran or max(ran.values()) == 1
+    for cluster in clusters.values():
+        cluster.cut = False
+    for _ in range(2000):  # all is well again: what is open comes to its end
+        fed.now += 1
+        fed.round(chance.choice("abc"))
+        for cluster in clusters.values():
+            cluster.live()
+        if not fed.jobs.open:
+            break
+    assert not fed.jobs.open, [fed.jobs[name] for name in fed.jobs.open]
+    for job in fed.jobs.by_id.values():
+        assert ran[job.id] == (job.over == "ended"), job
+        # Only where every cluster refused it a job does not run.
+        assert job.over == "ended" or {a.phase for a in job.attempts} == {"refused"}, job
+
+
+def taken(*events: Event) -> Jobs:
+    jobs = Jobs()
+    jobs.apply(Submitted(job="1", time=0, owner="ann@org", submission=JOB))
+    for event in events:
+        jobs.apply(event)
+    return jobs
+
+
+def chosen(attempt: int, cluster: str, start: int = 50, end: int = 150) -> Chosen:
+    return Chosen(
+        job="1", attempt=attempt, time=1, cluster=cluster, user="ann", start=start, end=end, why="plan"
+    )
+
+
+def of(kind: type, attempt: int, **more: object) -> Event:
+    return kind(job="1", attempt=attempt, time=2, **more)  # type: ignore[no-any-return]
+
+
+OUT = (chosen(1, "a"), of(Held, 1, server_job="7.a"), of(LetGo, 1), of(Out, 1))
+
+
+def test_two_attempts_are_never_let_go_at_once() -> None:
+    jobs = taken(*OUT, chosen(2, "b"), of(Held, 2, server_job="8.b"))
+    with pytest.raises(ImpossibleError):
+        jobs.apply(of(LetGo, 2))
+    jobs.apply(of(GivenUp, 1, why="moves"))
+    with pytest.raises(ImpossibleError):  # it may still be running there
+        jobs.apply(of(LetGo, 2))
+
+
+def seen(**more: object) -> dict[str, ClusterSeen]:
+    there = HandoverSeen("released", "7.a", "planned", True, planned_start=5000, planned_end=9000)
+    found = {
+        "a": ClusterSeen(handovers={"fed.1.1": there}),
+        "b": ClusterSeen(offers={"1": Offer(1000, 5000)}),
+    }
+    return found | more  # type: ignore[operator]
+
+
+def test_a_waiting_job_moves_where_it_ends_earlier_by_the_threshold() -> None:
+    jobs = taken(*OUT)
+    (event,) = decide(jobs, RULES, seen(), 10, USERS)
+    assert isinstance(event, Chosen)
+    assert (event.cluster, event.attempt) == ("b", 2)
+    little = seen(b=ClusterSeen(offers={"1": Offer(4950, 8950)}))
+    assert decide(jobs, RULES, little, 10, USERS) == []
+    assert decide(jobs, Rules(moves=0), seen(), 10, USERS) == []
+
+
+def test_a_job_never_moves_past_its_promise() -> None:
+    jobs = taken(*OUT)
+    there = HandoverSeen(
+        "released", "7.a", "planned", True, planned_start=5000, planned_end=9000, promised_start=900
+    )
+    late = seen(a=ClusterSeen(handovers={"fed.1.1": there}))
+    assert decide(jobs, RULES, late, 10, USERS) == []
+
+
+def test_the_old_place_is_given_up_only_when_the_new_server_has_the_job() -> None:
+    jobs = taken(*OUT, chosen(2, "b", 1000, 5000))
+    assert decide(jobs, RULES, seen(), 10, USERS) == []
+    jobs.apply(of(Held, 2, server_job="8.b"))
+    (event,) = decide(jobs, RULES, seen(), 10, USERS)
+    assert isinstance(event, GivenUp)
+    assert event.attempt == 1
+
+
+def test_a_running_job_stays_and_its_copy_is_given_up() -> None:
+    jobs = taken(*OUT, chosen(2, "b", 1000, 5000), of(Held, 2, server_job="8.b"))
+    runs = HandoverSeen("released", "7.a", "running", True)
+    (event,) = decide(jobs, RULES, seen(a=ClusterSeen(handovers={"fed.1.1": runs})), 10, USERS)
+    assert isinstance(event, GivenUp)
+    assert event.attempt == 2
+
+
+def test_a_cluster_that_does_not_answer_is_passed_over_and_a_job_let_go_there_stays() -> None:
+    jobs = taken(chosen(1, "a"))
+    away = {"a": ClusterSeen("cut off", 0), "b": ClusterSeen(offers={"1": Offer(1, 2)})}
+    assert decide(jobs, RULES, away, 4, USERS) == []  # it may answer yet
+    (event,) = decide(jobs, RULES, away, 20, USERS)
+    assert isinstance(event, GivenUp)
+    jobs.apply(event)
+    (event,) = decide(jobs, RULES, away, 21, USERS)
+    assert isinstance(event, Chosen)
+    assert event.cluster == "b"
+    assert decide(taken(*OUT), RULES, away, 10_000, USERS) == []
+
+
+def test_who_has_no_user_anywhere_is_told_so() -> None:
+    jobs = Jobs()
+    jobs.apply(Submitted(job="1", time=0, owner="eve@else", submission=JOB))
+    (event,) = decide(jobs, RULES, seen(), 10, {"eve@else": {}})
+    assert event.type == "failed"
+    assert event.text == "a: eve@else has no user there; b: eve@else has no user there"
+
+
+def test_work_sent_to_a_cluster_counts_before_its_plan_knows_it() -> None:
+    """Else all jobs that come at once would go to the same cluster."""
+    jobs = Jobs()
+    for number in range(1, 11):
+        jobs.apply(Submitted(job=str(number), time=0, owner="ann@org", submission=JOB))
+    offers = {str(number): Offer(0, 10) for number in range(1, 11)}
+    clusters = {name: ClusterSeen(offers=offers, cpus=cpus) for name, cpus in (("a", 4), ("b", 1))}
+    events = decide(jobs, RULES, clusters, 1, USERS)
+    assert Counter(e.cluster for e in events if isinstance(e, Chosen)) == {"a": 8, "b": 2}
+
+
+def test_policies_choose_by_their_own_rule() -> None:
+    early = Candidate("early", "ann", start=10, end=1000)
+    short = Candidate("short", "ann", start=500, end=600)
+    assert Policy.PLAN.best([early, short], 0, "1") is short
+    assert Policy.LEAST_LOADED.best([early, short], 0, "1") is early
+    far = Candidate("far", "ann", start=0, end=10, handicap=10_000)
+    assert Policy.PLAN.best([far, short], 0, "1") is short
+    drawn = Counter(Policy.RANDOM.best([early, short], 0, str(n)).cluster for n in range(400))  # type: ignore[union-attr]
+    assert min(drawn.values()) > 150
