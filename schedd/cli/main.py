@@ -49,6 +49,7 @@ COMMANDS: Final = {
     "showplan": ("schedd.cli.user.showplan", "Show the plan as a chart in text."),
     "showq": ("schedd.cli.user.showq", "Show the queue: what runs, is planned, waits."),
     "showstart": ("schedd.cli.user.showstart", "Show when a job starts, and why not sooner."),
+    "submit": ("schedd.cli.user.submit", "Hand a job to the federation."),
     "token": ("schedd.cli.token", "Make, list and revoke tokens."),
 }
 """Module and summary of every command, in the order in which the help names them."""

@@ -69,7 +69,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSeen:
-    """What is seen of one cluster. ``away`` is why it does not answer, ``since`` that moment; empty: it does.
+    """What is seen of one cluster. ``away``: why it does not answer; empty: it does. ``since``: for so long.
 
     ``cpus`` is 0 where the cluster does not tell. ``speed`` divides run times, ``handicap`` is added to ends
     (seconds).
@@ -293,8 +293,12 @@ def _choose(
     wanted = [name for name in clusters if not job.clusters or name in job.clusters]
     here = [name for name in wanted if not clusters[name].away and name not in refused and name in users]
     unasked = [name for name in here if job.id not in clusters[name].offers]
-    if unasked and now - job.submitted < rules.patience:
-        return None  # they will have said it in a moment
+    for name in wanted:
+        seen = clusters[name]
+        since = seen.since if seen.away else max(job.submitted, seen.since)
+        silent = seen.away or name in unasked
+        if silent and name in users and name not in refused and now - since < rules.patience:
+            return None  # it will have said it in a moment
     best = rules.policy.best(_candidates(job, clusters, users, load, set(refused)), now, job.id)
     if best is not None:
         return _chosen(job, best, now, rules.policy.value)

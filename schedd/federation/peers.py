@@ -8,6 +8,7 @@ from typing import Any
 import structlog
 
 from schedd.client import Client, ClientError, Place, Refused
+from schedd.client.answers import ClusterView
 from schedd.federation.machine import Action, HandoverSeen, Offer
 from schedd.federation.roof import Report, Roof
 from schedd.federation.settings import ClusterSettings
@@ -69,7 +70,7 @@ class Peer(threading.Thread):
         generation = view["generation"]
         if generation != self._generation:
             self._answers, self._generation = {}, generation
-        away = f"its plan may be out of date: {view['stale']}" if view["stale"] else ""
+        away = _why_not(view)
         offers = {}
         for job, resources, queue, user in self._roof.questions(self.cluster)[:_MOST]:
             offers[job] = self._ask(client, resources, queue, user)
@@ -119,6 +120,17 @@ class Peer(threading.Thread):
                     raise
                 self._answers[key] = Offer(None, None, "; ".join(error.places) or error.detail, True)
         return self._answers[key]
+
+
+def _why_not(view: ClusterView) -> str:
+    """Why nothing is sent there now; empty where there is no reason."""
+    if view["stale"]:
+        return f"its plan may be out of date: {view['stale']}"
+    if not view["nodes"]:
+        return "its server was not read yet"
+    if view["mode"] != "scheduler":
+        return f"it starts no jobs by its plan: it is in {view['mode']} mode"
+    return ""
 
 
 def _seen(one: Any) -> HandoverSeen:

@@ -163,7 +163,7 @@ class Roof:
             else:
                 if before.away and not report.away:
                     _log.info("a cluster answers", cluster=cluster)
-                since = before.since if before.away and report.away else now
+                since = before.since if bool(before.away) == bool(report.away) else now
                 offers = {
                     name: offer
                     for name, offer in {**before.offers, **report.offers}.items()

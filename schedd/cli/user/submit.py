@@ -1,0 +1,182 @@
+"""``schedd submit``: a job for the federation, with qsub's options."""
+
+import argparse
+import getpass
+import os
+import re
+import socket
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from schedd.cli.arguments import Parser
+from schedd.cli.user.asking import show_json
+from schedd.client import ClientError, Refused, find_place
+from schedd.client.federation import FederationClient
+
+__all__ = ["make_parser", "read", "run"]
+
+_DIRECTIVE: Final = re.compile(r"^#PBS\s+(.*)$")
+_ATTRIBUTES: Final = {
+    "N": "Job_Name",
+    "A": "Account_Name",
+    "p": "Priority",
+    "m": "Mail_Points",
+    "M": "Mail_Users",
+    "j": "Join_Path",
+    "k": "Keep_Files",
+    "o": "Output_Path",
+    "e": "Error_Path",
+    "S": "Shell_Path_List",
+    "r": "Rerunable",
+    "c": "Checkpoint",
+}
+_W: Final = ("stagein", "stageout", "umask", "group_list")
+_O: Final = ("HOME", "LANG", "LOGNAME", "PATH", "MAIL", "SHELL")
+"""Variables that every job is told as PBS_O_…, as qsub does."""
+
+
+def make_parser(name: str = "schedd submit", *, of_script: bool = False) -> argparse.ArgumentParser:
+    """Its options; those ``of_script`` may stand in `#PBS` lines."""
+    found = Parser(
+        prog="#PBS" if of_script else name,
+        add_help=not of_script,
+        allow_abbrev=False,
+        description="Hand a job to the federation, which submits it where its plan ends it first.",
+    )
+    add = found.add_argument
+    add("-l", dest="request", action="append", metavar="LIST", help="what it asks for, as qsub -l takes it")
+    add("-q", dest="queue", metavar="QUEUE@CLUSTER", action="append", help="its queue at a cluster")
+    add("-v", dest="variables", action="append", metavar="LIST", help="its environment: NAME=VALUE,NAME")
+    add("-V", dest="all_variables", action="store_true", help="all of this environment")
+    add("-W", dest="more", action="append", metavar="LIST", help=f"{', '.join(_W)}: NAME=VALUE")
+    add("-d", dest="directory", metavar="PATH", help="its working directory")
+    for letter, attribute in _ATTRIBUTES.items():
+        add(f"-{letter}", dest=attribute, metavar=attribute.upper(), help=f"as qsub -{letter}")
+    if not of_script:
+        add("--only", metavar="CLUSTER,…", default="", help="it may go to these alone")
+        add("--key", default="", help="a name for this: the same key again is the same job")
+        add("--where", action="store_true", help="say where it would start first, and submit nothing")
+        add("--json", action="store_true", help="the federation's answer as JSON")
+        add("--url", help="where the federation is; else SCHEDD_FEDERATION")
+        add("script", nargs="?", default="-", help="the job's script; without it, the standard input")
+    return found
+
+
+def run(argv: Sequence[str]) -> int:
+    """The command: 0 when the job is taken, 2 when it is not understood, 4: nobody answers, 5: it says no."""
+    args = make_parser().parse_args(argv)
+    try:
+        script = sys.stdin.read() if args.script == "-" else Path(args.script).read_text(encoding="utf-8")
+        body = read(args, script, os.environ)
+        place = find_place()
+        url = args.url or os.environ.get("SCHEDD_FEDERATION", "")
+        if not url:
+            raise ClientError("where is the federation? Give --url or set SCHEDD_FEDERATION")
+        with FederationClient(place._replace(url=url), timeout=60) as client:
+            if args.where:
+                rows = client.what_if(body["request"], body["clusters"])
+                if args.json:
+                    show_json(rows)
+                for row in () if args.json else rows:
+                    print(
+                        f"{row['cluster']:20} {_when(row['start']):>20} {_when(row['end']):>20}  {row['why']}"
+                    )
+                return 0
+            found = client.submit(body)
+        if args.json:
+            show_json(found)
+        else:
+            print(found["id"])
+    except Refused as error:
+        print(f"schedd submit: {error.places[0] if error.places else error}", file=sys.stderr)
+        return 2 if error.places else 5
+    except (ClientError, OSError, UnicodeDecodeError, ValueError) as error:
+        print(f"schedd submit: {error}", file=sys.stderr)
+        return 2 if isinstance(error, ValueError | OSError) or "where is" in str(error) else 4
+    return 0
+
+
+def read(args: argparse.Namespace, script: str, environment: Mapping[str, str]) -> dict[str, Any]:
+    """The job as the federation takes it; the command's own options go before those in the script.
+
+    Raises ValueError.
+    """
+    if not script:
+        raise ValueError("the script is empty")
+    found = _Options(environment)
+    for words in _directives(script):
+        found.take(make_parser(of_script=True).parse_args(words))
+    found.take(args)
+    if not found.request:
+        raise ValueError("what does it ask for? Give -l, such as -l nodes=1:ppn=4,walltime=1:00:00")
+    directory = found.directory or environment.get("PWD") or "/"
+    variables = {f"PBS_O_{name}": environment[name] for name in _O if name in environment}
+    variables |= {"PBS_O_WORKDIR": directory, "PBS_O_HOST": socket.gethostname()}
+    attributes = {"init_work_dir": directory, "submit_host": socket.gethostname(), **found.attributes}
+    if "Job_Name" not in attributes and args.script != "-":
+        attributes["Job_Name"] = Path(args.script).name[:15]
+    return {
+        "script": script,
+        "request": ",".join(found.request),
+        "attributes": attributes,
+        "variables": {**variables, **found.variables},
+        "queues": found.queues,
+        "clusters": [one for one in args.only.split(",") if one],
+        "key": args.key or f"{getpass.getuser()}.{socket.gethostname()}.{os.getpid()}.{os.urandom(6).hex()}",
+    }
+
+
+class _Options:
+    """What the script and the command say, the later before the earlier."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        self.request: list[str] = []
+        self.queues: dict[str, str] = {}
+        self.attributes: dict[str, str] = {}
+        self.variables: dict[str, str] = {}
+        self.directory = ""
+
+    def take(self, args: argparse.Namespace) -> None:
+        self.request += args.request or ()
+        self.directory = args.directory or self.directory
+        for queue in args.queue or ():
+            name, at, cluster = queue.partition("@")
+            if not at or not cluster:
+                raise ValueError(f"-q {queue}: a queue is one of a cluster's: QUEUE@CLUSTER")
+            self.queues[cluster] = name
+        for name in _ATTRIBUTES.values():
+            value = getattr(args, name)
+            if value is not None:
+                self.attributes[name] = value
+        if args.all_variables:
+            self.variables |= self._environment
+        for words in args.variables or ():
+            for word in words.split(","):
+                name, equals, value = word.partition("=")
+                self.variables[name] = value if equals else self._environment.get(name, "")
+        for words in args.more or ():
+            name, equals, value = words.partition("=")
+            if name not in _W or not equals:
+                raise ValueError(f"-W {words}: there is {', '.join(one + '=' for one in _W)}")
+            self.attributes[name] = value
+
+
+def _directives(script: str) -> Iterator[list[str]]:
+    """The options in the `#PBS` lines at the script's beginning, as qsub reads them."""
+    import shlex  # noqa: PLC0415
+
+    for line in script.splitlines():
+        found = _DIRECTIVE.match(line)
+        if found is not None:
+            yield shlex.split(found.group(1))
+        elif line.strip() and not line.startswith(("#", ":")):
+            return
+
+
+def _when(moment: int | None) -> str:
+    from datetime import datetime  # noqa: PLC0415
+
+    return "not known" if moment is None else f"{datetime.fromtimestamp(moment):%Y-%m-%d %H:%M:%S}"  # noqa: DTZ006

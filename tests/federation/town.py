@@ -1,0 +1,220 @@
+"""Several clusters, each with its own daemon, adapter and emulated server, under one federation; all are real
+processes that may be killed, and between them is a network that may be cut.
+"""
+
+import asyncio
+import contextlib
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from schedd.client import ClientError, Place
+from schedd.client.federation import FederationClient, JobRow
+from server_adapter.emulator import NodeSpec
+from tests.server_adapter.bridge.processes import House, Program, _says_yes, free_port
+
+FEDERATION, ALICE, CAROL = "the-federations-token-there", "the-token-of-alice", "the-token-of-carol"
+FEDERATE = [sys.executable, "-m", "schedd.cli.main", "federate"]
+_MARK = re.compile(r"SCHEDD_HANDOVER=fed\.(\d+)\.(\d+)")
+
+
+class Wire:
+    """A TCP proxy that passes bytes on, or is cut; ``after`` cuts it behind so many bytes of answers."""
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+        self._server: asyncio.Server | None = None
+        self._open: set[asyncio.StreamWriter] = set()
+        self.port = 0
+        self.cut = False
+        self.after: int | None = None
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._join, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def drop(self) -> None:
+        """All connections break at once; new ones break until it is mended."""
+        self.cut = True
+        for writer in list(self._open):
+            writer.transport.abort()
+
+    def mend(self) -> None:
+        self.cut, self.after = False, None
+
+    async def close(self) -> None:
+        self.drop()
+        if self._server is not None:
+            self._server.close()
+
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.cut:
+            writer.transport.abort()
+            return
+        try:
+            there, back = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:
+            writer.transport.abort()
+            return
+        both = {writer, back}
+        self._open |= both
+        await asyncio.gather(self._pass(reader, back), self._pass(there, writer, counted=True))
+        self._open -= both
+        for one in both:
+            one.transport.abort()
+
+    async def _pass(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, counted: bool = False
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while data := await source.read(65_536):
+                if counted and self.after is not None:
+                    if len(data) > self.after:
+                        self.drop()
+                        return
+                    self.after -= len(data)
+                sink.write(data)
+                await sink.drain()
+        sink.transport.abort() if sink.transport.is_closing() else sink.close()
+
+
+class Town:
+    """The clusters by name, the wires to their daemons, and the federation."""
+
+    def __init__(self, directory: Path, names: str, routing: str = "") -> None:
+        self.directory = directory
+        self.houses: dict[str, House] = {}
+        self.wires: dict[str, Wire] = {}
+        self._routing = routing
+        self.port = free_port()
+        for name in names:
+            place = directory / name
+            place.mkdir()
+            nodes = [NodeSpec(f"{name}{number}", 4, (), 16 << 20) for number in range(1, 3)]
+            house = House(place, "6.1", nodes=nodes)
+            house._adapter_settings = "handovers = true\n" + house._adapter_settings
+            with (place / "tokens").open("a") as file:
+                file.write(f"federation ours {FEDERATION}\n")
+            self.houses[name] = house
+            self.wires[name] = Wire(int(house.urls[0].rpartition(":")[2]))
+        config = directory / "federation.toml"
+        self.federation = Program([*FEDERATE, "--config", str(config)], directory / "federation.log")
+        self._stack = contextlib.AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        try:
+            for name, house in self.houses.items():
+                await self._stack.enter_async_context(house.server)
+                house.server.cluster.attributes |= {"scheduling": "True", "keep_completed": "3600"}
+                house.configure()
+                house.daemon.start()
+                self._stack.callback(house.daemon.kill)
+                house.adapter.start()
+                self._stack.callback(house.adapter.kill)
+                await self.wires[name].start()
+                self._stack.push_async_callback(self.wires[name].close)
+            self._configure()
+            self.federation.start()
+            self._stack.callback(self.federation.kill)
+            for house in self.houses.values():
+                await house.ready()
+            await self.ready()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, _: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    def _configure(self) -> None:
+        (self.directory / "users").write_text(f"user alice@org {ALICE}\nadmin carol {CAROL}\n")
+        (self.directory / "users").chmod(0o600)
+        (self.directory / "there").write_text(FEDERATION)
+        text = f"""
+            [server]
+            port = {self.port}
+            token_file = "{self.directory}/users"
+            [store]
+            url = "sqlite:///{self.directory}/federation.sqlite"
+            [routing]
+            poll = 0.3
+            patience = 3
+            {self._routing}
+            """
+        for name, wire in self.wires.items():
+            text += f"""
+            [clusters.{name}]
+            url = "http://127.0.0.1:{wire.port}"
+            token_file = "{self.directory}/there"
+            timeout = 3.0
+            realms = ["org"]
+            disclosure = "plan"
+            """
+        (self.directory / "federation.toml").write_text(text)
+
+    async def ready(self) -> None:
+        while not await asyncio.to_thread(_says_yes, f"http://127.0.0.1:{self.port}/readyz"):
+            assert not self.federation.ended, self.federation.log.read_text()
+            await asyncio.sleep(0.1)
+
+    async def restart(self) -> None:
+        """As by a power cut."""
+        self.federation.kill()
+        self.federation.start()
+        await self.ready()
+
+    def client(self, token: str = ALICE) -> FederationClient:
+        return FederationClient(Place(f"http://127.0.0.1:{self.port}", token))
+
+    async def submit(self, key: str, **body: Any) -> JobRow:
+        """Until it is known to be taken, as a careful sender does."""
+        asked = {"script": "sleep 0.3", "request": "nodes=1:ppn=2,walltime=60", "key": key, **body}
+        while True:
+            try:
+                return await asyncio.to_thread(self._submit, asked)
+            except ClientError:
+                await asyncio.sleep(0.2)
+
+    def _submit(self, body: dict[str, Any]) -> JobRow:
+        with self.client() as client:
+            return client.submit(body)
+
+    async def jobs(self) -> list[JobRow]:
+        def ask() -> list[JobRow]:
+            with self.client(CAROL) as client:
+                return client.jobs()
+
+        try:
+            return await asyncio.to_thread(ask)
+        except ClientError:
+            return []
+
+    async def until_over(self, count: int, seconds: float = 90) -> list[JobRow]:
+        """All jobs, once each of so many is over."""
+        rows: list[JobRow] = []
+        try:
+            async with asyncio.timeout(seconds):
+                while len(rows) < count or not all(row["over"] for row in rows):
+                    await asyncio.sleep(0.3)
+                    rows = await self.jobs()
+        except TimeoutError:
+            left = [row for row in rows if not row["over"]]
+            raise AssertionError(f"{len(rows)} of {count} known, not over: {left}") from None
+        return rows
+
+    def runs(self) -> Counter[str]:
+        """How often each of the federation's jobs was started, over all servers."""
+        found: Counter[str] = Counter()
+        for house in self.houses.values():
+            cluster = house.server.cluster
+            for name, job in cluster.jobs.items():
+                mark = _MARK.search(job.order.variables)
+                assert mark is not None, job.order
+                found[mark.group(1)] += cluster.runs.get(name, 0)
+        return found
