@@ -135,13 +135,13 @@ def test_two_attempts_are_never_let_go_at_once() -> None:
         jobs.apply(of(LetGo, 2))
 
 
-def seen(**more: object) -> dict[str, ClusterSeen]:
+def seen(**more: ClusterSeen) -> dict[str, ClusterSeen]:
     there = HandoverSeen("released", "7.a", "planned", True, planned_start=5000, planned_end=9000)
     found = {
         "a": ClusterSeen(handovers={"fed.1.1": there}),
         "b": ClusterSeen(offers={"1": Offer(1000, 5000)}),
     }
-    return found | more  # type: ignore[operator]
+    return {**found, **more}
 
 
 def test_a_waiting_job_moves_where_it_ends_earlier_by_the_threshold() -> None:
