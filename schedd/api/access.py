@@ -13,6 +13,7 @@ from schedd.api.problems import Fault, ProblemError
 from schedd.service.askers import Askers, UnknownUser
 from schedd.service.clusters import Clusters
 from schedd.service.errors import UnknownCluster
+from schedd.service.identity import IdentityError, Provider
 from schedd.service.loop import PlanLoop
 from schedd.service.munge import MungeError
 from schedd.service.roles import RIGHTS, Bearer, Right
@@ -112,7 +113,10 @@ async def asker_of(request: Request) -> Bearer:
 async def _shown(request: Request, askers: Askers) -> Bearer:
     scheme, _, shown = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and shown:
-        return _of_token(request, askers, shown.strip())
+        token = shown.strip()
+        if askers.oidc is not None and token.count(".") == 2 and askers.tokens.bearer(token) is None:
+            return await _of_provider(askers.oidc, token)
+        return _of_token(request, askers, token)
     if scheme.lower() == "munge" and shown and askers.auth.munge:
         return await _of_munge(askers, shown.strip())
     if "authorization" in request.headers:
@@ -126,6 +130,22 @@ async def _shown(request: Request, askers: Askers) -> Bearer:
     if askers.tokens.anonymous is None:
         _unknown("no token was sent")
     return askers.tokens.anonymous
+
+
+async def _of_provider(provider: Provider, token: str) -> Bearer:
+    """By an ID token of the site's identity provider."""
+    try:
+        identity = await provider.identity(token)
+    except IdentityError as error:
+        if error.ours:
+            raise ProblemError(
+                "not-ready", f"the identity provider cannot be asked: {error}", headers={"Retry-After": "10"}
+            ) from None
+        _unknown(str(error))
+    found = provider.bearer(identity)
+    if found is None:
+        _unknown(f"{identity.name} is known, but has no grant here")
+    return found
 
 
 def _of_token(request: Request, askers: Askers, token: str) -> Bearer:
@@ -193,6 +213,9 @@ def still_counts(request: Request) -> Callable[[], bool]:
 
     def counts() -> bool:
         found = askers.tokens.bearer(shown.strip())
+        if found is None and askers.oidc is not None:
+            identity = askers.oidc.known(shown.strip())
+            found = askers.oidc.bearer(identity) if identity is not None else None
         return found is not None and found.at(cluster) is not None
 
     return counts

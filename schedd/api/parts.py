@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from schedd.api.listening import tls_context
-from schedd.service.settings import Settings
+from schedd.service.identity import Provider
+from schedd.service.settings import Settings, SettingsError
 from schedd.service.tokens import Tokens
 from schedd.service.webhooks import Hook, hook_of
 
@@ -19,9 +20,23 @@ class Parts:
     tokens: Tokens
     hooks: Sequence[Hook]
     tls: ssl.SSLContext | None
+    oidc: Provider | None = None
 
 
 def parts_of(settings: Settings) -> Parts:
     """What these settings name. Raises SettingsError when anything of it cannot be used."""
     tokens = Tokens.of(settings.auth)
-    return Parts(tokens, [hook_of(one) for one in settings.webhooks], tls_context(settings.server))
+    hooks = [hook_of(one) for one in settings.webhooks]
+    return Parts(tokens, hooks, tls_context(settings.server), _provider(settings))
+
+
+def _provider(settings: Settings) -> Provider | None:
+    if settings.auth.oidc is None:
+        return None
+    try:
+        from schedd.service.oidc import provider_of  # noqa: PLC0415  (an extra)
+    except ModuleNotFoundError as error:
+        if error.name != "joserfc":
+            raise
+        raise SettingsError("auth.oidc needs joserfc: pip install 'schedd[oidc]'") from None
+    return provider_of(settings.auth.oidc)

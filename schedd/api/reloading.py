@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 
 from schedd.api.listening import load_certificate, tls_context, warn_if_out_of_date
-from schedd.api.parts import parts_of
+from schedd.api.parts import Parts, parts_of
 from schedd.service.askers import Askers
 from schedd.service.changes import compare
 from schedd.service.clusters import Clusters
@@ -18,7 +18,6 @@ from schedd.service.errors import PlannerStopped
 from schedd.service.logs import set_up
 from schedd.service.notify import notify
 from schedd.service.settings import Settings, SettingsError
-from schedd.service.tokens import Tokens
 from schedd.store import StoreError
 
 __all__ = ["Reload"]
@@ -62,11 +61,11 @@ class Reload:
                 _tell("READY=1", f"STATUS={said.partition(chr(10))[0]}")
 
     async def _reload(self) -> str:
-        new, tokens = await asyncio.to_thread(self._checked)
+        new, parts = await asyncio.to_thread(self._checked)
         changes = compare(self.settings, new)
         before, self.settings = self.settings, changes.settings
         set_up(new.log)
-        self._askers.take_over(tokens, new.auth, new.limits)
+        self._askers.take_over(parts.tokens, new.auth, new.limits, parts.oidc)
         if self._tls is not None:
             load_certificate(self._tls, self.settings.server)
             warn_if_out_of_date(self._tls, self.settings.server)
@@ -89,14 +88,14 @@ class Reload:
         words = f"settings read anew, {len(changes.now)} changed"
         return words + (f"; a restart is needed for {', '.join(changes.restart)}" if changes.restart else "")
 
-    def _checked(self) -> tuple[Settings, Tokens]:
+    def _checked(self) -> tuple[Settings, Parts]:
         """The settings, and all that they name: nothing of it counts yet. Raises SettingsError.
 
         What waits for a restart is looked at, too: that is not to fail.
         """
         new = self._read()
         tls_context(self.settings.server)
-        return new, parts_of(new).tokens
+        return new, parts_of(new)
 
     def _note(self, changed: tuple[str, ...]) -> None:
         if changed:

@@ -23,6 +23,7 @@ from schedd.service.askers import Askers
 from schedd.service.clock import Clock
 from schedd.service.clusters import Clusters
 from schedd.service.durable import Durable
+from schedd.service.identity import Provider
 from schedd.service.incidents import Incidents
 from schedd.service.notify import notify
 from schedd.service.settings import Settings
@@ -49,6 +50,7 @@ def serve(
     read: Callable[[], Settings] | None = None,
     login_keys: Mapping[str, bytes] | None = None,
     hooks: Sequence[Hook] = (),
+    oidc: Provider | None = None,
 ) -> bool:
     """Serve on ``server``, by ``tls`` where it is given, and on the UNIX socket ``local``, until SIGTERM or
     SIGINT; True when it ended cleanly. On SIGHUP the settings that ``read`` gives are taken. ``hooks`` are
@@ -78,7 +80,7 @@ def serve(
         running.should_exit = True
 
     tokens.complete = durable is None
-    askers = Askers(tokens, settings.auth, settings.limits)
+    askers = Askers(tokens, settings.auth, settings.limits, oidc)
     reload = Reload(settings, read or (lambda: settings), clusters, askers, tls)
     app = create_app(
         clusters,
@@ -108,7 +110,13 @@ def serve(
     _log.info("listening", url=url, **where, clusters=list(settings.clusters))
     if tls is not None:
         warn_if_out_of_date(tls, settings.server)
-    if not tokens and local is None and not settings.auth.munge and settings.auth.anonymous == "none":
+    if (
+        not tokens
+        and local is None
+        and not settings.auth.munge
+        and oidc is None
+        and settings.auth.anonymous == "none"
+    ):
         _log.warning("nobody can ask yet: make a token with `schedd token create`, or set server.socket")
     running = _Server(config, clusters, local)
     with _one_signal(running):

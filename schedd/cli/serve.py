@@ -54,6 +54,14 @@ def run(argv: Sequence[str]) -> int:
         return 1
     clock = SystemClock()
     ended = serve(
-        settings, parts.tokens, clock, port, local=local, tls=parts.tls, read=read, hooks=parts.hooks
+        settings,
+        parts.tokens,
+        clock,
+        port,
+        local=local,
+        tls=parts.tls,
+        read=read,
+        hooks=parts.hooks,
+        oidc=parts.oidc,
     )
     return 0 if ended else 1

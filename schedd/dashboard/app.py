@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from schedd.api.access import daemon_of
 from schedd.api.problems import KINDS, ProblemError
-from schedd.dashboard import assets, live, login
+from schedd.dashboard import assets, live, login, single_sign_on
 from schedd.dashboard.headers import Guarded
 from schedd.dashboard.pages import admin, nodes, plan, quality, queue, steering, what_if
 from schedd.dashboard.rendering import base_of, plain_page
@@ -32,8 +32,21 @@ def add_dashboard(app: FastAPI) -> Sessions:
     pages = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     pages.state = app.state
     sessions = app.state.sessions = Sessions()
+    app.state.journeys = single_sign_on.Journeys()
     pages.get("/")(_choose)
-    for module in (assets, login, live, plan, queue, nodes, what_if, quality, admin, steering):
+    for module in (
+        assets,
+        login,
+        single_sign_on,
+        live,
+        plan,
+        queue,
+        nodes,
+        what_if,
+        quality,
+        admin,
+        steering,
+    ):
         pages.include_router(module.router)
     _explain_errors(pages)
     pages.add_middleware(Guarded)

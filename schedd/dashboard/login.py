@@ -10,11 +10,11 @@ from starlette.responses import RedirectResponse, Response
 
 from schedd.api.problems import ProblemError
 from schedd.dashboard.rendering import base_of, plain_page
-from schedd.dashboard.sessions import COOKIE, Sessions
+from schedd.dashboard.sessions import COOKIE, Session, Sessions
 from schedd.dashboard.viewer import Viewer, form_of, session_of
 from schedd.service.askers import Askers
 
-__all__ = ["router"]
+__all__ = ["place_in", "router", "set_session"]
 
 router = APIRouter()
 _log = structlog.get_logger(__name__)
@@ -79,14 +79,23 @@ def _known(request: Request) -> Viewer | None:
 
 
 def _enter(request: Request, digest: bytes, following: str) -> Response:
+    answer = RedirectResponse(base_of(request) + place_in(following), 303)
+    sessions: Sessions = request.app.state.sessions
+    set_session(request, answer, sessions.open(digest))
+    return answer
+
+
+def place_in(following: str) -> str:
+    """A path below ours. Behind our own path it leads nowhere else, whatever it is."""
+    return urllib.parse.quote(following, safe="/?&=-._~%+") if following.startswith("/") else "/"
+
+
+def set_session(request: Request, answer: Response, session: Session) -> None:
+    """Give the browser its session, and end the one that it had."""
     sessions: Sessions = request.app.state.sessions
     before = session_of(request)
     if before is not None:
         sessions.close(before[0].id)
-    session = sessions.open(digest)
-    # Behind our own path it leads nowhere else, whatever it is.
-    path = urllib.parse.quote(following, safe="/?&=-._~%+") if following.startswith("/") else "/"
-    answer = RedirectResponse(base_of(request) + path, 303)
     answer.set_cookie(
         COOKIE,
         session.id,
@@ -95,4 +104,3 @@ def _enter(request: Request, digest: bytes, following: str) -> Response:
         samesite="strict",
         secure=request.url.scheme == "https",
     )
-    return answer

@@ -91,6 +91,7 @@ def plain_page(
         nonce=request.state.nonce,
         viewer=viewer,
         here=name,
+        single_sign_on=request.app.state.askers.oidc is not None,
         csrf=viewer.session.csrf if viewer is not None and viewer.session is not None else "",
         **{"cluster": None, "clusters": (), "root": base, **told},
     )

@@ -1,9 +1,10 @@
 """Who is logged in: random session ids in a cookie, and what this daemon knows of each.
 
 A session holds the digest of the token that it was opened with, and is looked up among the tokens that count
-at every request: a revoked or expired token ends its sessions. Sessions live in this process alone; after a
-restart people log in again. The id is 256 random bits that nothing else is derived from, so it carries no
-signature.
+at every request: a revoked or expired token ends its sessions. One that an identity provider vouched for
+holds who that is, and what the grants give is asked at every request, too. Sessions live in this process
+alone; after a restart people log in again. The id is 256 random bits that nothing else is derived from, so it
+carries no signature.
 """
 
 import hmac
@@ -13,6 +14,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
+
+from schedd.service.identity import Identity
 
 __all__ = ["COOKIE", "Session", "Sessions"]
 
@@ -31,6 +34,8 @@ class Session:
     digest: bytes
     csrf: str
     until: float
+    identity: Identity | None = None
+    """Who was named by the identity provider, of a login without a token."""
 
     def meant(self, token: str) -> bool:
         """Whether a form with this token comes from a page of this session."""
@@ -49,10 +54,12 @@ class Sessions:
         self._keys: dict[str, bytes] = {}
         self._lock = threading.Lock()
 
-    def open(self, digest: bytes) -> Session:
-        """A new session of the token with this digest."""
-        until = self._clock() + _LIFE_S
-        session = Session(secrets.token_urlsafe(32), digest, secrets.token_urlsafe(32), until)
+    def open(self, digest: bytes, identity: Identity | None = None, life: float = _LIFE_S) -> Session:
+        """A new session of the token with this digest, or of whom the provider named, for ``life``
+        seconds.
+        """
+        until = self._clock() + life
+        session = Session(secrets.token_urlsafe(32), digest, secrets.token_urlsafe(32), until, identity)
         with self._lock:
             own = self._of.setdefault(digest, {})
             if len(own) >= _EACH:

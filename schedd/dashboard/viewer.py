@@ -71,9 +71,12 @@ def session_of(request: Request) -> tuple[Session, Bearer] | None:
     session = sessions.get(request.cookies.get(COOKIE, ""))
     if session is None:
         return None
-    bearer = askers.tokens.holder(session.digest)
+    if session.identity is None:
+        bearer = askers.tokens.holder(session.digest)
+    else:
+        bearer = askers.oidc.bearer(session.identity) if askers.oidc is not None else None
     if bearer is None:
-        if askers.tokens.complete:
+        if askers.tokens.complete or session.identity is not None:
             sessions.close(session.id)
         return None
     return session, bearer

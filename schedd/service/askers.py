@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from schedd.service.identity import Provider
 from schedd.service.munge import decode
 from schedd.service.rates import Rates
 from schedd.service.roles import Bearer, Grant, Role, granted
@@ -34,18 +35,22 @@ class Askers:
         tokens: Tokens,
         auth: AuthSettings | None = None,
         limits: LimitSettings | None = None,
+        oidc: Provider | None = None,
     ) -> None:
         self.tokens = tokens
         self.auth = auth or AuthSettings()
         self.limits = limits or LimitSettings()
+        self.oidc = oidc
         self._rates = Rates()
         self._names: dict[int, tuple[str, float]] = {}
         self._streams: Counter[str] = Counter()
 
-    def take_over(self, tokens: Tokens, auth: AuthSettings, limits: LimitSettings) -> None:
+    def take_over(
+        self, tokens: Tokens, auth: AuthSettings, limits: LimitSettings, oidc: Provider | None = None
+    ) -> None:
         """Go on with these."""
         tokens.go_on_from(self.tokens)
-        self.tokens, self.auth, self.limits = tokens, auth, limits
+        self.tokens, self.auth, self.limits, self.oidc = tokens, auth, limits, oidc
 
     def user(self, name: str) -> Bearer:
         """A user of the site by name. Raises UnknownUser."""

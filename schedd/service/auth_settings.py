@@ -1,15 +1,26 @@
 """Settings of who may do what."""
 
+import ipaddress
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from schedd.service.section import Section
 from schedd.store import Role
+from schedd.wire.times import Whole
 
-__all__ = ["NAME_OF_TOKEN", "AuthSettings", "GrantSettings", "TokenSettings"]
+__all__ = [
+    "NAME_OF_TOKEN",
+    "AuthSettings",
+    "GrantSettings",
+    "OidcGrantSettings",
+    "OidcSettings",
+    "TokenSettings",
+    "is_secure",
+]
 
 NAME_OF_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 
@@ -40,6 +51,77 @@ class GrantSettings(Section):
     """On these clusters alone; empty: on all. Elsewhere they are `user`, as everybody."""
 
 
+class OidcGrantSettings(Section):
+    """What people whom the provider knows may do. Who has no grant is not let in."""
+
+    groups: tuple[str, ...] = ()
+    """Whoever is in one of these groups,"""
+    users: tuple[str, ...] = ()
+    """or has one of these names,"""
+    role: Literal["user", "reader", "operator", "admin"]
+    """has this role. Of several the highest counts."""
+    clusters: tuple[str, ...] = ()
+    """On these clusters alone; empty: on all."""
+
+    @model_validator(mode="after")
+    def _name_somebody(self) -> Self:
+        if not self.groups and not self.users:
+            raise ValueError("a grant names groups or users")
+        return self
+
+
+class OidcSettings(Section):
+    """Log in with the site's identity provider (OpenID Connect). Changes count after a reload."""
+
+    issuer: str = Field(pattern=r"^https?://[^\s/?#]+(/[^\s?#]*)?$", max_length=2_000)
+    """The provider, as it names itself: `https://id.example.org/realms/hpc`. `http://` on this host alone."""
+    client_id: str = Field(min_length=1, max_length=255)
+    """The name under which schedd is registered there. ID tokens for others do not count."""
+    client_secret_file: Path | None = None
+    """File with the client's secret, where the provider gave one. Nobody but the daemon's user may have
+    access to it."""
+    redirect_url: str = Field(pattern=r"^https?://[^\s?#]+/dashboard/oidc/callback$", max_length=2_000)
+    """Where browsers come back, as registered there: `https://HOST/dashboard/oidc/callback`."""
+    scopes: tuple[str, ...] = ("openid", "profile")
+    """What the provider is asked for; some give groups only for a scope of its own."""
+    user_claim: str = Field(default="preferred_username", min_length=1, max_length=255)
+    """The claim with the name that owns jobs on the server. Take one that people cannot change themselves."""
+    groups_claim: str = Field(default="groups", min_length=1, max_length=255)
+    """The claim with the groups; `realm_access.roles` is one within another."""
+    ca_file: Path | None = None
+    """Certificates (PEM) by which the provider is known; default: those of the system."""
+    session: Whole = Field(default=8 * 3600, ge=60, le=12 * 3600)
+    """A login to the dashboard lasts so long."""
+    grants: tuple[OidcGrantSettings, ...] = ()
+    """Who may do what; without any nobody is let in."""
+
+    @field_validator("issuer", "redirect_url")
+    @classmethod
+    def _encrypt(cls, url: str) -> str:
+        if not is_secure(url):
+            raise ValueError("only https, or http on this host: tokens would travel unencrypted")
+        return url
+
+    @field_validator("scopes")
+    @classmethod
+    def _be_openid(cls, scopes: tuple[str, ...]) -> tuple[str, ...]:
+        if "openid" not in scopes:
+            raise ValueError('"openid" must be among the scopes')
+        return scopes
+
+
+def is_secure(url: str) -> bool:
+    """Whether it is https, or http to this host alone."""
+    parts = urlsplit(url)
+    if parts.scheme == "https":
+        return bool(parts.hostname)
+    try:
+        local = ipaddress.ip_address(parts.hostname or "").is_loopback
+    except ValueError:
+        local = parts.hostname == "localhost"
+    return parts.scheme == "http" and local
+
+
 class AuthSettings(Section):
     """Who may do what over HTTP. Changes count after a reload."""
 
@@ -57,6 +139,8 @@ class AuthSettings(Section):
     """Users with the role `operator`; all others are `user`."""
     grants: tuple[GrantSettings, ...] = ()
     """Roles on some clusters alone, and the role `reader`: see below."""
+    oidc: OidcSettings | None = None
+    """The site's identity provider, for the dashboard and the API: see below."""
     others: Literal["server", "all", "none"] = "server"
     """Whether a `user` sees other people's jobs: as the server's `query_other_jobs` says, all, or none."""
     proxy_header: str = Field(default="X-Remote-User", pattern=r"^[A-Za-z][A-Za-z0-9-]*$")

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from schedd.service.auth_settings import OidcGrantSettings, OidcSettings
 from schedd.service.settings import (
     AuthSettings,
     ClusterSettings,
@@ -45,6 +46,8 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "[auth]": AuthSettings,
     "[[auth.tokens]]": TokenSettings,
     "[[auth.grants]]": GrantSettings,
+    "[auth.oidc]": OidcSettings,
+    "[[auth.oidc.grants]]": OidcGrantSettings,
     "[limits]": LimitSettings,
     "[[webhooks]]": WebhookSettings,
     "[store]": StoreSettings,

@@ -87,6 +87,9 @@ class Settings(BaseSettings):
         """A scope with a cluster that is not there is a slip: who has it could do nothing."""
         scopes = [(f"auth.tokens: {one.name}", one.clusters) for one in self.auth.tokens]
         scopes += [(f"auth.grants.{place}", one.clusters) for place, one in enumerate(self.auth.grants)]
+        if self.auth.oidc is not None:
+            granted = enumerate(self.auth.oidc.grants)
+            scopes += [(f"auth.oidc.grants.{place}", one.clusters) for place, one in granted]
         for where, names in scopes:
             for name in names:
                 if name not in self.clusters:
@@ -96,7 +99,13 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _let_somebody_in(self) -> Self:
         auth = self.auth
-        closed = auth.token_file is None and not auth.tokens and auth.anonymous == "none" and not auth.munge
+        closed = (
+            auth.token_file is None
+            and not auth.tokens
+            and auth.anonymous == "none"
+            and not auth.munge
+            and auth.oidc is None
+        )
         if closed and self.server.socket is None and self.store.url == "memory":
             raise ValueError(
                 "auth: there are no tokens, and none can be kept, so nobody could do anything: set "

@@ -1,0 +1,137 @@
+"""Logging in at the site's identity provider: there with a state of our own, and back with a code."""
+
+import hashlib
+import hmac
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import structlog
+from fastapi import APIRouter, Query, Request
+from starlette.responses import RedirectResponse, Response
+
+from schedd.api.access import address_of
+from schedd.api.problems import ProblemError
+from schedd.dashboard.login import place_in, set_session
+from schedd.dashboard.rendering import base_of, plain_page
+from schedd.dashboard.sessions import Sessions
+from schedd.service.askers import Askers
+from schedd.service.identity import Beginning, IdentityError, Provider
+
+__all__ = ["Journeys", "router"]
+
+router = APIRouter(prefix="/oidc")
+_log = structlog.get_logger(__name__)
+_COOKIE: Final = "schedd_oidc"
+_LIFE_S: Final = 600
+_MOST: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Journey:
+    began: Beginning
+    following: str
+    until: float
+
+
+class Journeys:
+    """Logins that began here and did not come back yet, the oldest of which gives way to a newcomer."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._away: dict[str, _Journey] = {}
+
+    def begin(self, began: Beginning, following: str) -> None:
+        """Remember one."""
+        if len(self._away) >= _MOST:
+            del self._away[next(iter(self._away))]
+        self._away[began.state] = _Journey(began, following, self._clock() + _LIFE_S)
+
+    def end(self, state: str) -> tuple[Beginning, str] | None:
+        """The one with this state, this once, unless it took too long."""
+        found = self._away.pop(state, None)
+        if found is None or found.until <= self._clock():
+            return None
+        return found.began, found.following
+
+
+@router.get("/login")
+async def leave(request: Request, next: Annotated[str, Query(max_length=2_000)] = "") -> Response:  # noqa: A002
+    """Go to the provider."""
+    provider = _provider(request)
+    try:
+        place, began = await provider.begin()
+    except IdentityError as error:
+        _log.warning("the identity provider cannot be asked", why=str(error))
+        return _refused(request, "The identity provider does not answer. Log in with a token.", 503)
+    journeys: Journeys = request.app.state.journeys
+    journeys.begin(began, next)
+    answer = RedirectResponse(place, 303)
+    answer.set_cookie(
+        _COOKIE,
+        began.state,
+        max_age=_LIFE_S,
+        path=f"{base_of(request)}/oidc",
+        httponly=True,
+        samesite="lax",  # it is to come along from the provider's page
+        secure=request.url.scheme == "https",
+    )
+    return answer
+
+
+@router.get("/callback")
+async def come_back(
+    request: Request,
+    state: Annotated[str, Query(max_length=200)] = "",
+    code: Annotated[str, Query(max_length=4_000)] = "",
+    error: Annotated[str, Query(max_length=200)] = "",
+) -> Response:
+    """Come back from the provider, in the browser that went there."""
+    provider = _provider(request)
+    journeys: Journeys = request.app.state.journeys
+    own = hmac.compare_digest(request.cookies.get(_COOKIE, "").encode(), state.encode()) and state
+    found = journeys.end(state) if own else None
+    if found is None:
+        _count(request)
+        return _refused(request, "This login did not begin here, or took too long. Try again.")
+    if error or not code:
+        return _refused(request, f"The identity provider refused: {error or 'it sent no code'}.")
+    began, following = found
+    try:
+        identity = await provider.finish(code, began)
+    except IdentityError as wrong:
+        _log.warning("a login was refused", why=str(wrong))
+        if wrong.ours:
+            return _refused(request, "The identity provider does not answer. Log in with a token.", 503)
+        return _refused(request, "The identity provider's word does not count here; the log says why.")
+    bearer = provider.bearer(identity)
+    if bearer is None:
+        _log.warning("a login was refused", name=identity.name, why="no grant")
+        return _refused(request, f"{identity.name} has no role here. Ask the administrators of your cluster.")
+    _log.info("logged in", name=bearer.name, role=bearer.role, by="identity provider")
+    sessions: Sessions = request.app.state.sessions
+    digest = hashlib.sha256(f"oidc {identity.subject}".encode()).digest()
+    # The session's cookie does not come along where another site's page led here: a page of ours goes on.
+    onward = base_of(request) + place_in(following)
+    answer = plain_page(request, "entered", None, onward=onward)
+    set_session(request, answer, sessions.open(digest, identity, provider.session))
+    answer.delete_cookie(_COOKIE, path=f"{base_of(request)}/oidc")
+    return answer
+
+
+def _provider(request: Request) -> Provider:
+    askers: Askers = request.app.state.askers
+    if askers.oidc is None:
+        raise ProblemError("unknown-path", "there is no such page")
+    return askers.oidc
+
+
+def _count(request: Request) -> None:
+    askers: Askers = request.app.state.askers
+    if askers.wait_refused(address_of(request)):
+        raise ProblemError("too-often", "too many logins were refused", hint="try again in a moment")
+
+
+def _refused(request: Request, words: str, status: int = 403) -> Response:
+    return plain_page(request, "login", None, status, following="", wrong=words)
