@@ -25,6 +25,7 @@ from schedd.api.text import TextRoute
 from schedd.client import ClientError
 from schedd.dialect import RequestError, parse_torque, resource_list
 from schedd.federation.jobs import Job
+from schedd.federation.offers import Balance, Offered, compose
 from schedd.federation.peers import client_of
 from schedd.federation.roof import Roof
 from schedd.service.roles import Bearer
@@ -37,6 +38,8 @@ A federation takes a job once and hands it to the cluster whose plan ends it fir
 takes a job, `GET /v1/federation/jobs/{job}` says where it is, `POST /v1/federation/what-if` where it would
 start first. Times are seconds since the epoch (UTC).
 """
+_WALLTIME: Final = 3600
+"""Of a job that names none."""
 _MOST_BODY: Final = 4 << 20
 _Words = Annotated[dict[str, str], Field(max_length=500)]
 _READ: Final = ("no-token", "not-ready", "invalid")
@@ -90,12 +93,41 @@ class WhatIf(_Asked):
     """A job that nobody submitted."""
 
 
+class Bag(_Asked):
+    """A bag of equal tasks that should all have ended by ``deadline``; what is asked for is one task's."""
+
+    tasks: Annotated[int, Field(ge=1, le=100_000)]
+    deadline: Annotated[int, Field(ge=0, lt=1 << 36)]
+    balance: Balance = Balance.NONE
+
+    @model_validator(mode="after")
+    def _of_one_task(self) -> "Bag":
+        self.of_tasks(1)
+        return self
+
+    def of_tasks(self, tasks: int) -> dict[str, str]:
+        """What so many tasks ask for at once. Raises ValueError."""
+        asked = self.asked
+        if "nodes" in asked:
+            count, colon, rest = asked["nodes"].partition(":")
+            if count != "1" or "+" in rest:
+                raise ValueError("one task asks for one node: nodes=1:ppn=…")
+            return {**asked, "nodes": f"{tasks}{colon}{rest}"}
+        if asked.get("procs", "").isdecimal():
+            return {**asked, "procs": str(int(asked["procs"]) * tasks)}
+        raise ValueError("what one task asks for is given as nodes=1:ppn=… or procs=…")
+
+
 class NewJob(_Asked):
     """A job for the federation."""
 
     script: Annotated[str, Field(min_length=1, max_length=1 << 20, pattern=r"^[^\x00]+$")]
     attributes: _Words = {}
     variables: _Words = {}
+    deadline: Annotated[
+        int | None,
+        Field(description="When it should have ended: a priority under the policy `load`.", ge=0, lt=1 << 36),
+    ] = None
     key: Annotated[
         str,
         Field(description="The sender's name for this: the same key again is the same job.", max_length=200),
@@ -165,6 +197,12 @@ def create_app(tokens: Tokens, lifespan: Lifespan | None = None) -> FastAPI:
     add(
         "/v1/federation/what-if",
         _what_if,
+        methods=["POST"],
+        responses=answers(*_READ, "not-allowed", "bad-request", "too-large"),
+    )
+    add(
+        "/v1/federation/bag",
+        _bag,
         methods=["POST"],
         responses=answers(*_READ, "not-allowed", "bad-request", "too-large"),
     )
@@ -278,8 +316,10 @@ async def _submit(roof: _Roof, asker: _Asker, body: NewJob) -> Response:
         "variables": body.variables,
         "queues": body.queues,
         "cpu_seconds": _cpu_seconds(body.asked),
+        "walltime": parse_torque(body.asked).walltime or _WALLTIME,
     }
-    job = await run_in_threadpool(roof.submit, owner, submission, clusters=tuple(body.clusters), key=body.key)
+    more = {"clusters": tuple(body.clusters), "key": body.key, "deadline": body.deadline}
+    job = await run_in_threadpool(partial(roof.submit, owner, submission, **more))
     return JSONResponse(job_row(roof, job), 201)
 
 
@@ -327,6 +367,41 @@ def first(roof: Roof, owner: str, body: _Asked) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["end"] is None, row["end"] or 0, row["cluster"]))
 
 
+async def _bag(roof: _Roof, asker: _Asker, body: Bag) -> dict[str, Any]:
+    """How would a bag of tasks be shared, to end by its deadline or as early as can be? Nothing is submitted.
+
+    Each cluster's plan is asked for parts of the bag, all tasks of a part at once: its offers.
+    """
+    owner = _owner(roof, asker, body)
+    return await run_in_threadpool(shared, roof, owner, body)
+
+
+def shared(roof: Roof, owner: str, body: Bag) -> dict[str, Any]:
+    """The offers and the split. Raises ProblemError where a balance needs what is not disclosed."""
+    offers: list[Offered] = []
+    for tasks in sorted({max(1, body.tasks * part // 100) for part in _PARTS}):
+        part = _Asked(
+            resources=body.of_tasks(tasks), queues=body.queues, clusters=body.clusters, owner=body.owner
+        )
+        found = (row for row in first(roof, owner, part) if row["end"] is not None)
+        offers.extend(Offered(row["cluster"], tasks, row["end"]) for row in found)
+    power = {name: float(seen.cpus) for name, seen in roof.seen.items() if seen.cpus}
+    load = {name: float(counts.get("planned", 0)) for name, counts in roof.counts.items() if counts}
+    try:
+        split = compose(offers, body.tasks, body.deadline, body.balance, power, load)
+    except ValueError as error:
+        fault = Fault(where="body.balance", what=str(error), allowed="none, offers")
+        raise ProblemError("invalid", str(error), errors=[fault]) from None
+    return {
+        "offers": [asdict(one) for one in offers],
+        "split": asdict(split) if split is not None else None,
+    }
+
+
+_PARTS: Final = (10, 25, 50, 75, 100)
+"""Per cent of a bag that clusters are asked for, after the thesis."""
+
+
 def _owner(roof: Roof, asker: Bearer, body: _Asked) -> str:
     unknown = [name for name in (*body.clusters, *body.queues) if name not in roof.settings.clusters]
     if unknown:
@@ -344,7 +419,7 @@ def _owner(roof: Roof, asker: Bearer, body: _Asked) -> str:
 
 def _cpu_seconds(asked: Mapping[str, str]) -> int:
     request = parse_torque(asked)
-    return request.cpus * (request.walltime or 3600)
+    return request.cpus * (request.walltime or _WALLTIME)
 
 
 _PAGES: Final = jinja2.Environment(

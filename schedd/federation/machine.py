@@ -23,6 +23,7 @@ from schedd.federation.events import (
     Withdrawn,
 )
 from schedd.federation.jobs import Attempt, Job, Jobs
+from schedd.federation.ordering import Waiting, deadline_value, priority
 from schedd.federation.policies import Candidate, Policy
 
 __all__ = [
@@ -38,6 +39,8 @@ __all__ = [
 ]
 
 _REFUSED: Final = "refused"
+_WINDOW: Final = 100
+"""Jobs over which margins of deadlines are averaged; the paper names no number."""
 _SENT: Final = ("script", "resources", "attributes", "variables")
 
 
@@ -82,6 +85,17 @@ class ClusterSeen:
     cpus: int = 0
     speed: float = 1.0
     handicap: int = 0
+
+
+@dataclass(slots=True)
+class Load:
+    """Of the federation's own jobs: by cluster, cpu-seconds sent there that its plan does not know yet; those
+    that wait; and the mean margin of the deadlines of the latest jobs, in seconds.
+    """
+
+    mean: float = 0.0
+    sent: dict[str, float] = field(default_factory=dict)
+    waiting: list[Waiting] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +201,8 @@ def decide(
         if event is not None:
             found.append(event)
             if isinstance(event, Chosen):
-                load[event.cluster] = load.get(event.cluster, 0.0) + _work(job)
+                load.sent[event.cluster] = load.sent.get(event.cluster, 0.0) + _work(job)
+                load.waiting.append(Waiting(event.cluster, _work(job), _priority(job, load.mean)))
     return found
 
 
@@ -197,7 +212,7 @@ def _next(
     clusters: Mapping[str, ClusterSeen],
     now: int,
     users: Mapping[str, str],
-    load: dict[str, float],
+    load: Load,
 ) -> Event | None:
     newest, active = job.newest, job.active
     if job.over or job.cancelled:
@@ -265,7 +280,7 @@ def _move(
     clusters: Mapping[str, ClusterSeen],
     now: int,
     users: Mapping[str, str],
-    load: Mapping[str, float],
+    load: Load,
 ) -> Event | None:
     there = _seen_of(clusters, rules, job, active)
     if active.phase != "out" or there is None or there.state not in ("planned", "waiting"):
@@ -287,7 +302,7 @@ def _choose(
     clusters: Mapping[str, ClusterSeen],
     now: int,
     users: Mapping[str, str],
-    load: Mapping[str, float],
+    load: Load,
 ) -> Event | None:
     refused = {one.cluster: one.text for one in job.attempts if one.phase == _REFUSED}
     wanted = [name for name in clusters if not job.clusters or name in job.clusters]
@@ -331,7 +346,7 @@ def _candidates(
     job: Job,
     clusters: Mapping[str, ClusterSeen],
     users: Mapping[str, str],
-    load: Mapping[str, float],
+    load: Load,
     without: set[str],
 ) -> Sequence[Candidate]:
     found = []
@@ -342,7 +357,7 @@ def _candidates(
         if job.clusters and name not in job.clusters:
             continue
         # What was sent there and is not in its plan yet stands before this job.
-        ahead = int(load.get(name, 0.0) / seen.cpus) if seen.cpus else 0
+        ahead = int(load.sent.get(name, 0.0) / seen.cpus) if seen.cpus else 0
         length = int(((offer.end or offer.start) - offer.start) / seen.speed)
         found.append(
             Candidate(
@@ -351,23 +366,43 @@ def _candidates(
                 start=offer.start + ahead,
                 end=offer.start + ahead + length,
                 handicap=seen.handicap,
-                load=load.get(name, 0.0) / max(1, seen.cpus),
+                cpus=seen.cpus,
+                waiting=tuple(one for one in load.waiting if one.cluster == name),
+                priority=_priority(job, load.mean),
             )
         )
     return found
 
 
-def _assigned(jobs: Jobs, clusters: Mapping[str, ClusterSeen], rules: Rules) -> dict[str, float]:
-    """By cluster, the cpu-seconds that were sent there and that its plan does not know yet."""
-    found: dict[str, float] = {}
+def _assigned(jobs: Jobs, clusters: Mapping[str, ClusterSeen], rules: Rules) -> Load:
+    """What was sent to each cluster: what its plan does not know yet, and what waits there."""
+    margins = [margin for job in list(jobs.by_id.values())[-_WINDOW:] if (margin := _margin(job)) is not None]
+    found = Load(mean=sum(margins) / len(margins) if margins else 0.0)
     for name in jobs.open:
         job = jobs[name]
         for attempt in job.attempts:
-            if attempt.live:
-                seen = _seen_of(clusters, rules, job, attempt)
-                if seen is None or not seen.state or (not attempt.let_go and attempt.phase != "over"):
-                    found[attempt.cluster] = found.get(attempt.cluster, 0.0) + _work(job)
+            if not attempt.live:
+                continue
+            seen = _seen_of(clusters, rules, job, attempt)
+            if seen is None or not seen.state or not attempt.let_go:
+                found.sent[attempt.cluster] = found.sent.get(attempt.cluster, 0.0) + _work(job)
+            if seen is None or seen.state != "running":
+                found.waiting.append(Waiting(attempt.cluster, _work(job), _priority(job, found.mean)))
     return found
+
+
+def _margin(job: Job) -> int | None:
+    """From submission to the latest start by which its deadline is met, in seconds."""
+    if job.deadline is None:
+        return None
+    return job.deadline - int(job.submission.get("walltime", 0)) - job.submitted
+
+
+def _priority(job: Job, mean: float) -> int:
+    margin = _margin(job)
+    if margin is None:
+        return 0
+    return priority(deadline_value(margin, max(1, int(job.submission.get("walltime", 1))), mean or margin))
 
 
 def _work(job: Job) -> float:

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from schedd.federation.ordering import Waiting, least
+
 __all__ = ["Candidate", "Policy"]
 
 
@@ -12,7 +14,7 @@ __all__ = ["Candidate", "Policy"]
 class Candidate:
     """A cluster that can take a job; ``start`` and ``end`` as its plan has them, ``handicap`` in seconds.
 
-    ``load``: seconds of work, per cpu, that were sent there and that its plan does not know yet.
+    ``waiting`` are the federation's own jobs that wait there, ``priority`` is that of the job itself.
     """
 
     cluster: str
@@ -20,7 +22,9 @@ class Candidate:
     start: int
     end: int
     handicap: int = 0
-    load: float = 0.0
+    cpus: int = 0
+    waiting: tuple[Waiting, ...] = ()
+    priority: int = 0
 
 
 class Policy(StrEnum):
@@ -30,6 +34,8 @@ class Policy(StrEnum):
     """The earliest end, with the site's handicap."""
     LEAST_LOADED = "least-loaded"
     """The earliest start: the least work ahead of the job."""
+    LOAD = "load"
+    """The least work of the federation's own jobs of equal or higher priority that waits there, per cpu."""
     RANDOM = "random"
 
     def best(self, candidates: Sequence[Candidate], now: int, job: str) -> Candidate | None:
@@ -40,6 +46,11 @@ class Policy(StrEnum):
         ordered = sorted(candidates, key=lambda one: one.cluster)
         if self is Policy.RANDOM:
             return ordered[zlib.crc32(job.encode()) % len(ordered)]
+        if self is Policy.LOAD:
+            waiting = [one for candidate in ordered for one in candidate.waiting]
+            places = [(one.cluster, one.cpus) for one in ordered]
+            name = least(places, waiting, ordered[0].priority, zlib.crc32(job.encode()))
+            return next(one for one in ordered if one.cluster == name)
         if self is Policy.LEAST_LOADED:
             return min(ordered, key=lambda one: one.start + one.handicap)
         return min(ordered, key=lambda one: one.end + one.handicap)

@@ -55,7 +55,8 @@ class RoutingSettings(Section):
     """How jobs are routed."""
 
     policy: Policy = Policy.PLAN
-    """`plan` (the earliest end), `least-loaded` (the earliest start) or `random`."""
+    """`plan` (the earliest end), `least-loaded` (the earliest start), `load` (the least waiting work of
+    the federation's own jobs of equal or higher priority) or `random`."""
     patience: Annotated[Seconds, Field(ge=1, le=86_400)] = 30
     """So long an answer is waited for before a job goes elsewhere."""
     threshold: Annotated[Seconds, Field(ge=0, le=864_000)] = 600

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -18,6 +19,7 @@ from schedd.federation.machine import (
     decide,
     observe,
 )
+from schedd.federation.ordering import Waiting
 from schedd.federation.policies import Candidate, Policy
 from tests.federation.model import Cluster
 
@@ -219,5 +221,11 @@ def test_policies_choose_by_their_own_rule() -> None:
     assert Policy.LEAST_LOADED.best([early, short], 0, "1") is early
     far = Candidate("far", "ann", start=0, end=10, handicap=10_000)
     assert Policy.PLAN.best([far, short], 0, "1") is short
+    lots = (Waiting("early", 5000, 0),)
+    early, short = replace(early, waiting=lots, cpus=10), replace(short, cpus=10)
+    assert Policy.LOAD.best([early, short], 0, "1") is short
+    assert Policy.LOAD.best(
+        [replace(early, priority=3), replace(short, waiting=(Waiting("short", 1, 5),), priority=3)], 0, "1"
+    ) == replace(early, priority=3)
     drawn = Counter(Policy.RANDOM.best([early, short], 0, str(n)).cluster for n in range(400))  # type: ignore[union-attr]
     assert min(drawn.values()) > 150

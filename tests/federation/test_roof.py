@@ -263,3 +263,25 @@ def test_submit_reads_qsubs_options_and_the_scripts_own() -> None:
 def test_submit_says_what_it_does_not_understand(words: tuple[str, ...], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         read(options(*words), "x", {})
+
+
+def test_a_bag_of_tasks_is_shared_by_what_the_plans_offer(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(roof: Roof, owner: str, body: Any) -> list[dict[str, Any]]:
+        del roof, owner
+        tasks = int(body.asked["nodes"].partition(":")[0])
+        rows = [{"cluster": "north", "end": desk.now + 10}] if tasks <= 5 else []
+        return [*rows, {"cluster": "south", "end": desk.now + 10 * tasks}]
+
+    monkeypatch.setattr("schedd.api.roof.first", answer)
+    ann = desk.client("ann@org")
+    bag = {"request": "nodes=1:ppn=2,walltime=60", "tasks": 10, "deadline": desk.now + 60}
+    found = ann.post("/v1/federation/bag", json=bag).json()
+    assert found["split"] == {"shares": {"north": 5, "south": 5}, "end": desk.now + 50, "met": True}
+    late = ann.post("/v1/federation/bag", json={**bag, "deadline": desk.now + 1}).json()["split"]
+    assert (late["met"], sum(late["shares"].values())) == (False, 10)
+    refused = ann.post("/v1/federation/bag", json={**bag, "balance": "power"})
+    assert refused.status_code == 422
+    assert "needs the power" in refused.text
+    assert ann.post("/v1/federation/bag", json={**bag, "request": "nodes=2:ppn=2"}).status_code == 422
