@@ -5,6 +5,7 @@ import hmac
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path as File
 from typing import Annotated, Any, Final, Literal
 

@@ -61,3 +61,29 @@ async def test_every_job_runs_once_though_all_is_killed_and_cut(town: Town) -> N
         job.order.user for house in town.houses.values() for job in house.server.cluster.jobs.values()
     )
     assert set(owners) == {"alice"}
+
+
+@pytest.mark.soak
+async def test_three_hundred_jobs_over_three_clusters_and_ten_kills(tmp_path: Path) -> None:
+    """The record of docs/federation.md."""
+    chance = random.Random(3)
+    async with Town(tmp_path, "abc", "threshold = 5\nagain = 1") as town:
+        for number in range(300):
+            await town.submit(f"k{number}", request=f"nodes=1:ppn={chance.choice([1, 2, 4])},walltime=60")
+            if number % 30 == 15:
+                await town.restart()
+            if number == 100:
+                town.wires["b"].drop()  # cut off in the middle, and back
+            if number == 160:
+                town.wires["b"].mend()
+        rows = await town.until_over(300, 600)
+        runs = town.runs()
+        assert {row["over"] for row in rows} == {"ended"}
+        assert {row["id"]: runs[row["id"]] for row in rows} == {row["id"]: 1 for row in rows}
+        ended = [one for row in rows for one in row["attempts"] if one["let_go"] and one["phase"] == "over"]
+        where = Counter(one["cluster"] for one in ended)
+        phases = Counter(one["phase"] for row in rows for one in row["attempts"])
+        moved = sum(row["moves"] for row in rows)
+        words = f"ended {len(rows)}, by cluster {dict(where)}, attempts {dict(phases)}, moved {moved}"
+        (tmp_path / "record").write_text(words)
+        assert set(where) == set("abc"), words

@@ -224,8 +224,7 @@ def test_policies_choose_by_their_own_rule() -> None:
     lots = (Waiting("early", 5000, 0),)
     early, short = replace(early, waiting=lots, cpus=10), replace(short, cpus=10)
     assert Policy.LOAD.best([early, short], 0, "1") is short
-    assert Policy.LOAD.best(
-        [replace(early, priority=3), replace(short, waiting=(Waiting("short", 1, 5),), priority=3)], 0, "1"
-    ) == replace(early, priority=3)
+    urgent = replace(short, waiting=(Waiting("short", 1, 5),), priority=3)
+    assert Policy.LOAD.best([replace(early, priority=3), urgent], 0, "1") == replace(early, priority=3)
     drawn = Counter(Policy.RANDOM.best([early, short], 0, str(n)).cluster for n in range(400))  # type: ignore[union-attr]
     assert min(drawn.values()) > 150

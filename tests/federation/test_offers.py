@@ -81,13 +81,11 @@ def test_every_split_is_exact_within_the_offers_and_as_early_as_can_be(
 ) -> None:
     numbers = {name: float(number) for number, name in enumerate("abcd", 1)}
     split = compose(offers, tasks, deadline, balance, numbers, numbers)
-    reach = {
-        end: sum(
-            max((o.tasks for o in offers if o.provider == name and o.end <= end), default=0)
-            for name in "abcd"
-        )
-        for end in (10, 20, 30, 40)
-    }
+
+    def most(name: str, end: int) -> int:
+        return max((o.tasks for o in offers if o.provider == name and o.end <= end), default=0)
+
+    reach = {end: sum(most(name, end) for name in "abcd") for end in (10, 20, 30, 40)}
     if split is None:
         assert reach[40] < tasks
         return

@@ -265,9 +265,7 @@ def test_submit_says_what_it_does_not_understand(words: tuple[str, ...], said: s
         read(options(*words), "x", {})
 
 
-def test_a_bag_of_tasks_is_shared_by_what_the_plans_offer(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bag_of_tasks_is_shared_by_offers(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(roof: Roof, owner: str, body: Any) -> list[dict[str, Any]]:
         del roof, owner
         tasks = int(body.asked["nodes"].partition(":")[0])
