@@ -59,7 +59,9 @@ class Peer(threading.Thread):
             with client_of(self._settings, self._token) as client:
                 return self._round(client)
         except Refused as error:
-            return Report(f"it refuses the federation: {error}")
+            return Report(
+                error.detail if error.kind == "not-ready" else f"it refuses the federation: {error}"
+            )
         except ClientError as error:
             return Report(str(error))
 
