@@ -45,8 +45,10 @@ class Connection:
                 return _UnixConnection(parts.path, self._timeout)
             if parts.scheme in ("http", "https") and parts.hostname:
                 self._root = parts.path.rstrip("/")
-                kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-                return kind(parts.hostname, parts.port, timeout=self._timeout)
+                if parts.scheme == "http":
+                    return HTTPConnection(parts.hostname, parts.port, timeout=self._timeout)
+                trusted = _trusted(self._place.ca_file) if self._place.ca_file else None
+                return HTTPSConnection(parts.hostname, parts.port, timeout=self._timeout, context=trusted)
         except ValueError:
             pass
         raise ConfigError(f"{url!r} is no place of a daemon: http://HOST:PORT, https://HOST or unix:/PATH")
@@ -158,3 +160,13 @@ def _words(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "it does not answer in time"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def _trusted(path: str) -> Any:
+    """What knows the daemon by these certificates alone. Raises ConfigError."""
+    import ssl  # noqa: PLC0415  (only who names a file pays for it)
+
+    try:
+        return ssl.create_default_context(cafile=path)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"ca_file: {path}: the certificates cannot be read: {error}") from None

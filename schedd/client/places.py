@@ -4,8 +4,8 @@ What is found first counts, setting by setting:
 
 1. ``SCHEDD_URL``, ``SCHEDD_TOKEN``, ``SCHEDD_CLUSTER``;
 2. ``~/.config/schedd/client.toml`` (or below ``$XDG_CONFIG_HOME``) with ``url``, ``cluster``, ``token_file``
-   and ``munge`` (the path of a program that makes credentials, for who has no token), and the token in
-   ``~/.config/schedd/token``;
+   ``munge`` (the path of a program that makes credentials, for who has no token) and ``ca_file``
+   (certificates, PEM, by which the daemon is known), and the token in ``~/.config/schedd/token``;
 3. ``/etc/schedd/client.toml`` with the same settings;
 4. the UNIX socket ``/run/schedd/schedd.sock`` where there is one, else ``http://127.0.0.1:8080``.
 """
@@ -22,7 +22,7 @@ __all__ = ["DEFAULT_SOCKET", "DEFAULT_URL", "ConfigError", "Place", "find_place"
 
 DEFAULT_SOCKET: Final = "/run/schedd/schedd.sock"
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
-_SETTINGS: Final = ("url", "cluster", "token_file", "munge")
+_SETTINGS: Final = ("url", "cluster", "token_file", "munge", "ca_file")
 
 
 class ConfigError(ClientError):
@@ -32,13 +32,15 @@ class ConfigError(ClientError):
 class Place(NamedTuple):
     """A daemon (``http://HOST:PORT[/ROOT]``, ``https://…``, ``unix:/PATH``), a cluster, and a token.
 
-    Without a token, and not on a UNIX socket, the program ``munge`` says who asks, where one is named.
+    Without a token, and not on a UNIX socket, the program ``munge`` says who asks, where one is named. By the
+    certificates in ``ca_file`` (PEM) an ``https`` daemon is known; without, by those of the host.
     """
 
     url: str
     token: str = ""
     cluster: str = ""
     munge: str = ""
+    ca_file: str = ""
 
 
 def find_place(environment: Mapping[str, str] | None = None, host_files: Path = Path("/etc/schedd")) -> Place:
@@ -56,7 +58,7 @@ def find_place(environment: Mapping[str, str] | None = None, host_files: Path = 
     if not url:
         url = f"unix:{DEFAULT_SOCKET}" if Path(DEFAULT_SOCKET).is_socket() else DEFAULT_URL
     cluster = found.get("SCHEDD_CLUSTER") or both.get("cluster", "")
-    return Place(url, token, cluster, both.get("munge", ""))
+    return Place(url, token, cluster, both.get("munge", ""), both.get("ca_file", ""))
 
 
 def _read(path: Path) -> dict[str, str]:
