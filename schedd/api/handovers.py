@@ -191,7 +191,7 @@ def list_handovers(
     ),
 )
 def get_handover(request: Request, cluster: Cluster, name: _Handover, asker: Federation) -> Response:
-    """One handover."""
+    """One handover: its phase, its job, what went wrong. The asker's own; an admin's: any."""
     return _answer(request, cluster, name, asker.name, all_of_them=asker.may("administer"))
 
 

@@ -88,11 +88,15 @@ NAMED = [
     (f"{_ONE}/holds/{{kind}}/{{name}}", "put"),
     (f"{_ONE}/holds/{{kind}}/{{name}}", "delete"),
     (f"{_ONE}/holds/{{kind}}/{{name}}/preview", "post"),
+    (f"{_ONE}/handovers/{{name}}", "put"),
+    (f"{_ONE}/handovers/{{name}}/release", "post"),
+    (f"{_ONE}/handovers/{{name}}", "get"),
+    (f"{_ONE}/handovers/{{name}}", "delete"),
 ]
 ENDLESS = [(f"{_ONE}/stream", "get")]
 """Their answers have no end: see test_stream."""
 OPERATIONS = [
-    *((f"{_ONE}/{path}", "get") for path in ("jobs", "nodes", "plan", "gaps", "decisions")),
+    *((f"{_ONE}/{path}", "get") for path in ("jobs", "nodes", "plan", "gaps", "decisions", "handovers")),
     (f"{_ONE}/jobs/{{job}}/history", "get"),
     *((f"{_ONE}/{path}", "get") for path in ("plan/evaluation/history", "searches")),
     (f"{_ONE}/policy/preview", "post"),

@@ -64,19 +64,20 @@ def test_a_wrong_token_is_refused(stranger: TestClient, value: str) -> None:
     assert "wrong" not in json.dumps(found)
 
 
-ANYBODY = "user reader operator adapter admin"
+ANYBODY = "user reader operator adapter admin federation"
 
 
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
         *(("GET", path, ANYBODY) for path in READS if path != "/metrics"),
-        ("GET", "/metrics", "reader operator adapter admin"),
+        ("GET", "/metrics", "reader operator adapter admin federation"),
         ("POST", f"{MAIN}/what-if", ANYBODY),
         ("GET", f"{MAIN}/decisions", "adapter admin"),
         ("POST", f"{MAIN}/events", "adapter admin"),
         ("POST", f"{MAIN}/pause", "operator admin"),
         ("POST", f"{MAIN}/resume", "operator admin"),
+        ("GET", f"{MAIN}/handovers", "admin federation"),
     ],
 )
 def test_each_role_may_do_its_own_and_no_more(
