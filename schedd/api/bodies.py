@@ -11,6 +11,7 @@ from schedd.engine.alerts import OpenAlert
 from schedd.engine.job_view import Change, JobView
 from schedd.engine.records import Breach, Ended, Risk
 from schedd.engine.view import Published
+from schedd.service.chain import Ahead, Link, LinkJob
 from schedd.service.explain import Blocker, Explanation, On
 from schedd.service.feed import JobLine
 from schedd.service.gaps import Gap, Step
@@ -40,7 +41,7 @@ __all__ = [
 
 _VIEWS: tuple[type, ...] = (
     *(JobView, Change, Breach, Ended, Risk, JobLine, Bar, Counts, NodeView, Step, Gap),
-    *(On, Blocker, Explanation),
+    *(On, Blocker, Ahead, LinkJob, Link, Explanation),
 )
 for _kind in _VIEWS:
     documented(_kind)

@@ -49,6 +49,7 @@ def serve(
     tls: ssl.SSLContext | None = None,
     read: Callable[[], Settings] | None = None,
     login_keys: Mapping[str, bytes] | None = None,
+    keys_last: bool = False,
     hooks: Sequence[Hook] = (),
     oidc: Provider | None = None,
 ) -> bool:
@@ -58,7 +59,7 @@ def serve(
 
     The port answers at once; all but the health checks answer 503 until the kernels are compiled. Whoever
     first opens ``/dashboard/enter?key=KEY`` with one of ``login_keys`` is logged in to the dashboard as the
-    holder of the token with that SHA-256.
+    holder of the token with that SHA-256; where ``keys_last``, so is everybody who opens it later.
     """
     durable = Durable(settings.store) if settings.store.url != "memory" else None
     folder = settings.store.incidents or (state_folder() / "incidents" if durable is not None else None)
@@ -91,7 +92,7 @@ def serve(
     )
     sessions = add_dashboard(app)
     for key, digest in (login_keys or {}).items():
-        sessions.admit(key, digest)
+        sessions.admit(key, digest, lasting=keys_last)
     config = uvicorn.Config(
         app,
         loop="uvloop",

@@ -1,16 +1,12 @@
 """Workloads as submissions to an emulated pbs_server: a log's jobs, or a model's."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from schedd.replay.lublin import generate
 from schedd.replay.workload import Trace, TraceError, TraceJob, select
 from server_adapter.emulator import Arrival, NodeSpec, order_of
 
-__all__ = ["Workload", "arrivals", "of_log", "synthetic"]
-
-_LONGEST_PAUSE = 3600
-"""Seconds: nights are dull to look at."""
+__all__ = ["Workload", "arrivals", "of_log"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,27 +49,8 @@ def _arrival(job: TraceJob, cores: int) -> Arrival:
     return Arrival(job.submit, order)
 
 
-def synthetic(nodes: int, cpus: int, jobs: int, seed: int, waiting: int) -> Workload:
-    """A workload of Lublin and Feitelson's model that keeps the machine busy.
-
-    The first ``waiting`` jobs come at the beginning, and no pause between two others is longer than an hour.
-    """
-    machine = tuple(NodeSpec(f"node{i}", cpus) for i in range(1, nodes + 1))
-    found, _ = arrivals(generate(jobs, nodes * cpus, seed, load=0.95), machine)
-    return Workload(machine, tuple(_gathered(found, waiting)))
-
-
-def _gathered(found: list[Arrival], waiting: int) -> Iterator[Arrival]:
-    at = before = 0.0
-    for i, arrival in enumerate(found):
-        if i >= waiting:
-            at += min(arrival.at - before, _LONGEST_PAUSE)
-        before = arrival.at
-        yield replace(arrival, at=at)
-
-
-def of_log(trace: Trace, cpus: int) -> Workload:
-    """The jobs of a log on nodes of ``cpus`` cores, as many as the log's machine had processors.
+def of_log(trace: Trace, cpus: int, jobs: int | None = None) -> Workload:
+    """The (first) jobs of a log on nodes of ``cpus`` cores, as many as the log's machine had processors.
 
     Raises TraceError when no job ran.
     """
@@ -81,5 +58,5 @@ def of_log(trace: Trace, cpus: int) -> Workload:
     if not procs:
         raise TraceError("the log has no jobs")
     machine = tuple(NodeSpec(f"node{i}", cpus) for i in range(1, -(-procs // cpus) + 1))
-    found, skipped = arrivals(trace, machine)
+    found, skipped = arrivals(trace, machine, jobs)
     return Workload(machine, tuple(found), skipped)

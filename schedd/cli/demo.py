@@ -10,15 +10,22 @@ import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from schedd.cli.arguments import Parser
+
+if TYPE_CHECKING:
+    from schedd.cli.arrivals import Workload
+    from schedd.cli.demo_parts import Logins
 
 __all__ = ["make_parser", "run"]
 
 _NODES = 20
 _CPUS = 16
-_JOBS = 2_000
-_WAITING = 60
+_JOBS = 60
+_SPEED = 60.0
+_MOST_NODES = 20_000
+_MOST_JOBS = 100_000
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -29,8 +36,12 @@ def make_parser() -> argparse.ArgumentParser:
         "all on loopback, and show the planned and the actual start of every job. Ctrl-C ends it.",
     )
     add = parser.add_argument
+    add("--nodes", type=int, help=f"nodes of {_CPUS} cores ({_NODES})")
+    add(
+        "--jobs", type=int, help=f"jobs in the queue, kept at about this number ({_JOBS}); of a log the first"
+    )
     add("--log", type=Path, help="jobs of an SWF or accounting log instead of Lublin and Feitelson's model")
-    add("--speed", type=float, default=900.0, help="cluster seconds in a real one (900)")
+    add("--speed", type=float, help=f"cluster seconds in a real one ({_SPEED:g}, less on a small machine)")
     add("--exit-after", type=float, metavar="SECONDS", help="end by itself after so many real seconds")
     add("--port", type=int, help="port on loopback, 0 for any free one (8080, or any where that is taken)")
     add("--open", action="store_true", help="open the dashboard in a browser, where there is a screen")
@@ -56,37 +67,40 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _play(args: argparse.Namespace) -> int:
-    from schedd.cli.arrivals import of_log, synthetic  # noqa: PLC0415
+    from schedd.cli.arrivals import of_log  # noqa: PLC0415
     from schedd.cli.demo_parts import DemoError, daemon  # noqa: PLC0415
-    from schedd.cli.demo_run import play  # noqa: PLC0415
+    from schedd.cli.demo_run import Progress, play  # noqa: PLC0415
+    from schedd.cli.steady import Steady  # noqa: PLC0415
     from schedd.replay.read import read_traces  # noqa: PLC0415
     from schedd.replay.workload import TraceError  # noqa: PLC0415
     from schedd.service.clock import ScaledClock  # noqa: PLC0415
 
     try:
-        clock = ScaledClock(int(time.time()), args.speed)
-        if args.exit_after is not None and args.exit_after < 0:
-            raise ValueError(f"--exit-after {args.exit_after}: must be at least 0")
+        _check(args)
         if args.log is not None:
-            workload = of_log(read_traces([args.log])[0], _CPUS)
+            workload: Workload | Steady = of_log(read_traces([args.log])[0], _CPUS, args.jobs)
+            speed = _SPEED if args.speed is None else args.speed
         else:
-            workload = synthetic(_NODES, _CPUS, _JOBS, args.seed, _WAITING)
+            workload = Steady(args.nodes or _NODES, _CPUS, args.jobs or _JOBS, args.seed)
+            speed = workload.speed(_SPEED, os.cpu_count() or 1) if args.speed is None else args.speed
+        clock = ScaledClock(int(time.time()), speed)
     except (TraceError, ValueError, OSError) as error:
         print(f"schedd demo: {error}", file=sys.stderr)
         return 2
 
-    def say(line: str) -> None:
-        print(line, flush=True)
-
+    say = Progress(sys.stdout)
     # The clock begins to count while the daemon compiles: jobs arrive only once it is ready.
     with TemporaryDirectory(prefix="schedd-demo-") as directory:
-        part, token, key = daemon(clock, args.port, Path(directory))
+        say.step("starting the daemon")
+        part, logins = daemon(clock, args.port, Path(directory))
         try:
             url = f"http://127.0.0.1:{part.greeting()}"
-            _introduce(url, len(workload.nodes), workload.cpus, args.speed)
-            _show_dashboard(f"{url}/dashboard/enter?key={key}", open_it=args.open)
-            asyncio.run(play(part, url, token, clock, workload, say, args.exit_after))
+            say(_introduction(url, len(workload.nodes), workload.cpus, speed, logins))
+            if args.open:
+                _open(f"{url}/dashboard/enter?key={logins.key}")
+            asyncio.run(play(part, url, logins.adapter, clock, workload, say, args.exit_after))
         except DemoError as error:
+            say.end()
             print(f"schedd demo: {error}", file=sys.stderr)
             return 1
         finally:
@@ -94,31 +108,42 @@ def _play(args: argparse.Namespace) -> int:
     return 0
 
 
-def _introduce(url: str, nodes: int, procs: int, speed: float) -> None:
+def _check(args: argparse.Namespace) -> None:
+    """Raises ValueError."""
+    if args.exit_after is not None and args.exit_after < 0:
+        raise ValueError(f"--exit-after {args.exit_after}: must be at least 0")
+    if args.speed is not None and not args.speed > 0:
+        raise ValueError(f"--speed {args.speed}: must be above 0")
+    if args.log is not None and args.nodes is not None:
+        raise ValueError("--nodes: a log says itself how large its machine was; leave out --nodes or --log")
+    for name, value, most in (("nodes", args.nodes, _MOST_NODES), ("jobs", args.jobs, _MOST_JOBS)):
+        if value is not None and not 1 <= value <= most:
+            raise ValueError(f"--{name} {value}: must be from 1 to {most:,}")
+
+
+def _introduction(url: str, nodes: int, procs: int, speed: float, logins: "Logins") -> str:
     base = f"{url}/v1/clusters/demo"
-    question = '{"request": "nodes=4:ppn=16,walltime=02:00:00"}'
-    print(
-        f"An emulated pbs_server: {nodes} nodes, {procs} cpus; {speed:g} of its seconds pass in a real one."
-    )
-    print("pbs-adapter reads it and starts its jobs over TORQUE's own protocol, as schedd decides.")
-    print("Look at it while it runs (no token is needed to read):")
-    for link, about in (
-        (f"{url}/docs", "all requests, to try out"),
-        (base, "how it is doing"),
-        (f"{base}/jobs?state=planned", "when and where each job starts"),
-        (f"{base}/plan", "what runs and is planned, over time"),
-        (f"{base}/gaps", "what is free, and until when"),
-    ):
-        print(f"  {link:{len(base) + 20}}  {about}")
-    print("When would a job start, before you submit it?")
-    print(f"  curl -s {base}/what-if -H 'Content-Type: application/json' -d '{question}'")
-    print("Starting. The first start compiles the planner (2-3 minutes).")
+    return f"""\
+An emulated pbs_server: {nodes:,} nodes, {procs:,} cpus; {speed:g} s pass there in 1 s.
+pbs-adapter reads it and starts its jobs over TORQUE's protocol, as schedd decides.
+
+Dashboard, logged in as admin (the link works until the demo ends):
+  {url}/dashboard/enter?key={logins.key}
+Tokens to log in with, or for the API:
+  admin            {logins.admin}
+  user1 (a user)   {logins.user}
+API, to read without a token:
+  {url}/docs
+  {base}/jobs?state=planned
+When would a job start, before you submit it?
+  curl -s {base}/what-if \\
+    -H 'Content-Type: application/json' \\
+    -d '{{"request": "nodes=4:ppn=16,walltime=02:00:00"}}'
+Ctrl-C ends the demo.
+"""
 
 
-def _show_dashboard(url: str, *, open_it: bool) -> None:
-    print("The dashboard, with the rights of an admin for whoever opens this first:")
-    print(f"  {url}", flush=True)
+def _open(url: str) -> None:
     # Without a screen a browser would be one of the terminal, over the table.
-    screen = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    if open_it and screen:
+    if sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         webbrowser.open(url)

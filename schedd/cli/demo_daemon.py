@@ -37,7 +37,9 @@ def main() -> int:
         return 0
     threading.Thread(target=_end_with_input, daemon=True).start()
     keys = {told["login_key"]: bytes.fromhex(told["login_as"])}
-    return 0 if serve(settings, Tokens.of(settings.auth), clock, server, login_keys=keys) else 1
+    return (
+        0 if serve(settings, Tokens.of(settings.auth), clock, server, login_keys=keys, keys_last=True) else 1
+    )
 
 
 def _listen(chosen: ServerSettings, any_port: bool) -> socket.socket:

@@ -7,12 +7,13 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from schedd.service.clock import ScaledClock
 
-__all__ = ["CLUSTER", "DemoError", "Part", "adapter", "daemon"]
+__all__ = ["CLUSTER", "DemoError", "Logins", "Part", "adapter", "daemon"]
 
 CLUSTER = "demo"
 _PORT = 8080
@@ -22,6 +23,16 @@ _END_S = 20
 _AT_ONCE_S = 0.5
 _SOON_S = 5
 _LATE_S = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Logins:
+    """Tokens of the daemon, one for each role that the demo needs; and the key of the admin's login link."""
+
+    adapter: str
+    admin: str
+    user: str
+    key: str
 
 
 class DemoError(Exception):
@@ -75,16 +86,13 @@ class Part:
         return code
 
 
-def daemon(clock: ScaledClock, port: int | None, directory: Path) -> tuple[Part, str, str]:
-    """The daemon, the token by which the adapter is known to it, and a key for one login to its dashboard
-    as an admin; it greets with its port.
+def daemon(clock: ScaledClock, port: int | None, directory: Path) -> tuple[Part, Logins]:
+    """The daemon, and by what others are known to it; it greets with its port.
 
     On this port of loopback; None: the usual one, or any where that is taken. Its database is a file in
     ``directory``.
     """
-    token, key = secrets.token_urlsafe(32), secrets.token_urlsafe(16)
-    digest = hashlib.sha256(token.encode()).hexdigest()
-    admin = secrets.token_hex(32)  # of a token that nobody has
+    logins = Logins(*(secrets.token_urlsafe(24) for _ in range(4)))
     cluster = {
         "slack": f"{_SLACK_S}+0.5w",
         "start_rate": 0,
@@ -106,15 +114,19 @@ def daemon(clock: ScaledClock, port: int | None, directory: Path) -> tuple[Part,
         "auth": {
             "anonymous": "reader",
             "tokens": [
-                {"name": "demo", "role": "adapter", "sha256": digest},
-                {"name": "you", "role": "admin", "sha256": admin},
+                {"name": name, "role": role, "sha256": _digest(token)}
+                for name, role, token in (
+                    ("demo", "adapter", logins.adapter),
+                    ("you", "admin", logins.admin),
+                    ("user1", "user", logins.user),
+                )
             ],
         },
         "clusters": {CLUSTER: cluster},
     }
-    login = {"login_key": key, "login_as": admin}
+    login = {"login_key": logins.key, "login_as": _digest(logins.admin)}
     told = {"settings": settings, "any_port": port is None, **login, **_time(clock)}
-    return Part("the daemon", "schedd.cli.demo_daemon", told), token, key
+    return Part("the daemon", "schedd.cli.demo_daemon", told), logins
 
 
 def adapter(clock: ScaledClock, server: tuple[str, int], url: str, token: str, directory: Path) -> Part:
@@ -136,6 +148,10 @@ def adapter(clock: ScaledClock, server: tuple[str, int], url: str, token: str, d
     }
     told = {"settings": settings, "token": token, **_time(clock)}
     return Part("the adapter", "schedd.cli.demo_adapter", told)
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
 
 
 def _seconds(clock: ScaledClock, real: float, least: int) -> int:

@@ -13,21 +13,18 @@ _COLUMNS = (
     ("clock", 9),
     ("job", 10),
     ("", 7),
-    ("user", 7),
-    ("asks for", 26),
+    ("asks for", 16),
     ("planned", 9),
-    ("promised", 9),
-    ("started", 9),
-    ("against plan", 13),
-    ("nodes", 0),
+    ("promise/result", 14),
+    ("nodes", 9),
 )
+"""Widths: with the spaces between them 80, as wide as a terminal is at least."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Told:
     """What was said of a job when it came."""
 
-    user: str
     asks: str
     planned: int | None
     promised: int | None
@@ -52,7 +49,6 @@ class Table:
         """A row for a job, as the daemon describes it just after it came."""
         self.queued += 1
         told = _Told(
-            str(job["owner"]).partition("@")[0],
             _asks(job),
             _int(job["planned_start"]),
             _int(job["promised_start"]),
@@ -61,24 +57,18 @@ class Table:
         self._told[job_id] = told
         nodes = [str(share["node"]) for share in job["planned_nodes"]]  # type: ignore[attr-defined]
         where = _short(nodes) if nodes else str(job["why"])
-        cells = [_clock(told.planned, now), _clock(told.promised, now), "", "", where]
+        cells = [_clock(told.planned, now), _clock(told.promised, now), where]
         return self._row(now, job_id, "queued", told, cells)
 
     def started(self, now: int, job_id: str, nodes: Sequence[str]) -> list[str]:
         """A row for a job that starts."""
-        told = self._told.pop(job_id, _Told("?", "?", None, None))
+        told = self._told.pop(job_id, _Told("", None, None))
         self._started += 1
         against = ""
         if told.planned is not None:
             self._errors.append(now - told.planned)
             against = self._against(now - told.planned)
-        cells = [
-            _clock(told.planned, now),
-            _clock(told.promised, now),
-            _clock(now, now),
-            against,
-            _short(nodes),
-        ]
+        cells = [_clock(told.planned, now), against, _short(nodes)]
         return self._row(now, job_id, "started", told, cells)
 
     def summary(self, breaches: int) -> list[str]:
@@ -108,7 +98,7 @@ class Table:
             lines += ["", _line([name for name, _ in _COLUMNS])]
             lines.append("─" * len(lines[-1]))
         self._rows += 1
-        lines.append(_line([_clock(now, now), job_id, what, told.user, told.asks, *cells]))
+        lines.append(_line([_clock(now, now), job_id, what, told.asks, *cells]))
         return lines
 
 
@@ -126,7 +116,7 @@ def between(seconds: int) -> str:
 
 def _line(cells: Sequence[str]) -> str:
     widths = (width for _, width in _COLUMNS)
-    parts = [_fit(cell, width) if width else cell for cell, width in zip(cells, widths, strict=True)]
+    parts = [_fit(cell, width) for cell, width in zip(cells, widths, strict=True)]
     return " ".join(parts).rstrip()
 
 
@@ -146,13 +136,11 @@ def _asks(job: Mapping[str, object]) -> str:
     resources: Mapping[str, str] = job["resources"]  # type: ignore[assignment]
     asked = next((resources[name] for name in ("nodes", "select") if name in resources), "")
     size = asked or " ".join(f"{k}={v}" for k, v in resources.items() if k in ("procs", "ncpus"))
-    return f"{size} for {between(int(str(job['walltime'])))}"
+    return f"{size} {between(int(str(job['walltime'])))}"
 
 
 def _short(nodes: Sequence[str]) -> str:
-    if len(nodes) <= 3:
-        return " ".join(nodes)
-    return f"{nodes[0]} … {nodes[-1]} ({len(nodes)})"
+    return nodes[0] + (f" +{len(nodes) - 1}" if len(nodes) > 1 else "") if nodes else ""
 
 
 def _int(value: object) -> int | None:

@@ -52,6 +52,7 @@ class Sessions:
         self._open: dict[str, Session] = {}
         self._of: dict[bytes, dict[str, None]] = {}
         self._keys: dict[str, bytes] = {}
+        self._lasting: set[str] = set()
         self._lock = threading.Lock()
 
     def open(self, digest: bytes, identity: Identity | None = None, life: float = _LIFE_S) -> Session:
@@ -92,13 +93,19 @@ class Sessions:
             if not own:
                 del self._of[session.digest]
 
-    def admit(self, key: str, digest: bytes) -> None:
-        """Let whoever shows ``key`` first log in as the holder of the token with this digest."""
+    def admit(self, key: str, digest: bytes, *, lasting: bool = False) -> None:
+        """Let whoever shows ``key`` first log in as the holder of the token with this digest; of a
+        ``lasting`` key whoever shows it.
+        """
         with self._lock:
             self._keys[key] = digest
+            if lasting:
+                self._lasting.add(key)
 
     def redeem(self, key: str) -> bytes | None:
-        """The digest that a one-time key stands for; None when it was used before, or never was one."""
+        """The digest that a key stands for; None when it was used up before, or never was one."""
         with self._lock:
             found = next((known for known in self._keys if hmac.compare_digest(known, key)), None)
-            return self._keys.pop(found) if found is not None else None
+            if found is None:
+                return None
+            return self._keys[found] if found in self._lasting else self._keys.pop(found)

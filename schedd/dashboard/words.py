@@ -9,8 +9,11 @@ from typing import Any, Final
 
 from markupsafe import Markup, escape
 
+from schedd.service.chain import Link, ahead_in_words
+
 __all__ = ["FILTERS", "clock", "due", "kib", "natural", "number", "relative", "span", "timed", "when"]
 
+_NAMED: Final = 3
 _MINUTE: Final = 60
 _HOUR: Final = 3600
 _DAY: Final = 86_400
@@ -90,10 +93,34 @@ def number(value: float) -> str:
     return f"{value:,}".replace(",", "\u202f")
 
 
+def linked(link: Link) -> str:
+    """What holds a job's nodes for the length of a link of its chain, without times and ids of jobs."""
+    on = ", ".join(link.nodes[:_NAMED])
+    if len(link.nodes) > _NAMED:
+        on += f" and {len(link.nodes) - _NAMED} more"
+    on = on or "a limit"
+    if link.kind == "running":
+        return f"a running job holds {on}" if link.count == 1 else f"{link.count} running jobs hold {on}"
+    if link.kind == "queued":
+        many = "1 queued job is" if link.count == 1 else f"{number(link.count)} queued jobs are"
+        return f"{many} planned on {on}"
+    if link.kind == "reservation":
+        return f"{link.name} keeps {on}"
+    if link.kind == "limit":
+        return f"{link.name}: no room"
+    if link.kind == "node":
+        return f"{on} has too little in use"
+    if link.kind == "eligible":
+        return link.words.partition(" allows no start")[0].partition("; it is tried")[0]
+    return "its nodes are free; the plan is being repaired"
+
+
 FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "timed": timed,
     "when": when,
     "span": span,
     "kib": kib,
     "number": number,
+    "ahead": ahead_in_words,
+    "linked": linked,
 }

@@ -16,6 +16,7 @@ from schedd.plan.plan import Plan
 from schedd.plan.shapes import GATE
 from schedd.plan.views import Blockers, Item, blockers
 from schedd.policy.limits import in_words
+from schedd.service.chain import Ahead, Link, in_short, links_of
 from schedd.service.forks import Fork
 
 __all__ = ["Blocker", "Explanation", "On", "explain"]
@@ -82,6 +83,11 @@ class Explanation:
     blockers: tuple[Blocker, ...]
     hidden: int
     """How many more are jobs of other users, which you may not see."""
+    chain: tuple[Link, ...]
+    """What holds the nodes that it will use, from now until its planned start; each link meets the next.
+    Empty without a planned start in the future."""
+    ahead: tuple[Ahead, ...]
+    """How many queued jobs go before it on these nodes, by what right."""
     why: str
     """All this in short."""
     last_change: Change | None
@@ -102,6 +108,8 @@ def explain(fork: Fork, job_id: str, now: int) -> Explanation | None:
     standing = standing_of(record, start)
     found: tuple[Blocker, ...] = ()
     earliest, without, because = -1, -1, ""
+    links: tuple[Link, ...] = ()
+    ahead: tuple[Ahead, ...] = ()
     if standing in ("running", "starting"):
         why = "it runs" if standing == "running" else "it is being started"
         earliest = start
@@ -112,9 +120,11 @@ def explain(fork: Fork, job_id: str, now: int) -> Explanation | None:
         without = _afterwards(fork, record, now)
     else:
         plan = fork.copy()
+        takes = plan.takes(record.slot)
         plan.lift(record.slot, now)
         ready = max(now, plan.ready(record.slot))
         because = _because(record, ready, now)
+        links, ahead = links_of(fork, plan, record, takes, start, now, because)
         _as_it_is_planned(plan, record.slot, start, now)
         blocking = blockers(plan, record.slot, now, now + HORIZON)
         found = tuple(_named(published, plan, item) for item in blocking.items)
@@ -122,7 +132,12 @@ def explain(fork: Fork, job_id: str, now: int) -> Explanation | None:
         if earliest > ready:
             because = _scarce(published, plan, record) or because
         reason = chosen(record, start) if start > now else ""
-        why = f"it could start sooner, but {reason}" if reason else _why(found, blocking, start, now, because)
+        if reason:
+            why = f"it could start sooner, but {reason}"
+        elif links and (blocking.start < 0 or blocking.start >= start):
+            why = in_short(links)
+        else:
+            why = _why(found, blocking, start, now, because)
     expected = expected_of(published, record)
     return Explanation(
         job=record.id,
@@ -135,6 +150,8 @@ def explain(fork: Fork, job_id: str, now: int) -> Explanation | None:
         without=without if without >= 0 else None,
         blockers=found,
         hidden=0,
+        chain=links,
+        ahead=ahead,
         why=why,
         last_change=last_change(published, record.slot) if record.slot >= 0 else None,
         as_of=published.as_of,

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from schedd.choice.books import Books
 from schedd.dialect import canonical
 from schedd.dialect.deadline import read_deadline
@@ -16,6 +18,7 @@ from schedd.engine.state import HORIZON, EngineState
 from schedd.engine.view import Published
 from schedd.model import FOREVER, Answer, Never, NodeSets, Placement, Request, Share, StartKnown, WaitingFor
 from schedd.plan.choose import choose
+from schedd.plan.columns import Ints
 from schedd.plan.evaluate import JobColumns, Weights, by_name
 from schedd.plan.plan import Plan
 from schedd.plan.views import Window, bare, why_never, windows
@@ -68,8 +71,10 @@ class Fork:
         limits: LimitBook,
         columns: JobColumns,
         walltime_use: float = 1.0,
+        ranks: Ints | None = None,
     ) -> None:
         self.published = published
+        self.ranks = ranks if ranks is not None else np.zeros(published.starts.shape[0], np.int64)
         self.columns = columns
         self.walltime_use = walltime_use
         self._plan = plan
@@ -291,4 +296,5 @@ def fork(state: EngineState, published: Published) -> Fork:
         state.limits.copy(),
         state.columns.copy(),
         state.walltime_use.share,
+        state.rank.copy(),
     )

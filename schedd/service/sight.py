@@ -8,6 +8,7 @@ from typing import Final
 from schedd.engine.job_view import Change, JobView
 from schedd.engine.records import JobRecord
 from schedd.engine.view import Published
+from schedd.service.chain import without_others
 from schedd.service.explain import Explanation
 from schedd.service.roles import Bearer
 from schedd.service.settings import AuthSettings
@@ -66,6 +67,10 @@ class Sight:
             found,
             blockers=shown,
             hidden=len(found.blockers) - len(shown),
+            chain=tuple(
+                replace(without_others(one, self.sees_owner), words=self.words(one.words, published))
+                for one in found.chain
+            ),
             why=self.words(found.why, published),
             last_change=last,
         )

@@ -132,8 +132,7 @@ def test_showstart_says_when_where_and_why_not_sooner(run: Run, name: str) -> No
         "end         Tue Nov 14 23:30:00  in 01:16:40\n"
         "on          n1, n2\n"
         "promised    no later than Tue Nov 14 22:30:00\n"
-        "not sooner  job 1.srv.site runs until Tue Nov 14 22:30:00 and holds cpus of n1\n"
-        "otherwise   Tue Nov 14 22:13:20  now, were it not for this\n"
+        "not sooner  job 1.srv.site holds n1 until Tue Nov 14 22:30:00\n"
         "last moved  Tue Nov 14 22:13:20  start known: it arrived\n"
         "at once if  1 node (asked: 2)\n"
     )

@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 
 from schedd.cli.user.text import few, later, moment, span
-from schedd.client.answers import Blocker, Change, Explanation, On, ShareFacts
+from schedd.client.answers import Blocker, Change, Explanation, Link, On, ShareFacts
 
-__all__ = ["blocked", "due", "expected", "moved", "places", "when", "why_not_sooner"]
+__all__ = ["blocked", "due", "expected", "linked", "moved", "places", "when", "why_not_sooner"]
 
-_SHOWN = 3
 _MOMENT_S = 5
 
 
@@ -91,30 +90,61 @@ def _held(on: list[On]) -> str:
     return "; ".join(parts) or "what it needs"
 
 
-def why_not_sooner(found: Explanation, now: int, most: int = _SHOWN) -> Iterator[tuple[str, str]]:
-    """What keeps a job from starting sooner, as rows."""
-    blockers = [one for one in found["blockers"] if one["sooner"]]
-    hidden = found["hidden"]
+_LINKS = 5
+_RIGHTS = {
+    "priority": ("has a higher priority", "have a higher priority"),
+    "earlier": ("came earlier", "came earlier"),
+    "promise": ("has a guaranteed start", "have guaranteed starts"),
+    "placement": ("fits in before it", "fit in before it"),
+}
+
+
+def why_not_sooner(found: Explanation, now: int) -> Iterator[tuple[str, str]]:
+    """What holds the nodes that a job will use until its start, and who goes first, as rows."""
     earliest, because = found["earliest"], found["earliest_why"]
     if because and earliest is not None:
         yield (
             "not before",
             f"{moment(earliest, now)}: {because.removesuffix(' before').removesuffix(' then')}",
         )
-    if not found["blockers"] and not hidden:
+    if not found["chain"]:
         if not because and found["planned_start"] is not None and found["planned_start"] > now:
             yield "not sooner", found["why"]
         return
+    if found["why"].startswith("it could start sooner"):
+        yield "not sooner", found["why"]
+    ahead = {one["right"]: one["count"] for one in found["ahead"]}
+    count = sum(ahead.values())
+    if count:
+        rights = ", ".join(f"{n} {_RIGHTS[right][n > 1]}" for right, n in ahead.items())
+        yield "ahead", f"{count} queued job{'s' * (count > 1)} on its nodes: {rights}"
     name = "not sooner"
-    for one in blockers[:most]:
-        yield name, blocked(one, now)
-        name = ""
-    more = len(blockers) - most
-    if more > 0:
-        yield name, f"and {more} more"
-        name = ""
-    if hidden:
-        yield name, f"{hidden} jobs of other users" if hidden > 1 else "a job of another user"
-    if found["without"] is not None and found["planned_start"] is not None:
-        these = "these" if len(blockers) + hidden > 1 else "this"
-        yield "otherwise", f"{when(found['without'], now)}, were it not for {these}"
+    links = [link for link in found["chain"] if link["kind"] != "eligible"]
+    for link in links[:_LINKS]:
+        yield name, f"{linked(link)} until {moment(link['until'], now)}"
+        name = "then"
+    if len(links) > _LINKS:
+        yield name, f"{len(links) - _LINKS} more steps until {moment(links[-1]['until'], now)}"
+
+
+def linked(link: Link) -> str:
+    """What keeps a job off its nodes until the end of the link."""
+    on, jobs = few(link["nodes"]) or "a limit", few([one["id"] for one in link["jobs"]])
+    if link["kind"] == "running":
+        if not jobs:
+            return f"a job of another user holds {on}"
+        return f"job {jobs} holds {on}"
+    if link["kind"] == "queued":
+        if link["count"] == 1 and jobs:
+            right = link["jobs"][0]["right"]
+            return f"job {jobs}, which {_RIGHTS[right or 'placement'][0]}, is planned on {on}"
+        named = f" ({jobs})" if jobs else ""
+        many = f"{link['count']} queued jobs are" if link["count"] > 1 else "a queued job is"
+        return f"{many} planned on {on}{named}"
+    if link["kind"] == "reservation":
+        return f"reservation {link['name']} keeps {on}"
+    if link["kind"] == "limit":
+        return f"no room within the limit: {link['name']},"
+    if link["kind"] == "node":
+        return f"{on} has too little in use"
+    return "its nodes are free; the plan is being repaired"

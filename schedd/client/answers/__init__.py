@@ -31,6 +31,7 @@ from schedd.client.answers.admin import (
 )
 from schedd.client.answers.handovers import HandoverDoneView, HandoversView, HandoverView
 from schedd.client.answers.jobs import (
+    Ahead,
     Blocker,
     Breach,
     Change,
@@ -42,6 +43,8 @@ from schedd.client.answers.jobs import (
     JobLine,
     JobPage,
     JobView,
+    Link,
+    LinkJob,
     News,
     On,
     OpenAlert,
@@ -81,6 +84,7 @@ from schedd.client.answers.quality import (
 
 __all__ = [
     "AccuracyView",
+    "Ahead",
     "AlertsView",
     "Bar",
     "Bars",
@@ -116,6 +120,8 @@ __all__ = [
     "JobView",
     "Licence",
     "LicencesView",
+    "Link",
+    "LinkJob",
     "Moved",
     "News",
     "NodeCost",

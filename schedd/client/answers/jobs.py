@@ -3,6 +3,7 @@
 from typing import Any, Literal, TypedDict
 
 __all__ = [
+    "Ahead",
     "Blocker",
     "Breach",
     "Change",
@@ -14,6 +15,8 @@ __all__ = [
     "JobLine",
     "JobPage",
     "JobView",
+    "Link",
+    "LinkJob",
     "News",
     "On",
     "OpenAlert",
@@ -212,6 +215,35 @@ class Blocker(TypedDict):
     words: str
 
 
+class Ahead(TypedDict):
+    """How many planned jobs go before one on its nodes, by what right."""
+
+    right: Literal["priority", "earlier", "promise", "placement"]
+    count: int
+
+
+class LinkJob(TypedDict):
+    """A job of a link."""
+
+    id: str
+    owner: str
+    until: int
+    right: Literal["priority", "earlier", "promise", "placement"] | None
+
+
+class Link(TypedDict):
+    """What keeps a job off its planned nodes from `start` to before `until`; each link meets the next."""
+
+    kind: Literal["eligible", "running", "queued", "reservation", "limit", "node", "free"]
+    start: int
+    until: int
+    nodes: list[str]
+    name: str
+    jobs: list[LinkJob]
+    count: int
+    words: str
+
+
 class Explanation(TypedDict):
     """Why a job does not start sooner. Times are seconds since the epoch (UTC)."""
 
@@ -225,6 +257,8 @@ class Explanation(TypedDict):
     without: int | None
     blockers: list[Blocker]
     hidden: int
+    chain: list[Link]
+    ahead: list[Ahead]
     why: str
     last_change: Change | None
     as_of: int

@@ -1,0 +1,268 @@
+"""The chain of what holds a job's nodes: it covers every moment until the start, and each link is true."""
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from schedd.engine.job_view import record_of
+from schedd.engine.view import publish
+from schedd.plan.places import Place, free_at
+from schedd.plan.views import chain
+from schedd.service.chain import ahead_in_words
+from schedd.service.explain import Explanation, explain
+from schedd.service.forks import Fork, fork
+from schedd.service.loop import PlanLoop
+from schedd.service.roles import Bearer
+from schedd.service.sight import Sight
+from schedd.wire import (
+    Event,
+    JobStarted,
+    QueueChanged,
+    QueueFacts,
+    Reserve,
+    ServerChanged,
+    ServerFacts,
+    ShareFacts,
+)
+from tests.engine.cluster import Cluster
+from tests.engine.test_windows import quota
+from tests.service.build import T, event_id, job, node, planner
+from tests.service.test_explain import SHAPES, WAIT, changed, explained
+
+PRIORITY = {"policy": "priority"}
+
+
+@st.composite
+def busy(draw: st.DrawFn) -> list[Event]:
+    """More jobs than fit at once, of several users, limits, reservations, and some that may not start yet."""
+    events: list[Event] = [node(f"n{i}") for i in range(draw(st.integers(1, 4)))]
+    events += [
+        QueueChanged(id=event_id(), time=T, queue=QueueFacts(name=name, priority=priority))
+        for name, priority in (("batch", 0), ("high", 100))
+    ]
+    if draw(st.booleans()):
+        limited = ServerFacts(limits={"max_user_run": "2"})
+        events.append(ServerChanged(id=event_id(), time=T, server=limited))
+    for i in range(draw(st.integers(0, 2))):
+        start = T + draw(st.sampled_from([0, 100, 3000, 5_000]))
+        users = draw(st.sampled_from([(), ("ann",)]))
+        nodes = tuple(sorted(draw(st.sets(st.sampled_from(["n0", "n1", "n2"]), min_size=1))))
+        events.append(
+            Reserve(
+                id=event_id(), time=T, name=f"r{i}", nodes=nodes, start=start, end=start + 4_000, users=users
+            )
+        )
+    for i in range(draw(st.integers(3, 14))):
+        one = job(
+            str(i),
+            user=draw(st.sampled_from(["ann", "bob"])),
+            queue=draw(st.sampled_from(["batch", "batch", "batch", "high"])),
+            nodes=draw(st.sampled_from(SHAPES)),
+            walltime=draw(st.sampled_from(["60", "600", "3600", "7200"])),
+            mem=draw(st.sampled_from(["1gb", "4gb", "8gb"])),
+        )
+        if draw(st.integers(0, 5)) == 0:
+            one = changed(one, not_before=T + draw(st.sampled_from([50, 1_000, 9_000])))
+        events.append(one)
+    return events
+
+
+def could_start(copy: Fork, job_id: str, moments: list[int]) -> list[bool]:
+    """Whether a job finds the nodes on which it is planned free at each of the moments, itself taken away."""
+    record = record_of(copy.published, job_id)
+    assert record is not None
+    plan = copy.copy()
+    takes = plan.takes(record.slot)
+    plan.lift(record.slot, T)
+    ready = plan.ready(record.slot)
+    return [moment >= ready and free_at(plan, Place(record.slot, moment, takes)) for moment in moments]
+
+
+@settings(max_examples=80, deadline=None)
+@given(busy(), st.sampled_from([0, 30, 700]))
+def test_the_chain_covers_every_moment_between_now_and_the_start(events: list[Event], later: int) -> None:
+    now = T + later
+    with planner(tell=False) as loop:
+        loop.submit(events).result(WAIT)
+        copy = loop.fork().result(WAIT)
+    for record in copy.published.ids.values():
+        found = explain(copy, record.id, now)
+        assert found is not None
+        if found.state != "planned" or found.planned_start is None or found.planned_start <= now:
+            assert found.chain == ()
+            continue
+        links = found.chain
+        event(f"{len(links)} links, {links[-1].kind} last")
+        assert links[0].start == now
+        assert links[-1].until == found.planned_start
+        for one, following in pairwise(links):
+            assert one.until == following.start
+            assert (one.kind, one.name) != (following.kind, following.name), "two links that are one"
+        for one in links:
+            assert one.start < one.until
+            moments = sorted({one.start, (one.start + one.until) // 2, one.until - 1})
+            possible = could_start(copy, record.id, moments)
+            assert possible == [one.kind == "free"] * len(moments), (one, moments)
+            _is_true(copy, record.id, one)
+
+
+def _is_true(copy: Fork, job_id: str, link: Any) -> None:
+    """What the link names is on a planned node of the job, or within a limit of it, at that time."""
+    published = copy.published
+    record = record_of(published, job_id)
+    assert record is not None
+    mine = {entry.row for entry in published.held_by(record.slot)}
+    length = int(published.durations[record.slot])
+    assert link.count == 0 or link.jobs
+    for one in link.jobs:
+        other = record_of(published, one.id)
+        assert other is not None
+        assert mine & {entry.row for entry in published.held_by(other.slot)}
+        start, end = (
+            int(published.starts[other.slot]),
+            int(published.starts[other.slot] + published.durations[other.slot]),
+        )
+        assert start < link.until + length
+        assert end > link.start
+        if one.right == "earlier":
+            assert other.facts.submitted <= record.facts.submitted
+        if one.right == "priority":
+            assert (other.facts.queue, record.facts.queue) == ("high", "batch")
+        assert one.right is None or link.kind == "queued"
+
+
+@settings(max_examples=60, deadline=None)
+@given(busy(), st.data())
+def test_any_start_has_a_chain_also_one_that_nothing_explains(
+    events: list[Event], data: st.DataObject
+) -> None:
+    """A plan that is not tight: the job is asked about as if it were planned later than it is."""
+    with planner(tell=False) as loop:
+        loop.submit(events).result(WAIT)
+        copy = loop.fork().result(WAIT)
+    planned = [r for r in copy.published.ids.values() if r.slot >= 0 and copy.published.starts[r.slot] > T]
+    if not planned:
+        return
+    record = data.draw(st.sampled_from(planned))
+    start = int(copy.published.starts[record.slot]) + data.draw(st.sampled_from([1, 500, 9_000]))
+    plan = copy.copy()
+    takes = plan.takes(record.slot)
+    plan.lift(record.slot, T)
+    found = chain(plan, record.slot, takes, start, T, copy.published.starts * 0)
+    assert (found[0].start, found[-1].until) == (T, start)
+    assert all(one.until == other.start for one, other in pairwise(found))
+    ready = plan.ready(record.slot)
+    for one in found:
+        for moment in {one.start, one.until - 1}:
+            free = moment >= ready and free_at(plan, Place(record.slot, moment, takes))
+            assert free == (one.cause == "free")
+
+
+def a_line(loop: PlanLoop) -> None:
+    """n1 runs job 1 for an hour; 2, 3 and 4 of others wait for it before 5."""
+    loop.submit([node("n1"), node("n2"), job("1.s"), job("9.s", walltime="60")]).result(WAIT)
+    loop.submit([JobStarted(id=event_id(), time=T, job_id="1.s", shares=(ShareFacts("n1", 4),))]).result(WAIT)
+    reserve = Reserve(id=event_id(), time=T, name="repair", nodes=("n2",), start=T + 60, end=None)
+    loop.submit([reserve, *(job(f"{i}.s", user="bob", walltime="600") for i in (2, 3, 4))]).result(WAIT)
+    loop.submit([job("5.s", user="ann")]).result(WAIT)
+
+
+def test_a_running_job_then_those_who_came_earlier() -> None:
+    with planner(tell=False, end_allowance=0) as loop:
+        a_line(loop)
+        found = explained(loop, "5.s")
+    assert [(one.kind, one.start, one.until, one.nodes, one.count) for one in found.chain] == [
+        ("running", T, T + 3600, ("n1",), 1),
+        ("queued", T + 3600, T + 5400, ("n1",), 3),
+    ]
+    assert found.planned_start == T + 5400
+    assert [(one.id, one.owner, one.until, one.right) for one in found.chain[1].jobs] == [
+        (f"{i}.s", "bob@login", T + 3600 + 600 * (i - 1), "earlier") for i in (2, 3, 4)
+    ]
+    assert [(one.right, one.count) for one in found.ahead] == [("earlier", 3)]
+    assert ahead_in_words(found.ahead) == "3 queued jobs go first: 3 came earlier"
+    assert found.why == (
+        "job 1.s holds n1 until 2023-11-14 23:13:20 UTC; then 3 queued jobs are planned on n1 until "
+        "2023-11-14 23:43:20 UTC: 3 came earlier (jobs 2.s, 3.s, 4.s)"
+    )
+
+
+def test_other_peoples_jobs_are_a_number() -> None:
+    with planner(tell=False, end_allowance=0) as loop:
+        a_line(loop)
+        found = explained(loop, "5.s")
+        published = loop.published
+        seen = Sight(Bearer("ann", "user")).explanation(found, published)
+    assert [one.id for one in seen.chain[0].jobs] == ["1.s"]
+    assert (seen.chain[1].jobs, seen.chain[1].count) == ((), 3)
+    assert seen.chain[1].words.endswith("3 came earlier (3 jobs of other users)")
+    assert "2.s" not in seen.why
+
+
+def test_the_rights_by_which_others_go_first() -> None:
+    with planner(tell=False, end_allowance=0) as loop:
+        high = QueueChanged(id=event_id(), time=T, queue=QueueFacts(name="high", priority=100))
+        loop.submit([node("n1"), high, job("1"), job("2")]).result(WAIT)
+        first = explained(loop, "2")
+        loop.submit([job("3", queue="high", walltime="60")]).result(WAIT)
+        found = explained(loop, "2")
+    assert (first.chain[0].kind, first.chain[0].count) == ("running", 1)
+    assert found.planned_start is not None
+    assert first.planned_start is not None
+    if found.planned_start > first.planned_start:
+        assert [(one.right, one.count) for one in found.ahead] == [("priority", 1)]
+        assert "job 3, which has a higher priority, is planned on n1" in found.why
+
+
+def test_a_gap_that_is_too_short_is_told_with_what_ends_it() -> None:
+    with planner(tell=False, end_allowance=0) as loop:
+        reserve = Reserve(id=event_id(), time=T, name="repair", nodes=("n1",), start=T + 500, end=T + 900)
+        loop.submit([node("n1"), reserve, job("1")]).result(WAIT)
+        found = explained(loop, "1")
+    (link,) = found.chain
+    assert (link.kind, link.name, link.start, link.until) == ("reservation", "repair", T, T + 900)
+    assert link.words == "reservation repair keeps n1 until 2023-11-14 22:28:20 UTC"
+
+
+def test_a_limit_is_a_link_whoever_uses_it() -> None:
+    cluster = Cluster(nodes=2, site=quota(4, 0, 4 * 3600))
+    cluster.submit("1", "2:ppn=4", walltime=3600)
+    state = cluster.engine.state
+    found = explain(fork(state, publish(state)), "1", T)
+    assert found is not None
+    assert [(one.kind, one.start, one.until) for one in found.chain] == [("limit", T, T + 14_400)]
+    assert found.chain[0].name.startswith("at most 4 cpus of user ann at once")
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_without_a_planned_start_there_is_no_chain(held: bool) -> None:
+    with planner(tell=False) as loop:
+        loop.submit(
+            [node("n1"), changed(job("1"), holds="u" if held else "n", state="H" if held else "Q")]
+        ).result(WAIT)
+        found: Explanation = explained(loop, "1")
+    assert (found.chain, found.ahead) == ((), ())
+
+
+def test_a_plan_that_is_not_tight_says_that_it_is_being_repaired() -> None:
+    cluster = Cluster(nodes=1)
+    cluster.submit("1", "1:ppn=4", walltime=600)
+    cluster.submit("2", "1:ppn=4", walltime=600)
+    state = cluster.engine.state
+    copy = fork(state, publish(state))
+    record = record_of(copy.published, "2")
+    assert record is not None
+    plan = copy.copy()
+    takes = plan.takes(record.slot)
+    start = plan.start(record.slot)
+    plan.lift(record.slot, T)
+    found = chain(plan, record.slot, takes, start + 100, T, copy.published.starts * 0)
+    assert [(one.cause, one.start, one.until) for one in found] == [
+        ("held", T, start),
+        ("free", start, start + 100),
+    ]
+    assert replace(found[0], until=0).slot != record.slot
