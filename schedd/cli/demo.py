@@ -98,7 +98,7 @@ def _play(args: argparse.Namespace) -> int:
             say(_introduction(url, len(workload.nodes), workload.cpus, speed, logins))
             if args.open:
                 _open(f"{url}/dashboard/enter?key={logins.key}")
-            asyncio.run(play(part, url, logins.adapter, clock, workload, say, args.exit_after))
+            asyncio.run(play(part, url, logins, clock, workload, say, args.exit_after))
         except DemoError as error:
             say.end()
             print(f"schedd demo: {error}", file=sys.stderr)
@@ -125,7 +125,7 @@ def _introduction(url: str, nodes: int, procs: int, speed: float, logins: "Login
     base = f"{url}/v1/clusters/demo"
     return f"""\
 An emulated pbs_server: {nodes:,} nodes, {procs:,} cpus; {speed:g} s pass there in 1 s.
-pbs-adapter reads it and starts its jobs over TORQUE's protocol, as schedd decides.
+pbs-adapter starts its jobs over TORQUE's protocol, as schedd decides.
 
 Dashboard, logged in as admin (the link works until the demo ends):
   {url}/dashboard/enter?key={logins.key}

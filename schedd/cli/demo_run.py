@@ -12,7 +12,7 @@ from typing import Any, TextIO
 import httpx2
 
 from schedd.cli.arrivals import Workload
-from schedd.cli.demo_parts import CLUSTER, DemoError, Part, adapter
+from schedd.cli.demo_parts import CLUSTER, DemoError, Logins, Part, adapter
 from schedd.cli.demo_table import Table
 from schedd.cli.steady import Steady
 from schedd.service.clock import ScaledClock
@@ -26,7 +26,7 @@ _LOOK_S = 0.1
 _TOLERATED_S = 0.25
 """Real seconds: a start that is off by no more is on time."""
 _FIRST_WAIT_S = 600
-_MANY = 500
+_MANY = 100
 """Jobs that come at once: more than these have no rows of their own."""
 _KEEP_S = 30
 """Real seconds for which the server keeps jobs that are complete."""
@@ -151,7 +151,7 @@ class _Show:
 async def play(
     daemon: Part,
     url: str,
-    token: str,
+    logins: Logins,
     clock: ScaledClock,
     workload: Workload | Steady,
     say: Progress,
@@ -161,7 +161,8 @@ async def play(
 
     Raises DemoError.
     """
-    async with httpx2.AsyncClient(base_url=url, timeout=30, trust_env=False) as client:
+    headers = {"Authorization": f"Bearer {logins.admin}"}
+    async with httpx2.AsyncClient(base_url=url, timeout=30, trust_env=False, headers=headers) as client:
         await _until_ready(client, daemon, say)
         time = Clock(clock.start, clock.speed, clock.began)
         fixed = workload.arrivals if isinstance(workload, Workload) else ()
@@ -171,7 +172,7 @@ async def play(
                 trial.server.cluster.attributes["keep_completed"] = str(int(_KEEP_S * clock.speed))
                 show = _Show(client, clock, trial, say)
                 say.step("starting the adapter")
-                joined = adapter(clock, trial.address, url, token, Path(directory))
+                joined = adapter(clock, trial.address, url, logins.adapter, Path(directory))
                 try:
                     port = int(await asyncio.to_thread(joined.greeting))
                     trial.server.scheduler = ("127.0.0.1", port)
@@ -213,13 +214,13 @@ async def _watch(show: _Show, trial: Trial, joined: Part) -> None:
 
 
 async def _ask(client: httpx2.AsyncClient, path: str) -> dict[str, Any] | None:
-    """The daemon's answer about the cluster; None for what it does not know. Raises DemoError."""
+    """The daemon's answer about the cluster; None for what it does not know (yet). Raises DemoError."""
     try:
         answer = await client.get(f"/v1/clusters/{CLUSTER}{path}")
         found: dict[str, Any] = answer.json()
     except (httpx2.HTTPError, ValueError) as error:
         raise DemoError(f"the daemon does not answer: {error!r}") from error
-    if answer.status_code == 404:
+    if answer.status_code in (404, 429):  # too often: it is asked again soon
         return None
     if answer.status_code != 200:
         raise DemoError(f"GET {path or '/'}: {answer.status_code}: {found.get('detail')}")

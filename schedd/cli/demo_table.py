@@ -79,9 +79,9 @@ class Table:
             on_time = sum(abs(error) <= self.tolerated for error in self._errors)
             late = len(self._errors) - early - on_time
             middle = between(int(median(abs(error) for error in self._errors)))
+            lines.append("Against the start planned on arrival:")
             lines.append(
-                f"Against the start planned on arrival: {on_time} on time "
-                f"(within {between(self.tolerated)}), {early} earlier, {late} later; "
+                f"{on_time} on time (within {between(self.tolerated)}), {early} earlier, {late} later; "
                 f"median difference {middle}."
             )
             lines.append(f"Promised starts not kept: {breaches}.")

@@ -14,7 +14,7 @@ from schedd.replay.lublin import generate
 from schedd.replay.workload import Trace
 from server_adapter.emulator import Arrival, NodeSpec, Order
 
-__all__ = ["Steady"]
+__all__ = ["Steady", "cpus_of"]
 
 _BATCH: Final = 2_000
 """Jobs of the model made at a time."""
@@ -24,6 +24,8 @@ _ESTIMATED_S: Final = 2_767
 """Walltime times cpus of a job of the model, as seconds of the whole machine; measured for 320 cpus."""
 _AHEAD_S: Final = 5 * 86_400
 """So far ahead a plan of all waiting jobs may reach, about: for more jobs narrower ones are made."""
+_RACK: Final = 20
+"""Nodes of one rack, which they have as a property."""
 _NARROWEST: Final = 16
 _STARTS_S: Final = 1.5
 """Jobs that one processor of this machine may start in a real second, with all that follows."""
@@ -37,7 +39,9 @@ class Steady:
     def __init__(self, nodes: int, cpus: int, waiting: int, seed: int) -> None:
         if min(nodes, waiting) < 1:
             raise ValueError(f"{nodes} nodes, {waiting} jobs: both must be at least 1")
-        self.nodes = tuple(NodeSpec(f"node{i}", cpus) for i in range(1, nodes + 1))
+        self.nodes = tuple(
+            NodeSpec(f"node{i}", cpus, (f"rack{-(-i // _RACK)}",)) for i in range(1, nodes + 1)
+        )
         self.cpus = nodes * cpus
         self._waiting, self._seed = waiting, seed
         widest = _AHEAD_S * self.cpus // (_ESTIMATED_S * waiting)
@@ -73,7 +77,7 @@ class Steady:
         while left:
             order = next(orders)
             if room > 0:
-                room -= _cpus(order)
+                room -= cpus_of(order)
             else:
                 left -= 1
             yield Arrival(0.0, order)
@@ -83,7 +87,7 @@ class Steady:
             yield Arrival(now() + dice.expovariate(1.0) * self.gap * pressure, order)
 
 
-def _cpus(order: Order) -> int:
+def cpus_of(order: Order) -> int:
     """Cores that are asked for, in all."""
     total = 0
     for part in order.resources["nodes"].split("+"):
@@ -94,4 +98,4 @@ def _cpus(order: Order) -> int:
 
 
 def _work(order: Order) -> float:
-    return _cpus(order) * (order.outcome.runtime if order.outcome is not None else 0.0)
+    return cpus_of(order) * (order.outcome.runtime if order.outcome is not None else 0.0)

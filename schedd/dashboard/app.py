@@ -14,7 +14,7 @@ from schedd.api.access import daemon_of
 from schedd.api.problems import KINDS, ProblemError
 from schedd.dashboard import assets, live, login, single_sign_on
 from schedd.dashboard.headers import Guarded
-from schedd.dashboard.pages import admin, nodes, plan, quality, queue, steering, what_if
+from schedd.dashboard.pages import admin, mine, nodes, plan, quality, queue, steering, what_if
 from schedd.dashboard.rendering import base_of, plain_page
 from schedd.dashboard.sessions import Sessions
 from schedd.dashboard.viewer import NotLoggedIn, Reader, Viewer, session_of
@@ -33,12 +33,14 @@ def add_dashboard(app: FastAPI) -> Sessions:
     pages.state = app.state
     sessions = app.state.sessions = Sessions()
     app.state.journeys = single_sign_on.Journeys()
+    app.state.ended = {}
     pages.get("/")(_choose)
     for module in (
         assets,
         login,
         single_sign_on,
         live,
+        mine,
         plan,
         queue,
         nodes,
@@ -61,11 +63,12 @@ def add_dashboard(app: FastAPI) -> Sessions:
 
 
 async def _choose(request: Request, viewer: Reader) -> Response:
-    """The plan of the only cluster, or a choice."""
+    """The only cluster's plan, for users their jobs; or a choice of clusters."""
     daemon_of(request)
     names = viewer.open_to(request)
     if len(names) == 1:
-        return RedirectResponse(f"{base_of(request)}/{urllib.parse.quote(names[0])}/plan", 303)
+        first = "mine" if viewer.bearer.role == "user" else "plan"
+        return RedirectResponse(f"{base_of(request)}/{urllib.parse.quote(names[0])}/{first}", 303)
     return plain_page(request, "clusters", viewer, names=names)
 
 

@@ -1,63 +1,312 @@
-"""The plan as columns for its chart: numbers in lists, names once, times from the plan's own time on."""
+"""The plan as columns for its chart: the rows that are looked at, and the whole of it in short.
 
-from collections.abc import Callable, Mapping
+Numbers come in lists, names once, times as seconds after the plan's own time. However large the cluster is,
+one answer has at most so many rows, bars and steps.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
-from schedd.dashboard.words import natural
+from schedd.dashboard.rows import Row, lined_up, matching
 from schedd.engine.job_view import Standing, standing_of
 from schedd.engine.records import JobRecord
 from schedd.engine.view import Published
 from schedd.model import FOREVER
 from schedd.plan.columns import CPUS, Ints
+from schedd.store.records import JobPast
 from schedd.wire import NodeFacts, Reserve
 
-__all__ = ["MOST", "STATES", "plan_columns"]
+__all__ = ["MOST", "PAST_S", "STATES", "Looked", "plan_columns"]
 
 MOST: Final = 20_000
 """Jobs in one chart; those that start later are left out, and counted."""
-STATES: Final[tuple[Standing, ...]] = ("running", "starting", "planned")
+PAST_S: Final = 86_400
+"""For so long what ended stays on the chart."""
+STATES: Final[tuple[Standing | str, ...]] = ("running", "starting", "planned", "ended")
+_ENDED: Final = 3
+_STEPS: Final = 160
+"""Steps of a group's load."""
+_MAP_ROWS: Final = 60
+_MAP_COLUMNS: Final = 160
+_FOUND: Final = 500
+_LEVELS: Final = 9
 
 
-def plan_columns(published: Published, sees: Callable[[JobRecord], bool]) -> dict[str, Any]:
-    """Everything that has a place from the plan's own time on.
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What is looked at: ``count`` rows from ``first`` on, of nodes that fit ``only``, by ``group``.
+
+    With ``job`` the first row is chosen so that the job is among them. ``find`` names jobs, users or queues.
+    """
+
+    first: int = 0
+    count: int = 40
+    only: str = ""
+    group: str = ""
+    opened: tuple[str, ...] = ()
+    find: str = ""
+    job: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """All that is placed, once for every part of an answer."""
+
+    published: Published
+    sees: Callable[[JobRecord], bool]
+    rows: list[Row]
+    groups: dict[str, list[str]]
+    names: list[str]
+    number: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def base(self) -> int:
+        return self.published.as_of
+
+
+def plan_columns(
+    published: Published,
+    sees: Callable[[JobRecord], bool],
+    looked: Looked | None = None,
+    past: Sequence[tuple[JobPast, bool]] = (),
+) -> dict[str, Any]:
+    """What a chart of the plan needs to know, from the plan's own time on, and what ended before it.
 
     ``jobs`` has a list for each field, by start; `user` and `queue` are places in ``users`` and ``queues``,
-    `state` one in STATES. A job that ``sees`` does not show has no id, user and queue. ``shares`` says, also
-    in lists, which job holds how many cpus of which node; both are places in the lists before. Times are
+    `state` one in STATES. A job that ``sees`` does not show has no id, user and queue; of ``past`` jobs it is
+    said which are shown. ``shares`` says, in lists too, which job holds how many cpus of which node; both are
+    places in the lists before. `row` of nodes and groups are places among the shown rows. ``use`` is what all
+    nodes that fit have in use over time, ``map`` the load of all rows: a text of digits for each. Times are
     seconds after ``base``; of what is not known, or never, there is None.
     """
-    starts, base = published.starts, published.as_of
-    slots = np.flatnonzero((starts >= 0) & (starts + published.durations > base))
-    slots = slots[np.argsort(starts[slots], kind="stable")]
-    placed = [(slot, record) for slot in slots.tolist() if (record := published.records[slot]) is not None]
-    shown = placed[:MOST]
-    slots = np.array([slot for slot, _ in shown], np.int64)
-    nodes = sorted(published.nodes, key=natural)
-    number = {name: i for i, name in enumerate(nodes)}
+    looked = looked or Looked(count=100_000)
+    names = matching(published.nodes, looked.only)
+    rows, groups = lined_up(names, published.nodes, looked.group, looked.opened, published.node_sets)
+    scene = _Scene(published, sees, rows, groups, names)
+    count = max(1, min(looked.count, 100_000))
+    first = _first(scene, looked, count)
+    shown = rows[first : first + count]
+    nodes = [name for kind, name in shown if kind == "node"]
+    scene.number.update({name: i for i, name in enumerate(nodes)})
+    place = {row: i for i, row in enumerate(shown)}
+    starts, base = published.starts, scene.base
+    everything = np.flatnonzero((starts >= 0) & (starts + published.durations > base))
+    everything = everything[np.argsort(starts[everything], kind="stable")]
+    held = published.on_nodes(everything)
+    all_nodes = {name: i for i, name in enumerate(names)}
+    load = _Load(
+        published,
+        [published.nodes[name] for name in names],
+        everything,
+        held.owner,
+        _column(published, held.rows, all_nodes),
+        held.amounts,
+    )
+    horizon = load.horizon
+    slots, left_out = _shown_jobs(
+        published, everything, held.owner, _column(published, held.rows, scene.number)
+    )
+    records = [record for slot in slots.tolist() if (record := published.records[slot]) is not None]
+    ended = [one for one in past if any(name in scene.number for name, _ in one[0].held)]
+    facts = [published.nodes[name] for name in nodes]
+    shares = _shares(published, slots, scene.number)
+    for i, (one, _) in enumerate(ended):
+        for name, cpus in one.held:
+            if name in scene.number:
+                shares["job"].append(len(records) + i)
+                shares["node"].append(scene.number[name])
+                shares["cpus"].append(cpus)
     return {
         "generation": published.generation,
         "base": base,
+        "horizon": horizon,
+        "all_nodes": len(published.nodes),
+        "matching": len(names),
+        "rows": len(rows),
+        "first": first,
+        "count": len(shown),
         "nodes": {
             "name": nodes,
-            "cpus": [published.nodes[name].cpus for name in nodes],
-            "state": [published.nodes[name].state for name in nodes],
+            "row": [place["node", name] for name in nodes],
+            "cpus": [one.cpus for one in facts],
+            "state": [one.state for one in facts],
         },
-        **_jobs(published, sees, slots, [record for _, record in shown]),
-        "shares": _shares(published, slots, number),
-        "reservations": [
+        "groups": [
             {
-                "name": one.name,
-                "nodes": [number[name] for name in nodes if _holds(one, published.nodes[name])],
-                "start": one.start - base,
-                "end": one.end - base if one.end is not None else None,
-                "reason": one.reason,
+                "name": name,
+                "row": place["group", name],
+                "nodes": len(groups[name]),
+                "cpus": load.capacity([all_nodes[node] for node in groups[name]]),
+                "open": name in looked.opened,
+                **load.steps([all_nodes[node] for node in groups[name]], _STEPS),
             }
-            for one in published.reservations
+            for kind, name in shown
+            if kind == "group"
         ],
-        "left_out": len(placed) - len(shown),
+        **_jobs(published, sees, slots, records, ended),
+        "shares": shares,
+        "use": load.steps(range(len(names)), 4 * _STEPS),
+        "capacity": load.capacity(range(len(names))),
+        "map": load.map([[all_nodes[node] for node in part] for part in _parts(scene)]),
+        "reservations": _reservations(published, nodes, base),
+        "found": _found(scene, looked.find),
+        "left_out": left_out,
     }
+
+
+def _first(scene: _Scene, looked: Looked, count: int) -> int:
+    """The first row shown: as asked for, or so that the job is in sight."""
+    last = max(0, len(scene.rows) - count)
+    record = scene.published.ids.get(looked.job) if looked.job else None
+    if record is None or record.slot < 0 or not scene.sees(record):
+        return max(0, min(looked.first, last))
+    on = {scene.published.names.get(entry.row, "") for entry in scene.published.held_by(record.slot)}
+    groups = {name for name, members in scene.groups.items() if not on.isdisjoint(members)}
+    places = [
+        i for i, (kind, name) in enumerate(scene.rows) if (name in on if kind == "node" else name in groups)
+    ]
+    if not places or looked.first <= places[0] < looked.first + count:
+        return max(0, min(looked.first, last))
+    return max(0, min(places[0] - min(2, count - 1), last))
+
+
+def _column(published: Published, rows: Ints, number: dict[str, int]) -> Ints:
+    """The places in ``number`` of the nodes of ``rows``; -1 where they are not among them."""
+    node_of = np.full(max(published.names, default=0) + 1, -1, np.int64)
+    for row, name in published.names.items():
+        node_of[row] = number.get(name, -1)
+    found: Ints = node_of[rows]
+    return found
+
+
+def _shown_jobs(published: Published, slots: Ints, owner: Ints, node: Ints) -> tuple[Ints, int]:
+    """Those of ``slots`` that are jobs on shown nodes, by start, and how many more there are than shown."""
+    there = np.zeros(slots.shape[0], np.bool_)
+    there[owner[node >= 0]] = True
+    found = [slot for slot in slots[there].tolist() if published.records[slot] is not None]
+    return np.array(found[:MOST], np.int64), max(0, len(found) - MOST)
+
+
+class _Load:
+    """Cpus in use over time, of any nodes."""
+
+    def __init__(
+        self,
+        published: Published,
+        facts: Sequence[NodeFacts],
+        slots: Ints,
+        owner: Ints,
+        node: Ints,
+        amounts: Ints,
+    ) -> None:
+        base = published.as_of
+        is_job = np.array([published.records[slot] is not None for slot in slots.tolist()], np.bool_)
+        known = (node >= 0) & (is_job[owner] if slots.shape[0] else False)
+        self._node = node[known]
+        self._cpus = amounts[known, CPUS]
+        starts = published.starts[slots] - base
+        ends = starts + published.durations[slots]
+        self._from = np.maximum(0, starts[owner[known]])
+        self._to = ends[owner[known]]
+        self.horizon = max(3_600, int(ends[is_job].max(initial=0)))
+        self._facts = facts
+
+    def capacity(self, nodes: Collection[int]) -> int:
+        """Cpus of those nodes that are up."""
+        return sum(self._facts[i].cpus for i in nodes if self._facts[i].state == "up")
+
+    def steps(self, nodes: Collection[int], most: int) -> dict[str, list[int]]:
+        """From which moments on how many cpus are in use. Of more than ``most`` steps each is a maximum."""
+        here = np.isin(self._node, np.fromiter(nodes, np.int64, len(nodes)))
+        cpus = self._cpus[here]
+        moments = np.concatenate([self._from[here], self._to[here]])
+        changes = np.concatenate([cpus, -cpus])
+        times, place = np.unique(np.append(moments, 0), return_inverse=True)
+        level = np.cumsum(np.bincount(place[:-1], changes, times.shape[0])).astype(np.int64)
+        if times.shape[0] > most:
+            width = -(-(self.horizon + 1) // most)
+            bucket = times // width
+            first = np.flatnonzero(np.diff(bucket, prepend=-1))
+            carried = np.append(0, level)[first]
+            level = np.maximum(np.maximum.reduceat(level, first), carried)
+            times = bucket[first] * width
+            level[-1] = 0
+        return {"time": times.tolist(), "used": level.tolist()}
+
+    def map(self, parts: Sequence[Sequence[int]]) -> dict[str, Any]:
+        """The load of each part of the nodes over time, in tenths: a digit for each step of time."""
+        size = sum(map(len, parts)) and max((max(part) for part in parts if part), default=-1) + 1
+        part_of = np.full(max(size, 1), -1, np.int64)
+        for i, part in enumerate(parts):
+            part_of[list(part)] = i
+        inside = self._node < part_of.shape[0]
+        part = np.where(inside, part_of[np.minimum(self._node, part_of.shape[0] - 1)], -1)
+        on = part >= 0
+        step = self.horizon / _MAP_COLUMNS
+        grid = np.zeros((len(parts), _MAP_COLUMNS + 1))
+        begin = np.minimum((self._from[on] / step).astype(np.int64), _MAP_COLUMNS)
+        end = np.minimum(np.ceil(self._to[on] / step).astype(np.int64), _MAP_COLUMNS)
+        np.add.at(grid, (part[on], begin), self._cpus[on])
+        np.add.at(grid, (part[on], end), -self._cpus[on])
+        used = np.cumsum(grid, axis=1)[:, :_MAP_COLUMNS]
+        cpus = np.array([max(1, sum(self._facts[i].cpus for i in part)) for part in parts])
+        levels: npt.NDArray[np.int64] = np.zeros((0, _MAP_COLUMNS), np.int64)
+        if parts:
+            levels = np.clip(np.ceil(_LEVELS * used / cpus[:, None]), 0, _LEVELS).astype(np.int64)
+        return {"to": self.horizon, "rows": ["".join(map(str, row)) for row in levels.tolist()]}
+
+
+def _parts(scene: _Scene) -> list[list[str]]:
+    """All rows cut into as many parts as the small map has; of a closed group all of its nodes."""
+    of_rows = [
+        [name] if kind == "node" else ([] if _is_open(scene, i) else scene.groups[name])
+        for i, (kind, name) in enumerate(scene.rows)
+    ]
+    size = -(-len(of_rows) // _MAP_ROWS) or 1
+    return [[node for row in of_rows[at : at + size] for node in row] for at in range(0, len(of_rows), size)]
+
+
+def _is_open(scene: _Scene, place: int) -> bool:
+    return place + 1 < len(scene.rows) and scene.rows[place + 1][0] == "node"
+
+
+def _found(scene: _Scene, text: str) -> list[list[Any]]:
+    """(id, start) of the jobs that ``text`` names, by start: whole ids, users and queues before parts."""
+    words = text.strip().lower()
+    if not words:
+        return []
+    published = scene.published
+    whole: list[list[Any]] = []
+    partly: list[list[Any]] = []
+    order = np.argsort(published.starts, kind="stable")
+    for slot in order[np.searchsorted(published.starts[order], 0) :].tolist():
+        record = published.records[slot] if slot < len(published.records) else None
+        if record is None or not scene.sees(record):
+            continue
+        facts = record.facts
+        names = (facts.id.lower(), facts.owner.partition("@")[0].lower(), facts.queue.lower())
+        if words in names or words == names[0].partition(".")[0]:
+            whole.append([record.id, int(published.starts[slot]) - scene.base])
+        elif any(words in name for name in (*names, facts.name.lower())):
+            partly.append([record.id, int(published.starts[slot]) - scene.base])
+    return (whole or partly)[:_FOUND]
+
+
+def _reservations(published: Published, nodes: Sequence[str], base: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": one.name,
+            "nodes": [i for i, name in enumerate(nodes) if _holds(one, published.nodes[name])],
+            "start": one.start - base,
+            "end": one.end - base if one.end is not None else None,
+            "reason": one.reason,
+        }
+        for one in published.reservations
+    ]
 
 
 def _holds(reservation: Reserve, node: NodeFacts) -> bool:
@@ -71,7 +320,11 @@ def _holds(reservation: Reserve, node: NodeFacts) -> bool:
 
 
 def _jobs(
-    published: Published, sees: Callable[[JobRecord], bool], slots: Ints, records: list[JobRecord]
+    published: Published,
+    sees: Callable[[JobRecord], bool],
+    slots: Ints,
+    records: list[JobRecord],
+    past: Sequence[tuple[JobPast, bool]],
 ) -> dict[str, Any]:
     base = published.as_of
     starts = published.starts[slots].tolist()
@@ -80,40 +333,36 @@ def _jobs(
     ids: list[str | None] = []
     user: list[int | None] = []
     queue: list[int | None] = []
-    for record in records:
-        if not sees(record):
-            ids.append(None)
-            user.append(None)
-            queue.append(None)
-            continue
-        facts = record.facts
-        ids.append(record.id)
-        user.append(users.setdefault(facts.owner.partition("@")[0], len(users)))
-        queue.append(queues.setdefault(facts.queue, len(queues)))
+    of_all = [(one.id, one.facts.owner, one.facts.queue, sees(one)) for one in records]
+    of_all += [(one.id, one.owner, one.queue, shown) for one, shown in past]
+    for job, owner, of_queue, shown in of_all:
+        ids.append(job if shown else None)
+        user.append(users.setdefault(owner.partition("@")[0], len(users)) if shown else None)
+        queue.append(queues.setdefault(of_queue, len(queues)) if shown else None)
+    standing = [
+        STATES.index(standing_of(record, start)) for record, start in zip(records, starts, strict=True)
+    ]
+    ended = [one for one, _ in past]
     return {
         "jobs": {
             "id": ids,
             "user": user,
             "queue": queue,
-            "state": [
-                STATES.index(standing_of(record, start))
-                for record, start in zip(records, starts, strict=True)
-            ],
-            "start": [start - base for start in starts],
-            "length": published.durations[slots].tolist(),
-            "promised": [p - base if p < FOREVER else None for p in published.promise[slots].tolist()],
+            "state": standing + [_ENDED] * len(ended),
+            "start": [start - base for start in starts] + [(one.started or 0) - base for one in ended],
+            "length": published.durations[slots].tolist()
+            + [(one.ended or 0) - (one.started or 0) for one in ended],
+            "promised": [p - base if p < FOREVER else None for p in published.promise[slots].tolist()]
+            + [None] * len(ended),
         },
         "users": list(users),
         "queues": list(queues),
     }
 
 
-def _shares(published: Published, slots: Ints, number: Mapping[str, int]) -> dict[str, list[int]]:
+def _shares(published: Published, slots: Ints, number: dict[str, int]) -> dict[str, list[int]]:
     held = published.on_nodes(slots)
-    node_of = np.full(max(published.names, default=0) + 1, -1, np.int64)
-    for row, name in published.names.items():
-        node_of[row] = number.get(name, -1)
-    node = node_of[held.rows]
+    node = _column(published, held.rows, number)
     known = node >= 0
     return {
         "job": held.owner[known].tolist(),

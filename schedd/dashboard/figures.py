@@ -88,6 +88,15 @@ def _plan() -> Any:
         hatch_weight=1,
         line_color=None,
     )
+    groups = chart.quad(
+        **edges,
+        source=_source("loads", *edges, "fill", "group", "used"),
+        name="loads",
+        fill_color="fill",
+        fill_alpha=0.55,
+        line_color=None,
+        nonselection_fill_alpha=0.55,
+    )
     bars = chart.quad(
         **edges,
         source=_source("bars", *edges, "fill", "job"),
@@ -96,6 +105,16 @@ def _plan() -> Any:
         line_width=1,
         nonselection_fill_alpha=0.35,
         nonselection_line_alpha=0.35,
+    )
+    chart.text(
+        "x",
+        "y",
+        "text",
+        source=_source("texts", "x", "y", "text", "ink"),
+        name="texts",
+        text_color="ink",
+        text_font_size="11px",
+        text_baseline="middle",
     )
     chart.quad(
         **edges,
@@ -125,7 +144,7 @@ def _plan() -> Any:
         wheel,
         BoxZoomTool(dimensions="width"),
         HoverTool(renderers=[bars], tooltips=None, mode="mouse"),
-        TapTool(renderers=[bars]),
+        TapTool(renderers=[bars, groups]),
     )
     chart.toolbar.active_drag = pan
     chart.toolbar.active_scroll = wheel

@@ -9,9 +9,22 @@ from typing import Any, Final
 
 from markupsafe import Markup, escape
 
+from schedd.engine.job_view import JobView
 from schedd.service.chain import Link, ahead_in_words
 
-__all__ = ["FILTERS", "clock", "due", "kib", "natural", "number", "relative", "span", "timed", "when"]
+__all__ = [
+    "FILTERS",
+    "at_risk",
+    "clock",
+    "due",
+    "kib",
+    "natural",
+    "number",
+    "relative",
+    "span",
+    "timed",
+    "when",
+]
 
 _NAMED: Final = 3
 _MINUTE: Final = 60
@@ -91,6 +104,13 @@ def natural(name: str) -> list[tuple[int, int | str]]:
 def number(value: float) -> str:
     """A number with its thousands apart by thin spaces."""
     return f"{value:,}".replace(",", "\u202f")
+
+
+def at_risk(job: JobView) -> bool:
+    """Whether a job that has not started yet is planned to start later than it was promised."""
+    waits = job.state in ("planned", "starting", "waiting")
+    promised, planned = job.promised_start, job.planned_start
+    return waits and promised is not None and (planned is None or planned > promised)
 
 
 def linked(link: Link) -> str:

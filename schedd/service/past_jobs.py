@@ -8,7 +8,7 @@ from schedd.service.loop import PlanLoop
 from schedd.service.sight import Sight
 from schedd.store.records import JobPast, Moment
 
-__all__ = ["PastJob", "past_job"]
+__all__ = ["PastJob", "ended_jobs", "past_job"]
 
 _MOST = 500
 
@@ -46,6 +46,17 @@ def past_job(clusters: Clusters, loop: PlanLoop, wanted: str, seen: Sight) -> Pa
     told = dict.fromkeys(store.moments(cluster, past.id))  # events may be told twice
     moments = [_shown(one, seen, loop) for one in told]
     return PastJob(past, tuple(moments[-_MOST:]), max(0, len(moments) - _MOST))
+
+
+def ended_jobs(clusters: Clusters, loop: PlanLoop, since: int, most: int) -> Sequence[JobPast]:
+    """The last jobs that ran and ended at ``since`` or later; none where nothing is kept. Waits for the
+    database. Raises StoreError.
+    """
+    if clusters.durable is None:
+        return ()
+    store = clusters.durable.store
+    cluster = store.known_cluster(loop.name)
+    return store.ended_since(cluster, since, most) if cluster is not None else ()
 
 
 def _shown(moment: Moment, seen: Sight, loop: PlanLoop) -> Moment:

@@ -13,7 +13,7 @@ from schedd.store.records import JobPast, Moment, NodeAlert, NodePast
 from schedd.store.tables import breaches, decisions, events, jobs, nodes, promises, told
 from schedd.wire import Event, JobAltered, JobDeleted, JobEnded, JobQueued, JobStarted
 
-__all__ = ["cpus", "job_past", "moments", "node_alerts", "node_past", "started_since"]
+__all__ = ["cpus", "ended_since", "job_past", "moments", "node_alerts", "node_past", "started_since"]
 
 _OF_NODES = frozenset({"black_hole", "overrun"})
 """Kinds of alerts that say why a node gets no new jobs."""
@@ -92,6 +92,13 @@ def _past(row: Mapping[str, Any]) -> JobPast:
         exit_status=row["exit"],
         how=row["how"],
     )
+
+
+def ended_since(connection: Connection, cluster: int, since: int, most: int) -> Sequence[JobPast]:
+    """The last jobs that ran and ended at ``since`` or later, as far as is noted by now; the latest first."""
+    query = select(jobs).where(jobs.c.cluster == cluster, jobs.c.ended >= since, jobs.c.started.is_not(None))
+    rows = connection.execute(query.order_by(jobs.c.ended.desc()).limit(most)).mappings()
+    return [_past({str(key): value for key, value in row.items()}) for row in rows]
 
 
 def moments(connection: Connection, cluster: int, job: str) -> Sequence[Moment]:

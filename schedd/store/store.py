@@ -197,6 +197,11 @@ class Store:
         with self.database.read() as connection:
             return history.job_past(connection, cluster, job)
 
+    def ended_since(self, cluster: int, since: int, most: int) -> Sequence[JobPast]:
+        """The last jobs that ran and ended at ``since`` or later, as far as is noted; the latest first."""
+        with self.database.read() as connection:
+            return history.ended_since(connection, cluster, since, most)
+
     def moments(self, cluster: int, job: str) -> Sequence[Moment]:
         """What happened to a job, in order: events, decisions, told starts, promises, breaches, as kept."""
         with self.database.read() as connection:

@@ -1,17 +1,23 @@
 """``schedd demo``: a daemon, a cluster, and a table of what was planned and what came."""
 
+import heapq
+import io
 import re
 import signal
 import socket
 import subprocess
 import sys
-from itertools import pairwise
+from itertools import islice
 from pathlib import Path
 
+import httpx2
 import pytest
 
-from schedd.cli.arrivals import of_log, synthetic
+from schedd.cli.arrivals import of_log
+from schedd.cli.demo_run import Progress
 from schedd.cli.demo_table import Table, between
+from schedd.cli.steady import Steady
+from schedd.cli.steady import cpus_of as _cpus
 from schedd.replay.workload import Trace, TraceError, TraceJob
 
 T = 1_700_000_000
@@ -30,7 +36,7 @@ def demo(*arguments: str, through: tuple[str, ...] = ()) -> subprocess.Popen[str
 
 @pytest.mark.timeout(WAIT)
 def test_it_shows_planned_and_actual_starts_and_ends_by_itself() -> None:
-    process = demo("--exit-after", "4")
+    process = demo("--exit-after", "4", "--speed", "900")
     out, err = process.communicate(timeout=WAIT)
     assert (process.returncode, err) == (0, "")
     assert re.search(r"http://127\.0\.0\.1:\d+/docs", out)
@@ -39,6 +45,11 @@ def test_it_shows_planned_and_actual_starts_and_ends_by_itself() -> None:
         r"^\w{3} \d\d:\d\d (\d+\.demo) +started .*(on time|earlier|later)", out, re.MULTILINE
     )
     assert len(queued) >= 60
+    assert all(len(line) <= 80 for line in out.splitlines()), "it fits a terminal"
+    link = re.search(r"http://\S+/dashboard/enter\?key=\S+", out)
+    assert link is not None
+    assert re.search(r"^  admin +\S{20,}$", out, re.MULTILINE)
+    assert re.search(r"^  user1 \(a user\) +\S{20,}$", out, re.MULTILINE)
     assert started
     assert {job for job, _ in started} <= set(queued)
     count = re.search(r"^(\d+) jobs queued, (\d+) started", out, re.MULTILINE)
@@ -64,9 +75,12 @@ def test_a_signal_ends_it_cleanly_with_the_processes_that_it_started(
 ) -> None:
     process = demo(through=through)
     assert process.stdout is not None
+    said = ""
     for line in process.stdout:
+        said += line
         if " started " in line:
             break
+    _can_log_in(said)
     parts = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     assert len(parts) == 2, "the daemon and the adapter"
     process.send_signal(number)
@@ -75,6 +89,23 @@ def test_a_signal_ends_it_cleanly_with_the_processes_that_it_started(
     assert "jobs queued" in out
     assert out.rstrip().endswith("Ended.")
     assert not any(Path(f"/proc/{part}").exists() for part in parts)
+
+
+def _can_log_in(said: str) -> None:
+    """By the link, more than once, and by the tokens that are printed."""
+    link = re.findall(r"http://\S+/dashboard/enter\?key=\S+", said)[0]
+    base = link.partition("/dashboard")[0]
+    for _ in range(2):
+        with httpx2.Client() as browser:
+            assert browser.get(link).status_code == 303
+            page = browser.get(f"{base}/dashboard/demo/admin")
+            assert page.status_code == 200
+    for name, role in (("admin", "admin"), (r"user1 \(a user\)", "user")):
+        token = re.findall(rf"^  {name} +(\S+)$", said, re.MULTILINE)[0]
+        answer = httpx2.post(f"{base}/dashboard/login", data={"token": token})
+        assert answer.status_code == 303
+        asked = httpx2.get(f"{base}/v1/clusters/demo", headers={"Authorization": f"Bearer {token}"})
+        assert asked.status_code == 200, role
 
 
 @pytest.mark.timeout(WAIT)
@@ -92,7 +123,10 @@ def test_a_log_can_be_played(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["--log", "/nothing/here"], "/nothing/here"),
-        (["--speed", "0"], "speed 0.0: must be above 0"),
+        (["--speed", "0"], "--speed 0.0: must be above 0"),
+        (["--nodes", "0"], "--nodes 0: must be from 1 to 20,000"),
+        (["--jobs", "200000"], "--jobs 200000: must be from 1 to 100,000"),
+        (["--log", "x.swf", "--nodes", "5"], "leave out --nodes or --log"),
         (["--exit-after", "-1"], "--exit-after -1.0: must be at least 0"),
     ],
 )
@@ -116,14 +150,81 @@ def test_a_taken_port_is_named_when_it_was_asked_for() -> None:
 # ---- workloads and the table -------------------------------------------------------------------------
 
 
+def served(steady: Steady, jobs: int, run: float = 1.0) -> tuple[list[int], list[float]]:
+    """How long the queue was at each arrival, and when these came, where the machine is served in order.
+
+    ``run`` is how much longer jobs take than they say: a machine that does less than is believed.
+    """
+    now, room = 0.0, steady.cpus
+    queue: list[tuple[int, float]] = []
+    running: list[tuple[float, int]] = []
+    lengths, times = [], []
+    for arrival in islice(steady.arrivals(lambda: len(queue), lambda: now), jobs):  # noqa: B023
+        assert arrival.at >= now
+        assert arrival.order.outcome is not None
+        while running and running[0][0] <= arrival.at:
+            now, cpus = heapq.heappop(running)
+            room += cpus
+            room = _start(queue, running, room, now)
+        now = arrival.at
+        queue.append((_cpus(arrival.order), run * arrival.order.outcome.runtime))
+        room = _start(queue, running, room, now)
+        lengths.append(len(queue))
+        times.append(now)
+    return lengths, times
+
+
+def _start(queue: list[tuple[int, float]], running: list[tuple[float, int]], room: int, now: float) -> int:
+    for one in list(queue):  # whoever fits, as a planner fills gaps
+        if one[0] <= room:
+            queue.remove(one)
+            room -= one[0]
+            heapq.heappush(running, (now + one[1], one[0]))
+    return room
+
+
+@pytest.mark.parametrize("run", [0.7, 1.0, 1.5])
+@pytest.mark.parametrize(("nodes", "waiting"), [(20, 60), (4, 5)])
+def test_the_load_holds_whatever_the_cluster_gets_done(nodes: int, waiting: int, run: float) -> None:
+    lengths, times = served(Steady(nodes, 16, waiting, 1), 3_000, run)
+    later = lengths[1_000:]
+    assert waiting / 3 < sum(later) / len(later) < waiting * 3
+    assert max(later) < waiting * 5 + 10
+    assert times[-1] > 3 * 86_400, "it goes on for days of the cluster"
+
+
 def test_the_workload_is_the_same_for_the_same_seed_and_fits_the_cluster() -> None:
-    workload = synthetic(4, 8, 50, 3, 10)
-    assert workload == synthetic(4, 8, 50, 3, 10)
-    assert (len(workload.arrivals), workload.cpus) == (50, 32)
-    times = [arrival.at for arrival in workload.arrivals]
-    assert times[:10] == [0] * 10
-    assert all(0 <= b - a <= 3600 for a, b in pairwise(times))
-    assert all("walltime" in arrival.order.resources for arrival in workload.arrivals)
+    steady = Steady(4, 8, 10, 3)
+    first = [list(islice(Steady(4, 8, 10, 3).arrivals(lambda: 10, lambda: 0.0), 50)) for _ in range(2)]
+    assert first[0] == first[1]
+    assert (len(steady.nodes), steady.cpus) == (4, 32)
+    assert all(_cpus(arrival.order) <= 32 for arrival in first[0])
+    assert all("walltime" in arrival.order.resources for arrival in first[0])
+    at_once = [arrival for arrival in first[0] if arrival.at == 0]
+    assert len(at_once) >= 10
+    assert sum(_cpus(arrival.order) for arrival in at_once[:-10]) >= 32, "the machine is full, 10 wait"
+
+
+def test_a_large_cluster_is_played_at_a_pace_that_the_machine_follows() -> None:
+    small, large = Steady(20, 16, 60, 1), Steady(1_000, 16, 10_000, 1)
+    assert small.speed(60, 2) == 60
+    assert 1 <= large.speed(60, 1) < large.speed(60, 2) < 60
+    assert large.speed(60, 64) == 60
+
+
+def test_progress_is_said_now_and_then_and_written_over_on_a_terminal() -> None:
+    plain = io.StringIO()
+    said = Progress(plain)
+    for _ in range(50):
+        said.step("planning: 1 of 5 jobs")
+    said("done")
+    assert plain.getvalue() == "... planning: 1 of 5 jobs\ndone\n"
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    said = Progress(terminal)
+    said.step("starting")
+    said("done")
+    assert terminal.getvalue() == "\r\x1b[K... starting\r\x1b[Kdone\n"
 
 
 def test_a_log_gets_a_machine_of_its_own_size() -> None:

@@ -2,23 +2,29 @@
 
 import hashlib
 import json
-from typing import Final
+from typing import Annotated, Final
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from schedd.dashboard.columns import plan_columns
+from schedd.dashboard.columns import Looked, plan_columns
+from schedd.dashboard.ended import recently_ended
 from schedd.dashboard.figures import FIGURES, figure_json
 from schedd.dashboard.listing import Wanted, listed
 from schedd.dashboard.load import load_of
 from schedd.dashboard.rendering import page
+from schedd.dashboard.rows import groupings
 from schedd.dashboard.viewer import Cluster, Reader, Seen
 
 __all__ = ["router"]
 
 router = APIRouter()
 _NEXT: Final = 10
+_ROWS: Final = 36
+_MOST_ROWS: Final = 200
+_Text = Annotated[str, Field(max_length=400)]
 
 
 @router.get("/{cluster}/plan")
@@ -26,18 +32,45 @@ def plan(request: Request, cluster: Cluster, viewer: Reader, seen: Seen) -> Resp
     """The page; its chart asks for its columns."""
     published = cluster.published
     soon = listed(published, seen, Wanted(state="planned", most=_NEXT))
-    return page(request, "plan", viewer, cluster, load=load_of(published), soon=soon)
+    groups = groupings(published.nodes.values(), published.node_sets)
+    return page(request, "plan", viewer, cluster, load=load_of(published), soon=soon, groups=groups)
+
+
+class View(BaseModel):
+    """What of the plan is looked at; the page's address has the same names."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    first: Annotated[int, Field(ge=0, le=10_000_000)] = 0
+    count: Annotated[int, Field(ge=1, le=_MOST_ROWS)] = _ROWS
+    nodes: _Text = ""
+    group: _Text = ""
+    open: Annotated[str, Field(max_length=4_000)] = ""
+    find: _Text = ""
+    job: _Text = ""
 
 
 @router.get("/{cluster}/plan.json")
-def columns(request: Request, cluster: Cluster, seen: Seen) -> Response:
-    """Everything placed from the plan's time on, as columns."""
+def columns(request: Request, cluster: Cluster, seen: Seen, view: Annotated[View, Query()]) -> Response:
+    """What is placed on the rows that are looked at, as columns; and all rows in short."""
     published = cluster.published
-    tag = f'W/"{request.app.state.life}-{cluster.name}-{published.generation}-{published.as_of}{seen.tag}"'
+    asked = hashlib.blake2b(view.model_dump_json().encode(), digest_size=6).hexdigest()
+    version = f"{published.generation}-{published.as_of}"
+    tag = f'W/"{request.app.state.life}-{cluster.name}-{version}-{asked}{seen.tag}"'
     headers = {"ETag": tag, "Cache-Control": "no-cache"}
     if request.headers.get("if-none-match") == tag:
         return Response(None, 304, headers)
-    body = json.dumps(plan_columns(published, seen.sees), separators=(",", ":"))
+    looked = Looked(
+        first=view.first,
+        count=view.count,
+        only=view.nodes,
+        group=view.group,
+        opened=tuple(view.open.split("|")) if view.open else (),
+        find=view.find,
+        job=view.job,
+    )
+    past = [(one, seen.sees_owner(one.owner)) for one in recently_ended(request, cluster)]
+    body = json.dumps(plan_columns(published, seen.sees, looked, past), separators=(",", ":"))
     return Response(body, 200, headers, media_type="application/json")
 
 

@@ -1,155 +1,137 @@
-// The chart of the plan: bars on the cpus of each node, and below it the cpus in use.
+// The chart of the plan: bars on the cpus of each node, and below it the cpus in use. The daemon sends the rows that
+// are looked at, and all of them in short; what is looked at stands in the address.
 
-import { Chart, colour, failed, shown, unshown } from "./charts.js";
-import { lanes } from "./lanes.js";
-import { span, words, zone } from "./times.js";
+import { Chart, colour, failed, shown } from "./charts.js";
+import { Minimap } from "./minimap.js";
+import { colours, layOut, loads, texts } from "./plan-bars.js";
+import { keep, opened, query, toggle, view } from "./plan-view.js";
+import { span, words } from "./times.js";
 
 const PALETTE = ["#3b7fb8", "#d98c3f", "#4a9e6b", "#b45a8a", "#8a7cc2", "#a8873a", "#4fa5ad", "#c0605c", "#6f8f3d", "#7d8794"];
-const SLACKS = [["late", "promise at risk"], [900, "under 15 min"], [7200, "under 2 h"], [Infinity, "2 h and more"], [null, "no promise"]];
-const STATES = ["running", "starting", "planned"];
+const SLACKS = ["at risk", "under 15 min", "under 2 h", "2 h and more", "no guaranteed start"];
+const STATES = ["running", "starting", "planned", "ended"];
+const ENDED = 3;
 const HIDDEN = "another user's job";
-const GAP = 0.08;
+const LEGEND = 12;
 const $ = (id) => document.getElementById(id);
 const box = $("plan");
-let chart, plan, bars, etag = "", picked = null, first = true;
+let chart, plan, bars, map, etag = "", asked = "", picked = null, first = true, fills = [];
 
-// ---- from columns to bars ---------------------------------------------------------------------------
-
-function layOut() {
-  const wanted = $("only").value.trim().toLowerCase();
-  const rows = plan.nodes.name.map((name, i) => (name.toLowerCase().includes(wanted) ? i : -1)).filter((i) => i >= 0);
-  const row = new Map(rows.map((node, i) => [node, i]));
-  const perNode = new Map(rows.map((node) => [node, []]));
-  const { job, node, cpus } = plan.shares;
-  for (let i = 0; i < job.length; i++) perNode.get(node[i])?.push([job[i], cpus[i]]);
-  const gap = thin(rows.length) ? 0 : GAP;
-  const boxes = new Map();
-  const { start, length } = plan.jobs;
-  for (const [node, shares] of perNode) {
-    const r = row.get(node);
-    const size = plan.nodes.cpus[node];
-    const unit = (1 - 2 * gap) / Math.max(1, size);
-    const runs = lanes(shares.map(([j, c]) => [start[j], start[j] + length[j], c]), size);
-    shares.forEach(([j], i) => {
-      let of = boxes.get(j);
-      if (!of) boxes.set(j, (of = []));
-      for (const [a, b] of runs[i]) {
-        const top = r + gap + a * unit;
-        const last = of.at(-1);
-        // What touches is one bar: there are far fewer to draw.
-        if (last && Math.abs(last[1] - top) < 1e-9) last[1] = r + gap + b * unit;
-        else of.push([top, r + gap + b * unit]);
-      }
-    });
-  }
-  const out = { job: [], left: [], right: [], top: [], bottom: [] };
-  for (const [j, all] of boxes) {
-    for (const [top, bottom] of all) {
-      out.job.push(j);
-      out.left.push(at(start[j]));
-      out.right.push(at(start[j] + length[j]));
-      out.top.push(top);
-      out.bottom.push(bottom);
-    }
-  }
-  const place = new Map([...boxes].filter(([, all]) => all.length).map(([j, all]) => [j, all[0]]));
-  bars = { ...out, rows, row, place };
-}
-
-// Rows of few pixels touch each other and have no outlines.
 const height = (rows) => (box.clientWidth < 560 ? 360 : Math.min(620, Math.max(260, 26 * rows + 40)));
-const thin = (rows) => (height(rows) - 40) / Math.max(1, rows) < 10;
-
+const rowHigh = () => (height(plan.count) - 40) / Math.max(1, plan.count);
 const at = (seconds) => shown((plan.base + seconds) * 1000);
+const far = () => at(Math.max(plan.horizon * 3, 400 * 86400));
+
+// ---- what is drawn ------------------------------------------------------------------------------------
 
 function draw() {
-  layOut();
+  bars = layOut(plan, rowHigh() < 10, at);
   outline();
   paint();
-  const { rows, row } = bars;
-  const end = at(Math.max(horizon() * 3, 400 * 86400));
+  const end = far();
   const spans = { left: [], right: [], top: [], bottom: [] };
-  const block = (into, node, from, to) => {
-    if (!row.has(node)) return;
-    into.left.push(from); into.right.push(to); into.top.push(row.get(node)); into.bottom.push(row.get(node) + 1);
+  const block = (into, row, from, to) => {
+    into.left.push(from); into.right.push(to); into.top.push(row); into.bottom.push(row + 1);
   };
-  plan.nodes.state.forEach((state, node) => { if (state !== "up") block(spans, node, at(0), end); });
+  plan.nodes.state.forEach((state, n) => { if (state !== "up") block(spans, plan.nodes.row[n], at(0), end); });
   chart.fill("rows_away", spans);
   const kept = { left: [], right: [], top: [], bottom: [] };
   for (const one of plan.reservations) {
-    for (const node of one.nodes) block(kept, node, at(one.start), one.end === null ? end : at(one.end));
+    for (const n of one.nodes) block(kept, plan.nodes.row[n], at(one.start), one.end === null ? end : at(one.end));
   }
   chart.fill("reserved", kept);
+  const steps = loads(plan, at);
+  chart.fill("loads", { ...steps, fill: steps.left.map(() => colour("running")) });
   marks();
   use();
   labels();
+  groups();
+  said();
   for (const model of chart.models) if (model.type === "Span") model.location = at(0);
-  const count = plan.left_out;
-  $("left-out").textContent = count ? `${count} jobs that start later are not drawn.` : "";
 }
 
 function paint() {
-  const colours = colourOf();
+  const by = colourOf();
   const fits = finder();
   const dim = colour("load0");
-  const fill = plan.jobs.start.map((_, j) => (fits(j) ? colours.of(j) : dim));
+  fills = plan.jobs.start.map((_, j) => (fits(j) ? by.of(j) : dim));
   const { job, left, right, top, bottom } = bars;
-  chart.fill("bars", { job, left, right, top, bottom, fill: job.map((j) => fill[j]) });
-  legend(colours.legend);
+  chart.fill("bars", { job, left, right, top, bottom, fill: job.map((j) => fills[j]) });
+  legend(by.legend);
   pick(picked, false);
+  inBars();
 }
 
-// Whether a job fits what is to be found.
+// Whether a job fits what is to be found. What is wholly so goes before what contains it: user1 is not user16.
 function finder() {
-  const find = $("find").value.trim().toLowerCase();
+  const find = view.find.trim().toLowerCase();
+  if (!find) return () => true;
   const { id, user, queue } = plan.jobs;
-  return (j) => !find || [id[j], plan.users[user[j]], plan.queues[queue[j]]].some((text) => text?.toLowerCase().includes(find));
+  const names = (j) => [id[j], id[j]?.split(".")[0], plan.users[user[j]], plan.queues[queue[j]]].map((text) => text?.toLowerCase());
+  const whole = plan.jobs.id.some((_, j) => names(j).includes(find)) || plan.found_whole;
+  return (j) => (whole ? names(j).includes(find) : names(j).some((text) => text?.includes(find)));
 }
 
 function colourOf() {
   const { state, user, queue, start, promised } = plan.jobs;
-  const by = $("colour").value;
-  if (by === "state") {
+  if (view.colour === "state") {
     const known = STATES.map(colour);
-    return { of: (j) => known[state[j]], legend: STATES.map((name, i) => [known[i], name]) };
+    return { of: (j) => known[state[j]], legend: STATES.map((name, i) => [known[i], name]).filter((_, i) => i !== ENDED || state.includes(ENDED)) };
   }
-  if (by === "slack") {
+  if (view.colour === "slack") {
     const ramp = [colour("bad"), "#d98c3f", "#c9b458", "#4a9e8a", colour("edge")];
     const level = (j) => {
       if (promised[j] === null || state[j] === 0) return 4;
       const left = promised[j] - start[j];
       return left < 0 ? 0 : left < 900 ? 1 : left < 7200 ? 2 : 3;
     };
-    return { of: (j) => ramp[level(j)], legend: ramp.map((c, i) => [c, SLACKS[i][1]]) };
+    return { of: (j) => ramp[level(j)], legend: ramp.map((c, i) => [c, SLACKS[i]]) };
   }
-  const [of, names] = by === "user" ? [user, plan.users] : [queue, plan.queues];
-  const load = new Map();
-  of.forEach((n) => { if (n !== null) load.set(n, (load.get(n) ?? 0) + 1); });
-  const most = [...load.keys()].sort((a, b) => load.get(b) - load.get(a)).slice(0, PALETTE.length - 1);
-  const chosen = new Map(most.map((n, i) => [n, PALETTE[i]]));
-  const rest = PALETTE.at(-1);
-  const legend = most.map((n) => [chosen.get(n), names[n]]);
-  if (load.size > most.length) legend.push([rest, "others"]);
-  if (of.includes(null)) legend.push([colour("edge"), "of other users"]);
-  return { of: (j) => (of[j] === null ? colour("edge") : chosen.get(of[j]) ?? rest), legend };
+  const [of, names] = view.colour === "user" ? [user, plan.users] : [queue, plan.queues];
+  const chosen = colours(PALETTE, of, names.length);
+  const entries = chosen.order.map((n) => [chosen.of(n), names[n], { find: names[n] }]);
+  if (of.includes(null)) entries.push([colour("edge"), "of other users"]);
+  return { of: (j) => (of[j] === null ? colour("edge") : chosen.of(of[j])), legend: entries };
 }
 
+let all = false;
 function legend(entries) {
   const more = [];
-  if (plan.nodes.state.some((state) => state !== "up")) more.push([colour("away"), "down or draining", true]);
-  if (plan.reservations.length) more.push([colour("reserved"), "reserved", true]);
-  if ($("marks").checked) more.push([colour("ink"), "promised: no later than", false, true]);
-  $("legend").replaceChildren(...[...entries, ...more].map(([fill, text, hatched, mark]) => {
+  if (plan.nodes.state.some((state) => state !== "up")) more.push([colour("away"), "down or draining", { hatched: true }]);
+  if (plan.reservations.some((one) => one.nodes.length)) more.push([colour("reserved"), `reserved: ${plan.reservations.filter((one) => one.nodes.length).map((one) => one.name).slice(0, 3).join(", ")}`, { hatched: true }]);
+  if (plan.groups.length) more.push([colour("running"), "cpus in use of a group"]);
+  if (view.marks) more.push([colour("ink"), "guaranteed start: no later than", { mark: true }]);
+  const few = all ? entries : entries.slice(0, LEGEND);
+  const items = [...few, ...more].map(([fill, text, how = {}]) => {
     const item = document.createElement("li");
     const sign = document.createElementNS("http://www.w3.org/2000/svg", "svg");
     sign.setAttribute("aria-hidden", "true");
-    const shape = document.createElementNS(sign.namespaceURI, hatched ? "path" : "rect");
-    if (hatched) { shape.setAttribute("d", "M0 12L12 0M-4 6L6 -4M4 16L18 2"); shape.setAttribute("stroke", fill); }
-    else { shape.setAttribute("width", mark ? 3 : 14); shape.setAttribute("x", mark ? 6 : 0); shape.setAttribute("height", 12); shape.setAttribute("fill", fill); }
+    const shape = document.createElementNS(sign.namespaceURI, how.hatched ? "path" : "rect");
+    if (how.hatched) { shape.setAttribute("d", "M0 12L12 0M-4 6L6 -4M4 16L18 2"); shape.setAttribute("stroke", fill); }
+    else { shape.setAttribute("width", how.mark ? 3 : 14); shape.setAttribute("x", how.mark ? 6 : 0); shape.setAttribute("height", 12); shape.setAttribute("fill", fill); }
     sign.append(shape);
-    item.append(sign, text);
+    if (how.find === undefined) { item.append(sign, text); return item; }
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "quiet";
+    button.setAttribute("aria-pressed", String(view.find === how.find));
+    button.append(sign, text);
+    button.addEventListener("click", () => { $("find").value = view.find === how.find ? "" : how.find; sought(); });
+    item.append(button);
     return item;
-  }));
+  });
+  if (entries.length > LEGEND) {
+    const item = document.createElement("li");
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "quiet";
+    button.textContent = all ? "show fewer" : `and ${entries.length - LEGEND} more`;
+    button.addEventListener("click", () => { all = !all; legend(entries); });
+    item.append(button);
+    items.splice(few.length, 0, item);
+  }
+  $("legend").classList.toggle("long", all);
+  $("legend").replaceChildren(...items);
 }
 
 // Where each planned job's promise ends; of the picked job also the way to it.
@@ -163,67 +145,134 @@ function marks() {
     lines.x.push(at(promised[j])); lines.y0.push(place[0]); lines.y1.push(place[1]);
     if (j === jobOf(picked)) { way.x0.push(at(start[j])); way.x1.push(at(promised[j])); way.y.push((place[0] + place[1]) / 2); }
   };
-  if ($("marks").checked) promised.forEach((_, j) => mark(j));
+  if (view.marks) promised.forEach((_, j) => mark(j));
   else if (picked) mark(jobOf(picked));
   chart.fill("promises", lines);
   chart.fill("slack", way);
 }
 
-// Cpus in use from now on: what starts and ends, added up.
+// Cpus in use from now on, of all nodes that fit.
 function use() {
-  const change = new Map([[0, 0]]);
-  const { job, node, cpus } = plan.shares;
-  const { start, length } = plan.jobs;
-  job.forEach((j, i) => {
-    if (!bars.row.has(node[i])) return;
-    const from = Math.max(0, start[j]);
-    change.set(from, (change.get(from) ?? 0) + cpus[i]);
-    const to = start[j] + length[j];
-    change.set(to, (change.get(to) ?? 0) - cpus[i]);
-  });
-  const moments = [...change.keys()].sort((a, b) => a - b);
-  let sum = 0;
   const time = [], levels = [];
-  for (const moment of moments) {  // a step: the old level up to this moment, the new one from it on
+  let sum = 0;
+  plan.use.time.forEach((moment, i) => {  // a step: the old level up to this moment, the new one from it on
     time.push(at(moment), at(moment));
-    levels.push(sum, (sum += change.get(moment)));
-  }
-  const all = bars.rows.reduce((n, i) => n + (plan.nodes.state[i] === "up" ? plan.nodes.cpus[i] : 0), 0);
+    levels.push(sum, (sum = plan.use.used[i]));
+  });
   chart.fill("use", { time, zero: levels.map(() => 0), cpus: levels });
-  chart.fill("capacity", { time: [at(0), at(Math.max(horizon() * 3, 400 * 86400))], cpus: [all, all] });
-  chart.named("use_range").setv({ start: 0, end: Math.max(1, all, ...levels) * 1.08 });
+  chart.fill("capacity", { time: [at(0), far()], cpus: [plan.capacity, plan.capacity] });
+  chart.named("use_range").setv({ start: 0, end: Math.max(1, plan.capacity, ...plan.use.used) * 1.08 });
 }
 
 function labels() {
-  const { rows } = bars;
   for (const axis of chart.models) {
     if (axis.type === "DatetimeAxis") axis.ticker.desired_num_ticks = Math.max(4, Math.floor(box.clientWidth / 130));
   }
-  const high = height(rows.length);
-  const figure = chart.named("chart");
-  figure.height = high;
-  const each = Math.max(1, Math.ceil(rows.length / Math.max(1, Math.floor((high - 40) / 15))));
-  const shownRows = rows.map((node, i) => [i + 0.5, plan.nodes.name[node]]).filter((_, i) => i % each === 0);
-  chart.named("row_ticks").ticks = shownRows.map(([y]) => y);
-  chart.named("row_axis").major_label_overrides = new Map(shownRows.map(([y, name]) => [y, name.length > 10 ? `…${name.slice(-9)}` : name]));
-  chart.named("rows").setv({ start: Math.max(1, rows.length), end: 0 });
-}
-
-// ---- what part of time is shown ----------------------------------------------------------------------
-
-function horizon() {
-  const { start, length } = plan.jobs;
-  let last = 3600;
-  for (let j = 0; j < start.length; j++) last = Math.max(last, start[j] + length[j]);
-  return last;
-}
-
-function look(seconds) {
-  const to = seconds || horizon() * 1.03;
-  chart.named("times").setv({ start: at(-0.04 * to), end: at(to) });
-  for (const button of document.querySelectorAll("[data-hours]")) {
-    button.setAttribute("aria-pressed", String(Number(button.dataset.hours) * 3600 === seconds));
+  const high = height(plan.count);
+  chart.named("chart").height = high;
+  const each = Math.max(1, Math.ceil(plan.count / Math.max(1, Math.floor((high - 40) / 15))));
+  const names = [
+    ...plan.nodes.name.map((name, n) => [plan.nodes.row[n], name.length > 10 ? `…${name.slice(-9)}` : name]),
+    ...plan.groups.map((group) => [group.row, `${group.open ? "▾" : "▸"} ${group.name.length > 9 ? `${group.name.slice(0, 8)}…` : group.name}`]),
+  ].filter(([row]) => row % each === 0 || plan.groups.some((group) => group.row === row));
+  chart.named("row_ticks").ticks = names.map(([row]) => row + 0.5);
+  chart.named("row_axis").major_label_overrides = new Map(names.map(([row, name]) => [row + 0.5, name]));
+  chart.named("rows").setv({ start: Math.max(1, plan.count), end: 0 });
+  const bar = $("rows-bar");
+  const hidden = plan.rows <= plan.count;
+  bar.hidden = hidden;
+  if (!hidden) {
+    bar.firstElementChild.style.height = `${Math.min(1e6, (bar.clientHeight || 500) * plan.rows / plan.count)}px`;
+    placeBar();
   }
+  inBars();
+}
+
+// The texts in bars, of what is in sight now.
+function inBars() {
+  if (!bars) return;
+  const times = chart.named("times");
+  const { id, user } = plan.jobs;
+  const of = (j) => {
+    if (id[j] === null) return [];
+    const number = id[j].split(".")[0];
+    return [`${number} ${plan.users[user[j]]}`, number];
+  };
+  chart.fill("texts", texts(bars, of, fills, { start: times.start, end: times.end, wide: box.clientWidth - 84, rowHigh: rowHigh() }));
+}
+
+// Groups as buttons, for those who do not point at rows.
+function groups() {
+  $("groups").hidden = !plan.groups.length;
+  const focused = document.activeElement?.dataset?.group;
+  $("groups").replaceChildren(...plan.groups.map((group) => {
+    const item = document.createElement("li");
+    const button = document.createElement("button");
+    button.type = "button";
+    button.dataset.group = group.name;
+    button.setAttribute("aria-expanded", String(group.open));
+    button.textContent = `${group.name}: ${group.nodes} ${group.nodes === 1 ? "node" : "nodes"}, ${group.cpus ? Math.round(100 * group.used[0] / group.cpus) : 0} % in use`;
+    button.addEventListener("click", () => open(group.name));
+    item.append(button);
+    return item;
+  }));
+  if (focused !== undefined) [...$("groups").querySelectorAll("button")].find((one) => one.dataset.group === focused)?.focus();
+}
+
+function open(name) {
+  toggle(name);
+  look();
+}
+
+const many = (n, one, more) => `${n.toLocaleString("en-GB")} ${n === 1 ? one : more}`;
+function said() {
+  const parts = [];
+  if (!plan.all_nodes) parts.push("");
+  else if (!plan.matching) parts.push(`No node matches “${view.nodes}”. Try a name, n[001-020], a pattern such as gpu*, a property or a state.`);
+  else parts.push(plan.matching < plan.all_nodes ? `${plan.matching.toLocaleString("en-GB")} of ${many(plan.all_nodes, "node", "nodes")}` : many(plan.all_nodes, "node", "nodes"));
+  if (plan.rows > plan.count) parts.push(`rows ${plan.first + 1} to ${plan.first + plan.count} of ${plan.rows.toLocaleString("en-GB")}`);
+  if (view.find && !plan.found.length) parts.push(`no job, user or queue matches “${view.find}”`);
+  else if (view.find) parts.push(`${plan.found.length >= 500 ? "500 or more" : plan.found.length} matching ${plan.found.length === 1 ? "job" : "jobs"}`);
+  if (plan.left_out) parts.push(`${many(plan.left_out, "job", "jobs")} that start later are not drawn`);
+  $("said").textContent = parts.filter(Boolean).join(" · ");
+}
+
+// ---- what part is shown -------------------------------------------------------------------------------
+
+const frame = () => {
+  const times = chart.named("times");
+  const whole = at(plan.horizon) - at(0);
+  return {
+    left: Math.max(0, (times.start - at(0)) / whole), right: Math.min(1, (times.end - at(0)) / whole),
+    top: plan.first / Math.max(1, plan.rows), bottom: (plan.first + plan.count) / Math.max(1, plan.rows),
+  };
+};
+
+let moving = 0;
+function moved() {
+  if (moving) return;
+  moving = requestAnimationFrame(() => {
+    moving = 0;
+    inBars();
+    map.look(frame());
+    const times = chart.named("times");
+    const [from, to] = [times.start, times.end].map((x) => Math.round((x - at(0)) / 1000) + plan.base);
+    view.from = from;
+    view.to = to;
+    keep();
+    for (const button of document.querySelectorAll("[data-hours]")) {
+      const seconds = Number(button.dataset.hours) * 3600 || plan.horizon * 1.03;
+      button.setAttribute("aria-pressed", String(Math.abs(to - plan.base - seconds) < 5 && Math.abs(plan.base - from - past(seconds)) < 5));
+    }
+  });
+}
+
+// A little of what was before, too: more of it where it is drawn.
+const past = (seconds) => Math.round((plan.jobs.state.includes(ENDED) ? 0.12 : 0.04) * seconds);
+
+function lookAt(seconds) {
+  const to = seconds || plan.horizon * 1.03;
+  chart.named("times").setv({ start: at(-past(to)), end: at(to) });
 }
 
 function zoom(factor) {
@@ -238,6 +287,39 @@ function move(part) {
   times.setv({ start: times.start + by, end: times.end + by });
 }
 
+function scroll(rows) {
+  const to = Math.max(0, Math.min(view.first + rows, plan.rows - plan.count));
+  if (to !== view.first) { view.first = to; look(); }
+}
+
+function zoomRows(factor) {
+  const count = Math.max(4, Math.min(200, Math.round(view.count * factor)));
+  if (count === view.count) return;
+  view.first = Math.max(0, Math.round(plan.first + (plan.count - count) / 2));
+  view.count = count;
+  look();
+}
+
+let barAt = 0;
+function placeBar() {
+  const bar = $("rows-bar");
+  const room = bar.scrollHeight - bar.clientHeight;
+  barAt = Math.round(room * plan.first / Math.max(1, plan.rows - plan.count));
+  bar.scrollTop = barAt;
+}
+
+function chosen(part) {
+  const whole = at(plan.horizon) - at(0);
+  const [left, right] = [Math.max(-0.02, part.left), Math.max(part.left + 0.002, part.right)];
+  chart.named("times").setv({ start: at(0) + left * whole, end: at(0) + right * whole });
+  const rows = Math.max(4, Math.min(200, Math.round((part.bottom - part.top) * plan.rows)));
+  if (plan.rows > 4) {
+    view.count = rows;
+    view.first = Math.max(0, Math.min(Math.round(part.top * plan.rows), plan.rows - rows));
+  }
+  look();
+}
+
 // ---- one job -------------------------------------------------------------------------------------------
 
 const jobOf = (id) => (id === null ? -1 : plan.jobs.id.indexOf(id));
@@ -249,9 +331,10 @@ function about(j) {
   if (id[j] !== null) lines.push(`${plan.users[user[j]]}, queue ${plan.queues[queue[j]] || "–"}`);
   let cpus = 0, nodes = 0;
   plan.shares.job.forEach((of, i) => { if (of === j) { cpus += plan.shares.cpus[i]; nodes++; } });
-  lines.push(`${cpus} cpus on ${nodes} ${nodes === 1 ? "node" : "nodes"}, for ${span(length[j])}`);
-  lines.push(state[j] === 0 ? `runs since ${time(start[j])}` : `${STATES[state[j]]}: ${time(start[j])}`);
-  if (promised[j] !== null && state[j] !== 0) lines.push(`promised: no later than ${time(promised[j])}`);
+  lines.push(`${many(cpus, "cpu", "cpus")} on ${many(nodes, "shown node", "shown nodes")}, for ${span(length[j])}`);
+  if (state[j] === ENDED) lines.push(`ran from ${time(start[j])} to ${time(start[j] + length[j])}`);
+  else lines.push(state[j] === 0 ? `running since ${time(start[j])}` : `${STATES[state[j]]}: ${time(start[j])}`);
+  if (promised[j] !== null && state[j] !== 0) lines.push(`guaranteed: no later than ${time(promised[j])}`);
   return lines;
 }
 
@@ -268,13 +351,15 @@ function tip(j, event) {
   box.style.top = `${event.y + 18 + h > innerHeight ? event.y - h - 12 : event.y + 18}px`;
 }
 
-function pick(id, said = true) {
+function pick(id, told = true) {
   const j = jobOf(id);
   picked = j < 0 ? null : id;
   const chosen = [];
   if (j >= 0) bars.job.forEach((of, i) => { if (of === j) chosen.push(i); });
   chart.source("bars").selected.indices = chosen;
-  if (!said) return;
+  if (!told) return;
+  view.job = picked ?? "";
+  keep();
   marks();
   const line = $("picked");
   line.hidden = j < 0;
@@ -285,17 +370,31 @@ function pick(id, said = true) {
   line.replaceChildren(link, `: ${about(j).slice(1).join(" · ")}`);
 }
 
-// The next job that fits, by start, for those who do not point at bars.
-function next() {
-  const { id, start, length } = plan.jobs;
-  const fits = finder();
-  const found = [...bars.place.keys()].filter((j) => id[j] !== null && fits(j)).sort((a, b) => start[a] - start[b] || a - b);
-  if (!found.length) return pick(null);
-  const j = found[(found.indexOf(jobOf(picked)) + 1) % found.length];
+function inSight(j) {
+  const { start, length } = plan.jobs;
   const times = chart.named("times");
   const [from, to] = [at(start[j]), at(start[j] + length[j])];
   if (from > times.end || to < times.start) move((from - times.start) / (times.end - times.start) - 0.1);
-  pick(id[j]);
+}
+
+// The next job that fits, by start, for those who do not point at bars; it may be on rows that are not shown.
+async function next() {
+  const { id, start } = plan.jobs;
+  const fits = finder();
+  let found = plan.found;
+  if (plan.found_for !== view.find) {
+    found = [...bars.place.keys()].filter((j) => id[j] !== null && fits(j)).sort((a, b) => start[a] - start[b] || a - b).map((j) => [id[j]]);
+  }
+  if (!found.length) return pick(null);
+  const to = found[(found.findIndex(([one]) => one === picked) + 1) % found.length][0];
+  if (!bars.place.has(jobOf(to))) {
+    view.job = to;
+    await look();
+  }
+  const j = jobOf(to);
+  if (j < 0) return pick(null);
+  inSight(j);
+  pick(to);
 }
 
 // ---- life ------------------------------------------------------------------------------------------------
@@ -312,22 +411,45 @@ function follow() {
   }, Math.max(0, due - Date.now()));
 }
 
+// Asks for what is looked at by now, without waiting for news.
+const look = () => load().catch((error) => { $("said").textContent = `The plan could not be read (${error.message}).`; });
+
+let turn = 0;
 async function load() {
-  const answer = await fetch(box.dataset.columns, { headers: etag ? { "If-None-Match": etag } : {} });
-  if (answer.status === 304 || answer.redirected) return;
+  const mine = ++turn;
+  const [question, find] = [query(), view.find];
+  const headers = etag && asked === question ? { "If-None-Match": etag } : {};
+  const answer = await fetch(box.dataset.columns + question, { headers });
+  if (answer.status === 304 || answer.redirected || mine !== turn) return;
   if (!answer.ok) throw new Error(`the plan: ${answer.status}`);
-  etag = answer.headers.get("ETag") ?? "";
   const before = plan?.base;
-  plan = await answer.json();
+  const news = await answer.json();
+  if (mine !== turn) return;
+  [asked, etag, plan] = [question, answer.headers.get("ETag") ?? "", news];
+  plan.found_for = find;
+  view.first = plan.first;
   draw();
-  if (first) look(Math.min(86400, horizon() * 1.03) === 86400 ? 86400 : 0);
+  if (first) begin();
   else if (plan.base !== before) move((at(0) - shown(before * 1000)) / (chart.named("times").end - chart.named("times").start));
   first = false;
+  map.draw(plan.map, frame());
+  keep();
   box.dataset.generation = plan.generation;
 }
 
+function begin() {
+  if (view.from !== null && view.to > view.from) {
+    chart.named("times").setv({ start: at(view.from - plan.base), end: at(view.to - plan.base) });
+  } else lookAt(plan.horizon * 1.03 > 86400 ? 86400 : 0);
+  if (!view.job) return;
+  const j = jobOf(view.job);
+  if (j < 0) { $("said").textContent += ` · ${view.job} has no place in the plan`; return; }
+  inSight(j);
+  pick(view.job);
+}
+
 function dress() {
-  const [card, ink, running, planned, away, reserved, edge] = ["card", "ink", "running", "planned", "away", "reserved", "edge"].map(colour);
+  const [running, away, reserved, edge, ink] = ["running", "away", "reserved", "edge", "ink"].map(colour);
   const hatch = (name, of) => chart.glyph(name).setv({ fill_color: of, fill_alpha: 0.12, hatch_color: of, hatch_alpha: 0.7, line_color: of });
   hatch("away", away);
   hatch("reserved", reserved);
@@ -335,33 +457,85 @@ function dress() {
   chart.glyph("slack").line_color = ink;
   chart.glyph("use").setv({ fill_color: running, fill_alpha: 0.35 });
   chart.glyph("capacity").line_color = edge;
-  if (plan) { outline(); paint(); }
+  if (plan) { draw(); map.paint(); }
 }
 
 function outline() {
   const [card, ink] = [colour("card"), colour("ink")];
-  const bare = thin(bars.rows.length);
+  const bare = rowHigh() < 10;
   for (const glyph of ["glyph", "nonselection_glyph", "selection_glyph"]) {
     const line = glyph === "selection_glyph" ? ink : bare ? null : card;
     chart.named("bars", "GlyphRenderer")[glyph]?.setv?.({ line_color: line });
   }
 }
 
+let typing = 0;
+function sought() {
+  view.find = $("find").value.trim();
+  view.nodes = $("only").value.trim();
+  paint();
+  clearTimeout(typing);
+  typing = setTimeout(() => { view.job = picked ?? ""; look(); }, 200);
+}
+
+function brushing(on) {
+  const { toolbar } = chart.named("chart");
+  toolbar.active_drag = toolbar.tools.find((tool) => tool.type === (on ? "BoxZoomTool" : "PanTool"));
+  $("brush").setAttribute("aria-pressed", String(on));
+}
+
 function wire() {
-  for (const id of ["colour", "find"]) $(id).addEventListener("input", paint);
+  for (const [id, name] of [["colour", "colour"], ["find", "find"], ["only", "nodes"], ["group", "group"]]) if ($(id)) $(id).value = view[name];
+  $("marks").checked = view.marks;
+  $("colour").addEventListener("input", () => { view.colour = $("colour").value; keep(); paint(); });
+  $("group")?.addEventListener("input", () => { Object.assign(view, { group: $("group").value, open: "", first: 0 }); look(); });
+  $("find").addEventListener("input", sought);
   $("find").addEventListener("keydown", (event) => { if (event.key === "Enter") { event.preventDefault(); next(); } });
-  $("only").addEventListener("input", draw);
-  $("marks").addEventListener("change", () => { marks(); paint(); });
-  for (const button of document.querySelectorAll("[data-hours]")) button.addEventListener("click", () => look(Number(button.dataset.hours) * 3600));
+  $("only").addEventListener("input", () => { view.first = 0; sought(); });
+  $("marks").addEventListener("change", () => { view.marks = $("marks").checked; keep(); marks(); paint(); });
+  for (const button of document.querySelectorAll("[data-hours]")) button.addEventListener("click", () => lookAt(Number(button.dataset.hours) * 3600));
   $("in").addEventListener("click", () => zoom(0.6));
   $("out").addEventListener("click", () => zoom(1 / 0.6));
-  const keys = { ArrowLeft: () => move(-0.15), ArrowRight: () => move(0.15), "+": () => zoom(0.6), "=": () => zoom(0.6), "-": () => zoom(1 / 0.6), 0: () => look(0), Escape: () => pick(null) };
+  $("fewer").addEventListener("click", () => zoomRows(0.6));
+  $("more").addEventListener("click", () => zoomRows(1 / 0.6));
+  $("brush").addEventListener("click", () => brushing($("brush").getAttribute("aria-pressed") !== "true"));
+  $("keys-open").addEventListener("click", () => $("keys").showModal());
+  const page = () => Math.max(1, plan.count - 2);
+  const keys = {
+    ArrowLeft: () => move(-0.15), ArrowRight: () => move(0.15), ArrowUp: () => scroll(-1), ArrowDown: () => scroll(1),
+    PageUp: () => scroll(-page()), PageDown: () => scroll(page()), Home: () => scroll(-plan.rows), End: () => scroll(plan.rows),
+    "+": () => zoom(0.6), "=": () => zoom(0.6), "-": () => zoom(1 / 0.6), "[": () => zoomRows(0.6), "]": () => zoomRows(1 / 0.6),
+    0: () => lookAt(0), b: () => $("brush").click(), f: () => $("find").focus(), n: () => $("only").focus(), Escape: () => pick(null),
+  };
   box.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || !(event.key in keys)) return;
     event.preventDefault();
     keys[event.key]();
   });
-  addEventListener("keydown", (event) => { if (event.key === "Escape") tip(-1); });
+  addEventListener("keydown", (event) => {
+    if (event.key === "Escape") tip(-1);
+    if (event.key === "?" && !event.target.closest("input, select, textarea")) $("keys").showModal();
+  });
+  let scrolled = 0;
+  $("rows-bar").addEventListener("scroll", () => {
+    const bar = $("rows-bar");
+    if (Math.abs(bar.scrollTop - barAt) < 2) return;
+    clearTimeout(scrolled);
+    scrolled = setTimeout(() => {
+      const to = Math.round(bar.scrollTop / Math.max(1, bar.scrollHeight - bar.clientHeight) * (plan.rows - plan.count));
+      if (to !== view.first) { view.first = to; look(); }
+    }, 60);
+  });
+  pointing();
+  const times = chart.named("times");
+  times.properties.start.change.connect(moved);
+  times.properties.end.change.connect(moved);
+  document.addEventListener("schedd:shown", follow);
+  addEventListener("resize", () => { labels(); map.paint(); });
+  moved();
+}
+
+function pointing() {
   const source = chart.source("bars");
   let pointer = { x: 0, y: 0 };
   let over = -1;
@@ -381,13 +555,20 @@ function wire() {
     pick(id ?? null);
     busy = false;
   });
-  document.addEventListener("schedd:shown", follow);
-  addEventListener("resize", labels);
+  const ofGroups = chart.source("loads");
+  ofGroups.selected.properties.indices.change.connect(() => {
+    const [i] = ofGroups.selected.indices;
+    if (i === undefined) return;
+    const name = plan.groups[ofGroups.data.group[i]].name;
+    ofGroups.selected.indices = [];
+    open(name);
+  });
 }
 
 try {
   chart = await Chart.in(box);
   chart.redress = dress;
+  map = new Minimap($("minimap"), chosen);
   dress();
   await load();
   wire();

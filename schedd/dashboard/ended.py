@@ -1,0 +1,34 @@
+"""Jobs that ended in the last day, for pages that are read often: the database is asked now and then."""
+
+from collections.abc import Sequence
+from time import monotonic
+from typing import Final
+
+from fastapi import Request
+
+from schedd.dashboard.columns import PAST_S
+from schedd.service.clusters import Clusters
+from schedd.service.loop import PlanLoop
+from schedd.service.past_jobs import ended_jobs
+from schedd.store import StoreError
+from schedd.store.records import JobPast
+
+__all__ = ["recently_ended"]
+
+_MOST: Final = 5_000
+_EVERY_S: Final = 5.0
+
+
+def recently_ended(request: Request, cluster: PlanLoop) -> Sequence[JobPast]:
+    """The latest first; nothing without a database, or while it is away. May wait for the database."""
+    kept: dict[str, tuple[float, Clusters, Sequence[JobPast]]] = request.app.state.ended
+    clusters: Clusters = request.app.state.clusters
+    known = kept.get(cluster.name)
+    if known is not None and known[1] is clusters and monotonic() - known[0] < _EVERY_S:
+        return known[2]
+    try:
+        found = ended_jobs(clusters, cluster, cluster.published.as_of - PAST_S, _MOST)
+    except StoreError:
+        found = ()
+    kept[cluster.name] = monotonic(), clusters, found
+    return found

@@ -1,0 +1,221 @@
+"""The plan at size, in a browser: rows are scrolled, zoomed, grouped, found; the address keeps it."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.dashboard.conftest import Look, Site
+from tests.dashboard.test_pages import drawn, model
+from tests.service.build import job, node
+
+Open = Callable[..., Look]
+RACKS = 5
+
+
+@pytest.fixture
+def large(site: Site) -> Site:
+    """60 nodes in racks, with more jobs of 40 users than run at once."""
+    nodes = [node(f"m{i:03}", properties=(f"rack=r{i % RACKS}",)) for i in range(1, 58)]
+    jobs = [
+        job(f"{i}.server", user=f"user{i % 40}", nodes=f"{1 + i % 3}:ppn=4", walltime=str(3600 * (1 + i % 9)))
+        for i in range(100, 220)
+    ]
+    site.happen(*nodes, *jobs)
+    return site
+
+
+def data(page: Page, source: str) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = page.evaluate(
+        f"""() => Object.fromEntries(Object.entries({model(source, "ColumnDataSource")}.data)
+            .map(([name, column]) => [name, [...column]]))"""
+    )
+    return found
+
+
+def names(page: Page) -> list[str]:
+    """The labels of the rows, from the top."""
+    found: list[list[Any]] = page.evaluate(
+        f"[...{model('row_axis', 'LinearAxis')}.major_label_overrides].sort((a, b) => a[0] - b[0])"
+    )
+    return [text for _, text in found]
+
+
+def times(page: Page) -> list[float]:
+    found: list[float] = page.evaluate(
+        f"(() => {{ const r = {model('times', 'Range1d')}; return [r.start, r.end]; }})()"
+    )
+    return found
+
+
+def test_rows_are_scrolled_and_zoomed_by_keys_and_the_address_keeps_them(look: Open, large: Site) -> None:
+    page = drawn(look("reader").go("plan"))
+    expect(page.locator("#said")).to_contain_text("60 nodes · rows 1 to 36 of 60")
+    page.locator("#plan").focus()
+    page.keyboard.press("ArrowDown")
+    expect(page.locator("#said")).to_contain_text("rows 2 to 37 of 60")
+    page.keyboard.press("End")
+    expect(page.locator("#said")).to_contain_text("rows 25 to 60 of 60")
+    page.keyboard.press("[")
+    expect(page.locator("#said")).to_contain_text(re.compile("rows .* of 60"))
+    page.wait_for_url(re.compile(r"count=22"))
+    shown = names(page)
+    assert len(shown) == 22
+    page.reload()
+    drawn(page)
+    assert names(page) == shown
+    page.get_by_role("button", name="more rows").click()
+    page.get_by_role("button", name="more rows").click()
+    expect(page.locator("#said")).to_have_text("60 nodes")
+    assert len(data(page, "bars")["job"]) > 60
+
+
+def test_nodes_are_found_and_a_word_says_when_none_is(look: Open, large: Site) -> None:
+    page = drawn(look("reader").go("plan"))
+    only = page.get_by_label("Nodes", exact=True)
+    only.fill("m[001-010]")
+    expect(page.locator("#said")).to_contain_text("10 of 60 nodes")
+    assert names(page)[0] == "m001"
+    only.fill("rack=r1 m00*")
+    expect(page.locator("#said")).to_contain_text("2 of 60 nodes")
+    only.fill("down")
+    expect(page.locator("#said")).to_contain_text("1 of 60 nodes")
+    only.fill("nonsense")
+    expect(page.locator("#said")).to_contain_text("No node matches “nonsense”")
+    assert data(page, "bars")["job"] == []
+
+
+def test_groups_show_their_load_and_open(look: Open, large: Site) -> None:
+    page = drawn(look("reader").go("plan"))
+    page.get_by_label("Group by").select_option("rack")
+    groups = page.locator("#groups button")
+    expect(groups).to_have_count(RACKS + 1)
+    expect(groups.first).to_contain_text(re.compile(r"rack=r0: 11 nodes, \d+ % in use"))
+    assert data(page, "bars")["job"] == []
+    assert data(page, "loads")["left"]
+    groups.nth(1).press("Enter")
+    expect(groups.nth(1)).to_have_attribute("aria-expanded", "true")
+    expect(groups.nth(1)).to_be_focused()
+    assert data(page, "bars")["job"]
+    page.wait_for_url(re.compile("group=rack.*open=rack"))
+    page.reload()
+    drawn(page)
+    expect(page.locator("#groups button[aria-expanded=true]")).to_have_text(re.compile("^rack=r1"))
+    assert names(page)[1].startswith("▾")
+
+
+def test_a_job_s_page_leads_to_its_bar_and_back(look: Open, large: Site) -> None:
+    last = large.ask("/plan?end=4000000000")["jobs"][-1]
+    page = look("reader").go(f"jobs/{last['job']}")
+    page.get_by_role("link", name="Show in the plan").click()
+    drawn(page)
+    expect(page.locator("#picked a")).to_have_text(last["job"])
+    selected = page.evaluate(f"[...{model('bars', 'ColumnDataSource')}.selected.indices]")
+    assert len(selected) >= 1
+    start, end = times(page)
+    left = data(page, "bars")["left"][selected[0]]
+    assert start <= left <= end
+    page.locator("#picked a").click()
+    page.wait_for_url(f"**/jobs/{last['job']}")
+
+
+def test_find_takes_the_whole_word_first_and_goes_to_rows_that_are_not_shown(look: Open, large: Site) -> None:
+    page = drawn(look("reader").go("plan"))
+    page.locator("#find").fill("user1")
+    expect(page.locator("#said")).to_contain_text("3 matching jobs")
+    found = [one for one in large.ask("/plan?end=4000000000")["jobs"] if one["owner"] == "user1@login"]
+    for one in found:
+        page.locator("#find").press("Enter")
+        expect(page.locator("#picked a")).to_have_text(one["job"])
+    page.locator("#find").fill("nobody")
+    expect(page.locator("#said")).to_contain_text("no job, user or queue matches “nobody”")
+
+
+def test_the_legend_has_every_user_and_chooses_one(look: Open, large: Site) -> None:
+    page = drawn(look("reader").go("plan?colour=user&count=100"))
+    buttons = page.locator("#legend button")
+    expect(buttons).to_have_count(13)
+    page.get_by_role("button", name=re.compile("^and [0-9]+ more")).click()
+    expect(page.get_by_role("button", name="user39", exact=True)).to_be_visible()
+    fills = data(page, "bars")["fill"]
+    assert len(set(fills)) > 30, "users have colours of their own"
+    page.get_by_role("button", name="user7", exact=True).click()
+    expect(page.locator("#find")).to_have_value("user7")
+    expect(page.locator("#said")).to_contain_text("3 matching jobs")
+    assert len(set(data(page, "bars")["fill"])) == 2
+
+
+def test_wide_bars_say_whose_they_are(look: Open, large: Site) -> None:
+    page = drawn(look("reader").go("plan?count=10"))
+    texts = data(page, "texts")["text"]
+    assert any(re.fullmatch(r"\d+ user\d+", text) for text in texts)
+    page.get_by_role("button", name="all", exact=True).click()
+    page.wait_for_function(f"() => {model('texts', 'ColumnDataSource')}.data.text.length !== {len(texts)}")
+
+
+def test_the_strip_below_is_a_brush(look: Open, large: Site) -> None:
+    page = drawn(look("reader").go("plan"))
+    strip = page.locator("#minimap")
+    strip.scroll_into_view_if_needed()
+    box = strip.bounding_box()
+    assert box is not None
+    before = times(page)
+    page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.5 * box["height"])
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.7 * box["width"], box["y"] + 0.95 * box["height"], steps=4)
+    page.mouse.up()
+    expect(page.locator("#said")).to_contain_text("rows 31 to 57 of 60")
+    after = times(page)
+    assert after[0] > before[0]
+    horizon = page.evaluate("fetch('plan.json').then((one) => one.json()).then((one) => one.horizon)")
+    assert (after[1] - after[0]) / 1000 == pytest.approx(0.2 * horizon, rel=0.1)
+
+
+def test_the_keys_are_listed_and_drag_can_select(look: Open, large: Site) -> None:
+    page = drawn(look("reader").go("plan"))
+    page.locator("#plan").focus()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_contain_text("Page Up")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    page.keyboard.press("b")
+    expect(page.locator("#brush")).to_have_attribute("aria-pressed", "true")
+    before = times(page)
+    box = page.locator("#plan").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 300, box["y"] + 100)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 500, box["y"] + 140, steps=5)
+    page.mouse.up()
+    after = times(page)
+    assert (after[1] - after[0]) < 0.5 * (before[1] - before[0])
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "first=-1",
+        "first=99999999",
+        "count=0",
+        "count=x",
+        "from=9&to=1",
+        "open=%7C%7C",
+        "group=%00",
+        "colour=no",
+    ],
+)
+def test_a_strange_address_is_put_right(look: Open, large: Site, query: str) -> None:
+    page = drawn(look("reader").go(f"plan?{query}"))
+    expect(page.locator("#said")).to_contain_text("60 nodes")
+
+
+def test_the_chart_is_light_on_a_large_cluster(look: Open, site: Site) -> None:
+    """However many nodes there are, the browser is sent the rows that it shows."""
+    site.happen(*(node(f"x{i:04}") for i in range(2_000)))
+    page = drawn(look("reader").go("plan"))
+    expect(page.locator("#said")).to_contain_text("2,003 nodes · rows 1 to 36 of 2,003")
+    columns = page.evaluate("fetch('plan.json').then((one) => one.json())")
+    assert len(columns["nodes"]["name"]) == 36
+    assert len(columns["map"]["rows"]) <= 60

@@ -1,0 +1,208 @@
+"""Which nodes a chart shows, and the columns of a plan: rows, groups, and never too much of it."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schedd.dashboard.columns import MOST, Looked, plan_columns
+from schedd.dashboard.rows import groupings, lined_up, matching
+from schedd.model import NodeSets
+from schedd.store.records import JobPast
+from schedd.wire import NodeFacts
+from tests.service.build import T, job, node, planner
+
+NODES = {
+    name: NodeFacts(name=name, cpus=cpus, state=state, properties=properties)  # type: ignore[arg-type]
+    for name, cpus, state, properties in (
+        *((f"n{i:03}", 16, "up", (f"rack=r{i // 10}", "ib")) for i in range(1, 31)),
+        ("gpu1", 32, "up", ("rack=r9", "gpu")),
+        ("gpu2", 32, "down", ("rack=r9", "gpu")),
+        ("gpu10", 32, "drain", ("rack=r9", "gpu", "big")),
+    )
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("n[001-003]", ["n001", "n002", "n003"]),
+        ("n[001,010-011]", ["n001", "n010", "n011"]),
+        ("gpu*", ["gpu1", "gpu2", "gpu10"]),
+        ("gpu?", ["gpu1", "gpu2"]),
+        ("gpu1", ["gpu1"]),
+        ("gpu", ["gpu1", "gpu2", "gpu10"]),
+        ("GPU down", ["gpu2"]),
+        ("down, draining", ["gpu2", "gpu10"]),
+        ("rack=r0", [f"n{i:03}" for i in range(1, 10)]),
+        ("n02 up", [f"n{i:03}" for i in range(20, 30)]),
+        ("big", ["gpu10"]),
+        ("nothing", []),
+        ("n[", []),
+        ("n[1-99999999999999]", []),
+        ("n[001-002", []),
+    ],
+)
+def test_nodes_are_found_by_name_range_glob_property_and_state(text: str, names: list[str]) -> None:
+    assert matching(NODES, text) == names
+
+
+@pytest.mark.parametrize("text", ["", "  ", ",", " , "])
+def test_no_words_let_all_through_in_natural_order(text: str) -> None:
+    assert matching(NODES, text)[:4] == ["gpu1", "gpu2", "gpu10", "n001"]
+    assert len(matching(NODES, text)) == len(NODES)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(alphabet="n0123[]-,*? gpu=r", max_size=30))
+def test_whatever_is_typed_is_answered(text: str) -> None:
+    found = matching(NODES, text)
+    assert set(found) <= set(NODES)
+
+
+def test_groups_take_the_place_of_their_nodes_until_they_are_opened() -> None:
+    names = matching(NODES, "")
+    sets = NodeSets(named=(("island", frozenset({"ib"})),))
+    assert groupings(NODES.values(), sets) == ["rack", "set", "property", "class", "state"]
+    rows, groups = lined_up(names, NODES, "rack", ("rack=r9",), sets)
+    assert rows == [
+        ("group", "rack=r0"),
+        ("group", "rack=r1"),
+        ("group", "rack=r2"),
+        ("group", "rack=r3"),
+        ("group", "rack=r9"),
+        ("node", "gpu1"),
+        ("node", "gpu2"),
+        ("node", "gpu10"),
+    ]
+    assert sum(map(len, groups.values())) == len(NODES)
+    assert [name for _, name in lined_up(names, NODES, "set", (), sets)[0]] == ["island", "none"]
+    assert [name for _, name in lined_up(names, NODES, "class", (), None)[0]] == ["16 cpus", "32 cpus"]
+    assert [name for _, name in lined_up(names, NODES, "state", (), None)[0]] == ["down", "draining", "up"]
+    assert [name for _, name in lined_up(names, NODES, "nonsense", (), None)[0]] == ["none"]
+
+
+# ---- columns -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def published() -> object:
+    with planner(tell=False, end_allowance=0) as loop:
+        nodes = [node(f"n{i:02}", properties=(f"rack=r{i // 4}",)) for i in range(12)]
+        loop.submit([*nodes, node("old", state="down")]).result(60)
+        jobs = [
+            job(
+                f"{i}.s",
+                user=f"user{i % 3}",
+                nodes=f"{1 + i % 3}:ppn={1 + i % 4}",
+                walltime=str(600 + 60 * i),
+            )
+            for i in range(40)
+        ]
+        loop.submit(jobs).result(60)
+        return loop.published
+
+
+def test_a_window_of_rows_has_what_is_on_them_and_nothing_else(published) -> None:  # type: ignore[no-untyped-def]
+    whole = plan_columns(published, lambda _: True)
+    part = plan_columns(published, lambda _: True, Looked(first=3, count=4))
+    assert (whole["rows"], whole["count"], part["rows"], part["first"], part["count"]) == (13, 13, 13, 3, 4)
+    assert part["nodes"]["name"] == ["n03", "n04", "n05", "n06"]
+    assert part["nodes"]["row"] == [0, 1, 2, 3]
+
+    def bars(columns: dict) -> set[tuple[str, str]]:  # type: ignore[type-arg]
+        pairs = zip(columns["shares"]["job"], columns["shares"]["node"], strict=True)
+        return {(columns["jobs"]["id"][j], columns["nodes"]["name"][n]) for j, n in pairs}
+
+    assert bars(part) == {one for one in bars(whole) if one[1] in part["nodes"]["name"]}
+    assert part["use"] == whole["use"], "what is below the chart is of all nodes that fit"
+    assert plan_columns(published, lambda _: True, Looked(first=999, count=4))["first"] == 9
+
+
+def test_a_group_s_load_is_the_sum_of_its_nodes(published) -> None:  # type: ignore[no-untyped-def]
+    columns = plan_columns(published, lambda _: True, Looked(group="rack"))
+    assert [one["name"] for one in columns["groups"]] == ["rack=r0", "rack=r1", "rack=r2", "none"]
+    assert [one["cpus"] for one in columns["groups"]] == [16, 16, 16, 0]
+    assert columns["jobs"]["id"] == [], "closed groups have no bars"
+    for moment in range(0, columns["horizon"], 301):
+        of_groups = [
+            one["used"][np.searchsorted(one["time"], moment, "right") - 1] for one in columns["groups"]
+        ]
+        wanted = 0
+        for slot in np.flatnonzero(published.starts >= 0).tolist():
+            start, length = int(published.starts[slot]) - T, int(published.durations[slot])
+            if start <= moment < start + length:
+                wanted += sum(entry.amounts[0] for entry in published.held_by(slot) if not entry.of_pool)
+        assert sum(of_groups) == wanted
+    opened = plan_columns(published, lambda _: True, Looked(group="rack", opened=("rack=r1",)))
+    assert opened["nodes"]["name"] == ["n04", "n05", "n06", "n07"]
+    assert [one["row"] for one in opened["groups"]] == [0, 1, 6, 7]
+
+
+def test_the_small_map_is_full_where_the_plan_is(published) -> None:  # type: ignore[no-untyped-def]
+    columns = plan_columns(published, lambda _: True)
+    rows = columns["map"]["rows"]
+    assert len(rows) == 13
+    assert set(rows[-1]) == {"0"}, "nothing runs on the node that is down"
+    assert any("9" in row for row in rows)
+    assert columns["map"]["to"] == columns["horizon"]
+
+
+def test_a_job_that_is_asked_for_is_brought_into_the_window(published) -> None:  # type: ignore[no-untyped-def]
+    for name in ("0.s", "17.s", "39.s"):
+        columns = plan_columns(published, lambda _: True, Looked(count=2, job=name))
+        assert name in columns["jobs"]["id"]
+    closed = plan_columns(published, lambda _: True, Looked(count=2, job="39.s", group="rack"))
+    assert closed["groups"]
+    hidden = plan_columns(published, lambda _: False, Looked(count=2, job="39.s"))
+    assert hidden["first"] == 0, "where a job of others is, is not told"
+
+
+def test_find_takes_what_is_wholly_so_before_parts(published) -> None:  # type: ignore[no-untyped-def]
+    def found(text: str) -> list[str]:
+        return [name for name, _ in plan_columns(published, lambda _: True, Looked(find=text))["found"]]
+
+    assert found("1") == ["1.s"], "job 1, not 10 to 19"
+    assert len(found("user1")) == 13
+    assert len(found("user")) == 40
+    assert found("nobody") == []
+    starts = [start for _, start in plan_columns(published, lambda _: True, Looked(find="user"))["found"]]
+    assert all(a <= b for a, b in pairwise(starts))
+    assert plan_columns(published, lambda _: False, Looked(find="user"))["found"] == []
+
+
+def test_what_ended_stays_on_its_nodes(published) -> None:  # type: ignore[no-untyped-def]
+    def past(name: str, on: str) -> JobPast:
+        return JobPast(
+            id=name,
+            owner="eve@x",
+            queue="batch",
+            name="",
+            resources={},
+            submitted=T - 900,
+            state="C",
+            runs=1,
+            started=T - 600,
+            held=((on, 2),),
+            ended=T - 60,
+            exit_status=0,
+            how="ended",
+        )
+
+    ended = [(past("90.s", "n01"), True), (past("91.s", "n02"), False), (past("92.s", "gone"), True)]
+    columns = plan_columns(published, lambda _: True, Looked(), ended)
+    of = [i for i, state in enumerate(columns["jobs"]["state"]) if state == 3]
+    assert [columns["jobs"]["id"][i] for i in of] == ["90.s", None]
+    assert [(columns["jobs"]["start"][i], columns["jobs"]["length"][i]) for i in of] == [(-600, 540)] * 2
+    assert columns["jobs"]["user"][of[1]] is None
+    assert "eve" in columns["users"]
+
+
+def test_there_are_never_more_jobs_than_a_browser_draws(monkeypatch: pytest.MonkeyPatch, published) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr("schedd.dashboard.columns.MOST", 10)
+    columns = plan_columns(published, lambda _: True)
+    assert len(columns["jobs"]["id"]) == 10
+    assert columns["left_out"] == 30
+    assert MOST == 20_000
