@@ -106,16 +106,18 @@ def _plan() -> Any:
         nonselection_fill_alpha=0.35,
         nonselection_line_alpha=0.35,
     )
-    chart.text(
-        "x",
-        "y",
-        "text",
-        source=_source("texts", "x", "y", "text", "ink"),
-        name="texts",
-        text_color="ink",
-        text_font_size="11px",
-        text_baseline="middle",
-    )
+    # Two glyphs of one colour each: Bokeh 3.9 fails over colours by text when their number changes.
+    for name, ink in (("light", "#ffffff"), ("dark", "#17202c")):
+        chart.text(
+            "x",
+            "y",
+            "text",
+            source=_source(f"{name}_texts", "x", "y", "text"),
+            name=f"{name}_texts",
+            text_color=ink,
+            text_font_size="11px",
+            text_baseline="middle",
+        )
     chart.quad(
         **edges,
         source=_source("reserved", *edges),

@@ -107,10 +107,12 @@ def number(value: float) -> str:
 
 
 def at_risk(job: JobView) -> bool:
-    """Whether a job that has not started yet is planned to start later than it was promised."""
+    """Whether a job that has not started yet is planned to start later than it was promised, now or once."""
     waits = job.state in ("planned", "starting", "waiting")
     promised, planned = job.promised_start, job.planned_start
-    return waits and promised is not None and (planned is None or planned > promised)
+    return waits and (
+        bool(job.breaches) or (promised is not None and (planned is None or planned > promised))
+    )
 
 
 def linked(link: Link) -> str:

@@ -35,11 +35,12 @@ function difference(row) {
 let told = new Set();
 function compare() {
   for (const row of rows()) row.querySelector(".moved").textContent = difference(row);
-  const risky = rows().filter((row) => row.dataset.risk);
+  const risky = rows().filter((row) => row.dataset.risk !== undefined);
   if (kept(`${key}:notify`) && globalThis.Notification?.permission === "granted") {
     for (const row of risky.filter((one) => !told.has(one.dataset.key))) {
       const start = row.cells[2].querySelector("time")?.textContent ?? "not known";
-      new Notification(`Job ${row.dataset.key}: guaranteed start at risk`, { body: `Planned start: ${start}`, tag: row.dataset.key });
+      const how = row.dataset.risk === "0" ? "at risk" : "could not be kept";
+      new Notification(`Job ${row.dataset.key}: guaranteed start ${how}`, { body: `Planned start: ${start}`, tag: row.dataset.key });
     }
   }
   told = new Set(risky.map((row) => row.dataset.key));

@@ -83,20 +83,22 @@ const LETTER = 6.6;
 
 // Texts of the bars that are wide and high enough in what the chart shows.
 export function texts(bars, words, fills, { start, end, wide, rowHigh }) {
-  const out = { x: [], y: [], text: [], ink: [] };
+  const [light, ink] = [0, 1].map(() => ({ x: [], y: [], text: [] }));
+  let count = 0;
   const perPixel = (end - start) / Math.max(1, wide);
-  for (let i = 0; i < bars.job.length && out.x.length < MOST; i++) {
+  for (let i = 0; i < bars.job.length && count < MOST; i++) {
     const left = Math.max(bars.left[i], start), right = Math.min(bars.right[i], end);
     if (right <= left || (bars.bottom[i] - bars.top[i]) * rowHigh < 12) continue;
     const room = Math.floor(((right - left) / perPixel - 8) / LETTER);
     const text = words(bars.job[i]).find((one) => one.length <= room);
     if (!text) continue;
+    const out = dark(fills[bars.job[i]]) ? light : ink;
+    count++;
     out.x.push(left + 4 * perPixel);
     out.y.push((bars.top[i] + bars.bottom[i]) / 2);
     out.text.push(text);
-    out.ink.push(dark(fills[bars.job[i]]) ? "#ffffff" : "#17202c");
   }
-  return out;
+  return { light, dark: ink };
 }
 
 // A colour for each of any number of users or queues: the largest have those of the palette.

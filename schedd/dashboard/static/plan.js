@@ -198,7 +198,8 @@ function inBars() {
     const number = id[j].split(".")[0];
     return [`${number} ${plan.users[user[j]]}`, number];
   };
-  chart.fill("texts", texts(bars, of, fills, { start: times.start, end: times.end, wide: box.clientWidth - 84, rowHigh: rowHigh() }));
+  const found = texts(bars, of, fills, { start: times.start, end: times.end, wide: box.clientWidth - 84, rowHigh: rowHigh() });
+  for (const [ink, columns] of Object.entries(found)) chart.fill(`${ink}_texts`, columns);
 }
 
 // Groups as buttons, for those who do not point at rows.
