@@ -14,7 +14,7 @@ import httpx2
 from schedd.cli.arrivals import Workload
 from schedd.cli.demo_parts import CLUSTER, DemoError, Logins, Part, adapter
 from schedd.cli.demo_table import Table
-from schedd.cli.steady import Steady
+from schedd.cli.steady import Steady, asked_of
 from schedd.service.clock import ScaledClock
 from server_adapter.emulator import Arrival, Clock, Trial, emulate
 from server_adapter.torque.values import exec_host
@@ -196,8 +196,9 @@ def _endless(workload: Steady, trial: Trial) -> Iterator[Arrival]:
     """Jobs as the cluster runs them."""
     cluster = trial.server.cluster
 
-    def waiting() -> int:
-        return sum(job.started is None for job in cluster.live_jobs())
+    def waiting() -> tuple[int, float]:
+        orders = [job.order for job in cluster.live_jobs() if job.started is None]
+        return len(orders), sum(map(asked_of, orders))
 
     return workload.arrivals(waiting, lambda: cluster.now - trial.feed.begin)
 

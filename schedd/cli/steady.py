@@ -14,7 +14,7 @@ from schedd.replay.lublin import generate
 from schedd.replay.workload import Trace
 from server_adapter.emulator import Arrival, NodeSpec, Order
 
-__all__ = ["Steady", "cpus_of"]
+__all__ = ["Steady", "asked_of", "cpus_of"]
 
 _BATCH: Final = 2_000
 """Jobs of the model made at a time."""
@@ -45,12 +45,13 @@ class Steady:
         self.cpus = nodes * cpus
         self._waiting, self._seed = waiting, seed
         widest = _AHEAD_S * self.cpus // (_ESTIMATED_S * waiting)
-        self._widest = max(min(_NARROWEST, self.cpus), min(widest, self.cpus))
+        self._widest = max(min(_NARROWEST, self.cpus), min(widest, self.cpus // 2))
         first = self._made(0)
         self._first = first
         work = sum(_work(order) for order in first)
         self.gap = work / len(first) / self.cpus
         """Seconds between two jobs at which the machine is just full."""
+        self._share = sum(asked_of(order) for order in first) / len(first)
 
     def _made(self, batch: int) -> list[Order]:
         trace = generate(_BATCH, self._widest, self._seed + batch)
@@ -65,11 +66,15 @@ class Steady:
         """Cluster seconds in a real one: as ``wanted``, or what a machine of so many cores can follow."""
         return min(wanted, max(1.0, float(round(_STARTS_S * cores * self.gap))))
 
-    def arrivals(self, waiting: Callable[[], int], now: Callable[[], float]) -> Iterator[Arrival]:
+    def arrivals(
+        self, waiting: Callable[[], tuple[int, float]], now: Callable[[], float]
+    ) -> Iterator[Arrival]:
         """As many at once as fill the machine and the queue, then one by one.
 
-        Each is made when the one before has come. ``waiting`` says how many jobs wait, ``now`` how many
-        seconds have passed since the first came.
+        Each is made when the one before has come. ``waiting`` says how many jobs wait and what these ask for,
+        walltimes times cpus; ``now`` how many seconds have passed since the first came. Small jobs fill gaps
+        and are gone, so a queue of the same length would be of ever larger ones: while it asks for more than
+        its length should, large jobs stay away.
         """
         orders = self._orders()
         room = self.cpus
@@ -83,7 +88,10 @@ class Steady:
             yield Arrival(0.0, order)
         dice = random.Random(self._seed)
         for order in orders:
-            pressure = min(4.0, max(0.1, waiting() / self._waiting)) ** 2
+            count, asked = waiting()
+            if asked > self._waiting * self._share and asked_of(order) > self._share / 2:
+                continue
+            pressure = min(4.0, max(0.1, count / self._waiting)) ** 2
             yield Arrival(now() + dice.expovariate(1.0) * self.gap * pressure, order)
 
 
@@ -95,6 +103,12 @@ def cpus_of(order: Order) -> int:
         ppn = next((int(word[4:]) for word in more if word.startswith("ppn=")), 1)
         total += int(number) * ppn
     return total
+
+
+def asked_of(order: Order) -> float:
+    """Walltime times cores, in seconds."""
+    hours, minutes, seconds = order.resources["walltime"].split(":")
+    return cpus_of(order) * (int(hours) * 3600.0 + int(minutes) * 60 + int(seconds))
 
 
 def _work(order: Order) -> float:

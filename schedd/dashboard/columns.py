@@ -239,10 +239,10 @@ class _Load:
 
     def map(self, parts: Sequence[Sequence[int]]) -> dict[str, Any]:
         """The load of each part of the nodes over time, in tenths: a digit for each step of time."""
-        size = sum(map(len, parts)) and max((max(part) for part in parts if part), default=-1) + 1
+        size = sum(map(len, parts)) and max((max(members) for members in parts if members), default=-1) + 1
         part_of = np.full(max(size, 1), -1, np.int64)
-        for i, part in enumerate(parts):
-            part_of[list(part)] = i
+        for i, members in enumerate(parts):
+            part_of[list(members)] = i
         inside = self._node < part_of.shape[0]
         part = np.where(inside, part_of[np.minimum(self._node, part_of.shape[0] - 1)], -1)
         on = part >= 0
@@ -253,7 +253,7 @@ class _Load:
         np.add.at(grid, (part[on], begin), self._cpus[on])
         np.add.at(grid, (part[on], end), -self._cpus[on])
         used = np.cumsum(grid, axis=1)[:, :_MAP_COLUMNS]
-        cpus = np.array([max(1, sum(self._facts[i].cpus for i in part)) for part in parts])
+        cpus = np.array([max(1, sum(self._facts[i].cpus for i in members)) for members in parts])
         levels: npt.NDArray[np.int64] = np.zeros((0, _MAP_COLUMNS), np.int64)
         if parts:
             levels = np.clip(np.ceil(_LEVELS * used / cpus[:, None]), 0, _LEVELS).astype(np.int64)

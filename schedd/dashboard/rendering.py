@@ -11,7 +11,7 @@ from schedd.api.alerts import alerts_for
 from schedd.api.clusters import cluster_view
 from schedd.dashboard.assets import address
 from schedd.dashboard.viewer import Viewer
-from schedd.dashboard.words import FILTERS, at_risk, due, relative
+from schedd.dashboard.words import FILTERS, due, relative
 from schedd.service.loop import PlanLoop
 from schedd.service.sight import sight
 
@@ -42,7 +42,6 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     found.filters.update(FILTERS)
-    found.tests["at_risk"] = at_risk
     found.globals.update(due=due, relative=relative, pages=_PAGES, version=__version__)
     return found
 

@@ -9,12 +9,10 @@ from typing import Any, Final
 
 from markupsafe import Markup, escape
 
-from schedd.engine.job_view import JobView
 from schedd.service.chain import Link, ahead_in_words
 
 __all__ = [
     "FILTERS",
-    "at_risk",
     "clock",
     "due",
     "kib",
@@ -104,15 +102,6 @@ def natural(name: str) -> list[tuple[int, int | str]]:
 def number(value: float) -> str:
     """A number with its thousands apart by thin spaces."""
     return f"{value:,}".replace(",", "\u202f")
-
-
-def at_risk(job: JobView) -> bool:
-    """Whether a job that has not started yet is planned to start later than it was promised, now or once."""
-    waits = job.state in ("planned", "starting", "waiting")
-    promised, planned = job.promised_start, job.planned_start
-    return waits and (
-        bool(job.breaches) or (promised is not None and (planned is None or planned > promised))
-    )
 
 
 def linked(link: Link) -> str:

@@ -16,8 +16,7 @@ import pytest
 from schedd.cli.arrivals import of_log
 from schedd.cli.demo_run import Progress
 from schedd.cli.demo_table import Table, between
-from schedd.cli.steady import Steady
-from schedd.cli.steady import cpus_of as _cpus
+from schedd.cli.steady import Steady, asked_of, cpus_of
 from schedd.replay.workload import Trace, TraceError, TraceJob
 
 T = 1_700_000_000
@@ -150,32 +149,37 @@ def test_a_taken_port_is_named_when_it_was_asked_for() -> None:
 # ---- workloads and the table -------------------------------------------------------------------------
 
 
-def served(steady: Steady, jobs: int, run: float = 1.0) -> tuple[list[int], list[float]]:
-    """How long the queue was at each arrival, and when these came, where the machine is served in order.
+def served(steady: Steady, jobs: int, run: float) -> list[tuple[int, float]]:
+    """How many jobs wait at each arrival, and what they ask for, where whoever fits is started.
 
     ``run`` is how much longer jobs take than they say: a machine that does less than is believed.
     """
     now, room = 0.0, steady.cpus
-    queue: list[tuple[int, float]] = []
+    queue: list[tuple[int, float, float]] = []
     running: list[tuple[float, int]] = []
-    lengths, times = [], []
-    for arrival in islice(steady.arrivals(lambda: len(queue), lambda: now), jobs):  # noqa: B023
+    found = []
+
+    def waiting() -> tuple[int, float]:
+        return len(queue), sum(one[2] for one in queue)
+
+    for arrival in islice(steady.arrivals(waiting, lambda: now), jobs):  # noqa: B023 (called at once)
         assert arrival.at >= now
         assert arrival.order.outcome is not None
         while running and running[0][0] <= arrival.at:
             now, cpus = heapq.heappop(running)
-            room += cpus
-            room = _start(queue, running, room, now)
+            room = _start(queue, running, room + cpus, now)
         now = arrival.at
-        queue.append((_cpus(arrival.order), run * arrival.order.outcome.runtime))
+        queue.append((cpus_of(arrival.order), run * arrival.order.outcome.runtime, asked_of(arrival.order)))
         room = _start(queue, running, room, now)
-        lengths.append(len(queue))
-        times.append(now)
-    return lengths, times
+        found.append(waiting())
+    assert now > 2 * 86_400, "it goes on for days of the cluster"
+    return found
 
 
-def _start(queue: list[tuple[int, float]], running: list[tuple[float, int]], room: int, now: float) -> int:
-    for one in list(queue):  # whoever fits, as a planner fills gaps
+def _start(
+    queue: list[tuple[int, float, float]], running: list[tuple[float, int]], room: int, now: float
+) -> int:
+    for one in list(queue):  # as a planner fills gaps: large jobs wait, small ones pass them
         if one[0] <= room:
             queue.remove(one)
             room -= one[0]
@@ -184,25 +188,28 @@ def _start(queue: list[tuple[int, float]], running: list[tuple[float, int]], roo
 
 
 @pytest.mark.parametrize("run", [0.7, 1.0, 1.5])
-@pytest.mark.parametrize(("nodes", "waiting"), [(20, 60), (4, 5)])
+@pytest.mark.parametrize(("nodes", "waiting"), [(20, 60), (4, 10)])
 def test_the_load_holds_whatever_the_cluster_gets_done(nodes: int, waiting: int, run: float) -> None:
-    lengths, times = served(Steady(nodes, 16, waiting, 1), 3_000, run)
-    later = lengths[1_000:]
-    assert waiting / 3 < sum(later) / len(later) < waiting * 3
-    assert max(later) < waiting * 5 + 10
-    assert times[-1] > 3 * 86_400, "it goes on for days of the cluster"
+    steady = Steady(nodes, 16, waiting, 1)
+    found = served(steady, 3_000, run)
+    lengths = [count for count, _ in found[1_000:]]
+    assert waiting / 3 < sum(lengths) / len(lengths) < waiting * 3
+    assert max(lengths) < waiting * 5 + 10
+    ahead = [asked / steady.cpus for _, asked in found]
+    assert max(ahead[1_000:]) < 2 * max(ahead[:1_000]), "nor does the plan grow, though small jobs pass"
+    assert max(ahead) < 12 * 86_400
 
 
 def test_the_workload_is_the_same_for_the_same_seed_and_fits_the_cluster() -> None:
     steady = Steady(4, 8, 10, 3)
-    first = [list(islice(Steady(4, 8, 10, 3).arrivals(lambda: 10, lambda: 0.0), 50)) for _ in range(2)]
+    first = [list(islice(Steady(4, 8, 10, 3).arrivals(lambda: (10, 0.0), lambda: 0.0), 50)) for _ in range(2)]
     assert first[0] == first[1]
     assert (len(steady.nodes), steady.cpus) == (4, 32)
-    assert all(_cpus(arrival.order) <= 32 for arrival in first[0])
+    assert all(cpus_of(arrival.order) <= 32 for arrival in first[0])
     assert all("walltime" in arrival.order.resources for arrival in first[0])
     at_once = [arrival for arrival in first[0] if arrival.at == 0]
     assert len(at_once) >= 10
-    assert sum(_cpus(arrival.order) for arrival in at_once[:-10]) >= 32, "the machine is full, 10 wait"
+    assert sum(cpus_of(arrival.order) for arrival in at_once[:-10]) >= 32, "the machine is full, 10 wait"
 
 
 def test_a_large_cluster_is_played_at_a_pace_that_the_machine_follows() -> None:

@@ -31,7 +31,7 @@ def test_a_user_sees_the_own_jobs_alone(look: Open, site: Site) -> None:
     planned = [one for one in wanted if one["state"] == "planned"]
     rows = "#mine tr[data-state=planned] td"
     assert moments(page, f"{rows}:nth-child(3) time") == [iso(one["planned_start"]) for one in planned]
-    assert moments(page, f"{rows}:nth-child(4) time") == [iso(one["promised_start"]) for one in planned]
+    assert moments(page, f"{rows}:nth-child(5) time") == [iso(one["promised_start"]) for one in planned]
     assert page.locator(".filter").count() == 0, "nobody else to choose"
     page = look("user").go("mine?user=bob")
     expect(page.locator("main")).to_contain_text("bob has no jobs in the queue")
@@ -79,12 +79,12 @@ def test_a_guaranteed_start_at_risk_is_marked_and_told(look: Open, site: Site) -
     assert page.evaluate("window.told") == []
     reserve = Reserve(id=event_id(), time=T, name="repair", nodes=("n1", "n2"), start=T, end=T + 90_000)
     site.happen(reserve)
-    late = [one for one in site.ask("/jobs?user=ann&state=planned")["jobs"] if one["breaches"]]
+    late = [one for one in site.ask("/jobs?user=ann&state=planned")["jobs"] if one["at_risk"]]
     assert late
     expect(page.locator("#mine tr[data-risk] .tag.bad").first).to_be_visible()
     expect(page).to_have_title(re.compile(rf"^\({len(late)} at risk\)"))
     page.wait_for_function(f"window.told.length === {len(late)}")
-    assert page.evaluate("window.told[0]").endswith("guaranteed start could not be kept")
+    assert page.evaluate("window.told[0]").endswith("guaranteed start at risk")
 
 
 def test_it_works_without_scripts_and_axe_finds_nothing_serious(look: Open, site: Site) -> None:

@@ -39,8 +39,7 @@ function compare() {
   if (kept(`${key}:notify`) && globalThis.Notification?.permission === "granted") {
     for (const row of risky.filter((one) => !told.has(one.dataset.key))) {
       const start = row.cells[2].querySelector("time")?.textContent ?? "not known";
-      const how = row.dataset.risk === "0" ? "at risk" : "could not be kept";
-      new Notification(`Job ${row.dataset.key}: guaranteed start ${how}`, { body: `Planned start: ${start}`, tag: row.dataset.key });
+      new Notification(`Job ${row.dataset.key}: guaranteed start at risk`, { body: `Planned start: ${start} (${row.dataset.risk})`, tag: row.dataset.key });
     }
   }
   told = new Set(risky.map((row) => row.dataset.key));
