@@ -232,10 +232,10 @@ def test_quality_counts_what_the_api_lists(look: Open, site: Site) -> None:
     )
     assert said["up to 15 min"] == str(sum(0 < one <= 900 for one in left))
     waits = [one["planned_start"] - one["submitted"] for one in planned]
-    assert page.locator("#tiles b").nth(1).inner_text() == span(sum(waits) / len(waits))
+    assert page.locator("#tiles b").nth(2).inner_text() == span(sum(waits) / len(waits))
     value = {one["criterion"]: one["value"] for one in site.ask("/plan/evaluation")["criteria"]}
-    assert page.locator("#tiles b").nth(4).inner_text() == f"{value['bounded_slowdown']:.3g}"
-    assert page.locator("#tiles b").nth(3).inner_text() == span(value["response"])
+    assert page.locator("#tiles b").nth(5).inner_text() == f"{value['bounded_slowdown']:.3g}"
+    assert page.locator("#tiles b").nth(4).inner_text() == span(value["response"])
     criteria = page.eval_on_selector_all("#criteria dd", "all => all.map(one => Number(one.dataset.value))")
     assert criteria == pytest.approx([one["value"] for one in site.ask("/plan/evaluation")["criteria"]])
     expect(page.locator("main")).to_contain_text("Without a database")
