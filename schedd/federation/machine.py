@@ -241,13 +241,8 @@ def _with_newest(
     seen = clusters.get(newest.cluster)
     if newest.phase == "asking":
         gone = seen is None or (seen.away and now - seen.since >= rules.patience)
-        late = now - newest.since >= 10 * rules.patience
-        if (gone or late) and now - newest.since >= rules.patience:
-            why = (
-                "the cluster is not known any more"
-                if seen is None
-                else seen.away or "its server does not take it"
-            )
+        if gone and now - newest.since >= rules.patience:
+            why = seen.away if seen is not None else "it is not known any more"
             return _give_up(job, newest, now, why)
         return None
     if active is None:

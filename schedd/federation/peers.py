@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import structlog
@@ -19,6 +20,10 @@ __all__ = ["Peer", "client_of"]
 _log = structlog.get_logger(__name__)
 _OF_THE_JOB = ("invalid", "too-hard", "bad-request", "too-large")
 """Refusals that are about the job, and not about who asks or when."""
+_ACTIONS = 60
+"""Requests in one round: what is learnt of the cluster is not to wait for more."""
+_AT_ONCE = 6
+"""Of these, so many at once: the schedd keeps what came together in one go."""
 _MOST = 200
 """Questions in one round."""
 
@@ -66,8 +71,9 @@ class Peer(threading.Thread):
             return Report(str(error))
 
     def _round(self, client: Client) -> Report:
-        for action in self._roof.work(self.cluster):
-            self._do(client, action)
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for done in [pool.submit(self._alone, one) for one in self._roof.work(self.cluster)[:_ACTIONS]]:
+                done.result()
         view = client.cluster()
         generation = view["generation"]
         if generation != self._generation:
@@ -86,6 +92,10 @@ class Peer(threading.Thread):
             counts=dict(view["jobs"]) if chosen.discloses("load") else {},  # type: ignore[arg-type]
             generation=generation,
         )
+
+    def _alone(self, action: Action) -> None:
+        with client_of(self._settings, self._token) as client:
+            self._do(client, action)
 
     def _do(self, client: Client, action: Action) -> None:
         try:

@@ -33,6 +33,11 @@ _ATTRIBUTES: Final = {
     "c": "Checkpoint",
 }
 _W: Final = ("stagein", "stageout", "umask", "group_list")
+_CODES: Final = """exit status:
+  0  the job is taken
+  2  the command was not understood
+  4  no federation answers
+  5  the federation does not let you"""
 _O: Final = ("HOME", "LANG", "LOGNAME", "PATH", "MAIL", "SHELL")
 """Variables that every job is told as PBS_O_…, as qsub does."""
 
@@ -44,6 +49,8 @@ def make_parser(name: str = "schedd submit", *, of_script: bool = False) -> argp
         add_help=not of_script,
         allow_abbrev=False,
         description="Hand a job to the federation, which submits it where its plan ends it first.",
+        epilog="" if of_script else _CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = found.add_argument
     add("-l", dest="request", action="append", metavar="LIST", help="what it asks for, as qsub -l takes it")
