@@ -26,6 +26,7 @@ class Choice(IntEnum):
     STATUS = 6
     TEXT = 7
     LOCATION = 8
+    DELETED = 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,14 @@ class Location:
     server: str
 
 
-Payload = JobId | Selection | Status | Text | Location
+@dataclass(frozen=True, slots=True)
+class Deletions:
+    """Jobs that could not be deleted, each with its error code."""
+
+    failed: tuple[tuple[str, int], ...]
+
+
+Payload = JobId | Selection | Status | Text | Location | Deletions
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +153,9 @@ def _encoded(payload: Payload | None) -> tuple[Choice, bytes]:
             return Choice.TEXT, encode_string(message)
         case Location(server):
             return Choice.LOCATION, encode_string(server)
+        case Deletions(failed):
+            pairs = [encode_string(job) + encode_integer(code) for job, code in failed]
+            return Choice.DELETED, encode_integer(len(failed)) + b"".join(pairs)
 
 
 def _payload(choice: Choice, decoder: Decoder) -> Payload | None:
@@ -161,6 +172,8 @@ def _payload(choice: Choice, decoder: Decoder) -> Payload | None:
             return Text(decoder.string())
         case Choice.LOCATION:
             return Location(decoder.string())
+        case Choice.DELETED:
+            return Deletions(tuple([(decoder.string(), decoder.unsigned()) for _ in range(decoder.count())]))
 
 
 def _object(item: StatusObject) -> bytes:

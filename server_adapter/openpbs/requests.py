@@ -110,7 +110,7 @@ class SignalRequest(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveRequest(Request):
-    """Moves a job to another queue."""
+    """Moves a job to another queue; as ORDER_JOB, changes places with another job."""
 
     code: RequestCode = RequestCode.MOVE_JOB
     job: str
@@ -142,7 +142,7 @@ class DeferredReplyRequest(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueJobRequest(Request):
-    """Submits a job. An empty `job` asks the server for an id."""
+    """Submits a job or a reservation. An empty `job` asks the server for an id."""
 
     code: RequestCode = RequestCode.QUEUE_JOB
     job: str = ""
@@ -155,28 +155,84 @@ class QueueJobRequest(Request):
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobScriptRequest(Request):
+    """A piece of a job's script; `size` is the number of bytes in `data`."""
+
+    code: RequestCode = RequestCode.JOB_SCRIPT
+    sequence: int = 0
+    kind: int = 0
+    size: int
+    job: str
+    data: bytes
+    layout: ClassVar[Layout] = (
+        ("sequence", Kind.NUMBER),
+        ("kind", Kind.NUMBER),
+        ("size", Kind.NUMBER),
+        ("job", Kind.TEXT),
+        ("data", Kind.BYTES),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageRequest(Request):
+    """Writes a line into a running job's output: `file` 1 is its standard error, 2 its output."""
+
+    code: RequestCode = RequestCode.MESSAGE_JOB
+    job: str
+    file: int = 0
+    text: str = ""
+    layout: ClassVar[Layout] = (("job", Kind.TEXT), ("file", Kind.NUMBER), ("text", Kind.TEXT))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShutdownRequest(Request):
+    """Ends the server (`qterm`)."""
+
+    code: RequestCode = RequestCode.SHUTDOWN
+    manner: int = 0
+    layout: ClassVar[Layout] = (("manner", Kind.NUMBER),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteJobsRequest(Request):
+    """Deletes several jobs (`qdel`)."""
+
+    code: RequestCode = RequestCode.DELETE_JOBS
+    jobs: tuple[str, ...] = ()
+    layout: ClassVar[Layout] = (("jobs", Kind.TEXTS),)
+
+
 SHAPES: dict[RequestCode, type[Request]] = {
     RequestCode.CONNECT: ConnectRequest,
     RequestCode.QUEUE_JOB: QueueJobRequest,
+    RequestCode.JOB_SCRIPT: JobScriptRequest,
+    RequestCode.COMMIT: JobRequest,
     RequestCode.DELETE_JOB: ManageRequest,
     RequestCode.HOLD_JOB: ManageRequest,
+    RequestCode.LOCATE_JOB: JobRequest,
     RequestCode.MANAGER: ManageRequest,
+    RequestCode.MESSAGE_JOB: MessageRequest,
     RequestCode.MODIFY_JOB: ManageRequest,
     RequestCode.ASYNC_MODIFY_JOB: ManageRequest,
     RequestCode.RELEASE_JOB: ManageRequest,
     RequestCode.MOVE_JOB: MoveRequest,
+    RequestCode.ORDER_JOB: MoveRequest,
     RequestCode.RERUN: JobRequest,
     RequestCode.RUN_JOB: RunRequest,
     RequestCode.ASYNC_RUN_JOB: RunRequest,
     RequestCode.ASYNC_RUN_JOB_ACK: RunRequest,
     RequestCode.SELECT_JOBS: SelectRequest,
     RequestCode.SELECT_STATUS: SelectRequest,
+    RequestCode.SHUTDOWN: ShutdownRequest,
     RequestCode.SIGNAL_JOB: SignalRequest,
     RequestCode.STATUS_JOB: StatusRequest,
     RequestCode.STATUS_QUEUE: StatusRequest,
     RequestCode.STATUS_SERVER: StatusRequest,
     RequestCode.STATUS_NODE: StatusRequest,
     RequestCode.STATUS_RESERVATION: StatusRequest,
+    RequestCode.SUBMIT_RESERVATION: QueueJobRequest,
+    RequestCode.DELETE_RESERVATION: ManageRequest,
     RequestCode.STATUS_SCHEDULER: StatusRequest,
     RequestCode.STATUS_RESOURCE: StatusRequest,
     RequestCode.DISCONNECT: DisconnectRequest,
@@ -184,5 +240,6 @@ SHAPES: dict[RequestCode, type[Request]] = {
     RequestCode.DEFERRED_SCHEDULER_REPLY: DeferredReplyRequest,
     RequestCode.AUTHENTICATE: AuthenticateRequest,
     RequestCode.REGISTER_SCHEDULER: RegisterSchedulerRequest,
+    RequestCode.DELETE_JOBS: DeleteJobsRequest,
 }
 """Which shape each request has."""

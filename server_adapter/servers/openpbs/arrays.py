@@ -1,33 +1,9 @@
 """Job arrays: of the queued subjobs the server tells their indices alone; each is a job for the plan."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from server_adapter.batch.described import Described
-
-_MOST = 1_000_000  # subjobs of one array
-
-
-def indices(text: str) -> Iterator[int]:
-    """The numbers of `1,3-5,7-11:2`. Raises ValueError."""
-    for part in text.split(","):
-        bounds, colon, step = part.partition(":")
-        first, dash, last = bounds.partition("-")
-        low = int(first)
-        high = int(last) if dash else low
-        if high - low > _MOST:
-            raise ValueError(f"not a list of indices: {text!r}")
-        yield from range(low, high + 1, int(step) if colon else 1)
-
-
-def subjob(array: str, index: int) -> str:
-    """`5018[3].vm` of `5018[].vm`."""
-    return array.replace("[]", f"[{index}]", 1)
-
-
-def parent(job: str) -> str:
-    """`5018[].vm` of `5018[3].vm`; the same of a job that is in no array."""
-    head, bracket, rest = job.partition("[")
-    return f"{head}[]{rest.partition(']')[2]}" if bracket else job
+from server_adapter.openpbs.values import indices, subjob
 
 
 def expanded(jobs: Iterable[Described]) -> list[Described]:

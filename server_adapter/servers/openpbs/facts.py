@@ -12,7 +12,7 @@ from schedd.wire.facts import JobLetter, NodeStateName
 from server_adapter.bridge.facts import ACTIVE, Ending, Values, attempt, number, version
 from server_adapter.bridge.state import NOTHING, Held, Wish, Words, Writing
 from server_adapter.openpbs.codes import ReservationState
-from server_adapter.servers.openpbs.values import Piece, amount, exec_vnode, kib
+from server_adapter.openpbs.values import Piece, amount, exec_vnode, kib
 
 FAMILY: Final = "openpbs"
 

@@ -13,7 +13,7 @@ from server_adapter.dis import Attribute, Operation
 from server_adapter.openpbs.codes import ServerCode
 from server_adapter.openpbs.connection import Connection
 from server_adapter.openpbs.requests import ManageRequest
-from server_adapter.servers.openpbs.arrays import parent
+from server_adapter.openpbs.values import parent
 from server_adapter.servers.openpbs.requests import comment_attribute, estimate, modify_request
 
 _log = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from schedd.wire import ShareFacts
-from server_adapter.servers.openpbs.values import kib, select
+from server_adapter.openpbs.values import kib, select
 
 _CHARGED: Final = frozenset({"ncpus", "mem", "vmem", "ngpus"})
 _NODE: Final = frozenset({"host", "vnode"})

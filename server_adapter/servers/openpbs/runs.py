@@ -15,7 +15,8 @@ from server_adapter.dis import Attribute
 from server_adapter.openpbs.codes import BUSY, RequestCode, ServerCode
 from server_adapter.openpbs.connection import Connection
 from server_adapter.openpbs.requests import StatusRequest
-from server_adapter.servers.openpbs.arrays import expanded, parent
+from server_adapter.openpbs.values import parent
+from server_adapter.servers.openpbs.arrays import expanded
 from server_adapter.servers.openpbs.facts import (
     VnodeUse,
     ending,

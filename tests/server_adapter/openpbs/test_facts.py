@@ -11,7 +11,8 @@ from server_adapter.batch.described import Described
 from server_adapter.bridge.changes import apply
 from server_adapter.bridge.diff import diff
 from server_adapter.bridge.state import NOTHING, Held, State, Wish
-from server_adapter.servers.openpbs.arrays import expanded, indices, parent, subjob
+from server_adapter.openpbs.values import indices, parent, subjob
+from server_adapter.servers.openpbs.arrays import expanded
 from server_adapter.servers.openpbs.facts import (
     ending,
     job_facts,

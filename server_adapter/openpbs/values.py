@@ -1,4 +1,4 @@
-"""OpenPBS's notations to plain values: sizes, resource values, `exec_vnode` and `select`."""
+"""OpenPBS's notations to plain values: sizes, resources, `exec_vnode`, `select`, indices of subjobs."""
 
 import re
 from collections.abc import Iterator
@@ -8,6 +8,7 @@ from typing import Final
 _UNITS: Final = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4, "p": 1024**5}
 _SIZE: Final = re.compile(r"(\d+)(?:([kmgtp])?([bw])?)", re.IGNORECASE)
 _WORD: Final = 8  # bytes
+_MOST: Final = 1_000_000  # subjobs of one array
 _SIZES: Final = frozenset({"mem", "vmem", "pmem", "pvmem", "file", "hbmem", "accelerator_memory"})
 
 
@@ -70,3 +71,26 @@ def _pairs(items: list[str]) -> dict[str, str]:
             raise ValueError(f"not a resource: {item!r}")
         found[name] = value
     return found
+
+
+def indices(text: str) -> Iterator[int]:
+    """The indices of subjobs in `1,3-5,7-11:2`. Raises ValueError."""
+    for part in text.split(","):
+        bounds, colon, step = part.partition(":")
+        first, dash, last = bounds.partition("-")
+        low = int(first)
+        high = int(last) if dash else low
+        if high - low > _MOST:
+            raise ValueError(f"not a list of indices: {text!r}")
+        yield from range(low, high + 1, int(step) if colon else 1)
+
+
+def subjob(array: str, index: int) -> str:
+    """`5018[3].vm` of `5018[].vm`."""
+    return array.replace("[]", f"[{index}]", 1)
+
+
+def parent(job: str) -> str:
+    """`5018[].vm` of `5018[3].vm`; the same of a job that is in no array."""
+    head, bracket, rest = job.partition("[")
+    return f"{head}[]{rest.partition(']')[2]}" if bracket else job
