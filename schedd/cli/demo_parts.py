@@ -129,12 +129,17 @@ def daemon(clock: ScaledClock, port: int | None, directory: Path) -> tuple[Part,
     return Part("the daemon", "schedd.cli.demo_daemon", told), logins
 
 
-def adapter(clock: ScaledClock, server: tuple[str, int], url: str, token: str, directory: Path) -> Part:
-    """The adapter between the emulated server and the daemon; it greets with the scheduler's port."""
+def adapter(
+    clock: ScaledClock, server: tuple[str, int], url: str, token: str, directory: Path, family: str
+) -> Part:
+    """The adapter between the emulated server and the daemon; it greets with the port on which
+    it takes commands, or with None where they come over a connection of its own.
+    """
     settings = {
         "cluster": CLUSTER,
         "mode": "scheduler",
         "state_dir": str(directory),
+        "server.family": family,
         "server.host": server[0],
         "server.port": server[1],
         "server.auth": "none",

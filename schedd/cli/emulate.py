@@ -12,7 +12,7 @@ from schedd.cli.arrivals import arrivals
 from schedd.replay.lublin import generate
 from schedd.replay.read import read_traces
 from schedd.replay.workload import TraceError
-from server_adapter.emulator import Arrival, NodeSpec, read_nodes
+from server_adapter.emulator import OPENPBS, Arrival, NodeSpec, read_nodes
 from server_adapter.emulator.command import serve
 from server_adapter.emulator.versions import VERSIONS
 
@@ -34,7 +34,12 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="SPEC",
         help="nodes to simulate, may be repeated: COUNT[:ppn=CORES][:mem=SIZE][:PROPERTY…] (4:ppn=4)",
     )
-    add("--version", choices=sorted(VERSIONS), default="6.1", help="the line of servers to be (6.1)")
+    add(
+        "--version",
+        choices=[*sorted(VERSIONS), OPENPBS.name],
+        default="6.1",
+        help="the line of TORQUE servers to be, or openpbs (6.1)",
+    )
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--workload", type=Path, metavar="LOG", help="jobs from an SWF or accounting log")
     source.add_argument("--lublin", type=int, metavar="JOBS", help="so many jobs from Lublin's model")
@@ -71,11 +76,11 @@ def run(argv: Sequence[str]) -> int:
         "compress": args.compress,
         "host": _HOST,
         "port": args.port,
-        "scheduler": (_HOST, args.scheduler_port),
-        "auth_socket": args.auth_socket,
         "privileged_ports": args.privileged_ports,
         "scheduling": not args.no_scheduling,
     }
+    if args.version != OPENPBS.name:
+        options |= {"scheduler": (_HOST, args.scheduler_port), "auth_socket": args.auth_socket}
     try:
         asyncio.run(serve(nodes, workload, options, until_finished=args.until_finished))
     except OSError as error:

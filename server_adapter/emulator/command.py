@@ -89,13 +89,6 @@ def how_to_connect(trial: Trial) -> str:
         f"emulated pbs_server {version} on {host}:{port}",
         f"{len(cluster.nodes)} nodes, {slots} cores; a real second is {pace} simulated ones",
     ]
-    if server.scheduler is not None:
-        lines.append(f"scheduler commands go to {server.scheduler[0]}:{server.scheduler[1]}")
-    trust = "auto" if server.privileged_ports else "none"
-    lines.append(f"adapter   pbs-adapter --mode scheduler --server {host}:{port} --auth {trust}")
-    if server.auth_socket is None:
-        lines.append("clients   unmodified ones need --auth-socket, where their trqauthd would listen")
-    else:
-        lines.append(f"clients   PBS_DEFAULT={host}:{port} qstat   (vouched for at {server.auth_socket})")
+    lines += server.hints()
     lines.append("type help for what it can be told; control-C ends it")
     return "\n".join(lines)

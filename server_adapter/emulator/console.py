@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 
 from server_adapter.emulator.errors import RefusalError
-from server_adapter.emulator.server import EmulatedServer
+from server_adapter.emulator.simulated import SimulatedServer
 from server_adapter.torque.errors import ServerCode
 from server_adapter.torque.values import kib
 
@@ -15,7 +15,7 @@ Words = list[str]
 class Console:
     """Carries out one line at a time; the answer is for people."""
 
-    def __init__(self, server: EmulatedServer) -> None:
+    def __init__(self, server: SimulatedServer) -> None:
         self._server = server
 
     async def say(self, line: str) -> str:
@@ -32,7 +32,7 @@ class Console:
             return f"not understood: {line.strip()}\n{HELP}"
 
 
-async def _status(server: EmulatedServer, words: Words) -> str:
+async def _status(server: SimulatedServer, words: Words) -> str:
     del words
     server.catch_up()
     cluster = server.cluster
@@ -42,74 +42,74 @@ async def _status(server: EmulatedServer, words: Words) -> str:
     return f"{jobs}; nodes " + " ".join(f"{state}:{count}" for state, count in sorted(nodes.items()))
 
 
-async def _kill(server: EmulatedServer, words: Words) -> str:
+async def _kill(server: SimulatedServer, words: Words) -> str:
     for name in words:
         server.kill_node(name)
     return f"killed: the server notices after {server.cluster.timing.node_check:g} s"
 
 
-async def _revive(server: EmulatedServer, words: Words) -> str:
+async def _revive(server: SimulatedServer, words: Words) -> str:
     for name in words:
         server.revive_node(name)
     return "back"
 
 
-async def _load(server: EmulatedServer, words: Words) -> str:
+async def _load(server: SimulatedServer, words: Words) -> str:
     load = float(words[1]) if len(words) > 1 else None
     available = kib(words[2]) if len(words) > 2 else None
     server.lie_about_load(words[0], load=load, available=available)
     return "tells the truth" if load is None else "lies"
 
 
-async def _refuse(server: EmulatedServer, words: Words) -> str:
+async def _refuse(server: SimulatedServer, words: Words) -> str:
     code = ServerCode(int(words[1])) if len(words) > 1 else ServerCode.MOMREJECT
     server.faults.refuse_runs(int(words[0]), code)
     return f"refuses with {int(code)}"
 
 
-async def _return(server: EmulatedServer, words: Words) -> str:
+async def _return(server: SimulatedServer, words: Words) -> str:
     server.faults.return_runs(int(words[0]))
     return "returns"
 
 
-async def _fail(server: EmulatedServer, words: Words) -> str:
+async def _fail(server: SimulatedServer, words: Words) -> str:
     server.faults.fail_jobs(float(words[0]))
     return "fails"
 
 
-async def _delay(server: EmulatedServer, words: Words) -> str:
+async def _delay(server: SimulatedServer, words: Words) -> str:
     server.faults.slow_down(float(words[0]))
     return "slow"
 
 
-async def _silent(server: EmulatedServer, words: Words) -> str:
+async def _silent(server: SimulatedServer, words: Words) -> str:
     server.faults.be_silent(int(words[0]))
     return "silent"
 
 
-async def _cut(server: EmulatedServer, words: Words) -> str:
+async def _cut(server: SimulatedServer, words: Words) -> str:
     server.faults.cut_replies(int(words[0]), int(words[1]) if len(words) > 1 else 10)
     return "cuts"
 
 
-async def _restart(server: EmulatedServer, words: Words) -> str:
+async def _restart(server: SimulatedServer, words: Words) -> str:
     await server.restart(float(words[0]) if words else 0.5)
     return "restarted"
 
 
-async def _behave(server: EmulatedServer, words: Words) -> str:
+async def _behave(server: SimulatedServer, words: Words) -> str:
     del words
     server.faults.clear()
     return "behaves"
 
 
-async def _skip(server: EmulatedServer, words: Words) -> str:
+async def _skip(server: SimulatedServer, words: Words) -> str:
     server.skip(float(words[0]))
     await asyncio.sleep(0)
     return await _status(server, [])
 
 
-_COMMANDS: Mapping[str, tuple[str, Callable[[EmulatedServer, Words], Awaitable[str]]]] = {
+_COMMANDS: Mapping[str, tuple[str, Callable[[SimulatedServer, Words], Awaitable[str]]]] = {
     "status": ("status                 jobs and nodes by state", _status),
     "kill": ("kill NODE…             nodes die; the server notices later", _kill),
     "revive": ("revive NODE…           they are back, and report what has ended", _revive),

@@ -17,7 +17,7 @@ class SubmissionCode(IntEnum):
 class RefusalError(Exception):
     """The request is answered with `code` and `text`; None sends the code alone."""
 
-    def __init__(self, code: ServerCode | SubmissionCode, text: str | None = None) -> None:
+    def __init__(self, code: IntEnum, text: str | None = None) -> None:
         self.code = code
         self.text = TEXTS.get(code) if text is None else text
         super().__init__(f"{int(code)} {self.text or ''}")
@@ -33,7 +33,7 @@ def bad_value(name: str) -> RefusalError:
     return RefusalError(ServerCode.BADATVAL, f"Illegal attribute or resource value for {name}")
 
 
-TEXTS: dict[ServerCode | SubmissionCode, str] = {
+TEXTS: dict[IntEnum, str] = {
     ServerCode.UNKJOBID: "Unknown Job Id Error",
     ServerCode.NOATTR: "Undefined attribute ",
     ServerCode.ATTRRO: "Cannot set attribute, read only or insufficient permission ",

@@ -58,8 +58,7 @@ def start(cluster: Cluster, job: Job, destination: str, *, synchronous: bool) ->
     demand_live(job)
     if job.active:
         raise refusal(ServerCode.BADSTATE, "job already running")
-    queue = cluster.queue(job.queue)
-    if not queue.started and not cluster.version.runs_in_stopped_queue:
+    if not cluster.queue(job.queue).started and not cluster.version.runs_in_stopped_queue:
         raise refusal(ServerCode.IVALREQ, "attempt to start job in non-started queue")
     text = destination or job.resources.get("neednodes") or job.resources.get("nodes") or "1"
     plain = cluster.version.plain_destination
@@ -73,13 +72,18 @@ def start(cluster: Cluster, job: Job, destination: str, *, synchronous: bool) ->
     ports = {node.name: node.mom_port + 1 for node in cluster.nodes.values()}
     job.exec_host = cluster.version.exec_host(job.held_slots)
     job.exec_port = cluster.version.exec_port(job.held_slots, ports)
-    queue.used = True
+    begin(cluster, job, taken=synchronous or (reached and not cluster.faults.returns.hit()))
+
+
+def begin(cluster: Cluster, job: Job, *, taken: bool) -> None:
+    """A job that holds its slots runs from now on; unless `taken`, only until its mom is heard to refuse."""
+    cluster.queue(job.queue).used = True
     job.state = State.RUNNING
     job.run += 1
     cluster.runs[job.id] = cluster.runs.get(job.id, 0) + 1
     job.touch(cluster.now)
     run = job.run
-    if not synchronous and (not reached or cluster.faults.returns.hit()):
+    if not taken:
         cluster.timers.at(cluster.now + cluster.timing.refused, lambda: _returned(cluster, job, run))
         return
     job.start_time = job.started = cluster.now

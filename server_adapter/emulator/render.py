@@ -137,22 +137,23 @@ def _depend(cluster: Cluster, job: Job) -> str:
 
 
 def _used(cluster: Cluster, job: Job) -> Iterator[Attribute]:
+    used = dict(used_by(cluster, job))
+    if used and not cluster.version.sorted_resources:
+        used["energy_used"] = "0"
+    for resource, value in sorted(used.items()) if cluster.version.sorted_resources else used.items():
+        yield Attribute("resources_used", value, resource)
+
+
+def used_by(cluster: Cluster, job: Job) -> Iterator[tuple[str, str]]:
+    """What a job has used, as its mom reports it from time to time, and at the end."""
     if job.started is None or (job.completed is None and cluster.now - job.started < 45):
         return
     spent = job.runtime if job.runtime is not None else cluster.now - job.started
     memory = random.Random(job.id).randrange(4_000, 900_000)
-    used = {
-        "cput": "00:00:00",
-        "vmem": f"{2 * memory}kb",
-        "walltime": clock(spent),
-        "mem": f"{memory}kb",
-        "energy_used": "0",
-    }
-    if cluster.version.sorted_resources:
-        del used["energy_used"]
-        used = dict(sorted(used.items()))
-    for resource, value in used.items():
-        yield Attribute("resources_used", value, resource)
+    yield "cput", "00:00:00"
+    yield "vmem", f"{2 * memory}kb"
+    yield "walltime", clock(spent)
+    yield "mem", f"{memory}kb"
 
 
 def node_attributes(cluster: Cluster, node: Node) -> list[Attribute]:

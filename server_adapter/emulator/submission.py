@@ -82,7 +82,7 @@ def check(cluster: Cluster, order: Order, name: str, *, by_root: bool = False) -
         admission.indices_of(order, cluster)
         admission.slot_limit_of(order, cluster)
     admission.check_queue(queue, order)
-    resources = _with_defaults(cluster, order, queue)
+    resources = with_defaults(cluster, order, queue)
     admission.check_amounts(cluster, queue, resources)
     if "nodes" in resources:
         admission.check_feasible(resources["nodes"], cluster.nodes)
@@ -98,8 +98,9 @@ def submit(cluster: Cluster, order: Order, name: str | None = None) -> str:
     """Queues the order's job, or its array's sub-jobs; returns the id, `7[].srv` for an array."""
     name = name or next_id(cluster)
     queue = check(cluster, order, name)
+    resources = with_defaults(cluster, order, queue)
     if not order.array:
-        _enqueue(cluster, order, queue, name, None, None)
+        enqueue(cluster, order, queue, name, resources)
         return name
     number, _, server = name.partition(".")
     array = f"{number}[].{server}"
@@ -108,7 +109,7 @@ def submit(cluster: Cluster, order: Order, name: str | None = None) -> str:
     for place, index in enumerate(indices):
         limited = slot_limit is not None and place >= slot_limit
         member = f"{number}[{index}].{server}"
-        job = _enqueue(cluster, order, queue, member, array, index, limited=limited)
+        job = enqueue(cluster, order, queue, member, dict(resources), array, index, limited=limited)
         if slot_limit is not None:
             job.attributes["slot_limit"] = str(slot_limit)
         members.append(job)
@@ -116,23 +117,25 @@ def submit(cluster: Cluster, order: Order, name: str | None = None) -> str:
     return array
 
 
-def _enqueue(
+def enqueue(
     cluster: Cluster,
     order: Order,
     queue: Queue,
     name: str,
-    array: str | None,
-    index: int | None,
+    resources: dict[str, str],
+    array: str | None = None,
+    index: int | None = None,
     *,
     limited: bool = False,
 ) -> Job:
+    """A new job in the queue, held back by what it waits for; `limited`: by its array's slot limit, too."""
     job = Job(
         id=name,
         order=order,
         queue=queue.name,
         created=cluster.now,
         rank=cluster.next_rank,
-        resources=_with_defaults(cluster, order, queue),
+        resources=resources,
         state=State.HELD,
         holds=set(order.holds) | ({"l"} if limited else set()),
         priority=order.priority,
@@ -159,7 +162,8 @@ def _enqueue(
     return job
 
 
-def _with_defaults(cluster: Cluster, order: Order, queue: Queue) -> dict[str, str]:
+def with_defaults(cluster: Cluster, order: Order, queue: Queue) -> dict[str, str]:
+    """The order's resources as the server writes them, with those that the queue or the server gives."""
     resources = {name: admission.written(name, value) for name, value in order.resources.items()}
     _count_nodes(resources)
     anywhere = "ncpus" in resources or "procs" in resources

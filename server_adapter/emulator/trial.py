@@ -8,7 +8,10 @@ from typing import Any
 
 from server_adapter.emulator.jobs import State
 from server_adapter.emulator.nodes import NodeSpec
+from server_adapter.emulator.openpbs.server import EmulatedOpenPBS
+from server_adapter.emulator.openpbs.state import VERSION as OPENPBS
 from server_adapter.emulator.server import EmulatedServer
+from server_adapter.emulator.simulated import SimulatedServer
 from server_adapter.emulator.workload import Arrival, Feed, in_order
 
 
@@ -44,7 +47,7 @@ class Trial:
     scaled, since both must agree about the time. `address` is what the adapter connects to.
     """
 
-    def __init__(self, server: EmulatedServer, feed: Feed) -> None:
+    def __init__(self, server: SimulatedServer, feed: Feed) -> None:
         self.server = server
         self.feed = feed
         self._fates: Counter[str] = Counter()
@@ -101,6 +104,7 @@ async def emulate(
     nodes: Iterable[NodeSpec],
     arrivals: Iterable[Arrival] = (),
     *,
+    version: str = "6.1",
     scheduling: bool = True,
     compress: float = 1.0,
     waits: bool = False,
@@ -108,18 +112,24 @@ async def emulate(
 ) -> AsyncIterator[Trial]:
     """Starts an emulated server on loopback and lets the `arrivals` come; ends it with the block.
 
-    `scheduling` is the server's attribute: whether it calls its scheduler. `compress` as in `in_order`. With
-    `waits` nothing arrives before `trial.begin()`. All other `options` are `EmulatedServer`'s: `version`,
-    `time_scale`, `port` (0: any), `scheduler`, and so on.
+    `version` is that of a TORQUE server, or `openpbs`. `scheduling` is the server's attribute: whether it
+    calls its scheduler. `compress` as in `in_order`. With `waits` nothing arrives before `trial.begin()`. All
+    other `options` are `EmulatedServer`'s or `EmulatedOpenPBS`'s: `time_scale`, `port` (0: any), and so on.
 
         async with emulate(read_nodes(["8:ppn=4"]), arrivals, scheduler=("127.0.0.1", 15004)) as trial:
             await trial.until_finished(60)
     """
-    server = EmulatedServer(nodes, **options)
+    server: SimulatedServer
+    if version == OPENPBS.name:
+        server = EmulatedOpenPBS(nodes, **options)
+    else:
+        server = EmulatedServer(nodes, version=version, **options)
     cluster = server.cluster
     if scheduling:
         server.set_scheduling(True)
-    trial = Trial(server, Feed(cluster, iter(in_order(arrivals, compress=compress)), cluster.now))
+    trial = Trial(
+        server, Feed(cluster, server.enter, iter(in_order(arrivals, compress=compress)), cluster.now)
+    )
     async with server:
         if not waits:
             trial.begin()

@@ -1,9 +1,8 @@
 """Jobs that arrive by themselves: a list of arrivals, submitted at their simulated moments."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from server_adapter.emulator import submission
 from server_adapter.emulator.errors import RefusalError
 from server_adapter.emulator.jobs import Order, Outcome
 from server_adapter.emulator.nodes import NodeSpec
@@ -22,12 +21,14 @@ class Arrival:
 
 @dataclass(slots=True)
 class Feed:
-    """A workload on its way into a cluster. `refused` has the texts of submissions that the server refused.
+    """A workload on its way into a cluster, through `enter`.
 
-    `start` plans the first arrival; each plans the next, so that a long log costs no more than a short one.
+    `refused` has the texts of submissions that the server refused. `start` plans the first arrival; each
+    plans the next, so that a long log costs no more than a short one.
     """
 
     cluster: Cluster
+    enter: Callable[[Order], str]
     arrivals: Iterator[Arrival]
     begin: float
     submitted: list[str] = field(default_factory=list)
@@ -44,7 +45,7 @@ class Feed:
 
     def _submit(self, arrival: Arrival) -> None:
         try:
-            self.submitted.append(submission.submit(self.cluster, arrival.order))
+            self.submitted.append(self.enter(arrival.order))
         except RefusalError as error:
             self.refused.append(str(error))
         self.start()

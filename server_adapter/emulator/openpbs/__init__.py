@@ -1,0 +1,1 @@
+"""The emulated cluster behind OpenPBS's wire (protocol document of OpenPBS; section numbers are its)."""

@@ -1,0 +1,310 @@
+"""A request and who sent it, to the bodies of its reply: every request that clients were seen to send."""
+
+from collections.abc import Callable
+from typing import Any
+
+from server_adapter.batch.layout import Request
+from server_adapter.emulator import lifecycle
+from server_adapter.emulator import modify as shared
+from server_adapter.emulator import submission as numbers
+from server_adapter.emulator.errors import RefusalError
+from server_adapter.emulator.jobs import Job
+from server_adapter.emulator.openpbs import modify, reservations, running, submission
+from server_adapter.emulator.openpbs.inquiries import Inquiries
+from server_adapter.emulator.openpbs.manager import manage
+from server_adapter.emulator.openpbs.state import PbsCluster, Scheduler
+from server_adapter.emulator.principal import Principal, demand_owner
+from server_adapter.openpbs.codes import UNANSWERED, Command, RequestCode, ServerCode
+from server_adapter.openpbs.replies import Choice, Deletions, JobId, Reply, Text, encode_reply
+from server_adapter.openpbs.requests import (
+    ConfirmReservationRequest,
+    DeleteJobsRequest,
+    JobRequest,
+    JobScriptRequest,
+    ManageRequest,
+    MessageRequest,
+    MoveRequest,
+    QueueJobRequest,
+    RunRequest,
+    ShutdownRequest,
+    SignalRequest,
+)
+
+OK = encode_reply(Reply())
+_AT_ONCE = ":C:"  # the extension of a submission without a script, which needs no commit
+_SUSPENSIONS = frozenset({"suspend", "resume", "admin-suspend", "admin-resume"})
+
+
+class Pending:
+    """What one client has begun to submit."""
+
+    def __init__(self) -> None:
+        self.request: QueueJobRequest | None = None
+        self.name = ""
+        self.script = b""
+
+
+def number_of(error: RefusalError) -> int:
+    """The code of a refusal as this family numbers it: those that both families have go by their names."""
+    if isinstance(error.code, ServerCode):
+        return int(error.code)
+    try:
+        return int(ServerCode[error.code.name])
+    except KeyError:
+        return int(ServerCode.SYSTEM)
+
+
+def refused(error: RefusalError) -> bytes:
+    """The body of a refusal."""
+    return encode_reply(Reply(number_of(error), 0, Text(error.text) if error.text else None))
+
+
+class Handlers:
+    """Answers requests over a cluster."""
+
+    def __init__(self, cluster: PbsCluster) -> None:
+        self._cluster = cluster
+        self._asks = asks = Inquiries(cluster)
+        self._by_code: dict[RequestCode, Callable[[Any, Principal], list[bytes]]] = {
+            RequestCode.STATUS_JOB: asks.status_job,
+            RequestCode.STATUS_QUEUE: asks.status_queue,
+            RequestCode.STATUS_SERVER: asks.status_server,
+            RequestCode.STATUS_NODE: asks.status_node,
+            RequestCode.STATUS_RESERVATION: asks.status_reservation,
+            RequestCode.STATUS_SCHEDULER: asks.status_scheduler,
+            RequestCode.STATUS_RESOURCE: asks.status_resource,
+            RequestCode.SELECT_JOBS: asks.select,
+            RequestCode.SELECT_STATUS: asks.select_status,
+            RequestCode.LOCATE_JOB: asks.locate,
+            RequestCode.RUN_JOB: self._run,
+            RequestCode.ASYNC_RUN_JOB: self._run,
+            RequestCode.ASYNC_RUN_JOB_ACK: self._run,
+            RequestCode.MODIFY_JOB: self._modify,
+            RequestCode.ASYNC_MODIFY_JOB: self._modify,
+            RequestCode.HOLD_JOB: self._hold,
+            RequestCode.RELEASE_JOB: self._release,
+            RequestCode.DELETE_JOB: self._delete,
+            RequestCode.DELETE_JOBS: self._delete_all,
+            RequestCode.RERUN: self._rerun,
+            RequestCode.SIGNAL_JOB: self._signal,
+            RequestCode.MESSAGE_JOB: self._message,
+            RequestCode.MOVE_JOB: self._move,
+            RequestCode.ORDER_JOB: self._order,
+            RequestCode.MANAGER: self._manager,
+            RequestCode.SHUTDOWN: self._shut_down,
+            RequestCode.SUBMIT_RESERVATION: self._reserve,
+            RequestCode.DELETE_RESERVATION: self._unreserve,
+            RequestCode.CONFIRM_RESERVATION: self._confirm,
+        }
+
+    def answer(self, request: Request, who: Principal) -> list[bytes]:
+        """The bodies of the reply's packets; none for requests that are never answered."""
+        handler = self._by_code.get(RequestCode(request.code))
+        try:
+            if handler is None:
+                raise RefusalError(ServerCode.UNKREQ, "Unknown request")
+            answer = handler(request, who)
+        except RefusalError as error:
+            answer = [refused(error)]
+        return [] if request.code in UNANSWERED else answer
+
+    # -- submission ---------------------------------------------------------------------------------
+
+    def submit(self, request: Request, who: Principal, pending: Pending) -> list[bytes]:
+        """QueueJob, its script, and the commit, which come over one connection."""
+        try:
+            match request:
+                case QueueJobRequest():
+                    return [self._queue(request, who, pending)]
+                case JobScriptRequest(data=data):
+                    pending.script += data
+                    return [OK]
+                case _:
+                    return [self._commit(who, pending)]
+        except RefusalError as error:
+            return [refused(error)]
+
+    def _queue(self, request: QueueJobRequest, who: Principal, pending: Pending) -> bytes:
+        pending.request, pending.script = request, b""
+        pending.name = numbers.next_id(self._cluster)
+        if request.extension == _AT_ONCE:
+            return self._commit(who, pending)
+        order = submission.order_from(request.attributes, user="", queue="", host="", script="")
+        shown = pending.name.replace(".", "[].", 1) if order.array else pending.name
+        return encode_reply(Reply(payload=JobId(Choice.QUEUED, shown)))
+
+    def _commit(self, who: Principal, pending: Pending) -> bytes:
+        if pending.request is None:
+            raise RefusalError(ServerCode.IVALREQ, "Invalid request")
+        order = submission.order_from(
+            pending.request.attributes,
+            user=who.user,
+            queue=pending.request.destination.partition("@")[0],
+            host=who.host,
+            script=pending.script.decode("utf-8", "replace"),
+        )
+        pending.request = None
+        name = submission.submit(self._cluster, order, pending.name)
+        return encode_reply(Reply(payload=JobId(Choice.COMMITTED, name)))
+
+    # -- jobs ---------------------------------------------------------------------------------------
+
+    def _run(self, request: RunRequest, who: Principal) -> list[bytes]:
+        _demand_manager(who)
+        job = self._one(request.job)
+        running.demand_idle(job)
+        if not request.destination:
+            raise RefusalError(ServerCode.IVALREQ, "Invalid request")
+        if any(job.id in one.altered and _waits_for_hook(one) for one in self._cluster.schedulers.values()):
+            raise RefusalError(
+                ServerCode.NORUNALTEREDJOB,
+                "Cannot run job which was altered/moved during current scheduling cycle.",
+            )
+        synchronous = request.code is RequestCode.RUN_JOB
+        running.start(self._cluster, job, request.destination, synchronous=synchronous)
+        return [OK]
+
+    def _modify(self, request: ManageRequest, who: Principal) -> list[bytes]:
+        jobs = self._asks.jobs_of(request.name)
+        if "[]" not in request.name and not self._cluster.exists(jobs[0]):
+            raise RefusalError(ServerCode.IVALREQ, "Invalid request")
+        if "[]" in request.name:
+            jobs = [job for job in jobs if not self._cluster.exists(job)] or jobs[-1:]
+        modify.alter(self._cluster, jobs, request.attributes, who)
+        return [OK]
+
+    def _hold(self, request: ManageRequest, who: Principal) -> list[bytes]:
+        for job in self._waiting(request.name):
+            shared.hold(self._cluster, job, _letters(request), who)
+        return [OK]
+
+    def _release(self, request: ManageRequest, who: Principal) -> list[bytes]:
+        for job in self._waiting(request.name):
+            shared.release(self._cluster, job, _letters(request), who)
+        return [OK]
+
+    def _waiting(self, name: str) -> list[Job]:
+        jobs = self._asks.jobs_of(name)
+        return [job for job in jobs if not self._cluster.exists(job)] if "[]" in name else jobs
+
+    def _delete(self, request: ManageRequest, who: Principal) -> list[bytes]:
+        self._remove(request.name, who, force="force" in (request.extension or ""))
+        return [OK]
+
+    def _delete_all(self, request: DeleteJobsRequest, who: Principal) -> list[bytes]:
+        failed = []
+        for name in request.jobs:
+            try:
+                self._remove(name, who, force="force" in (request.extension or ""))
+            except RefusalError as error:
+                failed.append((name, number_of(error)))
+        return [encode_reply(Reply(payload=Deletions(tuple(failed))))]
+
+    def _remove(self, name: str, who: Principal, *, force: bool) -> None:
+        jobs = self._asks.jobs_of(name)
+        for job in jobs:
+            demand_owner(who, job)
+        if all(job.finished for job in jobs):
+            raise RefusalError(ServerCode.HISTJOBID, running.FINISHED)
+        for job in jobs:
+            if force:
+                lifecycle.purge(self._cluster, job)
+            elif not job.finished and not job.delete_requested:
+                lifecycle.delete(self._cluster, job)
+
+    def _rerun(self, request: JobRequest, who: Principal) -> list[bytes]:
+        _demand_manager(who)
+        for job in self._asks.jobs_of(request.job):
+            if not job.active:
+                raise RefusalError(ServerCode.BADSTATE, "Request invalid for state of job")
+            lifecycle.requeue(self._cluster, job)
+        return [OK]
+
+    def _signal(self, request: SignalRequest, who: Principal) -> list[bytes]:
+        job = self._one(request.job)
+        demand_owner(who, job)
+        if not job.active:
+            raise RefusalError(ServerCode.BADSTATE, "Request invalid for state of job")
+        if request.signal in _SUSPENSIONS:
+            raise RefusalError(ServerCode.UNKSIG, "Unknown/illegal signal name")
+        if request.signal.upper().removeprefix("SIG") in ("KILL", "TERM", "9", "15"):
+            lifecycle.delete(self._cluster, job)
+        return [OK]
+
+    def _message(self, request: MessageRequest, who: Principal) -> list[bytes]:
+        job = self._one(request.job)
+        demand_owner(who, job)
+        if not job.active:
+            raise RefusalError(ServerCode.BADSTATE, "Request invalid for state of job")
+        return [OK]
+
+    def _move(self, request: MoveRequest, who: Principal) -> list[bytes]:
+        jobs = self._waiting(request.job)
+        queue = self._cluster.queues.get(request.destination.partition("@")[0])
+        if queue is None:
+            raise RefusalError(ServerCode.UNKQUE, "Unknown queue")
+        for job in jobs:
+            demand_owner(who, job)
+            running.demand_idle(job)
+            if not queue.enabled:
+                raise RefusalError(ServerCode.QUNOENB, "Queue is not enabled")
+        for job in jobs:
+            job.queue, job.queued = queue.name, self._cluster.now
+            job.touch(self._cluster.now)
+        self._cluster.tell(Command.MOVED)
+        return [OK]
+
+    def _order(self, request: MoveRequest, who: Principal) -> list[bytes]:
+        first, second = self._one(request.job), self._one(request.destination)
+        for job in (first, second):
+            demand_owner(who, job)
+            running.demand_idle(job)
+        first.rank, second.rank = second.rank, first.rank
+        first.created, second.created = second.created, first.created
+        first.touch(self._cluster.now)
+        second.touch(self._cluster.now)
+        return [OK]
+
+    def _one(self, name: str) -> Job:
+        if "[]" in name:
+            raise RefusalError(ServerCode.IVALREQ, "Invalid request")
+        return self._asks.jobs_of(name)[0]
+
+    # -- the rest -----------------------------------------------------------------------------------
+
+    def _manager(self, request: ManageRequest, who: Principal) -> list[bytes]:
+        _demand_manager(who)
+        manage(self._cluster, request)
+        return [OK]
+
+    def _shut_down(self, request: ShutdownRequest, who: Principal) -> list[bytes]:
+        del request
+        _demand_manager(who)
+        self._cluster.stopping = True
+        return [OK]
+
+    def _reserve(self, request: QueueJobRequest, who: Principal) -> list[bytes]:
+        name = reservations.ask(self._cluster, request.attributes, who)
+        return [encode_reply(Reply(payload=Text(f"{name} UNCONFIRMED")))]
+
+    def _unreserve(self, request: ManageRequest, who: Principal) -> list[bytes]:
+        reservations.delete(self._cluster, request.name, who)
+        return [OK]
+
+    def _confirm(self, request: ConfirmReservationRequest, who: Principal) -> list[bytes]:
+        _demand_manager(who)
+        reservations.confirm(self._cluster, request)
+        return [OK]
+
+
+def _demand_manager(who: Principal) -> None:
+    if not who.manager:
+        raise RefusalError(ServerCode.PERM, "Unauthorized Request ")
+
+
+def _waits_for_hook(scheduler: Scheduler) -> bool:
+    return scheduler.attributes.get("job_run_wait") == "execjob_hook"
+
+
+def _letters(request: ManageRequest) -> str:
+    return next((entry.value for entry in request.attributes if entry.name == "Hold_Types"), "u")

@@ -1,0 +1,271 @@
+"""Requests that only ask: status and selection, answered in parts of some hundred objects (section 2)."""
+
+from collections.abc import Iterable, Sequence
+
+from server_adapter.dis import Attribute, Operation, encode_integer, encode_string
+from server_adapter.emulator.encoding import encode_entry
+from server_adapter.emulator.errors import RefusalError
+from server_adapter.emulator.jobs import Job
+from server_adapter.emulator.openpbs import render
+from server_adapter.emulator.openpbs.state import PbsCluster
+from server_adapter.emulator.principal import Principal, may_see
+from server_adapter.openpbs.codes import ObjectType, ServerCode
+from server_adapter.openpbs.replies import Choice, Location, Reply, Selection, encode_reply
+from server_adapter.openpbs.requests import JobRequest, SelectRequest, StatusRequest
+
+PART = 500
+"""Objects in one part of a reply."""
+
+_HEAD = encode_reply(Reply())[: -len("+1+0")] + encode_integer(Choice.STATUS)
+_BUILT_IN = (
+    *(("ncpus", 0), ("mem", 6), ("walltime", 0), ("cput", 0), ("vmem", 6), ("ngpus", 0), ("select", 3)),
+    *(("place", 3), ("host", 5), ("vnode", 5), ("arch", 5), ("nodect", 0), ("soft_walltime", 0)),
+)
+
+Found = tuple[ObjectType, str, Sequence[tuple[str, bytes]]]
+"""An object: what it is, its name, its encoded entries."""
+
+
+class Inquiries:
+    """Answers requests that change nothing, each with the bodies of one or more packets.
+
+    Encoded jobs are kept until they change.
+    """
+
+    def __init__(self, cluster: PbsCluster) -> None:
+        self._cluster = cluster
+        self._kept: dict[str, tuple[tuple[int, int], list[tuple[str, bytes]]]] = {}
+
+    def status_job(self, request: StatusRequest, who: Principal) -> list[bytes]:
+        """StatusJob: all jobs, those of a queue, or some by id; `t` with subjobs, `x` with those over."""
+        subjobs, history = "t" in (request.extension or ""), "x" in (request.extension or "")
+        found: list[Found] = []
+        for name in request.name.split(","):
+            if name[:1].isdecimal():
+                found += self._named(name, subjobs=subjobs, history=history)
+            else:
+                found += self._objects(self._in_queue(name), subjobs=subjobs, history=history, typed=subjobs)
+        return self._reply(self._seen(found, who), request.attributes, who)
+
+    def select_status(self, request: SelectRequest, who: Principal) -> list[bytes]:
+        """SelStat: the jobs that meet the conditions; of arrays, the parent and the subjobs that are run."""
+        for scheduler in self._cluster.schedulers.values():
+            scheduler.reads = scheduler.reads or scheduler.cycling
+        return self._reply(self._seen(self._selected(request), who), request.attributes, who)
+
+    def select(self, request: SelectRequest, who: Principal) -> list[bytes]:
+        """SelectJobs: ids alone."""
+        ids = tuple([name for _, name, _ in self._seen(self._selected(request), who)])
+        return [encode_reply(Reply(payload=Selection(ids)))]
+
+    def locate(self, request: JobRequest, who: Principal) -> list[bytes]:
+        """LocateJob."""
+        del who
+        self.jobs_of(request.job)
+        return [encode_reply(Reply(payload=Location(self._cluster.server)))]
+
+    def status_queue(self, request: StatusRequest, who: Principal) -> list[bytes]:
+        """StatusQue."""
+        cluster = self._cluster
+        if request.name and request.name not in cluster.queues:
+            raise RefusalError(ServerCode.UNKQUE, "Unknown queue")
+        queues = [one for name, one in cluster.queues.items() if request.name in ("", name)]
+        found = [(one.name, render.queue_attributes(cluster, one)) for one in queues]
+        return self._reply(_encoded(ObjectType.QUEUE, found), request.attributes, who)
+
+    def status_server(self, request: StatusRequest, who: Principal) -> list[bytes]:
+        """StatusSvr."""
+        found = [(self._cluster.server, render.server_attributes(self._cluster))]
+        return self._reply(_encoded(ObjectType.SERVER, found), request.attributes, who)
+
+    def status_node(self, request: StatusRequest, who: Principal) -> list[bytes]:
+        """StatusNode: vnodes."""
+        cluster = self._cluster
+        nodes = [cluster.vnode(request.name)] if request.name else cluster.vnodes()
+        found = [(node.name, render.vnode_attributes(cluster, node)) for node in nodes]
+        return self._reply(_encoded(ObjectType.NODE, found), request.attributes, who)
+
+    def status_reservation(self, request: StatusRequest, who: Principal) -> list[bytes]:
+        """StatusResv."""
+        cluster = self._cluster
+        some = [cluster.reservation(request.name)] if request.name else list(cluster.reservations.values())
+        found = [(one.id, render.reservation_attributes(cluster, one)) for one in some]
+        return self._reply(_encoded(ObjectType.RESERVATION, found), request.attributes, who)
+
+    def status_scheduler(self, request: StatusRequest, who: Principal) -> list[bytes]:
+        """StatusSched."""
+        known = self._cluster.schedulers
+        if request.name and request.name not in known:
+            raise RefusalError(ServerCode.UNKSCHED, "Unknown Scheduler")
+        found = [
+            (name, render.scheduler_attributes(one))
+            for name, one in known.items()
+            if request.name in ("", name)
+        ]
+        return self._reply(_encoded(ObjectType.SCHEDULER, found), request.attributes, who)
+
+    def status_resource(self, request: StatusRequest, who: Principal) -> list[bytes]:
+        """StatusRsc: type and flag of resources, the custom ones last."""
+        del who
+        kinds = {"long": "1", "float": "2", "size": "5", "boolean": "11", "string": "3", "string_array": "4"}
+        known = [(name, str(kind), "") for name, kind in _BUILT_IN]
+        own = self._cluster.resources
+        known += [(name, kinds.get(kind, "3"), flag) for name, (kind, flag) in own.items()]
+        found = [
+            (name, [Attribute("type", kind), *([Attribute("flag", flag)] if flag else [])])
+            for name, kind, flag in known
+            if request.name in ("", name)
+        ]
+        if request.name and not found:
+            raise RefusalError(ServerCode.UNKRESC, f"Unknown resource {request.name}")
+        return _parts(_encoded(ObjectType.RESOURCE, found))
+
+    def jobs_of(self, name: str) -> list[Job]:
+        """The jobs that an id means: one, one subjob, or all subjobs of an array. Raises 15001."""
+        try:
+            return self._cluster.named(name)
+        except RefusalError:
+            raise RefusalError(ServerCode.UNKJOBID, "Unknown Job Id") from None
+
+    # -- jobs ---------------------------------------------------------------------------------------
+
+    def _named(self, name: str, *, subjobs: bool, history: bool) -> list[Found]:
+        jobs = self.jobs_of(name)
+        over = all(job.finished for job in jobs)
+        if over and not history:
+            raise RefusalError(ServerCode.HISTJOBID, "Job has finished")
+        if "[]" in name:
+            return self._objects(jobs, subjobs=subjobs, history=history, typed=True)
+        if not self._cluster.exists(jobs[0]):
+            # A subjob that waits has no object: the server says what its array says, under its name.
+            parent = self._array(list(self._cluster.array(jobs[0].array or "")))
+            mine = [encode_entry(Attribute("array_index", str(jobs[0].index)))]
+            lost = ("array", "array_state_count", "array_indices_submitted", "array_indices_remaining")
+            entries = [entry for entry in parent if entry[0] not in lost]
+            return [(ObjectType.SUBJOB, jobs[0].id, [*entries, ("array_index", mine[0])])]
+        kind = ObjectType.JOB if jobs[0].array is None else ObjectType.SUBJOB
+        return [(kind, jobs[0].id, self._entries(jobs[0]))]
+
+    def _in_queue(self, name: str) -> Iterable[Job]:
+        jobs = self._cluster.jobs.values()
+        if not name:
+            return jobs
+        queue = name.partition("@")[0]
+        if queue not in self._cluster.queues:
+            raise RefusalError(ServerCode.UNKQUE, "Unknown queue")
+        return (job for job in jobs if job.queue == queue)
+
+    def _objects(
+        self, jobs: Iterable[Job], *, subjobs: bool, history: bool, typed: bool = False
+    ) -> list[Found]:
+        """Jobs and arrays; with `subjobs` those of arrays that exist behind their parent."""
+        found: list[Found] = []
+        arrays: set[str] = set()
+        for job in jobs:
+            if job.array is None:
+                if history or not job.finished:
+                    found.append((ObjectType.JOB, job.id, self._entries(job)))
+                continue
+            if job.array not in arrays:
+                arrays.add(job.array)
+                members = self._cluster.array(job.array)
+                if history or not all(one.finished for one in members):
+                    kind = ObjectType.ARRAY if typed else ObjectType.JOB
+                    found.append((kind, job.array, self._array(members)))
+            if subjobs and self._cluster.exists(job) and (history or not job.finished):
+                kind = ObjectType.SUBJOB if typed else ObjectType.JOB
+                found.append((kind, job.id, self._entries(job)))
+        return found
+
+    def _selected(self, request: SelectRequest) -> list[Found]:
+        named = [entry for entry in request.conditions if entry.name == "destination"]
+        queue = named[0].value if named else ""
+        history = "x" in (request.extension or "")
+        found = self._objects(self._in_queue(queue), subjobs=True, history=history)
+        rest = [entry for entry in request.conditions if entry.name != "destination"]
+        return [one for one in found if all(self._meets(one[1], entry) for entry in rest)] if rest else found
+
+    def _meets(self, name: str, condition: Attribute) -> bool:
+        jobs = self._cluster.named(name)
+        entries = (
+            render.array_attributes(self._cluster, jobs)
+            if "[]" in name
+            else render.job_attributes(self._cluster, jobs[0])
+        )
+        values = {entry.key: entry.value for entry in entries}
+        match condition.name:
+            case "job_state":
+                met = values["job_state"] in condition.value
+            case "User_List" | "euser" | "Job_Owner":
+                met = jobs[0].order.user in [one.partition("@")[0] for one in condition.value.split(",")]
+            case _:
+                met = values.get(condition.key) == condition.value
+        return met is not (condition.operation is Operation.NE)
+
+    def _seen(self, found: list[Found], who: Principal) -> list[Found]:
+        if who.manager or self._cluster.attributes.get("query_other_jobs") == "True":
+            return found
+        return [one for one in found if may_see(self._cluster, who, self._cluster.named(one[1])[0])]
+
+    def _entries(self, job: Job) -> list[tuple[str, bytes]]:
+        stamp = (job.revision, int(self._cluster.now) if job.active else 0)
+        known = self._kept.get(job.id)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        entries = _entries_of(render.job_attributes(self._cluster, job))
+        if len(self._kept) > 2 * len(self._cluster.jobs) + 1000:
+            self._kept.clear()
+        self._kept[job.id] = (stamp, entries)
+        return entries
+
+    def _array(self, members: list[Job]) -> list[tuple[str, bytes]]:
+        name = members[0].array or ""
+        stamp = (sum(job.revision for job in members), len(members))
+        known = self._kept.get(name)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        entries = _entries_of(render.array_attributes(self._cluster, members))
+        self._kept[name] = (stamp, entries)
+        return entries
+
+    def _reply(self, found: list[Found], names: Sequence[Attribute], who: Principal) -> list[bytes]:
+        """All entries in the server's order, or the wanted ones in the request's."""
+        if not names:
+            return _parts(
+                [(k, n, [one for one in entries if render.is_shown(one[0], who)]) for k, n, entries in found]
+            )
+        wanted = dict.fromkeys([entry.name for entry in names])
+        chosen: list[Found] = []
+        for kind, name, entries in found:
+            by_name: dict[str, list[tuple[str, bytes]]] = {}
+            for one in entries:
+                if one[0] in wanted and render.is_shown(one[0], who):
+                    by_name.setdefault(one[0], []).append(one)
+            if kind is ObjectType.ARRAY and "array_indices_remaining" not in wanted:
+                by_name["array_indices_remaining"] = [
+                    one for one in entries if one[0] == "array_indices_remaining"
+                ]
+            order = [*wanted, *[extra for extra in by_name if extra not in wanted]]
+            chosen.append((kind, name, [one for key in order for one in by_name.get(key, ())]))
+        return _parts(chosen)
+
+
+def _entries_of(attributes: Iterable[Attribute]) -> list[tuple[str, bytes]]:
+    return [(entry.name, encode_entry(entry)) for entry in attributes]
+
+
+def _encoded(kind: ObjectType, objects: Iterable[tuple[str, Iterable[Attribute]]]) -> list[Found]:
+    return [(kind, name, _entries_of(attributes)) for name, attributes in objects]
+
+
+def _parts(found: Sequence[Found]) -> list[bytes]:
+    """The bodies of a reply's packets; all but the last say that another follows."""
+    parts = [found[at : at + PART] for at in range(0, len(found), PART)] or [()]
+    bodies = []
+    for number, part in enumerate(parts, start=1):
+        pieces = [_HEAD, encode_integer(int(number < len(parts))), encode_integer(len(part))]
+        for kind, name, entries in part:
+            pieces += [encode_integer(kind), encode_string(name), encode_integer(len(entries))]
+            pieces += [raw for _, raw in entries]
+        bodies.append(b"".join(pieces))
+    return bodies

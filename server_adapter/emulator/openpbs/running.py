@@ -1,0 +1,55 @@
+"""Runs on vnodes: what RunJob names is charged, whatever there is (section 4, RunJob)."""
+
+from server_adapter.emulator import lifecycle
+from server_adapter.emulator.errors import RefusalError
+from server_adapter.emulator.jobs import Job
+from server_adapter.emulator.openpbs import selects
+from server_adapter.emulator.openpbs.state import PbsCluster
+from server_adapter.openpbs.codes import ServerCode
+from server_adapter.openpbs.values import exec_vnode
+
+FINISHED = "Job has finished"
+
+
+def demand_idle(job: Job) -> None:
+    """Raises refusals 15016 and 15139 unless the job waits."""
+    if job.finished:
+        raise RefusalError(ServerCode.HISTJOBID, FINISHED)
+    if job.active:
+        raise RefusalError(ServerCode.BADSTATE, "Request invalid for state of job")
+
+
+def start(cluster: PbsCluster, job: Job, destination: str, *, synchronous: bool) -> None:
+    """Starts a job on the vnodes of an `exec_vnode`. Its own request is not looked at, nor is what is free.
+
+    Raises refusals 15016, 15062, 15139, and the faults' own.
+    """
+    demand_idle(job)
+    try:
+        chunks = exec_vnode(destination)
+    except ValueError:
+        raise RefusalError(ServerCode.IVALREQ, "Invalid request") from None
+    placed = [[(cluster.vnode(piece.vnode), piece.resources) for piece in chunk] for chunk in chunks]
+    if cluster.faults.refuses(job.id):
+        raise RefusalError(cluster.faults.refusal_code)
+    vnodes = list(dict.fromkeys(node for chunk in placed for node in [one.name for one, _ in chunk]))
+    reached = all(cluster.vnode(name).alive for name in vnodes)
+    if synchronous and not reached:
+        raise RefusalError(ServerCode.MOMREJECT, "Execution server rejected request")
+    place = job.resources.get("place", "free")
+    tasks: dict[str, int] = {}
+    hosts = []
+    for chunk in placed:
+        cores = 0
+        for node, resources in chunk:
+            charged = selects.amounts(cluster, resources)
+            node.charge(job.id, charged, exclusive=node.is_for_one(place))
+            cores += charged.get("ncpus", 0)
+        host = chunk[0][0].host
+        number = tasks.get(host, 0)
+        tasks[host] = number + 1
+        hosts.append(f"{host}/{number}" + (f"*{cores}" if cores != 1 else ""))
+    job.held_slots = tuple((name, (0,)) for name in vnodes)
+    job.exec_host = "+".join(hosts)
+    job.attributes["exec_vnode"] = destination
+    lifecycle.begin(cluster, job, taken=synchronous or (reached and not cluster.faults.returns.hit()))

@@ -1,0 +1,142 @@
+"""What jobs ask for: `select` and `place`, those that follow from older notations, and their sums."""
+
+from collections.abc import Mapping
+
+from server_adapter.emulator.openpbs.state import PbsCluster
+from server_adapter.emulator.openpbs.vnodes import SIZES
+from server_adapter.openpbs.values import kib, select
+
+KNOWN = frozenset(
+    [
+        *("select", "place", "nodes", "walltime", "soft_walltime", "min_walltime", "max_walltime", "cput"),
+        *("pcput", "ncpus", "mem", "vmem", "pmem", "pvmem", "ngpus", "nodect", "mpiprocs", "ompthreads"),
+        *("nice", "file", "host", "vnode", "arch", "software", "naccelerators", "accelerator_memory"),
+        *("hbmem", "eoe", "aoe", "nchunk", "resv", "preempt_targets", "mpparch", "energy"),
+    ]
+)
+"""Resources that every server knows, beside its custom ones."""
+
+TIMES = frozenset({"walltime", "soft_walltime", "min_walltime", "max_walltime", "cput", "pcput"})
+_CHUNK = ("mem", "vmem", "ngpus", "arch", "host", "mpiprocs", "ompthreads")
+_PLACES = frozenset({"free", "pack", "scatter", "vscatter", "excl", "exclhost", "shared"})
+_UNITS = ("kb", "mb", "gb", "tb")
+
+
+def check_place(text: str) -> None:
+    """Raises ValueError for what is no `place`."""
+    if not all(word in _PLACES or word.startswith("group=") for word in text.split(":")):
+        raise ValueError(text)
+
+
+def complete(cluster: PbsCluster, given: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
+    """Resource_List as the server keeps it: with `select`, `place`, their sums, and the defaults.
+
+    `defaults` are the queue's, or the server's where it has none. Raises ValueError for a `select` or `place`
+    that cannot be read.
+    """
+    resources = dict(given)
+    nodes = resources.get("nodes")
+    if "select" not in resources:
+        if nodes is not None:
+            resources["select"] = _of_nodes(nodes, resources)
+            resources.setdefault("place", "scatter")
+        else:
+            wanted = {name: defaults[name] for name in ("ncpus", "mem") if name in defaults} | resources
+            resources["select"] = _single(wanted, cluster)
+            if "ncpus" in resources or "mem" in resources:
+                resources.setdefault("place", "pack")
+    for name, value in defaults.items():
+        if name not in _CHUNK and name not in ("ncpus", "nodes", "select"):
+            resources.setdefault(name, value)
+    resources.setdefault("place", "free")
+    check_place(resources["place"])
+    return resources | sums(cluster, schedselect(cluster, resources["select"]))
+
+
+def schedselect(cluster: PbsCluster, text: str) -> str:
+    """The select with the server's defaults for each chunk filled in. Raises ValueError."""
+    chunks = []
+    defaults = {
+        key.partition(".")[2]: value
+        for key, value in cluster.attributes.items()
+        if key.startswith("default_chunk.")
+    }
+    for count, asked in select(text):
+        chunks.append(_written(count, asked | {k: v for k, v in defaults.items() if k not in asked}))
+    return "+".join(chunks)
+
+
+def sums(cluster: PbsCluster, text: str) -> dict[str, str]:
+    """What all chunks take together: amounts, sizes in the largest unit that is exact, and `nodect`."""
+    total: dict[str, int] = {}
+    units = 0
+    for count, asked in select(text):
+        units += count
+        for name, value in asked.items():
+            if name in SIZES or cluster.resources.get(name, ("", ""))[0] == "size":
+                total[name] = total.get(name, 0) + count * kib(value)
+            elif value.isdecimal():
+                total[name] = total.get(name, 0) + count * int(value)
+    found = {"nodect": str(units)}
+    for name, amount in total.items():
+        size = name in SIZES or cluster.resources.get(name, ("", ""))[0] == "size"
+        found[name] = written_size(amount) if size else str(amount)
+    return found
+
+
+def amounts(cluster: PbsCluster, resources: Mapping[str, str]) -> dict[str, int]:
+    """What a chunk is charged: sizes in KiB, whole numbers as they are; strings and booleans are not."""
+    found = {}
+    for name, value in resources.items():
+        if name in SIZES or cluster.resources.get(name, ("", ""))[0] == "size":
+            found[name] = kib(value)
+        elif value.isdecimal():
+            found[name] = int(value)
+    return found
+
+
+def written_size(amount: int) -> str:
+    """KiB in the largest unit that is exact."""
+    at = 0
+    while amount and amount % 1024 == 0 and at + 1 < len(_UNITS):
+        amount, at = amount // 1024, at + 1
+    return f"{amount}{_UNITS[at]}"
+
+
+def _written(count: int, asked: Mapping[str, str]) -> str:
+    return ":".join([str(count), *[f"{name}={value}" for name, value in asked.items()]])
+
+
+def _single(resources: Mapping[str, str], cluster: PbsCluster) -> str:
+    asked = {name: value for name, value in resources.items() if name in _CHUNK or name in cluster.resources}
+    asked["ncpus"] = resources.get("ncpus", "1")
+    return _written(1, dict(sorted(asked.items())))
+
+
+def _firsts(nodes: str) -> list[str]:
+    return [part.partition(":")[0] for part in nodes.split("+")]
+
+
+def _of_nodes(nodes: str, resources: Mapping[str, str]) -> str:
+    """`nodes=2:ppn=4:big` as chunks; the job's memory is divided over them, that of each core is theirs."""
+    chunks = []
+    units = sum(int(first) if first.isdecimal() else 1 for first in _firsts(nodes))
+    for part in nodes.split("+"):
+        first, *words = part.split(":")
+        count, asked = 1, {"ncpus": "1"}
+        if first.isdecimal():
+            count = int(first)
+        else:
+            asked["host"] = first
+        for word in words:
+            name, _, value = word.partition("=")
+            if name == "ppn":
+                asked |= {"ncpus": value, "mpiprocs": value}
+            else:
+                asked[name] = value or "True"
+        if "mem" in resources:
+            asked["mem"] = f"{kib(resources['mem']) // units}kb"
+        elif "pmem" in resources:
+            asked["mem"] = f"{int(asked['ncpus']) * kib(resources['pmem'])}kb"
+        chunks.append(_written(count, asked))
+    return "+".join(chunks)

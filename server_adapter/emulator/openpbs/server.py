@@ -1,0 +1,187 @@
+"""The emulated OpenPBS server: its sessions, its schedulers' registration and cycles, `qrun`."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from server_adapter.batch.layout import Request
+from server_adapter.dis import encode_integer, encode_string
+from server_adapter.emulator.errors import RefusalError
+from server_adapter.emulator.jobs import Order, Outcome
+from server_adapter.emulator.nodes import NodeSpec
+from server_adapter.emulator.openpbs import running, submission
+from server_adapter.emulator.openpbs.handlers import OK, Handlers, refused
+from server_adapter.emulator.openpbs.session import Session
+from server_adapter.emulator.openpbs.state import PbsCluster, Scheduler, new_pbs_cluster
+from server_adapter.emulator.principal import Principal
+from server_adapter.emulator.simulated import Clock, SimulatedServer, clock_of
+from server_adapter.emulator.state import Timing, usual_outcome
+from server_adapter.openpbs.codes import Command, ServerCode
+from server_adapter.openpbs.replies import Reply, Text, encode_reply
+from server_adapter.openpbs.requests import DeferredReplyRequest
+
+
+class EmulatedOpenPBS(SimulatedServer):
+    """An OpenPBS pbs_server over simulated vnodes, on loopback, for any client of its batch protocol.
+
+    Every node is a vnode and a host of its own. `time_scale` simulated seconds pass in a real one; 0 stops
+    the clock, which `skip` then moves; a `clock` goes before both. With `privileged_ports`, clients are
+    trusted as a real server trusts them: who is vouched for from a port below 1024. Without, every client is
+    who its requests say.
+    """
+
+    cluster: PbsCluster
+
+    def __init__(
+        self,
+        nodes: Iterable[NodeSpec],
+        *,
+        time_scale: float = 1.0,
+        epoch: float | None = None,
+        clock: Clock | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        privileged_ports: bool = False,
+        server: str = "localhost",
+        queues: Iterable[str] = ("workq",),
+        timing: Timing = Timing(),  # noqa: B008  (frozen)
+        outcome: Callable[[Order], Outcome] = usual_outcome,
+        run_delay: float = 0.01,
+    ) -> None:
+        clock = clock_of(clock, epoch, time_scale)
+        cluster = new_pbs_cluster(
+            nodes, now=clock.now(), server=server, queues=queues, timing=timing, outcome=outcome
+        )
+        super().__init__(
+            clock, cluster, host=host, port=port, privileged_ports=privileged_ports, run_delay=run_delay
+        )
+        self.handlers = Handlers(cluster)
+        self.commands: list[Command] = []
+        self._places: dict[str, list[Session]] = {}
+        self._qruns: dict[str, asyncio.Future[bytes]] = {}
+
+    def enter(self, order: Order) -> str:
+        """Queues the order's job; its id. Raises `RefusalError`."""
+        return submission.submit(self.cluster, order)
+
+    def hints(self) -> list[str]:
+        """How an adapter and OpenPBS's commands reach this server."""
+        host, port = self.address
+        trust = "auto" if self.privileged_ports else "none"
+        return [
+            f"adapter   pbs-adapter --family openpbs --mode scheduler --server {host}:{port} --auth {trust}",
+            f"clients   PBS_BATCH_SERVICE_PORT={port} PBS_SERVER={host} qstat",
+        ]
+
+    def manages(self, user: str) -> bool:
+        """Whether a user is root, a manager or an operator."""
+        attributes = self.cluster.attributes
+        listed = f"{attributes.get('managers', '')},{attributes.get('operators', '')}"
+        return user == "root" or user in {entry.partition("@")[0] for entry in listed.split(",")}
+
+    # -- schedulers ---------------------------------------------------------------------------------
+
+    def register(self, session: Session, name: str, who: Principal) -> bytes:
+        """RegisterSched: the first connection takes requests, the second commands. The reply's body."""
+        scheduler = self.cluster.schedulers.get(name)
+        if not who.manager:
+            return refused(RefusalError(ServerCode.PERM, "Unauthorized Request "))
+        if scheduler is None:
+            return refused(RefusalError(ServerCode.UNKSCHED, "Unknown Scheduler"))
+        place = self._places.setdefault(name, [])
+        if len(place) == 2:
+            return refused(RefusalError(ServerCode.SCHEDCONNECTED, "Scheduler already connected"))
+        place.append(session)
+        session.scheduler = scheduler
+        if len(place) == 2:
+            scheduler.registered = True
+            scheduler.told = self.cluster.now
+            scheduler.first.append(Command.CONFIGURE)
+            if self.cluster.fresh:  # it is the server's first one, which is told to begin
+                scheduler.first += [Command.CONFIGURE, Command.FIRST]
+                self.cluster.fresh = False
+            asyncio.get_running_loop().call_soon(self._attend)
+        return OK
+
+    def takes_end(self, session: Session) -> bool:
+        """Whether this is a scheduler's second connection: whatever comes there ends its cycle."""
+        scheduler = session.scheduler
+        if scheduler is None or self._places.get(scheduler.name, [])[1:] != [session]:
+            return False
+        scheduler.end()
+        self._fail_qruns(scheduler)
+        asyncio.get_running_loop().call_soon(self._attend)
+        return True
+
+    def lost(self, session: Session) -> None:
+        """A connection ended; a scheduler that loses one loses both."""
+        scheduler = session.scheduler
+        if scheduler is None or session not in self._places.get(scheduler.name, []):
+            return
+        place = self._places.pop(scheduler.name)
+        scheduler.registered = False
+        scheduler.end()
+        scheduler.urgent.clear()
+        self._fail_qruns(scheduler)
+        for other in place:
+            if other is not session:
+                other.hang_up()
+
+    async def ask_scheduler(self, name: str) -> bytes:
+        """`qrun` without vnodes: the default scheduler is asked; the reply's body, once it has said."""
+        scheduler = self.cluster.schedulers["default"]
+        try:
+            job = self.cluster.job(name)
+            running.demand_idle(job)
+        except RefusalError as error:
+            return refused(error)
+        if not scheduler.registered:
+            return refused(RefusalError(ServerCode.NOSCHEDULER, "Unable to contact Scheduler"))
+        answer = self._qruns[job.id] = asyncio.get_running_loop().create_future()
+        scheduler.urgent.append(job.id)
+        self._attend()
+        body: bytes = await answer
+        return body
+
+    def answer_qrun(self, request: Request) -> bytes:
+        """DefSchReply: passes a scheduler's word on to who asked for the run. The reply's body."""
+        assert isinstance(request, DeferredReplyRequest)
+        waiting = self._qruns.pop(request.job, None)
+        if waiting is None or waiting.done():
+            return refused(RefusalError(ServerCode.IVALREQ, "Invalid request"))
+        text = Text(request.text) if request.text else None
+        waiting.set_result(encode_reply(Reply(request.result, 0, text)))
+        return OK
+
+    def _fail_qruns(self, scheduler: Scheduler) -> None:
+        """A cycle is over: who asked for a run in it and heard nothing is refused now."""
+        for job in [job for job in self._qruns if job not in scheduler.urgent]:
+            waiting = self._qruns.pop(job)
+            if not waiting.done():
+                waiting.set_result(refused(RefusalError(ServerCode.IVALREQ, "Invalid request")))
+
+    def _attend(self) -> None:
+        for scheduler in self.cluster.schedulers.values():
+            place = self._places.get(scheduler.name, [])
+            if len(place) < 2:
+                continue
+            iteration = float(scheduler.attributes.get("scheduler_iteration", "600"))
+            quiet = self.cluster.now - scheduler.told >= iteration
+            if scheduler.command is None and quiet and self.cluster.scheduling and scheduler.scheduling:
+                scheduler.command = Command.TIME
+            found = scheduler.next()
+            if found is None:
+                continue
+            command, job = found
+            scheduler.cycling = True
+            scheduler.told = self.cluster.now
+            self.commands.append(command)
+            place[1].send(encode_integer(command) + (encode_string(job) if job else b""))
+
+    def _is_back(self) -> None:
+        self.cluster.fresh = True
+        for scheduler in self.cluster.schedulers.values():
+            scheduler.command = None
+            scheduler.first.clear()
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await Session(self, reader, writer).run()

@@ -1,0 +1,135 @@
+"""One client's connection to the emulated OpenPBS server: packets, trust, registration (sections 2 to 4)."""
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from server_adapter.batch.layout import Request
+from server_adapter.dis import DisError
+from server_adapter.emulator.errors import RefusalError
+from server_adapter.emulator.openpbs.handlers import OK, Pending, refused
+from server_adapter.emulator.openpbs.state import Scheduler
+from server_adapter.emulator.principal import Principal
+from server_adapter.openpbs.codes import RequestCode, ServerCode
+from server_adapter.openpbs.frames import RequestFrame, UnknownRequestError, decode_request
+from server_adapter.openpbs.packets import PacketSplitter, encode_packet
+from server_adapter.openpbs.requests import AuthenticateRequest, RegisterSchedulerRequest, RunRequest
+
+if TYPE_CHECKING:
+    from server_adapter.emulator.openpbs.server import EmulatedOpenPBS
+
+_CHUNK = 64 * 1024
+_SUBMISSION = frozenset({RequestCode.QUEUE_JOB, RequestCode.JOB_SCRIPT, RequestCode.COMMIT})
+_UNKNOWN = RefusalError(ServerCode.UNKREQ, "Unknown request")
+_NOBODY = RefusalError(ServerCode.BADCRED, "Invalid credential")
+
+
+class Session:
+    """Reads packets and answers them one by one. `scheduler`: this is one of a scheduler's connections."""
+
+    def __init__(
+        self, server: "EmulatedOpenPBS", reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._server = server
+        self._reader, self._writer = reader, writer
+        self._port: int = writer.get_extra_info("peername")[1]
+        self._pending = Pending()
+        self._is_server = False
+        self.scheduler: Scheduler | None = None
+
+    async def run(self) -> None:
+        """Until the client goes."""
+        try:
+            await self._talk()
+        except (OSError, EOFError, DisError):
+            pass
+        finally:
+            self._server.lost(self)
+            self._server.vouched.pop(self._port, None)
+            self._writer.close()
+            with contextlib.suppress(OSError):
+                await self._writer.wait_closed()
+
+    def send(self, body: bytes) -> None:
+        """Sends a packet of its own accord: a command to a scheduler."""
+        self._writer.write(encode_packet(body))
+
+    def hang_up(self) -> None:
+        """Ends the connection."""
+        self._writer.transport.abort()
+
+    async def _talk(self) -> None:
+        splitter = PacketSplitter()
+        while chunk := await self._reader.read(_CHUNK):
+            for packet in splitter.feed(chunk):
+                if self._server.takes_end(self):
+                    continue
+                if not await self._heard(packet.body):
+                    return
+
+    async def _heard(self, body: bytes) -> bool:
+        """Answers one packet; False when that was the last one."""
+        faults = self._server.faults
+        try:
+            frame = decode_request(body)
+        except UnknownRequestError:
+            await self._write([refused(_UNKNOWN)])
+            return False
+        code = frame.request.code
+        if code is RequestCode.DISCONNECT:
+            return False
+        if faults.delay and (faults.delayed is None or int(code) in faults.delayed):
+            await asyncio.sleep(faults.delay)
+        if faults.silences.hit():
+            return True
+        self._server.catch_up()
+        bodies, goes_on = await self._answer(frame)
+        if faults.cuts.hit():
+            await self._write(bodies, faults.cut_after)
+            return False
+        await self._write(bodies)
+        return goes_on
+
+    async def _write(self, bodies: list[bytes], most: int | None = None) -> None:
+        self._writer.write(b"".join(map(encode_packet, bodies))[:most])
+        await self._writer.drain()
+
+    async def _answer(self, frame: RequestFrame) -> tuple[list[bytes], bool]:
+        server, request = self._server, frame.request
+        strict = server.privileged_ports
+        if request.code is RequestCode.CONNECT:
+            # From a privileged port a server is expected, which says who it is and does not connect.
+            return ([refused(_UNKNOWN)], False) if strict and self._port < 1024 else ([OK], True)
+        if isinstance(request, AuthenticateRequest):
+            return self._vouch(frame, request)
+        user = server.vouched.get(self._port, None if strict else frame.user)
+        if user is None:
+            return [refused(_NOBODY)], False
+        trusted = self._is_server or self.scheduler is not None
+        who = Principal(user, server.cluster.server, trusted, trusted or server.manages(user))
+        if isinstance(request, RegisterSchedulerRequest):
+            return [server.register(self, request.name, who)], True
+        return await self._request(request, who), True
+
+    async def _request(self, request: Request, who: Principal) -> list[bytes]:
+        server = self._server
+        if request.code in _SUBMISSION:
+            return server.handlers.submit(request, who, self._pending)
+        asked = isinstance(request, RunRequest) and not request.destination
+        if isinstance(request, RunRequest) and asked and self.scheduler is None and who.manager:
+            return [await server.ask_scheduler(request.job)]
+        if request.code is RequestCode.DEFERRED_SCHEDULER_REPLY:
+            return [server.answer_qrun(request)]
+        answer = server.handlers.answer(request, who)
+        if request.code is RequestCode.RUN_JOB and server.run_delay:
+            await asyncio.sleep(server.run_delay / (server.clock.scale or 1.0))
+        return answer
+
+    def _vouch(self, frame: RequestFrame, request: AuthenticateRequest) -> tuple[list[bytes], bool]:
+        server = self._server
+        if request.method != "resvport" or (server.privileged_ports and self._port >= 1024):
+            return [refused(_NOBODY)], False
+        server.vouched[request.port] = frame.user
+        if request.port == self._port:
+            self._is_server = True
+        return [OK], True

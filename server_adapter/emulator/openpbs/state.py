@@ -1,0 +1,237 @@
+"""The emulated OpenPBS server's memory: its cluster with vnodes, schedulers, reservations and resources."""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from server_adapter.emulator.errors import RefusalError
+from server_adapter.emulator.jobs import Job, Order, Outcome, Queue
+from server_adapter.emulator.nodes import NodeSpec
+from server_adapter.emulator.openpbs.vnodes import Vnode
+from server_adapter.emulator.state import Cluster, Timing, usual_outcome
+from server_adapter.emulator.versions import VERSIONS
+from server_adapter.openpbs.codes import Command, ReservationState, ServerCode
+from server_adapter.torque.codes import SchedulerCommand
+from server_adapter.torque.values import seconds
+
+VERSION: Final = replace(VERSIONS["6.1"], name="openpbs", pbs_version="23.06.06", reruns_queued=False)
+"""What the parts that both families share ask of a version."""
+
+HISTORY: Final = "336:00:00"
+"""How long jobs that are over are remembered, where they are at all and nothing else is set."""
+
+_COMMANDS: Final = {
+    SchedulerCommand.NEW: Command.NEW,
+    SchedulerCommand.TERM: Command.TERM,
+    SchedulerCommand.CMD: Command.CMD,
+}
+
+
+@dataclass(slots=True)
+class Scheduler:
+    """A scheduler that the server knows, and what it is to be told.
+
+    `urgent` are the jobs of `qrun`s, `first` the commands of a registration, `command` the one slot for
+    everything else, where the last one wins. `cycling`: a command was sent and its cycle is not over.
+    `altered` are jobs that were altered in this cycle after it had read jobs (`reads`).
+    """
+
+    name: str
+    attributes: dict[str, str]
+    command: Command | None = None
+    urgent: deque[str] = field(default_factory=deque)
+    first: deque[Command] = field(default_factory=deque)
+    registered: bool = False
+    cycling: bool = False
+    reads: bool = False
+    altered: set[str] = field(default_factory=set)
+    told: float = 0.0
+
+    @property
+    def scheduling(self) -> bool:
+        """Whether it is to start jobs."""
+        return self.attributes.get("scheduling") == "True"
+
+    @property
+    def state(self) -> str:
+        """The `state` attribute."""
+        if not self.registered:
+            return "down"
+        return "scheduling" if self.cycling else "idle"
+
+    def next(self) -> tuple[Command, str] | None:
+        """Takes what is to be sent now, with a job id where the command has one."""
+        if not self.registered or self.cycling:
+            return None
+        if self.urgent:
+            return Command.RUN_JOB, self.urgent.popleft()
+        if self.first:
+            return self.first.popleft(), ""
+        command, self.command = self.command, None
+        return None if command is None else (command, "")
+
+    def end(self) -> None:
+        """Its cycle is over."""
+        self.cycling = self.reads = False
+        self.altered.clear()
+
+
+@dataclass(slots=True)
+class Reservation:
+    """A reservation. Times are epoch seconds; `nodes` is its `resv_nodes` once a scheduler has chosen."""
+
+    id: str
+    owner: str
+    attributes: dict[str, str]
+    start: int
+    end: int
+    created: float
+    state: ReservationState = ReservationState.UNCONFIRMED
+    nodes: str = ""
+    partition: str = ""
+
+    @property
+    def queue(self) -> str:
+        """The queue of its jobs."""
+        return self.id.partition(".")[0]
+
+
+@dataclass(slots=True)
+class PbsCluster(Cluster):
+    """All that the emulated OpenPBS server knows beside what both families share.
+
+    `resources` are custom resources: type and flag by name. `fresh`: no scheduler has registered since the
+    server came up.
+    """
+
+    schedulers: dict[str, Scheduler] = field(default_factory=dict)
+    reservations: dict[str, Reservation] = field(default_factory=dict)
+    resources: dict[str, tuple[str, str]] = field(default_factory=dict)
+    fresh: bool = True
+
+    @property
+    def keep_completed(self) -> float:
+        """Seconds for which finished jobs stay in the list: the server's history."""
+        if self.attributes.get("job_history_enable") != "True":
+            return 0.0
+        return float(seconds(self.attributes.get("job_history_duration", HISTORY)))
+
+    def poke(self, command: SchedulerCommand) -> None:
+        """Leaves a command for every scheduler; overwrites the one that waits."""
+        self.tell(_COMMANDS[command])
+
+    def tell(self, command: Command, *, always: bool = False) -> None:
+        """Leaves an OpenPBS command for every scheduler; `always` also where scheduling is off."""
+        for scheduler in self.schedulers.values():
+            if always or (self.scheduling and scheduler.scheduling):
+                scheduler.command = command
+
+    def vnode(self, name: str) -> Vnode:
+        """A vnode. Raises the refusal 15062."""
+        node = self.nodes.get(name)
+        if not isinstance(node, Vnode):
+            raise RefusalError(ServerCode.UNKNODE, "Unknown node ")
+        return node
+
+    def vnodes(self) -> list[Vnode]:
+        """All vnodes."""
+        return [node for node in self.nodes.values() if isinstance(node, Vnode)]
+
+    def reservation(self, name: str) -> Reservation:
+        """A reservation, by its id with or without the server's name. Raises the refusal 15084."""
+        found = self.reservations.get(name) or self.reservations.get(f"{name}.{self.server}")
+        if found is None:
+            raise RefusalError(ServerCode.UNKRESVID, "Unknown Reservation Id")
+        return found
+
+    def exists(self, job: Job) -> bool:
+        """Whether the server has an object for a job: of an array, only subjobs that were run have one."""
+        return job.array is None or job.start_count > 0 or job.active or job.finished
+
+
+def new_scheduler(cluster: PbsCluster, name: str) -> Scheduler:
+    """A scheduler as `qmgr create sched` makes it, or the default one; it is in the cluster from now on."""
+    default = name == "default"
+    suffix = "" if default else f"_{name}"
+    attributes = {
+        "sched_host": cluster.server,
+        "sched_cycle_length": "00:20:00",
+        "throughput_mode": "True",
+        "job_run_wait": "runjob_hook",
+        "sched_priv": f"/var/spool/pbs/sched_priv{suffix}",
+        "sched_log": f"/var/spool/pbs/sched_logs{suffix}",
+        "scheduling": str(default),
+        "scheduler_iteration": "600",
+        "preempt_queue_prio": "150",
+        "preempt_prio": "express_queue, normal_jobs",
+        "preempt_order": "SCR",
+        "preempt_sort": "min_time_since_start",
+        "log_events": "767",
+        "server_dyn_res_alarm": "30",
+    }
+    if default:
+        attributes["partition"] = "pbs-default"
+    cluster.schedulers[name] = Scheduler(name, attributes, told=cluster.now)
+    return cluster.schedulers[name]
+
+
+def new_vnode(cluster: PbsCluster, spec: NodeSpec, host: str = "") -> Vnode:
+    """A free vnode; it is in the cluster from now on."""
+    node = Vnode(spec, mom_port=15002, host=host or spec.name, reported=int(cluster.now), changed=cluster.now)
+    for word in filter(None, spec.gres.split("+")):
+        name, _, amount = word.partition(":")
+        node.offers[name] = amount
+    for name in node.properties:
+        node.offers[name] = "True"
+        cluster.resources.setdefault(name, ("boolean", "h"))
+    if spec.gpus:
+        node.offers["ngpus"] = str(spec.gpus)
+    cluster.nodes[spec.name] = node
+    return node
+
+
+def new_pbs_cluster(
+    nodes: Iterable[NodeSpec],
+    *,
+    now: float,
+    server: str = "localhost",
+    queues: Iterable[str] = ("workq",),
+    timing: Timing = Timing(),  # noqa: B008  (frozen)
+    outcome: Callable[[Order], Outcome] = usual_outcome,
+) -> PbsCluster:
+    """A server with free vnodes, each a host of its own, empty queues, and scheduling off."""
+    cluster = PbsCluster(
+        version=VERSION, now=now, server=server, timing=timing, outcome=outcome, last_command=now
+    )
+    for spec in nodes:
+        new_vnode(cluster, spec)
+    for name in queues:
+        settings = {"queue_type": "Execution", "enabled": "True", "started": "True"}
+        cluster.queues[name] = Queue(name, settings, modified=now)
+    cluster.attributes = {
+        "server_host": server,
+        "scheduling": "False",
+        "acl_roots": "root@*",
+        "default_queue": next(iter(cluster.queues), ""),
+        "log_events": "511",
+        "mailer": "/usr/sbin/sendmail",
+        "mail_from": "adm",
+        "query_other_jobs": "True",
+        "resources_default.ncpus": "1",
+        "default_chunk.ncpus": "1",
+        "scheduler_iteration": "600",
+        "resv_enable": "True",
+        "node_fail_requeue": "310",
+        "max_array_size": "10000",
+        "resend_term_delay": "5",
+        "eligible_time_enable": "False",
+        "job_history_enable": "True",
+        "max_concurrent_provision": "5",
+        "backfill_depth": "1",
+        "clear_topjob_estimates_enable": "False",
+        "power_provisioning": "False",
+        "max_job_sequence_id": "9999999",
+    }
+    new_scheduler(cluster, "default")
+    return cluster

@@ -1,0 +1,154 @@
+"""New jobs as OpenPBS takes them: attributes, arrays with their subjobs, jobs of reservations."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from server_adapter.dis import Attribute
+from server_adapter.emulator import submission
+from server_adapter.emulator.errors import RefusalError
+from server_adapter.emulator.jobs import Job, Order, Queue
+from server_adapter.emulator.openpbs import selects
+from server_adapter.emulator.openpbs.state import PbsCluster
+from server_adapter.emulator.render import clock
+from server_adapter.openpbs.codes import ServerCode
+from server_adapter.openpbs.values import indices, select, subjob
+from server_adapter.torque.values import kib, seconds
+
+_WORD = re.compile(r"<jsdl-hpcpa:\w+>(.*?)</jsdl-hpcpa:\w+>")
+_ON_ARRAY = re.compile(r"(after\w*):([^,]*)")
+
+
+def order_from(attributes: Iterable[Attribute], *, user: str, queue: str, host: str, script: str) -> Order:
+    """The order in a QueueJob request. Raises refusals 15014."""
+    found = [
+        replace(entry, name="job_array_request") if entry.name == "array_indices_submitted" else entry
+        for entry in attributes
+    ]
+    order = submission.order_from(found, user=user, queue=queue, script=script)
+    named = order.extra.get("executable", "")
+    words = [_WORD.sub(r"\1", named), *_WORD.findall(order.extra.get("argument_list", ""))]
+    # A submission without a script names a program: what it sleeps is read from that.
+    program = " ".join(word for word in words if word)
+    return replace(order, script=script or program, host=host, origin=host)
+
+
+def submit(cluster: PbsCluster, order: Order, name: str | None = None) -> str:
+    """Queues the order's job, or its array; returns the id, `7[].srv` for an array.
+
+    Raises refusals 15007, 15014, 15018, 15021, 15023, 15035, 15036, 15046, 15054, 15107.
+    """
+    name = name or submission.next_id(cluster)
+    queue = _queue(cluster, order)
+    resources = resources_of(cluster, order, queue)
+    order = replace(order, depend=_ON_ARRAY.sub(_on_arrays, order.depend))
+    if not order.array:
+        _enter(cluster, order, queue, name, resources)
+        return name
+    number, _, server = name.partition(".")
+    array = f"{number}[].{server}"
+    for index in _indices(cluster, order):
+        _enter(cluster, order, queue, subjob(array, index), dict(resources), array, index)
+    return array
+
+
+def resources_of(cluster: PbsCluster, order: Order, queue: Queue) -> dict[str, str]:
+    """The order's Resource_List in full. Raises refusals 15014, 15035."""
+    for name, value in order.resources.items():
+        check_value(cluster, name, value)
+    given = {name: written(name, value) for name, value in order.resources.items()}
+    defaults: dict[str, str] = {}
+    for source in (cluster.attributes, queue.attributes):
+        for key, value in source.items():
+            word, _, resource = key.partition(".")
+            if word == "resources_default" and resource:
+                defaults[resource] = value
+    try:
+        return selects.complete(cluster, given, defaults)
+    except ValueError:
+        raise RefusalError(
+            ServerCode.BADATVAL, "Illegal attribute or resource value Resource_List.select"
+        ) from None
+
+
+def check_value(cluster: PbsCluster, name: str, value: str) -> None:
+    """Raises the refusal 15035 for a resource that the server does not know, 15014 for what is no value."""
+    if name not in selects.KNOWN and name not in cluster.resources:
+        raise RefusalError(ServerCode.UNKRESC, f"Unknown resource Resource_List.{name}")
+    try:
+        if name == "select":
+            _check_chunks(cluster, value)
+        elif name == "place":
+            selects.check_place(value)
+        elif name in selects.TIMES:
+            seconds(value)
+        elif name in ("mem", "vmem", "pmem", "pvmem", "file"):
+            kib(value)
+        elif name in ("ncpus", "ngpus", "mpiprocs"):
+            int(value)
+    except ValueError:
+        text = f"Illegal attribute or resource value Resource_List.{name}"
+        raise RefusalError(ServerCode.BADATVAL, text) from None
+
+
+def _check_chunks(cluster: PbsCluster, text: str) -> None:
+    for _, asked in select(text):
+        for name in asked:
+            if name not in selects.KNOWN and name not in cluster.resources:
+                raise RefusalError(ServerCode.UNKRESC, f"Unknown resource: {name}")
+
+
+def written(name: str, value: str) -> str:
+    """A resource's value as the server shows it."""
+    return clock(seconds(value)) if name in selects.TIMES else value
+
+
+def _queue(cluster: PbsCluster, order: Order) -> Queue:
+    if order.user == "root" and "acl_roots" not in cluster.attributes:
+        raise RefusalError(ServerCode.BADUSER, "Bad UID for job execution")
+    name = order.queue.partition("@")[0] or cluster.attributes.get("default_queue", "")
+    queue = cluster.queues.get(name)
+    if queue is None:
+        raise RefusalError(ServerCode.UNKQUE, "Unknown queue")
+    if not queue.enabled:
+        raise RefusalError(ServerCode.QUNOENB, "Queue is not enabled")
+    users = [user.partition("@")[0] for user in queue.attributes.get("acl_users", "").split(",")]
+    if queue.attributes.get("acl_user_enable") == "True" and order.user not in users:
+        raise RefusalError(ServerCode.PERM, "Unauthorized Request ")
+    return queue
+
+
+def _indices(cluster: PbsCluster, order: Order) -> list[int]:
+    try:
+        found = list(indices(order.array))
+    except ValueError:
+        raise RefusalError(
+            ServerCode.BADATVAL, "Illegal attribute or resource value for array_indices_submitted"
+        ) from None
+    if len(found) > int(cluster.attributes.get("max_array_size", "10000")):
+        raise RefusalError(ServerCode.MAXARRAYSIZE, "Array job exceeds server or queue size limit")
+    return found
+
+
+def _enter(
+    cluster: PbsCluster,
+    order: Order,
+    queue: Queue,
+    name: str,
+    resources: dict[str, str],
+    array: str | None = None,
+    index: int | None = None,
+) -> None:
+    job: Job = submission.enqueue(cluster, order, queue, name, resources, array, index)
+    for torque_only in ("fault_tolerant", "job_radix"):
+        job.attributes.pop(torque_only, None)
+    job.attributes.setdefault("project", "_pbs_project_default")
+    held = next((one for one in cluster.reservations.values() if one.queue == queue.name), None)
+    if held is not None:
+        job.attributes["reserve_ID"] = held.id
+
+
+def _on_arrays(found: re.Match[str]) -> str:
+    """A condition on an array is one on each of its subjobs, which is another word inside."""
+    kind, jobs = found.groups()
+    return f"{kind}array:{jobs}" if "[]" in jobs else f"{kind}:{jobs}"

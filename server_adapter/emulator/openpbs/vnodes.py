@@ -1,0 +1,81 @@
+"""Vnodes: what they have, what jobs were charged for, and the state that follows."""
+
+from dataclasses import dataclass, field
+
+from server_adapter.emulator.nodes import Node
+
+SIZES = frozenset({"mem", "vmem", "hbmem", "accelerator_memory"})
+_ZEROS = ("accelerator_memory", "hbmem", "mem", "naccelerators", "ncpus", "vmem")
+
+
+@dataclass(slots=True)
+class Vnode(Node):
+    """A vnode. `host` is its mom's; `offers` are resources beside cores and memory, `settings` attributes.
+
+    `charged` is what each job holds: amounts by resource, sizes in KiB. The server hands out whatever it is
+    asked for, also more than there is.
+    """
+
+    host: str = ""
+    offers: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+    charged: dict[str, dict[str, int]] = field(default_factory=dict)
+    exclusive: set[str] = field(default_factory=set)
+    changed: float = 0.0
+
+    @property
+    def sharing(self) -> str:
+        """How its jobs may share it."""
+        return self.settings.get("sharing", "default_shared")
+
+    @property
+    def usable(self) -> bool:
+        """Whether jobs may start here."""
+        return not (self.offline or self.down)
+
+    @property
+    def state(self) -> str:
+        """The `state` attribute: a comma list."""
+        states = [word for word, is_so in (("offline", self.offline), ("down", self.down)) if is_so]
+        if self.exclusive:
+            states.append("job-exclusive")
+        elif self.slots and self.assigned()["ncpus"] >= self.slots:
+            states.append("job-busy")
+        return ",".join(states) or "free"
+
+    def charge(self, job: str, resources: dict[str, int], *, exclusive: bool) -> None:
+        """Gives resources to a job, more of them where it has some already."""
+        held = self.charged.setdefault(job, {})
+        for name, amount in resources.items():
+            held[name] = held.get(name, 0) + amount
+        if exclusive:
+            self.exclusive.add(job)
+
+    def release(self, job: str) -> None:
+        """Takes all that a job holds back."""
+        self.charged.pop(job, None)
+        self.exclusive.discard(job)
+
+    def held(self) -> dict[str, tuple[int, ...]]:
+        """The jobs here, as many slots as cores."""
+        return {job: tuple(range(held.get("ncpus", 0))) for job, held in self.charged.items()}
+
+    def assigned(self) -> dict[str, int]:
+        """What jobs hold together."""
+        total = dict.fromkeys(_ZEROS, 0)
+        for held in self.charged.values():
+            for name, amount in held.items():
+                total[name] = total.get(name, 0) + amount
+        return total
+
+    def is_for_one(self, place: str) -> bool:
+        """Whether a job of this `place` has the vnode for itself."""
+        words = set(place.split(":"))
+        match self.sharing:
+            case "force_excl" | "force_exclhost":
+                return True
+            case "ignore_excl":
+                return False
+            case "default_excl" | "default_exclhost":
+                return "shared" not in words
+        return bool(words & {"excl", "exclhost"})
