@@ -24,7 +24,30 @@ _ORDER = (
     *("array_state_count", "array_indices_submitted", "array_indices_remaining", "estimated"),
     *("history_timestamp", "project", "run_version", "topjob_ineligible", "Submit_Host", "max_run_subjobs"),
 )
+_SERVER_ORDER = (
+    *("server_state", "server_host", "scheduling", "max_running", "max_queued", "max_queued_res", "max_run"),
+    *("max_run_res", "max_run_soft", "max_run_res_soft", "max_user_run", "max_group_run", "total_jobs"),
+    *("state_count", "acl_host_enable", "acl_hosts", "acl_user_enable", "acl_users", "acl_roots", "managers"),
+    *("operators", "default_queue", "log_events", "mailer", "mail_from", "query_other_jobs"),
+    *("resources_available", "resources_default", "default_chunk", "resources_max", "resources_assigned"),
+    *("scheduler_iteration", "comment", "flatuid", "resv_enable", "node_fail_requeue", "max_array_size"),
+    *("node_group_enable", "node_group_key", "default_qdel_arguments", "default_qsub_arguments"),
+    *("resend_term_delay", "pbs_version", "job_sort_formula", "eligible_time_enable", "job_history_enable"),
+    *("job_history_duration", "max_concurrent_provision", "backfill_depth", "job_requeue_timeout"),
+    *("clear_topjob_estimates_enable", "power_provisioning", "max_job_sequence_id", "has_runjob_hook"),
+)
+_QUEUE_ORDER = (
+    *("queue_type", "Priority", "max_queuable", "total_jobs", "state_count", "max_running", "max_queued"),
+    *("max_queued_res", "acl_host_enable", "acl_hosts", "acl_user_enable", "acl_users", "from_route_only"),
+    *("resources_max", "resources_min", "resources_default", "max_array_size", "comment"),
+    *("acl_group_enable", "acl_groups", "default_chunk", "resources_available", "resources_assigned"),
+    *("kill_delay", "max_user_run", "max_group_run", "max_run", "max_run_res", "max_run_soft", "hasnodes"),
+    *("node_group_key", "backfill_depth", "route_destinations", "enabled", "started", "partition"),
+)
 _RANK = {name: rank for rank, name in enumerate(_ORDER)}
+_SERVER_RANK = {name: rank for rank, name in enumerate(_SERVER_ORDER)}
+_QUEUE_RANK = {name: rank for rank, name in enumerate(_QUEUE_ORDER)}
+_LAST = 1000
 _OF_MANAGERS = frozenset({"hashname", "queue_rank", "queue_type"})
 _OF_SERVERS = frozenset({"hop_count", "sample_starttime"})
 _HIDDEN = frozenset({"topjob", "nodect", "submit_host"})
@@ -149,7 +172,7 @@ def _entries(cluster: PbsCluster, job: Job, index: str = "") -> Iterator[Attribu
         yield Attribute("Resource_List", value, resource)
     for resource, value in used_by(cluster, job):
         yield Attribute("resources_used", value, resource)
-    for key, value in job.attributes.items():
+    for key, value in sorted(job.attributes.items()):
         name, dot, resource = key.partition(".")
         if dot:
             yield Attribute(name, value, resource)
@@ -167,7 +190,7 @@ def _depend(cluster: PbsCluster, job: Job) -> str:
 
 
 def _sorted(entries: Iterable[Attribute]) -> list[Attribute]:
-    return sorted(entries, key=lambda entry: _RANK.get(entry.name, len(_RANK)))
+    return sorted(entries, key=lambda entry: _RANK.get(entry.name, _LAST))
 
 
 def is_shown(name: str, who: Principal) -> bool:
@@ -220,13 +243,11 @@ def vnode_attributes(cluster: PbsCluster, node: Vnode) -> list[Attribute]:
 def queue_attributes(cluster: PbsCluster, queue: Queue) -> list[Attribute]:
     """All attributes of a queue: the kind, the counts, its settings, and whether it is open at the end."""
     jobs = [job for job in cluster.jobs.values() if job.queue == queue.name]
-    settings = dict(queue.attributes)
-    entries = [Attribute("queue_type", settings.pop("queue_type", "Execution"))]
-    ends = [(name, settings.pop(name, "False")) for name in ("enabled", "started")]
+    settings = {"queue_type": "Execution", "enabled": "False", "started": "False"} | queue.attributes
+    entries = [_setting(key, value) for key, value in settings.items()]
     entries += _counts(cluster, jobs)
-    entries += [_setting(key, value) for key, value in settings.items()]
-    entries += _assigned(cluster, jobs)
-    return entries + [Attribute(name, value) for name, value in ends]
+    entries += _assigned(cluster, jobs) if queue.used else []
+    return sorted(entries, key=lambda entry: _QUEUE_RANK.get(entry.name, _LAST))
 
 
 def server_attributes(cluster: PbsCluster) -> list[Attribute]:
@@ -237,14 +258,15 @@ def server_attributes(cluster: PbsCluster) -> list[Attribute]:
         state = "Idle"
     else:
         state = "Scheduling" if default.cycling else "Active"
-    settings = dict(cluster.attributes)
-    entries = [Attribute("server_state", state), Attribute("server_host", settings.pop("server_host"))]
-    entries.append(Attribute("scheduling", settings.pop("scheduling")))
+    entries = [_setting(key, value) for key, value in cluster.attributes.items()]
     entries += _counts(cluster, jobs)
-    entries += [_setting(key, value) for key, value in settings.items()]
-    entries += _assigned(cluster, jobs)
-    entries.append(Attribute("pbs_version", cluster.version.pbs_version))
-    return entries
+    entries += _assigned(cluster, jobs) if any(queue.used for queue in cluster.queues.values()) else []
+    entries += [
+        Attribute("server_state", state),
+        Attribute("server_host", cluster.server),
+        Attribute("pbs_version", cluster.version.pbs_version),
+    ]
+    return sorted(entries, key=lambda entry: _SERVER_RANK.get(entry.name, _LAST))
 
 
 def scheduler_attributes(scheduler: Scheduler) -> list[Attribute]:
@@ -318,7 +340,7 @@ def _assigned(cluster: PbsCluster, jobs: list[Job]) -> list[Attribute]:
             if name in total:
                 total[name] += amount
     return [
-        Attribute("resources_assigned", f"{amount}kb" if name == "mem" else str(amount), name)
+        Attribute("resources_assigned", selects.written_size(amount) if name == "mem" else str(amount), name)
         for name, amount in total.items()
     ]
 

@@ -1,5 +1,7 @@
 """Runs on vnodes: what RunJob names is charged, whatever there is (section 4, RunJob)."""
 
+import time
+
 from server_adapter.emulator import lifecycle
 from server_adapter.emulator.errors import RefusalError
 from server_adapter.emulator.jobs import Job
@@ -52,4 +54,6 @@ def start(cluster: PbsCluster, job: Job, destination: str, *, synchronous: bool)
     job.held_slots = tuple((name, (0,)) for name in vnodes)
     job.exec_host = "+".join(hosts)
     job.attributes["exec_vnode"] = destination
+    when = time.strftime("%a %b %d at %H:%M", time.localtime(cluster.now))
+    job.attributes["comment"] = f"Job run at {when} on {destination}"
     lifecycle.begin(cluster, job, taken=synchronous or (reached and not cluster.faults.returns.hit()))

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from server_adapter.batch.layout import Request
 from server_adapter.dis import encode_integer, encode_string
@@ -60,8 +61,9 @@ class EmulatedOpenPBS(SimulatedServer):
         self._qruns: dict[str, asyncio.Future[bytes]] = {}
 
     def enter(self, order: Order) -> str:
-        """Queues the order's job; its id. Raises `RefusalError`."""
-        return submission.submit(self.cluster, order)
+        """Queues the order's job, submitted on the server's own host; its id. Raises `RefusalError`."""
+        host = self.cluster.server
+        return submission.submit(self.cluster, replace(order, host=host, origin=host))
 
     def hints(self) -> list[str]:
         """How an adapter and OpenPBS's commands reach this server."""

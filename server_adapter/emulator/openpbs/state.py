@@ -210,7 +210,6 @@ def new_pbs_cluster(
         settings = {"queue_type": "Execution", "enabled": "True", "started": "True"}
         cluster.queues[name] = Queue(name, settings, modified=now)
     cluster.attributes = {
-        "server_host": server,
         "scheduling": "False",
         "acl_roots": "root@*",
         "default_queue": next(iter(cluster.queues), ""),
