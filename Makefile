@@ -16,8 +16,8 @@ setup: $(STAMP) ## make the virtual environment .venv (again only when pyproject
 install: $(STAMP) ## link schedd and the users' commands below PREFIX (/usr/local), never over a file
 	$(VENV)/bin/schedd install --prefix $(PREFIX)
 
-demo: $(STAMP) ## daemon, adapter and an emulated pbs_server on loopback; Ctrl-C ends it
-	$(VENV)/bin/schedd demo --open
+demo: $(STAMP) ## daemon, adapter and an emulated pbs_server (SERVER=torque or openpbs); Ctrl-C ends it
+	$(VENV)/bin/schedd demo --open $(if $(SERVER),--server $(SERVER))
 
 lint: $(STAMP) ## ruff, mypy strict, import contracts
 	$(VENV)/bin/ruff check .

@@ -26,6 +26,8 @@ _JOBS = 60
 _SPEED = 60.0
 _MOST_NODES = 20_000
 _MOST_JOBS = 100_000
+_FAMILIES = {"torque": ("TORQUE", "nodes=4:ppn=16"), "openpbs": ("OpenPBS", "select=4:ncpus=16")}
+"""How each kind of server is called, and a request in its notation."""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -45,6 +47,7 @@ def make_parser() -> argparse.ArgumentParser:
     add("--exit-after", type=float, metavar="SECONDS", help="end by itself after so many real seconds")
     add("--port", type=int, help="port on loopback, 0 for any free one (8080, or any where that is taken)")
     add("--open", action="store_true", help="open the dashboard in a browser, where there is a screen")
+    add("--server", choices=list(_FAMILIES), default="torque", help="which one is emulated (torque)")
     add("--seed", type=int, default=1, help="of the model (1)")
     return parser
 
@@ -95,10 +98,10 @@ def _play(args: argparse.Namespace) -> int:
         part, logins = daemon(clock, args.port, Path(directory))
         try:
             url = f"http://127.0.0.1:{part.greeting()}"
-            say(_introduction(url, len(workload.nodes), workload.cpus, speed, logins))
+            say(_introduction(url, len(workload.nodes), workload.cpus, speed, logins, args.server))
             if args.open:
                 _open(f"{url}/dashboard/enter?key={logins.key}")
-            asyncio.run(play(part, url, logins, clock, workload, say, args.exit_after))
+            asyncio.run(play(part, url, logins, clock, workload, say, args.exit_after, args.server))
         except DemoError as error:
             say.end()
             print(f"schedd demo: {error}", file=sys.stderr)
@@ -121,11 +124,12 @@ def _check(args: argparse.Namespace) -> None:
             raise ValueError(f"--{name} {value}: must be from 1 to {most:,}")
 
 
-def _introduction(url: str, nodes: int, procs: int, speed: float, logins: "Logins") -> str:
+def _introduction(url: str, nodes: int, procs: int, speed: float, logins: "Logins", server: str) -> str:
     base = f"{url}/v1/clusters/demo"
+    protocol, size = _FAMILIES[server]
     return f"""\
 An emulated pbs_server: {nodes:,} nodes, {procs:,} cpus; {speed:g} s pass there in 1 s.
-pbs-adapter starts its jobs over TORQUE's protocol, as schedd decides.
+pbs-adapter starts its jobs over {protocol}'s protocol, as schedd decides.
 
 Dashboard, logged in as admin (the link works until the demo ends):
   {url}/dashboard/enter?key={logins.key}
@@ -138,7 +142,7 @@ API, to read without a token:
 When would a job start, before you submit it?
   curl -s {base}/what-if \\
     -H 'Content-Type: application/json' \\
-    -d '{{"request": "nodes=4:ppn=16,walltime=02:00:00"}}'
+    -d '{{"request": "{size},walltime=02:00:00"}}'
 Ctrl-C ends the demo.
 """
 

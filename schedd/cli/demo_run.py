@@ -16,8 +16,7 @@ from schedd.cli.demo_parts import CLUSTER, DemoError, Logins, Part, adapter
 from schedd.cli.demo_table import Table
 from schedd.cli.steady import Steady, asked_of
 from schedd.service.clock import ScaledClock
-from server_adapter.emulator import Arrival, Clock, Trial, emulate
-from server_adapter.torque.values import exec_host
+from server_adapter.emulator import OPENPBS, Arrival, Clock, EmulatedServer, Trial, emulate
 
 __all__ = ["Progress", "play"]
 
@@ -28,6 +27,9 @@ _TOLERATED_S = 0.25
 _FIRST_WAIT_S = 600
 _MANY = 100
 """Jobs that come at once: more than these have no rows of their own."""
+_VERSIONS = {"torque": "6.1", "openpbs": OPENPBS.name}
+_KEEP = {"torque": "keep_completed", "openpbs": "job_history_duration"}
+"""The server's attribute for how long it keeps jobs that are over."""
 _KEEP_S = 30
 """Real seconds for which the server keeps jobs that are complete."""
 
@@ -132,7 +134,8 @@ class _Show:
             return
         del self._waiting[job]
         if found is not None and found.started is not None:
-            nodes = [name for name, _ in exec_host(found.exec_host)]
+            parts = found.exec_host.split("+")  # `node1/0-3` or `node1/0*4`, as the family writes it
+            nodes = list(dict.fromkeys([part.partition("/")[0] for part in parts]))
             self._print(self.table.started(int(found.started), job, nodes))
 
     def summary(self, breaches: int) -> list[str]:
@@ -156,8 +159,9 @@ async def play(
     workload: Workload | Steady,
     say: Progress,
     seconds: float | None,
+    family: str = "torque",
 ) -> None:
-    """Let the workload run for so many real seconds, or until its jobs are over.
+    """Let the workload run for so many real seconds, or until its jobs are over, on a server of this family.
 
     Raises DemoError.
     """
@@ -166,16 +170,19 @@ async def play(
         await _until_ready(client, daemon, say)
         time = Clock(clock.start, clock.speed, clock.began)
         fixed = workload.arrivals if isinstance(workload, Workload) else ()
-        server = emulate(workload.nodes, fixed, server="demo", clock=time, waits=True)
+        server = emulate(
+            workload.nodes, fixed, version=_VERSIONS[family], server="demo", clock=time, waits=True
+        )
         with TemporaryDirectory(prefix="schedd-demo-") as directory:
             async with server as trial:
-                trial.server.cluster.attributes["keep_completed"] = str(int(_KEEP_S * clock.speed))
+                trial.server.cluster.attributes[_KEEP[family]] = str(int(_KEEP_S * clock.speed))
                 show = _Show(client, clock, trial, say)
                 say.step("starting the adapter")
-                joined = adapter(clock, trial.address, url, logins.adapter, Path(directory))
+                joined = adapter(clock, trial.address, url, logins.adapter, Path(directory), family)
                 try:
-                    port = int(await asyncio.to_thread(joined.greeting))
-                    trial.server.scheduler = ("127.0.0.1", port)
+                    port = await asyncio.to_thread(joined.greeting)
+                    if isinstance(trial.server, EmulatedServer):
+                        trial.server.scheduler = ("127.0.0.1", int(port))
                     if isinstance(workload, Steady):
                         trial.feed.arrivals = _endless(workload, trial)
                     trial.begin()

@@ -34,8 +34,9 @@ def demo(*arguments: str, through: tuple[str, ...] = ()) -> subprocess.Popen[str
 
 
 @pytest.mark.timeout(WAIT)
-def test_it_shows_planned_and_actual_starts_and_ends_by_itself() -> None:
-    process = demo("--exit-after", "4", "--speed", "900")
+@pytest.mark.parametrize("server", ["torque", "openpbs"])
+def test_it_shows_planned_and_actual_starts_and_ends_by_itself(server: str) -> None:
+    process = demo("--exit-after", "4", "--speed", "900", "--server", server)
     out, err = process.communicate(timeout=WAIT)
     assert (process.returncode, err) == (0, "")
     assert re.search(r"http://127\.0\.0\.1:\d+/docs", out)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from server_adapter.emulator.openpbs.server import EmulatedOpenPBS
 
 _CHUNK = 64 * 1024
+_REQUEST = b"+2+2"  # how requests begin; the end of a cycle is one number
 _SUBMISSION = frozenset({RequestCode.QUEUE_JOB, RequestCode.JOB_SCRIPT, RequestCode.COMMIT})
 _UNKNOWN = RefusalError(ServerCode.UNKREQ, "Unknown request")
 _NOBODY = RefusalError(ServerCode.BADCRED, "Invalid credential")
@@ -62,7 +63,7 @@ class Session:
         splitter = PacketSplitter()
         while chunk := await self._reader.read(_CHUNK):
             for packet in splitter.feed(chunk):
-                if self._server.takes_end(self):
+                if not packet.body.startswith(_REQUEST) and self._server.takes_end(self):
                     continue
                 if not await self._heard(packet.body):
                     return
