@@ -19,7 +19,7 @@ from server_adapter.emulator.openpbs.state import new_vnode
 from server_adapter.emulator.principal import Principal
 from server_adapter.openpbs.codes import Command, RequestCode, ReservationState
 from server_adapter.openpbs.frames import decode_request, encode_request
-from server_adapter.openpbs.packets import Packet, PacketSplitter, encode_packet
+from server_adapter.openpbs.packets import HEADER, Packet, PacketSplitter, encode_packet
 from server_adapter.openpbs.replies import Status, StatusObject, decode_reply
 from server_adapter.openpbs.requests import AuthenticateRequest, StatusRequest
 from server_adapter.openpbs.scheduler import decode_command
@@ -256,16 +256,16 @@ async def test_every_recorded_refusal_is_said_in_the_same_words(name: str) -> No
         if frame.request.code in (RequestCode.REGISTER_SCHEDULER, RequestCode.AUTHENTICATE) or code == 15019:
             emulated.privileged_ports = code == 15019
             async with emulated:
-                if code == 15230:
-                    places = [await asyncio.open_connection(*emulated.address) for _ in range(2)]
-                    for _, writer in places:
-                        writer.write(encode_packet(REGISTER))
-                        await asyncio.sleep(0.05)
+                places = [
+                    await asyncio.open_connection(*emulated.address) for _ in range(2 if code == 15230 else 0)
+                ]
+                for reader, writer in places:
+                    writer.write(encode_packet(REGISTER))
+                    await reader.readexactly(HEADER)
                 before = [] if frame.request.code is RequestCode.AUTHENTICATE else [CONNECT]
                 assert await asyncio.wait_for(say(emulated, *before, request), 10) == reply
-                if code == 15230:
-                    for _, writer in places:
-                        writer.close()
+                for _, writer in places:
+                    writer.close()
             continue
         if code == 15157:
             default = emulated.cluster.schedulers["default"]
