@@ -10,6 +10,7 @@ from schedd.api.bodies import Dated, ReservationView
 from schedd.api.replies import documented
 from schedd.engine.searching import Why
 from schedd.plan.views import Window
+from schedd.predict import Figures
 from schedd.service.cheapest import Cheapest
 from schedd.service.objectives import ObjectiveChange
 from schedd.service.smaller import Smaller
@@ -100,6 +101,22 @@ class ErrorView:
     p90_absolute: float
 
 
+documented(Figures)
+
+
+@documented
+@dataclass(frozen=True, slots=True)
+class HorizonView:
+    """How right expected starts of one horizon were."""
+
+    kind: Literal["submission", "waiting", "hour"]
+    """When they were told: at `submission`; at half of the expected wait, or of jobs found `waiting`; within
+    an `hour` of the start. Each job counts once in each."""
+    lead: int | None
+    """Of those expected at least so many seconds later (up to the next lead); null: all of the kind."""
+    figures: Figures
+
+
 @documented
 @dataclass(frozen=True, slots=True)
 class AccuracyView:
@@ -109,6 +126,10 @@ class AccuracyView:
     """False where the daemon has no database, and so keeps none."""
     overall: ErrorView | None
     by_lead: tuple[ErrorView, ...]
+    expected: tuple[HorizonView, ...]
+    """Of expected starts, told in the period and of the jobs that were asked for."""
+    breaches: int | None
+    """Promises of the same that were broken in the period; null where none are kept."""
 
 
 @documented

@@ -13,13 +13,15 @@ from schedd.api.outcomes import (
     EvaluatedView,
     EvaluationsView,
     EvaluationView,
+    HorizonView,
     UsersView,
 )
-from schedd.api.problems import answers
+from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.replies import reply
 from schedd.api.waiting import a_copy, the_database
 from schedd.plan.evaluate import UNITS
 from schedd.policy.site import economy_of
+from schedd.service.accuracy import Rightness, rightness
 from schedd.service.clusters import Clusters
 from schedd.service.loop import PlanLoop
 from schedd.service.summaries import evaluated, users
@@ -95,26 +97,57 @@ def get_evaluations(
     return reply(request, EvaluationsView(units, views, following))
 
 
-@router.get("/accuracy", response_model=AccuracyView, responses=_READ)
-async def get_accuracy(request: Request, cluster: Cluster, daemon: Daemon, _: Seen) -> Response:
+@router.get("/accuracy", response_model=AccuracyView, responses={**_READ, **answers("invalid")})
+async def get_accuracy(
+    request: Request,
+    cluster: Cluster,
+    daemon: Daemon,
+    seen: Seen,
+    since: Annotated[
+        int | None,
+        Query(description="What was told at this second and later; 30 days ago unless given.", ge=0, le=MOST),
+    ] = None,
+    until: Annotated[int | None, Query(description="And before this second.", ge=0, le=MOST)] = None,
+    queue: Annotated[
+        str, Query(description="Expected starts of jobs in this queue alone.", max_length=512)
+    ] = "",
+    user: Annotated[
+        str, Query(description="Of this owner's jobs alone: `ann`, or `ann@host`.", max_length=512)
+    ] = "",
+) -> Response:
     """How right the starts were that were told, of jobs that have started since: told against actual.
 
-    Errors are actual less told, in seconds: positive is later than told. A daemon without a database keeps
-    none.
+    `overall` and `by_lead` are of planned starts: errors are actual less told, in seconds, so that positive
+    is later than told. `expected` is of expected starts; a job that waits beyond the moment told for nine of
+    ten cases is a miss already. A daemon without a database keeps none. What was told is noted some minutes
+    later.
     """
-    accuracy = await run_in_threadpool(_accuracy, daemon, cluster)
-    if accuracy is None:
-        return reply(request, AccuracyView(kept=False, overall=None, by_lead=()))
+    if user and not seen.sees_owner(user):
+        what = f"you may not see jobs of {user}"
+        raise ProblemError("invalid", what, errors=[Fault(where="query.user", what=what)])
+    now = cluster.now()
+    begin, end = since if since is not None else now - 30 * DAY, until if until is not None else MOST
+    found = await run_in_threadpool(_accuracy, daemon, cluster, begin, end, now, queue, user)
+    if found is None:
+        none = AccuracyView(kept=False, overall=None, by_lead=(), expected=(), breaches=None)
+        return reply(request, none)
+    accuracy, right = found
     by_lead = tuple(_error(error, lead) for lead, error in sorted(accuracy.by_lead.items()))
-    return reply(request, AccuracyView(kept=True, overall=_error(accuracy.overall, 0), by_lead=by_lead))
+    horizons = tuple(HorizonView(one.kind, one.lead, one.figures) for one in right.horizons)
+    view = AccuracyView(True, _error(accuracy.overall, 0), by_lead, horizons, right.breaches)
+    return reply(request, view)
 
 
-def _accuracy(daemon: Clusters, cluster: PlanLoop) -> Accuracy | None:
+def _accuracy(
+    daemon: Clusters, cluster: PlanLoop, since: int, until: int, now: int, queue: str, user: str
+) -> tuple[Accuracy, Rightness] | None:
     if daemon.durable is None:
         return None
     with the_database():
         store = daemon.durable.store
-        return store.accuracy(store.known_cluster(cluster.name) or 0)
+        number = store.known_cluster(cluster.name) or 0
+        right = rightness(store, number, since, until, now, queue=queue, user=user)
+        return store.accuracy(number, since), right
 
 
 def _error(error: Error, lead: int) -> ErrorView:

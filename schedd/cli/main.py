@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["BARE", "COMMANDS", "main"]
 
 COMMANDS: Final = {
+    "accuracy": ("schedd.cli.user.accuracy", "Say how right told starts were."),
     "audit": ("schedd.cli.audit", "Say who did what."),
     "bench": ("schedd.cli.bench", "Measure how quick and how large the planner is here."),
     "checkjob": ("schedd.cli.user.checkjob", "Show everything about a job."),

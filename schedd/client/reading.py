@@ -317,6 +317,11 @@ class Reading:
         for page in self._pages("/searches", {"limit": _SEARCHES}):
             yield from page["searches"]
 
-    def accuracy(self) -> AccuracyView:
-        """How right the starts were that were told, of jobs that have started since."""
-        return cast("AccuracyView", self._get("/accuracy"))
+    def accuracy(
+        self, *, since: int | None = None, until: int | None = None, queue: str = "", user: str = ""
+    ) -> AccuracyView:
+        """How right the starts were that were told in ``[since, until)``, the last 30 days unless given:
+        planned ones, and expected ones of a queue or a user, where they are given.
+        """
+        query: Query = {"since": since, "until": until, "queue": queue or None, "user": user or None}
+        return cast("AccuracyView", self._get("/accuracy", query))

@@ -10,6 +10,7 @@ from schedd.engine.view import Published
 from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED, Ints
 from schedd.plan.evaluate import UNITS, Criterion
+from schedd.service.accuracy import Rightness, rightness
 from schedd.service.clusters import Clusters
 from schedd.service.loop import PlanLoop
 from schedd.service.track import SearchRun
@@ -26,6 +27,7 @@ _MOST: Final = 2_000
 _SEARCHES: Final = 20
 _SEARCHES_SHOWN: Final = 500
 _POINTS: Final = 720
+_PERIOD_S: Final = 30 * 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,8 @@ class Kept:
     """
 
     accuracy: Accuracy | None = None
+    expected: Rightness | None = None
+    """Of the last 30 days."""
     told: Sequence[Told] = ()
     breaches: Sequence[Breach] = ()
     searches: Sequence[SearchRun] = ()
@@ -132,8 +136,10 @@ def kept_of(clusters: Clusters, loop: PlanLoop, *, singly: bool) -> Kept:
         store = clusters.durable.store
         cluster = store.known_cluster(loop.name) or 0
         accuracy = store.accuracy(cluster)
+        now = loop.now()
+        expected = rightness(store, cluster, now - _PERIOD_S, now + 1, now)
         if not singly:
-            return Kept(accuracy, searches=runs)
-        return Kept(accuracy, store.told(cluster, _MOST), store.broken(cluster, 100), runs)
+            return Kept(accuracy, expected, searches=runs)
+        return Kept(accuracy, expected, store.told(cluster, _MOST), store.broken(cluster, 100), runs)
     except StoreError as error:
         return Kept(why_none=f"Database unavailable: {error}")

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from schedd.engine.state import EngineState
 
+from schedd.engine.foresight import off_the_mark
+
 __all__ = ["FADES", "KINDS", "OpenAlert", "close_alerts", "raise_alert"]
 
 FADES: Final = 900
@@ -22,6 +24,7 @@ KINDS: Final[Mapping[str, str]] = {
     "by_hand": "a job was started by hand, or by nobody known; it is planned around",
     "database": "the daemon waits for its database",
     "error": "an event could not be handled",
+    "expected": "too many or too few jobs start by the moment told for nine of ten cases",
     "foreign": "another scheduler starts jobs; no more are started",
     "licence": "the count of a licence is old",
     "limit": "a limit of the server cannot be read, so it is not kept",
@@ -67,6 +70,7 @@ def _in_quarantine(state: "EngineState", about: str) -> bool:
 
 _LASTS: Final[Mapping[str, Callable[["EngineState", str], bool]]] = {
     "black_hole": lambda state, about: about in state.holes,
+    "expected": lambda state, about: about in off_the_mark(state),
     "foreign": lambda state, _: bool(state.foreign),
     "licence": lambda state, about: about in state.limits.old,
     "limit": lambda _state, _: True,  # until the limits are read again

@@ -12,6 +12,7 @@ from schedd.engine.alerts import close_alerts
 from schedd.engine.arrivals import taken
 from schedd.engine.checkpoint import Frozen
 from schedd.engine.failing import pass_over
+from schedd.engine.foresight import judge
 from schedd.engine.handlers import apply_all, take_site
 from schedd.engine.handovers import forget_handovers
 from schedd.engine.jobs import reread_slice
@@ -24,6 +25,7 @@ from schedd.engine.standing import renew
 from schedd.engine.state import EngineState
 from schedd.engine.validate import check
 from schedd.policy.fair_share import Usage
+from schedd.predict import Learner, Outlook, RunTimes
 from schedd.wire import Decision, Event, Snapshot
 
 __all__ = ["Engine"]
@@ -35,10 +37,19 @@ class Engine:
     """One cluster's schedule, kept right event by event."""
 
     def __init__(
-        self, settings: EngineSettings, now: int, decided: int = 0, used: Usage | None = None
+        self,
+        settings: EngineSettings,
+        now: int,
+        decided: int = 0,
+        used: Usage | None = None,
+        learned: RunTimes | None = None,
     ) -> None:
-        """Its decisions are numbered from ``decided`` + 1 on; ``used`` is what was used before it began."""
+        """Its decisions are numbered from ``decided`` + 1 on; ``used`` is what was used before it began, and
+        ``learned`` how long jobs ran, which counts where that is predicted.
+        """
         self.state = EngineState.empty(settings, now)
+        if learned is not None and self.state.outlook is not None:
+            self.state.outlook = Outlook(Learner(learned))
         if used is not None:
             self.state.usage = used
         self.state.decision_number = decided
@@ -83,6 +94,7 @@ class Engine:
         settle(state, first)
         if state.outlook is not None:
             state.outlook.advance(state.now)
+            judge(state, first)
         close_alerts(state)
         if state.settings.validate:
             check(state)

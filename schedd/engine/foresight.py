@@ -1,6 +1,6 @@
 """Predicted run times and expected starts: learned from what becomes of jobs, and taken over when told."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -11,7 +11,19 @@ from schedd.wire import StartsExpected
 if TYPE_CHECKING:
     from schedd.engine.state import EngineState
 
-__all__ = ["ask_of", "foresee", "ran_to_its_end", "review", "told_starts"]
+_ENOUGH: Final = 100
+"""Outcomes, below which nothing is said of how good expected starts are."""
+_COVERED: Final = (0.80, 0.97)
+"""Of ten jobs nine are to start by P90; beyond these bounds an admin is told."""
+
+__all__ = ["ask_of", "foresee", "judge", "off_the_mark", "ran_to_its_end", "review", "told_starts"]
+
+
+_WHEN: Final = {
+    "submission": "told at submission",
+    "waiting": "told at half of the expected wait",
+    "hour": "told within an hour of the start",
+}
 
 
 def ask_of(record: JobRecord) -> Ask:
@@ -86,6 +98,22 @@ def told_starts(state: "EngineState", event: StartsExpected) -> None:
         if facts.kind:
             told = Expected(facts.start, facts.by)
             outlook.kinds[facts.kind].note(facts.job_id, event.time, told, facts.planned)
+
+
+def off_the_mark(state: "EngineState") -> dict[str, float]:
+    """The kinds of told starts of which too many, or too few, came true lately, with the share that did."""
+    if state.outlook is None:
+        return {}
+    known = {kind: one.coverage[1] for kind, one in state.outlook.kinds.items() if len(one.held) >= _ENOUGH}
+    return {kind: share for kind, share in known.items() if not _COVERED[0] <= share <= _COVERED[1]}
+
+
+def judge(state: "EngineState", event: str) -> None:
+    """Tell the admin of kinds of told starts that do not come true as often as they should."""
+    for kind, share in off_the_mark(state).items():
+        if f"expected {kind}" not in state.alerts:
+            words = f"{100 * share:.0f} % of the latest jobs started by the moment told for nine of ten cases"
+            state.alert(event, "expected", f"{words} ({_WHEN[kind]})", kind)
 
 
 def review(state: "EngineState") -> None:

@@ -117,6 +117,8 @@ class EngineSettings:
     predict: bool = False
     """Learn how long jobs run, and take over when they are expected to start; a site does unless it chooses
     otherwise."""
+    predict_from: str = ""
+    """The server's accounting logs: where the shell finds what jobs did before the first start."""
     queue_predict: Mapping[str, bool] = field(default_factory=dict)
     """Instead of it, for the jobs of some queues."""
     weights: Mapping[str, float] = field(

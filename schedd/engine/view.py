@@ -47,6 +47,9 @@ class Published:
     promise: Ints
     expected: Ints
     expected_by: Ints
+    expected_held: Mapping[str, tuple[int, float, float]]
+    """By when starts were told: how many of the latest came true or not, and the shares that P50 and P90
+    covered."""
     expected_as_of: int
     """When the expected starts were last worked out; -1: never."""
     changed: Ints
@@ -154,6 +157,11 @@ def _nodes(state: EngineState, closed: Iterable[str]) -> dict[str, NodeFacts]:
     return found
 
 
+def _held(state: EngineState) -> dict[str, tuple[int, float, float]]:
+    kinds = state.outlook.kinds if state.outlook is not None else {}
+    return {kind: (len(one.held), *one.coverage) for kind, one in kinds.items() if one.held}
+
+
 def publish(state: EngineState) -> Published:
     """The state as readers may see it; to be called between batches, by the thread that owns the state."""
     closed = _closed(state)
@@ -171,6 +179,7 @@ def publish(state: EngineState) -> Published:
         promise=_frozen(state.promise),
         expected=_frozen(state.expected),
         expected_by=_frozen(state.expected_by),
+        expected_held=_held(state),
         expected_as_of=state.outlook.as_of if state.outlook is not None else -1,
         changed=_frozen(state.changed),
         last_move=_frozen(state.last_move),

@@ -1,5 +1,6 @@
 """Predicted run times and expected starts: learned from events, pure functions of what was learned."""
 
+from schedd.predict.accuracy import Figures, Outcomes, figures
 from schedd.predict.decode import decode, decoded, running, waiting
 from schedd.predict.layout import LEVELS, P50, P90, Ask, Prediction
 from schedd.predict.learner import Learner
@@ -15,14 +16,17 @@ __all__ = [
     "Ask",
     "Calibration",
     "Expected",
+    "Figures",
     "Kind",
     "Learner",
+    "Outcomes",
     "Outlook",
     "Prediction",
     "RunTimes",
     "calm",
     "decode",
     "decoded",
+    "figures",
     "kind_of",
     "running",
     "waiting",

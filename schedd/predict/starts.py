@@ -60,6 +60,21 @@ class Calibration:
     open: list[tuple[int, str]] = field(default_factory=list)
     """When the P90 of jobs that wait passes."""
     told: dict[str, Told] = field(default_factory=dict)
+    held: deque[tuple[bool, bool]] = field(default_factory=lambda: deque(maxlen=_WINDOW))
+    """Of the latest outcomes: whether the job had started by its P50, and by its P90."""
+    hits: tuple[int, int] = (0, 0)
+    """How many of them had."""
+
+    @property
+    def coverage(self) -> tuple[float, float]:
+        """The shares of the latest outcomes that P50 and P90 covered; 0 before the first."""
+        n = max(1, len(self.held))
+        return self.hits[0] / n, self.hits[1] / n
+
+    def _came(self, held: tuple[bool, bool]) -> None:
+        gone = self.held[0] if len(self.held) == _WINDOW else (False, False)
+        self.hits = (self.hits[0] + held[0] - gone[0], self.hits[1] + held[1] - gone[1])
+        self.held.append(held)
 
     def tell(self, job: str, now: int, predicted: int, planned: int) -> Expected:
         """What to tell at ``now`` of a job that waits.
@@ -93,6 +108,7 @@ class Calibration:
         self.outcomes += 1
         if now <= told.expected.p90:
             self.shift -= _STEP * _MISSES
+            self._came((now <= told.expected.p50, True))
         if self.outcomes >= _ENOUGH and self.outcomes % _RENEWED == 0:
             likely = float(np.quantile(self.errors, 1.0 - _MISSES))
             self.correction = min(max(likely, -_MOST_DOWN), _MOST_UP)
@@ -108,12 +124,19 @@ class Calibration:
             told = self.told.get(job)
             if told is not None and told.expected.p90 == moment:
                 self.shift += _STEP * (1.0 - _MISSES)
+                self._came((False, False))
 
     # ---- saved ----------------------------------------------------------------------------------
 
     def copy(self) -> "Calibration":
         """With containers of its own."""
-        return replace(self, errors=self.errors.copy(), open=list(self.open), told=dict(self.told))
+        return replace(
+            self,
+            errors=self.errors.copy(),
+            open=list(self.open),
+            told=dict(self.told),
+            held=self.held.copy(),
+        )
 
     def save(self) -> dict[str, Any]:
         """As JSON-able values."""
@@ -125,6 +148,7 @@ class Calibration:
             "shift": self.shift,
             "open": sorted(self.open),
             "told": told,
+            "held": [[p50, p90] for p50, p90 in self.held],
         }
 
     @classmethod
@@ -134,6 +158,8 @@ class Calibration:
             deque(plain["errors"], _WINDOW), plain["outcomes"], plain["correction"], plain["shift"],
             [(moment, job) for moment, job in plain["open"]],
             {job: Told(at, Expected(p50, p90), base) for job, at, p50, p90, base in plain["told"]},
+            deque(((bool(p50), bool(p90)) for p50, p90 in plain["held"]), _WINDOW),
+            (sum(p50 for p50, _ in plain["held"]), sum(p90 for _, p90 in plain["held"])),
         )  # fmt: skip
         heapq.heapify(new.open)
         return new

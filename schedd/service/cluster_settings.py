@@ -124,6 +124,9 @@ class ClusterSettings(Section):
     predict: bool = True
     """Learn how long jobs run, and tell when they are expected to start (P50 and P90). Off: what was learned
     is forgotten. Walltimes remain the law for killing and for promises in any case."""
+    predict_from: Annotated[str, Field(pattern=r"^[^\x00-\x1f]*$", max_length=4096)] = ""
+    """The server's accounting logs, a file or a directory of daily ones (`server_priv/accounting`): what jobs
+    did in the last year is read from there at the first start, so that predictions do not begin blind."""
     queue_predict: dict[QueueName, bool] = Field(default_factory=dict)
     """Instead of it, for the jobs of some queues: `{ debug = false }`."""
     repair_slice: int = Field(default=_DEFAULTS.repair_slice, ge=1_000, le=10**9)

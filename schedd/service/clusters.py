@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from schedd.engine import Engine, EngineSettings
 from schedd.policy.fair_share import Usage
+from schedd.predict import RunTimes
 from schedd.service.alarms import Watch
 from schedd.service.clock import Clock
 from schedd.service.durable import Durable
@@ -14,6 +15,7 @@ from schedd.service.garbage import Garbage
 from schedd.service.incidents import Incidents
 from schedd.service.loop import PlanLoop
 from schedd.service.meters import Meters
+from schedd.service.past_runs import past_runs
 from schedd.service.past_use import past_use
 from schedd.service.polling import Poller
 from schedd.service.sampling import Sampler
@@ -27,13 +29,20 @@ __all__ = ["Clusters", "new_engine"]
 _IDS_A_SECOND = 100
 
 
-def new_engine(settings: EngineSettings, now: int, used: Usage | None = None) -> Engine:
-    """An engine that knows nothing yet but what was ``used`` before, for a daemon that keeps nothing.
+def new_engine(
+    settings: EngineSettings, now: int, used: Usage | None = None, learned: RunTimes | None = None
+) -> Engine:
+    """An engine that knows nothing yet but what was ``used`` and ``learned`` before, for a daemon that keeps
+    nothing.
 
     Its decisions are numbered from the present time on, so that an adapter that saw those of an earlier life
     of the daemon takes none of the new ones for old.
     """
-    return Engine(settings, now, decided=now * _IDS_A_SECOND, used=used)
+    return Engine(settings, now, decided=now * _IDS_A_SECOND, used=used, learned=learned)
+
+
+def _begun(settings: EngineSettings, name: str, now: int) -> Engine:
+    return new_engine(settings, now, past_use(settings, name, now), past_runs(settings, name, now))
 
 
 class Clusters:
@@ -55,7 +64,7 @@ class Clusters:
             name: PlanLoop(
                 name,
                 # With a store another engine takes the place of this one: the one that is recovered.
-                new_engine(chosen, now, past_use(chosen, name, now) if durable is None else None),
+                _begun(chosen, name, now) if durable is None else new_engine(chosen, now),
                 journal(),
                 clock,
                 succession=durable.succession(name, chosen) if durable is not None else None,

@@ -15,6 +15,7 @@ import structlog
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.records import Phase
 from schedd.service.calls import Watch, call
+from schedd.service.past_runs import past_runs
 from schedd.service.past_use import past_use
 from schedd.service.promised import Promised
 from schedd.store import Batch, Breach, Journal, Mark, Marked, Promise, Recovered, Store, Tail
@@ -89,7 +90,8 @@ class Follower:
         self.kept = found.checkpoint is not None
         if found.checkpoint is None:
             used = past_use(self.settings, self._name, now)
-            return Engine(self.settings, found.begun, used=used)
+            learned = past_runs(self.settings, self._name, now)
+            return Engine(self.settings, found.begun, used=used, learned=learned)
         with suppress(*_UNREADABLE):
             return Engine.restore(found.checkpoint)
         # Its own settings may be such as this version does not know.

@@ -40,6 +40,11 @@ class StateOf(Collector):
         failing = _gauge("schedd_failing", "1 when the planner stopped or waits for its database")
         leading = _gauge("schedd_leading", "1 while this daemon decides, 0 while it stands by")
         alerts = GaugeMetricFamily("schedd_alerts_open", "Alerts that are open", labels=["cluster", "kind"])
+        covered = GaugeMetricFamily(
+            "schedd_expected_coverage",
+            "The share of the latest jobs that started by the moment told for half, or nine of ten, of them",
+            labels=["cluster", "told", "quantile"],
+        )
         generations = _counter("schedd_generations", "Batches that the planner took in")
         at_risk = _gauge("schedd_promises_at_risk", "Promises that cannot be kept as planned now")
         breaches = _counter("schedd_promise_breaches", "Promises that were not kept")
@@ -66,12 +71,15 @@ class StateOf(Collector):
             opened = Counter(alert.kind for alert in loop.alarms.open)
             for kind in KINDS:
                 alerts.add_metric([*name, kind], opened[kind])
+            for kind, (_, p50, p90) in published.expected_held.items():
+                covered.add_metric([*name, kind, "0.5"], p50)
+                covered.add_metric([*name, kind, "0.9"], p90)
             leading.add_metric(name, loop.leads)
             generations.add_metric(name, published.generation)
             at_risk.add_metric(name, published.at_risk)
             breaches.add_metric(name, published.breaches)
         yield from (jobs, nodes, waiting, arriving, decisions, age, ahead, heard, busy, paused, halted)
-        yield from (stale, failing, alerts, leading, generations, at_risk, breaches)
+        yield from (stale, failing, alerts, covered, leading, generations, at_risk, breaches)
         durable = self._clusters.durable
         if durable is not None and durable.opened.is_set():
             about = "The leader's term; 0 while it is not this daemon"

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import Connection, Table, bindparam, func, select, update
+from sqlalchemy import Connection, Table, bindparam, func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Row
 
 from schedd.store.codec import decode_decision, encode_decision, plain
 from schedd.store.records import Accuracy, Breach, Error, Promise, Told
-from schedd.store.tables import breaches, decisions, promises, told
+from schedd.store.tables import breaches, decisions, jobs, promises, told
 from schedd.wire import (
     Decision,
     Event,
@@ -251,6 +251,23 @@ def broken(connection: Connection, cluster: int, limit: int) -> Sequence[Breach]
     query = select(breaches).where(breaches.c.cluster == cluster, breaches.c.kind == "broken")
     rows = connection.execute(query.order_by(breaches.c.batch.desc(), breaches.c.place.desc()).limit(limit))
     return [Breach(r.job, r.time, r.event, r.cause, r.promised, r.planned) for r in rows]
+
+
+def broken_in(
+    connection: Connection, cluster: int, since: int, until: int, *, queue: str = "", user: str = ""
+) -> int:
+    """How many promises were broken in ``[since, until)``; of a queue, of a user, where they are given."""
+    query = select(func.count()).select_from(breaches)
+    if queue or user:
+        of_job = (jobs.c.cluster == breaches.c.cluster) & (jobs.c.id == breaches.c.job)
+        query = select(func.count()).select_from(breaches.join(jobs, of_job))
+    if queue:
+        query = query.where(jobs.c.queue == plain(queue))
+    if user:
+        name = plain(user)
+        query = query.where(or_(jobs.c.owner == name, jobs.c.owner.startswith(name + "@", autoescape=True)))
+    within = (breaches.c.time >= since, breaches.c.time < until, breaches.c.kind == "broken")
+    return int(connection.scalar(query.where(breaches.c.cluster == cluster, *within)) or 0)
 
 
 def _error(error: npt.NDArray[np.int64]) -> Error:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, func, or_, select
@@ -10,14 +11,14 @@ from sqlalchemy import Connection, func, or_, select
 from schedd.store.codec import decode_event, plain
 from schedd.store.noting import Row, noted, said_by
 from schedd.store.records import JobPast, Moment, NodeAlert, NodePast
-from schedd.store.tables import breaches, decisions, events, jobs, nodes, promises, told
+from schedd.store.tables import breaches, decisions, events, expected, jobs, nodes, promises, told
 from schedd.wire import Event, JobAltered, JobDeleted, JobEnded, JobQueued, JobStarted
 
 __all__ = ["cpus", "ended_since", "job_past", "moments", "node_alerts", "node_past", "started_since"]
 
 _OF_NODES = frozenset({"black_hole", "overrun"})
 """Kinds of alerts that say why a node gets no new jobs."""
-_OF_A_JOB = (events, decisions, told, promises, breaches)
+_OF_A_JOB = (events, decisions, told, expected, promises, breaches)
 
 
 def job_past(connection: Connection, cluster: int, job: str) -> JobPast | None:
@@ -121,9 +122,16 @@ def moments(connection: Connection, cluster: int, job: str) -> Sequence[Moment]:
     made = select(promises).where(*of[promises])
     weak = ("no later than this", "no later than this, if an assumed walltime ahead holds")
     found += [Moment(row.time, "promise", weak[row.weak], row.promised) for row in connection.execute(made)]
+    foreseen = select(expected).where(*of[expected])
+    found += [Moment(row.time, "told", _expected(row), row.start) for row in connection.execute(foreseen)]
     broken = select(breaches).where(*of[breaches])
     found += [_turn(row) for row in connection.execute(broken)]
     return sorted(found, key=lambda moment: moment.time)
+
+
+def _expected(row: Any) -> str:
+    by = datetime.fromtimestamp(row.latest, UTC)
+    return f"expected then, in nine of ten cases by {by:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _turn(row: Any) -> Moment:

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, bindparam, func, insert, select, update
 from sqlalchemy import Row as Stored
 from sqlalchemy.dialects import postgresql, sqlite
 
-from schedd.store import log
+from schedd.store import expected, log
 from schedd.store.codec import decode_event, job_of, plain, text_of
 from schedd.store.database import Database
 from schedd.store.tables import clusters, events, jobs, nodes
@@ -31,6 +31,7 @@ from schedd.wire import (
     JobStarted,
     NodeChanged,
     NodeFacts,
+    StartsExpected,
 )
 from schedd.wire.pieces import Reader, read_jobs
 
@@ -42,7 +43,12 @@ _SLICE = 500
 _JOBS = 250
 """Jobs of a snapshot, likewise."""
 _RUNS = ("R", "E", "S")
-_SPEAK = frozenset({"job_queued", "job_altered", "job_started", "job_ended", "job_deleted", "node_changed"})
+_SPEAK = frozenset(
+    {
+        *("job_queued", "job_altered", "job_started", "job_ended", "job_deleted", "node_changed"),
+        "starts_expected",
+    }
+)
 """Types of events that say anything of what is noted here, snapshots aside."""
 _SAME = ("owner", "queue", "name", "resources", "submitted", "state", "runs")
 """What a snapshot may have to say of a job that is there."""
@@ -107,15 +113,20 @@ class Noting:
     def _events(self, rows: Sequence[Stored[Any]]) -> None:
         told: dict[str, Row] = {}
         changes: list[tuple[int, NodeChanged]] = []
+        foreseen: list[tuple[int, StartsExpected]] = []
         for row in rows:
             event = decode_event(row.type, row.body, row.packed) if row.type in _SPEAK else None
             if isinstance(event, NodeChanged):
                 changes.append((row.number, event))
+            elif isinstance(event, StartsExpected):
+                foreseen.append((row.number, event))
             elif event is not None:
                 _say(told, event)
         with self._write(rows[-1]) as connection:
             for number, change in changes:
                 _put_nodes(connection, self.cluster, number, change.time, (change.node,))
+            for number, said in foreseen:
+                expected.put(connection, self.cluster, number, said)
             _put_jobs(connection, self.cluster, told)
             self._noted(connection, rows[-1].number)
 
@@ -218,6 +229,9 @@ def _row_of(job: JobFacts, time: int) -> Row:
 
 def _put_jobs(connection: Connection, cluster: int, told: dict[str, Row]) -> None:
     """Rows that say alike much go together; whole descriptions make new rows where there are none."""
+    expected.put_starts(
+        connection, cluster, {job: row["started"] for job, row in told.items() if "started" in row}
+    )
     alike: dict[tuple[str, ...], list[Row]] = defaultdict(list)
     for job, row in told.items():
         alike[tuple(sorted(row))].append({"cluster": cluster, "id": job, **row})

@@ -13,6 +13,7 @@ __all__ = [
     "Breach",
     "Error",
     "Evaluated",
+    "Foreseen",
     "JobPast",
     "Lead",
     "Limits",
@@ -59,6 +60,23 @@ class Batch:
     resumed: bool = False
     settings: str = ""
     chain: bytes = field(default=b"", compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """A job was told at ``time`` to start about ``start``, in nine of ten cases by ``latest``, while the plan
+    had it at ``planned``. ``kind``: see ``ExpectedFacts``. ``actual`` None: it has not started since, as far
+    as is known; ``ended``: it is gone.
+    """
+
+    job: str
+    time: int
+    start: int
+    latest: int
+    planned: int
+    kind: str
+    actual: int | None
+    ended: int | None
 
 
 @dataclass(frozen=True, slots=True)

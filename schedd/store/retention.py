@@ -14,6 +14,7 @@ from schedd.store.tables import (
     decisions,
     evaluations,
     events,
+    expected,
     jobs,
     nodes,
     promises,
@@ -39,6 +40,7 @@ def purge(connection: Connection, limits: Limits, now: int) -> Mapping[str, int]
         _log(connection, gone, cluster, needed, now - limits.events)
         _oldest(connection, gone, decisions, cluster, now - limits.decisions, needed)
         _oldest(connection, gone, told, cluster, now - limits.told)
+        _oldest(connection, gone, expected, cluster, now - limits.told)
         _oldest(connection, gone, promises, cluster, now - limits.promises)
         _oldest(connection, gone, breaches, cluster, now - limits.promises)
         _oldest(connection, gone, evaluations, cluster, now - limits.quality)

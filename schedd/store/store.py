@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection, insert, select
 
-from schedd.store import checkpoints, decided, history, lease, log, quality, retention, rights
+from schedd.store import checkpoints, decided, expected, history, lease, log, quality, retention, rights
 from schedd.store.codec import plain
 from schedd.store.database import Database
 from schedd.store.noting import Noting
@@ -15,6 +15,7 @@ from schedd.store.records import (
     Batch,
     Breach,
     Evaluated,
+    Foreseen,
     JobPast,
     Lead,
     Limits,
@@ -185,6 +186,25 @@ class Store:
         """How wrong the starts told at ``since`` or later were, of jobs that have started: the last ones."""
         with self.database.read() as connection:
             return decided.accuracy(connection, cluster, since)
+
+    def foreseen(
+        self,
+        cluster: int,
+        since: int,
+        until: int,
+        *,
+        queue: str = "",
+        user: str = "",
+        kinds: Iterable[str] = (),
+    ) -> Sequence[Foreseen]:
+        """The expected starts told in ``[since, until)``, the latest first; see ``expected.foreseen``."""
+        with self.database.read() as connection:
+            return expected.foreseen(connection, cluster, since, until, queue=queue, user=user, kinds=kinds)
+
+    def broken_in(self, cluster: int, since: int, until: int, *, queue: str = "", user: str = "") -> int:
+        """How many promises were broken in ``[since, until)``; of a queue, a user, where they are given."""
+        with self.database.read() as connection:
+            return decided.broken_in(connection, cluster, since, until, queue=queue, user=user)
 
     # ---- what became of jobs and nodes ----------------------------------------------------------
 

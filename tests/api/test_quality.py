@@ -13,6 +13,7 @@ from schedd.service.clusters import Clusters
 from schedd.service.durable import Durable
 from schedd.service.settings import StoreSettings
 from schedd.store.records import Evaluated
+from schedd.wire import ExpectedFacts, StartsExpected
 from tests.api.conftest import EVENTS, token
 from tests.api.test_answers import MAIN, get
 from tests.api.test_jobs import queue
@@ -77,13 +78,14 @@ def test_the_past_of_the_plan_is_told_a_page_at_a_time(busy_cluster: TestClient,
 
 
 def test_without_a_database_nothing_is_kept(busy_cluster: TestClient) -> None:
-    assert get(busy_cluster, "/accuracy") == {"kept": False, "overall": None, "by_lead": []}
+    empty: dict[str, object] = {"by_lead": [], "expected": [], "breaches": None}
+    assert get(busy_cluster, "/accuracy") == {"kept": False, "overall": None, **empty}
 
 
 @pytest.fixture
 def durable(the_app: FastAPI, tmp_path: Path) -> Iterator[TestClient]:
     kept = Durable(StoreSettings(url=f"sqlite:///{tmp_path}/schedd.sqlite"))
-    clusters = Clusters({"main": EngineSettings()}, StillClock(), durable=kept)
+    clusters = Clusters({"main": EngineSettings(predict=True)}, StillClock(), durable=kept)
     clusters.start(warm=False)
     the_app.state.clusters = clusters
     with TestClient(the_app, headers={"Authorization": f"Bearer {token('admin')}"}) as client:
@@ -111,6 +113,42 @@ def test_told_starts_are_compared_with_actual_ones(durable: TestClient) -> None:
     assert found["kept"] is True
     assert found["overall"] == found["by_lead"][0] | {"lead": 0}
     assert (found["overall"]["count"], found["overall"]["mean"]) == (1, 60.0)
+
+
+def test_expected_starts_are_compared_with_actual_ones_of_a_queue_or_a_user(
+    the_app: FastAPI, durable: TestClient
+) -> None:
+    assert durable.post(f"{MAIN}/events", json={"events": EVENTS}).status_code == 200
+    clusters: Clusters = the_app.state.clusters
+    loop = clusters["main"]
+    told = ExpectedFacts("3.server", T + 100, T + 500, T + 900, "submission")
+    loop.submit([StartsExpected(id="x", time=T, jobs=(told,))]).result(30)
+    started = {
+        "type": "job_started",
+        "id": "s:1",
+        "time": T + 160,
+        "job_id": "3.server",
+        "shares": [{"node": "n1", "cpus": 4}],
+    }
+    assert durable.post(f"{MAIN}/events", json={"events": [started]}).status_code == 200
+    store = clusters.durable.store if clusters.durable is not None else None
+    assert store is not None
+    for _ in store.note_past(store.known_cluster("main") or 0):
+        pass
+    owner = get(durable, "/jobs/3")["owner"].partition("@")[0]
+    for asked in ({}, {"user": owner}, {"queue": "batch"}):
+        found = get(durable, "/accuracy", **asked)
+        of = {(one["kind"], one["lead"]): one["figures"] for one in found["expected"]}
+        assert of["submission", None]["count"] == of["submission", 0]["count"] == 1
+        assert of["waiting", None] == {**dict.fromkeys(of["waiting", None]), "count": 0}
+        assert (of["submission", None]["p50_coverage"], of["submission", None]["p90_coverage"]) == (0, 1)
+        assert (of["submission", None]["median_error"], of["submission", None]["error_ratio"]) == (
+            60,
+            60 / 740,
+        )
+        assert found["breaches"] == 0
+    for asked in ({"user": "nobody"}, {"queue": "other"}, {"since": T + 1}):
+        assert not any(one["figures"]["count"] for one in get(durable, "/accuracy", **asked)["expected"])
 
 
 def test_searches_and_the_past_of_the_plan_outlive_the_daemon(durable: TestClient, the_app: FastAPI) -> None:

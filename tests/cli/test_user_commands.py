@@ -17,18 +17,20 @@ from fastapi import FastAPI
 
 from schedd.api.app import create_app
 from schedd.cli.main import BARE, main
+from schedd.cli.user.accuracy import line as told_line
 from schedd.cli.user.reservation import time_of
 from schedd.cli.user.showbf import lines
 from schedd.cli.user.showplan import chart
 from schedd.cli.user.showstart import asked
 from schedd.cli.user.text import few, natural, span, table
 from schedd.client import ClientError
-from schedd.client.answers import Gap
+from schedd.client.answers import Figures, Gap, HorizonView
 from schedd.engine import EngineSettings
 from schedd.service.clusters import Clusters
 from schedd.service.loop import PlanLoop
 from schedd.service.warmup import warm_up
 from schedd.wire import (
+    ExpectedFacts,
     JobHeld,
     JobStarted,
     NodeChanged,
@@ -38,12 +40,14 @@ from schedd.wire import (
     QueueFacts,
     Reserve,
     ShareFacts,
+    StartsExpected,
 )
 from tests.api.conftest import token, tokens
 from tests.api.serving import WAIT, serving
 from tests.service.build import GIB, StillClock, T, event_id, job, node
 
 Run = Callable[..., tuple[int, str, str]]
+NO_ACCURACY = "without a database nothing is kept of what was told\n"
 NOTHING_KEPT = "without a database nothing is kept of jobs that ended"
 
 
@@ -74,7 +78,7 @@ def clock() -> StillClock:
 
 @pytest.fixture
 def clusters(clock: StillClock) -> Iterator[Clusters]:
-    found = Clusters({"main": EngineSettings(end_allowance=0, tell=False)}, clock)
+    found = Clusters({"main": EngineSettings(end_allowance=0, tell=False, predict=True)}, clock)
     found.start(warm=False)
     yield found
     found.stop()
@@ -278,6 +282,31 @@ def test_showq_shows_who_runs_is_planned_or_waits(run: Run) -> None:
     )
     assert "PLANNED" not in run("showq", "-r")[1]
     assert "1 jobs of bob" in run("showq", "-u", "bob")[1]
+
+
+def test_expected_starts_stand_beside_planned_and_promised_ones(run: Run, loop: PlanLoop) -> None:
+    told = ExpectedFacts("2.srv.site", T + 1800, T + 3000, T + 3600, "submission")
+    loop.submit([StartsExpected(id=event_id(), time=T, jobs=(told,))]).result(WAIT)
+    said = run("showstart", "3")[1]
+    assert re.search(
+        r"^expected +about \w+ \w+ \d+ \d\d:43:20, by \d\d:03:20 in nine of ten cases$", said, re.MULTILINE
+    )
+    assert re.search(r"^expected +about", run("checkjob", "2")[1], re.MULTILINE)
+    queue = run("showq", "-i")[1]
+    assert re.search(r"WALLTIME +START IN +EXPECTED +9 OF 10\n", queue)
+    assert re.search(r"^2\.srv\.site .* 00:30:00 +00:50:00$", queue, re.MULTILINE)
+
+
+def test_accuracy_needs_a_database_and_says_so(run: Run) -> None:
+    assert run("accuracy", "-u", "ann", "--horizon", "hour") == (1, NO_ACCURACY, "")
+    assert json.loads(run("accuracy", "--json")[1])["kept"] is False
+    assert run("accuracy", "--since", "yesterday")[0] == 2
+    part = Figures(
+        count=120, p90_coverage=0.905, p50_coverage=0.5, median_error=600.0, plan_median_error=3000.0,
+        error_ratio=0.2, pinball_50=1.0, pinball_90=1.0, sharpness=2.5,
+    )  # fmt: skip
+    line = ("at submission", "any", "120", "50.0 %", "90.5 %", "00:10:00", "00:50:00", "0.20", "2.50")
+    assert told_line(HorizonView(kind="submission", lead=None, figures=part)) == line
 
 
 def test_showplan_draws_nodes_against_time(run: Run) -> None:

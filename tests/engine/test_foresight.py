@@ -7,7 +7,8 @@ import pytest
 
 from schedd.engine import CheckpointError, Engine
 from schedd.engine.foretelling import foretell, outset
-from schedd.predict import Outlook
+from schedd.engine.view import publish
+from schedd.predict import Expected, Outlook
 from schedd.wire import ExpectedFacts, StartsExpected
 from tests.engine.cluster import Cluster, T
 
@@ -221,6 +222,30 @@ def test_under_a_queue_policy_starts_are_expected_though_none_are_planned() -> N
     assert now + 50 <= told["b"][0] <= now + 90
     assert told["b"][0] < told["c"][0] <= now + 180
     assert cluster.told("c") == told["c"][:2]
+
+
+def test_an_admin_hears_of_it_when_too_few_or_too_many_start_as_told() -> None:
+    cluster = Foreseen()
+    cluster.submit("a", walltime=HOUR)
+    hours = cluster.outlook.kinds["hour"]
+    now = cluster.server.now
+    for i in range(120):
+        expected = Expected(now - 100, now - 50 if i % 3 == 0 else now + 50)
+        hours.note(str(i), now - 200, expected, now)
+        hours.started(str(i), now)
+    assert hours.coverage[1] == 2 / 3
+    cluster.at(100)
+    (words,) = cluster.alerts("expected")
+    assert words.startswith("67 % of the latest jobs started by the moment told for nine of ten cases")
+    cluster.at(500)
+    assert len(cluster.alerts("expected")) == 1
+    assert publish(cluster.engine.state).expected_held["hour"][0] == 120
+    for i in range(300):
+        hours.note(str(i), now, Expected(now + 900, now + (900 if i % 10 else 450)), now)
+        hours.started(str(i), now + 600)
+    assert hours.coverage[1] == 0.9
+    cluster.at(600)
+    assert not [one for one in cluster.engine.state.alerts.values() if one.kind == "expected"]
 
 
 # ---- kept ---------------------------------------------------------------------------------------

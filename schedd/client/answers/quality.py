@@ -1,11 +1,13 @@
 """What is told of users, of who goes first and why, and of how right told starts were."""
 
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 __all__ = [
     "AccuracyView",
     "ErrorView",
     "FairShareView",
+    "Figures",
+    "HorizonView",
     "Licence",
     "LicencesView",
     "Place",
@@ -50,12 +52,36 @@ class ErrorView(TypedDict):
     p90_absolute: float
 
 
+class Figures(TypedDict):
+    """How good told starts were. Seconds, and shares between 0 and 1; null: there is nothing to tell of."""
+
+    count: int
+    p90_coverage: float | None
+    p50_coverage: float | None
+    median_error: float | None
+    plan_median_error: float | None
+    error_ratio: float | None
+    pinball_50: float | None
+    pinball_90: float | None
+    sharpness: float | None
+
+
+class HorizonView(TypedDict):
+    """How right expected starts of one horizon were."""
+
+    kind: Literal["submission", "waiting", "hour"]
+    lead: int | None
+    figures: Figures
+
+
 class AccuracyView(TypedDict):
     """How right told starts were; by lead, the shortest first. Without a database none is kept."""
 
     kept: bool
     overall: ErrorView | None
     by_lead: list[ErrorView]
+    expected: list[HorizonView]
+    breaches: int | None
 
 
 class Term(TypedDict):

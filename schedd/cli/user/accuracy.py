@@ -1,0 +1,77 @@
+"""``schedd accuracy``: how right the starts were that users were told."""
+
+import argparse
+from collections.abc import Sequence
+
+from schedd.cli.user.asking import Session, answer, parser, show_json
+from schedd.cli.user.reservation import time_of
+from schedd.cli.user.text import moment, span, table
+from schedd.client.answers import HorizonView
+
+__all__ = ["line", "make_parser", "run"]
+
+_DAY = 86_400
+_KINDS = {"submission": "at submission", "waiting": "half-way", "hour": "last hour"}
+
+
+def make_parser(name: str = "schedd accuracy") -> argparse.ArgumentParser:
+    """Its options."""
+    found = parser(
+        name,
+        "Show how right expected starts were: which share of the jobs started by the moments told for half "
+        "and for nine of ten cases, and how wrong the expected and the planned start were.",
+    )
+    add = found.add_argument
+    add("--since", metavar="TIME", help="what was told from then on (30 days ago)")
+    add("--until", metavar="TIME", help="and before this")
+    add("-q", dest="queue", metavar="QUEUE", default="", help="only of jobs in this queue")
+    add("-u", dest="user", metavar="USER", default="", help="only of this user's jobs")
+    add("--horizon", choices=tuple(_KINDS), help="only what was told then")
+    return found
+
+
+def run(argv: Sequence[str], name: str = "schedd accuracy") -> int:
+    """The command."""
+    return answer(make_parser(name), _show, argv)
+
+
+def _show(session: Session, args: argparse.Namespace) -> bool:
+    now = session.now
+    since = time_of(args.since, now) if args.since else now - 30 * _DAY
+    until = time_of(args.until, now) if args.until else None
+    found = session.client.accuracy(since=since, until=until, queue=args.queue, user=args.user)
+    wanted = [one for one in found["expected"] if args.horizon in (None, one["kind"])]
+    if args.json:
+        show_json({**found, "expected": wanted})
+        return True
+    if not found["kept"]:
+        print("without a database nothing is kept of what was told")
+        return False
+    period = f"{moment(since, now)} to {moment(until if until is not None else now, now)}"
+    if not any(one["figures"]["count"] for one in wanted):
+        print(f"no expected start came true or was missed, of those told {period}")
+        return False
+    heads = ("TOLD", "AHEAD", "JOBS", "IN 5/10", "IN 9/10", "ERROR", "PLAN'S", "RATIO", "SHARP")
+    print(f"expected starts told {period}\n")
+    print(table(heads, [line(one) for one in wanted if one["figures"]["count"]], right="2345678", last=5))
+    print(f"\nbroken promises: {found['breaches']}")
+    return True
+
+
+def line(one: HorizonView) -> tuple[str, ...]:
+    """One row of the table."""
+    told, lead = one["figures"], one["lead"]
+    ahead = "any" if lead is None else "up to 1 h" if lead == 0 else f"{lead // 3600} h or more"
+    errors = (told["median_error"], told["plan_median_error"])
+    return (
+        _KINDS[one["kind"]] if lead is None else "",
+        ahead,
+        str(told["count"]),
+        *(_share(part) for part in (told["p50_coverage"], told["p90_coverage"])),
+        *(span(round(error)) if error is not None else "-" for error in errors),
+        *(f"{part:.2f}" if part is not None else "-" for part in (told["error_ratio"], told["sharpness"])),
+    )
+
+
+def _share(part: float | None) -> str:
+    return f"{100 * part:.1f} %" if part is not None else "-"

@@ -1,0 +1,62 @@
+"""The server's accounting logs, daily ones or a single one, packed or not."""
+
+import gzip
+import re
+import zlib
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from schedd.dialect.accounting import EndedRun, parse_ended_run
+
+__all__ = ["ended_runs"]
+
+_log = structlog.get_logger(__name__)
+_DAILY: Final = re.compile(r"(\d{8})(\.gz)?")
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+
+
+def ended_runs(where: Path, oldest: int, cluster: str, what: str) -> Iterator[EndedRun]:
+    """The runs that ended after ``oldest``, as the logs have them: of a file, or of the daily files of a
+    directory. What cannot be read is told in the log and passed over; at the end how much was read ``what``
+    for.
+    """
+    runs = faults = 0
+    for path in _files(where, oldest, cluster):
+        try:
+            for line in _lines(path):
+                if ";E;" not in line:
+                    continue  # most records are of other kinds
+                try:
+                    run = parse_ended_run(line)
+                except ValueError:
+                    faults += 1
+                    continue
+                if run is not None and run.end > oldest:
+                    yield run
+                    runs += 1
+        except (OSError, EOFError, zlib.error) as error:
+            _log.error("an accounting log cannot be read", cluster=cluster, file=str(path), why=str(error))
+    _log.info(f"{what} was read from accounting logs", cluster=cluster, runs=runs, malformed=faults)
+
+
+def _files(where: Path, oldest: int, cluster: str) -> Iterator[Path]:
+    """The log itself, or of a directory those of days (YYYYMMDD) that may still count."""
+    if not where.is_dir():
+        yield where
+        return
+    first = f"{datetime.fromtimestamp(oldest, UTC) - timedelta(days=1):%Y%m%d}"
+    names = sorted(path.name for path in where.iterdir() if _DAILY.fullmatch(path.name))
+    if not names:
+        _log.error("no accounting log (YYYYMMDD) in the directory", cluster=cluster, directory=str(where))
+    yield from (where / name for name in names if name[:8] >= first)
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with path.open("rb") as raw:
+        zipped = raw.read(2) == _GZIP_MAGIC
+    with (gzip.open if zipped else open)(path, "rt", encoding="utf-8", errors="replace") as lines:
+        yield from lines

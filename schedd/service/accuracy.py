@@ -1,0 +1,72 @@
+"""How right expected starts were: of a period, a queue, a user, by when they were told and how far ahead."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from schedd.predict import KINDS, Figures, Kind, Outcomes, figures
+from schedd.predict.accuracy import NOT_YET
+from schedd.store import Store
+from schedd.store.records import Foreseen
+
+__all__ = ["LEADS", "Horizon", "Rightness", "rightness"]
+
+LEADS: Final = (0, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600)
+"""Seconds from telling to the expected start: each up to the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """Starts told of one ``kind``, at least ``lead`` seconds ahead (None: any)."""
+
+    kind: Kind
+    lead: int | None
+    figures: Figures
+
+
+@dataclass(frozen=True, slots=True)
+class Rightness:
+    """Of a period: by kind, those told at submission by how far ahead, too; and promises that were broken."""
+
+    horizons: tuple[Horizon, ...]
+    breaches: int
+
+    def of(self, kind: Kind) -> Figures:
+        """Of one kind, however far ahead."""
+        return next(one.figures for one in self.horizons if (one.kind, one.lead) == (kind, None))
+
+
+def rightness(
+    store: Store, cluster: int, since: int, until: int, now: int, *, queue: str = "", user: str = ""
+) -> Rightness:
+    """Of what was told in ``[since, until)``, the latest 100,000. Raises StoreError."""
+    rows = store.foreseen(cluster, since, until, queue=queue, user=user, kinds=KINDS)
+    known = [row for row in rows if _known(row, now)]
+    found = []
+    for kind in KINDS:
+        told = _outcomes([row for row in known if row.kind == kind])
+        found.append(Horizon(kind, None, figures(told)))
+        if kind != "submission":
+            continue
+        place = np.searchsorted(np.array(LEADS), told.p50 - told.at, side="right") - 1
+        found += [Horizon(kind, lead, figures(told.of(place == i))) for i, lead in enumerate(LEADS)]
+    broken = store.broken_in(cluster, since, until, queue=queue, user=user)
+    return Rightness(tuple(found), broken)
+
+
+def _known(row: Foreseen, now: int) -> bool:
+    """Whether it came true or not, as far as that can be said: who waits beyond P90 is a miss already, and
+    of who was deleted before nobody knows.
+    """
+    return row.actual is not None or row.latest < (row.ended if row.ended is not None else now)
+
+
+def _outcomes(rows: Sequence[Foreseen]) -> Outcomes:
+    columns = [
+        (one.time, one.start, one.latest, one.planned, one.actual if one.actual is not None else NOT_YET)
+        for one in rows
+    ]
+    table = np.array(columns, np.int64).reshape(-1, 5)
+    return Outcomes(*(table[:, i] for i in range(5)))

@@ -1,0 +1,84 @@
+"""Expected starts that were told, and when the jobs did start. Over one transaction."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from sqlalchemy import Connection, bindparam, or_, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from schedd.store.codec import plain
+from schedd.store.records import Foreseen
+from schedd.store.tables import expected, jobs
+from schedd.wire import StartsExpected
+
+__all__ = ["MOST", "foreseen", "put", "put_starts"]
+
+MOST: Final = 100_000
+"""So many of the latest are looked at."""
+
+
+def put(connection: Connection, cluster: int, number: int, event: StartsExpected) -> None:
+    """Keep what an event told. Made again it changes nothing."""
+    rows = [
+        {
+            "cluster": cluster,
+            "event": number,
+            "job": plain(one.job_id),
+            "time": event.time,
+            "start": one.start,
+            "latest": one.by,
+            "planned": one.planned,
+            "kind": one.kind,
+        }
+        for one in event.jobs
+    ]
+    if rows:
+        dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
+        connection.execute(dialect.insert(expected).on_conflict_do_nothing(), rows)
+
+
+def put_starts(connection: Connection, cluster: int, starts: Mapping[str, int]) -> None:
+    """Note with what was told of each job, by its id as the database has it, when it did start."""
+    if starts:
+        statement = update(expected).where(
+            expected.c.cluster == cluster,
+            expected.c.job == bindparam("of", type_=expected.c.job.type),
+            expected.c.actual.is_(None),
+            expected.c.time <= bindparam("at"),
+        )
+        connection.execute(
+            statement.values(actual=bindparam("at")),
+            [{"of": job, "at": start} for job, start in starts.items()],
+        )
+
+
+def foreseen(
+    connection: Connection,
+    cluster: int,
+    since: int,
+    until: int,
+    *,
+    queue: str = "",
+    user: str = "",
+    kinds: Iterable[str] = (),
+) -> Sequence[Foreseen]:
+    """What was told in ``[since, until)``, the latest first: of a queue, of a user (`ann`, or `ann@host`), of
+    some kinds, where they are given.
+    """
+    columns = (
+        *(expected.c.job, expected.c.time, expected.c.start, expected.c.latest, expected.c.planned),
+        *(expected.c.kind, expected.c.actual, jobs.c.ended),
+    )
+    of_job = (jobs.c.cluster == expected.c.cluster) & (jobs.c.id == expected.c.job)
+    query = select(*columns).select_from(expected.outerjoin(jobs, of_job))
+    query = query.where(expected.c.cluster == cluster, expected.c.time >= since, expected.c.time < until)
+    if queue:
+        query = query.where(jobs.c.queue == plain(queue))
+    if user:
+        name = plain(user)
+        query = query.where(or_(jobs.c.owner == name, jobs.c.owner.startswith(name + "@", autoescape=True)))
+    wanted = tuple(kinds)
+    if wanted:
+        query = query.where(expected.c.kind.in_(wanted))
+    rows = connection.execute(query.order_by(expected.c.time.desc(), expected.c.job).limit(MOST))
+    return [Foreseen(*row) for row in rows]

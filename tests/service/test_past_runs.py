@@ -1,0 +1,99 @@
+"""How long jobs ran before the first start, from accounting logs."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from structlog.testing import capture_logs
+
+from schedd.engine import EngineSettings
+from schedd.predict import Ask, RunTimes
+from schedd.service.clock import SystemClock
+from schedd.service.clusters import Clusters
+from schedd.service.follow import Follower
+from schedd.service.past_runs import past_runs
+from schedd.store import Store
+
+DAY = 86_400
+NOW = 1_700_000_000
+ASK = Ask("ann", 3600, 4, "relax")
+
+
+def record(
+    end: int, run: int = 60, *, user: str = "ann", queue: str = "batch", walltime: str = "01:00:00"
+) -> str:
+    start = end - run
+    day = f"{datetime.fromtimestamp(end, UTC):%m/%d/%Y %H:%M:%S}"
+    asked = f" Resource_List.walltime={walltime}" if walltime else ""
+    since = start - 9
+    return (
+        f"{day};E;{end}.head;user=ann group=g jobname=relax queue={queue} ctime={since} qtime={since} "
+        f"etime={since} start={start} exec_host=n1/0-3 end={end} Exit_status=0{asked}\n"
+    )
+
+
+def settings(where: Path, **more: Any) -> EngineSettings:
+    return EngineSettings(predict=True, predict_from=str(where), **more)
+
+
+def learned(where: Path, **more: Any) -> RunTimes:
+    found = past_runs(settings(where, **more), "main", NOW)
+    assert found is not None
+    return found
+
+
+def test_a_new_site_knows_from_the_first_moment_how_long_jobs_run(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("".join(record(NOW - DAY + 100 * i) for i in range(50)))
+    told = learned(log).predict(ASK)
+    assert 55 <= told.p50 <= 70
+    assert told.p90 < 900
+    assert learned(log).ends == 50
+
+
+def test_what_is_learned_is_the_same_in_whatever_order_the_files_have_it(tmp_path: Path) -> None:
+    lines = [record(NOW - DAY + 37 * i, 20 + i % 7 * 50) for i in range(200)]
+    for name, order in (("a", lines), ("b", lines[::-1])):
+        (tmp_path / name).write_text("".join(order))
+    first, second = (learned(tmp_path / name).predict(ASK).told.tolist() for name in ("a", "b"))
+    assert first == second
+
+
+def test_what_says_nothing_is_passed_over(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(
+        record(NOW - 60)
+        + record(NOW - 60, walltime="")
+        + record(NOW - 60, walltime="soon")
+        + record(NOW - 60, walltime="0")
+        + record(NOW - 400 * DAY)
+        + record(NOW + DAY)
+        + record(NOW - 60, queue="debug")
+        + record(NOW - 60, run=0)
+        + "04/14/2024 12:00:03;E;5.head;user=x start=no end=1\n"
+    )
+    with capture_logs() as said:
+        assert learned(log, queue_predict={"debug": False}).ends == 2
+    assert said[0]["malformed"] == 1
+    with capture_logs() as said:
+        assert learned(tmp_path / "none").ends == 0
+    assert "an accounting log cannot be read" in str(said)
+
+
+def test_without_logs_or_prediction_nothing_is_read(tmp_path: Path) -> None:
+    assert past_runs(EngineSettings(predict=True), "main", NOW) is None
+    assert past_runs(EngineSettings(predict_from=str(tmp_path)), "main", NOW) is None
+
+
+def test_a_daemon_reads_the_logs_when_it_starts_for_the_first_time(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    now = int(SystemClock().now())
+    log.write_text("".join(record(now - DAY + 100 * i) for i in range(30)))
+    plain = Clusters({"main": settings(log)}, SystemClock())["main"]._planner.engine.state.outlook
+    store = Store.open(f"sqlite:///{tmp_path / 'a.sqlite'}")
+    recovered = Follower(store, "main", settings(log), now).engine.state.outlook
+    assert plain is not None
+    assert recovered is not None
+    told = plain.learner.run_times.predict(ASK).told.tolist()
+    assert told == recovered.learner.run_times.predict(ASK).told.tolist()
+    assert told[6] <= 70

@@ -1,0 +1,114 @@
+"""Expected starts that were told are kept, noted from the log, with the starts that came true."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from schedd.predict import KINDS
+from schedd.service.accuracy import rightness
+from schedd.store import Batch, Breach, Limits, Store
+from schedd.store.records import Foreseen
+from schedd.wire import Event, ExpectedFacts, JobEnded, JobQueued, Snapshot, StartsExpected
+from tests.store.build import deleted, facts, queued, snapshot, started
+
+MOST = 2**62
+
+
+def told(number: int, time: int, *jobs: ExpectedFacts) -> StartsExpected:
+    return StartsExpected(id=f"told:{number}", time=time, jobs=jobs)
+
+
+def expected(job: int, start: int, by: int, planned: int, kind: str = "submission") -> ExpectedFacts:
+    return ExpectedFacts(f"{job}.srv", start, by, planned, kind)  # type: ignore[arg-type]
+
+
+def appended(store: Store, *events: Event, now: int = 1000) -> Batch:
+    cluster = store.cluster("c", 1000)
+    batch = store.append(cluster, store.tail(cluster), events, now)
+    assert batch is not None
+    return batch
+
+
+def noted(store: Store, *kinds: str, **of: str) -> Sequence[Foreseen]:
+    cluster = store.cluster("c", 1000)
+    for _ in store.note_past(cluster):
+        pass
+    return store.foreseen(cluster, 0, MOST, kinds=kinds or KINDS, **of)
+
+
+def test_what_was_told_is_kept_with_the_start_that_came(store: Store) -> None:
+    appended(store, queued(1), queued(2))
+    appended(store, told(1, 1010, expected(1, 1500, 2000, 4000), expected(2, 1600, 2500, 5000)))
+    appended(store, told(2, 1400, expected(1, 1700, 2000, 4000, "waiting"), expected(1, 1, 2, 3, "")))
+    assert [one.actual for one in noted(store)] == [None, None, None]
+    appended(store, started(3, "1.srv", 1650))
+    first = Foreseen("1.srv", 1010, 1500, 2000, 4000, "submission", 1650, None)
+    later = Foreseen("1.srv", 1400, 1700, 2000, 4000, "waiting", 1650, None)
+    waits = Foreseen("2.srv", 1010, 1600, 2500, 5000, "submission", None, None)
+    assert list(noted(store)) == [later, first, waits]
+    assert list(noted(store, "submission")) == [first, waits]
+    assert list(store.foreseen(1, 1011, 1401)) == [later] + [
+        one for one in store.foreseen(1, 1011, 1401) if not one.kind
+    ]
+    moments = store.moments(1, "1.srv")
+    assert ("told", 1500) in {(one.kind, one.start) for one in moments}
+    assert any("in nine of ten cases by 1970-01-01 00:33:20 UTC" in one.words for one in moments)
+
+
+def test_starts_are_known_from_snapshots_too_and_a_later_run_changes_nothing(store: Store) -> None:
+    appended(store, queued(1))
+    appended(store, told(1, 1010, expected(1, 1500, 2000, 4000)))
+    running = facts("1.srv", state="R", started=1700)
+    appended(store, Snapshot(id="epoch:9", time=1800, jobs=(running,), nodes=snapshot(1, 0).nodes))
+    assert [one.actual for one in noted(store)] == [1700]
+    appended(store, JobQueued(id="epoch:10", time=1900, job=facts("1.srv")))
+    appended(store, told(2, 1950, expected(1, 2500, 3000, 4000)))
+    appended(store, started(11, "1.srv", 2200))
+    assert sorted((one.time, one.actual) for one in noted(store)) == [(1010, 1700), (1950, 2200)]
+
+
+def test_those_of_a_queue_or_a_user_are_found(store: Store) -> None:
+    other = JobQueued(id="epoch:2", time=1000, job=facts("2.srv", owner="bob@login", queue="long"))
+    appended(store, queued(1), other)
+    appended(store, told(1, 1010, expected(1, 1500, 2000, 4000), expected(2, 1600, 2500, 5000)))
+    for of in ({"user": "bob"}, {"user": "bob@login"}, {"queue": "long"}):
+        assert [one.job for one in noted(store, **of)] == ["2.srv"]
+    assert noted(store, user="bo") == noted(store, queue="lon") == []
+
+
+def test_they_go_in_their_time(store: Store) -> None:
+    appended(store, queued(1))
+    appended(store, told(1, 1010, expected(1, 1500, 2000, 4000)), now=1010)
+    appended(store, told(2, 2010, expected(1, 1500, 2000, 4000)), now=2010)
+    noted(store)
+    assert store.purge(Limits(told=500), 2100)["expected"] == 1
+    assert [one.time for one in noted(store)] == [2010]
+
+
+@pytest.mark.parametrize("now", [1900, 2400])
+def test_a_miss_counts_when_its_moment_passes_and_who_was_deleted_before_says_nothing(
+    store: Store, now: int
+) -> None:
+    appended(store, *(queued(i) for i in range(1, 5)))
+    jobs = [expected(i, 1500, 2000, 4000) for i in range(1, 5)]
+    appended(store, told(1, 1010, *jobs))
+    appended(store, started(10, "1.srv", 1450), deleted(11, 2, 1900))
+    appended(store, JobEnded(id="epoch:12", time=2300, job_id="1.srv"), deleted(13, 3, 2200))
+    noted(store)
+    found = rightness(store, 1, 0, MOST, now).of("submission")
+    # 1 started in time; 2 was deleted before its moment; 3 after it; 4 waits.
+    assert found.count == (3 if now > 2000 else 2)
+    assert found.p90_coverage == pytest.approx(1 / 3 if now > 2000 else 1 / 2)
+    assert (found.median_error, found.plan_median_error, found.error_ratio) == (50, 2550, 50 / 2550)
+    assert found.sharpness == pytest.approx(990 / 490)
+
+
+def test_broken_promises_are_counted_of_a_period_a_queue_and_a_user(store: Store) -> None:
+    batch = appended(store, queued(1), queued(2))
+    made = [Breach(f"{i}.srv", 1000 + i, "e", "freed", 1500, 2000) for i in (1, 2)]
+    store.record(1, batch, (), breaches=made)
+    noted(store)
+    assert rightness(store, 1, 0, MOST, 3000).breaches == 2
+    assert rightness(store, 1, 1002, MOST, 3000).breaches == 1
+    assert rightness(store, 1, 0, MOST, 3000, user="ann", queue="q").breaches == 2
+    assert rightness(store, 1, 0, MOST, 3000, user="bob").breaches == 0
