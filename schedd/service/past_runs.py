@@ -36,7 +36,7 @@ def past_runs(settings: EngineSettings, cluster: str, now: int) -> RunTimes | No
     learner = Learner()
     moments = [(run.eligible, _QUEUED, i) for i, (run, _) in enumerate(runs)]
     moments += [(run.start, _STARTED, i) for i, (run, _) in enumerate(runs) if run.start > run.eligible]
-    moments += [(run.end, _ENDED, i) for i, (run, _) in enumerate(runs)]
+    moments += [(max(run.end, run.start + 1), _ENDED, i) for i, (run, _) in enumerate(runs)]
     for moment, what, i in sorted(moments):
         run, ask = runs[i]
         if what == _QUEUED:
@@ -44,9 +44,6 @@ def past_runs(settings: EngineSettings, cluster: str, now: int) -> RunTimes | No
         if what == _STARTED or (what == _QUEUED and run.start == run.eligible):
             learner.started(str(i), moment)
         if what == _ENDED:
-            if str(i) not in learner:  # it took no time at all
-                learner.queued(str(i), ask, moment)
-                learner.started(str(i), moment)
             learner.ended(str(i), moment)
     _log.info("run times were learned", cluster=cluster, runs=learner.run_times.ends)
     return learner.run_times
