@@ -28,7 +28,8 @@ class Wanted(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     q: _Text = ""
-    """Words that all occur in id, name, user, group, account or queue."""
+    """Words that all occur in id, name, user, group, account or queue. Jobs of which each is one of these
+    wholly go before: with any of them, the others are left out."""
     state: Standing | Literal[""] = ""
     user: _Text = ""
     queue: _Text = ""
@@ -60,8 +61,8 @@ def listed(published: Published, sight: Sight, wanted: Wanted) -> Listing:
     words = wanted.q.lower().split()
     users: set[str] = set()
     queues: set[str] = set()
-    states: Counter[str] = Counter()
-    found: list[tuple[JobRecord, int]] = []
+    fitting: list[tuple[JobRecord, int]] = []
+    wholly: list[tuple[JobRecord, int]] = []
     for record, start in _all(published):
         if not sight.sees(record):
             continue
@@ -73,6 +74,12 @@ def listed(published: Published, sight: Sight, wanted: Wanted) -> Listing:
             continue
         if words and not _has(record, words):
             continue
+        fitting.append((record, start))
+        if words and _is(record, words):
+            wholly.append((record, start))
+    states: Counter[str] = Counter()
+    found: list[tuple[JobRecord, int]] = []
+    for record, start in wholly or fitting:
         state = standing_of(record, start)
         states[state] += 1
         if wanted.state in ("", state):
@@ -95,6 +102,13 @@ def _has(record: JobRecord, words: list[str]) -> bool:
     facts = record.facts
     text = f"{facts.id} {facts.name} {facts.owner} {facts.group} {facts.account} {facts.queue}".lower()
     return all(word in text for word in words)
+
+
+def _is(record: JobRecord, words: list[str]) -> bool:
+    facts = record.facts
+    texts = (facts.id, facts.id.partition(".")[0], facts.name, facts.owner, facts.owner.partition("@")[0])
+    whole = {text.lower() for text in (*texts, facts.group, facts.account, facts.queue)}
+    return all(word in whole for word in words)
 
 
 def _key(published: Published, sort: Sort) -> Callable[[tuple[JobRecord, int]], Any]:

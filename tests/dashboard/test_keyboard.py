@@ -120,7 +120,7 @@ def test_the_queue_is_used_by_keys_and_news_leave_the_focus_where_it_is(look: Op
 
 def test_a_what_if_is_asked_by_keys(look: Open, site: Site) -> None:
     page = look("reader").go("what-if")
-    for name, text in (("Nodes", "1"), ("Cpus per node", "2"), ("Walltime", "600")):
+    for name, text in (("Nodes", "1"), ("Cpus per node", "2"), ("Walltime", "10m")):
         tab_to(page, "textbox", name)
         page.keyboard.type(text)
     page.keyboard.press("Enter")

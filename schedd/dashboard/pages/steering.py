@@ -27,10 +27,12 @@ async def make_hold(request: Request, cluster: Cluster, viewer: Operator, form: 
     """Plan nothing new on a node, or of a queue; or show what would follow."""
     kind, name = _kind(form), form.get("hold_name", "").strip()
     try:
-        reason = Hold(reason=form.get("hold_reason", "").strip()).reason
-        if form.get("preview"):
+        given = form.get("hold_reason", "").strip()
+        if form.get("preview"):  # what would follow can be seen before there is a reason
+            reason = Hold(reason=given or "preview").reason
             found = await preview(cluster, kind, name, reason, viewer.bearer.name)
             return await admin_page(request, cluster, viewer, held=found, form=form)
+        reason = Hold(reason=given).reason
         await hold(cluster, kind, name, reason, viewer.bearer.name)
     except ValidationError:
         words = "Say why, in 1 to 200 characters on one line: users whose jobs wait see it."

@@ -1,5 +1,6 @@
 """When would a job start that nobody submitted, when else could it, and what would let it start now?"""
 
+import re
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request
@@ -22,6 +23,9 @@ __all__ = ["Asked", "router"]
 
 router = APIRouter()
 _WINDOWS: Final = 8
+_SPAN: Final = re.compile(
+    r"(?:(\d{1,6})\s*d)?\s*(?:(\d{1,6})\s*h)?\s*(?:(\d{1,6})\s*m(?:in)?)?\s*(?:(\d{1,9})\s*s)?"
+)
 _Text = Annotated[str, Field(max_length=200)]
 
 
@@ -52,12 +56,21 @@ class Asked(BaseModel):
         spec = [self.nodes.strip() or "1", f"ppn={self.ppn.strip() or 1}"]
         spec += self.feature.replace(",", " ").split()
         parts = [f"nodes={':'.join(spec)}"]
-        parts += [
-            f"{name}={value.strip()}"
-            for name, value in (("mem", self.mem), ("walltime", self.walltime))
-            if value.strip()
-        ]
+        parts += [f"mem={self.mem.strip()}"] if self.mem.strip() else []
+        parts += [f"walltime={walltime_of(self.walltime)}"] if self.walltime.strip() else []
         return ",".join(parts)
+
+    @property
+    def unclear(self) -> str:
+        """What of the fields could be taken in two ways, and how to say it; empty when all is clear."""
+        walltime, memory = self.walltime.strip(), self.mem.strip()
+        if self.request or self.job:
+            return ""
+        if walltime.isdecimal():
+            return f"walltime {walltime}: say the unit: {walltime}h, {walltime}m, {walltime}s, or HH:MM:SS"
+        if memory.isdecimal():
+            return f"memory {memory}: say the unit: {memory}gb or {memory}mb"
+        return ""
 
     def question(self) -> WhatIf:
         """The same as the API takes it. Raises ValidationError."""
@@ -67,14 +80,23 @@ class Asked(BaseModel):
         return WhatIf(request=self.words, queue=self.queue, **wanted)
 
 
+def walltime_of(text: str) -> str:
+    """`90m`, `1h`, `2d`, `1h30m` as seconds; all else as it stands."""
+    found = _SPAN.fullmatch(text.strip().lower())
+    if found is None or not found[0]:
+        return text.strip()
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return str(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+
+
 @router.get("/{cluster}/what-if")
 async def what_if(
     request: Request, cluster: Cluster, viewer: Reader, seen: Seen, asked: Annotated[Asked, Query()]
 ) -> Response:
     """The form, and the answer where there is a question."""
     answer: WhatIfAnswer | None = None
-    wrong = ""
-    if asked.anything:
+    wrong = asked.unclear
+    if asked.anything and not wrong:
         try:
             answer = await _answer(cluster, seen, asked)
         except ProblemError as error:

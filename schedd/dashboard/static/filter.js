@@ -17,7 +17,20 @@ function go() {
   const wanted = address();
   if (wanted === location.href) return;
   history.replaceState(null, "", wanted);
-  refresh();
+  said(refresh());
+}
+
+// What is shown is not what was asked for while the daemon is away.
+async function said(done) {
+  const list = document.getElementById("list");
+  const old = document.getElementById("not-searched");
+  if ((await done) !== false) { old?.remove(); return; }
+  if (old || !list) return;
+  const words = document.createElement("p");
+  words.id = "not-searched";
+  words.className = "alert bad";
+  words.textContent = "Not searched: the daemon does not answer. The list below is the last one that was read.";
+  list.before(words);
 }
 
 if (form) {
@@ -47,5 +60,5 @@ document.getElementById("list")?.addEventListener("click", (event) => {
     if (field) field.value = value ?? "";
   }
   if (!query.size) form.reset();
-  refresh();
+  said(refresh());
 });

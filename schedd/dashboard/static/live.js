@@ -21,6 +21,7 @@ export function show(text) {
   document.dispatchEvent(new Event("schedd:shown"));
 }
 
+// Whether the page shows what was asked for.
 export async function refresh(address = document.body.dataset.refresh ?? location.href) {
   asked = Date.now();
   const mine = ++turn;
@@ -29,8 +30,10 @@ export async function refresh(address = document.body.dataset.refresh ?? locatio
     if (answer.type === "opaqueredirect") return away("Your login is over. Load the page again to log in.");
     if (answer.ok && mine === turn) show(await answer.text());
     away(answer.ok ? "" : answer.status === 404 ? "This is not there any more." : `The daemon answers with an error (${answer.status}). What you see may be out of date.`);
+    return answer.ok;
   } catch {
     away("The connection to the daemon is lost. What you see may be out of date.");
+    return false;
   }
 }
 
@@ -39,6 +42,23 @@ function away(words) {
   if (!sign) return;
   if (sign.textContent !== words) sign.textContent = words;
   sign.hidden = !words;
+  lost(Boolean(words));
+}
+
+// The dot in the head says the same as the banner.
+let before = null;
+function lost(now) {
+  const pulse = document.getElementById("pulse");
+  if (!pulse || now === (before !== null)) return;
+  const [dot, text] = pulse.querySelectorAll("span");
+  if (now) {
+    before = [dot.className, text.textContent];
+    dot.className = "dot bad";
+    text.textContent = "Not live";
+  } else {
+    if (text.textContent === "Not live") [dot.className, text.textContent] = before;
+    before = null;
+  }
 }
 
 function soon() {
