@@ -32,7 +32,8 @@ WHAT_IF = "what-if?nodes=1&ppn=8&walltime=12:00:00"
 def demo() -> Iterator[str]:
     """A demo that has played for a while; the link that logs in."""
     with tempfile.TemporaryFile("w+") as out:
-        command = [sys.executable, "-m", "schedd.cli.main", "demo", "--port", "0", "--nodes", "40", "--speed", "300"]
+        command = [sys.executable, "-m", "schedd.cli.main", "demo", "--port", "0"]
+        command += ["--nodes", "40", "--speed", "300"]
         process = subprocess.Popen(command, stdout=out, cwd=ROOT)
         try:
             while " started " not in (said := _read(out)):
