@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, field
 
+from server_adapter.batch.answers import Text
 from server_adapter.emulator.errors import RefusalError
 from server_adapter.emulator.principal import Principal
-from server_adapter.torque.replies import Reply, Text, encode_reply
+from server_adapter.torque.replies import Reply, encode_reply
 from server_adapter.torque.requests import QueueJobRequest
 
 OK = encode_reply(Reply())

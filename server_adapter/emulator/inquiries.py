@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from server_adapter.batch.answers import Location, Selection
 from server_adapter.dis import Attribute, encode_integer, encode_string
 from server_adapter.emulator.destination import find_slots, parse_destination
 from server_adapter.emulator.dialogue import Dialogue
@@ -22,7 +23,7 @@ from server_adapter.emulator.state import Cluster
 from server_adapter.emulator.versions import JOB_NAMES
 from server_adapter.torque.codes import ObjectType
 from server_adapter.torque.errors import ServerCode
-from server_adapter.torque.replies import Choice, Location, Reply, ResourceCounts, Selection, encode_reply
+from server_adapter.torque.replies import Choice, Reply, ResourceCounts, encode_reply
 from server_adapter.torque.requests import (
     JobRequest,
     ResourceQueryRequest,

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from enum import IntEnum
 
+from server_adapter.batch.answers import Location, Selection, Status, StatusObject, Text
 from server_adapter.dis import (
-    Attribute,
     Decoder,
     DisSyntaxError,
     encode_attributes,
@@ -35,43 +35,6 @@ class JobId:
 
     choice: Choice
     job: str
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Ids of the jobs that met a selection."""
-
-    jobs: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class StatusObject:
-    """One object of a status reply."""
-
-    object_type: int
-    name: str
-    attributes: tuple[Attribute, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """Described objects."""
-
-    objects: tuple[StatusObject, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """Words: of a refusal, or of a reservation made."""
-
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Location:
-    """The server that has a job."""
-
-    server: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from enum import IntEnum
 
+from server_adapter.batch.answers import Location, Selection, Status, StatusObject, Text
 from server_adapter.dis import (
-    Attribute,
     Decoder,
     DisSyntaxError,
     encode_attributes,
@@ -35,43 +35,6 @@ class JobId:
 
     choice: Choice
     job: str
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Ids of the jobs that were selected."""
-
-    jobs: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class StatusObject:
-    """One object of a status reply; `object_type` is an `ObjectType`."""
-
-    object_type: int
-    name: str
-    attributes: tuple[Attribute, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """The objects that a status request asked for."""
-
-    objects: tuple[StatusObject, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """A message; with a code other than 0 it explains the refusal."""
-
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Location:
-    """The server that has the job."""
-
-    server: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from server_adapter.batch.answers import Location
 from server_adapter.batch.errors import (
     ProtocolError,
     RequestForbiddenError,
@@ -26,7 +27,6 @@ from server_adapter.torque.codes import READ_ONLY, RequestCode
 from server_adapter.torque.connection import Connection, open_connection
 from server_adapter.torque.credentials import AnyPort, Credential, PrivilegedPort, Trqauthd, Vouch
 from server_adapter.torque.describe import parse_job
-from server_adapter.torque.replies import Location
 from server_adapter.torque.requests import JobRequest, ManageRequest, RunRequest, StatusRequest
 
 NODES = [NodeSpec("node1"), NodeSpec("node2")]

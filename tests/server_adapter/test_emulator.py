@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from server_adapter.batch.answers import Selection, Status
 from server_adapter.batch.layout import Request
 from server_adapter.dis import Attribute, Decoder, Operation, encode_attribute
 from server_adapter.emulator import RefusalError, State, Timing
@@ -11,7 +12,7 @@ from server_adapter.emulator.dialogue import Dialogue
 from server_adapter.emulator.encoding import encode_entry
 from server_adapter.emulator.principal import principal_of
 from server_adapter.torque.codes import ManagerCommand, ObjectType, RequestCode, SchedulerCommand
-from server_adapter.torque.replies import Selection, Status, decode_reply
+from server_adapter.torque.replies import decode_reply
 from server_adapter.torque.requests import (
     JobRequest,
     JobScriptRequest,

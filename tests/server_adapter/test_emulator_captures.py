@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from server_adapter.batch.answers import Status, StatusObject
 from server_adapter.batch.layout import Request
 from server_adapter.dis import Decoder
 from server_adapter.emulator import NodeSpec, Order, Outcome
@@ -19,7 +20,7 @@ from server_adapter.emulator.state import Cluster, new_cluster
 from server_adapter.emulator.submission import submit
 from server_adapter.torque.codes import ObjectType, RequestCode
 from server_adapter.torque.frames import decode_request
-from server_adapter.torque.replies import Reply, Status, StatusObject, decode_reply
+from server_adapter.torque.replies import Reply, decode_reply
 from server_adapter.torque.requests import ManageRequest, RunRequest
 
 CAPTURES = Path(__file__).resolve().parents[3] / "shared" / "protocols" / "captures" / "torque"

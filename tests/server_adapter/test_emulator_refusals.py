@@ -2,6 +2,7 @@
 
 import pytest
 
+from server_adapter.batch.answers import Status
 from server_adapter.batch.layout import Request
 from server_adapter.dis import Attribute, Decoder, Operation
 from server_adapter.emulator import EmulatedServer, NodeSpec, Order, RefusalError, State
@@ -9,7 +10,7 @@ from server_adapter.emulator.dialogue import Dialogue
 from server_adapter.emulator.principal import principal_of
 from server_adapter.emulator.state import usual_outcome
 from server_adapter.torque.codes import ManagerCommand, ObjectType, RequestCode
-from server_adapter.torque.replies import Reply, Status, decode_reply
+from server_adapter.torque.replies import Reply, decode_reply
 from server_adapter.torque.requests import (
     JobRequest,
     ManageRequest,

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from server_adapter.batch.answers import Status
 from server_adapter.openpbs.codes import Command, ObjectType, RequestCode
 from server_adapter.openpbs.frames import decode_request, encode_request
 from server_adapter.openpbs.packets import HEADER, PacketSplitter, encode_packet
-from server_adapter.openpbs.replies import Status, decode_reply, encode_reply
+from server_adapter.openpbs.replies import decode_reply, encode_reply
 from server_adapter.openpbs.requests import DeferredReplyRequest, ManageRequest, RunRequest
 from server_adapter.openpbs.scheduler import CommandReceived, decode_command
 from server_adapter.openpbs.status import StatusDecoder

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from server_adapter.batch.answers import Location, Status, Text
 from server_adapter.batch.layout import Request
 from server_adapter.dis import Attribute, Decoder, DisIncompleteError, DisSyntaxError, Operation
 from server_adapter.torque import values
@@ -11,7 +12,7 @@ from server_adapter.torque.codes import READ_ONLY, ManagerCommand, ObjectType, R
 from server_adapter.torque.describe import parse_job, parse_node, parse_queue, parse_server
 from server_adapter.torque.errors import BUSY, code_name, refused
 from server_adapter.torque.frames import RequestFrame, UnknownRequestError, decode_request, encode_request
-from server_adapter.torque.replies import Location, Reply, Status, Text, decode_reply, encode_reply
+from server_adapter.torque.replies import Reply, decode_reply, encode_reply
 from server_adapter.torque.requests import (
     SHAPES,
     AuthenticateRequest,

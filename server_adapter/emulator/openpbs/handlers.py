@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from server_adapter.batch.answers import Text
 from server_adapter.batch.layout import Request
 from server_adapter.emulator import lifecycle
 from server_adapter.emulator import modify as shared
@@ -15,7 +16,7 @@ from server_adapter.emulator.openpbs.manager import manage
 from server_adapter.emulator.openpbs.state import PbsCluster, Scheduler
 from server_adapter.emulator.principal import Principal, demand_owner
 from server_adapter.openpbs.codes import UNANSWERED, Command, RequestCode, ServerCode
-from server_adapter.openpbs.replies import Choice, Deletions, JobId, Reply, Text, encode_reply
+from server_adapter.openpbs.replies import Choice, Deletions, JobId, Reply, encode_reply
 from server_adapter.openpbs.requests import (
     ConfirmReservationRequest,
     DeleteJobsRequest,

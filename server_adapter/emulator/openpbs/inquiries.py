@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from server_adapter.batch.answers import Location, Selection
 from server_adapter.dis import Attribute, Operation, encode_integer, encode_string
 from server_adapter.emulator.encoding import encode_entry
 from server_adapter.emulator.errors import RefusalError
@@ -10,7 +11,7 @@ from server_adapter.emulator.openpbs import render
 from server_adapter.emulator.openpbs.state import PbsCluster
 from server_adapter.emulator.principal import Principal, may_see
 from server_adapter.openpbs.codes import ObjectType, ServerCode
-from server_adapter.openpbs.replies import Choice, Location, Reply, Selection, encode_reply
+from server_adapter.openpbs.replies import Choice, Reply, encode_reply
 from server_adapter.openpbs.requests import JobRequest, SelectRequest, StatusRequest
 
 PART = 500

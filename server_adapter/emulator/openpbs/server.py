@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from server_adapter.batch.answers import Text
 from server_adapter.batch.layout import Request
 from server_adapter.dis import encode_integer, encode_string
 from server_adapter.emulator.errors import RefusalError
@@ -17,7 +18,7 @@ from server_adapter.emulator.principal import Principal
 from server_adapter.emulator.simulated import Clock, SimulatedServer, clock_of
 from server_adapter.emulator.state import Timing, usual_outcome
 from server_adapter.openpbs.codes import Command, ServerCode
-from server_adapter.openpbs.replies import Reply, Text, encode_reply
+from server_adapter.openpbs.replies import Reply, encode_reply
 from server_adapter.openpbs.requests import DeferredReplyRequest
 
 

@@ -5,12 +5,13 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
+from server_adapter.batch.answers import Text
 from server_adapter.batch.layout import Request
 from server_adapter.dis import encode_integer, encode_string
 from server_adapter.openpbs.codes import Command, RequestCode, ServerCode
 from server_adapter.openpbs.frames import decode_request
 from server_adapter.openpbs.packets import PacketSplitter, encode_packet
-from server_adapter.openpbs.replies import Reply, Text, encode_reply
+from server_adapter.openpbs.replies import Reply, encode_reply
 from server_adapter.openpbs.requests import RegisterSchedulerRequest
 
 OK = Reply()

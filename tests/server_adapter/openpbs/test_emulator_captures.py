@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from server_adapter.batch.answers import Status, StatusObject
 from server_adapter.emulator import EmulatedOpenPBS, NodeSpec, lifecycle
 from server_adapter.emulator.openpbs.handlers import Pending
 from server_adapter.emulator.openpbs.state import new_vnode
@@ -20,7 +21,7 @@ from server_adapter.emulator.principal import Principal
 from server_adapter.openpbs.codes import Command, RequestCode, ReservationState
 from server_adapter.openpbs.frames import decode_request, encode_request
 from server_adapter.openpbs.packets import HEADER, Packet, PacketSplitter, encode_packet
-from server_adapter.openpbs.replies import Status, StatusObject, decode_reply
+from server_adapter.openpbs.replies import decode_reply
 from server_adapter.openpbs.requests import AuthenticateRequest, StatusRequest
 from server_adapter.openpbs.scheduler import decode_command
 

@@ -5,6 +5,7 @@ import logging
 
 import pytest
 
+from server_adapter.batch.answers import Status, StatusObject
 from server_adapter.batch.errors import (
     ProtocolError,
     RequestForbiddenError,
@@ -20,7 +21,7 @@ from server_adapter.openpbs import READ_ONLY, AnyPort, Munge, open_connection
 from server_adapter.openpbs.codes import Command, ObjectType, RequestCode, ServerCode
 from server_adapter.openpbs.connection import Connection
 from server_adapter.openpbs.packets import PacketSplitter
-from server_adapter.openpbs.replies import Reply, Status, StatusObject
+from server_adapter.openpbs.replies import Reply
 from server_adapter.openpbs.requests import (
     DeferredReplyRequest,
     RunRequest,

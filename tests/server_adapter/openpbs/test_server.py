@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from schedd.wire import Run, ShareFacts, Tell
+from server_adapter.batch.answers import Status, StatusObject
 from server_adapter.batch.layout import Request
 from server_adapter.bridge.rates import Pace
 from server_adapter.bridge.tells import Write
 from server_adapter.dis import Attribute
 from server_adapter.families import connector
 from server_adapter.openpbs.codes import ObjectType, RequestCode, ServerCode
-from server_adapter.openpbs.replies import Reply, Status, StatusObject
+from server_adapter.openpbs.replies import Reply
 from server_adapter.openpbs.requests import (
     ConfirmReservationRequest,
     ManageRequest,
