@@ -118,6 +118,10 @@ class ClusterView:
     """How many alerts are open."""
     heard: int | None
     """When the adapter was last heard of; null: not since this daemon leads."""
+    adapter_version: str
+    """The adapter's version; empty where it did not say."""
+    adapter_ahead: float | None
+    """Seconds by which the adapter's clock is before the daemon's; null where it did not say."""
     server: ServerFacts
     """What the server says of itself: whether it wants to be scheduled, its version, defaults and limits."""
     end_allowance: int

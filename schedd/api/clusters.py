@@ -90,6 +90,8 @@ def cluster_view(loop: PlanLoop) -> ClusterView:
         at_risk=published.at_risk,
         alerts=len(loop.alarms.open),
         heard=loop.hearing.at or None,
+        adapter_version=loop.hearing.version,
+        adapter_ahead=round(loop.hearing.ahead, 1) if loop.hearing.ahead is not None else None,
         server=published.server,
         end_allowance=published.settings.end_allowance,
     )

@@ -71,6 +71,13 @@ async def get_decisions(
     schedd_read_age: Annotated[
         float | None, Header(description="Seconds since the asker last read the server.", ge=0, le=1e9)
     ] = None,
+    schedd_clock: Annotated[
+        float | None,
+        Header(description="The time by the asker's clock, in seconds since the epoch.", ge=0, le=1e11),
+    ] = None,
+    schedd_version: Annotated[
+        str, Header(description="The asker's version.", max_length=64, pattern=r"^[\w.+~-]*$")
+    ] = "",
 ) -> Response:
     """What is to be done on the server, in order. Needs the role `adapter`.
 
@@ -79,6 +86,7 @@ async def get_decisions(
     one takes its place.
     """
     cluster.hear(schedd_read_age)
+    cluster.learn(schedd_version, schedd_clock)
     cluster.check_leads()
     cluster.was_read(after)
     # Who waits is heard of again in time.

@@ -216,6 +216,7 @@ def _cluster(place: Place, one: ClusterView, asked: float) -> Iterator[Finding]:
     else:
         yield Finding("clock", "good", f"{name}: as this host's, within {_APART_S} s")
     yield _adapter(one)
+    yield from _adapter_itself(one)
     yield _starts(one)
     yield from _server(one)
     with Client(place._replace(cluster=name), timeout=_WAIT_S) as here:
@@ -236,6 +237,17 @@ def _adapter(one: ClusterView) -> Finding:
         do = "systemctl status pbs-adapter pbs_server, on the server's host; journalctl -u pbs-adapter"
         return Finding("adapter", "bad", f"{name}: {one['stale']} ({age} s ago)", do)
     return Finding("adapter", "good", f"{name}: it was last heard of {age} s ago")
+
+
+def _adapter_itself(one: ClusterView) -> Iterator[Finding]:
+    """Its version and its clock, by which events are stamped; what it did not say is passed over."""
+    name, version, ahead = one["name"], one["adapter_version"], one["adapter_ahead"]
+    if version and version != __version__:
+        words = f"{name}: the adapter is of version {version}, this program is {__version__}"
+        yield Finding("version", "warn", words, "upgrade the older one, and restart it")
+    if ahead is not None and abs(ahead) > _APART_S:
+        words = f"{name}: the clock of the adapter's host is {ahead:+.0f} s from the daemon's"
+        yield Finding("clock", "bad", words, "chronyc tracking, on both hosts: starts would be early or late")
 
 
 def _starts(one: ClusterView) -> Finding:
@@ -265,6 +277,12 @@ def _server(one: ClusterView) -> Iterator[Finding]:
         words = f"{name}: no resources_default.walltime: jobs without a walltime are assumed to take long"
         do = "qmgr -c 'set server resources_default.walltime = 24:00:00', or on each queue"
         yield Finding("server", "warn", words, do)
+    held = [f"{key} = {value}" for key, value in sorted(server["limits"].items())]
+    if held:
+        yield Finding("server", "good", f"{name}: its limits are {', '.join(held)}")
+    if not server["open"]:
+        words = f"{name}: query_other_jobs is False: users see their own jobs alone here, too"
+        yield Finding("server", "good", words)
     if not one["nodes"]:
         yield Finding("server", "bad", f"{name}: no nodes are known", "pbsnodes -a; the adapter's log")
 

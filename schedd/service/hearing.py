@@ -14,12 +14,22 @@ class Hearing:
         """Of its last request by the monotonic clock; before the first one, when it could first be heard."""
         self.at = 0
         """The same by the cluster's clock, in seconds since the epoch; 0: it was not heard of yet."""
+        self.version = ""
+        """As it last said; empty: it did not."""
+        self.ahead: float | None = None
+        """By how many seconds its clock is before the cluster's, as far as it said so."""
         self._read: tuple[float, int] | None = None
         """When it last read the server, by both clocks, as far as it said so."""
 
     def begin(self) -> None:
         """From now on it is expected to be heard of: this daemon leads."""
         self.last, self.at, self._read = time.monotonic(), 0, None
+        self.version, self.ahead = "", None
+
+    def learn(self, version: str, ahead: float | None) -> None:
+        """Its version, and how far its clock is ahead; what it does not say stays as it was."""
+        self.version = version or self.version
+        self.ahead = ahead if ahead is not None else self.ahead
 
     def hear(self, now: int, read_age: float | None = None) -> None:
         """It is there, at this second of the cluster's clock; it read the server so many seconds before."""

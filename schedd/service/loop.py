@@ -155,6 +155,10 @@ class PlanLoop:
         if ends and not self.silence:
             self.feed.bell.ring()
 
+    def learn(self, version: str, clock: float | None) -> None:
+        """The adapter says its version, and the time by its own clock."""
+        self.hearing.learn(version, clock - self._clock.now() if clock is not None else None)
+
     @property
     def feed(self) -> Feed:
         """What changed up to that."""

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import httpx2
 
+from schedd import __version__
 from schedd.wire import ShareFacts
 from server_adapter.bridge.messages import Answer, MessageError, decode_decisions
 from server_adapter.bridge.outbox import Parcel
@@ -99,7 +100,11 @@ class DaemonClient:
         if after:
             parameters["after"] = after
         timeout = httpx2.Timeout(**{**self._timeout.as_dict(), "read": wait + 15})
-        about = {"Schedd-Read-Age": f"{time.monotonic() - self.server_read_at:.1f}"}
+        about = {
+            "Schedd-Read-Age": f"{time.monotonic() - self.server_read_at:.1f}",
+            "Schedd-Clock": f"{time.time():.2f}",
+            "Schedd-Version": __version__,
+        }
         asked = asyncio.create_task(
             self._ask("GET", "/decisions", params=parameters, headers=about, timeout=timeout)
         )

@@ -1,6 +1,7 @@
 """``schedd doctor`` against a real daemon, a real database, and files that are not as they should be."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,9 @@ from typing import Any
 import pytest
 import structlog
 from fastapi import FastAPI
+from fastapi.testclient import TestClient
 
+from schedd import __version__
 from schedd.api.app import create_app
 from schedd.cli.main import main
 from schedd.engine import EngineSettings
@@ -124,6 +127,39 @@ def test_what_is_wrong_is_said_with_what_to_do(doctor: Doctor, loop: PlanLoop) -
         "main: none, paused: the cooling failed",
         "schedd resume",
     )
+
+
+def test_the_adapters_clock_and_version_are_looked_at(doctor: Doctor, app: FastAPI, loop: PlanLoop) -> None:
+    def ask(ahead: float, version: str) -> None:
+        about = {"Schedd-Clock": f"{loop.now() + ahead:.2f}", "Schedd-Version": version}
+        with TestClient(app, headers={"Authorization": f"Bearer {token('adapter')}"}) as client:
+            assert client.get("/v1/clusters/main/decisions", headers=about).status_code == 200
+
+    ask(0.5, __version__)
+    found = doctor()[1]
+    assert [state for state, *_ in found["clock"]] == ["good"]
+    assert [state for state, *_ in found["version"]] == ["good"]
+    ask(-90, "0.0.9")
+    code, found = doctor()
+    assert code == 2
+    state, words, do = found["clock"][-1]
+    assert state == "bad"
+    assert re.search(r"adapter's host is -(89|90|91) s from the daemon's", words)
+    assert "chronyc tracking" in do
+    assert found["version"][-1][:2] == (
+        "warn",
+        f"main: the adapter is of version 0.0.9, this program is {__version__}",
+    )
+
+
+def test_the_servers_limits_and_who_sees_what_are_told(doctor: Doctor, loop: PlanLoop) -> None:
+    server = ServerFacts(version="6.1.3", open=False, defaults={"walltime": "1"}, limits={"max_running": "9"})
+    loop.submit([ServerChanged(id=event_id(), time=T, server=server)]).result(WAIT)
+    code, found = doctor()
+    said = [words for _, words, _ in found["server"]]
+    assert "main: its limits are max_running = 9" in said
+    assert any("query_other_jobs is False" in words for words in said)
+    assert code == 0
 
 
 def test_a_silent_adapter_is_bad_until_it_is_heard_of(doctor: Doctor, loop: PlanLoop) -> None:

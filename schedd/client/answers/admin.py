@@ -67,6 +67,8 @@ class ClusterView(TypedDict):
     at_risk: int
     alerts: int
     heard: int | None
+    adapter_version: str
+    adapter_ahead: float | None
     server: ServerFacts
     end_allowance: int
 
