@@ -5,13 +5,14 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Self
 from urllib.parse import quote
 
 import httpx2
 
-from schedd import __version__
 from schedd.wire import ShareFacts
 from server_adapter.bridge.messages import Answer, MessageError, decode_decisions
 from server_adapter.bridge.outbox import Parcel
@@ -103,7 +104,7 @@ class DaemonClient:
         about = {
             "Schedd-Read-Age": f"{time.monotonic() - self.server_read_at:.1f}",
             "Schedd-Clock": f"{time.time():.2f}",
-            "Schedd-Version": __version__,
+            "Schedd-Version": _version(),
         }
         asked = asyncio.create_task(
             self._ask("GET", "/decisions", params=parameters, headers=about, timeout=timeout)
@@ -204,3 +205,12 @@ _ADVICE = {
     403: "the token may not do this: it must be an adapter's",
     404: "does the daemon know this cluster? see --cluster",
 }
+
+
+@cache
+def _version() -> str:
+    """As it is installed; empty where it was not."""
+    try:
+        return version("schedd")
+    except PackageNotFoundError:
+        return ""
