@@ -5,11 +5,10 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from schedd.engine.places import plan_job
 from schedd.engine.promises import note_moves
 from schedd.engine.records import Cause, JobRecord, Phase
 from schedd.engine.state import EngineState
-from schedd.plan.columns import PLANNED, UNPLACED, Ints
+from schedd.plan.columns import PLANNED, Ints
 from schedd.plan.evaluate import Weights, by_name
 from schedd.plan.latest import latest_starts
 from schedd.plan.places import Place
@@ -52,18 +51,10 @@ def improved(state: EngineState, event: Improved) -> None:
         return
     plan, columns = state.plan, state.columns
     weights = Weights(by_name(state.settings.criteria))
-    try:
-        patience = state.settings.search_patience
-        use = state.walltime_use.share
-        latest = latest_starts(plan, state.bound, columns, state.now, patience, use)
-        rebased = rebase(plan, places, columns, latest, state.now, weights, patience=patience, use=use)
-    except Exception:
-        # Whoever was lifted for it is not to be without a place.
-        for place in places:
-            record = state.by_slot[place.slot]
-            if record is not None and plan.state(place.slot) == UNPLACED:
-                plan_job(state, record, event.id, Cause.OUTAGE, "taking over a better plan failed")
-        raise
+    patience = state.settings.search_patience
+    use = state.walltime_use.share
+    latest = latest_starts(plan, state.bound, columns, state.now, patience, use)
+    rebased = rebase(plan, places, columns, latest, state.now, weights, patience=patience, use=use)
     state.due = None
     note_moves(state, event.id, Cause.IMPROVED, _WORDS, rebased.moves)
 

@@ -172,6 +172,8 @@ def follow_chains(state: EngineState, event: str) -> None:
 
 def _follow_chain(state: EngineState, record: JobRecord, event: str) -> None:
     slot = record.slot
+    if record.phase not in (Phase.WAITING, Phase.BLOCKED):
+        return  # it is about to start: what becomes of that is seen first
     if not record.behind:
         found = chains.behind(state, record)
         if not isinstance(found, WaitingFor):

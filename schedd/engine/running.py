@@ -36,6 +36,7 @@ def run(
     planned = state.plan.start(record.slot) if record.slot >= 0 else -1
     as_planned = ours and not altered and _same_nodes(shares_of(state.plan, record.slot), shares)
     state.homeless.pop(record.id, None)
+    state.chained.pop(record.id, None)  # it waits for nothing any more
     record = began(state, record, event, started)
     record = _with_slot(
         state,

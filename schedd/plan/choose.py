@@ -13,11 +13,11 @@ import numpy as np
 from schedd.model import FOREVER
 from schedd.plan.evaluate import Evaluation, JobColumns, Weights
 from schedd.plan.kernels import layout as at
-from schedd.plan.kernels import moves as mv
 from schedd.plan.kernels.layout import Ints
-from schedd.plan.places import place_of, put_back
+from schedd.plan.places import Attempt
 from schedd.plan.plan import Plan, WorkSpent
 from schedd.plan.records import Moves, no_moves
+from schedd.plan.trials import LEAST_GAIN, How, Trials
 
 __all__ = ["MOST_LIFTED", "TRIES", "Chosen", "Others", "choose"]
 
@@ -100,6 +100,7 @@ class _Choosing:
         self.start, self.tier, self.moves = start, tier, no_moves()
         self._plan, self._slot, self._columns, self._now, self._weights = plan, slot, columns, now, weights
         self._evaluation: Evaluation | None = None
+        self._trials: Trials | None = None
 
     def _begin(self) -> Evaluation:
         """Value the plan as it is with the earliest gap: what all candidates are compared with."""
@@ -107,36 +108,19 @@ class _Choosing:
             self._evaluation = Evaluation(self._plan, self._columns, self._now)
             self._reference = self._evaluation.values()
             self._cost = self._weights.cost(self._reference, self._reference)
-            self._trial = mv.trial(self._plan.tables, self._evaluation.scores, MOST_LIFTED)
         return self._evaluation
 
     def _try(self, slots: Ints, latest: Ints, tier: int) -> float:
         """What the plan would cost with these jobs lifted and inserted in this order; infinite where that is
         no better than it is now.
         """
-        evaluation, k = self._begin(), slots.shape[0]
-        slabs = self._plan.slabs
-        work = int(slabs.tb.ctl[at.WORK])
-        times = 0
-        while True:
-            self._trial.slots[:k] = slots
-            with self._plan.on_tier(tier):
-                how, cost = mv.attempt(
-                    self._plan.tables,
-                    evaluation.scores,
-                    self._trial,
-                    k,
-                    latest,
-                    self._now,
-                    self._weights.array,
-                    self._reference.array,
-                    self._cost,
-                )
-            if how != mv.FULL:
-                return cost if how == mv.BETTER else np.inf
-            slabs.make_room(k * slabs.tb.out.shape[0], times)
-            times += 1
-            slabs.tb.ctl[at.WORK] = work
+        evaluation = self._begin()
+        if self._trials is None:
+            weights, reference = self._weights, self._reference
+            self._trials = Trials(self._plan, evaluation, weights, reference, latest, self._now, MOST_LIFTED)
+        with self._plan.on_tier(tier):
+            how, cost = self._trials.attempt(slots, self._cost, latest)
+        return cost if how is How.BETTER else np.inf
 
     # ---- nodes that are worth waiting for -------------------------------------------------------
 
@@ -147,7 +131,7 @@ class _Choosing:
         best, chosen = np.inf, self.tier
         for tier in range(self.tier + 1, self._plan.tiers):
             cost = self._try(alone, latest, tier)
-            if cost < best - mv.LEAST_GAIN:
+            if cost < best - LEAST_GAIN:
                 best, chosen = cost, tier
         if chosen != self.tier:
             self._plan.take_back(self._slot)
@@ -169,7 +153,7 @@ class _Choosing:
         for tier in range(self._plan.tiers) if not self._weights.regular else (0,):
             for slots in self._in_front(others, ready, tier):
                 cost = self._try(slots, latest, tier)
-                if cost < best - mv.LEAST_GAIN:
+                if cost < best - LEAST_GAIN:
                     best, chosen, on = cost, slots, tier
         if chosen is not None:
             self._make_way(chosen, latest, on)
@@ -211,22 +195,23 @@ class _Choosing:
     def _make_way(self, slots: Ints, latest: Ints, tier: int) -> None:
         """Make the move that was found better; should it fail all the same, all is as before."""
         plan, now = self._plan, self._now
-        before = [place_of(plan, slot) for slot in slots.tolist()]
-        plan.take_back(self._slot)
-        for slot in slots[1:].tolist():
-            plan.lift(slot, now)
-        try:
-            placed = all(plan.place(slot, now, int(latest[slot]) + 1, tier) >= 0 for slot in slots.tolist())
-        except WorkSpent:
-            placed = False
-        if not placed:
-            for place in before:
-                plan.lift(place.slot, now)
-            for place in before:
-                put_back(plan, place)
-            raise AssertionError(f"slots {slots.tolist()} found places when they were tried, and none now")
+        with Attempt(plan, now) as attempt:
+            attempt.take_back(self._slot)
+            for slot in slots[1:].tolist():
+                attempt.lift(slot)
+            old = np.array([attempt.start_of(slot) for slot in slots[1:].tolist()], np.int64)
+            try:
+                placed = all(
+                    plan.place(slot, now, int(latest[slot]) + 1, tier) >= 0 for slot in slots.tolist()
+                )
+            except WorkSpent:
+                placed = False
+            if not placed:
+                raise AssertionError(
+                    f"slots {slots.tolist()} found places when they were tried, and none now"
+                )
+            attempt.keep()
         self.start, self.tier = plan.start(self._slot), tier
-        old = np.array([place.start for place in before[1:]], np.int64)
         new = plan.starts(slots[1:])
         moved = old != new
         self.moves = Moves(slots[1:][moved], old[moved], new[moved])

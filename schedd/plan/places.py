@@ -1,19 +1,15 @@
-"""Places of planned jobs: kept as values, compared, and given back."""
+"""Places of planned jobs as values, and trying something with them: it is kept, or all is as before."""
 
 from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
 
-from schedd.plan.kernels.layout import (
-    DUR,
-    POOL,
-    POOLS,
-    USABLE,
-    Ints,
-)
+from schedd.plan.kernels.layout import DUR, FIXED, POOL, POOLS, SEEN, USABLE, Ints
 from schedd.plan.kernels.place import misplaced
 from schedd.plan.kernels.rows import floor
 from schedd.plan.plan import Plan, Take
 
-__all__ = ["Place", "free_at", "is_misplaced", "place_of", "put_back"]
+__all__ = ["Attempt", "Place", "free_at", "is_misplaced", "place_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +53,91 @@ def is_misplaced(plan: Plan, slots: Ints) -> bool:
     return bool(misplaced(plan.tables, slots).shape[0])
 
 
-def put_back(plan: Plan, place: Place) -> None:
-    """Let an unplaced job be planned at exactly this place, whether there is room or not."""
-    plan.put(place.slot, place.start, place.takes, anew=False)
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """Where a job was when an attempt first touched it."""
+
+    place: Place
+    fixed: bool
+    seen: int
+
+
+class Attempt:
+    """Something tried with placed jobs of a plan, by its one thread: ``keep`` it, else all are put back.
+
+    It is made in place, since a fork costs what the whole plan costs and this what the jobs cost that it
+    touches. Whoever is lifted goes through here; at the end of the ``with`` block, by an error, too, each is
+    exactly where it was unless the attempt was kept. Moments freed meanwhile stay in the log of the repair,
+    which looks there in vain.
+    """
+
+    def __init__(self, plan: Plan, now: int) -> None:
+        self._plan, self._now = plan, now
+        self._before: dict[int, _Before] = {}
+        self._opened: set[int] = set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.drop()
+
+    def lift(self, slot: int) -> None:
+        """Take a job out of the plan; what it frees is remembered for repair."""
+        self._note(slot)
+        self._plan.lift(slot, self._now)
+
+    def take_back(self, slot: int) -> None:
+        """Take out a job that was placed only just: what it held was there for everybody before."""
+        self._note(slot)
+        self._plan.take_back(slot)
+
+    def put(self, place: Place) -> None:
+        """Let an unplaced job be planned at exactly this place, whether there is room or not."""
+        self._plan.put(place.slot, place.start, place.takes, anew=False)
+
+    def put_back(self, slot: int) -> None:
+        """Let a job that is out be where it was, whether there is room or not."""
+        before = self._before[slot]
+        if before.fixed:
+            self._plan.fix(slot, before.place.start, before.place.takes)
+        else:
+            self.put(before.place)
+        self._plan.tables.jobs[SEEN, slot] = before.seen
+
+    def open(self, row: int) -> None:
+        """Let a node be used that cannot be."""
+        self._opened.add(row)
+        self._plan.tables.rows[row, USABLE] = 1
+
+    def close(self, row: int) -> None:
+        """Let it not be used again."""
+        self._opened.discard(row)
+        self._plan.tables.rows[row, USABLE] = 0
+
+    def start_of(self, slot: int) -> int:
+        """When a job was to start before."""
+        return self._before[slot].place.start
+
+    def keep(self) -> None:
+        """It stays as it is now."""
+        self._before.clear()
+        self._opened.clear()
+
+    def drop(self) -> None:
+        """Put all jobs back that were touched, and close what was opened."""
+        for row in list(self._opened):
+            self.close(row)
+        for slot in self._before:
+            self._plan.lift(slot, self._now)
+        for slot in self._before:
+            self.put_back(slot)
+        self._before.clear()
+
+    def _note(self, slot: int) -> None:
+        if slot not in self._before:
+            plan = self._plan
+            seen = int(plan.tables.jobs[SEEN, slot])
+            self._before[slot] = _Before(place_of(plan, slot), plan.state(slot) == FIXED, seen)

@@ -8,10 +8,10 @@ from enum import Enum, auto
 import numpy as np
 
 from schedd.plan.evaluate import Evaluation, JobColumns, Weights
-from schedd.plan.kernels.layout import DUR, PLANNED, POOLS, READY, SEEN, START, STATE, Ints
+from schedd.plan.kernels.layout import DUR, PLANNED, POOLS, READY, START, STATE, Ints
 from schedd.plan.kernels.moves import LEAST_GAIN
 from schedd.plan.latest import PATIENCE, as_expected, reference
-from schedd.plan.places import Place, free_at, is_misplaced, place_of, put_back
+from schedd.plan.places import Attempt, Place, free_at, is_misplaced, place_of
 from schedd.plan.plan import Plan
 from schedd.plan.records import Moves
 
@@ -83,14 +83,12 @@ class _Rebasing:
         before = self._evaluation.values()
         self._reference = reference(before, patience)
         self._cost = self._weights.cost(before, self._reference)
-        self._seen: dict[int, int] = {}
         self._taken = False
 
     def run(self, places: Sequence[Place]) -> Rebased:
         wanted = [place for place in places if self._may_move(place)]
         old = {place.slot: place_of(self._live, place.slot) for place in wanted}
         wanted = sorted((p for p in wanted if p != old[p.slot]), key=lambda p: (p.start, p.slot))
-        self._seen = {p.slot: int(self._live.tables.jobs[SEEN, p.slot]) for p in wanted}
         whole = bool(wanted) and (
             self._all_together(wanted, old, _How.LAST)
             # Where no place was taken the one is the other.
@@ -122,26 +120,21 @@ class _Rebasing:
 
     def _all_together(self, wanted: Sequence[Place], old: Mapping[int, Place], how: _How) -> bool:
         """Move these jobs if the plan is better for it; else leave all as it was. Says which."""
-        live = self._live
         slots = np.array([place.slot for place in wanted], np.int64)
-        for place in wanted:
-            live.lift(place.slot, self._now)
-        better = self._put(wanted, old, how) and not is_misplaced(live, slots)
-        if better:
-            self._evaluation.update(slots)
-            cost = self._weights.cost(self._evaluation.values(), self._reference)
-            if cost < self._cost - LEAST_GAIN:
-                self._cost = cost
-                return True
-        for place in wanted:
-            live.lift(place.slot, self._now)
-        for place in wanted:
-            put_back(live, old[place.slot])
-            live.tables.jobs[SEEN, place.slot] = self._seen[place.slot]
+        with Attempt(self._live, self._now) as attempt:
+            for place in wanted:
+                attempt.lift(place.slot)
+            if self._put(attempt, wanted, old, how) and not is_misplaced(self._live, slots):
+                self._evaluation.update(slots)
+                cost = self._weights.cost(self._evaluation.values(), self._reference)
+                if cost < self._cost - LEAST_GAIN:
+                    self._cost = cost
+                    attempt.keep()
+                    return True
         self._evaluation.update(slots)
         return False
 
-    def _put(self, wanted: Sequence[Place], old: Mapping[int, Place], how: _How) -> bool:
+    def _put(self, attempt: Attempt, wanted: Sequence[Place], old: Mapping[int, Place], how: _How) -> bool:
         """Plan these jobs, all lifted, where they are wanted, or else as ``how`` says; whether all have a
         place. Where not, some may have none.
         """
@@ -149,18 +142,20 @@ class _Rebasing:
         homeless: deque[int] = deque()
         for place in wanted:
             if free_at(self._live, place):
-                put_back(self._live, place)
+                attempt.put(place)
                 placed.append(place.slot)
                 continue
             if how is _How.EXACTLY:
                 return False
             homeless.append(place.slot)
             self._taken = True
-            if how is _How.IN_TURN and not self._seat(homeless, placed, old):
+            if how is _How.IN_TURN and not self._seat(attempt, homeless, placed, old):
                 return False
-        return self._seat(homeless, placed, old)
+        return self._seat(attempt, homeless, placed, old)
 
-    def _seat(self, homeless: deque[int], placed: list[int], old: Mapping[int, Place]) -> bool:
+    def _seat(
+        self, attempt: Attempt, homeless: deque[int], placed: list[int], old: Mapping[int, Place]
+    ) -> bool:
         """Plan all the homeless in their earliest gaps, or where they were."""
         live = self._live
         while homeless:
@@ -171,12 +166,11 @@ class _Rebasing:
             # Places as they were are never in each other's way: who is back stays.
             away = self._in_the_way(old[slot], placed)
             for one in away:
-                live.lift(one, self._now)
+                attempt.lift(one)
                 placed.remove(one)
             if not free_at(live, old[slot]):
                 return False
-            put_back(live, old[slot])
-            live.tables.jobs[SEEN, slot] = self._seen[slot]
+            attempt.put_back(slot)
             homeless.extend(away)
         return True
 

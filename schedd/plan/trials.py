@@ -88,12 +88,14 @@ class Trials:
         """How many jobs of the last trial found a place in time."""
         return int(self._trial.placed[0])
 
-    def attempt(self, slots: Ints, cost: float) -> tuple[How, float]:
-        """Try one given change: these planned jobs, lifted and placed in this order.
+    def attempt(self, slots: Ints, cost: float, latest: Ints | None = None) -> tuple[How, float]:
+        """Try one given change: these planned jobs, lifted and placed in this order; ``latest`` counts for it
+        instead of the usual.
 
         Returns how it went, and what the plan, which costs ``cost``, would cost then.
         """
         k, full = slots.shape[0], 0
+        latest = self._latest if latest is None else latest
         while True:
             self._trial.slots[:k] = slots
             how, after = mv.attempt(
@@ -101,7 +103,7 @@ class Trials:
                 self._evaluation.scores,
                 self._trial,
                 k,
-                self._latest,
+                latest,
                 self._now,
                 self._weights,
                 self._reference,

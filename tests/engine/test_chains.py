@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from schedd.engine import Engine
+from schedd.wire import ShareFacts
 from tests.engine.cluster import Cluster, T
 
 
@@ -152,3 +153,16 @@ def test_chains_survive_a_checkpoint() -> None:
     cluster.engine = engine
     cluster.ask("1", walltime="200")
     assert cluster.start("2") == 200
+
+
+def test_a_chained_job_that_somebody_starts_runs_on_whatever_its_head_does() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.submit("1", "n1:ppn=4", state="H", holds="u")
+    chained(cluster, "2", "afterok:1", "n2:ppn=4", walltime=500)
+    assert cluster.view("2").answer == "waiting"
+    cluster.tell(*cluster.server.start("2", (ShareFacts("n2", 4),)))
+    cluster.tell(*cluster.server.release("1"))  # now it has a start
+    assert cluster.view("2").state == "running"
+    assert cluster.where("2") == ["n2"]
+    cluster.submit("3", "n2:ppn=4")
+    assert cluster.start("3") == 500

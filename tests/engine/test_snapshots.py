@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from schedd.wire import Snapshot
+from schedd.wire import Run, RunAccepted, Snapshot
 from tests.engine.cluster import Cluster, T
 
 
@@ -119,15 +119,22 @@ def test_a_node_that_the_server_no_longer_has_takes_no_jobs() -> None:
 def test_a_snapshot_taken_before_an_accepted_start_does_not_undo_it() -> None:
     cluster = Cluster()
     old = cluster.server.snapshot()
-    cluster.submit("1")
-    facts = replace(cluster.server.jobs["1"], state="Q", started=None, shares=(), starts=0, version="v:1")
     cluster.obeys = False
-    cluster.submit("2", "1:ppn=4", 50)
-    cluster.at(100)
-    assert cluster.runs("2") == [100]
-    cluster.tell(replace(old, id="late", time=T + 100, jobs=(cluster.server.jobs["2"],)))
-    assert cluster.view("2").state == "starting"
-    assert facts.starts == 0
+    cluster.submit("1")
+    (run,) = (decision for decision in cluster.decisions if isinstance(decision, Run))
+    cluster.server.now = T + 5
+    cluster.tell(RunAccepted(id="taken", time=T + 5, job_id="1", decision_id=run.id))
+
+    def seen(at: int) -> str:
+        cluster.server.now = T + 8
+        cluster.tell(replace(old, id=f"late{at}", time=T + at, jobs=(cluster.server.jobs["1"],)))
+        return cluster.view("1").state
+
+    assert seen(3) == "starting", "the server was asked before it took the job"
+    assert seen(5) == "starting"
+    assert cluster.record("1").returns == 0
+    assert seen(6) != "starting", "it was there again, queued"
+    assert cluster.record("1").returns == 1
 
 
 def test_completed_jobs_of_a_snapshot_are_gone() -> None:

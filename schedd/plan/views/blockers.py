@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from schedd.plan.kernels import layout as at
-from schedd.plan.plan import Plan, Take
+from schedd.plan.places import Attempt
+from schedd.plan.plan import Plan
 from schedd.plan.views.reach import reach
 
 __all__ = ["Blockers", "Hold", "Item", "blockers"]
@@ -53,32 +54,30 @@ _Named = tuple[int, int]
 
 
 class _Trial:
-    """A copy of the plan from which blockers are taken, and to which they are given back."""
+    """Blockers are taken from the plan, and given back."""
 
-    def __init__(self, plan: Plan, slot: int, now: int) -> None:
+    def __init__(self, plan: Plan, slot: int, now: int, attempt: Attempt) -> None:
         self.plan, self.slot, self.now = plan, slot, now
-        self.out: dict[_Named, tuple[int, int, tuple[Take, ...]]] = {}
+        self.out: dict[_Named, None] = {}
+        self._attempt = attempt
 
     def take(self, item: _Named) -> None:
         """Remove it."""
         slot, row = item
+        self.out[item] = None
         if slot < 0:
-            self.plan.tables.rows[row, at.USABLE] = 1
-            self.out[item] = (0, 0, ())
-            return
-        plan = self.plan
-        self.out[item] = (plan.state(slot), plan.start(slot), plan.takes(slot))
-        plan.lift(slot, self.now)
+            self._attempt.open(row)
+        else:
+            self._attempt.lift(slot)
 
     def give(self, item: _Named) -> None:
         """Put it back as it was."""
-        state, start, takes = self.out.pop(item)
         slot, row = item
+        del self.out[item]
         if slot < 0:
-            self.plan.tables.rows[row, at.USABLE] = 0
-            return
-        self.plan.fix(slot, start, takes)
-        self.plan.tables.jobs[at.STATE, slot] = state
+            self._attempt.close(row)
+        else:
+            self._attempt.put_back(slot)
 
     def only(self, items: Sequence[_Named]) -> None:
         """Let exactly these be removed."""
@@ -101,7 +100,16 @@ def blockers(fork: Plan, slot: int, now: int, horizon: int) -> Blockers:
     one on the nodes with the fewest jobs in the way is named; a node that cannot be used only where jobs do
     not suffice. Starts lie before ``horizon``.
     """
-    trial = _Trial(fork, slot, now)
+    with Attempt(fork, now) as attempt:
+        trial = _Trial(fork, slot, now, attempt)
+        found = _found(trial, horizon)
+        trial.only(())
+        attempt.keep()
+    return found
+
+
+def _found(trial: _Trial, horizon: int) -> Blockers:
+    fork, slot, now = trial.plan, trial.slot, trial.now
     start = trial.starts(horizon)
     begin = max(now, int(fork.tables.jobs[at.READY, slot]))
     if start == begin:

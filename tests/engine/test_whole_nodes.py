@@ -1,0 +1,18 @@
+"""Jobs that have whole nodes: what readers are shown of them."""
+
+import pytest
+
+from tests.engine.cluster import Cluster
+
+
+@pytest.mark.parametrize(("place", "shares"), [("pack:excl", [(6, 4)]), ("scatter:excl", [(3, 2), (3, 2)])])
+def test_a_job_that_has_whole_nodes_is_shown_with_what_it_asked_for(
+    place: str, shares: list[tuple[int, int]]
+) -> None:
+    cluster = Cluster(nodes=2, cpus=8)
+    asked = {"nodes": "", "select": "2:ncpus=3:ngpus=2", "place": place}
+    for name in ("n1", "n2"):
+        cluster.node(name, gpus=4)
+    cluster.submit("1", family="openpbs", resources=asked)
+    found = [(share.cpus, share.gpus) for share in cluster.view("1").planned_nodes]
+    assert found == shares

@@ -1,0 +1,25 @@
+"""Gates of nodes: who has a whole node leaves its gates to others."""
+
+from schedd.model import Chunk, Node, Place, Request
+from schedd.plan.kernels import layout as at
+from schedd.plan.plan import Plan, Take
+from schedd.plan.shapes import GATE
+
+NAME = f"{GATE}r"
+
+
+def test_a_node_that_gets_a_gate_while_a_job_has_all_of_it_keeps_the_gate_open() -> None:
+    plan = Plan([Node("a", 4, mem=64, resources=((NAME, at.WHOLE),)), Node("b", 4, mem=64)], 0)
+    slot = plan.new(Request((Chunk(1, 4),), Place.SCATTER, exclusive=True), 100, 0)
+    row, gate = plan.row_of["b"], plan.resource_columns[NAME]
+    plan.fix(slot, 0, [_whole(plan, row)])
+    plan.set_nodes([Node("b", 4, mem=96, resources=((NAME, at.WHOLE),))], 0)
+    (take,) = plan.takes(slot)
+    assert take.amounts[at.MEM] == 96, "what came to the node is its"
+    assert take.amounts[gate] == 0
+    line = plan.timeline(row)
+    assert (line.at(50)[at.MEM], line.at(50)[gate]) == (0, at.WHOLE)
+
+
+def _whole(plan: Plan, row: int) -> Take:
+    return Take(row, 0, 1, plan.whole(row))
