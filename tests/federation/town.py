@@ -28,12 +28,13 @@ class Wire:
         self._target = target
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self.port = 0
         self.cut = False
         self.after: int | None = None
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._join, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._welcome, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
 
     def drop(self) -> None:
@@ -49,6 +50,13 @@ class Wire:
         self.drop()
         if self._server is not None:
             self._server.close()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # transports that were aborted are closed in the loop's next turn
+
+    def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(self._join(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.cut:
@@ -78,7 +86,7 @@ class Wire:
                     self.after -= len(data)
                 sink.write(data)
                 await sink.drain()
-        sink.transport.abort() if sink.transport.is_closing() else sink.close()
+        sink.close()
 
 
 class Town:
