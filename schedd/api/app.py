@@ -20,6 +20,7 @@ from schedd.api import (
     holds,
     jobs,
     objectives,
+    pareto,
     plan,
     policy,
     problems,
@@ -112,7 +113,7 @@ def create_app(
     app.state.life = secrets.token_hex(4)
     problems.install(app)
     reading = (clusters_router, alerts, jobs, ranks, plan, stream, questions, quality, objectives)
-    for module in (*reading, reservations, holds, policy, searches, exchange, handovers, health):
+    for module in (*reading, reservations, holds, policy, searches, pareto, exchange, handovers, health):
         app.include_router(
             module.router,
             dependencies=[Depends(known_parameters)],

@@ -30,14 +30,17 @@ KINDS: Final[Mapping[str, tuple[int, str]]] = {
     "unknown-job": (404, "No such job"),
     "unknown-handover": (404, "No such handover"),
     "unknown-reservation": (404, "No such reservation"),
+    "unknown-plan": (404, "No such alternative plan"),
     "wrong-method": (405, "This path is served with another method"),
     "not-now": (409, "Not in this state"),
+    "moved-on": (409, "The plan has moved on"),
     "too-large": (413, "The body is too large"),
     "invalid": (422, "Something in the request is not allowed"),
     "too-hard": (422, "The answer takes more work than a question may"),
     "too-much": (429, "Too many events wait"),
     "too-often": (429, "Too many requests"),
     "defect": (500, "A defect of the daemon"),
+    "not-installed": (501, "A part is not installed"),
     "not-ready": (503, "The daemon cannot answer now"),
 }
 """Status and title by the last part of a problem's ``type``."""

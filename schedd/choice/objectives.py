@@ -5,6 +5,7 @@ a daemon's plan has no first job. Formulas are in docs/choices.md. All objective
 are.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -18,7 +19,7 @@ from schedd.plan.columns import CPUS, FIXED, PLANNED, Entries, Ints
 from schedd.plan.evaluate import Criterion, Evaluation, JobColumns
 from schedd.plan.plan import Plan
 
-__all__ = ["Facts", "Objective", "Valued", "Vector", "objectives"]
+__all__ = ["Facts", "Objective", "Valued", "Vector", "objectives", "weights_of"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -58,6 +59,21 @@ class Valued:
     unit: str
     """`s`, `kWh`, the currency, or `1` for a plain number."""
     why: str = ""
+
+
+def weights_of(plain: Mapping[str, float]) -> dict[Objective, float]:
+    """Weights by the names of objectives. Raises ValueError for a name that is none, a weight that is
+    negative or not finite, and where none is above 0.
+    """
+    known = [one.value for one in Objective]
+    for name, weight in plain.items():
+        if name not in known:
+            raise ValueError(f"there is no objective {name!r}; known are {', '.join(known)}")
+        if not 0 <= weight < float("inf"):
+            raise ValueError(f"the weight of {name} is {weight}: must be finite, at least 0")
+    if not any(plain.values()):
+        raise ValueError("all weights are 0: no plan would be better than another")
+    return {Objective(name): weight for name, weight in plain.items() if weight}
 
 
 Vector = tuple[Valued, ...]

@@ -37,6 +37,7 @@ COMMANDS: Final = {
     "migrate": ("schedd.cli.migrate", "Bring the database to this program's version, or back."),
     "objectives": ("schedd.cli.user.objectives", "Say what the plan is worth by each objective."),
     "optimise": ("schedd.cli.user.optimise", "Look for a better plan now."),
+    "pareto": ("schedd.cli.user.pareto", "Look for alternative plans, and choose one."),
     "pause": ("schedd.cli.user.pause", "Start no jobs of a cluster until it is resumed."),
     "policy": ("schedd.cli.user.policy", "Show, try out or change limits, weights, shares."),
     "release": ("schedd.cli.user.release", "Plan for a node or a queue again."),

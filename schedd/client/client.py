@@ -5,6 +5,7 @@ from typing import Any, Literal, TypedDict, Unpack, cast
 from urllib.parse import quote
 
 from schedd.client.answers import (
+    Applied,
     Dispatch,
     HandoverDoneView,
     HandoverView,
@@ -16,6 +17,8 @@ from schedd.client.answers import (
     ReservationDone,
     Searched,
     SearchView,
+    Sought,
+    Stopped,
 )
 from schedd.client.reading import Reading
 
@@ -57,6 +60,38 @@ class Client(Reading):
         """Search for a better plan now and take it over; None when there was nothing to search."""
         found: Searched = self._http.ask("POST", self._path("/searches"))
         return found["search"]
+
+    # ---- alternative plans -----------------------------------------------------------------------
+
+    def seek_alternatives(
+        self,
+        *,
+        seconds: float = 10.0,
+        evaluations: int | None = None,
+        population: int = 24,
+        seed: int = 0,
+        weights: Mapping[str, float] | None = None,
+    ) -> Sought:
+        """Look for alternatives to the live plan for so many ``seconds``; the plan stays as it is."""
+        how = {
+            "seconds": seconds,
+            "evaluations": evaluations,
+            "population": population,
+            "seed": seed,
+            "weights": dict(weights) if weights is not None else None,
+        }
+        body = {name: value for name, value in how.items() if value is not None}
+        return cast("Sought", self._http.ask("POST", self._path("/pareto"), body=body))
+
+    def stop_alternatives(self) -> bool:
+        """Let the run under way end at once; whether there was one."""
+        found: Stopped = self._http.ask("DELETE", self._path("/pareto"))
+        return found["stopped"]
+
+    def apply_alternative(self, number: int, plan: int, *, tolerance: float = 0.1) -> Applied:
+        """Put a plan of the set ``number`` in force, unless more than this share of jobs moved since."""
+        path = self._path(f"/pareto/{number}/plans/{plan}/apply")
+        return cast("Applied", self._http.ask("POST", path, body={"tolerance": tolerance}))
 
     # ---- reservations ----------------------------------------------------------------------------
 

@@ -41,6 +41,7 @@ from schedd.client.answers import (
     ReservationView,
     SearchesView,
     SearchView,
+    Sought,
     UserSummary,
     UsersView,
     WhatIfAnswer,
@@ -301,6 +302,10 @@ class Reading:
     def objectives(self) -> ObjectivesView:
         """What the present plan is worth by each objective."""
         return cast("ObjectivesView", self._get("/plan/objectives"))
+
+    def alternatives(self) -> Sought:
+        """The latest alternatives to the live plan that were sought."""
+        return cast("Sought", self._get("/pareto"))
 
     def evaluations(self, *, since: int, until: int | None = None, every: int = 1) -> Iterator[EvaluatedView]:
         """What the plan was worth in ``[since, until)``, in order; the last of each ``every`` seconds."""

@@ -14,9 +14,10 @@ from schedd.plan.latest import latest_starts
 from schedd.plan.places import Place
 from schedd.plan.plan import Plan, Take
 from schedd.plan.rebase import rebase
-from schedd.wire import Improved, PlaceFacts, UnitsFacts
+from schedd.plan.records import Moves, no_moves
+from schedd.wire import Improved, PlaceFacts, PlanChosen, UnitsFacts
 
-__all__ = ["improved", "improvement", "movable"]
+__all__ = ["chosen", "improved", "improvement", "movable", "places_told"]
 
 _WORDS = "the plan was improved"
 
@@ -32,9 +33,12 @@ def improvement(
     event: str, now: int, plan: Plan, jobs: Mapping[int, str], places: Iterable[Place]
 ) -> Improved:
     """The event that tells of ``places`` on ``plan``, or a fork of it; ``jobs``: the ids of jobs by slot."""
-    return Improved(
-        id=event, time=now, places=tuple(_place_facts(plan, jobs[place.slot], place) for place in places)
-    )
+    return Improved(id=event, time=now, places=places_told(plan, jobs, places))
+
+
+def places_told(plan: Plan, jobs: Mapping[int, str], places: Iterable[Place]) -> tuple[PlaceFacts, ...]:
+    """``places`` on ``plan`` as events tell them; ``jobs``: the ids of jobs by slot."""
+    return tuple(_place_facts(plan, jobs[place.slot], place) for place in places)
 
 
 def _place_facts(plan: Plan, job_id: str, place: Place) -> PlaceFacts:
@@ -44,19 +48,40 @@ def _place_facts(plan: Plan, job_id: str, place: Place) -> PlaceFacts:
 
 def improved(state: EngineState, event: Improved) -> None:
     """Move jobs to the places that the search found for them: see ``rebase``. No promise is broken by it."""
-    if state.policy is not None:
-        return
+    note_moves(state, event.id, Cause.IMPROVED, _WORDS, _taken_over(state, event, must_gain=True))
+
+
+def chosen(state: EngineState, event: PlanChosen) -> None:
+    """Move jobs to the places of the plan that an admin chose, all of those that wait still, or none. No
+    promise is broken by it.
+    """
+    words = f"{event.by} chose another plan" if event.by else Cause.CHOSEN.value
+    note_moves(state, event.id, Cause.CHOSEN, words, _taken_over(state, event, must_gain=False))
+
+
+def _taken_over(state: EngineState, event: Improved | PlanChosen, *, must_gain: bool) -> Moves:
+    """Who moved."""
     places = [place for facts in event.places if (place := _place(state, facts)) is not None]
-    if not places:
-        return
+    if state.policy is not None or not places:
+        return no_moves()
     plan, columns = state.plan, state.columns
     weights = Weights(by_name(state.settings.criteria))
     patience = state.settings.search_patience
     use = state.walltime_use.share
     latest = latest_starts(plan, state.bound, columns, state.now, patience, use)
-    rebased = rebase(plan, places, columns, latest, state.now, weights, patience=patience, use=use)
+    rebased = rebase(
+        plan,
+        places,
+        columns,
+        latest,
+        state.now,
+        weights,
+        patience=patience,
+        use=use,
+        must_gain=must_gain,
+    )
     state.due = None
-    note_moves(state, event.id, Cause.IMPROVED, _WORDS, rebased.moves)
+    return rebased.moves
 
 
 def _place(state: EngineState, facts: PlaceFacts) -> Place | None:

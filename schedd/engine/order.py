@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from schedd.wire import Event, Improved, JobDeleted, JobEnded, JobQueued, Snapshot, StartsExpected
+from schedd.wire import Event, Improved, JobDeleted, JobEnded, JobQueued, PlanChosen, Snapshot, StartsExpected
 
 __all__ = ["in_order"]
 
@@ -41,7 +41,7 @@ def _sorted(events: list[Event]) -> list[Event]:
 
     def rank(event: Event) -> int:
         job = _job_of(event)
-        if isinstance(event, Improved | StartsExpected):
+        if isinstance(event, Improved | PlanChosen | StartsExpected):
             return 3  # found on a plan that knew nothing of all this
         if job in arriving:
             return 2

@@ -53,6 +53,7 @@ class Cause(StrEnum):
     DEADLINE = "a job with an earlier deadline"
     CHAIN = "a job that it waits for"
     IMPROVED = "the plan was improved"
+    CHOSEN = "an admin chose another plan"
     NODE_LOST = "node lost"
     OVERRUN = "overrun ahead"
     REFUSED = "run refused"

@@ -153,7 +153,8 @@ def _newcomers(state: EngineState, seen: SearchHistory, slots: Ints) -> tuple[In
 
 
 def taken(state: EngineState, event: str) -> int:
-    """How many jobs the ``event`` with what a search found moved in the live plan."""
-    found = (c for c in reversed(state.changes) if c.event == event and c.cause == Cause.IMPROVED)
+    """How many jobs the ``event`` with what a search found, or with a plan that was chosen, moved."""
+    of_searches = (Cause.IMPROVED, Cause.CHOSEN)
+    found = (c for c in reversed(state.changes) if c.event == event and c.cause in of_searches)
     change = next(found, None)
     return 0 if change is None else change.slots.shape[0]

@@ -37,6 +37,7 @@ def rebase(
     patience: int = PATIENCE,
     use: float = 1.0,
     threshold: int = 10,
+    must_gain: bool = True,
 ) -> Rebased:
     """Move jobs of ``live`` to the ``places`` that a search found, as far as that is still better.
 
@@ -45,11 +46,12 @@ def rebase(
     ``latest_starts``; ``patience`` as in ``reference``, ``use`` as in ``as_expected``). First all places are
     tried together. Where a place was taken in the meantime, the job goes to its earliest gap (see ``_How``);
     where that is too late, back to where it is now, and who is in its way there to the earliest gap. If the
-    plan is no better for it, each place that is earlier is tried alone.
+    plan is no better for it, each place that is earlier is tried alone. Without ``must_gain`` all places are
+    taken over whatever that is worth, or where some job would then have none in time, nothing is.
     """
     columns, patience = as_expected(columns, now, patience, use)
     evaluation = Evaluation(live, columns, now, threshold=threshold)
-    rebasing = _Rebasing(live, evaluation, latest, now, weights, patience)
+    rebasing = _Rebasing(live, evaluation, latest, now, weights, patience, must_gain=must_gain)
     return rebasing.run(places)
 
 
@@ -74,7 +76,10 @@ class _Rebasing:
         now: int,
         weights: Weights,
         patience: int,
+        *,
+        must_gain: bool,
     ) -> None:
+        self._must_gain = must_gain
         self._live = live
         self._latest = latest
         self._now = now
@@ -94,7 +99,7 @@ class _Rebasing:
             # Where no place was taken the one is the other.
             or (self._taken and self._all_together(wanted, old, _How.IN_TURN))
         )
-        if not whole:
+        if not whole and self._must_gain:
             for place in wanted:
                 if place.start < old[place.slot].start:
                     self._all_together([place], old, _How.EXACTLY)
@@ -127,7 +132,7 @@ class _Rebasing:
             if self._put(attempt, wanted, old, how) and not is_misplaced(self._live, slots):
                 self._evaluation.update(slots)
                 cost = self._weights.cost(self._evaluation.values(), self._reference)
-                if cost < self._cost - LEAST_GAIN:
+                if cost < self._cost - LEAST_GAIN or not self._must_gain:
                     self._cost = cost
                     attempt.keep()
                     return True

@@ -7,6 +7,7 @@ from schedd.engine import Engine, EngineSettings
 from schedd.policy.fair_share import Usage
 from schedd.predict import RunTimes
 from schedd.service.alarms import Watch
+from schedd.service.choices import Choices
 from schedd.service.clock import Clock
 from schedd.service.durable import Durable
 from schedd.service.errors import UnknownCluster
@@ -78,6 +79,7 @@ class Clusters:
             name: StoredTrack(durable, name) if durable is not None else MemoryTrack() for name in self._loops
         }
         self.searchers = {name: Searcher(loop, self.tracks[name]) for name, loop in self._loops.items()}
+        self.choices = {name: Choices(loop) for name, loop in self._loops.items()}
         self._samplers = [
             Sampler(loop, self.tracks[name], evaluate_every) for name, loop in self._loops.items()
         ]
@@ -137,6 +139,8 @@ class Clusters:
             self.durable.stop_seeking()
         for sampler in self._samplers:
             sampler.end()
+        for choices in self.choices.values():
+            choices.stop()
         for searcher in self.searchers.values():
             searcher.stop()
         for foreteller in self.foretellers.values():

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from schedd.choice.objectives import weights_of
 from schedd.plan.evaluate import Weights, by_name
 from schedd.policy.fair_share import FairShare, Level
 from schedd.policy.priority import SiteWeights
@@ -37,6 +38,12 @@ def _known_criteria(weights: dict[str, float]) -> dict[str, float]:
     return weights
 
 
+def _known_objectives(weights: dict[str, float]) -> dict[str, float]:
+    weights_of(weights)
+    return weights
+
+
+ObjectiveWeights = Annotated[dict[str, float], AfterValidator(_known_objectives)]
 CriteriaWeights = Annotated[dict[str, float], AfterValidator(_known_criteria)]
 Name = Annotated[str, Field(pattern=r"^[^\s/\x00-\x1f]{1,255}$")]
 Names = tuple[Name, ...]
@@ -316,6 +323,10 @@ class SiteSettings(Section):
     node_sets: NodeSetSettings | None = None
     """Sets of nodes on one of which jobs of several units are kept if that can be."""
 
+    objectives: ObjectiveWeights | None = None
+    """Weights of the objectives by which alternative plans are sought (`schedd pareto`), and none is offered
+    that is worse than the live one: `{ wait = 1, energy = 2 }`. Without it `wait`, `makespan`, `energy` and
+    `cost` count 1 each, as far as they are known."""
     power: dict[Name, PowerSettings] = Field(default_factory=dict)
     """Watts of nodes, by name or property: `[clusters.main.site.power.epyc]`. The plan's energy is known when
     every node has some."""

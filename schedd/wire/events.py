@@ -372,6 +372,19 @@ class HandoverDone:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlanChosen:
+    """An admin chose another plan, which was found on a copy: these jobs go to these places, all of them or
+    none. Promises are kept. ``by`` is who chose it.
+    """
+
+    id: str
+    time: int
+    places: tuple[PlaceFacts, ...]
+    by: str = ""
+    type: Literal["plan_chosen"] = "plan_chosen"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogLost:
     """A part of the log is missing, or is not as it was written: what, says ``why``. ``decided`` is the
     number of the last decision that is known to have been made, which the log may not know of.
@@ -417,6 +430,7 @@ Event = (
     | LetRun
     | TakeBack
     | StartsExpected
+    | PlanChosen
 )
 
 

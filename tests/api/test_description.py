@@ -73,6 +73,8 @@ SIMPLE = [
     (f"{_ONE}/jobs/{{job}}/priority", "get"),
     (f"{_ONE}/jobs/{{job}}/cost", "get"),
     (f"{_ONE}/plan/objectives", "get"),
+    (f"{_ONE}/pareto", "get"),
+    (f"{_ONE}/pareto", "delete"),
     (f"{_ONE}/fair-share", "get"),
     (f"{_ONE}/policy", "get"),
     (f"{_ONE}/policy", "delete"),
@@ -101,7 +103,8 @@ OPERATIONS = [
     *((f"{_ONE}/{path}", "get") for path in ("plan/evaluation/history", "searches")),
     (f"{_ONE}/policy/preview", "post"),
     (f"{_ONE}/policy", "put"),
-    *((f"{_ONE}/{path}", "post") for path in ("events", "what-if", "pause")),
+    *((f"{_ONE}/{path}", "post") for path in ("events", "what-if", "pause", "pareto")),
+    (f"{_ONE}/pareto/{{number}}/plans/{{plan}}/apply", "post"),
 ]
 
 

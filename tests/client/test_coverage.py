@@ -8,7 +8,7 @@ import pytest
 from fastapi import FastAPI
 
 from schedd.api.app import create_app
-from schedd.client import Client, Place
+from schedd.client import Client, Place, Refused
 from schedd.client.client import Reserved
 from schedd.client.http import Connection
 from schedd.engine import EngineSettings
@@ -23,6 +23,13 @@ SITE: dict[str, Any] = {"fair_share": {"levels": ["user"]}, "licences": {"matlab
 NODE: Reserved = {"nodes": ["n1"], "start": T + 10**6}
 JOB = {"user": "ann", "script": "sleep 1", "resources": {"nodes": "1"}}
 C = "/v1/clusters/{cluster}"
+
+
+def _apply(client: Client) -> None:
+    with pytest.raises(Refused, match="has no plan 999"):
+        client.apply_alternative(1, 999)
+
+
 METHODS: dict[tuple[str, str], Callable[[Client], object]] = {
     ("get", "/v1/clusters"): Client.clusters,
     ("get", C): Client.cluster,
@@ -44,6 +51,7 @@ METHODS: dict[tuple[str, str], Callable[[Client], object]] = {
     ("get", f"{C}/policy"): Client.policy,
     ("get", f"{C}/plan/evaluation"): Client.evaluation,
     ("get", f"{C}/plan/objectives"): Client.objectives,
+    ("get", f"{C}/pareto"): Client.alternatives,
     ("get", f"{C}/jobs/{{job}}/cost"): lambda client: client.cost("3"),
     ("get", f"{C}/plan/evaluation/history"): lambda client: list(client.evaluations(since=0)),
     ("get", f"{C}/accuracy"): Client.accuracy,
@@ -52,6 +60,9 @@ METHODS: dict[tuple[str, str], Callable[[Client], object]] = {
     ("post", f"{C}/pause"): lambda client: client.pause("a test"),
     ("post", f"{C}/resume"): Client.resume,
     ("post", f"{C}/searches"): Client.optimise,
+    ("post", f"{C}/pareto"): lambda client: client.seek_alternatives(evaluations=20),
+    ("delete", f"{C}/pareto"): Client.stop_alternatives,
+    ("post", f"{C}/pareto/{{number}}/plans/{{plan}}/apply"): _apply,
     ("post", f"{C}/reservations/{{name}}/preview"): lambda client: client.preview_reservation("r", **NODE),
     ("put", f"{C}/reservations/{{name}}"): lambda client: client.reserve("r", **NODE),
     ("delete", f"{C}/reservations/{{name}}"): lambda client: client.unreserve("r"),

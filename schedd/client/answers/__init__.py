@@ -29,6 +29,7 @@ from schedd.client.answers.admin import (
     SearchesView,
     SearchView,
 )
+from schedd.client.answers.choices import Applied, OfferedMove, OfferedPlan, PlanSet, Sought, Stopped
 from schedd.client.answers.handovers import HandoverDoneView, HandoversView, HandoverView
 from schedd.client.answers.jobs import (
     Ahead,
@@ -88,6 +89,7 @@ __all__ = [
     "AccuracyView",
     "Ahead",
     "AlertsView",
+    "Applied",
     "Bar",
     "Bars",
     "Blocker",
@@ -134,11 +136,14 @@ __all__ = [
     "ObjectiveChange",
     "ObjectiveValue",
     "ObjectivesView",
+    "OfferedMove",
+    "OfferedPlan",
     "On",
     "OpenAlert",
     "Past",
     "PastMoment",
     "Place",
+    "PlanSet",
     "PolicyPreview",
     "PolicyView",
     "PreviewView",
@@ -152,7 +157,9 @@ __all__ = [
     "SearchesView",
     "ShareFacts",
     "Smaller",
+    "Sought",
     "Step",
+    "Stopped",
     "Term",
     "UserSummary",
     "UsersView",

@@ -1,0 +1,66 @@
+"""What is told of alternative plans."""
+
+from typing import TypedDict
+
+from schedd.client.answers.admin import ObjectiveChange
+
+__all__ = ["Applied", "OfferedMove", "OfferedPlan", "PlanSet", "Sought", "Stopped"]
+
+
+class OfferedMove(TypedDict):
+    """One job that an alternative plan puts elsewhere."""
+
+    job: str
+    owner: str
+    before: int
+    after: int
+    nodes: list[str]
+    promised: int | None
+
+
+class OfferedPlan(TypedDict):
+    """An alternative to the live plan."""
+
+    number: int
+    values: dict[str, float]
+    moves: list[OfferedMove]
+
+
+class PlanSet(TypedDict):
+    """What came of one run."""
+
+    number: int
+    by: str
+    as_of: int
+    generation: int
+    seed: int
+    weights: dict[str, float]
+    units: dict[str, str]
+    live: dict[str, float]
+    plans: list[OfferedPlan]
+    jobs: int
+    tried: int
+    homeless: int
+    worse: int
+    stopped: bool
+    seconds: float
+
+
+class Sought(TypedDict):
+    """Alternatives to the live plan."""
+
+    set: PlanSet | None
+    drift: float
+
+
+class Applied(TypedDict):
+    """What came of putting a plan in force."""
+
+    moved: int
+    objectives: list[ObjectiveChange]
+
+
+class Stopped(TypedDict):
+    """Whether anything was stopped."""
+
+    stopped: bool

@@ -1,0 +1,166 @@
+"""Alternative plans of a live cluster: sought, compared, put in force, and refused when the plan moved on."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from schedd.choice.pareto import ParetoSettings
+from schedd.engine.job_view import JobView, job_history, job_view, record_of
+from schedd.service.choices import Busy, Choices, MovedOn, NoSuchPlan
+from schedd.service.loop import PlanLoop
+from schedd.wire import JobDeleted
+from tests.service.build import T, event_id, job, node, planner
+
+WAIT = 30
+SITE: dict[str, Any] = {
+    "power": {"thrifty": {"idle": 50, "core": 2}, "*": {"idle": 50, "core": 20}},
+    "prices": [{"core_hour": 1}],
+}
+HOW = ParetoSettings(seconds=None, evaluations=60)
+
+
+@contextmanager
+def cluster(**settings: Any) -> Iterator[tuple[PlanLoop, Choices]]:
+    """Two nodes, the second thrifty, with a job on each; behind them wait a long job, then short ones."""
+    settings = {"slack": 10**6, "search_every": 0, "end_allowance": 0, "site": SITE, **settings}
+    with planner(tell=False, **settings) as loop:
+        loop.submit([node("n1"), node("n2", properties=("thrifty",)), job("1"), job("2")]).result(WAIT)
+        loop.submit([job("3", nodes="2:ppn=4", walltime="36000")]).result(WAIT)
+        loop.submit([job(f"{i}", walltime=f"{i * 600}") for i in range(4, 10)]).result(WAIT)
+        yield loop, Choices(loop)
+
+
+def view(loop: PlanLoop, job_id: str) -> JobView:
+    found = job_view(loop.published, job_id)
+    assert found is not None
+    return found
+
+
+def starts(loop: PlanLoop) -> dict[str, int | None]:
+    return {str(i): view(loop, str(i)).planned_start for i in range(1, 10)}
+
+
+def test_a_set_is_found_and_the_live_plan_stays_until_a_plan_is_put_in_force() -> None:
+    with cluster() as (loop, choices):
+        before, generation = starts(loop), loop.published.generation
+        found = choices.seek(HOW, None, "ann")
+        assert choices.latest == found
+        assert (starts(loop), loop.published.generation) == (before, generation)
+        assert (found.number, found.by, found.jobs, found.as_of) == (1, "ann", 7, T)
+        assert list(found.weights) == ["wait", "makespan", "energy", "cost"]
+        assert found.units == {"wait": "s", "makespan": "s", "energy": "kWh", "cost": "EUR"}
+        best = found.plans[0]
+        assert sum(best.values[name] / found.live[name] for name in found.live) <= 4
+        waits = [start - T for start in before.values() if start is not None and start > T]
+        assert found.live["wait"] == pytest.approx(sum(waits) / 7)
+        for move in best.moves:
+            assert move.before == before[move.job]
+            assert move.promised is not None
+            assert move.after <= move.promised
+
+        count, changes = choices.apply(1, best.number, "ann", 0.1)
+        assert count == len(best.moves)
+        after = starts(loop)
+        assert {move.job: move.after for move in best.moves} == {m.job: after[m.job] for m in best.moves}
+        unmoved = before.keys() - {move.job for move in best.moves}
+        assert {one: after[one] for one in unmoved} == {one: before[one] for one in unmoved}
+        told = {one.objective: one.after for one in changes}
+        assert {name: told[name] for name in best.values} == pytest.approx(dict(best.values))
+        record = record_of(loop.published, best.moves[0].job)
+        assert record is not None
+        last = job_history(loop.published, record)[0]
+        assert (last.cause, last.words) == ("an admin chose another plan", "ann chose another plan")
+        assert loop.published.breaches == 0
+
+
+def test_the_same_seed_gives_the_same_set() -> None:
+    sets = []
+    for _ in range(2):
+        with cluster() as (loop, choices):
+            found = choices.seek(HOW, {"wait": 1, "energy": 3}, "ann")
+            sets.append((found.plans, found.tried, found.live))
+            assert loop.alive
+    assert sets[0] == sets[1]
+
+
+def test_a_plan_that_has_moved_on_too_far_takes_no_alternative() -> None:
+    with cluster() as (loop, choices):
+        found = choices.seek(HOW, None, "ann")
+        assert choices.drift(1) == 0
+        loop.submit([job("10"), job("11")]).result(WAIT)
+        assert choices.drift(1) == pytest.approx(2 / 7)
+        before = starts(loop)
+        with pytest.raises(MovedOn, match="29% of the jobs have come, gone or moved"):
+            choices.apply(1, 1, "ann", 0.1)
+        assert starts(loop) == before
+        assert choices.apply(1, 1, "ann", 0.5)[0] > 0
+        assert found.plans[0].moves
+        # It is this plan now.
+        loop.submit([JobDeleted(id=event_id(), time=T, job_id="10")]).result(WAIT)
+
+
+def test_what_is_gone_by_then_is_left_out_and_the_others_are_moved() -> None:
+    with cluster() as (loop, choices):
+        gone = choices.seek(HOW, None, "ann").plans[0].moves[0].job
+        loop.submit([JobDeleted(id=event_id(), time=T, job_id=gone)]).result(WAIT)
+        choices.apply(1, 1, "ann", 1.0)
+        assert job_view(loop.published, gone) is None
+
+
+def test_only_the_latest_set_is_kept() -> None:
+    with cluster() as (_, choices):
+        with pytest.raises(NoSuchPlan, match="none was sought yet"):
+            choices.apply(1, 1, "ann", 0.1)
+        assert choices.seek(HOW, None, "ann").number == 1
+        found = choices.seek(HOW, None, "ann")
+        with pytest.raises(NoSuchPlan, match="the latest is 2"):
+            choices.apply(1, 1, "ann", 0.1)
+        with pytest.raises(NoSuchPlan, match=f"no plan {len(found.plans) + 1}"):
+            choices.apply(2, len(found.plans) + 1, "ann", 0.1)
+
+
+def test_what_the_site_cannot_know_may_not_be_asked_for() -> None:
+    with cluster(site={}) as (_, choices):
+        assert list(choices.seek(HOW, None, "ann").weights) == ["wait", "makespan"]
+        with pytest.raises(ValueError, match=r"energy is not known here: .*site\.power"):
+            choices.seek(HOW, {"energy": 1}, "ann")
+        with pytest.raises(ValueError, match="no objective 'speed'"):
+            choices.seek(HOW, {"speed": 1}, "ann")
+
+
+def test_the_weights_of_the_site_are_those_unless_others_are_named() -> None:
+    with cluster(site={**SITE, "objectives": {"cost": 1, "wait_max": 2, "energy": 0}}) as (_, choices):
+        assert choices.seek(HOW, None, "ann").weights == {"cost": 1, "wait_max": 2}
+
+
+def test_promises_are_kept() -> None:
+    with cluster(slack=0) as (loop, choices):
+        found = choices.seek(HOW, None, "ann")
+        before = starts(loop)
+        for plan in found.plans:
+            assert all(move.after <= move.before for move in plan.moves)
+        assert before["3"] is not None
+
+
+def test_a_run_is_stopped_and_only_one_runs_at_a_time() -> None:
+    with cluster() as (_, choices):
+        found: list[Any] = []
+        long = ParetoSettings(seconds=600.0)
+        thread = threading.Thread(target=lambda: found.append(choices.seek(long, None, "ann")))
+        thread.start()
+        end = time.monotonic() + WAIT
+        while choices._running is None:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        with pytest.raises(Busy):
+            choices.seek(HOW, None, "bob")
+        assert choices.stop()
+        thread.join(WAIT)
+        assert not thread.is_alive(), "it waited for its time"
+        assert found[0].stopped
+        assert not choices.stop(), "nothing is under way"
+        assert not choices.seek(HOW, None, "ann").stopped
