@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schedd.plan.columns import Ints
-from schedd.plan.places import Place, free_at, place_of, put_back
+from schedd.plan.places import Place, free_at, place_of
 from schedd.plan.plan import Plan
 
 __all__ = ["Decoded", "Decoder"]
@@ -81,7 +81,7 @@ class Decoder:
             plan.lift(slot, self._now)
         for place in exact:
             if free_at(plan, place):
-                put_back(plan, place)
+                plan.put(place.slot, place.start, place.takes, anew=False)
             else:
                 anew.append((place.slot, 0))
         homeless = sum(not self._placed(plan, slot, tier) for slot, tier in anew)
@@ -97,7 +97,7 @@ class Decoder:
             return True
         home = self._home[slot]
         if free_at(plan, home):
-            put_back(plan, home)
+            plan.put(home.slot, home.start, home.takes, anew=False)
             return True
         return False
 
