@@ -234,12 +234,13 @@ def _snapshot(state: EngineState, event: Snapshot) -> None:
         state.stale = doubt
         return
     state.stale = state.lost = ""
-    first = state.since < 0
-    if first:
+    if state.since < 0:
         state.since = event.time
+    # What happened while no adapter was there is news to everybody, and no sign that one missed anything.
+    began, state.adapter_run = state.adapter_run, event.id.partition(":")[0]
     arriving, state.arriving = state.arriving, {}
     found = reconcile.differences(state, event)
-    words = "" if first else reconcile.in_words([one for one in found if _job_of(one) not in arriving])
+    words = "" if began != state.adapter_run else reconcile.in_words([one for one in found if _job_of(one) not in arriving])
     apply_all(state, put_off(state, found), of_snapshot=True)
     if not state.arriving:
         state.kept.clear()

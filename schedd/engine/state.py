@@ -187,6 +187,8 @@ class EngineState:
     """When jobs started of late that nobody here started, and nobody said who did."""
     since: int = declared(NUMBER, default=-1)
     """When the first snapshot was taken: what ran then is nobody's secret."""
+    adapter_run: str = declared(NUMBER, default="")
+    """Which run of the adapter sent the last snapshot that was believed: the epoch of its event."""
     failures: dict[str, deque[tuple[str, str]]] = declared(FAILURES, make=dict)
     """By node: jobs that failed there soon after their start, one after another, with their owners."""
     holes: dict[str, str] = declared(NAMES, make=dict)

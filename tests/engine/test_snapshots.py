@@ -35,6 +35,19 @@ def test_a_snapshot_wins_and_its_differences_are_reported() -> None:
     assert cluster.alerts("snapshot") == [said]
 
 
+def test_what_happened_while_the_adapter_was_away_raises_no_alert() -> None:
+    cluster = Cluster()
+    cluster.submit("1")
+    cluster.server.jobs["2"] = replace(cluster.server.jobs["1"], id="2")
+    cluster.tell(replace(cluster.server.snapshot(), id="another-run:1"))
+    assert "2" in cluster.engine.state.records
+    assert cluster.alerts("snapshot") == []
+    cluster.server.jobs["3"] = replace(cluster.server.jobs["1"], id="3")
+    cluster.tell(replace(cluster.server.snapshot(), id="another-run:2"))
+    (said,) = cluster.alerts("snapshot")
+    assert "1 x job queued" in said
+
+
 def test_a_job_started_or_requeued_while_nobody_looked_is_found() -> None:
     cluster = Cluster(alone=False)
     cluster.submit("1", walltime=1000)
