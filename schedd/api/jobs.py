@@ -4,9 +4,9 @@ from itertools import islice
 from typing import Annotated, Any, Final, Literal, cast
 
 from fastapi import APIRouter, Path, Query, Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Cluster, Daemon, Seen
+from schedd.api.asking import worked_out
 from schedd.api.bodies import History, JobColumns, JobPage, Past, PastMoment, dated
 from schedd.api.problems import ProblemError, answers
 from schedd.api.replies import chosen, in_columns, reply, reply_rows
@@ -154,7 +154,7 @@ async def get_explanation(request: Request, cluster: Cluster, seen: Seen, job: _
     """
     record = found_job(cluster.name, cluster.published, seen, job)
     copy = await a_copy(cluster)
-    found = await run_in_threadpool(explain, copy, record.id, cluster.now())
+    found = await worked_out(request, explain, copy, record.id, cluster.now())
     if found is None:  # it went meanwhile
         raise ProblemError("unknown-job", f"cluster {cluster.name} has no job {record.id}")
     shown = seen.explanation(found, copy.published)

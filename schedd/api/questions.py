@@ -3,9 +3,9 @@
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Cluster, Seen, User
+from schedd.api.asking import worked_out
 from schedd.api.jobs import found_job
 from schedd.api.messages import Variant, WhatIf
 from schedd.api.outcomes import VariantAnswer, WhatIfAnswer
@@ -60,7 +60,7 @@ async def what_if(request: Request, cluster: Cluster, question: WhatIf, seen: Se
         if job.phase in (Phase.RUNNING, Phase.DISPATCHED):
             what = f"job {job.id} runs already"
             raise ProblemError("invalid", what, errors=[Fault(where="body.job", what=what)])
-    found = await run_in_threadpool(answered, copy, question, job, cluster.now())
+    found = await worked_out(request, answered, copy, question, job, cluster.now())
     return reply(request, found)
 
 

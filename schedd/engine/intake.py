@@ -1,11 +1,11 @@
 """From what a server says of a job to what the planner needs of it; pure, and cached where it is slow."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from schedd.dialect import Hold, RequestError, Site, dialect_of, holds_in, parse_walltime
 from schedd.engine.settings import EngineSettings
-from schedd.model import Node, NodeSets, NodeState, Request
+from schedd.model import Never, Node, NodeSets, NodeState, Request
 from schedd.plan.shapes import GATE
 from schedd.policy.access import Access
 from schedd.wire import JobFacts, NodeFacts, PlanningHeld, QueueFacts
@@ -18,6 +18,7 @@ __all__ = [
     "holds_resources",
     "is_eligible",
     "node_of",
+    "not_counted",
     "passes",
     "slot_limited",
     "stopped_queues",
@@ -169,6 +170,15 @@ def holds_resources(facts: JobFacts) -> bool:
 def held_by_limit(holds: str) -> bool:
     """Whether these holds are nothing but the limit of an array."""
     return holds_in(holds) == (Hold.SLOT_LIMIT,)
+
+
+def not_counted(request: Request, uncounted: Collection[str]) -> Never | None:
+    """Why a request can never be planned that asks for a resource of nodes which the plan does not count."""
+    asked = (name for chunk in request.chunks for name, _ in chunk.resources) if uncounted else ()
+    left = next((name for name in asked if name in uncounted), "")
+    if not left:
+        return None
+    return Never(f"it asks for {left}, which is not counted: nodes have too many kinds of resources")
 
 
 def slot_limited(facts: JobFacts) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from schedd.engine import chains
-from schedd.engine.intake import is_eligible, waits_for
+from schedd.engine.intake import is_eligible, not_counted, waits_for
 from schedd.engine.placing import place
 from schedd.engine.promises import make_promise, note, note_one
 from schedd.engine.quarantine import Concerning, answer
@@ -146,12 +146,8 @@ def _must_wait(state: EngineState, record: JobRecord) -> WaitingFor | Never | No
     if record.returns >= state.settings.returns_most:
         last = record.refusal or "a start that failed"
         return WaitingFor("returned", f"an admin: it came back to its queue {record.returns} times ({last})")
-    if state.uncounted:
-        asked = (name for chunk in record.understood.request.chunks for name, _ in chunk.resources)
-        left = next((name for name in asked if name in state.uncounted), "")
-        if left:
-            return Never(f"it asks for {left}, which is not counted: nodes have too many kinds of resources")
-    never = state.why_never(record.understood.request)
+    request = record.understood.request
+    never = not_counted(request, state.uncounted) or state.why_never(request)
     if never is not None:
         return never
     too_much = state.limits.too_much(state.plan.pools_of(record.slot))

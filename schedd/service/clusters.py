@@ -8,6 +8,7 @@ from schedd.policy.fair_share import Usage
 from schedd.predict import RunTimes
 from schedd.service.alarms import Watch
 from schedd.service.choices import Choices
+from schedd.service.asking import Questions
 from schedd.service.clock import Clock
 from schedd.service.durable import Durable
 from schedd.service.errors import UnknownCluster
@@ -60,6 +61,7 @@ class Clusters:
     ) -> None:
         now = int(clock.now())
         self.durable = durable
+        self.questions = Questions()
         self.meters = Meters()
         self._loops = {
             name: PlanLoop(
@@ -126,6 +128,7 @@ class Clusters:
     def end_polls(self) -> None:
         """Let all go who wait for decisions or follow a plan: the daemon is about to stop."""
         self.ready, self.stopping = False, True
+        self.questions.end()
         for loop in self._loops.values():
             loop.end_polls()
 

@@ -1,8 +1,8 @@
 """A copy of the plan for questions. One copy per generation, shared by all who ask."""
 
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from schedd.choice.books import Books
 from schedd.dialect import canonical
 from schedd.dialect.deadline import read_deadline
-from schedd.engine.intake import Intake, Understood, as_planned, stopped_queues, waits_for
+from schedd.engine.intake import Intake, Understood, as_planned, not_counted, stopped_queues, waits_for
 from schedd.engine.job_view import record_of
 from schedd.engine.pools import LimitBook
 from schedd.engine.shares import shares_of
@@ -24,14 +24,12 @@ from schedd.plan.plan import Plan
 from schedd.plan.views import Window, bare, why_never, windows
 from schedd.policy.access import Access
 from schedd.policy.site import Placing, economy_of
+from schedd.service.asking import limit, limited
 from schedd.service.cheapest import Cheapest, cheapest, moments
 from schedd.service.smaller import Smaller, smaller
 from schedd.wire import JobFacts
 
-__all__ = ["QUESTION_WORK", "Asked", "Fork", "NotUnderstood", "fork"]
-
-QUESTION_WORK = 200_000_000
-"""Segments of the plan that all searches for one answer visit at most: a few seconds of a processor."""
+__all__ = ["Asked", "Fork", "NotUnderstood", "fork"]
 
 
 class NotUnderstood(ValueError):
@@ -72,6 +70,7 @@ class Fork:
         columns: JobColumns,
         walltime_use: float = 1.0,
         ranks: Ints | None = None,
+        uncounted: Collection[str] = (),
     ) -> None:
         self.published = published
         self.ranks = ranks if ranks is not None else np.zeros(published.starts.shape[0], np.int64)
@@ -82,7 +81,8 @@ class Fork:
         self._bare: Plan | None = None
         self._other: tuple[str, Plan] | None = None
         self._intake = Intake(published.settings)
-        self._intake.set_nodes(plan.nodes)
+        self._uncounted = frozenset(uncounted)
+        self._intake.set_nodes(plan.nodes, self._uncounted)
         self._intake.set_shared(limits.shared)
         self._lock = threading.Lock()
 
@@ -100,7 +100,7 @@ class Fork:
         """A plan that is the asker's own, with as much work as one question may take."""
         with self._lock:
             plan = self._plan.fork()
-        plan.limit_work(all_of_them=QUESTION_WORK)
+        limit(plan)
         return plan
 
     def what_if(
@@ -122,13 +122,13 @@ class Fork:
         """
         queue = self.published.queues.get(facts.queue)
         moment = max(now, self.as_of)
-        with self._lock:
+        with self._lock, ExitStack() as stack:
             understood = self._intake.read(facts, queue, self.published.server.defaults)
             request = understood.request
             if request is None:
                 raise NotUnderstood(understood.problem)
             plan = self._without(instead_of, moment) if instead_of else self._plan
-            plan.limit_work(all_of_them=QUESTION_WORK)
+            stack.enter_context(limited(plan))
             ready = max(moment, facts.not_before or 0)
             gates, sets = self.published.gates, self.published.node_sets
             settings = self.published.settings
@@ -166,7 +166,7 @@ class Fork:
 
     def _before_any_plan(self, facts: JobFacts, request: Request) -> Answer | None:
         """The answer for a job that never fits or may not be planned."""
-        never = self._plan.why_never(request)
+        never = not_counted(request, self._uncounted) or self._plan.why_never(request)
         if never is not None:
             return never
         wait = waits_for(facts, stopped_queues(self.published.queues, self.published.holds))
@@ -180,8 +180,8 @@ class Fork:
     def _no_start(self, request: Request) -> Answer:
         if self._bare is None:
             self._bare = bare(self._plan)
-        self._bare.limit_work(all_of_them=QUESTION_WORK)
-        never = why_never(self._bare, request)
+        with limited(self._bare):
+            never = why_never(self._bare, request)
         return never or WaitingFor("node", "nodes that can take it: all are down, offline or reserved")
 
     def _without(self, job_id: str, now: int) -> Plan:
@@ -297,4 +297,5 @@ def fork(state: EngineState, published: Published) -> Fork:
         state.columns.copy(),
         state.walltime_use.share,
         state.rank.copy(),
+        state.uncounted,
     )

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from schedd.api.app import create_app
 from schedd.api.problems import KINDS
 from schedd.engine import EngineSettings
-from schedd.service import forks
+from schedd.service import asking
 from schedd.service.clusters import Clusters
 from schedd.service.loop import PlanLoop
 from schedd.service.tokens import Bearer
@@ -387,7 +387,7 @@ def test_a_defect_is_a_problem_too(client: TestClient, monkeypatch: pytest.Monke
 def test_a_question_that_takes_too_much_work_is_answered_with_what_to_do(
     busy_cluster: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forks, "QUESTION_WORK", 1)
+    monkeypatch.setattr(asking, "QUESTION_WORK", 1)
     question = {"resources": {"nodes": "2:ppn=4+1:ppn=1", "walltime": "60"}}
     answer = busy_cluster.post(f"{MAIN}/what-if", json=question)
     assert "more segments of the plan" in problem(answer, "too-hard")["detail"]

@@ -288,3 +288,65 @@ def test_a_taken_port_is_named(tmp_path: Path) -> None:
         done = run("--config", str(configuration(tmp_path)), "--port", str(port))
     assert done.returncode == 1
     assert done.stderr.startswith(f"schedd serve: cannot listen on 127.0.0.1 port {port}: ")
+
+
+def test_a_hard_question_does_not_keep_a_daemon_that_is_told_to_end(served: Served) -> None:
+    now, count = int(time.time()), 400
+    nodes = [
+        {
+            "type": "node_changed",
+            "id": f"many:{i}",
+            "time": now,
+            "node": {"name": f"many{i}", "cpus": 64, "mem": 1 << 28},
+        }
+        for i in range(count)
+    ]
+    running = [
+        {
+            "type": "job_queued",
+            "id": f"long:{i}",
+            "time": now,
+            "job": {
+                "id": f"{i}.srv",
+                "owner": "ann@login",
+                "queue": "batch",
+                "submitted": now,
+                "started": now,
+                "state": "R",
+                "resources": {"nodes": f"many{i}:ppn=64", "walltime": str(1000 + 37 * i)},
+                "shares": [{"node": f"many{i}", "cpus": 64}],
+                "version": "v",
+            },
+        }
+        for i in range(count)
+    ]
+    served.events(*nodes)
+    served.events(*running)
+
+    def select(first: int) -> dict[str, Any]:
+        kinds = "+".join(f"1:ncpus=64:mem={first + i}mb" for i in range(240))
+        return {"resources": {"select": kinds, "place": "scatter", "walltime": "600"}}
+
+    question = {**select(100), "family": "openpbs", "variants": [select(1000 + i) for i in range(20)]}
+    answers: list[str] = []
+
+    def ask() -> None:
+        answers.append(served.client.post(f"{MAIN}/what-if", json=question).text)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    _until(served.process, lambda: _searches(served.process.pid))
+    assert served.stop() == 0
+    asking.join(WAIT)
+    assert "given up" in answers[0], answers[0][:300]
+
+
+def _searches(pid: int) -> bool:
+    """Whether the daemon has used much processor time within a moment: it works on the question."""
+
+    def used() -> int:
+        return sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
+
+    before = used()
+    time.sleep(1)
+    return used() - before > 20

@@ -8,7 +8,7 @@ from schedd.engine import Engine, EngineSettings
 from schedd.engine.view import publish
 from schedd.model import Never, StartKnown, WaitingFor
 from schedd.plan.plan import WorkSpent
-from schedd.service import forks
+from schedd.service import asking
 from schedd.service.forks import Fork, fork
 from schedd.wire import JobFacts, NodeChanged, NodeFacts
 
@@ -56,7 +56,7 @@ def test_a_question_that_takes_too_much_work_ends_and_the_next_is_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     copy = copy_of(*(NodeFacts(name=f"n{i}", cpus=2) for i in range(20)))
-    monkeypatch.setattr(forks, "QUESTION_WORK", 1)
+    monkeypatch.setattr(asking, "QUESTION_WORK", 1)
     with pytest.raises(WorkSpent, match="more segments"):
         ask(copy, "20:ppn=2+1:ppn=1")
     plan = copy.copy()

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from schedd.api.asking import worked_out
 from schedd.api.jobs import a_past_job
 from schedd.api.ranks import priority_of
 from schedd.api.waiting import a_copy
@@ -48,7 +49,7 @@ async def job(
     if not quick and record.phase in (Phase.WAITING, Phase.BLOCKED):
         priority = await priority_of(cluster, record.id)
         copy = await a_copy(cluster)
-        found = await run_in_threadpool(explain, copy, record.id, cluster.now())
+        found = await worked_out(request, explain, copy, record.id, cluster.now())
         explained = seen.explanation(found, copy.published) if found is not None else None
     history = await run_in_threadpool(job_history, published, record)
     return page(

@@ -5,9 +5,9 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from schedd.api.asking import worked_out
 from schedd.api.jobs import found_job
 from schedd.api.messages import WhatIf
 from schedd.api.outcomes import WhatIfAnswer
@@ -98,7 +98,7 @@ async def what_if(
     wrong = asked.unclear
     if asked.anything and not wrong:
         try:
-            answer = await _answer(cluster, seen, asked)
+            answer = await _answer(request, cluster, seen, asked)
         except ProblemError as error:
             if error.kind not in {"invalid", "unknown-job"}:
                 raise
@@ -118,10 +118,10 @@ async def what_if(
     )
 
 
-async def _answer(cluster: PlanLoop, seen: Sight, asked: Asked) -> WhatIfAnswer:
+async def _answer(request: Request, cluster: PlanLoop, seen: Sight, asked: Asked) -> WhatIfAnswer:
     question = asked.question()
     copy = await a_copy(cluster)
     job = found_job(cluster.name, copy.published, seen, asked.job) if asked.job else None
     if job is not None and job.started >= 0:
         raise ProblemError("invalid", f"job {job.id} runs already")
-    return await run_in_threadpool(answered, copy, question, job, cluster.now())
+    return await worked_out(request, answered, copy, question, job, cluster.now())

@@ -1,0 +1,102 @@
+"""Questions that are worked on: each may be ended from outside, and all of them at the end of the daemon."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final
+
+from schedd.plan.plan import Plan
+
+__all__ = ["QUESTION_WORK", "Question", "Questions", "limit", "limited"]
+
+QUESTION_WORK: Final = 200_000_000
+"""Segments of the plan that the searches for one answer may visit."""
+
+
+class Question:
+    """The work on one question. Any thread may end it; its searches then raise WorkSpent."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._plans: list[Plan] = []
+        self._ended = False
+
+    def end(self) -> None:
+        """Let the search under way, and all that would follow, end at once."""
+        with self._lock:
+            self._ended = True
+            for plan in self._plans:
+                plan.give_up()
+
+    def works_on(self, plan: Plan) -> None:
+        """From here on it searches this plan, too, which is nobody else's meanwhile."""
+        with self._lock:
+            plan.limit_work(all_of_them=QUESTION_WORK)
+            self._plans.append(plan)
+            if self._ended:
+                plan.give_up()
+
+    def leaves(self) -> None:
+        """It is done with the plan of which it spoke last, which others may search next."""
+        with self._lock:
+            self._plans.pop()
+
+
+_present: ContextVar[Question | None] = ContextVar("question", default=None)
+
+
+@contextmanager
+def limited(plan: Plan) -> Iterator[None]:
+    """Searches of ``plan`` meanwhile do no more work than one question may, and end with the question."""
+    question = _present.get()
+    if question is None:
+        plan.limit_work(all_of_them=QUESTION_WORK)
+        yield
+        return
+    question.works_on(plan)
+    try:
+        yield
+    finally:
+        question.leaves()
+
+
+def limit(plan: Plan) -> None:
+    """The same for a plan that is of no use to anybody else afterwards."""
+    question = _present.get()
+    if question is None:
+        plan.limit_work(all_of_them=QUESTION_WORK)
+    else:
+        question.works_on(plan)
+
+
+class Questions:
+    """Those that a daemon works on."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: set[Question] = set()
+        self._ended = False
+
+    @contextmanager
+    def one(self) -> Iterator[Question]:
+        """A question that is asked here; what is called meanwhile works on it."""
+        question = Question()
+        with self._lock:
+            self._open.add(question)
+            if self._ended:
+                question.end()
+        token = _present.set(question)
+        try:
+            yield question
+        finally:
+            _present.reset(token)
+            with self._lock:
+                self._open.discard(question)
+
+    def end(self) -> None:
+        """End all of them, and all that are asked from now on: the daemon stops."""
+        with self._lock:
+            self._ended = True
+            for question in self._open:
+                question.end()

@@ -1,0 +1,69 @@
+"""Questions may be ended from outside, whatever they search."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from schedd.engine import Engine, EngineSettings
+from schedd.engine.view import publish
+from schedd.model import Never, StartKnown
+from schedd.plan.plan import WorkSpent
+from schedd.service.asking import Questions
+from schedd.service.forks import Fork, fork
+from schedd.wire import JobFacts, NodeChanged, NodeFacts
+
+T = 1_000_000
+
+
+def copy_of(*nodes: NodeFacts) -> Fork:
+    engine = Engine(EngineSettings(), T)
+    engine.handle([NodeChanged(id=node.name, time=T, node=node) for node in nodes], T)
+    return fork(engine.state, publish(engine.state))
+
+
+def ask(copy: Fork, select: str = "1:ncpus=1") -> object:
+    resources = {"select": select, "walltime": "60"}
+    facts = JobFacts(id="x", owner="u", queue="q", family="openpbs", submitted=T, resources=resources)
+    return copy.what_if(facts, T).answer
+
+
+def test_a_question_that_was_ended_searches_no_more_and_the_next_is_answered() -> None:
+    copy, questions = copy_of(NodeFacts(name="a", cpus=8)), Questions()
+    with questions.one() as question:
+        assert isinstance(ask(copy), StartKnown)
+        question.end()
+        with pytest.raises(WorkSpent, match="given up"):
+            ask(copy)
+    assert isinstance(ask(copy), StartKnown)
+
+
+def test_one_that_is_ended_while_it_works_ends_at_its_next_search() -> None:
+    copy, questions = copy_of(NodeFacts(name="a", cpus=8)), Questions()
+    working, go_on = threading.Event(), threading.Event()
+
+    def work() -> object:
+        with questions.one():
+            ask(copy)
+            working.set()
+            assert go_on.wait(60)
+            return ask(copy)
+
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(work)
+        assert working.wait(60)
+        questions.end()
+        go_on.set()
+        with pytest.raises(WorkSpent, match="given up"):
+            found.result(60)
+        with pytest.raises(WorkSpent, match="given up"):  # the daemon stops: no more questions
+            pool.submit(work).result(60)
+
+
+def test_a_resource_that_the_plan_has_no_room_to_count_is_never_met_in_a_question_either() -> None:
+    kinds = tuple(f"kind{i}" for i in range(70))
+    copy = copy_of(NodeFacts(name="a", cpus=8, resources=dict.fromkeys(kinds, 4)))
+    assert isinstance(ask(copy, "1:ncpus=1:kind0=1"), StartKnown)
+    never = ask(copy, "1:ncpus=1:kind69=1")
+    assert isinstance(never, Never)
+    assert "too many kinds of resources" in never.requirement
