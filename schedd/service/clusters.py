@@ -7,8 +7,8 @@ from schedd.engine import Engine, EngineSettings
 from schedd.policy.fair_share import Usage
 from schedd.predict import RunTimes
 from schedd.service.alarms import Watch
-from schedd.service.choices import Choices
 from schedd.service.asking import Questions
+from schedd.service.choices import Choices
 from schedd.service.clock import Clock
 from schedd.service.durable import Durable
 from schedd.service.errors import UnknownCluster
