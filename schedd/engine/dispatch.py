@@ -150,11 +150,18 @@ def _let_another_go(state: EngineState, record: JobRecord, event: str) -> None:
         moved = new != old
         note(state, event, Cause.QUEUE, words, slots[moved], old[moved], new[moved])
         state.due = None
+        # The other may have no room now; the one that is held would be due again at once, and for ever.
+        if plan.state(slot) == PLANNED and plan.start(slot) <= now:
+            _later(state, state.records[record.id], event)
     elif now < plan.start(slot) + _LIMITED_WITHIN:
         plan.set_ready(slot, now + 1)
     else:
-        record = replace(record, until=now + _AGAIN)
-        replan(state, record, event, Cause.QUEUE, "the server holds it for its array's slot limit")
+        _later(state, record, event)
+
+
+def _later(state: EngineState, record: JobRecord, event: str) -> None:
+    record = replace(record, until=state.now + _AGAIN)
+    replan(state, record, event, Cause.QUEUE, "the server holds it for its array's slot limit")
 
 
 def _released(state: EngineState, held: JobRecord) -> JobRecord | None:

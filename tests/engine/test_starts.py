@@ -1,15 +1,12 @@
 """Run decisions: when they are made, what they carry, and what becomes of them."""
 
 from dataclasses import replace
-from random import Random
 from typing import Any
 
 import pytest
 
 from schedd.engine import Engine
 from schedd.wire import (
-    Decision,
-    Event,
     JobFacts,
     JobQueued,
     JobStarted,
@@ -564,57 +561,6 @@ def test_a_start_that_is_not_answered_after_the_adapter_was_heard_is_void() -> N
     assert cluster.runs("1") == [0]
     cluster.at(431)
     assert cluster.runs("1") == [0, 431]
-
-
-# ---- arrays whose slot limit the server keeps -----------------------------------------------------
-
-
-class Arrays(Cluster):
-    """The server holds an array's jobs beyond its slot limit, and releases one when another ends."""
-
-    def array(self, name: str, count: int, limit: int, **more: Any) -> None:
-        for index in range(count):
-            held: dict[str, Any] = {"state": "H", "holds": "l"} if index >= limit else {}
-            self.submit(f"{name}[{index}]", array=f"{name}[]", slot_limit=limit, **more, **held)
-
-    def tell(self, *events: Event) -> tuple[Decision, ...]:
-        events += tuple(self._released())
-        return super().tell(*events)
-
-    def _released(self) -> list[Event]:
-        found: list[Event] = []
-        arrays = {job.array: job.slot_limit for job in self.server.jobs.values() if job.array}
-        for name, limit in arrays.items():
-            mine = [job for job in self.server.jobs.values() if job.array == name]
-            free = (limit or 0) - sum(job.state in ("Q", "R") for job in mine)
-            # Any of them: the server has an order of its own.
-            for job in [one for one in mine if one.holds == "l"][::-1][: max(0, free)]:
-                found += self.server.release(job.id)
-        return found
-
-    @property
-    def idle(self) -> int:
-        return sum(self.server.free(name) for name in self.server.nodes)
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_arrays_with_slot_limits_leave_no_core_idle_that_a_waiting_job_could_use(seed: int) -> None:
-    random = Random(seed)
-    cluster = Arrays(nodes=4, cpus=8, end_allowance=120)
-    for i in range(32):
-        end = random.randint(4, 26)
-        cluster.submit(f"f{i}", "1:ppn=1", walltime=random.choice([60, 200, 400]), runtime=end)
-    for i, limit in enumerate((2, 3, 3, 4)):
-        cluster.array(f"a{i}", 8, limit, nodes="1:ppn=1", walltime=1_200, runtime=5)
-    for i in range(30):
-        cluster.submit(f"s{i}", "1:ppn=1", walltime=random.randint(20, 600), runtime=random.randint(1, 9))
-    for at in range(1, 300):
-        cluster.at(at)
-        if not cluster.server.jobs:
-            break
-        ready = [job.id for job in cluster.server.jobs.values() if job.state == "Q"]
-        assert not (ready and cluster.idle), f"at {at}: {cluster.idle} cores are idle while {ready} wait"
-    assert not cluster.server.jobs
 
 
 def test_a_job_that_is_to_wait_is_not_started_with_others_that_are_due() -> None:

@@ -1,0 +1,82 @@
+"""Arrays whose slot limit the server keeps: it holds the jobs beyond it itself."""
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from schedd.wire import Decision, Event, Run
+from tests.engine.cluster import Cluster, T
+
+
+class Arrays(Cluster):
+    """The server holds an array's jobs beyond its slot limit, and releases one when another ends."""
+
+    def array(self, name: str, count: int, limit: int, **more: Any) -> None:
+        for index in range(count):
+            held: dict[str, Any] = {"state": "H", "holds": "l"} if index >= limit else {}
+            self.submit(f"{name}[{index}]", array=f"{name}[]", slot_limit=limit, **more, **held)
+
+    def tell(self, *events: Event) -> tuple[Decision, ...]:
+        events += tuple(self._released())
+        return super().tell(*events)
+
+    def _released(self) -> list[Event]:
+        found: list[Event] = []
+        arrays = {job.array: job.slot_limit for job in self.server.jobs.values() if job.array}
+        for name, limit in arrays.items():
+            mine = [job for job in self.server.jobs.values() if job.array == name]
+            free = (limit or 0) - sum(job.state in ("Q", "R") for job in mine)
+            # Any of them: the server has an order of its own.
+            for job in [one for one in mine if one.holds == "l"][::-1][: max(0, free)]:
+                found += self.server.release(job.id)
+        return found
+
+    @property
+    def idle(self) -> int:
+        return sum(self.server.free(name) for name in self.server.nodes)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_arrays_with_slot_limits_leave_no_core_idle_that_a_waiting_job_could_use(seed: int) -> None:
+    random = Random(seed)
+    cluster = Arrays(nodes=4, cpus=8, end_allowance=120)
+    for i in range(32):
+        end = random.randint(4, 26)
+        cluster.submit(f"f{i}", "1:ppn=1", walltime=random.choice([60, 200, 400]), runtime=end)
+    for i, limit in enumerate((2, 3, 3, 4)):
+        cluster.array(f"a{i}", 8, limit, nodes="1:ppn=1", walltime=1_200, runtime=5)
+    for i in range(30):
+        cluster.submit(f"s{i}", "1:ppn=1", walltime=random.randint(20, 600), runtime=random.randint(1, 9))
+    for at in range(1, 300):
+        cluster.at(at)
+        if not cluster.server.jobs:
+            break
+        ready = [job.id for job in cluster.server.jobs.values() if job.state == "Q"]
+        assert not (ready and cluster.idle), f"at {at}: {cluster.idle} cores are idle while {ready} wait"
+    assert not cluster.server.jobs
+
+
+def test_where_the_job_that_may_start_has_no_room_the_held_one_is_planned_later() -> None:
+    cluster = Cluster(nodes=2, end_allowance=0)
+    cluster.submit("wall", "n1:ppn=4", walltime=1_000)
+    cluster.submit("a[0]", "n1:ppn=4", array="a[]", slot_limit=1)
+    (held,) = cluster.server.submit(
+        replace(cluster.server.jobs["a[0]"], id="a[1]", resources=HERE, state="H", holds="l"), 100
+    )
+    engine = cluster.engine
+    for events in ([held], *[[]] * 20):
+        assert not [one for one in engine.handle(events, T) if isinstance(one, Run)]
+        if engine.next_wake != T:
+            break
+    assert engine.next_wake is not None
+    assert engine.next_wake > T
+    start = cluster.start("a[1]")
+    assert start is not None
+    assert start > 0
+    cluster.submit("other", "n2:ppn=4", walltime=20)  # what the held job had is free meanwhile
+    assert cluster.runs("other") == [0]
+
+
+HERE = {"nodes": "n2:ppn=4", "walltime": "100"}
