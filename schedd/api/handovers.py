@@ -235,6 +235,7 @@ async def release_handover(
         )
     event = LetRun(id=_id(), time=cluster.now(), handover=name)
     await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
+    await asyncio.to_thread(cluster.audit, asker.name, "let run", name)
     return _answer(request, cluster, name, asker.name)
 
 
@@ -247,6 +248,7 @@ async def delete_handover(request: Request, cluster: Cluster, name: _Handover, a
     _check_owner(cluster.published, name, asker.name)
     event = TakeBack(id=_id(), time=cluster.now(), handover=name, by=asker.name)
     await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
+    await asyncio.to_thread(cluster.audit, asker.name, "take back", name)
     return _answer(request, cluster, name, asker.name)
 
 

@@ -131,8 +131,9 @@ async def seek_alternatives(
 
 
 @router.delete("", response_model=Stopped, responses=answers(*_ACT))
-def stop_seeking(request: Request, cluster: Cluster, daemon: Daemon, _: Operator) -> Response:
+def stop_seeking(request: Request, cluster: Cluster, daemon: Daemon, asker: Operator) -> Response:
     """Let the run under way end at once, with what it found. Needs the role `operator` or `admin`."""
+    cluster.audit(asker.name, "pareto", "the search for alternative plans is ended")
     return reply(request, Stopped(daemon.choices[cluster.name].stop()))
 
 

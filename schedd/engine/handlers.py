@@ -240,7 +240,11 @@ def _snapshot(state: EngineState, event: Snapshot) -> None:
     began, state.adapter_run = state.adapter_run, event.id.partition(":")[0]
     arriving, state.arriving = state.arriving, {}
     found = reconcile.differences(state, event)
-    words = "" if began != state.adapter_run else reconcile.in_words([one for one in found if _job_of(one) not in arriving])
+    words = (
+        ""
+        if began != state.adapter_run
+        else reconcile.in_words([one for one in found if _job_of(one) not in arriving])
+    )
     apply_all(state, put_off(state, found), of_snapshot=True)
     if not state.arriving:
         state.kept.clear()

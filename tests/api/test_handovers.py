@@ -43,8 +43,10 @@ def outcome(client: TestClient, loop: PlanLoop, done: bool = True) -> None:
 
 
 def test_a_job_is_handed_over_held_let_run_and_seen_in_the_plan(
-    fed: TestClient, busy_cluster: TestClient, loop: PlanLoop
+    fed: TestClient, busy_cluster: TestClient, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    noted: list[tuple[str, ...]] = []
+    monkeypatch.setattr(loop, "audit", lambda *said: noted.append(said))
     first = fed.put(f"{HERE}/f.1.1", json=JOB)
     assert first.status_code == 200
     assert first.json()["handover"]["phase"] == "asked"
@@ -68,6 +70,7 @@ def test_a_job_is_handed_over_held_let_run_and_seen_in_the_plan(
     seen = {"type": "job_queued", "id": "q:9", "time": T, "job": job}
     busy_cluster.post(f"{MAIN}/events", json={"events": [seen]})
     assert fed.post(f"{HERE}/f.1.1/release").json()["handover"]["phase"] == "releasing"
+    assert noted[-1] == ("our-federation", "let run", "f.1.1")
     outcome(busy_cluster, loop)
     (row,) = fed.get(HERE).json()["handovers"]
     assert (row["phase"], row["state"], row["job"]) == ("released", "planned", "9.server")

@@ -40,7 +40,11 @@ def mixed(priced: TestClient) -> TestClient:
     return priced
 
 
-def test_alternatives_are_sought_looked_at_and_put_in_force(mixed: TestClient) -> None:
+def test_alternatives_are_sought_looked_at_and_put_in_force(
+    mixed: TestClient, the_app: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted: list[tuple[str, ...]] = []
+    monkeypatch.setattr(the_app.state.clusters["main"], "audit", lambda *said: noted.append(said))
     assert mixed.get(PARETO).json() == {"set": None, "drift": 0.0}
     made = mixed.post(PARETO, json=HOW)
     assert made.status_code == 200, made.text
@@ -55,6 +59,8 @@ def test_alternatives_are_sought_looked_at_and_put_in_force(mixed: TestClient) -
     done = mixed.post(f"{PARETO}/1/plans/1/apply", json={})
     assert done.status_code == 200, done.text
     assert done.json()["moved"] == len(best["moves"])
+    assert [said[:2] for said in noted] == [("our-admin", "pareto"), ("our-admin", "choose")]
+    assert f"{len(best['moves'])} jobs moved" in noted[1][2]
     for move in best["moves"]:
         assert get(mixed, f"/jobs/{move['job']}")["planned_start"] == move["after"]
     after = {one["objective"]: one["value"] for one in get(mixed, "/plan/objectives")["objectives"]}

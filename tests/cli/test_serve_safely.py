@@ -360,7 +360,16 @@ def test_whatever_changes_something_is_in_the_audit_with_who_did_it(served: Serv
         ("PUT", "/policy", {"priority": {"waiting": 2}}, "policy", ""),
         ("DELETE", "/policy", None, "policy", ""),
         ("POST", "/searches", None, "search", ""),
+        ("DELETE", "/pareto", None, "pareto", "the search"),
+        ("PUT", "/handovers/x", {"user": "ann", "script": "date"}, "hand over", "x: a job of ann"),
+        ("DELETE", "/handovers/x", None, "take back", "x"),
     ]
+    # What these change must be there first: tests/api has them.
+    staged = {
+        ("POST", "/handovers/{name}/release"),
+        ("POST", "/pareto"),
+        ("POST", "/pareto/{number}/plans/{plan}/apply"),
+    }
     asking = {("POST", path) for path in ("/what-if", "/policy/preview")}
     asking |= {("POST", f"/{kind}/preview") for kind in ("reservations/{name}", "holds/{kind}/{name}")}
     described = served.client.get("/openapi.json").json()["paths"]
@@ -373,7 +382,7 @@ def test_whatever_changes_something_is_in_the_audit_with_who_did_it(served: Serv
     named = {
         (one[0], re.sub("/[xy]$", "/{name}", one[1]).replace("/node/n1", "/{kind}/{name}")) for one in acts
     }
-    assert writing == named | asking
+    assert writing == named | asking | staged
     with contextlib.closing(Store.open(f"sqlite:///{folder}/s.sqlite")) as store:
         for method, path, body, act, detail in acts:
             before = store.audited()

@@ -8,7 +8,7 @@ import pytest
 
 from server_adapter.emulator import State
 from server_adapter.emulator.jobs import Queue
-from tests.server_adapter.bridge.policy.bench import ALLOWANCE, NODES, QUEUES, WALL, Bench, site
+from tests.server_adapter.bridge.policy.bench import NODES, QUEUES, WALL, Bench, site
 from tests.server_adapter.bridge.processes import House
 
 
@@ -48,7 +48,7 @@ async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bench
                 await asyncio.sleep(0.05)
             made = Bench(house, wall, 0)
             running = await made.seen(wall, lambda one: one["state"] == "running")
-            made.begin = running["planned_end"] + ALLOWANCE
+            made.begin = running["planned_end"]
             yield made
         finally:
             house.adapter.kill()

@@ -43,9 +43,9 @@ async def test_a_job_waits_for_all_jobs_of_an_array(bench: Bench) -> None:
     array = bench.submit("dora", array="0-2%1")
     first = bench.submit("dora", depend=f"afterstartarray:{array}")
     last = bench.submit("dora", depend=f"afterokarray:{array}")
-    await bench.planned(array.replace("[]", "[2]"), at=240)
-    await bench.planned(first, at=240)
-    await bench.planned(last, at=340)
+    await bench.planned(array.replace("[]", "[2]"), at=200)
+    await bench.planned(first, at=200)
+    await bench.planned(last, at=300)
 
 
 async def test_a_circle_of_dependencies_is_named(bench: Bench) -> None:

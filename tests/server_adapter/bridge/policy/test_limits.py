@@ -10,12 +10,12 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.parametrize(
     ("queue", "users", "starts"),
     [
-        ("one", ("lea", "leo"), [0, 120]),
-        ("each", ("lea", "lea", "leo"), [0, 0, 120]),
-        ("group", ("lea", "lea"), [0, 120]),
-        ("named", ("xena", "xena", "lea", "lea"), [0, 0, 0, 120]),
-        ("cpus", ("lea", "leo"), [0, 120]),
-        ("users", ("lea", "lea", "leo"), [0, 0, 120]),
+        ("one", ("lea", "leo"), [0, 100]),
+        ("each", ("lea", "lea", "leo"), [0, 0, 100]),
+        ("group", ("lea", "lea"), [0, 100]),
+        ("named", ("xena", "xena", "lea", "lea"), [0, 0, 0, 100]),
+        ("cpus", ("lea", "leo"), [0, 100]),
+        ("users", ("lea", "lea", "leo"), [0, 0, 100]),
     ],
 )
 async def test_limits_of_a_queue_hold_in_the_plan(
@@ -25,7 +25,7 @@ async def test_limits_of_a_queue_hold_in_the_plan(
     await bench.start(*jobs, at=starts)
 
 
-@pytest.mark.parametrize(("groups", "starts"), [(("red", "red"), [0, 120]), (("red", "blue"), [0, 0])])
+@pytest.mark.parametrize(("groups", "starts"), [(("red", "red"), [0, 100]), (("red", "blue"), [0, 0])])
 async def test_limits_of_groups_count_all_of_their_users(
     bench: Bench, groups: tuple[str, ...], starts: list[int]
 ) -> None:
@@ -40,10 +40,10 @@ async def test_limits_of_groups_count_all_of_their_users(
 @pytest.mark.parametrize(("user", "nodes"), [("cora", "1:ppn=4"), ("nora", "2:ppn=1"), ("walt", "1:ppn=1")])
 async def test_limits_of_the_site_hold_in_the_plan(bench: Bench, user: str, nodes: str) -> None:
     jobs = [bench.submit(user, nodes) for _ in range(2)]
-    await bench.start(*jobs, at=[0, 120])
+    await bench.start(*jobs, at=[0, 100])
 
 
-@pytest.mark.parametrize(("account", "starts"), [("geo", [0, 120, 240, 360]), ("bio", [0, 0, 0, 120])])
+@pytest.mark.parametrize(("account", "starts"), [("geo", [0, 100, 200, 300]), ("bio", [0, 0, 0, 100])])
 async def test_limits_of_accounts_hold_in_the_plan_for_all_of_their_users(
     bench: Bench, account: str, starts: list[int]
 ) -> None:
@@ -58,7 +58,7 @@ async def test_a_quota_holds_in_its_window_alone(bench: Bench) -> None:
     before = [bench.submit("quentin", walltime=HOUR // 2) for _ in range(2)]
     await bench.start(*before, at=[0, 0])
     within = [bench.submit("quentin", not_before=bench.begin + 2 * HOUR) for _ in range(2)]
-    await bench.start(*within, at=[2 * HOUR, 2 * HOUR + 120])
+    await bench.start(*within, at=[2 * HOUR, 2 * HOUR + 100])
 
 
 async def test_limits_and_defaults_of_the_server_are_followed_when_they_change(bench: Bench) -> None:
@@ -68,13 +68,13 @@ async def test_limits_and_defaults_of_the_server_are_followed_when_they_change(b
     brief = bench.server.submit("dina", resources={"nodes": "1:ppn=1"}, queue="brief")
     assert (await bench.planned(brief))["walltime"] == 120  # a queue's default goes before the server's
     jobs = [bench.submit("dina", "1:ppn=3", queue="one") for _ in range(2)]
-    await bench.start(*jobs, at=[0, 120])
+    await bench.start(*jobs, at=[0, 100])
     cluster.queues["one"].attributes["max_running"] = "2"
     await bench.start(*jobs, at=[0, 0])
     cluster.queues["one"].attributes["max_running"] = "1"
-    await bench.start(*jobs, at=[0, 120])
+    await bench.start(*jobs, at=[0, 100])
     cluster.attributes["resources_available.fluent"] = "1"
     licensed = [bench.submit("dina", resources={"gres": "fluent:1"}) for _ in range(2)]
-    await bench.start(*licensed, at=[0, 120])
+    await bench.start(*licensed, at=[0, 100])
     cluster.attributes["resources_available.fluent"] = "2"
     await bench.start(*licensed, at=[0, 0])

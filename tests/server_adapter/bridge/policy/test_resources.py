@@ -7,7 +7,7 @@ from tests.server_adapter.bridge.policy.bench import Bench
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize(("licence", "starts"), [("fluent", [0, 0, 120]), ("ansys", [0, 120, 240])])
+@pytest.mark.parametrize(("licence", "starts"), [("fluent", [0, 0, 100]), ("ansys", [0, 100, 200])])
 async def test_licences_of_the_server_and_of_the_file_are_never_over_used(
     bench: Bench, licence: str, starts: list[int]
 ) -> None:
@@ -39,7 +39,7 @@ async def test_properties_are_kept_with_and_or_and_not(
 
 async def test_gpus_are_counted_on_the_nodes_that_have_them(bench: Bench) -> None:
     both, one = (bench.submit("gus", resources={"gres": f"gpus:{count}"}) for count in (2, 1))
-    await bench.start(both, one, at=[0, 120])
+    await bench.start(both, one, at=[0, 100])
     for job, gpus in ((both, 2), (one, 1)):
         (share,) = (await bench.planned(job))["planned_nodes"]
         assert (share["node"], share["gpus"]) == ("n6", gpus)
@@ -53,7 +53,7 @@ async def test_gpus_are_counted_on_the_nodes_that_have_them(bench: Bench) -> Non
 
 async def test_what_the_mom_of_a_node_reports_is_counted_there(bench: Bench) -> None:
     jobs = [bench.submit("sam", resources={"gres": "scratch:6"}) for _ in range(2)]
-    await bench.start(*jobs, at=[0, 120])
+    await bench.start(*jobs, at=[0, 100])
     for job in jobs:
         assert [share["node"] for share in (await bench.planned(job))["planned_nodes"]] == ["n4"]
 

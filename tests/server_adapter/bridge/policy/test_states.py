@@ -47,4 +47,4 @@ async def test_a_job_that_waits_for_a_moment_is_planned_from_then_on(bench: Benc
 async def test_no_more_jobs_of_an_array_are_planned_at_once_than_its_slot_limit(bench: Bench) -> None:
     array = bench.submit("arno", array="0-4%2")
     jobs = [array.replace("[]", f"[{i}]") for i in range(5)]
-    await bench.start(*jobs, at=[0, 0, 120, 120, 240])
+    await bench.start(*jobs, at=[0, 0, 100, 100, 200])
