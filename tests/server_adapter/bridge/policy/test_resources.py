@@ -69,7 +69,7 @@ async def test_jobs_of_a_queue_that_is_mapped_to_nodes_run_there(
 async def test_whole_nodes_are_shared_with_nobody(bench: Bench) -> None:
     alone = bench.submit("wanda", "n5:ppn=1", not_before=bench.begin + 30_000, queue="whole")
     other = bench.submit("wim", "n5:ppn=1", not_before=bench.begin + 30_000)
-    await bench.start(alone, other, at=[30_000, 30_120])
+    await bench.start(alone, other, at=[30_000, 30_100])
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ async def test_whole_nodes_may_be_asked_for_when_submitting(bench: Bench, attrib
     other = bench.submit("wim", "n5:ppn=1", not_before=at)
     await bench.planned(other, at=50_000)
     alone = bench.submit("wanda", "n5:ppn=1", not_before=at, extra={attribute: value})
-    await bench.planned(alone, at=50_120)
+    await bench.planned(alone, at=50_100)
 
 
 async def test_jobs_are_kept_on_one_rack_or_on_as_few_as_possible(bench: Bench) -> None:
@@ -88,8 +88,8 @@ async def test_jobs_are_kept_on_one_rack_or_on_as_few_as_possible(bench: Bench) 
     busy = bench.submit("nils", "n1:ppn=4", walltime=400, not_before=at, priority=100)
     long = bench.submit("nils", "n3:ppn=4+n5:ppn=4", walltime=5000, not_before=at, priority=100)
     await bench.start(busy, long, at=[40_000, 40_000])
-    # One rack is free after 420 s, which is not too long to wait; n7 is free, n8 is reserved.
-    answer = await bench.planned(bench.submit("nils", "2:ppn=4", not_before=at), at=40_420)
+    # One rack is free after 400 s, which is not too long to wait; n7 is free, n8 is reserved.
+    answer = await bench.planned(bench.submit("nils", "2:ppn=4", not_before=at), at=40_400)
     assert answer["node_sets"] == ["a"]
     answer = await bench.planned(bench.submit("nils", "3:ppn=4", not_before=at, walltime=200))
     assert len(answer["node_sets"]) >= 2
