@@ -88,7 +88,7 @@ def test_one_user_and_one_job_can_be_followed(url: str, loop: PlanLoop) -> None:
         assert ids(third.next()[1]) == ["3"]
         loop.submit([JobDeleted(id=event_id(), time=T, job_id="1")]).result(WAIT)
         moved = third.next()[1]["changed"][0]
-        assert moved["planned_start"] == T + 3720
+        assert moved["planned_start"] == T + 3600
 
 
 def test_who_was_cut_off_gets_what_was_missed(url: str, loop: PlanLoop) -> None:

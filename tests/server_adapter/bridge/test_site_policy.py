@@ -78,9 +78,9 @@ async def test_a_long_array_runs_to_its_end_within_its_slot_limit_each_job_with_
     while sum(starts.values()) < 240:
         planned = (await house.ask("/jobs?state=planned&limit=500"))["jobs"]
         starts = collections.Counter(job["planned_start"] for job in planned)
-    # Sixty at once and no more; a job holds its place for its walltime and the allowance of 20 s.
+    # Sixty at once and no more; a job is planned for its walltime.
     assert list(starts.values()) == [60] * 4
-    assert {late - soon for soon, late in itertools.pairwise(sorted(starts))} == {80}
+    assert {late - soon for soon, late in itertools.pairwise(sorted(starts))} == {60}
     async with await open_connection(Address(*server.address), AnyPort()) as connection:
         for job in wall:
             await connection.request(verbs.delete(job))
