@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, Self
 from urllib.parse import urlencode
@@ -148,6 +148,19 @@ class Daemon:
                 assert self.alive, f"the daemon ended:\n{self.log.read_text()[-3000:]}"
                 assert time.monotonic() < until, f"{error}:\n{self.log.read_text()[-3000:]}"
                 time.sleep(0.01)
+
+    @staticmethod
+    def insist(act: Callable[[], object]) -> None:
+        """Do it again until it is taken, as an adapter does. Raises AwayError after a minute."""
+        until = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                act()
+                return
+            except AwayError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.05)
 
     def get(self, path: str, **query: object) -> Any:
         """The answer's JSON. Raises AwayError."""
