@@ -104,9 +104,10 @@ def list_jobs(
 async def get_job(request: Request, cluster: Cluster, seen: Seen, job: _Job) -> Response:
     """One job: what it asked for, when and where it starts or runs, what was promised, and why.
 
-    `planned_start` is where the plan has it now; it may move. `promised_start` is an upper bound that only
-    the causes in the documentation may break. Where no start is known, `answer` and `why` say what the job
-    waits for, or that it can never run here.
+    `planned_start` is where the plan has it now; it may move with every event. `told_start` is the same as
+    people are shown it: it moves when that is worth it, and not all the time. `promised_start` is an upper
+    bound that only the causes in the documentation may break. Where no start is known, `answer` and `why` say
+    what the job waits for, or that it can never run here.
     """
     return the_job(request, cluster, seen, job)
 

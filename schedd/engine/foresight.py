@@ -93,7 +93,7 @@ def told_starts(state: "EngineState", event: StartsExpected) -> None:
         slot = record.slot
         state.expected[slot], state.expected_by[slot] = facts.start, facts.by
         state.changed[slot] = state.generation
-        if state.tells:
+        if state.tells and not state.silent:
             state.tell_due[slot] = 1
         if facts.kind:
             told = Expected(facts.start, facts.by)

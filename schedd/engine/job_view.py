@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from schedd.dialect.deadline import read_deadline
+from schedd.engine.calm import shown
 from schedd.engine.node_sets import sets_of, together_of
 from schedd.engine.pools import binding, room_of
 from schedd.engine.records import Breach, ChangeSet, JobRecord, Phase, Risk
@@ -30,6 +31,7 @@ __all__ = [
     "record_of",
     "shares_of",
     "standing_of",
+    "told_of",
     "view_of",
 ]
 
@@ -84,7 +86,12 @@ class JobView:
     """True when neither the job nor a default names a walltime."""
     started: int | None
     planned_start: int | None
-    """When the job starts as planned now; of a running job, when it started."""
+    """When the job starts as planned now, which may change with every event; of a running job, when it
+    started."""
+    told_start: int | None
+    """The same as people are to be shown it, in commands, pages and the job's comment: told anew only when
+    the plan moved by more than a minute (`tell_threshold`), and then not more often than once a minute
+    (`tell_pause`) before it is near. Null where no start is planned."""
     planned_end: int | None
     """The start and the walltime; a running job may hold its nodes longer, by the site's end allowance."""
     planned_nodes: tuple[ShareFacts, ...]
@@ -150,6 +157,13 @@ def record_of(published: Published, job_id: str) -> JobRecord | None:
     return next((r for r in published.records if r is not None and r.id == job_id), None)
 
 
+def told_of(published: Published, record: JobRecord, start: int) -> int:
+    """The start that people are shown of a job that is planned for ``start``, or started then; -1: none."""
+    if record.slot < 0 or standing_of(record, start) != "planned":
+        return start
+    return shown(int(published.told[record.slot]), start, published.as_of)
+
+
 @dataclass(frozen=True, slots=True)
 class ExpectedStart:
     """What is told of a waiting job's start beside its plan and its promise; see ``JobView``."""
@@ -194,6 +208,7 @@ def view_of(published: Published, record: JobRecord, only: AbstractSet[str] | No
     promised = int(published.promise[slot]) if slot >= 0 else FOREVER
     walltime = record.understood.walltime
     standing = standing_of(record, start)
+    told = told_of(published, record, start)
     expected = expected_of(published, record)
     deadline = read_deadline(facts.resources, facts.submitted)
     needs_limits = standing == "planned" and (wants("limited_by") or wants("why"))
@@ -225,6 +240,7 @@ def view_of(published: Published, record: JobRecord, only: AbstractSet[str] | No
         walltime_assumed=record.understood.assumed,
         started=record.started if record.started >= 0 else None,
         planned_start=start if start >= 0 else None,
+        told_start=told if told >= 0 else None,
         planned_end=start + walltime if start >= 0 else None,
         planned_nodes=shares if wants("planned_nodes") else (),
         node_sets=sets,
@@ -239,7 +255,7 @@ def view_of(published: Published, record: JobRecord, only: AbstractSet[str] | No
         weak=record.weak,
         answer="start_known" if start >= 0 else "never" if standing == "never" else "waiting",
         waiting_for=record.answer.kind if isinstance(record.answer, WaitingFor) else "",
-        why=why(record, start, limits, sets) if wants("why") else "",
+        why=why(record, start, limits, sets, told) if wants("why") else "",
         at_risk=record.risk,
         breaches=record.breaches,
         last_change=last_change(published, slot) if slot >= 0 and wants("last_change") else None,

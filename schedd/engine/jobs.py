@@ -282,7 +282,8 @@ def _fit_slot(state: EngineState, record: JobRecord) -> JobRecord:
     if slot >= 0:
         if new >= 0:
             state.promise[new], state.told[new] = state.promise[slot], state.told[slot]
-            state.bound[new] = state.bound[slot]
+            state.bound[new], state.told_when[new] = state.bound[slot], state.told_when[slot]
+            state.tell_due[new] = state.tell_due[slot] or state.told[slot] >= 0  # it has no start yet
         state.drop_slot(slot)
     return replace(record, slot=new)
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from schedd.engine.calm import wrong
 from schedd.engine.intake import slot_limited
 from schedd.engine.records import MAY_BREAK, Breach, Cause, ChangeSet, Ended, JobRecord, Phase, Risk
 from schedd.engine.slack import Slack
@@ -54,9 +55,7 @@ def note(state: EngineState, event: str, cause: Cause, words: str, slots: Ints, 
     while state.changes_kept > _CHANGES_KEPT and len(state.changes) > 1:
         state.changes_kept -= state.changes.popleft().slots.shape[0] + _SET_WEIGHT
     if state.tells:
-        told = state.told[slots]
-        far = np.abs(new - told) > state.settings.tell_threshold
-        due = far | ((new < 0) != (told < 0))
+        due = wrong(state.told[slots], new, state.settings.tell_threshold)
         # Without a start there may be another reason to tell already: what it waits for.
         state.tell_due[slots] = np.where(new < 0, state.tell_due[slots] | due, due)
     promised = state.promise[slots]

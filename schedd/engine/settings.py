@@ -12,6 +12,7 @@ __all__ = [
     "SITE_SLACK_SHARE",
     "SITE_START_RATE",
     "SITE_START_RATE_NODE",
+    "SITE_TELL_PAUSE",
     "EngineSettings",
 ]
 
@@ -23,6 +24,8 @@ SITE_START_RATE: Final = 50
 """Jobs started a second, for a site that says nothing: what a server can take beside its other work."""
 SITE_START_RATE_NODE: Final = 10
 """And on one node."""
+SITE_TELL_PAUSE: Final = 60
+"""Seconds between two starts that are told of one job: a plan in motion settles within."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +97,15 @@ class EngineSettings:
     snapshot_loss: float = 0.2
     """Nor is one that loses more than this share of the jobs or nodes at once."""
     tell: bool = True
-    """Tell planned starts to the server."""
+    """Keep which start is told of each job, for people and for the server: see ``schedd.engine.calm``."""
+    silent: bool = False
+    """Tell people alone, and the server nothing."""
     tell_threshold: int = 60
-    """Only when they moved by more."""
+    """A start is told anew only when it moved by more."""
+    tell_pause: int = 0
+    """And so long after the last time; a site gets ``SITE_TELL_PAUSE``."""
     tell_rate: int = 200
-    """At most so many a second."""
+    """The server is told at most so many a second."""
     node_rule: Literal["exact", "pack"] = "exact"
     """Requests by node count (``nodes=``): every unit a node of its own, or units may share."""
     mem_per_core: int = 0

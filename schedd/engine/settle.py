@@ -12,7 +12,7 @@ from schedd.engine.records import Cause
 from schedd.engine.reservations import reservation_edges
 from schedd.engine.running import overruns
 from schedd.engine.state import EngineState
-from schedd.engine.tells import tell
+from schedd.engine.tells import next_tell, tell
 from schedd.model import FOREVER
 
 __all__ = ["next_wake", "settle"]
@@ -89,8 +89,8 @@ def next_wake(state: EngineState) -> int | None:
             moments.append(due + state.patience + 1 if state.halted else due)
         if "promises" not in waits:
             moments.append(next_unkept(state))
-        if state.tells and (state.unheard or state.tell_due.any()):
-            moments.append(now + 1)
+        if state.tells:
+            moments.append(next_tell(state))
         rerank = next_rerank(state)
         if rerank is not None:
             if rerank <= now and "priorities" not in waits:

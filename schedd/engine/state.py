@@ -13,6 +13,7 @@ import numpy as np
 
 from schedd.dialect.deadline import read_deadline
 from schedd.engine.alerts import OpenAlert, raise_alert
+from schedd.engine.calm import back
 from schedd.engine.foresight import foresee
 from schedd.engine.intake import Intake, Understood, as_planned, holds_resources, stopped_queues
 from schedd.engine.numbers import Numbers
@@ -122,6 +123,8 @@ class EngineState:
     bound: Ints = _column(FOREVER)
     """The latest start that the plan may give: what is promised or, while that is at risk, what had to be."""
     told: Ints = _column(-1)
+    """The start that was told last; -1: none was, or that there is none."""
+    told_when: Ints = _column(0)
     tell_due: Ints = _column(0)
     changed: Ints = _column(0)
     last_move: Ints = _column(-1)
@@ -289,6 +292,8 @@ class EngineState:
             self.describe(record)
             self.slotless.pop(record.id, None)
             self.unheard.pop(record.id, None)
+            if before is not None:
+                back(self, before, record)
         else:
             self.slotless[record.id] = record
             self.unheard[record.id] = None
@@ -446,8 +451,13 @@ class EngineState:
 
     @property
     def tells(self) -> bool:
-        """Whether planned starts are told to the server."""
-        return self.settings.tell and self.settings.mode != "shadow"
+        """Whether it is kept which starts are told."""
+        return self.settings.tell
+
+    @property
+    def silent(self) -> bool:
+        """Whether starts are told to people alone, not to the server."""
+        return self.settings.silent or self.settings.mode == "shadow"
 
     def soonest(self) -> int:
         """When the first planned job is due, its wait included; FOREVER when none is planned."""

@@ -4,17 +4,18 @@ from typing import Final
 
 import numpy as np
 
+from schedd.engine.calm import NEAR, ripe_at
 from schedd.engine.quarantine import Concerning
 from schedd.engine.records import JobRecord, Phase
 from schedd.engine.shares import shares_of
 from schedd.engine.state import EngineState
 from schedd.engine.words import remarks
 from schedd.model import FOREVER
+from schedd.plan.columns import Ints
 from schedd.wire import Tell
 
-__all__ = ["tell"]
+__all__ = ["next_tell", "tell"]
 
-_NEAR: Final = 600  # seconds
 _HALT: Final = "no jobs are started at present"
 """Not why: a reason may speak of other users' jobs."""
 
@@ -26,7 +27,7 @@ def tell(state: EngineState, event: str) -> None:
     if state.now > state.told_at:
         state.told_at, state.told_then = state.now, 0
     _note_a_halt(state)
-    while state.unheard and state.told_then < state.settings.tell_rate:
+    while state.unheard and not state.silent and state.told_then < state.settings.tell_rate:
         record = state.records[next(iter(state.unheard))]
         del state.unheard[record.id]
         if record.phase in (Phase.WAITING, Phase.BLOCKED):
@@ -36,11 +37,16 @@ def tell(state: EngineState, event: str) -> None:
     if state.told_then >= state.settings.tell_rate:
         return
     due = np.flatnonzero(state.tell_due)
+    due = due[_ripe_at(state, due) <= state.now]
     if not due.shape[0]:
         return
     starts = state.plan.starts(due)
+    if state.silent:
+        _take_as_told(state, due, starts)
+        state.tell_due[due] = 0
+        return
     starts = np.where(starts < 0, FOREVER, starts)
-    later = (state.told[due] >= 0) & (starts > state.now + _NEAR)
+    later = (state.told[due] >= 0) & (starts > state.now + NEAR)
     starts = starts + np.where(later, FOREVER, 0)
     # Few of many are told at a time, so only they are put in order; should some of them have begun to run
     # since, those told are fewer this second, and others follow in the next.
@@ -64,6 +70,25 @@ def tell(state: EngineState, event: str) -> None:
             return
 
 
+def next_tell(state: EngineState) -> int:
+    """When something is to be told again; FOREVER: nothing is."""
+    if state.unheard and not state.silent:
+        return state.now + 1
+    due = np.flatnonzero(state.tell_due)
+    return max(state.now + 1, int(_ripe_at(state, due).min())) if due.shape[0] else FOREVER
+
+
+def _ripe_at(state: EngineState, slots: Ints) -> Ints:
+    planned = state.plan.starts(slots)
+    return ripe_at(state.told[slots], state.told_when[slots], planned, state.now, state.settings.tell_pause)
+
+
+def _take_as_told(state: EngineState, slots: Ints, starts: Ints) -> None:
+    """These starts are told from now on."""
+    state.told[slots], state.told_when[slots] = starts, state.now
+    state.changed[slots] = state.generation
+
+
 def _note_a_halt(state: EngineState) -> None:
     """Those about to start are told when nothing is started any more, and when starts go on."""
     stands = bool(state.halted) and state.mode == "scheduler"
@@ -72,18 +97,18 @@ def _note_a_halt(state: EngineState) -> None:
     state.told_halt = stands
     starts = state.plan.jobs.starts
     count = min(starts.shape[0], state.told.shape[0])
-    near = (starts[:count] >= 0) & (starts[:count] <= state.now + _NEAR) & (state.told[:count] >= 0)
+    near = (starts[:count] >= 0) & (starts[:count] <= state.now + NEAR) & (state.told[:count] >= 0)
     state.tell_due[:count] |= near
 
 
 def _tell_one(state: EngineState, record: JobRecord, event: str) -> None:
     slot = record.slot
     start = state.plan.start(slot)
-    state.told[slot] = start
+    state.told[slot], state.told_when[slot], state.changed[slot] = start, state.now, state.generation
     if start >= 0:
         nodes = tuple(share.node for share in shares_of(state.plan, slot))
         notes = remarks(record)
-        if state.told_halt and start <= state.now + _NEAR:
+        if state.told_halt and start <= state.now + NEAR:
             notes.append(_HALT)
         decision = _tell(state, record, event, start, nodes, "; ".join(notes))
     else:

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from schedd.engine.calm import wrong
 from schedd.engine.pools import PLENTY
 from schedd.engine.records import JobRecord, Phase
 from schedd.engine.state import EngineState
@@ -92,6 +93,10 @@ def _check_record(state: EngineState, record: JobRecord) -> None:
         assert (record.id in state.out) == (phase is Phase.DISPATCHED)
         return
     assert record.id not in state.out
+    if state.tells and state.policy is None and not state.tell_due[slot]:
+        told, at = state.told[slot : slot + 1], np.array([start])
+        off = wrong(told, at, state.settings.tell_threshold).any()
+        assert not off, f"{record.id}: told another start, for good"
     if phase is Phase.BLOCKED:
         assert stand == UNPLACED, f"{record.id}: blocked but placed"
         assert record.answer is not None, f"{record.id}: blocked without an answer"

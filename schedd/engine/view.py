@@ -45,6 +45,8 @@ class Published:
     server: ServerFacts
     plan: Readable
     promise: Ints
+    told: Ints
+    """The start that was told last of each job: see ``schedd.engine.calm``."""
     expected: Ints
     expected_by: Ints
     expected_held: Mapping[str, tuple[int, float, float]]
@@ -177,6 +179,7 @@ def publish(state: EngineState) -> Published:
         server=state.server,
         plan=state.plan.readable(),
         promise=_frozen(state.promise),
+        told=_frozen(state.told),
         expected=_frozen(state.expected),
         expected_by=_frozen(state.expected_by),
         expected_held=_held(state),

@@ -33,7 +33,13 @@ def chosen(record: JobRecord, start: int) -> str:
     )
 
 
-def why(record: JobRecord, start: int, limits: Sequence[str] = (), sets: Sequence[str] = ()) -> str:
+def why(
+    record: JobRecord,
+    start: int,
+    limits: Sequence[str] = (),
+    sets: Sequence[str] = (),
+    told: int | None = None,
+) -> str:
     """When the job starts, or what it waits for, or why it never can.
 
     ``limits`` are those that leave it no room before its planned ``start``, ``sets`` the sets of nodes that
@@ -56,7 +62,7 @@ def why(record: JobRecord, start: int, limits: Sequence[str] = (), sets: Sequenc
         tail = "".join(f"; not sooner, since {limit}" for limit in limits) + tail
         reason = chosen(record, start)
         return (
-            f"planned start {moment_in_words(start)}"
+            f"planned start {moment_in_words(start if told is None else told)}"
             + (f"; not sooner, since {reason}" if reason else "")
             + tail
         )

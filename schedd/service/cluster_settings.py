@@ -6,7 +6,13 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from schedd.engine import EngineSettings
-from schedd.engine.settings import SITE_SLACK, SITE_SLACK_SHARE, SITE_START_RATE, SITE_START_RATE_NODE
+from schedd.engine.settings import (
+    SITE_SLACK,
+    SITE_SLACK_SHARE,
+    SITE_START_RATE,
+    SITE_START_RATE_NODE,
+    SITE_TELL_PAUSE,
+)
 from schedd.engine.slack import Slack
 from schedd.service.section import Section
 from schedd.service.site_settings import SiteSettings
@@ -102,10 +108,14 @@ class ClusterSettings(Section):
     snapshot_loss: float = Field(default=_DEFAULTS.snapshot_loss, ge=0, le=1)
     """Nor is one that loses more than this share of the jobs or of the nodes at once."""
     tell_threshold: Seconds = _DEFAULTS.tell_threshold
-    """A planned start is told to the server again only when it moved by more; what is written there, the
-    adapter's settings say."""
+    """People are shown another start of a job, and the server is told it, only when it moved by more; what is
+    written at the server, the adapter's settings say."""
+    tell_pause: Seconds = SITE_TELL_PAUSE
+    """And so long after the last time, so that a plan in motion is not seen to flicker; of a job that starts
+    within 10 minutes at once."""
     tell_rate: int = Field(default=_DEFAULTS.tell_rate, ge=0, le=100_000)
-    """At most so many are told a second; 0: none."""
+    """The server is told at most so many a second, and people see what it was told; 0: people alone are
+    told."""
     node_rule: Literal["exact", "pack"] = _DEFAULTS.node_rule
     """TORQUE's `nodes=`: `exact` gives every unit a node of its own, `pack` lets units share nodes."""
     mem_per_core: int = Field(default=_DEFAULTS.mem_per_core, ge=0, le=1 << 40)
@@ -155,7 +165,7 @@ class ClusterSettings(Section):
             **plain,
             slack=slack.seconds,
             slack_share=slack.share,
-            tell=self.tell_rate > 0,
+            silent=self.tell_rate == 0,
             tell_rate=self.tell_rate or 1,
             site=self.site.plain,
         )

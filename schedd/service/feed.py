@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schedd.engine.job_view import Standing, expected_of, record_of, shares_of, standing_of
+from schedd.engine.job_view import Standing, expected_of, record_of, shares_of, standing_of, told_of
 from schedd.engine.records import JobRecord
 from schedd.engine.view import Published
 from schedd.model import FOREVER
@@ -30,6 +30,8 @@ class JobLine:
     state: Standing
     planned_start: int | None
     """Of a running job, when it started."""
+    told_start: int | None
+    """The same as people are to be shown it: it does not follow each move of the plan."""
     planned_end: int | None
     expected_start: int | None
     """About when it starts, by how long jobs really run; null where that is not told."""
@@ -45,6 +47,7 @@ def line_of(published: Published, record: JobRecord) -> JobLine:
     slot = record.slot
     start = int(published.starts[slot]) if slot >= 0 else -1
     promised = int(published.promise[slot]) if slot >= 0 else FOREVER
+    told = told_of(published, record, start)
     expected = expected_of(published, record)
     return JobLine(
         id=record.id,
@@ -53,6 +56,7 @@ def line_of(published: Published, record: JobRecord) -> JobLine:
         queue=record.facts.queue,
         state=standing_of(record, start),
         planned_start=start if start >= 0 else None,
+        told_start=told if told >= 0 else None,
         planned_end=start + record.understood.walltime if start >= 0 else None,
         expected_start=expected.start,
         expected_by=expected.by,

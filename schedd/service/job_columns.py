@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
-from schedd.engine.job_view import expected_of, standing_of
+from schedd.engine.job_view import expected_of, standing_of, told_of
 from schedd.engine.records import JobRecord
 from schedd.engine.view import Published
 from schedd.model import FOREVER
@@ -29,6 +29,10 @@ _COLUMNS: Final[Mapping[str, _Of]] = {
     ],
     "walltime": lambda _, jobs, __: [job.understood.walltime for job in jobs],
     "planned_start": lambda _, __, starts: [start if start >= 0 else None for start in starts],
+    "told_start": lambda published, jobs, starts: [
+        told if (told := told_of(published, job, start)) >= 0 else None
+        for job, start in zip(jobs, starts, strict=True)
+    ],
     "planned_end": lambda _, jobs, starts: [
         start + job.understood.walltime if start >= 0 else None
         for job, start in zip(jobs, starts, strict=True)

@@ -98,6 +98,7 @@ class Chaos(RuleBasedStateMachine):
         overrun_blocked=900,
         repair_slice=40,
         tell_rate=3,
+        tell_pause=20,
         predict=True,
         queue_predict={"long": False},
     )

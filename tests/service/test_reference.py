@@ -12,6 +12,7 @@ from schedd.engine.settings import (
     SITE_SLACK_SHARE,
     SITE_START_RATE,
     SITE_START_RATE_NODE,
+    SITE_TELL_PAUSE,
 )
 from schedd.service.reference import DECIDE, SECTIONS, decisions, described, section
 from schedd.service.settings import ClusterSettings, Settings
@@ -43,6 +44,7 @@ def test_a_cluster_sets_exactly_what_the_engine_has_with_the_same_defaults_but_f
         slack_share=SITE_SLACK_SHARE,
         start_rate=SITE_START_RATE,
         start_rate_node=SITE_START_RATE_NODE,
+        tell_pause=SITE_TELL_PAUSE,
         predict=True,
     )
     assert asdict(ClusterSettings().engine) == asdict(expected)

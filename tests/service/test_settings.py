@@ -176,7 +176,7 @@ waiting_most = "5d"
 
 def test_a_rate_of_0_tells_nothing(tmp_path: Path) -> None:
     path = write(tmp_path / "schedd.toml", AUTH + "[clusters.main]\ntell_rate = 0\n")
-    assert not load(path).clusters["main"].engine.tell
+    assert load(path).clusters["main"].engine.silent
 
 
 def test_a_cluster_may_promise_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,19 +135,20 @@ def title(job: JobView) -> str:
 
 def start_rows(job: JobView, found: Explanation, now: int) -> Iterator[tuple[str, str]]:
     """When, where and why."""
-    start, end, state = job["planned_start"], job["planned_end"], job["state"]
-    if start is None or end is None:
+    start, state = job["told_start"], job["state"]
+    if start is None:
         if state == "never":
             yield "start", f"never here: {job['why'].removeprefix('never on this cluster: ')}"
         else:
             yield "start", "not known"
             yield from _waits(job, found, now)
     elif state == "running":
+        end = job["planned_end"] or start
         yield "running", f"since {when(start, now)}"
         yield "ends", due(end, now) + (" at the latest" if end >= now else "")
     else:
         yield "start" if state == "planned" else "starting", due(start, now)
-        yield "end", due(end, now)
+        yield "end", due(start + job["walltime"], now)
     if job["conditional"]:
         yield "if", ", ".join(job["conditional"])
     if job["planned_nodes"]:

@@ -98,6 +98,7 @@ class JobView(TypedDict):
     walltime_assumed: bool
     started: int | None
     planned_start: int | None
+    told_start: int | None
     planned_end: int | None
     planned_nodes: list[ShareFacts]
     expected_start: int | None
@@ -275,6 +276,7 @@ class JobLine(TypedDict):
     queue: str
     state: Literal["running", "starting", "planned", "waiting", "never"]
     planned_start: int | None
+    told_start: int | None
     planned_end: int | None
     expected_start: int | None
     expected_by: int | None

@@ -1,0 +1,129 @@
+"""Told starts: a plan in motion is shown calmly, the same to people and to the server."""
+
+import numpy as np
+
+from schedd.engine import Engine
+from schedd.engine.calm import ripe_at, shown, wrong
+from schedd.engine.job_view import job_history, job_view, record_of
+from schedd.engine.view import publish
+from schedd.wire import Tell
+from tests.engine.cluster import Cluster, T
+
+
+def starts(cluster: Cluster, job: str) -> tuple[int | None, int | None]:
+    """The planned and the told start of a job, after T."""
+    view = job_view(publish(cluster.engine.state), job)
+    assert view is not None
+    assert view.planned_start is not None
+    assert view.told_start is not None
+    return view.planned_start - T, view.told_start - T
+
+
+def flickering(**settings: object) -> Cluster:
+    """Job 2 is planned behind job 1, whose walltime is going to change."""
+    cluster = Cluster(tell=True, tell_threshold=60, **settings)
+    cluster.submit("1", walltime=5000)
+    cluster.submit("2", walltime=100)
+    assert starts(cluster, "2") == (5000, 5000)
+    return cluster
+
+
+def test_a_start_that_flickers_is_shown_when_the_pause_is_over() -> None:
+    cluster = flickering(tell_pause=60)
+    seen = []
+    for second, walltime in enumerate((6300, 5000, 7800, 7000), start=1):
+        cluster.at(10 * second)
+        cluster.ask("1", walltime=str(walltime))
+        seen.append(starts(cluster, "2"))
+    assert seen == [(6300, 5000), (5000, 5000), (7800, 5000), (7000, 5000)]
+    assert [told.planned_start for told in cluster.tells("2")] == [T + 5000]
+    cluster.at(59)
+    assert starts(cluster, "2") == (7000, 5000)
+    cluster.at(60)
+    assert starts(cluster, "2") == (7000, 7000)
+    assert [told.planned_start for told in cluster.tells("2")] == [T + 5000, T + 7000]
+    published = publish(cluster.engine.state)
+    record = record_of(published, "2")
+    assert record is not None
+    moves = [(move.before, move.after) for move in job_history(published, record)]
+    times = [(T + a, T + b) for a, b in ((7800, 7000), (5000, 7800), (6300, 5000), (5000, 6300))]
+    assert moves == [*times, (None, T + 5000)]  # the history has all of them
+
+
+def test_a_small_move_is_not_shown_and_the_text_says_what_is_shown() -> None:
+    cluster = flickering(tell_pause=60)
+    cluster.at(100)
+    cluster.ask("1", walltime="5060")
+    assert starts(cluster, "2") == (5060, 5000)
+    view = job_view(publish(cluster.engine.state), "2")
+    assert view is not None
+    assert view.why.startswith("planned start 2023-11-14 23:36:40 UTC")
+    cluster.ask("1", walltime="5061")
+    assert starts(cluster, "2") == (5061, 5061)
+
+
+def test_a_start_that_is_near_is_shown_at_once() -> None:
+    cluster = flickering(tell_pause=600)
+    cluster.at(10)
+    cluster.ask("1", walltime="611")
+    assert starts(cluster, "2") == (611, 5000)
+    cluster.ask("1", walltime="610")
+    assert starts(cluster, "2") == (610, 610)
+
+
+def test_where_the_server_is_told_nothing_people_are_told_all_the_same() -> None:
+    cluster = flickering(tell_pause=60, silent=True)
+    cluster.ask("1", walltime="6300")
+    assert starts(cluster, "2") == (6300, 5000)
+    cluster.at(60)
+    assert starts(cluster, "2") == (6300, 6300)
+    cluster.submit("bad", "1:ppn=0")  # it has no slot, and so nothing is ever told of it
+    assert cluster.engine.next_wake is None or cluster.engine.next_wake > T + 61
+    assert [one for one in cluster.decisions if isinstance(one, Tell)] == []
+
+
+def test_a_shadow_tells_the_server_nothing() -> None:
+    cluster = Cluster(tell=True, mode="shadow")
+    cluster.submit("1", walltime=5000)
+    cluster.submit("2", walltime=100)
+    assert starts(cluster, "2") == (5000, 5000)
+    assert [one for one in cluster.decisions if isinstance(one, Tell)] == []
+
+
+def test_what_was_told_survives_a_restart() -> None:
+    cluster = flickering(tell_pause=60)
+    cluster.at(30)
+    cluster.ask("1", walltime="6300")
+    cluster.engine = Engine.restore(cluster.engine.checkpoint())
+    assert starts(cluster, "2") == (6300, 5000)
+    cluster.at(59)
+    assert starts(cluster, "2") == (6300, 5000)
+    cluster.at(60)
+    assert starts(cluster, "2") == (6300, 6300)
+
+
+def test_a_job_that_lost_its_start_shows_none_and_the_new_one_at_once() -> None:
+    cluster = flickering(tell_pause=600)
+    cluster.tell(*cluster.server.hold("2"))
+    view = job_view(publish(cluster.engine.state), "2")
+    assert view is not None
+    assert (view.planned_start, view.told_start) == (None, None)
+    cluster.at(5)
+    cluster.ask("1", walltime="9000")
+    cluster.tell(*cluster.server.release("2"))
+    assert starts(cluster, "2")[0] == 9000
+
+
+def test_no_moment_that_is_over_is_shown() -> None:
+    cases = {(50, 70): 70, (65, 70): 65, (-1, 70): 70, (65, 60): 60, (65, -1): -1}
+    assert {case: shown(*case, 60) for case in cases} == cases
+
+
+def test_the_rule() -> None:
+    told, planned = np.array([100, 100, -1, 100, -1]), np.array([160, 161, 5, -1, -1])
+    assert wrong(told, planned, 60).tolist() == [False, True, True, True, False]
+    now = 10_000
+    told = np.array([20_000, 20_000, 9_999, -1, 20_000])
+    planned = np.array([30_000, 10_600, 30_000, 30_000, -1])
+    when = np.full(5, 9_990)
+    assert ripe_at(told, when, planned, now, 60).tolist() == [10_050, now, now, now, 10_050]
