@@ -48,7 +48,7 @@ def test_a_cluster_sets_exactly_what_the_engine_has_with_the_same_defaults_but_f
         predict=True,
     )
     assert asdict(ClusterSettings().engine) == asdict(expected)
-    elsewhere = {"mode", "tell", "weights", "slack_share"}
+    elsewhere = {"mode", "tell", "silent", "weights", "slack_share"}
     assert set(ClusterSettings().model_dump(by_alias=True)) | elsewhere == set(asdict(EngineSettings()))
 
 
