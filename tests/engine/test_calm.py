@@ -1,5 +1,7 @@
 """Told starts: a plan in motion is shown calmly, the same to people and to the server."""
 
+from typing import Any
+
 import numpy as np
 
 from schedd.engine import Engine
@@ -19,7 +21,7 @@ def starts(cluster: Cluster, job: str) -> tuple[int | None, int | None]:
     return view.planned_start - T, view.told_start - T
 
 
-def flickering(**settings: object) -> Cluster:
+def flickering(**settings: Any) -> Cluster:
     """Job 2 is planned behind job 1, whose walltime is going to change."""
     cluster = Cluster(tell=True, tell_threshold=60, **settings)
     cluster.submit("1", walltime=5000)
