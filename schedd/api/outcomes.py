@@ -160,6 +160,19 @@ class VariantAnswer:
     planned_start: int | None
     planned_end: int | None
     planned_nodes: tuple[ShareFacts, ...]
+    expected_start: Annotated[
+        int | None, Field(description="By predicted run times: in half of the cases it starts by then,")
+    ]
+    expected_by: Annotated[int | None, Field(description="in nine of ten cases by then.")]
+    expected_as_of: Annotated[
+        int | None, Field(description="When the plan with predicted run times was made.")
+    ]
+    promised_start: Annotated[
+        int | None, Field(description="It would be promised to start no later; null: nothing would be.")
+    ]
+    predicted_run_time: Annotated[
+        int | None, Field(description="Seconds: half of such jobs run no longer; null: not known.")
+    ]
     waiting_for: Annotated[str, Field(description="When `waiting`: the kind of what must happen first.")]
     why: Annotated[
         str, Field(description="In words: what it waits for, or the first requirement that nothing can meet.")

@@ -1,5 +1,6 @@
 """What-if: when would this job start, without submitting it?"""
 
+from dataclasses import replace
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -13,7 +14,8 @@ from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.replies import reply
 from schedd.api.waiting import a_copy
 from schedd.engine.records import JobRecord, Phase
-from schedd.model import Never, StartKnown, WaitingFor
+from schedd.model import FOREVER, Never, StartKnown, WaitingFor
+from schedd.service.expecting import UNKNOWN, Expectation, Expecting, promise_of
 from schedd.service.forks import Asked, Fork, NotUnderstood
 from schedd.wire import ShareFacts
 
@@ -60,12 +62,18 @@ async def what_if(request: Request, cluster: Cluster, question: WhatIf, seen: Se
         if job.phase in (Phase.RUNNING, Phase.DISPATCHED):
             what = f"job {job.id} runs already"
             raise ProblemError("invalid", what, errors=[Fault(where="body.job", what=what)])
-    found = await worked_out(request, answered, copy, question, job, cluster.now())
+    expecting = request.app.state.clusters.foretellers[cluster.name].latest
+    found = await worked_out(request, answered, copy, expecting, question, job, cluster.now(), asker.name)
     return reply(request, found)
 
 
-def answered(copy: Fork, question: WhatIf, job: JobRecord | None, now: int) -> WhatIfAnswer:
-    """All that was asked, of a copy of the plan. Raises ProblemError."""
+def answered(
+    copy: Fork, expecting: Expecting | None, question: WhatIf, job: JobRecord | None, now: int, who: str
+) -> WhatIfAnswer:
+    """All that was asked, of a copy of the plan, and of the one with predicted run times.
+
+    Run times are those of jobs like these of the one who is named, else of ``who`` asks. Raises ProblemError.
+    """
     facts = job.facts if job is not None else None
     instead_of = job.id if job is not None else ""
 
@@ -76,10 +84,11 @@ def answered(copy: Fork, question: WhatIf, job: JobRecord | None, now: int) -> W
         windows: int = 0,
         changes: bool = False,
         cheapest_by: int | None = None,
-    ) -> Asked:
+    ) -> tuple[Asked, dict[str, Any]]:
+        asks = question.facts(now, facts, variant)
         try:
-            return copy.what_if(
-                question.facts(now, facts, variant),
+            asked = copy.what_if(
+                asks,
                 now,
                 instead_of=instead_of,
                 most_windows=windows,
@@ -89,8 +98,15 @@ def answered(copy: Fork, question: WhatIf, job: JobRecord | None, now: int) -> W
         except NotUnderstood as error:
             fault = Fault(where=where, what=str(error))
             raise ProblemError("invalid", f"{where}: {error}", errors=[fault]) from None
+        promise = promise_of(copy, asked, asks.queue)
+        expected = UNKNOWN
+        if expecting is not None:
+            expected = expecting.of(
+                replace(asks, owner=asks.owner or who), asked, promise, instead_of=instead_of
+            )
+        return asked, _common(asked, expected, promise)
 
-    asked = ask(
+    asked, common = ask(
         "body."
         + next(name for name in ("request", "resources", "job") if getattr(question, name) is not None),
         None,
@@ -100,17 +116,17 @@ def answered(copy: Fork, question: WhatIf, job: JobRecord | None, now: int) -> W
     )
     variants = [ask(f"body.variants[{i}]", variant) for i, variant in enumerate(question.variants)]
     return WhatIfAnswer(
-        **_common(asked),
+        **common,
         windows=asked.windows,
         changes=asked.changes,
         cheapest=asked.cheapest,
-        variants=tuple(VariantAnswer(**_common(one)) for one in variants),
+        variants=tuple(VariantAnswer(**one) for _, one in variants),
         as_of=asked.now,
         generation=asked.generation,
     )
 
 
-def _common(asked: Asked) -> dict[str, Any]:
+def _common(asked: Asked, expected: Expectation, promise: int) -> dict[str, Any]:
     """The fields of every answer."""
     start = end = None
     nodes: tuple[ShareFacts, ...] = ()
@@ -131,9 +147,18 @@ def _common(asked: Asked) -> dict[str, Any]:
         "planned_start": start,
         "planned_end": end,
         "planned_nodes": nodes,
+        "expected_start": _known(expected.start),
+        "expected_by": _known(expected.by),
+        "expected_as_of": _known(expected.as_of),
+        "promised_start": promise if promise < FOREVER else None,
+        "predicted_run_time": _known(expected.run_time),
         "waiting_for": waiting_for,
         "why": why,
         "walltime": asked.walltime,
         "walltime_assumed": asked.walltime_assumed,
         "notes": asked.notes,
     }
+
+
+def _known(seconds: int) -> int | None:
+    return seconds if seconds >= 0 else None

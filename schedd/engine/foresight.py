@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from schedd.engine.intake import Understood
 from schedd.engine.records import JobRecord, Phase
 from schedd.predict import Ask, Expected, Outlook
-from schedd.wire import StartsExpected
+from schedd.wire import JobFacts, StartsExpected
 
 if TYPE_CHECKING:
     from schedd.engine.state import EngineState
@@ -26,9 +27,8 @@ _WHEN: Final = {
 }
 
 
-def ask_of(record: JobRecord) -> Ask:
+def ask_of(facts: JobFacts, understood: Understood) -> Ask:
     """What a job's run time is predicted from. Hosts of owners are left out: people log in anywhere."""
-    facts, understood = record.facts, record.understood
     request = understood.request
     cpus = request.cpus if request is not None else sum(share.cpus for share in facts.shares)
     return Ask(facts.owner.partition("@")[0], max(1, understood.walltime), cpus, facts.name)
@@ -47,7 +47,7 @@ def foresee(state: "EngineState", outlook: Outlook, before: JobRecord | None, re
         if job in outlook.learner:
             _untold(state, record)
             outlook.waits_anew(job)
-        outlook.learner.queued(job, ask_of(record), now)
+        outlook.learner.queued(job, ask_of(record.facts, record.understood), now)
     if runs:
         if before is None or not ran or before.started != record.started:
             outlook.started(job, now, record.started, counts=before is not None)
@@ -62,7 +62,7 @@ def foresee(state: "EngineState", outlook: Outlook, before: JobRecord | None, re
 
 def _differs(before: JobRecord, record: JobRecord) -> bool:
     same = before.understood is record.understood and before.facts.name == record.facts.name
-    return not same and ask_of(before) != ask_of(record)
+    return not same and ask_of(before.facts, before.understood) != ask_of(record.facts, record.understood)
 
 
 def _untold(state: "EngineState", record: JobRecord) -> None:

@@ -11,7 +11,7 @@ from schedd.plan.plan import Plan
 from schedd.predict import Calibration, Expected, Kind, Prediction, calm, decode, kind_of, running, waiting
 from schedd.wire import ExpectedFacts, StartsExpected
 
-__all__ = ["Foretold", "Outset", "foretell", "outset"]
+__all__ = ["Foretold", "Outset", "foretell", "outset", "within"]
 
 _WORK = 20_000_000_000
 """Segments of the plan that a round visits at most: some minutes of a processor."""
@@ -111,7 +111,7 @@ def foretell(given: Outset, ready: Callable[[Plan], None] = lambda _: None) -> F
             continue
         starts[job] = start
         kind, counts = kind_of(given.kinds, job, now, int(given.since[slot]), start)
-        new = _within(given.kinds[kind].estimate(now, start, by_plan), now, int(given.promise[slot]))
+        new = within(given.kinds[kind].estimate(now, start, by_plan), now, int(given.promise[slot]))
         p50 = int(given.expected[slot])
         old = Expected(p50, int(given.expected_by[slot])) if p50 >= 0 else None
         if counts or not calm(old, new, now):
@@ -119,7 +119,7 @@ def foretell(given: Outset, ready: Callable[[Plan], None] = lambda _: None) -> F
     return Foretold(now, plan, starts, tuple(told), given.kinds)
 
 
-def _within(expected: Expected, now: int, promised: int) -> Expected:
+def within(expected: Expected, now: int, promised: int) -> Expected:
     """No later than promised, unless that has passed."""
     if promised <= now or expected.p90 <= promised:
         return expected

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from schedd.engine.calm import wrong
 from schedd.engine.intake import slot_limited
 from schedd.engine.records import MAY_BREAK, Breach, Cause, ChangeSet, Ended, JobRecord, Phase, Risk
+from schedd.engine.settings import EngineSettings
 from schedd.engine.slack import Slack
 from schedd.engine.state import EngineState
 from schedd.model import FOREVER
@@ -192,10 +193,15 @@ def _latest(state: EngineState, slot: int, planned: int) -> int:
     """The last start that is promised to a job that is planned to start then; FOREVER: its queue promises
     none.
     """
-    settings, record = state.settings, state.by_slot[slot]
-    own = settings.queue_slack.get(record.facts.queue) if record is not None else None
-    slack = Slack(settings.slack, settings.slack_share) if own is None else Slack.parse(own)
+    record = state.by_slot[slot]
+    slack = slack_of(state.settings, record.facts.queue if record is not None else "")
     return slack.latest(planned, max(0, planned - int(state.waits_since[slot])))
+
+
+def slack_of(settings: EngineSettings, queue: str) -> Slack:
+    """By how much the jobs of a queue may start later than was planned first."""
+    own = settings.queue_slack.get(queue)
+    return Slack(settings.slack, settings.slack_share) if own is None else Slack.parse(own)
 
 
 def end_promise(state: EngineState, record: JobRecord, event: str, words: str) -> JobRecord:

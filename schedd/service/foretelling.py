@@ -7,11 +7,15 @@ from typing import Final
 import numpy as np
 import structlog
 
-from schedd.engine.foretelling import Foretold, foretell, outset
+from schedd.engine import Engine
+from schedd.engine.foretelling import Foretold, Outset, foretell, outset
 from schedd.engine.view import Published
 from schedd.plan.columns import PLANNED
 from schedd.plan.plan import Plan
+from schedd.predict import Ask, Prediction
 from schedd.service.errors import Overloaded, PlannerStopped
+from schedd.service.expecting import Expecting
+from schedd.service.forks import Fork
 from schedd.service.loop import PlanLoop
 
 __all__ = ["Foreteller"]
@@ -19,6 +23,8 @@ __all__ = ["Foreteller"]
 _log = structlog.get_logger(__name__)
 _LOOK_S: Final = 1.0
 _PATIENCE_S: Final = 60.0
+_ASK_S: Final = 0.5
+"""A question waits so long to hear how long its job would run."""
 _SOON_S: Final = 5.0
 """For who was told nothing yet a round begins so long after the last one,"""
 _EVERY_S: Final = 60.0
@@ -31,8 +37,8 @@ class Foreteller:
     """The expected starts of one cluster. Public methods may be called from any thread."""
 
     def __init__(self, loop: PlanLoop) -> None:
-        self.latest: Foretold | None = None
-        """What the last round found; its plan is to be forked before it is used."""
+        self.latest: Expecting | None = None
+        """What the last round found, to ask of further jobs."""
         self._loop = loop
         self._turn = threading.Condition()
         self._stopping = False
@@ -94,10 +100,11 @@ class Foreteller:
         """
         loop, begun = self._loop, time.monotonic()
         self._generation = loop.published.generation
-        given = loop.at_rest(lambda engine: outset(engine.state)).result(_PATIENCE_S)
-        if given is None:
+        begins = loop.at_rest(self._outset).result(_PATIENCE_S)
+        if begins is None:
             self.latest = None
             return None
+        given, fork = begins
         found = foretell(given, self._begin)
         self._took = time.monotonic() - begun
         loop.meters.foretold.observe(self._took)
@@ -105,12 +112,28 @@ class Foreteller:
             self._plan = None
             if self._stopping:
                 return None
-        self.latest = found
+        self.latest = Expecting(fork, found, self._predict)
         self._rounds += 1
         for event in found.events(f"expected:{self._epoch}:{self._rounds}"):
             loop.submit([event]).result(_PATIENCE_S)
         self._ended = time.monotonic()
         return found
+
+    def _outset(self, engine: Engine) -> tuple[Outset, Fork] | None:
+        given = outset(engine.state)
+        return (given, self._loop.fork_of(engine, given.plan)) if given is not None else None
+
+    def _predict(self, ask: Ask) -> Prediction | None:
+        """How long a job would run, by what the engine has learned; None where it is busy for long."""
+
+        def predicted(engine: Engine) -> Prediction | None:
+            outlook = engine.state.outlook
+            return outlook.learner.run_times.predict(ask) if outlook is not None else None
+
+        try:
+            return self._loop.at_rest(predicted).result(_ASK_S)
+        except (PlannerStopped, TimeoutError):
+            return None
 
     def _begin(self, plan: Plan) -> None:
         with self._turn:

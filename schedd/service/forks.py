@@ -1,7 +1,7 @@
 """A copy of the plan for questions. One copy per generation, shared by all who ask."""
 
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
@@ -120,23 +120,13 @@ class Fork:
         ends by ``cheapest_by``. Raises NotUnderstood, and
         WorkSpent where an answer takes more than QUESTION_WORK.
         """
-        queue = self.published.queues.get(facts.queue)
         moment = max(now, self.as_of)
         with self._lock, ExitStack() as stack:
-            understood = self._intake.read(facts, queue, self.published.server.defaults)
-            request = understood.request
-            if request is None:
-                raise NotUnderstood(understood.problem)
+            request, understood = self._read(facts)
             plan = self._without(instead_of, moment) if instead_of else self._plan
             stack.enter_context(limited(plan))
-            ready = max(moment, facts.not_before or 0)
-            gates, sets = self.published.gates, self.published.node_sets
-            settings = self.published.settings
-            best = settings.site.get("placement", Placing.FIRST_GAP) != Placing.FIRST_GAP
-            asking = _Asking(
-                plan, self._limits, gates, sets, facts, understood, moment, ready,
-                self.columns, Weights(by_name(settings.criteria)) if best else None,
-            )  # fmt: skip
+            placing = self.published.settings.site.get("placement", Placing.FIRST_GAP)
+            asking = self._asking(plan, facts, understood, moment, best=placing != Placing.FIRST_GAP)
             answer = self._before_any_plan(facts, request)
             if answer is None:
                 answer = asking.start(request, understood.walltime) or self._no_start(request)
@@ -163,6 +153,41 @@ class Fork:
             found,
             least,
         )
+
+    def start(
+        self, facts: JobFacts, now: int, lasts: Callable[[Understood], int], *, instead_of: str = ""
+    ) -> int | None:
+        """The first moment at which this job could start if it came at ``now`` and ran for ``lasts`` seconds.
+
+        None: there is no such moment. Raises NotUnderstood, and WorkSpent.
+        """
+        moment = max(now, self.as_of)
+        with self._lock, ExitStack() as stack:
+            request, understood = self._read(facts)
+            plan = self._without(instead_of, moment) if instead_of else self._plan
+            stack.enter_context(limited(plan))
+            if self._before_any_plan(facts, request) is not None:
+                return None
+            asking = self._asking(plan, facts, understood, moment, best=False)
+            found = asking.start(request, lasts(understood))
+        return found.placement.start if isinstance(found, StartKnown) else None
+
+    def _read(self, facts: JobFacts) -> tuple[Request, Understood]:
+        queue = self.published.queues.get(facts.queue)
+        understood = self._intake.read(facts, queue, self.published.server.defaults)
+        if understood.request is None:
+            raise NotUnderstood(understood.problem)
+        return understood.request, understood
+
+    def _asking(
+        self, plan: Plan, facts: JobFacts, understood: Understood, moment: int, *, best: bool
+    ) -> "_Asking":
+        gates, sets = self.published.gates, self.published.node_sets
+        criteria = self.published.settings.criteria
+        return _Asking(
+            plan, self._limits, gates, sets, facts, understood, moment, max(moment, facts.not_before or 0),
+            self.columns, Weights(by_name(criteria)) if best else None,
+        )  # fmt: skip
 
     def _before_any_plan(self, facts: JobFacts, request: Request) -> Answer | None:
         """The answer for a job that never fits or may not be planned."""
@@ -285,13 +310,13 @@ class _Asking:
         return windows(self.plan, request, walltime, self.ready, end, pools=pools, limit=most)
 
 
-def fork(state: EngineState, published: Published) -> Fork:
-    """A copy of the state's plan, of which ``published`` tells.
+def fork(state: EngineState, published: Published, plan: Plan | None = None) -> Fork:
+    """A copy of the state's plan, or ``plan`` that is one, of which ``published`` tells.
 
     To be called between batches, by the thread that owns the state.
     """
     return Fork(
-        state.plan.fork(),
+        plan if plan is not None else state.plan.fork(),
         published,
         state.limits.copy(),
         state.columns.copy(),

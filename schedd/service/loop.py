@@ -11,6 +11,7 @@ import structlog
 
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.view import Published
+from schedd.plan.plan import Plan
 from schedd.service.alarms import Alarms
 from schedd.service.calls import CallFailed
 from schedd.service.clock import Clock
@@ -19,7 +20,7 @@ from schedd.service.deliveries import Delivery, Handled, batches
 from schedd.service.durable import Succession
 from schedd.service.errors import PlannerStopped, StandingBy
 from schedd.service.feed import Feed
-from schedd.service.forks import Fork
+from schedd.service.forks import Fork, fork
 from schedd.service.hearing import Hearing
 from schedd.service.inbox import Inbox
 from schedd.service.incidents import Incidents
@@ -279,6 +280,11 @@ class PlanLoop:
     def fork(self) -> "Future[Fork]":
         """A copy of the plan that holds all events handled so far; shared with others who ask now."""
         return self.at_rest(lambda engine: self._shared.of(engine, self._publisher, self._planner.batches))
+
+    def fork_of(self, engine: Engine, plan: Plan) -> Fork:
+        """``plan``, a copy of the engine's own, to put questions to. The planner's thread may call it."""
+        self._publisher.catch_up(engine)
+        return fork(engine.state, self._publisher.latest, plan)
 
     def _check_open(self) -> None:
         if self.failure or self._stopping:

@@ -188,6 +188,7 @@ def test_showstart_answers_for_a_job_that_nobody_submitted(run: Run) -> None:
         "start       Tue Nov 14 23:30:00  in 01:16:40\n"
         "end         Tue Nov 14 23:40:00  in 01:26:40\n"
         "on          n1, n2\n"
+        "promised    no later than Tue Nov 14 23:30:00, once it is submitted\n"
         "may start   Tue Nov 14 23:30:00  at any later time\n"
         "at once if  1 node (asked: 2)\n"
     )

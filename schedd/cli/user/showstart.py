@@ -199,6 +199,12 @@ def _answer(found: VariantAnswer, now: int) -> Iterator[tuple[str, str]]:
         yield "start", when(start, now)
         yield "end", when(end, now)
         yield "on", places(found["planned_nodes"])
+        if found["expected_start"] is not None and found["expected_by"] is not None and start > now + 1:
+            yield "expected", expected(found["expected_start"], found["expected_by"], now)
+        if found["promised_start"] is not None and start > now + 1:
+            yield "promised", f"no later than {moment(found['promised_start'], now)}, once it is submitted"
+        if found["predicted_run_time"] is not None:
+            yield "run time", f"about {span(found['predicted_run_time'])}, as such jobs ran"
 
 
 def _what_if(found: WhatIfAnswer, now: int) -> Iterator[tuple[str, str]]:

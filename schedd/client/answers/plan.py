@@ -156,6 +156,11 @@ class VariantAnswer(TypedDict):
     planned_start: int | None
     planned_end: int | None
     planned_nodes: list[ShareFacts]
+    expected_start: int | None
+    expected_by: int | None
+    expected_as_of: int | None
+    promised_start: int | None
+    predicted_run_time: int | None
     waiting_for: str
     why: str
     walltime: int

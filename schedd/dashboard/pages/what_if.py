@@ -98,7 +98,7 @@ async def what_if(
     wrong = asked.unclear
     if asked.anything and not wrong:
         try:
-            answer = await _answer(request, cluster, seen, asked)
+            answer = await _answer(request, cluster, seen, asked, viewer.bearer.name)
         except ProblemError as error:
             if error.kind not in {"invalid", "unknown-job"}:
                 raise
@@ -118,10 +118,11 @@ async def what_if(
     )
 
 
-async def _answer(request: Request, cluster: PlanLoop, seen: Sight, asked: Asked) -> WhatIfAnswer:
+async def _answer(request: Request, cluster: PlanLoop, seen: Sight, asked: Asked, who: str) -> WhatIfAnswer:
     question = asked.question()
     copy = await a_copy(cluster)
     job = found_job(cluster.name, copy.published, seen, asked.job) if asked.job else None
     if job is not None and job.started >= 0:
         raise ProblemError("invalid", f"job {job.id} runs already")
-    return await worked_out(request, answered, copy, question, job, cluster.now())
+    expecting = request.app.state.clusters.foretellers[cluster.name].latest
+    return await worked_out(request, answered, copy, expecting, question, job, cluster.now(), who)

@@ -1,0 +1,137 @@
+"""When a job that nobody submitted is expected to start: the same as it is told once it is submitted."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schedd.engine import Engine
+from schedd.engine.job_view import JobView, job_view
+from schedd.model import FOREVER, StartKnown
+from schedd.predict import Ask
+from schedd.service.expecting import UNKNOWN, Expectation, Expecting, promise_of
+from schedd.service.foretelling import Foreteller
+from schedd.service.forks import Asked
+from schedd.service.loop import PlanLoop
+from schedd.wire import JobFacts
+from tests.service.build import T, job, node, planner
+
+WAIT = 30
+
+
+def taught(loop: PlanLoop, *users: str) -> None:
+    """The jobs of these users ran for a minute of their hour, a hundred of each."""
+
+    def teach(engine: Engine) -> None:
+        outlook = engine.state.outlook
+        assert outlook is not None
+        for user in users:
+            for i in range(100):
+                outlook.learner.queued(f"{user}{i}", Ask(user, 3_600, 4), T - 10_000 + 61 * i)
+                outlook.learner.started(f"{user}{i}", T - 10_000 + 61 * i)
+                outlook.learner.ended(f"{user}{i}", T - 10_000 + 61 * i + 60)
+
+    loop.at_rest(teach).result(WAIT)
+
+
+def asks(user: str = "ann", **resources: str) -> JobFacts:
+    return job("x", user=user, **resources).job
+
+
+def ask(
+    loop: PlanLoop, latest: Expecting, facts: JobFacts, instead_of: str = ""
+) -> tuple[Asked, Expectation]:
+    copy = loop.fork().result(WAIT)
+    asked = copy.what_if(facts, T, instead_of=instead_of)
+    return asked, latest.of(facts, asked, promise_of(copy, asked, facts.queue), instead_of=instead_of)
+
+
+def view(loop: PlanLoop, name: str) -> JobView:
+    found = job_view(loop.published, name)
+    assert found is not None
+    return found
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    lengths=st.lists(st.integers(600, 7_200), min_size=1, max_size=6),
+    cpus=st.integers(1, 4),
+    walltime=st.integers(600, 7_200),
+    user=st.sampled_from(("ann", "bob")),
+)
+def test_a_what_if_says_what_the_job_is_told_when_it_comes(
+    lengths: list[int], cpus: int, walltime: int, user: str
+) -> None:
+    with planner(end_allowance=0, tell=False, predict=True) as loop:
+        taught(loop, "ann")
+        loop.submit([node("n1"), job("0")]).result(WAIT)
+        for i, length in enumerate(lengths):
+            loop.submit([job(str(i + 1), walltime=str(length))]).result(WAIT)
+        teller = Foreteller(loop)
+        teller.turn()
+        assert teller.latest is not None
+        resources = {"nodes": f"1:ppn={cpus}", "walltime": str(walltime)}
+        asked, found = ask(loop, teller.latest, asks(user, **resources))
+        loop.submit([job("new", user=user, **resources)]).result(WAIT)
+        teller.turn()
+        new = view(loop, "new")
+        assert isinstance(asked.answer, StartKnown)
+        assert asked.answer.placement.start == new.planned_start
+        assert (found.start, found.by) == (new.expected_start, new.expected_by)
+        assert found.as_of == T
+        assert promise_of(loop.fork().result(WAIT), asked, "batch") == new.promised_start
+
+
+def test_predicted_run_times_are_those_of_who_asks() -> None:
+    with planner(end_allowance=0, tell=False, predict=True) as loop:
+        taught(loop, "ann")
+        loop.submit([node("n1"), job("1"), job("2")]).result(WAIT)
+        teller = Foreteller(loop)
+        teller.turn()
+        assert teller.latest is not None
+        asked, found = ask(loop, teller.latest, asks())
+        assert isinstance(asked.answer, StartKnown)
+        assert asked.answer.placement.start == T + 7_200
+        assert 50 <= found.run_time <= 75
+        # Before it are two that run for a minute.
+        assert T + 100 <= found.start <= T + 150
+        # In the place of a job that waits only the one that runs is before it.
+        _, found = ask(loop, teller.latest, view_facts(loop, "2"), instead_of="2")
+        assert T + 50 <= found.start <= T + 75
+
+
+def view_facts(loop: PlanLoop, name: str) -> JobFacts:
+    facts: JobFacts = loop.at_rest(lambda engine: engine.state.records[name].facts).result(WAIT)
+    return facts
+
+
+def test_what_starts_at_once_never_starts_or_is_not_predicted() -> None:
+    with planner(end_allowance=0, tell=False, predict=True) as loop:
+        loop.submit([node("n1"), node("n2"), job("1")]).result(WAIT)
+        teller = Foreteller(loop)
+        teller.turn()
+        assert teller.latest is not None
+        _, found = ask(loop, teller.latest, asks())
+        assert (found.start, found.by) == (T, T)
+        asked, found = ask(loop, teller.latest, asks(nodes="1:ppn=5"))
+        assert found == UNKNOWN
+        assert promise_of(loop.fork().result(WAIT), asked, "batch") == FOREVER
+
+
+def test_a_run_time_that_cannot_be_had_soon_is_the_walltime() -> None:
+    with planner(end_allowance=0, tell=False, predict=True) as loop:
+        loop.submit([node("n1"), job("1")]).result(WAIT)
+        teller = Foreteller(loop)
+        teller.turn()
+        assert teller.latest is not None
+        busy = Expecting(teller.latest.fork, teller.latest.found, lambda _: None)
+        _, found = ask(loop, busy, asks())
+        assert found.run_time == -1
+        assert found.start > T
+
+
+def test_where_slack_is_off_nothing_would_be_promised() -> None:
+    with planner(end_allowance=0, tell=False, slack=1 << 40) as loop:
+        loop.submit([node("n1"), job("1")]).result(WAIT)
+        copy = loop.fork().result(WAIT)
+        asked = copy.what_if(asks(), T)
+        assert isinstance(asked.answer, StartKnown)
+        assert promise_of(copy, asked, "batch") == FOREVER
