@@ -335,4 +335,4 @@ class Health:
 class Ready:
     """All planners can do their work."""
 
-    status: Literal["ready"]
+    status: Literal["ready", "ready, but clocks differ"]

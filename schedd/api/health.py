@@ -34,7 +34,8 @@ async def readyz(request: Request) -> Response:
     failures = daemon_of(request).failures
     if failures:
         raise await _not_ready(request, failures)
-    return reply(request, Ready("ready"))
+    apart = any(loop.clocks for loop in daemon_of(request))
+    return reply(request, Ready("ready, but clocks differ" if apart else "ready"))
 
 
 @router.get("/leadz", response_model=Ready, responses=answers("not-ready"))

@@ -35,7 +35,7 @@ _KERNELS: Final = Path("/var/cache/schedd/kernels")
 _APART_S: Final = 2
 _LITTLE: Final = 1 << 30
 _WAIT_S: Final = 5.0
-_SEVERE: Final = frozenset({"adapter", "database", "foreign", "passed_over", "planner"})
+_SEVERE: Final = frozenset({"adapter", "clock", "database", "foreign", "passed_over", "planner"})
 
 
 @dataclass(frozen=True, slots=True)

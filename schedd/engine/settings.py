@@ -74,6 +74,8 @@ class EngineSettings:
     """And each failed within this of its start."""
     adapter_silence: int = 60
     """The plan counts as out of date when the adapter is not heard of for longer. The shell sees to it."""
+    clock_apart: int = 2
+    """Clocks that are further apart are an alert. The shell sees to it."""
     decision_expiry: int = 60
     answer_grace: int = 30
     """A run decision whose outcome is not known so long after its expiry is taken as never carried out."""

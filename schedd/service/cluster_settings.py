@@ -83,6 +83,9 @@ class ClusterSettings(Section):
     adapter_silence: int = Field(default=_DEFAULTS.adapter_silence, ge=5, le=3600)
     """When the adapter is not heard of for longer, every answer and page says that the plan may be out of
     date, and an alert is open until it is heard of again."""
+    clock_apart: Step = _DEFAULTS.clock_apart
+    """When the clocks of the daemon, the adapter and the server are further apart, an alert is open: starts
+    would be early or late by as much."""
     decision_expiry: Step = _DEFAULTS.decision_expiry
     """A run decision that nobody answered is void after this."""
     answer_grace: Seconds = _DEFAULTS.answer_grace

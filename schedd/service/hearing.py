@@ -1,9 +1,17 @@
 """Whether a cluster's adapter is still heard of."""
 
 import time
+from collections import deque
+from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import Final
+
+from schedd.wire import Event, JobQueued
 
 __all__ = ["Hearing"]
+
+_LOOKS: Final = 3
+_JOBS: Final = 20
 
 
 class Hearing:
@@ -16,20 +24,51 @@ class Hearing:
         """The same by the cluster's clock, in seconds since the epoch; 0: it was not heard of yet."""
         self.version = ""
         """As it last said; empty: it did not."""
-        self.ahead: float | None = None
-        """By how many seconds its clock is before the cluster's, as far as it said so."""
+        self._ahead: deque[float] = deque(maxlen=_LOOKS)
+        self._server_ahead: deque[int] = deque(maxlen=_JOBS)
         self._read: tuple[float, int] | None = None
         """When it last read the server, by both clocks, as far as it said so."""
 
     def begin(self) -> None:
         """From now on it is expected to be heard of: this daemon leads."""
         self.last, self.at, self._read = time.monotonic(), 0, None
-        self.version, self.ahead = "", None
+        self.version = ""
+        self._ahead.clear()
+        self._server_ahead.clear()
 
     def learn(self, version: str, ahead: float | None) -> None:
         """Its version, and how far its clock is ahead; what it does not say stays as it was."""
         self.version = version or self.version
-        self.ahead = ahead if ahead is not None else self.ahead
+        if ahead is not None:
+            self._ahead.append(ahead)
+
+    def stamped(self, events: Iterable[Event]) -> None:
+        """New jobs have two stamps: that of the server, and that of the adapter, which is never sooner."""
+        found = [one.job.submitted - one.time for one in events if isinstance(one, JobQueued)]
+        self._server_ahead.extend(found[-_JOBS:])
+
+    @property
+    def ahead(self) -> float | None:
+        """By how many seconds its clock is before the cluster's; None: it did not say.
+
+        What it says arrives late, so the largest of the last few is the nearest.
+        """
+        return max(self._ahead.copy(), default=None)
+
+    @property
+    def server_ahead(self) -> int:
+        """By how many seconds at least the server's clock is before the adapter's, by the latest new jobs."""
+        return max([0, *self._server_ahead.copy()])
+
+    def clocks(self, most: int) -> str:
+        """Which clocks are more than ``most`` seconds apart; empty when none are known to be."""
+        found = []
+        ahead = self.ahead
+        if ahead is not None and abs(ahead) > most:
+            found.append(f"the clock of the adapter's host is {_apart(ahead)} the daemon's")
+        if self.server_ahead > most:
+            found.append(f"the clock of the server's host is {_apart(self.server_ahead)} the adapter's")
+        return f"{'; '.join(found)}: starts are early or late by as much" if found else ""
 
     def hear(self, now: int, read_age: float | None = None) -> None:
         """It is there, at this second of the cluster's clock; it read the server so many seconds before."""
@@ -56,3 +95,7 @@ class Hearing:
 
 def _time(moment: int) -> str:
     return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _apart(ahead: float) -> str:
+    return f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'}"

@@ -142,11 +142,19 @@ class PlanLoop:
             return ""
         return self.hearing.silence(self._publisher.latest.settings.adapter_silence)
 
+    @property
+    def clocks(self) -> str:
+        """Which clocks of server, adapter and daemon are too far apart; empty when none are known to be."""
+        if self.standing_by:
+            return ""
+        return self.hearing.clocks(self._publisher.latest.settings.clock_apart)
+
     def _ring(self) -> None:
         self.feed.bell.ring()
 
     def _around(self) -> dict[str, str]:
         found = {"planner": self.failure, "database": self.trouble, "adapter": self.silence}
+        found["clock"] = self.clocks
         return {kind: why for kind, why in found.items() if why}
 
     def hear(self, read_age: float | None = None) -> None:
@@ -206,6 +214,7 @@ class PlanLoop:
 
         Raises Overloaded and PlannerStopped.
         """
+        self.hearing.stamped(events)
         return self._inbox.deliver(events, self.check_leads)
 
     def at_rest(self, call: Callable[[Engine], _T]) -> "Future[_T]":

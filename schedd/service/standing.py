@@ -1,5 +1,6 @@
 """How clusters stand at this moment, for Prometheus: read from the publications when it is asked."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -33,6 +34,7 @@ class StateOf(Collector):
         age = _gauge("schedd_plan_age_seconds", "Since the plan was brought up to date")
         ahead = _gauge("schedd_plan_ahead_seconds", "From now to the last planned end")
         heard = _gauge("schedd_adapter_age_seconds", "Since the adapter was last heard of, or expected")
+        clock = _gauge("schedd_clock_ahead_seconds", "How far the adapter's clock is before the daemon's")
         busy = _gauge("schedd_planner_busy_seconds", "For how long the planner is at its present work")
         paused = _gauge("schedd_paused", "1 while no jobs are started by an admin's order")
         halted = _gauge("schedd_halted", "1 while no jobs are started though the mode is scheduler")
@@ -63,6 +65,8 @@ class StateOf(Collector):
             ahead.add_metric(name, max(0, last - loop.now()))
             if not loop.standing_by:
                 heard.add_metric(name, loop.hearing.age)
+                apart = loop.hearing.ahead
+                clock.add_metric(name, apart if apart is not None else math.nan)
             busy.add_metric(name, loop.busy_for)
             paused.add_metric(name, bool(published.paused))
             halted.add_metric(name, bool(published.halted) and published.mode == "scheduler")
@@ -78,8 +82,8 @@ class StateOf(Collector):
             generations.add_metric(name, published.generation)
             at_risk.add_metric(name, published.at_risk)
             breaches.add_metric(name, published.breaches)
-        yield from (jobs, nodes, waiting, arriving, decisions, age, ahead, heard, busy, paused, halted)
-        yield from (stale, failing, alerts, covered, leading, generations, at_risk, breaches)
+        yield from (jobs, nodes, waiting, arriving, decisions, age, ahead, heard, clock, busy)
+        yield from (paused, halted, stale, failing, alerts, covered, leading, generations, at_risk, breaches)
         durable = self._clusters.durable
         if durable is not None and durable.opened.is_set():
             about = "The leader's term; 0 while it is not this daemon"

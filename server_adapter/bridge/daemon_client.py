@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -62,6 +62,7 @@ class DaemonClient:
         token: str = "",
         timeout: float = 30.0,
         transport: httpx2.AsyncBaseTransport | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._urls = tuple(url.rstrip("/") for url in urls)
@@ -70,6 +71,7 @@ class DaemonClient:
         self._client = httpx2.AsyncClient(headers=headers, transport=transport, trust_env=False)
         self.server_read_at = time.monotonic()
         """When the server was last read, which the daemon is told: it says so where that is long ago."""
+        self._clock = clock
         self._at = 0
         self._moved = asyncio.Event()
 
@@ -103,7 +105,7 @@ class DaemonClient:
         timeout = httpx2.Timeout(**{**self._timeout.as_dict(), "read": wait + 15})
         about = {
             "Schedd-Read-Age": f"{time.monotonic() - self.server_read_at:.1f}",
-            "Schedd-Clock": f"{time.time():.2f}",
+            "Schedd-Clock": f"{self._clock():.2f}",
             "Schedd-Version": _version(),
         }
         asked = asyncio.create_task(

@@ -70,7 +70,9 @@ class Adapter:
         pace = Pace(_AS_DECIDED)
         self.server = connect(pace)
         daemon = settings.daemon
-        self._client = DaemonClient(daemon.url, settings.cluster, token=token, transport=transport)
+        self._client = DaemonClient(
+            daemon.url, settings.cluster, token=token, transport=transport, clock=clock
+        )
         self.delivery = Delivery(self._client, self.journal.epoch, self._want_snapshot)
         run = settings.run
         rules = RunRules(

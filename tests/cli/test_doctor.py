@@ -133,7 +133,8 @@ def test_the_adapters_clock_and_version_are_looked_at(doctor: Doctor, app: FastA
     def ask(ahead: float, version: str) -> None:
         about = {"Schedd-Clock": f"{loop.now() + ahead:.2f}", "Schedd-Version": version}
         with TestClient(app, headers={"Authorization": f"Bearer {token('adapter')}"}) as client:
-            assert client.get("/v1/clusters/main/decisions", headers=about).status_code == 200
+            for _ in range(3):  # one alone may only have come late
+                assert client.get("/v1/clusters/main/decisions", headers=about).status_code == 200
 
     ask(0.5, __version__)
     found = doctor()[1]

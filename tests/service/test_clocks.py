@@ -1,0 +1,63 @@
+"""Clocks of daemon, adapter and server that are apart."""
+
+from dataclasses import replace
+
+import pytest
+
+from schedd.service.loop import PlanLoop
+from schedd.wire import JobQueued
+from tests.service.build import job, node, planner
+
+WAIT = 30
+
+
+def said(loop: PlanLoop) -> list[str]:
+    loop.alarms.look()
+    return [one.text for one in loop.alarms.open if one.kind == "clock"]
+
+
+def submitted(number: int, after: int) -> JobQueued:
+    """A new job that the server stamped so long after the adapter saw it."""
+    one = job(str(number))
+    return replace(one, job=replace(one.job, submitted=one.time + after))
+
+
+@pytest.mark.parametrize(
+    ("ahead", "words"), [(-90.0, "90 s behind the daemon's"), (7.4, "7 s ahead of the daemon's")]
+)
+def test_an_adapter_whose_clock_is_apart_is_an_alert_until_it_is_right(ahead: float, words: str) -> None:
+    with planner() as loop:
+        for _ in range(3):
+            loop.learn("1.0", loop.now() + ahead)
+        (text,) = said(loop)
+        assert text == f"the clock of the adapter's host is {words}: starts are early or late by as much"
+        for _ in range(3):
+            loop.learn("1.0", loop.now() + 0.5)
+        assert said(loop) == []
+
+
+def test_one_answer_that_came_late_is_no_alert() -> None:
+    with planner() as loop:
+        for late in (0.0, 40.0, 40.0):
+            loop.learn("1.0", loop.now() - late)
+        assert said(loop) == []
+
+
+def test_how_far_is_a_setting_and_who_stands_by_does_not_know() -> None:
+    with planner(clock_apart=60) as loop:
+        loop.learn("1.0", loop.now() + 50)
+        assert said(loop) == []
+        loop.learn("1.0", loop.now() + 70)
+        assert len(said(loop)) == 1
+        loop.standing_by = True
+        assert said(loop) == []
+
+
+def test_a_server_that_stamps_jobs_in_the_future_is_ahead() -> None:
+    with planner() as loop:
+        loop.submit([node("n1"), submitted(1, 30)]).result(WAIT)
+        (text,) = said(loop)
+        words = "the clock of the server's host is 30 s ahead of the adapter's"
+        assert text == f"{words}: starts are early or late by as much"
+        loop.submit([submitted(number, -9) for number in range(2, 22)]).result(WAIT)
+        assert said(loop) == []
