@@ -197,7 +197,7 @@ class Variant(_Asked):
 
 
 class WhatIf(_Asked):
-    """A job that nobody submitted, or one in the queue that might ask for something else."""
+    """A job that is not submitted yet, or one in the queue that might ask for something else."""
 
     model_config = ConfigDict(
         extra="forbid",

@@ -91,7 +91,7 @@ class _Asked(BaseModel):
 
 
 class WhatIf(_Asked):
-    """A job that nobody submitted."""
+    """A job that is not submitted yet."""
 
 
 class Bag(_Asked):

@@ -36,6 +36,10 @@ class Wanted(BaseModel):
     sort: Sort = "start"
     down: bool = False
     most: int = Field(default=PAGE, ge=1, le=2_000)
+    columns: _Text = ""
+    """Columns of the table, apart by commas; empty: the usual ones."""
+    dense: bool = False
+    """One line for a job."""
 
     def address(self, **changes: Any) -> str:
         """The query of the same filter with changes; what is as usual is left out."""
@@ -56,8 +60,8 @@ class Listing:
     queues: tuple[str, ...]
 
 
-def listed(published: Published, sight: Sight, wanted: Wanted) -> Listing:
-    """The jobs that the reader may see and wants."""
+def listed(published: Published, sight: Sight, wanted: Wanted, most: int | None = None) -> Listing:
+    """The jobs that the reader may see and wants, ``most`` or as many as are wanted."""
     words = wanted.q.lower().split()
     users: set[str] = set()
     queues: set[str] = set()
@@ -85,7 +89,9 @@ def listed(published: Published, sight: Sight, wanted: Wanted) -> Listing:
         if wanted.state in ("", state):
             found.append((record, start))
     found.sort(key=_key(published, wanted.sort), reverse=wanted.down)
-    rows = tuple(sight.view(view_of(published, record), published) for record, _ in found[: wanted.most])
+    rows = tuple(
+        sight.view(view_of(published, record), published) for record, _ in found[: most or wanted.most]
+    )
     return Listing(rows, len(found), states, tuple(sorted(users)), tuple(sorted(queues)))
 
 

@@ -19,12 +19,14 @@ __all__ = [
     "natural",
     "number",
     "relative",
+    "request",
     "span",
     "timed",
     "when",
 ]
 
 _NAMED: Final = 3
+_APART: Final = frozenset({"walltime", "nodect"})
 _MINUTE: Final = 60
 _HOUR: Final = 3600
 _DAY: Final = 86_400
@@ -33,8 +35,9 @@ _UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def clock(moment: int) -> str:
-    """``Sat 21 Nov 16:30 UTC``."""
-    return f"{datetime.fromtimestamp(moment, UTC):%a %d %b %H:%M} UTC"
+    """``Sat 21 Nov 16:30 UTC``, in another year ``Sat 21 Nov 2027 16:30 UTC``."""
+    at = datetime.fromtimestamp(moment, UTC)
+    return f"{at:%a %d %b}{'' if at.year == datetime.now(UTC).year else f' {at.year}'} {at:%H:%M} UTC"
 
 
 def when(moment: int | None) -> Markup:
@@ -104,6 +107,11 @@ def number(value: float) -> str:
     return f"{value:,}".replace(",", "\u202f")
 
 
+def request(resources: Mapping[str, str]) -> str:
+    """What a job asks for, without its walltime, as `qsub -l` takes it."""
+    return ", ".join(f"{name}={value}" for name, value in resources.items() if name not in _APART)
+
+
 def linked(link: Link) -> str:
     """What holds a job's nodes for the length of a link of its chain, without times and ids of jobs."""
     on = ", ".join(link.nodes[:_NAMED])
@@ -134,4 +142,5 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "number": number,
     "ahead": ahead_in_words,
     "linked": linked,
+    "request": request,
 }

@@ -26,8 +26,8 @@ _RIGHTS: Final[dict[Right, tuple[str, str]]] = {
     "priority": ("has a higher priority", "have a higher priority"),
     "earlier": ("came earlier", "came earlier"),
     "promise": (
-        "has a guaranteed start that does not allow it to wait",
-        "have guaranteed starts that do not allow them to wait",
+        "has a promise that does not allow it to wait",
+        "have promises that do not allow them to wait",
     ),
     "placement": ("fits in before it", "fit in before it"),
 }

@@ -18,7 +18,7 @@ _MIB = 1024
 
 @dataclass(frozen=True, slots=True)
 class Smaller:
-    """One change that lets the job start at once: nothing nearer to what was asked for does."""
+    """The smallest change of this kind that lets the job start at once."""
 
     change: Literal["walltime", "cpus", "mem", "nodes", "feature"]
     """`cpus` and `mem` are those of a unit (a node of `nodes=`, a chunk of `select=`)."""

@@ -108,7 +108,7 @@ def test_the_queue_is_used_by_keys_and_news_leave_the_focus_where_it_is(look: Op
     tab_to(page, "link", "User")
     page.keyboard.press("Enter")
     expect(page.locator("th[aria-sort]")).to_contain_text("User")
-    expect(page.locator("tbody tr").first.locator("td").nth(4)).to_have_text("ann")
+    expect(page.locator("tbody tr").first.locator("td").nth(5)).to_have_text("ann")
     tab_to(page, "link", "4.server")
     site.happen(job("9.server", user="bob"), JobDeleted(id=event_id(), time=T, job_id="5.server"))
     expect(page.locator("tbody")).to_contain_text("9.server")
@@ -228,7 +228,7 @@ def two(site: Site) -> Iterator[Site]:
 
 def test_escape_closes_the_menu_of_clusters(look: Open, two: Site) -> None:
     page = look("reader").go("queue")
-    menu = page.locator(".menu summary")
+    menu = page.locator(".bar > .menu summary")
     menu.focus()
     page.keyboard.press("Enter")
     expect(page.get_by_role("link", name="second")).to_be_visible()

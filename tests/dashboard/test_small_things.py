@@ -1,14 +1,21 @@
 """What a page says when it cannot do what was asked, and what it takes the words for."""
 
+import csv
+import io
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from playwright.sync_api import expect
 
+from schedd.dashboard.moves import folded
 from schedd.dashboard.pages.what_if import Asked, walltime_of
+from schedd.dashboard.words import clock
+from schedd.engine.job_view import Change
 from tests.dashboard.conftest import Look, Site
-from tests.dashboard.test_pages import column
-from tests.service.build import job
+from tests.dashboard.test_pages import column, iso
+from tests.service.build import T, job
 
 Open = Callable[..., Look]
 
@@ -57,7 +64,7 @@ def test_the_form_asks_for_the_unit_and_then_answers(look: Open, site: Site) -> 
 def test_a_search_takes_whole_words_first(look: Open, site: Site) -> None:
     site.happen(job("14.server", user="user1"), job("16.server", user="user16"), job("40.server"))
     page = look("reader").go("queue?q=user1")
-    assert column(page, "#list", 5) == ["user1"]
+    assert column(page, "#list", 6) == ["user1"]
     page = look("reader").go("queue?q=4")
     assert [text.split()[0] for text in column(page, "#list", 1)] == ["4.server"]
     page = look("reader").go("queue?q=ser")
@@ -78,7 +85,7 @@ def test_a_page_that_lost_its_daemon_says_so_everywhere(look: Open, site: Site) 
     page.get_by_role("searchbox").fill("ann")
     expect(page.locator("#not-searched")).to_have_count(0)
     expect(page.locator("#pulse .dot.good")).to_be_visible()
-    assert set(column(page, "#list", 5)) == {"ann"}
+    assert set(column(page, "#list", 6)) == {"ann"}
     window.wrong = [one for one in window.wrong if "ERR_INTERNET_DISCONNECTED" not in one]
 
 
@@ -89,3 +96,77 @@ def test_draining_can_be_previewed_without_a_reason(look: Open, site: Site) -> N
     page.locator("#hold").get_by_role("button", name="Preview").click()
     expect(page.locator("#held")).to_contain_text("Nothing has changed yet")
     assert site.ask("/holds")["holds"] == []
+
+
+def test_columns_and_dense_rows_are_chosen_and_kept(look: Open, site: Site) -> None:
+    window = look("reader")
+    page = window.go("queue")
+    page.wait_for_selector("html.scripted")
+    heads = page.locator("#jobs thead th")
+    assert heads.first.inner_text() == "Job"
+    page.locator(".choose summary").click()
+    page.locator("[data-column=request]").uncheck()
+    page.locator("[data-column=account]").check()
+    expect(heads.filter(has_text="Account")).to_have_count(1)
+    expect(heads.filter(has_text="Request")).to_have_count(0)
+    page.get_by_label("Dense").check()
+    expect(page.locator("#jobs.dense")).to_be_visible()
+    assert "dense=1" in page.url
+    window.go("queue")  # an address that names no columns has those that were chosen
+    expect(page.locator("#jobs.dense thead th").filter(has_text="Account")).to_have_count(1)
+
+
+def test_the_queue_fits_a_usual_screen(look: Open, site: Site) -> None:
+    page = look("reader", viewport={"width": 1440, "height": 900}).go("queue")
+    box = page.locator("#list .scroll")
+    assert box.evaluate("box => box.scrollWidth <= box.clientWidth")
+
+
+def test_the_queue_as_csv_is_what_the_reader_sees(look: Open, site: Site) -> None:
+    named = job("20.server", user="ann")
+    site.happen(replace(named, job=replace(named.job, name="=cmd()")))
+    window = look("user")  # of ann; others' jobs are hidden here
+    answer = window.context.request.get(f"{site.url}/dashboard/main/queue.csv?sort=job")
+    assert answer.headers["content-type"].startswith("text/csv")
+    rows = list(csv.DictReader(io.StringIO(answer.text())))
+    assert [row["job"] for row in rows] == ["1.server", "3.server", "5.server", "20.server"]
+    assert rows[-1]["name"] == "'=cmd()"
+    shown = site.ask("/jobs/5.server")
+    assert rows[2]["planned_start"] == iso(shown["planned_start"])
+    assert int(rows[2]["walltime_s"]) == shown["walltime"]
+
+
+def test_theme_and_zone_are_chosen_and_kept(look: Open, site: Site) -> None:
+    window = look("reader", color_scheme="light")
+    page = window.go("queue")
+    first = page.locator("#jobs tbody time").first
+    moment = datetime.fromisoformat(first.get_attribute("datetime") or "")
+    expect(first).not_to_contain_text(f"{moment:%H:%M}")  # Prague's
+    page.locator("#display summary").click()
+    page.locator("#theme").select_option("dark")
+    assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "dark"
+    page.locator("#times").select_option("UTC")
+    expect(first).to_contain_text(f"{moment:%H:%M}")
+    expect(page.locator("#zone")).to_have_text("times in UTC")
+    window.go("plan")
+    assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "dark"
+
+
+def test_moments_have_their_year_where_it_is_not_this_one() -> None:
+    assert clock(1_700_000_000) == "Tue 14 Nov 2023 22:13 UTC"
+    now = int(datetime.now(UTC).timestamp())
+    assert str(datetime.now(UTC).year) not in clock(now)
+
+
+def test_moves_by_one_cause_are_one_row() -> None:
+    def move(number: int, cause: str, before: int | None, after: int) -> Change:
+        return Change(T + number, number, f"e{number}", cause, f"{cause} {number}", before, after)
+
+    moves = [move(4, "freed", 300, 200), move(3, "improved", 350, 300), move(2, "improved", 400, 350)]
+    folds = folded([*moves, move(1, "arrived", None, 400)])
+    assert [(one.count, one.oldest.before, one.newest.after) for one in folds] == [
+        (1, 300, 200),
+        (2, 400, 300),
+        (1, None, 400),
+    ]
+    assert [one.words for one in folds] == ["freed 4", "improved", "arrived 1"]

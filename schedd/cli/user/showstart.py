@@ -1,4 +1,4 @@
-"""``showstart``: when and where a job starts, and why not sooner; or when one would that nobody submitted."""
+"""``showstart``: when and where a job starts, and why not sooner; or when a new one would start."""
 
 import argparse
 import re
@@ -25,7 +25,7 @@ def make_parser(name: str = "showstart") -> argparse.ArgumentParser:
     found = parser(
         name,
         "Show when and where a job starts, what is promised, why it does not start sooner, and why its start "
-        "last moved. Or ask when a job would start that nobody submitted.",
+        "last moved. Or ask when a job would start that is not submitted yet.",
         "what-if:\n"
         "  2@8@4:00:00              2 nodes with 8 cpus each, for 4 hours\n"
         "  2@8@4:00:00@16gb@ib      with 16 GB in all, on nodes with the feature ib\n"

@@ -26,8 +26,6 @@ Rows = Sequence[tuple[str, str]]
 _NAMED: Final = 3
 _MOMENT_S: Final = 5
 """So late is still now: the daemon's clock goes on between two of its answers, and a start takes a moment."""
-_DAY: Final = 86_400
-_YEAR_S: Final = 300 * _DAY
 _TWO: Final = [f"{number:02d}" for number in range(60)]
 """Looked up, not formatted: a queue has ten thousand durations."""
 
@@ -70,9 +68,10 @@ def ahead(seconds: int) -> str:
 
 
 def moment(time: int, now: int) -> str:
-    """A moment in local time, with the year where that is not plain."""
-    form = "%Y %b %d %H:%M:%S" if abs(time - now) > _YEAR_S else "%a %b %d %H:%M:%S"
-    return strftime(form, localtime(time))
+    """A moment in local time, `Sat 21 Nov 16:30:08`; in another year `21 Nov 2027 16:30:08`."""
+    local = localtime(time)
+    form = "%a %d %b %H:%M:%S" if local.tm_year == localtime(now).tm_year else "%d %b %Y %H:%M:%S"
+    return strftime(form, local)
 
 
 def later(time: int, than: int, now: int) -> str:

@@ -11,7 +11,7 @@ _MOMENT_S = 5
 
 
 def when(time: int, now: int) -> str:
-    """`Sat Nov 21 16:30:08  in 01:02:00`."""
+    """`Sat 21 Nov 16:30:08  in 01:02:00`."""
     # The daemon's clock went on between two of its answers.
     away = (
         "now"
@@ -31,7 +31,7 @@ def due(time: int, now: int) -> str:
 
 
 def expected(start: int, by: int, now: int) -> str:
-    """`about Sat Nov 21 14:10:00, by 16:00:00 in nine of ten cases`."""
+    """`about Sat 21 Nov 14:10:00, by 16:00:00 in nine of ten cases`."""
     return f"about {moment(start, now)}, by {later(by, start, now)} in nine of ten cases"
 
 
@@ -94,7 +94,7 @@ _LINKS = 5
 _RIGHTS = {
     "priority": ("has a higher priority", "have a higher priority"),
     "earlier": ("came earlier", "came earlier"),
-    "promise": ("has a guaranteed start", "have guaranteed starts"),
+    "promise": ("has a promise to keep", "have promises to keep"),
     "placement": ("fits in before it", "fit in before it"),
 }
 

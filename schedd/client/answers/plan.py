@@ -140,7 +140,7 @@ class Window(TypedDict):
 
 
 class Smaller(TypedDict):
-    """One change that lets the job start at once: nothing nearer to what was asked for does."""
+    """The smallest change of this kind that lets the job start at once."""
 
     change: Literal["walltime", "cpus", "mem", "nodes", "feature"]
     asked: str

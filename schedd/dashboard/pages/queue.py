@@ -1,16 +1,18 @@
 """Jobs: all of them as a table, and one on a page of its own."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from schedd.api.asking import worked_out
 from schedd.api.jobs import a_past_job
 from schedd.api.ranks import priority_of
 from schedd.api.waiting import a_copy
 from schedd.dashboard.listing import PAGE, Wanted, listed
+from schedd.dashboard.moves import folded
+from schedd.dashboard.queue_columns import COLUMNS, USUAL, csv_of, shown_columns
 from schedd.dashboard.rendering import page
 from schedd.dashboard.viewer import Cluster, Reader, Seen
 from schedd.engine.job_view import job_history, view_of
@@ -21,6 +23,7 @@ from schedd.service.reading import find
 __all__ = ["router"]
 
 router = APIRouter(prefix="/{cluster}")
+_MOST_CSV: Final = 200_000
 
 
 @router.get("/queue")
@@ -29,7 +32,28 @@ def queue(
 ) -> Response:
     """The jobs that fit the filter, in order."""
     found = listed(cluster.published, seen, wanted)
-    return page(request, "queue", viewer, cluster, wanted=wanted, found=found, step=PAGE)
+    columns = shown_columns(wanted.columns)
+    return page(
+        request,
+        "queue",
+        viewer,
+        cluster,
+        wanted=wanted,
+        found=found,
+        step=PAGE,
+        columns=columns,
+        names=[one.name for one in columns],
+        all_columns=COLUMNS,
+        usual=USUAL,
+    )
+
+
+@router.get("/queue.csv")
+def queue_csv(cluster: Cluster, _viewer: Reader, seen: Seen, wanted: Annotated[Wanted, Query()]) -> Response:
+    """All jobs that fit the filter, in order, with all columns."""
+    found = listed(cluster.published, seen, wanted, _MOST_CSV)
+    headers = {"Content-Disposition": 'attachment; filename="queue.csv"', "Cache-Control": "no-store"}
+    return StreamingResponse(csv_of(found.rows), media_type="text/csv; charset=utf-8", headers=headers)
 
 
 @router.get("/jobs/{job}")
@@ -51,14 +75,16 @@ async def job(
         copy = await a_copy(cluster)
         found = await worked_out(request, explain, copy, record.id, cluster.now())
         explained = seen.explanation(found, copy.published) if found is not None else None
-    history = await run_in_threadpool(job_history, published, record)
+    moves = await run_in_threadpool(job_history, published, record)
+    history = [seen.change(one, published) for one in moves]
     return page(
         request,
         "job",
         viewer,
         cluster,
         job=seen.view(view_of(published, record), published),
-        history=[seen.change(one, published) for one in history],
+        history=history,
+        folds=folded(history),
         ended=record.ended,
         explained=explained,
         priority=priority,

@@ -1,4 +1,4 @@
-"""When would a job start that nobody submitted, when else could it, and what would let it start now?"""
+"""When would a job start that is not submitted yet, when else could it, and what would let it start now?"""
 
 import re
 from typing import Annotated, Any, Final

@@ -1,4 +1,6 @@
-// Moments in forms are the reader's own time: seconds since the epoch go along with them.
+// Moments in forms are of the zone in which the page shows times: seconds since the epoch go along with them.
+
+import { utc } from "./times.js";
 
 for (const form of document.querySelectorAll("form[data-moments]")) {
   form.addEventListener("submit", () => {
@@ -11,7 +13,7 @@ for (const form of document.querySelectorAll("form[data-moments]")) {
         seconds.name = name;
         form.append(seconds);
       }
-      seconds.value = field.value ? String(Math.round(new Date(field.value) / 1000)) : "";
+      seconds.value = field.value ? String(Math.round(new Date(field.value + (utc ? "Z" : "")) / 1000)) : "";
     }
   });
 }

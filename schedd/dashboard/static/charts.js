@@ -1,17 +1,18 @@
 // What all charts need: a figure from the daemon put into the page, colours from the style sheet, the reader's zone.
 
+import { utc } from "./times.js";
+
 export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
 // Bokeh writes times as UTC: what it gets is shifted so that it reads as the reader's clock.
 const shifts = new Map();
 export function shown(ms) {
+  if (utc) return ms;
   const hour = Math.floor(ms / 3600000);
   let shift = shifts.get(hour);
   if (shift === undefined) shifts.set(hour, (shift = new Date(ms).getTimezoneOffset() * 60000));
   return ms - shift;
 }
-export const unshown = (x) => x + new Date(x).getTimezoneOffset() * 60000;
-
 export class Chart {
   static async in(element) {
     const [answer] = await Promise.all([fetch(element.dataset.figure), ready()]);
@@ -32,10 +33,9 @@ export class Chart {
       if (model.type === "DatetimeTicker" && element.clientWidth < 560) model.desired_num_ticks = 3;
     }
     this.dress();
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-      this.dress();
-      this.redress?.();
-    });
+    const redress = () => { this.dress(); this.redress?.(); };
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redress);
+    document.addEventListener("schedd:theme", redress);
   }
 
   named(name, type) {
@@ -86,7 +86,7 @@ function ready() {
   return new Promise((resolve, reject) => {
     const script = document.querySelector('script[src$="/bokeh.js"]');
     script.addEventListener("load", resolve, { once: true });
-    script.addEventListener("error", () => reject(new Error("the chart's script could not be had")), { once: true });
+    script.addEventListener("error", () => reject(new Error("the script of the chart could not be loaded")), { once: true });
   });
 }
 

@@ -1,9 +1,12 @@
-// Lists answer while one types: the address follows the form, and the page takes over what it says.
+// Lists answer while one types: the address follows the form, and the page takes over what it says. Chosen columns
+// and dense rows are kept in this browser, for addresses that do not name them.
 
 import { refresh } from "./live.js";
 
 const APART_MS = 150;
+const KEPT = "schedd:queue";
 const form = document.querySelector("form[data-filter]");
+const columns = form?.elements.columns;
 let waiting = 0;
 
 function address() {
@@ -33,12 +36,36 @@ async function said(done) {
   list.before(words);
 }
 
+// ---- columns -------------------------------------------------------------------------------------------
+
+const boxes = () => [...form.querySelectorAll("[data-column]")];
+
+function chosen() {
+  const names = boxes().filter((box) => box.checked).map((box) => box.dataset.column).join(",");
+  columns.value = names === columns.dataset.usual ? "" : names;
+  try { localStorage.setItem(KEPT, JSON.stringify({ columns: columns.value, dense: form.elements.dense.checked })); } catch { /* nothing may be kept here */ }
+}
+
+function recall() {
+  const named = new URLSearchParams(location.search);
+  if (named.has("columns") || named.has("dense")) return;
+  let kept = null;
+  try { kept = JSON.parse(localStorage.getItem(KEPT) ?? "null"); } catch { return; }
+  if (!kept || (!kept.columns && !kept.dense)) return;
+  columns.value = String(kept.columns ?? "");
+  form.elements.dense.checked = Boolean(kept.dense);
+  if (columns.value) for (const box of boxes()) box.checked = columns.value.split(",").includes(box.dataset.column);
+  go();
+}
+
 if (form) {
   form.addEventListener("input", (event) => {
+    if (columns && (event.target.dataset.column || event.target.name === "dense")) chosen();
     clearTimeout(waiting);
     waiting = setTimeout(go, event.target.type === "search" ? APART_MS : 0);
   });
   form.addEventListener("submit", (event) => { event.preventDefault(); go(); });
+  if (columns) recall();
 }
 
 // Tabs, sorting and "show more" stay on the page too; the form learns what they chose.

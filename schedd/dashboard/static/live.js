@@ -82,13 +82,17 @@ function listen() {
   addEventListener("pageshow", (event) => { if (event.persisted) listen(); }, { once: true });
 }
 
-// Escape closes the menu of clusters, and who opened it is where he was.
-document.querySelector(".menu")?.addEventListener("keydown", (event) => {
-  const menu = event.currentTarget;
-  if (event.key !== "Escape" || !menu.open) return;
-  menu.open = false;
-  menu.querySelector("summary").focus();
-});
+// Escape closes a menu, and who opened it is where he was; so does a click
+// elsewhere, or leaving it with Tab.
+for (const menu of document.querySelectorAll(".menu")) {
+  menu.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !menu.open) return;
+    menu.open = false;
+    menu.querySelector("summary").focus();
+  });
+  menu.addEventListener("focusout", (event) => { if (event.relatedTarget && !menu.contains(event.relatedTarget)) menu.open = false; });
+  document.addEventListener("pointerdown", (event) => { if (!menu.contains(event.target)) menu.open = false; });
+}
 
 localise(document);
 document.querySelector("nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });

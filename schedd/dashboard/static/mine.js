@@ -1,4 +1,4 @@
-// What moved since one last looked, and a notice of the browser when a guaranteed start is at risk. What was seen is
+// What moved since one last looked, and a notice of the browser when a promise is at risk. What was seen is
 // kept in this browser alone.
 
 import { span } from "./times.js";
@@ -39,7 +39,7 @@ function compare() {
   if (kept(`${key}:notify`) && globalThis.Notification?.permission === "granted") {
     for (const row of risky.filter((one) => !told.has(one.dataset.key))) {
       const start = row.cells[2].querySelector("time")?.textContent ?? "not known";
-      new Notification(`Job ${row.dataset.key}: guaranteed start at risk`, { body: `Planned start: ${start} (${row.dataset.risk})`, tag: row.dataset.key });
+      new Notification(`Job ${row.dataset.key}: promise at risk`, { body: `Planned start: ${start} (${row.dataset.risk})`, tag: row.dataset.key });
     }
   }
   told = new Set(risky.map((row) => row.dataset.key));
@@ -54,7 +54,7 @@ function offer() {
   const denied = Notification.permission === "denied";
   const button = document.getElementById("notify-on");
   button.hidden = denied;
-  button.textContent = on ? "Stop notices in this browser" : "Notify me in this browser when a guaranteed start is at risk";
+  button.textContent = on ? "Stop notices in this browser" : "Notify me in this browser when a promise is at risk";
   document.getElementById("notify-said").textContent = denied ? "This browser does not allow notices of this page." : on ? "You get a notice while this page is open." : "";
 }
 

@@ -8,7 +8,7 @@ import { keep, opened, query, toggle, view } from "./plan-view.js";
 import { span, words } from "./times.js";
 
 const PALETTE = ["#3b7fb8", "#d98c3f", "#4a9e6b", "#b45a8a", "#8a7cc2", "#a8873a", "#4fa5ad", "#c0605c", "#6f8f3d", "#7d8794"];
-const SLACKS = ["at risk", "under 15 min", "under 2 h", "2 h and more", "no guaranteed start"];
+const SLACKS = ["at risk", "under 15 min", "under 2 h", "2 h and more", "no promise"];
 const STATES = ["running", "starting", "planned", "ended"];
 const ENDED = 3;
 const HIDDEN = "another user's job";
@@ -100,7 +100,7 @@ function legend(entries) {
   if (plan.nodes.state.some((state) => state !== "up")) more.push([colour("away"), "down or draining", { hatched: true }]);
   if (plan.reservations.some((one) => one.nodes.length)) more.push([colour("reserved"), `reserved: ${plan.reservations.filter((one) => one.nodes.length).map((one) => one.name).slice(0, 3).join(", ")}`, { hatched: true }]);
   if (plan.groups.length) more.push([colour("running"), "cpus in use of a group"]);
-  if (view.marks) more.push([colour("ink"), "guaranteed start: no later than", { mark: true }]);
+  if (view.marks) more.push([colour("ink"), "promised: no later than", { mark: true }]);
   const few = all ? entries : entries.slice(0, LEGEND);
   const items = [...few, ...more].map(([fill, text, how = {}]) => {
     const item = document.createElement("li");
@@ -335,7 +335,7 @@ function about(j) {
   lines.push(`${many(cpus, "cpu", "cpus")} on ${many(nodes, "shown node", "shown nodes")}, for ${span(length[j])}`);
   if (state[j] === ENDED) lines.push(`ran from ${time(start[j])} to ${time(start[j] + length[j])}`);
   else lines.push(state[j] === 0 ? `running since ${time(start[j])}` : `${STATES[state[j]]}: ${time(start[j])}`);
-  if (promised[j] !== null && state[j] !== 0) lines.push(`guaranteed: no later than ${time(promised[j])}`);
+  if (promised[j] !== null && state[j] !== 0) lines.push(`promised: no later than ${time(promised[j])}`);
   return lines;
 }
 

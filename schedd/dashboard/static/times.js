@@ -1,14 +1,20 @@
-// Times in the reader's own zone. Pages say them in UTC, for those without scripts.
+// Times in the reader's own zone, or in UTC where the reader wants that. Pages say them in UTC, for those without
+// scripts. The year stands where it is not this one.
 
-const plain = new Intl.DateTimeFormat("en-GB", {
-  weekday: "short", day: "2-digit", month: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23",
-});
-const full = new Intl.DateTimeFormat("en-GB", {
-  dateStyle: "full", timeStyle: "long", hourCycle: "h23",
-});
-export const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+let kept = "";
+try { kept = localStorage.getItem("schedd:times") ?? ""; } catch { /* nothing is kept here */ }
+export const utc = kept === "UTC";
+const timeZone = utc ? "UTC" : undefined;
 
-export const words = (ms) => plain.format(ms).replace(",", "");
+const usual = { weekday: "short", day: "2-digit", month: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZone };
+const plain = new Intl.DateTimeFormat("en-GB", usual);
+const withYear = new Intl.DateTimeFormat("en-GB", { ...usual, year: "numeric" });
+const full = new Intl.DateTimeFormat("en-GB", { dateStyle: "full", timeStyle: "long", hourCycle: "h23", timeZone });
+const yearOf = new Intl.DateTimeFormat("en-GB", { year: "numeric", timeZone });
+const thisYear = yearOf.format(Date.now());
+export const zone = utc ? "UTC" : Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+export const words = (ms) => (yearOf.format(ms) === thisYear ? plain : withYear).format(ms).replaceAll(",", "");
 
 export function localise(root) {
   for (const element of root.querySelectorAll("time[datetime]")) {

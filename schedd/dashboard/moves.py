@@ -1,0 +1,30 @@
+"""The moves of a job's planned start, folded: those that follow each other by one cause are one row."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import groupby
+
+from schedd.engine.job_view import Change
+
+__all__ = ["Fold", "folded"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """Moves by one cause, one after the other."""
+
+    newest: Change
+    oldest: Change
+    count: int
+    words: str
+
+
+def folded(changes: Iterable[Change]) -> list[Fold]:
+    """The rows; ``changes`` as the history has them, the newest first."""
+    found = []
+    for cause, group in groupby(changes, key=lambda change: change.cause):
+        moves = list(group)
+        texts = {move.words or cause for move in moves}
+        words = texts.pop() if len(texts) == 1 else cause
+        found.append(Fold(moves[0], moves[-1], len(moves), words))
+    return found

@@ -1,0 +1,97 @@
+"""Columns of the queue: which there are, which are shown, and the same jobs as a CSV file."""
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from schedd.engine.job_view import JobView
+
+__all__ = ["COLUMNS", "USUAL", "Column", "csv_of", "shown_columns"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its name in addresses, its head, the order that a click on the head gives (if any)."""
+
+    name: str
+    head: str
+    sort: str = ""
+
+
+COLUMNS: Final = tuple(
+    Column(*one)
+    for one in (
+        ("state", "State"),
+        ("start", "Planned start", "start"),
+        ("expected", "Expected start"),
+        ("promised", "No later than", "promised"),
+        ("user", "User", "user"),
+        ("queue", "Queue", "queue"),
+        ("walltime", "Walltime", "walltime"),
+        ("cpus", "Cpus"),
+        ("nodes", "Nodes"),
+        ("request", "Request"),
+        ("submitted", "Submitted", "submitted"),
+        ("group", "Group"),
+        ("account", "Account"),
+        ("priority", "Priority"),
+    )
+)
+"""In the order of the table; the job itself stands before all of them."""
+USUAL: Final = ("state", "start", "expected", "promised", "user", "queue", "walltime", "nodes", "request")
+
+
+def shown_columns(wanted: str) -> tuple[Column, ...]:
+    """The columns named in ``wanted``, apart by commas; the usual ones where none is."""
+    names = {name for name in wanted.split(",") if name}
+    found = tuple(one for one in COLUMNS if one.name in names)
+    return found or tuple(one for one in COLUMNS if one.name in USUAL)
+
+
+def _time(moment: int | None) -> str:
+    return "" if moment is None else f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+_CELLS: Final[Mapping[str, Callable[[JobView], object]]] = {
+    "job": lambda job: job.id,
+    "name": lambda job: job.name,
+    "state": lambda job: job.state,
+    "planned_start": lambda job: _time(job.planned_start),
+    "planned_end": lambda job: _time(job.planned_end),
+    "expected_start": lambda job: _time(job.expected_start),
+    "expected_by": lambda job: _time(job.expected_by),
+    "promised_start": lambda job: _time(job.promised_start),
+    "at_risk": lambda job: job.at_risk.cause if job.at_risk is not None else "",
+    "owner": lambda job: job.owner,
+    "group": lambda job: job.group,
+    "account": lambda job: job.account,
+    "queue": lambda job: job.queue,
+    "priority": lambda job: job.priority,
+    "walltime_s": lambda job: job.walltime,
+    "cpus": lambda job: "" if job.cpus is None else job.cpus,
+    "nodes": lambda job: " ".join(share.node for share in job.planned_nodes),
+    "request": lambda job: ",".join(f"{name}={value}" for name, value in job.resources.items()),
+    "submitted": lambda job: _time(job.submitted),
+    "why": lambda job: job.why,
+}
+
+
+def csv_of(jobs: Iterable[JobView]) -> Iterator[str]:
+    """Lines of a CSV file (RFC 4180), the head first. Times are UTC, lengths of time seconds."""
+    yield _line(list(_CELLS))
+    for job in jobs:
+        yield _line([cell(job) for cell in _CELLS.values()])
+
+
+def _line(cells: Sequence[object]) -> str:
+    into = io.StringIO()
+    csv.writer(into).writerow([_safe(cell) for cell in cells])
+    return into.getvalue()
+
+
+def _safe(cell: object) -> object:
+    """Users name their jobs: a text that a spreadsheet would take for a formula is marked as text."""
+    return f"'{cell}" if isinstance(cell, str) and cell[:1] in "=+-@\t\r" and cell else cell
