@@ -28,8 +28,8 @@ _PAGES: Final = (
 )
 
 
-_BANNERS: Final = frozenset({"adapter", "database", "foreign", "planner"})
-"""Kinds of alerts that every page shows by a banner of their own."""
+_BANNERS: Final = frozenset({"adapter", "database", "expected", "foreign", "planner"})
+"""Kinds of alerts that every page shows by a banner of their own, or (of expected starts) the page Admin alone."""
 
 
 def _environment() -> Environment:

@@ -25,7 +25,7 @@ KINDS: Final[Mapping[str, str]] = {
     "clock": "the clocks of the daemon, the adapter or the server are apart",
     "database": "the daemon waits for its database",
     "error": "an event could not be handled",
-    "expected": "too many or too few jobs start by the moment told for nine of ten cases",
+    "expected": "too many or too few jobs start by the time predicted for 90 % of them",
     "foreign": "another scheduler starts jobs; no more are started",
     "licence": "the count of a licence is old",
     "limit": "a limit of the server cannot be read, so it is not kept",
