@@ -29,7 +29,7 @@ _PAGES: Final = (
 
 
 _BANNERS: Final = frozenset({"adapter", "database", "expected", "foreign", "planner"})
-"""Kinds of alerts that every page shows by a banner of their own, or (of expected starts) the page Admin alone."""
+"""Kinds of alerts that every page shows by a banner of their own, and those for the page Admin alone."""
 
 
 def _environment() -> Environment:

@@ -112,7 +112,8 @@ def judge(state: "EngineState", event: str) -> None:
     """Tell the admin of kinds of told starts that do not come true as often as they should."""
     for kind, share in off_the_mark(state).items():
         if f"expected {kind}" not in state.alerts:
-            words = f"expected starts are off: {100 * share:.0f} % of the latest jobs started by the 90 % time"
+            held = f"{100 * share:.0f} % of the latest jobs started by the 90 % time"
+            words = f"expected starts are off: {held}"
             state.alert(event, "expected", f"{words} ({_WHEN[kind]})", kind)
 
 
