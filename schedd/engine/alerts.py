@@ -66,7 +66,7 @@ class OpenAlert:
 def _in_quarantine(state: "EngineState", about: str) -> bool:
     record = state.records.get(about)
     # One that runs is not set aside; what it made fail may fail again while it is there.
-    return record is not None and (bool(record.quarantine) or record.started >= 0)
+    return record is not None and (bool(record.quarantine) or record.run.started >= 0)
 
 
 _LASTS: Final[Mapping[str, Callable[["EngineState", str], bool]]] = {

@@ -64,7 +64,7 @@ def moment(state: "EngineState", kind: str, record: JobRecord) -> int | None:
     if start < 0:
         return None
     if record.phase is Phase.RUNNING:
-        start = record.started
+        start = record.run.started
     if kind == Until.STARTED:
         return start
     end = start + record.understood.walltime

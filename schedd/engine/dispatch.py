@@ -6,11 +6,12 @@ from dataclasses import replace
 import numpy as np
 
 from schedd.engine.intake import slot_limited
+from schedd.engine.phases import Step, after
 from schedd.engine.places import displace, make_way, replan, rivals, seat, stand
 from schedd.engine.promises import note
 from schedd.engine.quarantine import Concerning
 from schedd.engine.queueing import start_by_policy
-from schedd.engine.records import Cause, JobRecord, Phase
+from schedd.engine.records import Cause, JobRecord, Phase, StartAttempt
 from schedd.engine.running import hold
 from schedd.engine.shares import shares_of
 from schedd.engine.state import EngineState
@@ -78,7 +79,7 @@ def _try(state: EngineState, record: JobRecord, event: str) -> None:
         state.plan.set_ready(slot, min(state.now + 5, state.plan.start(slot) + _RELEASED_WITHIN))
         return
     if record.facts.state != "Q":
-        record = replace(record, until=state.now + _AGAIN)
+        record = _put_off(state, record)
         replan(state, record, event, Cause.ALTERED, "the server has not released it yet")
         return
     names = {state.plan.name_of[take.row] for take in state.plan.takes(slot)}
@@ -108,15 +109,7 @@ def _try(state: EngineState, record: JobRecord, event: str) -> None:
         state.started_on |= {name: state.started_on.get(name, 0) + 1 for name in names}
     state.tell_due[slot] = 0
     record = state.put(
-        replace(
-            record,
-            phase=Phase.DISPATCHED,
-            decision=decision.id,
-            decided=state.now,
-            decision_expires=expires,
-            accepted=False,
-            answer=None,
-        )
+        after(record, Step.DISPATCHED, attempt=StartAttempt(decision.id, state.now, expires)),
     )
     # It holds its place; where it is a little late it takes that from its allowance, at its end.
     end = state.plan.end(slot)
@@ -160,8 +153,12 @@ def _let_another_go(state: EngineState, record: JobRecord, event: str) -> None:
 
 
 def _later(state: EngineState, record: JobRecord, event: str) -> None:
-    record = replace(record, until=state.now + _AGAIN)
+    record = _put_off(state, record)
     replan(state, record, event, Cause.QUEUE, "the server holds it for its array's slot limit")
+
+
+def _put_off(state: EngineState, record: JobRecord) -> JobRecord:
+    return after(record, Step.PUT_OFF, back_off=replace(record.back_off, until=state.now + _AGAIN))
 
 
 def _released(state: EngineState, held: JobRecord) -> JobRecord | None:
@@ -173,7 +170,7 @@ def _released(state: EngineState, held: JobRecord) -> JobRecord | None:
             one: JobRecord | None = state.by_slot[slot]
             if one is None or one.phase is not Phase.WAITING or state.plan.start(slot) <= state.now:
                 continue
-            waits = max(one.until, one.facts.not_before or 0) > state.now
+            waits = max(one.back_off.until, one.facts.not_before or 0) > state.now
             if one.facts.state == "Q" and not one.behind and not waits:
                 return one
     return None

@@ -10,6 +10,7 @@ from typing import Final
 
 from schedd.engine.intake import Understood, holds_resources
 from schedd.engine.nodes import block
+from schedd.engine.phases import Step, after
 from schedd.engine.quarantine import quarantine
 from schedd.engine.records import JobRecord, Phase
 from schedd.engine.reservations import reserve
@@ -62,8 +63,8 @@ def _pass_over(state: EngineState, event: PassedOver) -> None:
         record = state.records.get(job_id)
         if record is not None and record.phase in (Phase.WAITING, Phase.BLOCKED):
             # The decision is of a batch that was lost: it may still be carried out.
-            until = max(record.until, until + state.settings.answer_grace + 1)
-            state.put(replace(record, until=until))
+            until = max(record.back_off.until, until + state.settings.answer_grace + 1)
+            state.put(after(record, Step.PUT_OFF, back_off=replace(record.back_off, until=until)))
             if record.slot >= 0:
                 state.plan.set_ready(record.slot, until)
     state.alert(event.id, "passed_over", "; ".join(told))
@@ -76,7 +77,7 @@ def _set_aside(state: EngineState, job_id: str, event: str) -> None:
         return
     if record.phase is Phase.DISPATCHED:
         state.out.pop(job_id, None)
-        record = replace(record, phase=Phase.WAITING, decision="", accepted=False)
+        record = after(record, Step.VOID)
     quarantine(state, record, event, _WHY)
 
 
@@ -118,7 +119,7 @@ def stays_aside(state: EngineState, event: Event, job_id: str) -> bool:
         record = JobRecord(facts, nothing, -1, Phase.BLOCKED)
         quarantine(state, record, event.id, _WHY)
         record = state.records[job_id]
-    record = state.put(replace(record, facts=facts))
+    record = state.put(after(record, Step.DESCRIBED, facts=facts))
     if holds_resources(facts) and record.phase is not Phase.RUNNING:
         block(state, record, event.id, f"job {job_id} runs there, which was set aside")
     return True

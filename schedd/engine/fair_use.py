@@ -20,17 +20,17 @@ def book_run(state: "EngineState", record: JobRecord, end: int) -> None:
         return
     if not record.understood.assumed:  # else nobody asked for anything
         cpus = sum(share.cpus for share in record.facts.shares)
-        run = max(0, end - record.started)
+        run = max(0, end - record.run.started)
         state.walltime_use = state.walltime_use.after(cpus, record.understood.walltime, run)
     if state.usage is not None and state.site.fair_share is not None:
-        state.usage.book(_held(state, record, max(end, record.started)))
+        state.usage.book(_held(state, record, max(end, record.run.started)))
 
 
 def running(state: "EngineState") -> Iterator[Held]:
     """What runs, as far as it counts for fair share."""
     for record in state.records.values():
         if record.phase is Phase.RUNNING:
-            yield _held(state, record, max(state.now, record.started))
+            yield _held(state, record, max(state.now, record.run.started))
 
 
 def fair_shares(state: "EngineState") -> list[Standing]:
@@ -49,9 +49,9 @@ def _held(state: "EngineState", record: JobRecord, end: int) -> Held:
     return Held(
         path=state.site.fair_share.path(facts),
         cpus=round(sum(share.cpus * _speed(state, share.node) for share in facts.shares)),
-        start=record.started,
+        start=record.run.started,
         end=end,
-        waited=max(0, record.started - since),
+        waited=max(0, record.run.started - since),
     )
 
 

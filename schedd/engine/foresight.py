@@ -49,8 +49,8 @@ def foresee(state: "EngineState", outlook: Outlook, before: JobRecord | None, re
             outlook.waits_anew(job)
         outlook.learner.queued(job, ask_of(record.facts, record.understood), now)
     if runs:
-        if before is None or not ran or before.started != record.started:
-            outlook.started(job, now, record.started, counts=before is not None)
+        if before is None or not ran or before.run.started != record.run.started:
+            outlook.started(job, now, record.run.started, counts=before is not None)
             _untold(state, record)
         return
     if ran:
@@ -75,7 +75,7 @@ def ran_to_its_end(state: "EngineState", record: JobRecord, at: int) -> None:
     nodes. Not to be called for one that ended with its node.
     """
     if state.outlook is not None:
-        state.outlook.ended(record.id, state.now, max(at, record.started))
+        state.outlook.ended(record.id, state.now, max(at, record.run.started))
 
 
 def told_starts(state: "EngineState", event: StartsExpected) -> None:

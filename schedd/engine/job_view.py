@@ -238,7 +238,7 @@ def view_of(published: Published, record: JobRecord, only: AbstractSet[str] | No
         cpus=request.cpus if (request := record.understood.request) is not None else None,
         walltime=walltime,
         walltime_assumed=record.understood.assumed,
-        started=record.started if record.started >= 0 else None,
+        started=record.run.started if record.run.started >= 0 else None,
         planned_start=start if start >= 0 else None,
         told_start=told if told >= 0 else None,
         planned_end=start + walltime if start >= 0 else None,
@@ -281,7 +281,7 @@ def _limited_by(published: Published, record: JobRecord) -> tuple[str, ...]:
     """The limits that leave a planned job no room before its start."""
     slot = record.slot
     start, end = int(published.starts[slot]), int(published.starts[slot] + published.durations[slot])
-    earliest = max(published.as_of, record.facts.not_before or 0, record.until)
+    earliest = max(published.as_of, record.facts.not_before or 0, record.back_off.until)
     found = []
     for entry in published.held_by(slot):
         limit = published.limits.get(entry.row)

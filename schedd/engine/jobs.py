@@ -9,10 +9,11 @@ from schedd.engine.fair_use import book_run
 from schedd.engine.foresight import ran_to_its_end
 from schedd.engine.intake import Understood, held_by_limit, holds_resources, is_eligible, slot_limited
 from schedd.engine.nodes import note_end, unblock
+from schedd.engine.phases import Step, after
 from schedd.engine.places import displace, lift_chain, plan_job, replan, seat, unplan
 from schedd.engine.promises import end_promise, note_one
 from schedd.engine.ranking import forward, set_rank
-from schedd.engine.records import Cause, JobRecord, Phase
+from schedd.engine.records import BackOff, Cause, JobRecord, Phase
 from schedd.engine.running import ended_run, run, suspect, told_again
 from schedd.engine.state import EngineState
 from schedd.model import FOREVER, NodeState, Request
@@ -55,12 +56,15 @@ def queued(state: EngineState, event: JobQueued) -> None:
     elif known.phase not in (Phase.RUNNING, Phase.DISPATCHED) or holds_resources(facts):
         alter(state, event.id, known, facts)
     elif known.phase is Phase.RUNNING:
-        if event.time >= known.started:  # else it is an old message: the job has started since
+        if event.time >= known.run.started:  # else it is an old message: the job has started since
             _came_back(state, event.id, known, facts)
-    elif facts.starts > known.facts.starts or (known.accepted and event.time >= known.decided):
+    elif facts.starts > known.facts.starts or (
+        known.attempt.accepted and event.time >= known.attempt.decided
+    ):
         _came_back(state, event.id, known, facts)
     else:
-        state.put(replace(known, facts=facts))  # the outcome of its run decision is still to come
+        # The outcome of its run decision is still to come.
+        state.put(after(known, Step.DESCRIBED, facts=facts))
 
 
 def _enter(state: EngineState, event: str, facts: JobFacts) -> None:
@@ -68,13 +72,16 @@ def _enter(state: EngineState, event: str, facts: JobFacts) -> None:
     slot = -1
     if understood.request is not None:
         slot = _slot_for(state, facts, understood)
-    record = JobRecord(facts, understood, slot, Phase.WAITING)
     kept = state.kept.pop(facts.id, None)
     if kept is not None and slot >= 0:  # it was promised this before the plan was made anew
         state.promise[slot], since, weak = kept
         state.bound[slot] = state.promise[slot]
-        record = replace(record, eligible_since=since, weak=bool(weak), lost=Cause.OUTAGE)
-    record = state.put(record)
+        record = JobRecord(
+            facts, understood, slot, Phase.WAITING, eligible_since=since, weak=bool(weak), lost=Cause.OUTAGE
+        )
+    else:
+        record = JobRecord(facts, understood, slot, Phase.WAITING)
+    state.put(record)
     if holds_resources(facts):
         started = facts.started if facts.started is not None else state.now
         if started > state.since >= 0:
@@ -101,17 +108,21 @@ def _came_back(state: EngineState, event: str, record: JobRecord, facts: JobFact
     happens too often.
     """
     settings = state.settings
-    ran = state.now - record.started if record.phase is Phase.RUNNING else 0
+    ran = state.now - record.run.started if record.phase is Phase.RUNNING else 0
     if record.phase is Phase.RUNNING:
         note_end(state, record, event, failed=ran < settings.returns_within)
     not_before = _open_until(state, record)
-    record = ended_run(state, event, record, "it came back to its queue")
-    record = replace(record, returns=0, until=not_before, refusal="")
+    back_off = BackOff(not_before, record.back_off.refusals)
     if ran < settings.returns_within:
-        returns = state.records[record.id].returns + 1
+        returns = record.back_off.returns + 1
         wait = min(settings.refusal_most, settings.refusal_wait << min(returns - 1, 16))
-        refusal = f"it was back in its queue {ran} s after its start"
-        record = replace(record, returns=returns, until=max(not_before, state.now + wait), refusal=refusal)
+        back_off = replace(
+            back_off,
+            until=max(not_before, state.now + wait),
+            refusal=f"it was back in its queue {ran} s after its start",
+            returns=returns,
+        )
+    record = ended_run(state, event, record, back_off, "it came back to its queue")
     _resettle(state, event, record, facts, Cause.REFUSED, "it came back to its queue")
 
 
@@ -120,9 +131,9 @@ def _open_until(state: EngineState, record: JobRecord) -> int:
 
     The start that was seen may have been an older one, told late: then the decision is still to be answered.
     """
-    expires = record.decision_expires
-    answered = record.accepted or record.started >= expires - state.settings.decision_expiry
-    if not record.decision or answered or state.now > expires:
+    attempt, expires = record.attempt, record.attempt.expires
+    answered = attempt.accepted or record.run.started >= expires - state.settings.decision_expiry
+    if not attempt.decision or answered or state.now > expires:
         return 0
     return expires + 1
 
@@ -150,7 +161,7 @@ def alter(
     if holds_resources(facts) and known.phase is not Phase.RUNNING:
         started = facts.started if facts.started is not None else state.now
         suspect(state, event, known, started, facts.by)
-        known = state.put(replace(known, facts=facts))
+        known = state.put(after(known, Step.DESCRIBED, facts=facts))
         run(state, event, known, started, facts.shares)
     elif known.phase is Phase.RUNNING:
         told_again(state, event, known, facts)
@@ -158,12 +169,12 @@ def alter(
         # It keeps its place until the outcome of its run decision is known.
         if facts.queue != known.facts.queue:
             known = end_promise(state, known, event, f"it was moved to queue {facts.queue}")
-        state.put(replace(known, facts=facts))
+        state.put(after(known, Step.DESCRIBED, facts=facts))
     elif _bears_on_plan(state, known, facts):
-        record = replace(known, quarantine="", returns=0, refusals=0, busy=0, refusal="", until=0)
-        _resettle(state, event, record, facts, cause, words)
+        _resettle(state, event, after(known, Step.FORGIVEN), facts, cause, words)
     else:
-        _raised(state, event, state.put(replace(known, facts=facts)), known.facts.priority)
+        record = state.put(after(known, Step.DESCRIBED, facts=facts))
+        _raised(state, event, record, known.facts.priority)
 
 
 def _raised(state: EngineState, event: str, record: JobRecord, before: int) -> None:
@@ -216,10 +227,10 @@ def _resettle(
     if facts.slot_limit != before.slot_limit:
         cause, words = Cause.QUEUE, "the slot limit of its array was changed"
     if _on_lost_node(state, record):
-        record = replace(record, lost=Cause.NODE_LOST)
+        record = after(record, Step.BLAMED, lost=Cause.NODE_LOST)
     old = unplan(state, record)
     followers, before_them = lift_chain(state, record.id) if state.chained else (None, None)
-    record = _fit_slot(state, replace(record, facts=facts, understood=understood))
+    record = _fit_slot(state, after(record, Step.READ, facts=facts, understood=understood))
     if record.slot >= 0 and state.limits.lowered & state.plan.pools_of(record.slot).keys():
         cause, words = Cause.QUEUE, "the slot limit of its array was changed"
     set_rank(state, record)
@@ -230,7 +241,7 @@ def _resettle(
         note_one(state, event, cause, words, slot, old, start)
         settled = state.records[record.id]
         if settled.lost is not None and start >= 0:
-            state.put(replace(settled, lost=None))
+            state.put(after(settled, Step.BLAMED, lost=None))
     if followers is not None and before_them is not None:
         displace(state, followers, before_them, event, Cause.CHAIN, f"job {record.id} was planned anew")
 
@@ -285,7 +296,7 @@ def _fit_slot(state: EngineState, record: JobRecord) -> JobRecord:
             state.bound[new], state.told_when[new] = state.bound[slot], state.told_when[slot]
             state.tell_due[new] = state.tell_due[slot] or state.told[slot] >= 0  # it has no start yet
         state.drop_slot(slot)
-    return replace(record, slot=new)
+    return after(record, Step.GIVEN_SLOT, slot=new)
 
 
 def reread(state: EngineState, event: str, queue: str | None, words: str) -> None:
@@ -326,15 +337,16 @@ def held(state: EngineState, event: JobHeld) -> None:
     if record is None:
         return
     if record.phase is Phase.RUNNING:
-        state.put(replace(record, facts=replace(record.facts, holds=event.holds)))
+        state.put(after(record, Step.DESCRIBED, facts=replace(record.facts, holds=event.holds)))
         return
     eligible = record.facts.eligible if held_by_limit(event.holds) else None
     facts = replace(record.facts, holds=event.holds, state="H", eligible=eligible)
     if record.phase is Phase.DISPATCHED or slot_limited(facts):
-        state.put(replace(record, facts=facts))
+        state.put(after(record, Step.DESCRIBED, facts=facts))
         return
     record = end_promise(state, record, event.id, "it was held")
-    replan(state, replace(record, facts=facts), event.id, Cause.ALTERED, "it was held")
+    record = after(record, Step.DESCRIBED, facts=facts)
+    replan(state, record, event.id, Cause.ALTERED, "it was held")
 
 
 def released(state: EngineState, event: JobReleased) -> None:
@@ -345,13 +357,13 @@ def released(state: EngineState, event: JobReleased) -> None:
     eligible = record.facts.eligible if held_by_limit(record.facts.holds) else event.time
     facts = replace(record.facts, holds="", eligible=eligible)
     if record.phase is Phase.RUNNING:
-        state.put(replace(record, facts=facts))
+        state.put(after(record, Step.DESCRIBED, facts=facts))
         return
     facts = replace(facts, state="Q")
     if record.phase is Phase.DISPATCHED:
-        state.put(replace(record, facts=facts))
+        state.put(after(record, Step.DESCRIBED, facts=facts))
         return
-    record = replace(record, facts=facts, returns=0, refusals=0, busy=0, refusal="", until=0, quarantine="")
+    record = after(after(record, Step.DESCRIBED, facts=facts), Step.FORGIVEN)
     if record.slot >= 0 and state.plan.state(record.slot) == PLANNED and not record.behind:
         state.put(record)  # it was not held, or that was not heard of: repair may find it an earlier place
         state.plan.set_ready(record.slot, max(state.now, facts.not_before or 0))
@@ -369,7 +381,7 @@ def started(state: EngineState, event: JobStarted) -> None:
         state.alert(event.id, "unknown_job", f"job {event.job_id} started, but nobody said that it exists")
     else:
         suspect(state, event.id, record, event.time, event.by)
-        record = replace(record, facts=replace(record.facts, by=event.by))
+        record = after(record, Step.DESCRIBED, facts=replace(record.facts, by=event.by))
         run(state, event.id, record, event.time, event.shares)
 
 

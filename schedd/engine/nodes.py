@@ -165,7 +165,7 @@ def _due_again(state: EngineState, name: str) -> None:
     for slot in state.plan.on_node(name).tolist():
         record = state.by_slot[slot]
         if record is not None and state.plan.ready(slot) > state.plan.start(slot):
-            state.plan.set_ready(slot, max(record.until, record.facts.not_before or 0))
+            state.plan.set_ready(slot, max(record.back_off.until, record.facts.not_before or 0))
 
 
 def new_nodes(state: EngineState, events: Sequence[NodeChanged]) -> frozenset[str]:
@@ -229,7 +229,7 @@ def refresh(state: EngineState, name: str, event: str, words: str) -> None:
 def note_end(state: EngineState, record: JobRecord, event: str, *, failed: bool) -> None:
     """A run is over. A node on which jobs of several users fail one after another gets no new jobs."""
     settings = state.settings
-    soon = failed and state.now - record.started <= settings.hole_within
+    soon = failed and state.now - record.run.started <= settings.hole_within
     for name in dict.fromkeys(share.node for share in record.facts.shares):
         if not soon:
             state.failures.pop(name, None)

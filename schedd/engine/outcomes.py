@@ -7,6 +7,7 @@ import numpy as np
 
 from schedd.dialect import dialect_of
 from schedd.engine.jobs import again, unchanged
+from schedd.engine.phases import Step, after
 from schedd.engine.places import leave, leave_if_crowded
 from schedd.engine.quarantine import Concerning
 from schedd.engine.records import Cause, JobRecord, Phase
@@ -59,29 +60,38 @@ _OF_OTHERS = (
 def accepted(state: EngineState, event: RunAccepted) -> None:
     """The server took the run; the start itself is still to be seen."""
     record = state.records.get(event.job_id)
-    if record is not None and record.phase is Phase.DISPATCHED and record.decision == event.decision_id:
+    if (
+        record is not None
+        and record.phase is Phase.DISPATCHED
+        and record.attempt.decision == event.decision_id
+    ):
         expires = state.now + state.settings.start_wait
-        state.put(replace(record, accepted=True, decision_expires=expires))
+        taken = replace(record.attempt, accepted=True, expires=expires)
+        state.put(after(record, Step.ACCEPTED, attempt=taken))
 
 
 def refused(state: EngineState, event: RunRefused) -> None:
     """A server busy for now is asked again for the same nodes; anything else backs off, ever longer."""
     record = state.records.get(event.job_id)
-    if record is None or record.phase is not Phase.DISPATCHED or record.decision != event.decision_id:
+    if record is None or record.phase is not Phase.DISPATCHED or record.attempt.decision != event.decision_id:
         return
     settings, dialect = state.settings, dialect_of(record.facts.family)
     by = "the adapter" if event.code == 0 else f"the server (code {event.code})"
     text = f"{by}: {event.text}"
     words = f"its start was refused by {text}"
-    record = replace(_back(state, record), refusal=text)
-    if dialect.is_busy(event.code) and record.busy < settings.busy_retries and unchanged(state, record):
-        wait = state.now + settings.busy_wait
-        _stand_by(state, replace(record, busy=record.busy + 1), wait, event.id, Cause.REFUSED, words)
+    before = replace(record.back_off, refusal=text)
+    if dialect.is_busy(event.code) and before.busy < settings.busy_retries and unchanged(state, record):
+        back_off = replace(before, busy=before.busy + 1, until=state.now + settings.busy_wait)
+        record = after(record, Step.REFUSED, back_off=back_off)
+        _take_back(state, record)
+        _stand_by(state, record, event.id, Cause.REFUSED, words)
         return
     moved_on = event.code == 0 or dialect.is_changed(event.code)  # nothing is wrong with the job or its nodes
     first = settings.check_wait if moved_on else settings.refusal_wait
-    until = state.now + min(settings.refusal_most, first << min(record.refusals, 16))
-    record = replace(record, busy=0, refusals=record.refusals + 1, until=until)
+    until = state.now + min(settings.refusal_most, first << min(before.refusals, 16))
+    back_off = replace(before, busy=0, refusals=before.refusals + 1, until=until)
+    record = after(record, Step.REFUSED, back_off=back_off)
+    _take_back(state, record)
     again(state, event.id, record, Cause.REFUSED, words)
 
 
@@ -90,7 +100,7 @@ def hear(state: EngineState, events: Iterable[Event]) -> None:
     late = any(
         state.back <= due < state.now - _PROMPT
         for due in (
-            state.records[job_id].decision_expires + state.settings.answer_grace for job_id in state.out
+            state.records[job_id].attempt.expires + state.settings.answer_grace for job_id in state.out
         )
     )
     if late and any(not isinstance(event, _OF_OTHERS) for event in events):
@@ -112,9 +122,11 @@ def unanswered(state: EngineState, event: str) -> None:
             continue
         silent += 1
         with Concerning(state, job_id, event):
-            record = _back(state, record)
+            record = after(record, Step.VOID)
+            _take_back(state, record)
             if unchanged(state, record):
-                _stand_by(state, record, 0, event, Cause.OUTAGE, _SILENCE)
+                record = after(record, Step.PUT_OFF, back_off=replace(record.back_off, until=0))
+                _stand_by(state, record, event, Cause.OUTAGE, _SILENCE)
             else:
                 again(state, event, record, Cause.OUTAGE, _SILENCE)
     if silent:
@@ -128,32 +140,29 @@ def void_after(state: EngineState, record: JobRecord) -> int:
     carried the decision out long ago, and for ``answer_grace`` from then on.
     """
     grace = state.settings.answer_grace
-    due = record.decision_expires + grace
+    due = record.attempt.expires + grace
     if state.now <= due + _PROMPT and state.back <= due:
         return due
     return max(due, state.back + grace) if state.back > due else FOREVER
 
 
-def _back(state: EngineState, record: JobRecord) -> JobRecord:
-    """A job whose run decision is out no longer."""
+def _take_back(state: EngineState, record: JobRecord) -> None:
+    """A job whose run decision is out no longer: its place is as long again as the job is."""
     state.out.pop(record.id, None)
     # What it was given beyond its time while nobody knew whether it had started.
     state.plan.set_duration(record.slot, record.understood.walltime, state.now)
-    return replace(record, phase=Phase.WAITING, decision="", accepted=False)
 
 
-def _stand_by(
-    state: EngineState, record: JobRecord, until: int, event: str, cause: Cause, words: str
-) -> None:
-    """Let a job keep its place, to be started there when that is due and ``until`` is over.
+def _stand_by(state: EngineState, record: JobRecord, event: str, cause: Cause, words: str) -> None:
+    """Let a job keep its place, to be started there when that is due and its back-off over.
 
     A place that was lost while the decision was out (another job or a reservation took it, the node was set
     offline or changed) cannot be kept: then the job is planned anew.
     """
     plan, slot = state.plan, record.slot
     plan.unfix(slot)
-    plan.set_ready(slot, until)
-    state.put(replace(record, until=until))
+    plan.set_ready(slot, record.back_off.until)
+    state.put(record)
     here = np.array([slot], np.int64)
     if slot in plan.misplaced() or not all(_may_stay(state, plan.name_of[t.row]) for t in plan.takes(slot)):
         leave(state, here, event, cause, words)

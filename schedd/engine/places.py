@@ -1,15 +1,15 @@
 """Giving jobs their places in the plan, and taking them away: the operations that all events share."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from schedd.engine import chains
 from schedd.engine.intake import is_eligible, not_counted, waits_for
+from schedd.engine.phases import Step, after
 from schedd.engine.placing import place
 from schedd.engine.promises import make_promise, note, note_one
-from schedd.engine.quarantine import Concerning, answer
+from schedd.engine.quarantine import Concerning, block, tell_of
 from schedd.engine.ranking import forward
 from schedd.engine.records import Cause, JobRecord, Phase
 from schedd.engine.state import EngineState
@@ -97,7 +97,9 @@ def _seat(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> 
     state.homeless.pop(record.id, None)
     state.chained.pop(record.id, None)
     links = chains.behind(state, record)
-    record = replace(record, behind=links if isinstance(links, tuple) and state.policy is None else ())
+    behind = links if isinstance(links, tuple) and state.policy is None else ()
+    if behind != record.behind:
+        record = after(record, Step.CHAINED, behind=behind)
     wait = _must_wait(state, record)
     if wait is not None:
         if isinstance(wait, WaitingFor) and wait.kind == "dependency" and isinstance(links, WaitingFor):
@@ -105,37 +107,34 @@ def _seat(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> 
             if chains.may_be_planned(record):
                 state.chained[record.id] = None
         state.queue.pop(record.slot, None)
-        answer(state, replace(record, behind=()), Phase.BLOCKED, wait)
+        block(state, after(record, Step.CHAINED, behind=()), wait)
         return
     slot, eligible = record.slot, record.eligible_since
     if eligible < 0 and is_eligible(record.facts, state.now):
         eligible = state.now
-    ready = max(state.now, record.facts.not_before or 0, record.until)
+    ready = max(state.now, record.facts.not_before or 0, record.back_off.until)
     if record.behind:
         ready = max(ready, chains.ready_after(state, record.behind))
         state.chained[record.id] = None
     state.plan.set_ready(slot, ready)
     if state.policy is not None:
         state.queue[slot] = None
-        state.put(replace(record, phase=Phase.WAITING, answer=None, eligible_since=eligible))
+        state.put(after(after(record, Step.ELIGIBLE, eligible_since=eligible), Step.PLANNED, choice=None))
         return
-    asking = replace(record, eligible_since=eligible)
+    asking = after(record, Step.ELIGIBLE, eligible_since=eligible)
     start, choice = place(state, asking, event, ahead=ahead)
     if start < 0:
         words = no_node(state, record)
         if isinstance(words, Never):
-            answer(state, record, Phase.BLOCKED, words)
+            block(state, record, words)
         else:
             state.homeless[record.id] = None
-            answer(state, asking, Phase.WAITING, words)
+            tell_of(state, record, words)
+            state.put(after(asking, Step.NO_PLACE, answer=words))
         return
     if ahead and state.ranks.matter and forward(state, slot, event):
         start = state.plan.start(slot)
-    make_promise(
-        state,
-        state.put(replace(asking, phase=Phase.WAITING, answer=None, choice=choice)),
-        start,
-    )
+    make_promise(state, state.put(after(asking, Step.PLANNED, choice=choice)), start)
 
 
 def _must_wait(state: EngineState, record: JobRecord) -> WaitingFor | Never | None:
@@ -143,9 +142,11 @@ def _must_wait(state: EngineState, record: JobRecord) -> WaitingFor | Never | No
         return WaitingFor("quarantine", f"an admin: planning it failed ({record.quarantine})")
     if record.understood.request is None:
         return Never(record.understood.problem)
-    if record.returns >= state.settings.returns_most:
-        last = record.refusal or "a start that failed"
-        return WaitingFor("returned", f"an admin: it came back to its queue {record.returns} times ({last})")
+    if record.back_off.returns >= state.settings.returns_most:
+        last = record.back_off.refusal or "a start that failed"
+        return WaitingFor(
+            "returned", f"an admin: it came back to its queue {record.back_off.returns} times ({last})"
+        )
     request = record.understood.request
     never = not_counted(request, state.uncounted) or state.why_never(request)
     if never is not None:
@@ -175,12 +176,13 @@ def _follow_chain(state: EngineState, record: JobRecord, event: str) -> None:
         if not isinstance(found, WaitingFor):
             replan(state, record, event, Cause.CHAIN, "what it waits for has a start")
         elif found != record.answer:
-            answer(state, record, record.phase, found)
+            tell_of(state, record, found)
+            state.put(after(record, Step.ANSWERED, answer=found))
         return
     if state.plan.state(slot) != PLANNED:
         return
     ready = chains.ready_after(state, record.behind)
-    ready = max(ready, record.facts.not_before or 0, record.until)
+    ready = max(ready, record.facts.not_before or 0, record.back_off.until)
     if ready > state.plan.start(slot) and ready > state.now:
         replan(state, record, event, Cause.CHAIN, "what it waits for was moved")
     elif ready < state.plan.ready(slot):

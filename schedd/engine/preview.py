@@ -114,7 +114,7 @@ def _in_the_way(state: EngineState, event: Reserve) -> list[InTheWay]:
         facts, until = record.facts, state.plan.end(record.slot)
         nodes = tuple(dict.fromkeys(share.node for share in facts.shares if share.node in reserved))
         admitted = access.admits(facts.owner, facts.group, facts.account, facts.queue)
-        begins_late = event.end is not None and record.started >= event.end
+        begins_late = event.end is not None and record.run.started >= event.end
         if nodes and until > event.start and not admitted and not begins_late:
             found.append(InTheWay(record.id, facts.owner, nodes, until))
     return found

@@ -9,13 +9,12 @@ the site's slack) is promised instead.
 start that it had to be given, with the slack: what cannot be kept does not leave the job to anybody's mercy.
 """
 
-from dataclasses import replace
-
 import numpy as np
 import numpy.typing as npt
 
 from schedd.engine.calm import wrong
 from schedd.engine.intake import slot_limited
+from schedd.engine.phases import Step, after
 from schedd.engine.records import MAY_BREAK, Breach, Cause, ChangeSet, Ended, JobRecord, Phase, Risk
 from schedd.engine.settings import EngineSettings
 from schedd.engine.slack import Slack
@@ -87,7 +86,7 @@ def _judge(
     if 0 <= planned <= promised:  # it can be kept, perhaps again
         state.bound[slot] = promised
         if record.lost is not None or record.risk is not None:
-            state.put(replace(record, lost=None, risk=None))
+            state.put(after(record, Step.RISKED, lost=None, risk=None))
         return
     cause, bound = record.lost or changes.cause, int(state.bound[slot])
     if cause not in MAY_BREAK and (bound < state.now or 0 <= before < state.now):
@@ -97,7 +96,7 @@ def _judge(
             raise AssertionError(f"{record.id}: {cause} ({changes.event}) took it past {bound} to {planned}")
         state.bound[slot] = _latest(state, slot, planned)
     risk = record.risk or Risk(state.now, changes.event, cause)
-    state.put(replace(record, lost=cause if planned < 0 else None, risk=risk))
+    state.put(after(record, Step.RISKED, lost=cause if planned < 0 else None, risk=risk))
 
 
 # ---- promises whose moment comes ------------------------------------------------------------------
@@ -115,7 +114,7 @@ def unkept(state: EngineState, event: str) -> None:
         if record is not None:
             start = state.plan.start(slot)
             risk = record.risk or Risk(state.now, event, _held_up(state, record))
-            _break(state, replace(record, lost=None, risk=risk), start)
+            _break(state, after(record, Step.RISKED, lost=None, risk=risk), start)
             if start >= 0:
                 # Of one that is overdue nobody knows when it can be started; its place is moved on by then.
                 soonest = start if start > state.now else state.now + state.patience
@@ -144,14 +143,18 @@ def began(state: EngineState, record: JobRecord, event: str, started: int) -> Jo
     It counts as started when its run decision was made, if it runs within that decision's life.
     """
     if record.slot < 0:
-        return replace(record, lost=None, risk=None)
+        return after(record, Step.RISKED, lost=None, risk=None)
     promised, in_time = int(state.promise[record.slot]), started
-    if record.phase is Phase.DISPATCHED and started <= record.decided + state.settings.decision_expiry:
-        in_time = min(started, record.decided)
+    if (
+        record.phase is Phase.DISPATCHED
+        and started <= record.attempt.decided + state.settings.decision_expiry
+    ):
+        in_time = min(started, record.attempt.decided)
     if in_time > promised:
-        record = replace(record, risk=record.risk or Risk(state.now, event, _held_up(state, record)))
+        risk = record.risk or Risk(state.now, event, _held_up(state, record))
+        record = after(record, Step.RISKED, lost=record.lost, risk=risk)
         record = _break(state, record, started)
-    return replace(record, lost=None, risk=None)
+    return after(record, Step.RISKED, lost=None, risk=None)
 
 
 def _break(state: EngineState, record: JobRecord, planned: int) -> JobRecord:
@@ -162,7 +165,7 @@ def _break(state: EngineState, record: JobRecord, planned: int) -> JobRecord:
     if len(kept) >= _BREACHES_KEPT:
         kept = (kept[0], *kept[2:])
     state.breaches += 1
-    return state.put(replace(record, breaches=(*kept, breach), risk=None))
+    return state.put(after(record, Step.BROKEN, breaches=(*kept, breach)))
 
 
 def _held_up(state: EngineState, record: JobRecord) -> Cause:
@@ -175,7 +178,7 @@ def _held_up(state: EngineState, record: JobRecord) -> Cause:
             return Cause.NODE_LOST
     if slot_limited(record.facts):
         return Cause.QUEUE
-    return Cause.REFUSED if record.refusal else Cause.OUTAGE
+    return Cause.REFUSED if record.back_off.refusal else Cause.OUTAGE
 
 
 def make_promise(state: EngineState, record: JobRecord, start: int) -> None:
@@ -186,7 +189,7 @@ def make_promise(state: EngineState, record: JobRecord, start: int) -> None:
     state.promise[slot] = state.bound[slot] = _latest(state, slot, start)
     weak = bool(state.assumed) and _behind_assumed(state, slot)
     if weak != record.weak:
-        state.put(replace(record, weak=weak))
+        state.put(after(record, Step.PROMISED, weak=weak))
 
 
 def _latest(state: EngineState, slot: int, planned: int) -> int:
@@ -207,10 +210,10 @@ def slack_of(settings: EngineSettings, queue: str) -> Slack:
 def end_promise(state: EngineState, record: JobRecord, event: str, words: str) -> JobRecord:
     """End a job's promise, keeping why; returns the record to go on with, which is not yet put."""
     if record.slot < 0 or state.promise[record.slot] >= FOREVER:
-        return replace(record, weak=False, lost=None, risk=None, eligible_since=-1)
+        return after(record, Step.UNPROMISED, ended=record.ended)
     ended = Ended(state.now, event, words, int(state.promise[record.slot]))
     state.promise[record.slot] = state.bound[record.slot] = FOREVER
-    return replace(record, weak=False, lost=None, risk=None, eligible_since=-1, ended=ended)
+    return after(record, Step.UNPROMISED, ended=ended)
 
 
 def _behind_assumed(state: EngineState, slot: int) -> bool:

@@ -1,8 +1,8 @@
 """Work that concerns one job: where it fails, that job is set aside, and no other is concerned."""
 
-from dataclasses import replace
 from types import TracebackType
 
+from schedd.engine.phases import Step, after
 from schedd.engine.promises import end_promise
 from schedd.engine.records import JobRecord, Phase
 from schedd.engine.state import EngineState
@@ -10,7 +10,7 @@ from schedd.model import Never, WaitingFor
 from schedd.plan.columns import UNPLACED
 from schedd.plan.plan import WorkSpent
 
-__all__ = ["Concerning", "answer", "quarantine"]
+__all__ = ["Concerning", "block", "quarantine", "tell_of"]
 
 
 class Concerning:
@@ -60,13 +60,19 @@ def quarantine(state: EngineState, record: JobRecord, event: str, why: str) -> N
             state.plan.lift(record.slot, state.now)
     state.homeless.pop(record.id, None)
     state.chained.pop(record.id, None)
-    record = end_promise(state, replace(record, quarantine=why, behind=()), event, "its planning failed")
-    words = f"an admin: planning it failed ({why})"
-    answer(state, record, Phase.BLOCKED, WaitingFor("quarantine", words))
+    record = end_promise(state, record, event, "its planning failed")
+    words = WaitingFor("quarantine", f"an admin: planning it failed ({why})")
+    tell_of(state, record, words)
+    state.put(after(record, Step.SET_ASIDE, quarantine=why, answer=words))
 
 
-def answer(state: EngineState, record: JobRecord, phase: Phase, words: WaitingFor | Never) -> None:
-    """A job has no start; it is told why."""
+def block(state: EngineState, record: JobRecord, words: WaitingFor | Never) -> None:
+    """A job may not be planned; it is told why."""
+    tell_of(state, record, words)
+    state.put(after(record, Step.BLOCKED, answer=words))
+
+
+def tell_of(state: EngineState, record: JobRecord, words: WaitingFor | Never) -> None:
+    """A job that has no start is to be told why, unless it was told just that."""
     if words != record.answer and record.slot >= 0:
         state.tell_due[record.slot] = 1
-    state.put(replace(record, phase=phase, answer=words))

@@ -139,14 +139,14 @@ def _is_back(state: EngineState, at: int, record: JobRecord, job: JobFacts) -> b
     """Whether a job that was to start did not. If that was not accepted before the server was asked, the
     outcome is still to come.
     """
-    accepted_at = record.decision_expires - state.settings.start_wait
-    return job.starts > record.facts.starts or (record.accepted and at > accepted_at)
+    accepted_at = record.attempt.expires - state.settings.start_wait
+    return job.starts > record.facts.starts or (record.attempt.accepted and at > accepted_at)
 
 
 def _same_run(record: JobRecord, job: JobFacts) -> bool:
     """Whether this is the run that is known, by its start and its nodes."""
     held = {(share.node, share.cpus) for share in record.facts.shares}
-    return (job.started is None or job.started == record.started) and (
+    return (job.started is None or job.started == record.run.started) and (
         not job.shares or {(share.node, share.cpus) for share in job.shares} == held
     )
 

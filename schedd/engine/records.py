@@ -14,6 +14,7 @@ from schedd.wire import JobFacts, Reserve
 
 __all__ = [
     "MAY_BREAK",
+    "BackOff",
     "Breach",
     "Cause",
     "ChangeSet",
@@ -27,6 +28,8 @@ __all__ = [
     "Ranks",
     "Reservation",
     "Risk",
+    "RunSoFar",
+    "StartAttempt",
 ]
 
 
@@ -191,14 +194,51 @@ class Ranks:
 
 
 @dataclass(frozen=True, slots=True)
+class StartAttempt:
+    """The run decision that is out, or by which the job runs; ``accepted``: the server took it.
+
+    ``decided`` is when it was made and ``expires`` until when it may be carried out; both stay when it has
+    come to nothing, since it may have been carried out all the same.
+    """
+
+    decision: str = ""
+    decided: int = -1
+    expires: int = 0
+    accepted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BackOff:
+    """Starts that came to nothing: no run decision before ``until``.
+
+    ``refusals`` are those in a row, ``busy`` those of the kind "busy for now" in a row, ``refusal`` the words
+    of the last. ``returns`` counts starts in a row after which the job was soon queued again.
+    """
+
+    until: int = 0
+    refusals: int = 0
+    busy: int = 0
+    refusal: str = ""
+    returns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunSoFar:
+    """The run of a job that runs: when it ``started`` (-1: it does not), and how often it was given longer
+    than its walltime and allowance.
+    """
+
+    started: int = -1
+    overruns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class JobRecord:
     """A job with us. Its planned start, promise and generation stand in columns, by slot.
 
-    ``answer`` is set when no start is known. ``until`` is a back-off: no dispatch before it. ``decision`` is
-    the run decision that is out, or by which the job runs; ``accepted``: the server took it. ``busy`` counts
-    refusals of the kind "busy for now" in a row. ``lost`` is the cause by which a promised job lost its
-    start: it takes the blame if the promise cannot be kept. ``risk`` is set while its promise is at risk.
-    ``breaches`` are the first and the latest.
+    It changes by the steps of ``phases.py`` alone. ``answer`` is set when no start is known. ``lost`` is the
+    cause by which a promised job lost its start: it takes the blame if the promise cannot be kept. ``risk``
+    is set while its promise is at risk. ``breaches`` are the first and the latest.
     """
 
     facts: JobFacts
@@ -207,17 +247,9 @@ class JobRecord:
     phase: Phase
     answer: WaitingFor | Never | None = None
     eligible_since: int = -1
-    until: int = 0
-    refusals: int = 0
-    busy: int = 0
-    refusal: str = ""
-    returns: int = 0
-    decision: str = ""
-    decided: int = -1
-    decision_expires: int = 0
-    accepted: bool = False
-    started: int = -1
-    overruns: int = 0
+    attempt: StartAttempt = StartAttempt()
+    back_off: BackOff = BackOff()
+    run: RunSoFar = RunSoFar()
     weak: bool = False
     lost: Cause | None = None
     risk: Risk | None = None

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from schedd.engine.fair_use import book_run
 from schedd.engine.nodes import block, unblock
+from schedd.engine.phases import Step, after
 from schedd.engine.places import make_way
 from schedd.engine.promises import began, end_promise
 from schedd.engine.quarantine import Concerning
-from schedd.engine.records import Cause, JobRecord, Phase
+from schedd.engine.records import BackOff, Cause, JobRecord, Phase, RunSoFar
 from schedd.engine.shares import shares_of, takes_of
 from schedd.engine.state import EngineState
 from schedd.model import Chunk, Place, Request
@@ -24,7 +25,7 @@ def run(
     """The job runs on these shares: it holds them, and planned jobs in its way are planned anew."""
     shares = tuple(shares)
     known = record.facts
-    if record.phase is Phase.RUNNING and (record.started, known.shares) == (started, shares):
+    if record.phase is Phase.RUNNING and (record.run.started, known.shares) == (started, shares):
         return
     letter = known.state if known.state in ("R", "E", "S") else "R"
     starts = known.starts + (record.phase is not Phase.RUNNING)
@@ -38,25 +39,8 @@ def run(
     state.homeless.pop(record.id, None)
     state.chained.pop(record.id, None)  # it waits for nothing any more
     record = began(state, record, event, started)
-    record = _with_slot(
-        state,
-        replace(
-            record,
-            facts=facts,
-            understood=understood,
-            phase=Phase.RUNNING,
-            answer=None,
-            started=started,
-            overruns=0,
-            until=0,
-            refusals=0,
-            busy=0,
-            decided=-1,
-            refusal="",
-            quarantine="",
-        ),
-    )
-    state.put(record)
+    record = after(record, Step.STARTED, facts=facts, understood=understood, run=RunSoFar(started))
+    record = state.put(_with_slot(state, record))
     if as_planned and planned <= started <= planned + state.settings.end_allowance:
         # A start a little late takes from its allowance at the end, not from those behind it now.
         _begin(state, record, state.plan.end(record.slot))
@@ -77,7 +61,7 @@ def suspect(state: EngineState, event: str, record: JobRecord, started: int, by:
         return
     if record.facts.state == "S":
         return
-    if record.decided >= 0 and started <= record.decision_expires + settings.answer_grace:
+    if record.attempt.decided >= 0 and started <= record.attempt.expires + settings.answer_grace:
         return
     who = by or "somebody else"
     state.alert(event, "by_hand", f"job {record.id} was started by {who}, not by this scheduler")
@@ -99,7 +83,8 @@ def _with_slot(state: EngineState, record: JobRecord) -> JobRecord:
     if record.slot < 0:
         request = Request((Chunk(cpus=0),), Place.FREE)
         pools = state.pools_for(record.facts, record.understood)
-        record = replace(record, slot=state.new_slot(request, max(1, record.understood.walltime), pools))
+        slot = state.new_slot(request, max(1, record.understood.walltime), pools)
+        record = after(record, Step.GIVEN_SLOT, slot=slot)
     else:
         state.refit(record)
     if record.understood.assumed:
@@ -115,14 +100,14 @@ def _same_nodes(a: Iterable[ShareFacts], b: Iterable[ShareFacts]) -> bool:
 
 def walltime_end(record: JobRecord) -> int:
     """Until when a running job holds its resources as the plan counts them; see ``_past_end`` for more."""
-    return record.started + record.understood.walltime
+    return record.run.started + record.understood.walltime
 
 
 def occupy(state: EngineState, record: JobRecord) -> None:
     """Let a running job hold its shares, whatever the plan says about them."""
     slot = record.slot
     end = max(walltime_end(record), state.now + 1)
-    start = min(record.started, end - 1)
+    start = min(record.run.started, end - 1)
     state.queue.pop(slot, None)
     state.plan.lift(slot, state.now)
     state.plan.set_duration(slot, end - start, state.now)
@@ -148,20 +133,16 @@ def told_again(state: EngineState, event: str, record: JobRecord, facts: JobFact
     """A running job as the server describes it now: its walltime or what it holds may have changed."""
     understood = state.intake.read(facts, state.queues.get(facts.queue), state.server.defaults)
     shares = facts.shares or record.facts.shares
-    started = facts.started if facts.started is not None else record.started
+    started = facts.started if facts.started is not None else record.run.started
     letter = facts.state if facts.state in ("R", "E", "S") else record.facts.state
-    new = replace(
-        record,
-        facts=replace(facts, shares=shares, started=started, state=letter),
-        understood=understood,
-        started=started,
-    )
-    same_place = _same_nodes(shares, record.facts.shares) and started == record.started
+    facts = replace(facts, shares=shares, started=started, state=letter)
+    same_place = _same_nodes(shares, record.facts.shares) and started == record.run.started
     if same_place and understood.walltime == record.understood.walltime:
-        state.put(new)
+        state.put(after(record, Step.RUN_AGAIN, facts=facts, understood=understood, run=record.run))
         return
     unblock(state, record.id, event)
-    new = state.put(_with_slot(state, replace(new, overruns=0)))
+    new = after(record, Step.RUN_AGAIN, facts=facts, understood=understood, run=RunSoFar(started))
+    new = state.put(_with_slot(state, new))
     occupy(state, new)
     words = f"job {record.id} was altered while it runs" if same_place else f"job {record.id} runs there"
     make_way(state, [new.slot], event, Cause.ADMIN, words)
@@ -224,11 +205,11 @@ def _overrun(state: EngineState, record: JobRecord, event: str) -> tuple[Cause, 
     if over < 0:
         _longer(state, record, min(settings.overrun_step, -over))
         return Cause.OVERRUN, words
-    step = min(settings.overrun_step << min(record.overruns, 20), settings.overrun_most)
+    step = min(settings.overrun_step << min(record.run.overruns, 20), settings.overrun_most)
     if over < settings.overrun_blocked:
         # The moment at which its nodes count as blocked is not to be missed.
         step = min(step, settings.overrun_blocked - over)
-    record = state.put(replace(record, overruns=record.overruns + 1))
+    record = state.put(after(record, Step.OVERRAN, run=replace(record.run, overruns=record.run.overruns + 1)))
     _longer(state, record, step)
     # Nobody ends a job without walltime: running on tells nothing about its nodes.
     late = over >= settings.overrun_blocked and not record.understood.assumed
@@ -244,12 +225,9 @@ def _longer(state: EngineState, record: JobRecord, step: int) -> None:
     heapq.heappush(state.ends, (end, record.slot, record.id))
 
 
-def ended_run(state: EngineState, event: str, record: JobRecord, words: str) -> JobRecord:
+def ended_run(state: EngineState, event: str, record: JobRecord, back_off: BackOff, words: str) -> JobRecord:
     """A run is over but the job lives: it is as if it had just been queued, its promise ended."""
     unblock(state, record.id, event)
     book_run(state, record, state.now)
     state.out.pop(record.id, None)
-    record = end_promise(state, record, event, words)
-    return replace(
-        record, phase=Phase.WAITING, decision="", accepted=False, busy=0, started=-1, overruns=0, answer=None
-    )
+    return after(end_promise(state, record, event, words), Step.CAME_BACK, back_off=back_off)

@@ -17,6 +17,7 @@ import numpy as np
 from schedd.engine.alerts import OpenAlert
 from schedd.engine.intake import Understood
 from schedd.engine.records import (
+    BackOff,
     Breach,
     Cause,
     Choice,
@@ -27,6 +28,8 @@ from schedd.engine.records import (
     Phase,
     Reservation,
     Risk,
+    RunSoFar,
+    StartAttempt,
 )
 from schedd.model import Never, Request, WaitingFor
 from schedd.plan.columns import Ints
@@ -194,13 +197,19 @@ def save_records(records: Sequence[JobRecord]) -> _Bit[tuple[dict[str, Any], _Ar
         "request": lambda r: requests.number(id(r), r) if r is not None else -1,
     }
     names = [field.name for field in fields(JobFacts)]
-    own = [field.name for field in fields(JobRecord) if field.name not in ("facts", "understood")]
+    own = [field.name for field in fields(JobRecord) if field.name not in ("facts", "understood", *_GROUPS)]
+    groups: dict[str, _Columns] = {}
+    for name, kind in _GROUPS.items():
+        parts = list(map(attrgetter(name), records))
+        inner = [field.name for field in fields(kind)]
+        groups[name] = yield from _save_columns(f"{name}.", parts, inner, how, arrays)
     plain = {
         "count": len(records),
         "facts": (
             yield from _save_columns("facts.", [record.facts for record in records], names, how, arrays)
         ),
         "records": (yield from _save_columns("records.", records, own, how, arrays)),
+        "groups": groups,
         "reads": len(understood.rows),
         "read": (
             yield from _save_columns(
@@ -225,14 +234,24 @@ def load_records(saved: dict[str, Any], arrays: _Arrays) -> list[JobRecord]:
         **_LOAD_RECORD,
         "resources": asked.__getitem__,
         "request": requests.__getitem__,
-        "facts": _same,
-        "understood": _same,
+        **dict.fromkeys(("facts", "understood", *_GROUPS), _same),
     }
     facts = _load_columns(JobFacts, n, saved["facts"], how, arrays)
     read = _load_columns(Understood, saved["reads"], saved["read"], how, arrays)
     understood = [read[i] for i in arrays["understood"].tolist()]
-    columns = {**saved["records"], "facts": facts, "understood": understood}
+    groups = {
+        name: _load_columns(kind, n, saved["groups"][name], how, arrays) for name, kind in _GROUPS.items()
+    }
+    columns = {**saved["records"], "facts": facts, "understood": understood, **groups}
     return _load_columns(JobRecord, n, columns, how, arrays)
+
+
+_GROUPS: Final[dict[str, type[StartAttempt] | type[BackOff] | type[RunSoFar]]] = {
+    "attempt": StartAttempt,
+    "back_off": BackOff,
+    "run": RunSoFar,
+}
+"""Groups in a record, each saved as columns of its own."""
 
 
 def _save_answer(answer: WaitingFor | Never | None) -> list[str] | None:

@@ -502,7 +502,7 @@ class EngineState:
     def _limited_by(self, record: JobRecord) -> list[str]:
         """The limits that leave a planned job no room before its start, each by itself."""
         plan, slot = self.plan, record.slot
-        earliest = max(self.now, record.facts.not_before or 0, record.until)
+        earliest = max(self.now, record.facts.not_before or 0, record.back_off.until)
         return [
             in_words(self.limits.pools[pool])
             for pool, amount in plan.pools_of(slot).items()

@@ -3,6 +3,7 @@
 import numpy as np
 
 from schedd.engine.calm import wrong
+from schedd.engine.phases import fault_of
 from schedd.engine.pools import PLENTY
 from schedd.engine.records import JobRecord, Phase
 from schedd.engine.state import EngineState
@@ -78,6 +79,7 @@ def _check_row(state: EngineState, row: int, entries: list[tuple[int, int, Ints,
 
 def _check_record(state: EngineState, record: JobRecord) -> None:
     slot, phase, now = record.slot, record.phase, state.now
+    assert not fault_of(record), f"{record.id}: {fault_of(record)}"
     assert state.records[record.id] is record
     assert (record.id in state.slotless) == (slot < 0), f"{record.id}: slotless or not"
     if slot < 0:

@@ -56,8 +56,8 @@ def why(
         return f"never on this cluster: {record.answer.requirement}" + tail
     if isinstance(record.answer, WaitingFor):
         return f"waiting for {record.answer.what}" + tail
-    if record.refusal and record.until > 0:
-        tail = f"; its last start was refused by {record.refusal}" + tail
+    if record.back_off.refusal and record.back_off.until > 0:
+        tail = f"; its last start was refused by {record.back_off.refusal}" + tail
     if start >= 0:
         tail = "".join(f"; not sooner, since {limit}" for limit in limits) + tail
         reason = chosen(record, start)

@@ -183,8 +183,8 @@ def _waits(published: Published, record: JobRecord) -> list[Blocker]:
         found = [one for one in found if one[0] != "dependency"]
     if record.quarantine:
         found.append(("quarantine", f"an admin: planning it failed ({record.quarantine})"))
-    elif record.returns >= published.settings.returns_most:
-        found.append(("returned", f"an admin: it came back to its queue {record.returns} times"))
+    elif record.back_off.returns >= published.settings.returns_most:
+        found.append(("returned", f"an admin: it came back to its queue {record.back_off.returns} times"))
     if not found and published.settings.policy != "conservative":
         policy = published.settings.policy
         found.append(("policy", f"its turn under the policy {policy}, which plans no starts"))
@@ -224,8 +224,10 @@ def _because(record: JobRecord, ready: int, now: int) -> str:
         return f"its dependency {links} allows no start before"
     if (record.facts.not_before or 0) >= ready:
         return "its owner allows no start before"
-    if record.until >= ready:
-        return f"its last start was refused by {record.refusal or 'the server'}; it is tried again then"
+    if record.back_off.until >= ready:
+        return (
+            f"its last start was refused by {record.back_off.refusal or 'the server'}; it is tried again then"
+        )
     return "a start is tried again then"
 
 

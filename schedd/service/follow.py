@@ -222,5 +222,5 @@ class Follower:
         if record is None:
             return False
         if isinstance(decision, Run):
-            return record.decision == decision.id
+            return record.attempt.decision == decision.id
         return record.phase in (Phase.WAITING, Phase.BLOCKED)

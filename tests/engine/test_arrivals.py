@@ -103,7 +103,7 @@ def test_nothing_is_started_before_all_that_runs_is_known() -> None:
             assert one.state.halted
     made += settled(one)
     assert not [decision for decision in made if isinstance(decision, Run)]
-    assert one.state.records["0.s"].started == NOW - 100
+    assert one.state.records["0.s"].run.started == NOW - 100
 
 
 def test_what_happens_to_a_job_that_is_not_taken_in_yet_counts() -> None:

@@ -102,7 +102,7 @@ def test_a_start_decided_in_time_keeps_the_promise_though_it_is_seen_later() -> 
     (run,) = [d for d in cluster.decisions if d.type == "run"]
     cluster.at(5)
     cluster.tell(*cluster.server.run(run))
-    assert (cluster.record("1").started, cluster.engine.state.breaches) == (T + 5, 0)
+    assert (cluster.record("1").run.started, cluster.engine.state.breaches) == (T + 5, 0)
 
 
 @pytest.mark.parametrize(("moment", "broken"), [(190, []), (230, [Cause.RESERVATION])])

@@ -33,7 +33,7 @@ def test_who_does_not_end_at_its_walltime_takes_its_allowance_a_step_at_a_time()
     seen = []
     for moment in (99, 100, 160, 220, 250, 310):
         cluster.at(moment)
-        seen.append((cluster.start("2"), cluster.record("1").overruns))
+        seen.append((cluster.start("2"), cluster.record("1").run.overruns))
     # 60 and 60 s, and what is left of the allowance; only then it counts as an overrun.
     assert seen == [(100, 0), (160, 0), (220, 0), (250, 0), (310, 1), (430, 2)]
     assert (cluster.runs("2"), cluster.at_risk("2"), cluster.breaches("2")) == ([], "", [])

@@ -145,9 +145,9 @@ def test_a_snapshot_taken_before_an_accepted_start_does_not_undo_it() -> None:
 
     assert seen(3) == "starting", "the server was asked before it took the job"
     assert seen(5) == "starting"
-    assert cluster.record("1").returns == 0
+    assert cluster.record("1").back_off.returns == 0
     assert seen(6) != "starting", "it was there again, queued"
-    assert cluster.record("1").returns == 1
+    assert cluster.record("1").back_off.returns == 1
 
 
 def test_completed_jobs_of_a_snapshot_are_gone() -> None:

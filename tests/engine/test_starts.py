@@ -96,7 +96,7 @@ def test_a_refusal_that_means_cannot_backs_off_with_growing_waits() -> None:
         assert cluster.view("1").planned_start is not None
         cluster.at(cluster.start("1") or 0)
     assert cluster.runs("1") == [0, 30, 90, 190, 290]
-    assert cluster.record("1").refusal == "the server (code 15043): no"
+    assert cluster.record("1").back_off.refusal == "the server (code 15043): no"
     assert cluster.breaches("1")[0] == "run refused"
 
 
@@ -144,7 +144,7 @@ def test_an_outcome_of_an_older_decision_is_ignored() -> None:
     cluster.tell(*cluster.server.refuse(old, 15043, "late"))
     cluster.tell(RunAccepted(id="x", time=T, decision_id=old.id, job_id="1"))
     assert cluster.view("1").state == "starting"
-    assert not cluster.record("1").accepted
+    assert not cluster.record("1").attempt.accepted
 
 
 def test_an_accepted_job_seen_queued_again_is_returned_and_set_aside_after_three() -> None:
@@ -153,7 +153,7 @@ def test_an_accepted_job_seen_queued_again_is_returned_and_set_aside_after_three
     for n in range(1, 4):
         cluster.at((cluster.start("1") or 0) + 2)
         cluster.tell(*cluster.server.requeue("1"))
-        assert cluster.record("1").returns == n
+        assert cluster.record("1").back_off.returns == n
     assert cluster.view("1").waiting_for == "returned"
     assert "it came back to its queue 3 times" in cluster.view("1").why
     assert cluster.start("1") is None
@@ -168,7 +168,7 @@ def test_a_requeue_after_a_real_run_is_no_return_and_ends_the_promise() -> None:
     cluster.engine.pause("test")
     cluster.tell(*cluster.server.requeue("1"))
     record = cluster.record("1")
-    assert record.returns == 0
+    assert record.back_off.returns == 0
     assert record.ended is not None
     assert (record.ended.words, record.ended.promised) == ("it came back to its queue", T)
     assert cluster.promise("1") == 500

@@ -122,7 +122,7 @@ async def _answer(request: Request, cluster: PlanLoop, seen: Sight, asked: Asked
     question = asked.question()
     copy = await a_copy(cluster)
     job = found_job(cluster.name, copy.published, seen, asked.job) if asked.job else None
-    if job is not None and job.started >= 0:
+    if job is not None and job.run.started >= 0:
         raise ProblemError("invalid", f"job {job.id} runs already")
     expecting = request.app.state.clusters.foretellers[cluster.name].latest
     return await worked_out(request, answered, copy, expecting, question, job, cluster.now(), who)

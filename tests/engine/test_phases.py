@@ -1,0 +1,228 @@
+"""The table of a job's phases: what a step clears is gone, what it sets is set, all else stays as it was."""
+
+from dataclasses import fields, replace
+from operator import attrgetter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedd.engine.intake import Understood
+from schedd.engine.phases import TABLE, IllegalStep, Step, after, begins_as, fault_of
+from schedd.engine.records import (
+    BackOff,
+    Breach,
+    Cause,
+    Choice,
+    Ended,
+    JobRecord,
+    Link,
+    Phase,
+    Risk,
+    RunSoFar,
+    StartAttempt,
+)
+from schedd.model import WaitingFor
+from schedd.wire import JobFacts
+from tests.engine.chaos import Chaos, play
+
+_GROUPS = {"attempt": StartAttempt, "back_off": BackOff, "run": RunSoFar}
+_FACTS = JobFacts(id="1", owner="ada@hub", queue="batch", state="Q", submitted=0)
+_READ = Understood(None, 60, False, "no request")
+
+
+def _full(phase: Phase) -> JobRecord:
+    """A record of which no field is as it begins."""
+    return JobRecord(
+        _FACTS,
+        _READ,
+        3,
+        phase,
+        answer=WaitingFor("hold", "its owner"),
+        eligible_since=7,
+        attempt=StartAttempt("d1", 8, 9, accepted=True),
+        back_off=BackOff(1, 2, 3, "no", 4),
+        run=RunSoFar(5, 6),
+        weak=True,
+        lost=Cause.NODE_LOST,
+        risk=Risk(1, "e", Cause.OVERRUN),
+        quarantine="broken",
+        breaches=(Breach(1, "e", Cause.OVERRUN, 2, 3),),
+        ended=Ended(1, "e", "held", 2),
+        behind=(Link("afterok", "2"),),
+        choice=Choice(1, 2, 3.0),
+    )
+
+
+_SET: dict[str, Any] = {
+    "facts": replace(_FACTS, state="R"),
+    "understood": replace(_READ, walltime=61),
+    "slot": 4,
+    "answer": WaitingFor("queue", "it is stopped"),
+    "eligible_since": 70,
+    "attempt": StartAttempt("d2", 80, 90),
+    "back_off": BackOff(10, 20, 30, "not now", 40),
+    "run": RunSoFar(50, 60),
+    "weak": False,
+    "lost": Cause.LICENCE,
+    "risk": Risk(10, "f", Cause.LICENCE),
+    "quarantine": "broken again",
+    "breaches": (),
+    "ended": Ended(10, "f", "moved", 20),
+    "behind": (Link("afterany", "3"),),
+    "choice": Choice(10, 20, 30.0),
+}
+_LEAVES = [
+    name
+    for one in fields(JobRecord)
+    for name in (
+        [f"{one.name}.{inner.name}" for inner in fields(_GROUPS[one.name])]
+        if one.name in _GROUPS
+        else [one.name]
+    )
+]
+
+
+def _covers(names: tuple[str, ...], leaf: str) -> bool:
+    return leaf in names or leaf.partition(".")[0] in names
+
+
+@pytest.mark.parametrize("phase", Phase)
+@pytest.mark.parametrize("what", Step)
+def test_a_step_clears_and_sets_what_its_row_says_and_nothing_else(what: Step, phase: Phase) -> None:
+    rule, before = TABLE[what], _full(phase)
+    sets = {name: _SET[name] for name in rule.sets}
+    if phase not in rule.of:
+        with pytest.raises(IllegalStep, match=f"it is {phase.value}"):
+            after(before, what, **sets)
+        return
+    now = after(before, what, **sets)
+    for leaf in _LEAVES:
+        found, was = attrgetter(leaf)(now), attrgetter(leaf)(before)
+        if leaf == "phase":
+            assert found is (rule.to or phase)
+        elif _covers(rule.sets, leaf):
+            wanted = sets[leaf.partition(".")[0]]
+            assert found == (attrgetter(leaf.partition(".")[2])(wanted) if "." in leaf else wanted)
+        elif _covers(rule.clears, leaf):
+            assert found == begins_as(leaf), f"{leaf} survived"
+            assert found != was, "or this shows nothing"
+        else:
+            assert found == was, f"{leaf} is none of its business"
+
+
+@pytest.mark.parametrize("what", Step)
+def test_a_step_must_be_told_just_what_it_sets(what: Step) -> None:
+    rule = TABLE[what]
+    record = _full(min(rule.of))
+    sets = {name: _SET[name] for name in rule.sets}
+    with pytest.raises(IllegalStep, match="sets"):
+        after(record, what, **sets, unheard_of=1)
+    for name in sets:
+        with pytest.raises(IllegalStep, match="sets"):
+            after(record, what, **{one: value for one, value in sets.items() if one != name})
+
+
+_PLAIN = {
+    "answer": st.just(WaitingFor("hold", "its owner")),
+    "attempt": st.builds(StartAttempt, st.just("d1"), st.integers(0, 9), st.integers(10, 19), st.booleans()),
+    "back_off": st.builds(BackOff, st.integers(0, 9), st.integers(0, 9)),
+    "behind": st.sampled_from([(), (Link("afterok", "2"),)]),
+    "run": st.builds(RunSoFar, st.integers(0, 9), st.integers(0, 3)),
+}
+_ALWAYS = {**{name: st.just(value) for name, value in _SET.items()}, **_PLAIN}
+
+
+@given(st.data())
+def test_whatever_happens_a_record_fits_its_phase(data: st.DataObject) -> None:
+    record = JobRecord(_FACTS, _READ, 3, Phase.WAITING)
+    assert not fault_of(record)
+    for _ in range(12):
+        possible = [what for what in Step if record.phase in TABLE[what].of]
+        if record.phase in (Phase.RUNNING, Phase.DISPATCHED):
+            possible.remove(Step.DESCRIBED)
+        what = data.draw(st.sampled_from(possible))
+        sets = {name: data.draw(_ALWAYS[name]) for name in TABLE[what].sets}
+        if what is Step.ANSWERED and record.phase is Phase.WAITING and record.answer is None:
+            continue
+        record = after(record, what, **sets)
+        assert not fault_of(record), what
+
+
+def test_all_phases_can_be_reached_and_left() -> None:
+    start = {Phase.WAITING}
+    for _ in Phase:
+        start |= {rule.to for rule in TABLE.values() if rule.to is not None and rule.of & start}
+    assert start == set(Phase)
+    for phase in Phase:
+        assert any(phase in rule.of and rule.to not in (None, phase) for rule in TABLE.values())
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        (replace(_full(Phase.WAITING), run=RunSoFar()), "waiting with a run decision"),
+        (replace(_full(Phase.WAITING), attempt=StartAttempt()), "waiting with a run"),
+        (JobRecord(_FACTS, _READ, 3, Phase.BLOCKED), "blocked with no answer"),
+        (JobRecord(_FACTS, _READ, 3, Phase.DISPATCHED), "dispatched with no run decision"),
+        (JobRecord(_FACTS, _READ, 3, Phase.RUNNING), "running with no start"),
+        (
+            _full(Phase.RUNNING),
+            "; ".join(
+                f"running with {what}"
+                for what in ("an answer", "a wait for others", "a quarantine", "a back-off")
+            ),
+        ),
+    ],
+)
+def test_what_does_not_fit_its_phase_is_told(record: JobRecord, words: str) -> None:
+    assert fault_of(record) == words
+
+
+def test_the_engine_takes_most_steps_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster at random, with every invariant checked after each batch, ``fault_of`` among them."""
+    taken: set[Step] = set()
+    monkeypatch.setattr("schedd.engine.phases.TABLE", _Noting(taken))
+    for seed in range(3):
+        play(Chaos(), Random(seed), 150)
+    rare = {
+        Step.SET_ASIDE,
+        Step.GIVEN_SLOT,
+        Step.PUT_OFF,
+        Step.CHAINED,
+        Step.OVERRAN,
+        Step.BROKEN,
+        Step.BLAMED,
+        Step.REFUSED,
+        Step.VOID,
+    }
+    assert set(Step) - taken <= rare
+
+
+class _Noting(dict[Step, Any]):
+    def __init__(self, taken: set[Step]) -> None:
+        super().__init__(TABLE)
+        self._taken = taken
+
+    def __getitem__(self, what: Step) -> Any:
+        self._taken.add(what)
+        return super().__getitem__(what)
+
+
+def test_the_table_in_the_docs_is_this_one() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text("utf-8")
+    _, _, behind = text.partition("| step | of | leads to | clears | sets |\n|---|---|---|---|---|\n")
+    shown = behind.partition("\n\n")[0].splitlines()
+    assert shown == [_row(what) for what in Step]
+
+
+def _row(what: Step) -> str:
+    rule = TABLE[what]
+    of = ", ".join(phase.value for phase in Phase if phase in rule.of)
+    to = rule.to.value if rule.to is not None else "the same"
+    clears = ", ".join(f"`{name}`" for name in rule.clears)
+    sets = ", ".join(f"`{name}`" for name in rule.sets)
+    return f"| {what.value} | {'any' if len(rule.of) == len(Phase) else of} | {to} | {clears} | {sets} |"
