@@ -9,12 +9,12 @@ import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
 from schedd.cli.importing.result import to_toml
-from schedd.cli.server_seen import Seen, UnseenError, look
+from schedd.cli.server_seen import Auth, Family, Seen, UnseenError, look, server_at
 from schedd.dialect.errors import RequestError
 from schedd.dialect.units import format_size, parse_size
 from schedd.service.reference import DECIDE, Decision
@@ -28,8 +28,6 @@ __all__ = ["init"]
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _MODES: Final = ("shadow", "adviser", "scheduler")
 _BY_SETTING: Final = {one.setting: one for one in DECIDE}
-Auth = Literal["auto", "privileged", "trqauthd", "munge", "none"]
-Family = Literal["torque", "openpbs"]
 
 
 def init(
@@ -187,10 +185,10 @@ def _imported(policy: Path | None, cluster: str) -> dict[str, Any]:
 
 
 def _server(named: str, family: Family, auth: Auth) -> ServerSettings:
-    host, _, port = named.partition(":")
+    if not named:
+        return ServerSettings(host="127.0.0.1", port=1, family=family, auth=auth)
     try:
-        where = {"host": host or "127.0.0.1", "port": int(port or 15001)} if named else {"port": 1}
-        return ServerSettings(**where, family=family, auth=auth)
+        return server_at(named, family, auth)
     except ValueError:
         _fail(f"--server {named!r}: HOST or HOST:PORT")
 

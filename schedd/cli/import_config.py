@@ -1,4 +1,4 @@
-"""``schedd import``: the configuration of Maui or pbs_sched in terms of schedd.toml."""
+"""``schedd import``: the configuration of Maui, pbs_sched or pbs_server in terms of schedd.toml."""
 
 import re
 import sys
@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
+
+from schedd.cli.server_seen import Auth, Family
 
 if TYPE_CHECKING:
     from schedd.cli.importing.result import Imported
@@ -33,12 +35,18 @@ class Kind(StrEnum):
 
 def command(
     file: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
             help="Maui's maui.cfg, Moab's moab.cfg, or the sched_config of pbs_sched (TORQUE, OpenPBS). "
             "Beside the latter resource_group, holidays and dedicated_time are read, too."
         ),
-    ],
+    ] = None,
+    server: Annotated[
+        str,
+        typer.Option(help="HOST or HOST:PORT of pbs_server, whose own settings are read, too, or alone."),
+    ] = "",
+    family: Annotated[Family, typer.Option(help="Which kind of server it is.")] = "torque",
+    auth: Annotated[Auth, typer.Option(help="How it is to trust us.")] = "auto",
     kind: Annotated[
         Kind | None, typer.Option("--from", help="Whose file it is, where that is not plain.")
     ] = None,
@@ -53,18 +61,26 @@ def command(
     error: first blockers, which are not supported though it matters, then what is different and for whom,
     what is translated, and what does not matter.
 
-    Exit status: 0; 2 when the file cannot be read; 3 when there are blockers.
+    With --server the attributes of the server, of its queues and schedulers are read over its own protocol,
+    and reported in the same way; nothing is changed there.
+
+    Exit status: 0; 2 when the file or the server cannot be read; 3 when there are blockers.
     """
     from schedd.cli.importing.result import Verdict  # noqa: PLC0415  (--help need not wait)
 
     if not _NAME.fullmatch(cluster):
         _fail(f"--cluster {cluster!r}: a name has letters, digits, '.', '_' and '-'")
-    text = _read(file)
-    done = _translate(file, text, kind or _kind(file, text))
+    if file is None and not server:
+        _fail("name a file, or a server with --server")
+    done = _of_file(file, kind)
+    if server:
+        _add_server(server, family, auth, done)
     if any(done.site.get("priority", {}).values()):
         words = "a job goes before others as far as each of them still starts by its promise: see slack"
         done.note(Verdict.DIFFERS, 0, "priorities", words)
-    settings = _head(file, done) + _checked(done, cluster)
+    settings = _head(
+        " and ".join([*([file.name] if file else []), *([server] if server else [])]), done
+    ) + _checked(done, cluster)
     if output is None:
         print(settings, end="")
     else:
@@ -115,18 +131,44 @@ def _translate(file: Path, text: str, kind: Kind) -> "Imported":
     )
 
 
+def _of_file(file: Path | None, kind: Kind | None) -> "Imported":
+    from schedd.cli.importing.result import Imported  # noqa: PLC0415
+
+    if file is None:
+        return Imported()
+    text = _read(file)
+    return _translate(file, text, kind or _kind(file, text))
+
+
+def _add_server(named: str, family: Family, auth: Auth, done: "Imported") -> None:
+    """What the server says of itself. A pointer of the file to it is answered by that."""
+    from schedd.cli.importing.server_settings import Object, import_server  # noqa: PLC0415
+    from schedd.cli.server_seen import UnseenError, server_at, settings_of  # noqa: PLC0415
+    from server_adapter.settings import Settings  # noqa: PLC0415
+
+    try:
+        told = settings_of(Settings(server=server_at(named, family, auth)))
+    except ValueError:
+        _fail(f"--server {named!r}: HOST or HOST:PORT")
+    except UnseenError as error:
+        _fail(f"--server {named}: {error}")
+    done.findings = [one for one in done.findings if one.setting != "qmgr"]
+    objects = [Object(one.kind, one.name, one.values) for one in told]
+    import_server(objects, done, openpbs=family == "openpbs")
+
+
 def _zone() -> str:
     """The time zone of this host, by its IANA name; UTC where it is not known."""
     found = re.search(r"zoneinfo/(?:posix/|right/)?(.+)", str(Path("/etc/localtime").resolve()))
     return found[1] if found else "UTC"
 
 
-def _head(file: Path, done: "Imported") -> str:
+def _head(name: str, done: "Imported") -> str:
     """What stands before the settings, so that no blocker is forgotten."""
     from schedd.cli.importing.result import Verdict  # noqa: PLC0415
 
     counts = ", ".join(f"{len(done.of(verdict))} {verdict.value}" for verdict in Verdict)
-    lines = [f"From {file.name}, by `schedd import`: {counts}."]
+    lines = [f"From {name}, by `schedd import`: {counts}."]
     lines += [f"BLOCKER {where}, {setting}: {words}" for where, setting, words in done.lines(Verdict.BLOCKER)]
     return "".join(f"# {line}\n" for line in lines) + "\n"
 

@@ -1,15 +1,25 @@
-"""What a pbs_server says of itself that a new site's settings depend on."""
+"""What a pbs_server says of itself: what a new site's settings depend on, and all its own settings."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Literal, TypeVar
 
 from server_adapter.batch.errors import ServerRefusedError, ServerUnreachableError
 from server_adapter.bridge.rates import Pace
+from server_adapter.bridge.server import Server, Told
 from server_adapter.bridge.state import State
 from server_adapter.families import connector
-from server_adapter.settings import Settings, SettingsError
+from server_adapter.settings import ServerSettings, Settings, SettingsError
 
-__all__ = ["Seen", "UnseenError", "look"]
+__all__ = ["Auth", "Family", "Seen", "UnseenError", "look", "server_at", "settings_of"]
+
+Auth = Literal["auto", "privileged", "trqauthd", "munge", "none"]
+"""How a server is to trust us."""
+Family = Literal["torque", "openpbs"]
+"""Which kind of server it is."""
+
+_T = TypeVar("_T")
 
 _LONGEST = 20.0
 
@@ -47,21 +57,36 @@ class Seen:
         return said
 
 
+def server_at(named: str, family: Family, auth: Auth) -> ServerSettings:
+    """The server at HOST or HOST:PORT. Raises ValueError."""
+    host, _, port = named.partition(":")
+    return ServerSettings(host=host or "127.0.0.1", port=int(port or 15001), family=family, auth=auth)
+
+
 def look(settings: Settings) -> Seen:
     """Ask the server, which is only read. Raises UnseenError."""
+    return _seen(_asked(settings, lambda server: server.read()))
+
+
+def settings_of(settings: Settings) -> list[Told]:
+    """All that the server says of itself, its queues and its schedulers. Raises UnseenError."""
+    return _asked(settings, lambda server: server.settings())
+
+
+def _asked(settings: Settings, ask: Callable[[Server], Awaitable[_T]]) -> _T:
     try:
-        return _seen(asyncio.run(_read(settings)))
+        return asyncio.run(_read(settings, ask))
     except TimeoutError:
         raise UnseenError(f"it has not answered within {_LONGEST:g} s") from None
     except (ServerRefusedError, ServerUnreachableError, SettingsError, OSError) as error:
         raise UnseenError(str(error)) from None
 
 
-async def _read(settings: Settings) -> State:
+async def _read(settings: Settings, ask: Callable[[Server], Awaitable[_T]]) -> _T:
     server = connector(settings)(Pace(1.0))
     try:
         async with asyncio.timeout(_LONGEST):
-            return await server.read()
+            return await ask(server)
     finally:
         await server.close()
 

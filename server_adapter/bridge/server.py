@@ -1,8 +1,8 @@
 """What the bridge needs of a pbs_server, whatever its family: the one interface between the two."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from schedd.wire import Run, ShareFacts
 from server_adapter.bridge.checks import Check
@@ -21,6 +21,15 @@ class Outcome:
     code: int = 0
     text: str = ""
     busy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the server says of itself, a queue or a scheduler: values by `name` or `name.resource`."""
+
+    kind: Literal["server", "queue", "scheduler"]
+    name: str
+    values: Mapping[str, str]
 
 
 class Server(Protocol):
@@ -57,6 +66,10 @@ class Server(Protocol):
 
     async def read(self) -> State:
         """Its whole state now."""
+        ...
+
+    async def settings(self) -> list[Told]:
+        """The server, its queues and its schedulers, each with all its attributes as the server says them."""
         ...
 
     async def run(self, run: Run, asked: Callable[[], None]) -> Outcome:

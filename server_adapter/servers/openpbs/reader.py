@@ -12,6 +12,7 @@ from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.bridge.by_hand import ByHand
 from server_adapter.bridge.facts import ACTIVE
 from server_adapter.bridge.link import Link
+from server_adapter.bridge.server import Told
 from server_adapter.bridge.state import State, StateBuilder
 from server_adapter.dis import Attribute
 from server_adapter.openpbs.codes import RequestCode, ServerCode
@@ -124,6 +125,13 @@ class StateReader:
                 if error.code not in _GONE:
                     raise
         return [job for job in found if job.name not in seen]
+
+    async def settings(self) -> list[Told]:
+        """What the server says of itself, its queues and its schedulers. Raises as `read` does."""
+        told = [Told("server", one.name, one.values) for one in await self._ask(SERVER)]
+        told += [Told("queue", one.name, one.values) for one in await self._ask(QUEUES)]
+        told += [Told("scheduler", one.name, one.values) for one in await self._ask(SCHEDULERS)]
+        return told
 
     async def _ask(self, request: StatusRequest | SelectRequest) -> list[Described]:
         async with self._link.talk() as connection:

@@ -11,7 +11,7 @@ from server_adapter.bridge.by_hand import ByHand
 from server_adapter.bridge.checks import Check
 from server_adapter.bridge.link import Link
 from server_adapter.bridge.rates import Pace
-from server_adapter.bridge.server import Outcome
+from server_adapter.bridge.server import Outcome, Told
 from server_adapter.bridge.state import State, Wish, Writing
 from server_adapter.bridge.tells import Write
 from server_adapter.openpbs.codes import READ_ONLY, RequestCode
@@ -103,6 +103,10 @@ class OpenPBSServer:
     def barred(self) -> str:
         """Why nothing may be started: we are not registered."""
         return self.place.barred()
+
+    async def settings(self) -> list[Told]:
+        """See `Server`."""
+        return await self._reader.settings()
 
     async def read(self) -> State:
         """Its whole state now."""

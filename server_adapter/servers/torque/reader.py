@@ -7,6 +7,7 @@ from collections.abc import Collection
 from server_adapter.batch.described import Described
 from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.bridge.by_hand import ByHand
+from server_adapter.bridge.server import Told
 from server_adapter.bridge.state import State, StateBuilder
 from server_adapter.servers.torque.facts import JOB_ATTRIBUTES, WORDS
 from server_adapter.servers.torque.link import ServerLink
@@ -82,6 +83,12 @@ class StateReader:
         if found:
             _log.info("the server left %d jobs out of its list: %s, ...", len(found), found[0].name)
         return found
+
+    async def settings(self) -> list[Told]:
+        """What the server says of itself and its queues. Raises as `read` does."""
+        told = [Told("server", one.name, one.values) for one in await self._ask(SERVER)]
+        told += [Told("queue", one.name, one.values) for one in await self._ask(QUEUES)]
+        return told
 
     async def _ask(self, request: StatusRequest) -> list[Described]:
         async with self._link.talk() as connection:

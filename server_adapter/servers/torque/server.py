@@ -10,7 +10,7 @@ from server_adapter.batch.sockets import Address
 from server_adapter.bridge.by_hand import ByHand
 from server_adapter.bridge.checks import Check
 from server_adapter.bridge.rates import Pace
-from server_adapter.bridge.server import Outcome
+from server_adapter.bridge.server import Outcome, Told
 from server_adapter.bridge.state import State, Wish, Writing
 from server_adapter.bridge.tells import Write
 from server_adapter.servers.torque.handover import REQUESTS, Desk
@@ -101,6 +101,10 @@ class TorqueServer:
     def barred(self) -> str:
         """Nothing of the server's makes us wait."""
         return ""
+
+    async def settings(self) -> list[Told]:
+        """See `Server`."""
+        return await self._reader.settings()
 
     async def read(self) -> State:
         """Its whole state now."""

@@ -1,0 +1,245 @@
+"""What pbs_server itself says of scheduling, attribute by attribute, in terms of schedd.toml.
+
+Names and meanings are those of the servers' manuals (pbs_server_attributes, pbs_queue_attributes,
+pbs_sched_attributes). What is read from the server while it runs needs no setting.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final
+
+from schedd.cli.importing.formula import NoTermError, weights_of
+from schedd.cli.importing.result import Imported, Verdict
+from schedd.policy.limits import limits_of_server
+
+__all__ = ["Object", "import_server"]
+
+_Note = Callable[[Verdict, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """The server, a queue or a scheduler: all its attributes by ``name`` or ``name.resource``."""
+
+    kind: str
+    name: str
+    values: Mapping[str, str]
+
+    @property
+    def where(self) -> str:
+        """Where a finding is, as the report says it."""
+        return "server" if self.kind == "server" else f"{self.kind} {self.name}"
+
+
+def import_server(objects: Iterable[Object], done: Imported, *, openpbs: bool) -> None:
+    """Note what becomes of every attribute. Of several schedulers only ``default`` changes settings."""
+    listed = list(objects)
+    server = {name: value for one in listed if one.kind == "server" for name, value in one.values.items()}
+    for one in listed:
+        for name, value in one.values.items():
+            _attribute(one, name, value, server, done)
+    if openpbs:
+        _preemption(listed, done)
+
+
+# ---- those that are worth a look of their own ---------------------------------------------------
+
+
+def _attribute(one: Object, name: str, value: str, server: Mapping[str, str], done: Imported) -> None:
+    def note(verdict: Verdict, words: str) -> None:
+        done.note(verdict, 0, f"{name} = {value}" if len(value) <= _SHOWN else name, words, one.where)
+
+    plain = name.partition(".")[0]
+    off = value.lower() in ("false", "f", "0", "no", "n", "")
+    if name == "job_sort_formula":
+        _formula(value, done, note)
+    elif name == "node_group_key":
+        _groups(value, server, one, done, note)
+    elif plain in ("do_not_span_psets", "only_explicit_psets"):
+        _sets(name, off=off, done=done, note=note)
+    elif plain in _RUN_LIMITS:
+        queue = one.name if one.kind == "queue" else ""
+        _, odd = limits_of_server({name: value}, queue)
+        if odd:
+            note(Verdict.BLOCKER, "this limit cannot be read: jobs would run beyond it")
+        else:
+            note(Verdict.TRANSLATED, "read from the server; holds at every moment of the plan")
+    elif plain in _MATTERS and not (off and plain not in _ALSO_OFF):
+        note(*_MATTERS[plain])
+    elif plain in _MATTERS:
+        note(Verdict.NO_MATTER, "it is off")
+    elif plain in _HONOURED:
+        note(Verdict.TRANSLATED, _HONOURED[plain])
+    elif words := next((said for pattern, said in _OLD.items() if fnmatchcase(plain, pattern)), ""):
+        note(Verdict.NO_MATTER, words)
+    elif any(fnmatchcase(plain, pattern) for pattern in _STATE):
+        note(Verdict.NO_MATTER, "the present state, no setting")
+    elif any(fnmatchcase(plain, pattern) for pattern in _SERVERS_OWN):
+        note(Verdict.NO_MATTER, "the server sees to it, with any scheduler")
+    else:
+        note(Verdict.DIFFERS, "not known to this import: look up whether a scheduler heeds it")
+
+
+def _formula(text: str, done: Imported, note: _Note) -> None:
+    try:
+        weights = weights_of(text)
+    except NoTermError as error:
+        note(Verdict.BLOCKER, f"{error}; docs/policy.md has the terms of a priority")
+        return
+    if largest := max((abs(weight) for weight in weights.values()), default=0.0):
+        scale = min(1.0, _MOST / largest)
+        weights = {term: weight * scale for term, weight in weights.items()}
+    priority = done.table("priority")
+    priority.clear()  # it takes the place of the keys of a sched_config
+    priority.update({"queue": 0, **weights})
+    note(
+        Verdict.TRANSLATED, ", ".join(f"priority.{term} = {weight:.10g}" for term, weight in weights.items())
+    )
+    if "waiting" in weights:
+        done.note(Verdict.DIFFERS, 0, "priority.waiting", "waiting counts up to waiting_most hours", "server")
+
+
+def _groups(value: str, server: Mapping[str, str], one: Object, done: Imported, note: _Note) -> None:
+    if server.get("node_group_enable", "").lower() not in ("true", "t", "1", "yes", "y"):
+        note(Verdict.NO_MATTER, "node_group_enable is off")
+        return
+    keys = [key.strip() for key in value.strip('"').split(",") if key.strip()]
+    if one.kind != "server":
+        note(Verdict.BLOCKER, "node sets are those of the whole cluster, not of a queue")
+    elif len(keys) != 1:
+        note(Verdict.BLOCKER, f"node sets are by one resource: choose one of {', '.join(keys)}")
+    else:
+        done.table("node_sets")["by"] = keys[0]
+        note(Verdict.TRANSLATED, f'node_sets.by = "{keys[0]}"; wait says how long a job waits for one set')
+
+
+def _sets(name: str, *, off: bool, done: Imported, note: _Note) -> None:
+    if off:
+        note(Verdict.NO_MATTER, "it is off")
+    elif name == "do_not_span_psets":
+        sets = done.table("node_sets")
+        if not sets:
+            del done.site["node_sets"]
+            note(Verdict.NO_MATTER, "there is no node_group_key")
+            return
+        sets["strict"] = True
+        note(Verdict.TRANSLATED, "node_sets.strict = true")
+    else:
+        note(Verdict.DIFFERS, "nodes without the resource are in no set here; they come last")
+
+
+def _preemption(listed: list[Object], done: Imported) -> None:
+    """Whether some queue's jobs stop others: its Priority is that of an express queue, or higher."""
+    schedulers = [one for one in listed if one.kind == "scheduler"]
+    bounds = [_number(one.values.get("preempt_queue_prio", "")) for one in schedulers]
+    least = min((bound for bound in bounds if bound is not None), default=_EXPRESS)
+    for one in listed:
+        priority = _number(one.values.get("Priority", "")) if one.kind == "queue" else None
+        if priority is not None and priority >= least:
+            words = (
+                f"an express queue (preempt_queue_prio {least}): with preemptive_sched in sched_config its "
+                "jobs stop others; here running jobs are never stopped: they go first, and wait for room"
+            )
+            done.note(Verdict.BLOCKER, 0, f"Priority = {priority}", words, one.where)
+
+
+def _number(text: str) -> int | None:
+    try:
+        return int(text)
+    except ValueError:
+        return None
+
+
+# ---- the others ---------------------------------------------------------------------------------
+
+
+_SHOWN: Final = 60
+_MOST: Final = 1e9
+_EXPRESS: Final = 150
+_RUN_LIMITS: Final = frozenset(
+    {
+        "max_running", "max_user_run", "max_group_run", "max_run", "max_run_res", "max_user_res",
+        "max_group_res", "resources_available",
+    }
+)  # fmt: skip
+_PREEMPTED: Final = (
+    Verdict.DIFFERS,
+    "running jobs are never stopped for others; it matters to express queues",
+)
+_MATTERS: Final[Mapping[str, tuple[Verdict, str]]] = {
+    "job_sort_formula_threshold": (
+        Verdict.BLOCKER, "jobs below it would run: hold them, or give their queue a limit of 0"
+    ),
+    **dict.fromkeys(
+        (
+            "max_run_soft", "max_run_res_soft", "max_user_run_soft", "max_group_run_soft",
+            "max_user_res_soft", "max_group_res_soft",
+        ),
+        (Verdict.DIFFERS, "a soft limit binds nobody here: there is no preemption"),
+    ),
+    "preempt_targets": _PREEMPTED,
+    "job_exclusive_on_use": (
+        Verdict.BLOCKER, "nodes would be shared: make naccesspolicy=singlejob a default of the queues"
+    ),
+    "node_pack": (Verdict.DIFFERS, "nodes are chosen for the earliest start"),
+    "node_sort": (Verdict.DIFFERS, "nodes are chosen for the earliest start"),
+    "default_node": (Verdict.DIFFERS, "nodes are chosen for the earliest start"),
+    "partition": (Verdict.DIFFERS, "name its scheduler as server.scheduler in pbs-adapter.toml"),
+    "job_run_wait": (
+        Verdict.DIFFERS, "runjob_hook or none: a run is acknowledged at once, not after some 50 ms"
+    ),
+    "resources_cost": (Verdict.NO_MATTER, "what jobs asked for is counted"),
+    "system_cost": (Verdict.NO_MATTER, "what jobs asked for is counted"),
+}  # fmt: skip
+_ALSO_OFF: Final = frozenset({"partition", "job_run_wait", "default_node"})
+_HONOURED: Final[Mapping[str, str]] = {
+    "scheduling": "read from the server: nothing is started while it is False",
+    "started": "read from the server: jobs of a stopped queue are not planned",
+    "enabled": "the server refuses new jobs of a disabled queue",
+    "queue_type": "read from the server: no job runs in a routing queue",
+    "Priority": "read from the server: counts by priority.queue, or as priority.queues says",
+    "resources_default": "read from the server: counts where a job does not say",
+    "default_chunk": "the server writes it into the jobs",
+    "features_required": "read from the server: the queue's jobs go to nodes with these properties",
+    "query_other_jobs": "read from the server: who sees whose jobs",
+    "backfill_depth": "every job has a planned start, and gaps are filled for all",
+    "node_group_enable": "see node_group_key",
+}
+_OLD: Final[Mapping[str, str]] = {
+    "scheduler_iteration": "jobs are started when their moment comes",
+    "sched_*": "of the scheduler whose place is taken",
+    "throughput_mode": "jobs are started without waiting for each other",
+    "opt_backfill_fuzzy": "all gaps are filled",
+    "est_start_time_freq": "every job has a planned start at all times",
+    "eligible_time_enable": "waiting counts from when a job became eligible",
+    "server_dyn_res_alarm": "the programs are asked every minute: see licences",
+    "preempt_*": "running jobs are never stopped for others: see the Priority of queues",
+}
+"""What only the present scheduler heeds."""
+_STATE: Final = (
+    "server_state", "total_jobs", "state_count", "state", "resources_assigned", "license_count",
+    "pbs_version", "hasnodes", "mtime", "net_counter", "server_host", "sched_host", "comment",
+    "next_job_number", "FLicenses", "node_suffix", "rerunnable*", "sched_version",
+    "accounting_keep_days", "disp_*",
+)  # fmt: skip
+_SERVERS_OWN: Final = (
+    "acl_*", "managers", "operators", "default_queue", "log_*", "mail*", "max_queue*", "max_queued*",
+    "max_user_queuable", "max_group_queuable", "max_queuable", "max_array_size", "max_job_array_size",
+    "max_job_sequence_id", "max_slot_limit", "idle_slot_limit", "max_concurrent_provision",
+    "max_run_subjobs", "max_threads", "min_threads", "resources_max", "resources_min",
+    "queued_jobs_threshold*", "node_*", "job_*", "resend_term_delay", "pbs_license_*",
+    "clear_topjob_estimates_enable", "power_provisioning", "resv_*", "default_qdel_arguments",
+    "default_qsub_arguments", "flatuid", "keep_completed", "kill_*", "route_*", "from_route_only",
+    "disallowed_types", "required_login_property", "submit_hosts", "allow_*", "auto_node_*", "tcp_*",
+    "poll_jobs", "poll_*", "mom_*", "np_default", "owner_purge", "checkpoint_*", "require_*",
+    "restrict_*", "server_name", "tokens", "use_jobs_subdirs", "moab_array_compatible", "nppcu",
+    "timeout_*", "lock_file*", "interactive_jobs_can_roam", "thread_idle_seconds",
+    "ghost_array_recovery", "cgroup_*", "copy_on_rerun", "down_on_error", "exit_code_canceled_job",
+    "legacy_vmem", "no_mail_force", "note_append_on_error",
+    "pass_cpu_clock", "stall_*", "display_job_server_suffix",
+    "extra_resc", "automatic_requeue_exit_code", "array_*", "credential_lifetime", "python_*",
+    "restart_*", "email_batch_seconds", "dont_write_nodes_file", "alt_router", "is_transit", "ntype",
+    "checkpoint_min", "checkpoint_defaults", "ping_rate", "sync_mom_hookfiles*", "rpp_*",
+    "jobscript_max_size", "server_dyn_res_alarm",
+)  # fmt: skip
