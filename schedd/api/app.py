@@ -1,7 +1,7 @@
 """The application: routers, errors, limits, and a description that a newcomer can read."""
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from schedd.api import (
     health,
     holds,
     jobs,
+    notices,
     objectives,
     pareto,
     plan,
@@ -41,6 +42,7 @@ from schedd.api.queries import Queries
 from schedd.api.replies import build
 from schedd.service.askers import Askers
 from schedd.service.clusters import Clusters
+from schedd.service.notices import Desk
 from schedd.service.tokens import Tokens
 
 __all__ = ["Lifespan", "create_app"]
@@ -75,6 +77,7 @@ _TAGS: Final = [
     {"name": "clusters", "description": "Clusters, and whether their jobs are started."},
     {"name": "jobs", "description": "Where each job stands, when and where it starts, and why."},
     {"name": "plan", "description": "Nodes, the plan over time, and what is free."},
+    {"name": "notices", "description": "Mail and commands, when a start moved or comes soon."},
     {"name": "questions", "description": "When would it start?"},
     {"name": "reservations", "description": "Nodes that are kept free, or for some."},
     {
@@ -95,8 +98,11 @@ def create_app(
     max_body: int = 64 << 20,
     root: str = "",
     lifespan: Lifespan | None = None,
+    desks: Mapping[str, Desk] | None = None,
 ) -> FastAPI:
-    """The daemon's API over ``clusters``, as an ASGI application; bodies have at most ``max_body`` bytes."""
+    """The daemon's API over ``clusters``, as an ASGI application; bodies have at most ``max_body`` bytes.
+    ``desks`` keep by cluster of what users want to be told, where the site sends notices.
+    """
     build()
     app = FastAPIOffline(
         title="schedd",
@@ -110,9 +116,10 @@ def create_app(
     )
     app.state.clusters = clusters
     app.state.askers = Askers(askers) if isinstance(askers, Tokens) else askers
+    app.state.desks = desks or {}
     app.state.life = secrets.token_hex(4)
     problems.install(app)
-    reading = (clusters_router, alerts, jobs, ranks, plan, stream, questions, quality, objectives)
+    reading = (clusters_router, alerts, jobs, ranks, plan, stream, questions, quality, objectives, notices)
     for module in (*reading, reservations, holds, policy, searches, pareto, exchange, handovers, health):
         app.include_router(
             module.router,

@@ -25,6 +25,7 @@ from schedd.service.clusters import Clusters
 from schedd.service.durable import Durable
 from schedd.service.identity import Provider
 from schedd.service.incidents import Incidents
+from schedd.service.notices import Desk
 from schedd.service.notify import notify
 from schedd.service.settings import Settings
 from schedd.service.tokens import Tokens
@@ -83,12 +84,16 @@ def serve(
     tokens.complete = durable is None
     askers = Askers(tokens, settings.auth, settings.limits, oidc)
     reload = Reload(settings, read or (lambda: settings), clusters, askers, tls)
+    desks = {}
+    if settings.notify.on and durable is not None:
+        desks = {one.name: Desk(one, settings.notify, durable.opened_store) for one in clusters}
     app = create_app(
         clusters,
         askers,
         max_body=settings.server.max_body_mib << 20,
         root=settings.server.root,
-        lifespan=lifespan(clusters, askers, reload, give_up, hooks),
+        lifespan=lifespan(clusters, askers, reload, give_up, hooks, tuple(desks.values())),
+        desks=desks,
     )
     sessions = add_dashboard(app)
     for key, digest in (login_keys or {}).items():

@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from schedd.api.app import Lifespan
 from schedd.service.askers import Askers
 from schedd.service.clusters import Clusters
+from schedd.service.notices import Desk
 from schedd.service.notify import notify, watchdog_interval
 from schedd.service.webhooks import Hook, follow
 from schedd.store import StoreError
@@ -34,6 +35,7 @@ def lifespan(
     reload: Callable[[], Awaitable[None]],
     give_up: Callable[[BaseException], None],
     hooks: Sequence[Hook] = (),
+    desks: Sequence[Desk] = (),
 ) -> Lifespan:
     """From the first moment to the last: ``reload`` is called on SIGHUP, ``give_up`` when nothing helps."""
 
@@ -53,6 +55,7 @@ def lifespan(
             asyncio.create_task(_tend(clusters, give_up)),
             asyncio.create_task(_keep_tokens(clusters, askers)),
             *([asyncio.create_task(_tell_hooks(clusters, hooks))] if hooks else []),
+            *(asyncio.create_task(desk.follow()) for desk in desks),
         ]
         try:
             yield

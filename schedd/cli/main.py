@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "import": ("schedd.cli.import_config", "Translate a maui.cfg or sched_config into settings."),
     "install": ("schedd.cli.install", "Offer the commands for users under their bare names."),
     "migrate": ("schedd.cli.migrate", "Bring the database to this program's version, or back."),
+    "notify": ("schedd.cli.user.notify", "Be told when a start moves or comes soon."),
     "objectives": ("schedd.cli.user.objectives", "Say what the plan is worth by each objective."),
     "optimise": ("schedd.cli.user.optimise", "Look for a better plan now."),
     "pareto": ("schedd.cli.user.pareto", "Look for alternative plans, and choose one."),

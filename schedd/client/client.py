@@ -11,6 +11,7 @@ from schedd.client.answers import (
     HandoverView,
     HoldsView,
     HoldView,
+    NoticesView,
     PolicyPreview,
     PolicyView,
     PreviewView,
@@ -92,6 +93,29 @@ class Client(Reading):
         """Put a plan of the set ``number`` in force, unless more than this share of jobs moved since."""
         path = self._path(f"/pareto/{number}/plans/{plan}/apply")
         return cast("Applied", self._http.ask("POST", path, body={"tolerance": tolerance}))
+
+    # ---- notices ---------------------------------------------------------------------------------
+
+    def notices(self) -> NoticesView:
+        """Of what the asker is told by mail or command, and what the site offers."""
+        return cast("NoticesView", self._http.ask("GET", self._path("/notices")))
+
+    def add_notice(
+        self,
+        *,
+        job: str = "",
+        moved: int | None = None,
+        ahead: int | None = None,
+        way: Literal["mail", "command"] = "mail",
+        to: str = "",
+    ) -> NoticesView:
+        """Be told when the start of a job (or of all own ones) moved by more, or comes in so many seconds."""
+        body = {"job": job, "moved": moved, "ahead": ahead, "way": way, "to": to}
+        return cast("NoticesView", self._http.ask("POST", self._path("/notices"), body=body))
+
+    def remove_notice(self, number: int) -> NoticesView:
+        """Be told no more."""
+        return cast("NoticesView", self._http.ask("DELETE", self._path(f"/notices/{number}")))
 
     # ---- reservations ----------------------------------------------------------------------------
 

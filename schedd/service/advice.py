@@ -23,6 +23,9 @@ def advice(settings: Settings) -> Iterator[str]:
         yield f"server.tls_key: others may read {server.tls_key}; chmod 0600 {server.tls_key}"
     if auth.munge and "root" in auth.admins:
         yield "auth.admins: with munge, root of every host that has the key is an admin"
+    for name, command in settings.notify.commands.items():
+        if which(command[0]) is None:
+            yield f"notify.commands.{name}: {command[0]} cannot be run here; no such notice is sent"
     if settings.store.url == "memory":
         yield "store.url: nothing is kept beyond the process, neither promises nor a pause"
     for name, cluster in settings.clusters.items():

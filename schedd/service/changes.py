@@ -32,7 +32,7 @@ def compare(old: Settings, new: Settings) -> Changes:
     now: list[str] = []
     restart = [
         f"{section}.{name}"
-        for section in ("server", "store")
+        for section in ("server", "store", "notify")
         for name, _ in _different(getattr(old, section), getattr(new, section))
     ]
     for section in _LIVE:
@@ -52,7 +52,8 @@ def compare(old: Settings, new: Settings) -> Changes:
                 restart.append(f"clusters.{name}.{field}")
             else:
                 now.append(f"clusters.{name}.{field} {words}")
-    updates = {"server": old.server, "store": old.store, "webhooks": old.webhooks, "clusters": clusters}
+    updates = {"server": old.server, "store": old.store, "webhooks": old.webhooks}
+    updates |= {"notify": old.notify, "clusters": clusters}
     return Changes(new.model_copy(update=updates), tuple(now), tuple(restart))
 
 

@@ -2,7 +2,7 @@
 
 import ipaddress
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -14,6 +14,7 @@ from schedd.wire.times import Days, FloatSeconds, Seconds
 __all__ = [
     "LimitSettings",
     "LogSettings",
+    "NotifySettings",
     "ServerSettings",
     "StoreSettings",
     "WebhookSettings",
@@ -104,6 +105,44 @@ class WebhookSettings(Section):
     """Of these clusters alone; empty: of all."""
     users: tuple[str, ...] = ()
     """Jobs of these owners alone; empty: of all."""
+
+
+class NotifySettings(Section):
+    """Mail and commands for users who ask for them with `schedd notify`. Without a relay and without commands
+    none is sent. Changes need a restart.
+    """
+
+    relay: str = Field(default="", pattern=r"^([^\s:]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}$|^$")
+    """`HOST:PORT` of the mail relay that takes mail from this host; empty: no mail."""
+    starttls: bool = False
+    """Ask the relay for TLS, by the certificates that this host trusts."""
+    sender: str = Field(default="", pattern=r"^[^\s@<>,]+@[^\s@<>,]+$|^$")
+    """Who sends, such as `schedd@example.org`."""
+    domains: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9.-]{1,253}$")], ...] = ()
+    """Mail goes to addresses in these domains alone; who names none gets it at USER@ the first."""
+    commands: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")], tuple[str, ...]] = Field(
+        default_factory=dict
+    )
+    """Commands that users may choose by name: `{ sms = ["/usr/local/bin/sms"] }`. Each gets a notice as JSON
+    on its standard input, and nothing of it as an argument."""
+    most: int = Field(default=20, ge=1, le=1_000)
+    """So many wishes of one user."""
+    hourly: int = Field(default=20, ge=1, le=10_000)
+    """So many notices to one user an hour; what is due then waits, and is told as it is by then."""
+
+    @property
+    def on(self) -> bool:
+        """Whether any notice is ever sent."""
+        return bool(self.relay or self.commands)
+
+    @model_validator(mode="after")
+    def _can_be_sent(self) -> Self:
+        if self.relay and not (self.sender and self.domains):
+            raise ValueError("relay needs a sender, and the domains to which mail may go")
+        for name, command in self.commands.items():
+            if not command or not command[0].startswith("/"):
+                raise ValueError(f"commands.{name}: a list of words, of which the first is a whole path")
+        return self
 
 
 class LogSettings(Section):

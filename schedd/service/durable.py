@@ -210,6 +210,10 @@ class Durable:
         """Why the database is unavailable; empty while it works."""
         return self._no_lead or self._no_answer
 
+    def opened_store(self) -> Store | None:
+        """The store; None as long as it is not open."""
+        return self.store if self.opened.is_set() else None
+
     def tokens(self) -> Sequence[Token]:
         """The store's tokens. Asked for again and again this shows, too, that a database is gone with which
         nothing else is to be done. Raises StoreError.

@@ -25,6 +25,7 @@ from schedd.service.cluster_settings import ClusterSettings
 from schedd.service.daemon_settings import (
     LimitSettings,
     LogSettings,
+    NotifySettings,
     ServerSettings,
     StoreSettings,
     WebhookSettings,
@@ -37,6 +38,7 @@ __all__ = [
     "GrantSettings",
     "LimitSettings",
     "LogSettings",
+    "NotifySettings",
     "ServerSettings",
     "Settings",
     "SettingsError",
@@ -73,6 +75,7 @@ class Settings(BaseSettings):
     log: LogSettings = Field(default_factory=LogSettings)
     store: StoreSettings = Field(default_factory=StoreSettings)
     webhooks: tuple[WebhookSettings, ...] = ()
+    notify: NotifySettings = Field(default_factory=NotifySettings)
     clusters: dict[str, ClusterSettings] = Field(default_factory=_one_cluster, min_length=1)
 
     @model_validator(mode="after")
@@ -94,6 +97,12 @@ class Settings(BaseSettings):
             for name in names:
                 if name not in self.clusters:
                     raise ValueError(f"{where}: no cluster {name!r}; there is {', '.join(self.clusters)}")
+        return self
+
+    @model_validator(mode="after")
+    def _keep_wishes(self) -> Self:
+        if self.notify.on and self.store.url == "memory":
+            raise ValueError("notify: what users asked for is kept in a database; store.url is memory")
         return self
 
     @model_validator(mode="after")

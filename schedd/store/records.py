@@ -267,6 +267,32 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
+class Wish:
+    """What somebody wants to be told of a start; ``number`` is 0 until it is kept."""
+
+    who: str
+    job: str
+    """Empty: all jobs of ``who``."""
+    moved: int | None
+    """It moved by more than so many seconds."""
+    ahead: int | None
+    """It comes in so many seconds."""
+    way: Literal["mail", "command"]
+    to: str
+    """The address, or the command's name."""
+    created: int
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Noticed:
+    """What was told last of a job; -1: nothing was, or that no start is known."""
+
+    start: int
+    soon: int = -1
+
+
+@dataclass(frozen=True, slots=True)
 class AuditEntry:
     """What an admin, or whoever had the right, did."""
 

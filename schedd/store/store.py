@@ -5,7 +5,18 @@ from dataclasses import replace
 
 from sqlalchemy import Connection, insert, select
 
-from schedd.store import checkpoints, decided, expected, history, lease, log, quality, retention, rights
+from schedd.store import (
+    checkpoints,
+    decided,
+    expected,
+    history,
+    lease,
+    log,
+    notices,
+    quality,
+    retention,
+    rights,
+)
 from schedd.store.codec import plain
 from schedd.store.database import Database
 from schedd.store.noting import Noting
@@ -22,6 +33,7 @@ from schedd.store.records import (
     Moment,
     NodeAlert,
     NodePast,
+    Noticed,
     Promise,
     Recovered,
     Role,
@@ -29,6 +41,7 @@ from schedd.store.records import (
     Tail,
     Token,
     Told,
+    Wish,
 )
 from schedd.store.tables import clusters
 from schedd.wire import Decision, Event
@@ -285,6 +298,35 @@ class Store:
         """Up to ``limit`` reports, of searches with numbers below ``before`` or of all, newest first."""
         with self.database.read() as connection:
             return quality.searches(connection, cluster, before, limit)
+
+    # ---- who wants to be told of starts ---------------------------------------------------------
+
+    def add_wish(self, cluster: int, wish: Wish) -> int:
+        """Keep what somebody wants to be told of; returns its number."""
+        with self.database.write(guarded=True) as connection:
+            return notices.add(connection, cluster, wish)
+
+    def remove_wish(self, number: int) -> None:
+        """Forget a wish, and what was told by it."""
+        with self.database.write(guarded=True) as connection:
+            notices.remove(connection, number)
+
+    def wishes(self, cluster: int) -> Sequence[Wish]:
+        """All of a cluster, the oldest first."""
+        with self.database.read() as connection:
+            return notices.wishes(connection, cluster)
+
+    def noticed(self, cluster: int) -> Mapping[tuple[int, str], Noticed]:
+        """What was told last, by number of the wish and job."""
+        with self.database.read() as connection:
+            return notices.marks(connection, cluster)
+
+    def put_noticed(
+        self, new: Mapping[tuple[int, str], Noticed], gone: Iterable[tuple[int, str]], now: int
+    ) -> None:
+        """Keep what is told now, and forget jobs that are gone."""
+        with self.database.write(guarded=True) as connection:
+            notices.put_marks(connection, new, gone, now)
 
     # ---- checkpoints and recovery ---------------------------------------------------------------
 

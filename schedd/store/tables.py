@@ -280,6 +280,33 @@ tokens = Table(
     Column("clusters", Text),
 )
 
+# What `who` wants to be told of (empty `job`: of all own ones): a start that moved by more than `moved`
+# seconds, one that comes in `ahead` seconds; by `way` (mail, command) to `address`.
+notices = Table(
+    "notices",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("cluster", Integer, ForeignKey("clusters.id"), nullable=False),
+    Column("who", Text, nullable=False),
+    Column("job", Text, nullable=False),
+    Column("moved", BigInteger),
+    Column("ahead", BigInteger),
+    Column("way", Text, nullable=False),
+    Column("address", Text, nullable=False),
+    Column("created", BigInteger, nullable=False),
+)
+
+# What was told last of a job: its `start` (-1: none), and the one of which it was told that it comes `soon`.
+noticed = Table(
+    "noticed",
+    metadata,
+    Column("notice", Integer, ForeignKey("notices.id"), primary_key=True, autoincrement=False),
+    Column("job", Text, primary_key=True),
+    Column("start", BigInteger, nullable=False),
+    Column("soon", BigInteger, nullable=False),
+    Column("time", BigInteger, nullable=False),
+)
+
 # The one daemon that leads. `expires` (0: given up) and `since` are milliseconds by the database's clock.
 # With the term in a unique key, a take-over waits for whoever shares the key's lock, a renewal does not.
 leases = Table(

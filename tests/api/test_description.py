@@ -68,7 +68,7 @@ SIMPLE = [
     (f"{_ONE}/jobs/{{job}}/explain", "get"),
     *(
         (f"{_ONE}/{path}", "get")
-        for path in ("users", "plan/evaluation", "accuracy", "reservations", "holds", "alerts")
+        for path in ("users", "plan/evaluation", "accuracy", "reservations", "holds", "alerts", "notices")
     ),
     (f"{_ONE}/jobs/{{job}}/priority", "get"),
     (f"{_ONE}/jobs/{{job}}/cost", "get"),
@@ -87,6 +87,8 @@ NAMED = [
     (f"{_ONE}/reservations/{{name}}", "put"),
     (f"{_ONE}/reservations/{{name}}", "delete"),
     (f"{_ONE}/reservations/{{name}}/preview", "post"),
+    (f"{_ONE}/notices", "post"),
+    (f"{_ONE}/notices/{{number}}", "delete"),
     (f"{_ONE}/holds/{{kind}}/{{name}}", "put"),
     (f"{_ONE}/holds/{{kind}}/{{name}}", "delete"),
     (f"{_ONE}/holds/{{kind}}/{{name}}/preview", "post"),

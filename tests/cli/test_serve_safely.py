@@ -367,6 +367,8 @@ def test_whatever_changes_something_is_in_the_audit_with_who_did_it(served: Serv
     # What these change must be there first: tests/api has them.
     staged = {
         ("POST", "/handovers/{name}/release"),
+        ("POST", "/notices"),
+        ("DELETE", "/notices/{number}"),
         ("POST", "/pareto"),
         ("POST", "/pareto/{number}/plans/{plan}/apply"),
     }

@@ -36,7 +36,7 @@ def test_every_setting_counts_at_once_or_waits_for_a_restart(section: str, field
     new = with_other(section, field)
     found = compare(BASE, new)
     name = f"{section}.{field}"
-    waits = section in ("server", "store")
+    waits = section in ("server", "store", "notify")
     assert (found.now, found.restart) == (((), (name,)) if waits else ((name,), ()))
     assert getattr(found.settings, section) == getattr(BASE if waits else new, section)
     # What waits is said again with the next reload; what counts is not.

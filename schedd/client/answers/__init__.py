@@ -54,6 +54,7 @@ from schedd.client.answers.jobs import (
     Risk,
     ShareFacts,
 )
+from schedd.client.answers.notices import NoticesView, NoticeView
 from schedd.client.answers.plan import (
     Bar,
     Bars,
@@ -133,6 +134,8 @@ __all__ = [
     "NodeCost",
     "NodePage",
     "NodeView",
+    "NoticeView",
+    "NoticesView",
     "ObjectiveChange",
     "ObjectiveValue",
     "ObjectivesView",

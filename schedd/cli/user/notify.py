@@ -1,0 +1,99 @@
+"""``schedd notify``: mail, or a command of the site, when the start of a job moved or comes soon."""
+
+import argparse
+import re
+from collections.abc import Sequence
+
+from schedd.cli.user.asking import Session, answer, parser, show_json
+from schedd.cli.user.text import span, table
+from schedd.client import ClientError
+from schedd.client.answers import NoticesView, NoticeView
+
+__all__ = ["make_parser", "run"]
+
+_UNITS = {"": 60, "m": 60, "h": 3_600, "d": 86_400}
+_SPAN = re.compile(r"(\d+)([mhd]?)")
+
+
+def make_parser(name: str = "schedd notify") -> argparse.ArgumentParser:
+    """Its options."""
+    found = parser(
+        name,
+        "Be told when the start of a job moved by more than you say, or comes soon: by mail, or by a command "
+        "that the site offers. Nobody is told who did not ask. A notice about one job ends with the job.",
+        "examples:\n  schedd notify add --job 123 --moved 30m --before 15m\n"
+        "  schedd notify add --all --before 1h --mail ann@example.org",
+    )
+    acts = found.add_subparsers(dest="act", metavar="ACT", title="acts")
+    acts.add_parser("list", help="show of what you are told (without an act, too)", allow_abbrev=False)
+    make = acts.add_parser("add", help="ask to be told", allow_abbrev=False)
+    which = make.add_mutually_exclusive_group(required=True)
+    which.add_argument("--job", metavar="JOB", default="", help="of this job")
+    which.add_argument("--all", dest="everything", action="store_true", help="of all your jobs")
+    add = make.add_argument
+    add("--moved", metavar="SPAN", help="when its start moved by more (30m, 2h, 1d)")
+    add("--before", metavar="SPAN", help="so long before its start")
+    ways = make.add_mutually_exclusive_group()
+    ways.add_argument(
+        "--mail", metavar="ADDRESS", nargs="?", const="", default="", help="by mail (your own address)"
+    )
+    ways.add_argument("--command", metavar="NAME", help="by this command of the site")
+    stop = acts.add_parser("remove", help="be told no more", allow_abbrev=False)
+    stop.add_argument("number", metavar="NUMBER", type=int)
+    return found
+
+
+def run(argv: Sequence[str], name: str = "schedd notify") -> int:
+    """The command."""
+    return answer(make_parser(name), _act, argv)
+
+
+def _act(session: Session, args: argparse.Namespace) -> bool:
+    client = session.client
+    if args.act == "remove":
+        found = client.remove_notice(args.number)
+    elif args.act == "add":
+        if args.moved is None and args.before is None:
+            raise ClientError("say when: --moved SPAN, --before SPAN, or both")
+        found = client.add_notice(
+            job=args.job,
+            moved=_seconds("--moved", args.moved),
+            ahead=_seconds("--before", args.before),
+            way="command" if args.command is not None else "mail",
+            to=args.command if args.command is not None else args.mail,
+        )
+    else:
+        found = client.notices()
+    if args.json:
+        show_json(found)
+    else:
+        print(_table(found["notices"]) if found["notices"] else _none(found))
+    return True
+
+
+def _seconds(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    read = _SPAN.fullmatch(text)
+    if read is None:
+        raise ClientError(f"{option} {text}: no span; write 30m, 2h or 1d")
+    return int(read[1]) * _UNITS[read[2]]
+
+
+def _none(found: NoticesView) -> str:
+    offered = [f"mail to {domain}" for domain in found["domains"]] + [*found["commands"]]
+    return f"you are told of nothing; this site offers: {', '.join(offered) or 'nothing'}"
+
+
+def _table(found: list[NoticeView]) -> str:
+    lines = [
+        (
+            str(one["number"]),
+            one["job"] or "all own",
+            span(one["moved"]) if one["moved"] is not None else "-",
+            span(one["ahead"]) if one["ahead"] is not None else "-",
+            one["to"] if one["way"] == "mail" else f"command {one['to']}",
+        )
+        for one in found
+    ]
+    return table(("NUMBER", "JOBS", "MOVED BY", "BEFORE", "TO"), lines, right="0", last=12)

@@ -1,0 +1,25 @@
+"""Of what users are told by mail or command."""
+
+from typing import Literal, TypedDict
+
+__all__ = ["NoticeView", "NoticesView"]
+
+
+class NoticeView(TypedDict):
+    """Of what somebody is told."""
+
+    number: int
+    job: str
+    moved: int | None
+    ahead: int | None
+    way: Literal["mail", "command"]
+    to: str
+    since: int
+
+
+class NoticesView(TypedDict):
+    """All that the asker is told of, and what the site offers."""
+
+    notices: list[NoticeView]
+    domains: list[str]
+    commands: list[str]

@@ -1,0 +1,68 @@
+"""Who wants to be told of starts, and what they were told. Over one transaction."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from schedd.store.codec import plain
+from schedd.store.records import Noticed, Wish
+from schedd.store.tables import noticed, notices
+
+__all__ = ["add", "marks", "put_marks", "remove", "wishes"]
+
+
+def add(connection: Connection, cluster: int, wish: Wish) -> int:
+    """Keep a wish; returns its number."""
+    values = {
+        "cluster": cluster,
+        "who": plain(wish.who),
+        "job": plain(wish.job),
+        "moved": wish.moved,
+        "ahead": wish.ahead,
+        "way": wish.way,
+        "address": plain(wish.to),
+        "created": wish.created,
+    }
+    number = connection.scalar(insert(notices).values(values).returning(notices.c.id))
+    assert number is not None
+    return int(number)
+
+
+def remove(connection: Connection, number: int) -> None:
+    """Forget a wish, and what was told by it."""
+    connection.execute(delete(noticed).where(noticed.c.notice == number))
+    connection.execute(delete(notices).where(notices.c.id == number))
+
+
+def wishes(connection: Connection, cluster: int) -> Sequence[Wish]:
+    """All of a cluster, the oldest first."""
+    rows = connection.execute(select(notices).where(notices.c.cluster == cluster).order_by(notices.c.id))
+    return [
+        Wish(row.who, row.job, row.moved, row.ahead, row.way, row.address, row.created, row.id)
+        for row in rows
+    ]
+
+
+def marks(connection: Connection, cluster: int) -> Mapping[tuple[int, str], Noticed]:
+    """What was told last, by wish and job."""
+    query = select(noticed).join(notices).where(notices.c.cluster == cluster)
+    return {(row.notice, row.job): Noticed(row.start, row.soon) for row in connection.execute(query)}
+
+
+def put_marks(
+    connection: Connection,
+    new: Mapping[tuple[int, str], Noticed],
+    gone: Iterable[tuple[int, str]],
+    now: int,
+) -> None:
+    """Keep what is told now, and forget jobs that are gone. Made again it changes nothing."""
+    dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
+    for (number, job), mark in new.items():
+        row = {"notice": number, "job": job, "start": mark.start, "soon": mark.soon, "time": now}
+        statement = dialect.insert(noticed).values(row)
+        update = {name: statement.excluded[name] for name in ("start", "soon", "time")}
+        connection.execute(statement.on_conflict_do_update(index_elements=["notice", "job"], set_=update))
+    for number, job in gone:
+        connection.execute(delete(noticed).where(noticed.c.notice == number, noticed.c.job == job))

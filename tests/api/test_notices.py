@@ -1,0 +1,103 @@
+"""Notices over HTTP: asked for, shown and removed by who wants them; what may not be asked."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from schedd.service.loop import PlanLoop
+from schedd.service.notices import Desk
+from schedd.service.roles import Bearer
+from schedd.service.settings import NotifySettings
+from schedd.store import Store
+from tests.api.conftest import token
+from tests.api.test_answers import MAIN
+from tests.service.build import T, job, node
+
+USER = {"Authorization": f"Bearer {token('user')}"}
+NOTICES = f"{MAIN}/notices"
+
+
+@pytest.fixture
+def desk(app: FastAPI, loop: PlanLoop, tmp_path: Path) -> Iterator[Desk]:
+    """The site sends mail, and has a command."""
+    loop.submit([node("n1"), job("1.srv", user="our-user"), job("2.srv", user="eve")]).result(30)
+    store = Store.open(f"sqlite:///{tmp_path}/s.sqlite")
+    settings = NotifySettings(
+        relay="127.0.0.1:9",
+        sender="schedd@example.org",
+        domains=("example.org",),
+        commands={"sms": ("/bin/true",)},
+        most=2,
+    )
+    found = Desk(loop, settings, lambda: store)
+    app.state.desks = {"main": found}
+    yield found
+    app.state.desks = {}
+    store.close()
+
+
+@pytest.mark.usefixtures("desk")
+def test_what_one_asks_for_is_kept_shown_and_removed(client: TestClient) -> None:
+    made = client.post(NOTICES, json={"job": "1", "moved": 1800, "ahead": 900}, headers=USER).json()
+    first = {"number": 1, "job": "1.srv", "moved": 1800, "ahead": 900, "way": "mail", "since": T}
+    assert made["notices"] == [{**first, "to": "our-user@example.org"}]
+    assert (made["domains"], made["commands"]) == (["example.org"], ["sms"])
+    made = client.post(NOTICES, json={"ahead": 60, "way": "command", "to": "sms"}, headers=USER).json()
+    assert [one["job"] for one in made["notices"]] == ["1.srv", ""]
+    assert client.get(NOTICES).json()["notices"] == []  # the admin's own
+    assert client.delete(f"{NOTICES}/1").status_code == 422  # nor may the admin remove another's
+    left = client.delete(f"{NOTICES}/1", headers=USER).json()["notices"]
+    assert [one["number"] for one in left] == [2]
+
+
+@pytest.mark.usefixtures("desk")
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        ({}, 422, "say when"),
+        ({"moved": 5}, 422, "moved"),
+        ({"ahead": 900, "job": "77"}, 404, "no job 77"),
+        ({"ahead": 900, "to": "ann@elsewhere.org"}, 422, "mail does not go to"),
+        ({"ahead": 900, "to": "a b@example.org"}, 422, "mail does not go to"),
+        ({"ahead": 900, "to": "a\nBcc: x@example.org"}, 422, "mail does not go to"),
+        ({"ahead": 900, "to": "-oQ@example.org"}, 422, "mail does not go to"),
+        ({"ahead": 900, "way": "command", "to": "rm"}, 422, "no command 'rm'"),
+        ({"ahead": 900, "way": "pigeon"}, 422, "way"),
+    ],
+)
+def test_what_may_not_be_asked(client: TestClient, body: dict[str, Any], status: int, said: str) -> None:
+    answer = client.post(NOTICES, json=body, headers=USER)
+    assert answer.status_code == status
+    assert said in answer.text
+    assert client.get(NOTICES, headers=USER).json()["notices"] == []
+
+
+@pytest.mark.usefixtures("desk")
+def test_other_peoples_jobs_are_not_to_be_had(client: TestClient) -> None:
+    answer = client.post(NOTICES, json={"job": "2.srv", "ahead": 900}, headers=USER)
+    assert answer.status_code in (403, 404)
+    assert client.post(NOTICES, json={"job": "2.srv", "ahead": 900}).status_code == 200
+
+
+@pytest.mark.usefixtures("desk")
+def test_nobody_has_more_than_so_many(client: TestClient) -> None:
+    for status in (200, 200, 422):
+        assert client.post(NOTICES, json={"ahead": 900}, headers=USER).status_code == status
+
+
+@pytest.mark.usefixtures("desk")
+def test_who_is_not_known_by_name_gets_none(app: FastAPI, client: TestClient) -> None:
+    app.state.askers.tokens.anonymous = Bearer("anonymous", "reader")
+    del client.headers["Authorization"]
+    assert client.post(NOTICES, json={"ahead": 900}).status_code == 403
+
+
+def test_a_site_that_sends_none_says_so(client: TestClient) -> None:
+    assert client.get(NOTICES).json() == {"notices": [], "domains": [], "commands": []}
+    answer = client.post(NOTICES, json={"ahead": 900})
+    assert answer.status_code == 422
+    assert "sends no notices" in answer.text

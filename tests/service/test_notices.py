@@ -1,0 +1,263 @@
+"""Notices to users: what is due, by real mail and a real command, at most once over a restart."""
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from email import message_from_bytes
+from email.message import Message
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiosmtpd.controller import Controller
+from pydantic import ValidationError
+
+from schedd.service.loop import PlanLoop
+from schedd.service.notice_rule import due
+from schedd.service.notices import Desk, TooManyWishes
+from schedd.service.settings import NotifySettings
+from schedd.store import Store
+from schedd.store.records import Noticed, Wish
+from schedd.wire import JobDeleted
+from tests.service.build import T, event_id, job, node, planner
+
+WAIT = 30
+
+
+class Post:
+    """A mail server that keeps what it took; while ``away`` it takes nothing."""
+
+    def __init__(self) -> None:
+        self.letters: list[Message] = []
+        self.away = False
+
+    async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802
+        if self.away:
+            return "451 come back later"
+        self.letters.append(message_from_bytes(envelope.content))
+        return "250 taken"
+
+
+@pytest.fixture
+def post() -> Iterator[tuple[Post, str]]:
+    found = Post()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    controller = Controller(found, hostname="127.0.0.1", port=port)
+    controller.start()
+    yield found, f"127.0.0.1:{port}"
+    controller.stop()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    found = Store.open(f"sqlite:///{tmp_path}/s.sqlite")
+    yield found
+    found.close()
+
+
+def mail(relay: str, **more: Any) -> NotifySettings:
+    return NotifySettings(relay=relay, sender="schedd@example.org", domains=("example.org",), **more)
+
+
+def wish(name: str = "", **more: Any) -> Wish:
+    asked = {"moved": 600, "ahead": None, "way": "mail", "to": "ann@example.org", **more}
+    return Wish("ann", name, created=T, **asked)
+
+
+@contextmanager
+def busy() -> Iterator[PlanLoop]:
+    """Job 1 runs for an hour; job 3 of bob and job 2 of ann follow."""
+    with planner(tell_threshold=0, end_allowance=0) as loop:
+        jobs = [job(name, user=user) for name, user in (("1", "bob"), ("3", "bob"), ("2", "ann"))]
+        loop.submit([node("n1"), *jobs]).result(WAIT)
+        yield loop
+
+
+def start(loop: PlanLoop, name: str) -> int:
+    record = loop.published.ids[name]
+    return int(loop.published.starts[record.slot])
+
+
+def sooner(loop: PlanLoop) -> None:
+    """Nothing is before job 2 any more."""
+    loop.submit([JobDeleted(id=event_id(), time=loop.now(), job_id="1")]).result(WAIT)
+
+
+# ---- the rule ------------------------------------------------------------------------------------
+
+
+def test_what_is_due() -> None:
+    both = wish(ahead=900)
+    # First sight: only what comes soon is news.
+    assert due(both, None, "2", T + 5000, T) == (Noticed(T + 5000), None)
+    mark, notice = due(both, None, "2", T + 900, T)
+    assert notice is not None
+    assert (mark, notice.kind, notice.start) == (Noticed(T + 900, T + 900), "soon", T + 900)
+    # A small move is none; small moves add up.
+    known = Noticed(T + 5000)
+    assert due(both, known, "2", T + 5600, T) == (known, None)
+    mark, notice = due(both, known, "2", T + 5601, T)
+    assert notice is not None
+    assert (mark, notice.kind, notice.before) == (Noticed(T + 5601), "moved", T + 5000)
+    # A start that is lost, and one that comes back.
+    mark, notice = due(both, known, "2", -1, T)
+    assert notice is not None
+    assert (mark, notice.start) == (Noticed(-1), -1)
+    assert due(both, Noticed(-1), "2", T + 9000, T)[1] is not None
+    # That it comes soon is told once, and again when it was put off by more than that.
+    soon = Noticed(T + 900, T + 900)
+    assert due(wish(moved=None, ahead=900), soon, "2", T + 1200, T + 400)[1] is None
+    assert due(wish(moved=None, ahead=900), soon, "2", T + 1801, T + 1000)[1] is not None
+    assert due(both, Noticed(T - 10), "2", T - 10, T)[1] is None  # it is over
+
+
+# ---- mail ----------------------------------------------------------------------------------------
+
+
+def test_a_start_that_moved_is_told_by_mail_once_also_over_a_restart(
+    post: tuple[Post, str], store: Store
+) -> None:
+    office, relay = post
+    with busy() as loop:
+        desk = Desk(loop, mail(relay), lambda: store)
+        kept = desk.add(wish("2"))
+        desk.look()
+        before = start(loop, "2")
+        sooner(loop)
+        # Another daemon goes on before this one told anything: what is due is not lost.
+        desk = Desk(loop, mail(relay), lambda: store)
+        assert start(loop, "2") < before - 600
+        desk.look()
+        desk.send()
+        (letter,) = office.letters
+        assert letter["To"] == "ann@example.org"
+        assert letter["From"] == "schedd@example.org"
+        assert letter["Auto-Submitted"] == "auto-generated"
+        assert letter["Subject"].startswith(f"[{loop.name}] job 2: its start moved to ")
+        assert f"schedd notify remove {kept.number}" in str(letter.get_payload())
+        for _ in range(2):  # nor is it told again, by this one or the next
+            desk.look()
+            desk.send()
+            desk = Desk(loop, mail(relay), lambda: store)
+        assert len(office.letters) == 1
+
+
+def test_all_own_jobs_are_told_of_and_nobody_elses(post: tuple[Post, str], store: Store) -> None:
+    office, relay = post
+    with busy() as loop:
+        desk = Desk(loop, mail(relay), lambda: store)
+        desk.add(wish(ahead=90_000, moved=None))
+        desk.look()
+        desk.send()
+        assert [letter["Subject"].split(":")[0] for letter in office.letters] == [f"[{loop.name}] job 2"]
+
+
+def test_a_relay_that_is_away_is_tried_again(post: tuple[Post, str], store: Store) -> None:
+    office, relay = post
+    moment = [0.0]
+    with busy() as loop:
+        desk = Desk(loop, mail(relay), lambda: store, clock=lambda: moment[0])
+        desk.add(wish(ahead=90_000, moved=None))
+        office.away = True
+        desk.look()
+        desk.send()
+        assert office.letters == []
+        office.away = False
+        moment[0] = 9.0
+        desk.send()
+        assert office.letters == []  # not yet
+        moment[0] = 10.0
+        desk.send()
+        assert len(office.letters) == 1
+
+
+def test_only_so_many_an_hour_are_told_and_the_rest_then(post: tuple[Post, str], store: Store) -> None:
+    office, relay = post
+    moment = [0.0]
+    with busy() as loop:
+        loop.submit([job("4"), job("5")]).result(WAIT)
+        desk = Desk(loop, mail(relay, hourly=2), lambda: store, clock=lambda: moment[0])
+        desk.add(wish(ahead=90_000, moved=None))
+        for _ in range(3):
+            desk.look()
+            desk.send()
+        assert len(office.letters) == 2
+        moment[0] = 3600.0
+        desk.look()
+        desk.send()
+        assert len(office.letters) == 3
+
+
+def test_who_stands_by_and_a_plan_that_is_out_of_date_tell_nothing(
+    post: tuple[Post, str], store: Store
+) -> None:
+    office, relay = post
+    with busy() as loop:
+        desk = Desk(loop, mail(relay), lambda: store)
+        desk.add(wish(ahead=90_000, moved=None))
+        loop.standing_by = True
+        desk.look()
+        loop.standing_by = False
+        loop.hearing.last -= 1_000
+        desk.look()
+        desk.send()
+        assert office.letters == []
+        loop.hear()
+        desk.look()
+        desk.send()
+        assert len(office.letters) == 1
+
+
+# ---- commands and wishes -------------------------------------------------------------------------
+
+
+def test_a_command_gets_the_notice_as_json_and_no_arguments(tmp_path: Path, store: Store) -> None:
+    script = tmp_path / "tell"
+    script.write_text(f'#!/bin/sh\nprintf "%s|" "$#" "$HOME" > {tmp_path}/args\ncat > {tmp_path}/said\n')
+    script.chmod(0o700)
+    with busy() as loop:
+        desk = Desk(loop, NotifySettings(commands={"sms": (str(script),)}), lambda: store)
+        desk.add(wish("2", ahead=90_000, way="command", to="sms"))
+        desk.look()
+        desk.send()
+        told = json.loads((tmp_path / "said").read_text())
+        assert told == {
+            "cluster": loop.name,
+            "user": "ann",
+            "job": "2",
+            "kind": "soon",
+            "start": start(loop, "2"),
+            "before": None,
+            "now": loop.now(),
+        }
+        assert (tmp_path / "args").read_text() == "0||"
+
+
+def test_wishes_are_kept_counted_and_removed_by_who_has_them(store: Store) -> None:
+    with busy() as loop:
+        desk = Desk(loop, mail("127.0.0.1:9", most=1), lambda: store)
+        kept = desk.add(wish("2"))
+        assert Desk(loop, mail("127.0.0.1:9"), lambda: store).wishes("ann") == [kept]
+        with pytest.raises(TooManyWishes):
+            desk.add(wish())
+        desk.look()
+        assert desk.remove("bob", kept.number) is None
+        assert desk.remove("ann", kept.number) == kept
+        assert desk.wishes("ann") == []
+        assert store.noticed(store.cluster(loop.name, T)) == {}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"relay": "mail.example.org"}, "relay"),
+        ({"relay": "mail.example.org:25"}, "needs a sender"),
+        ({"commands": {"sms": ["sms"]}}, "whole path"),
+        ({"commands": {"sms": []}}, "whole path"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        NotifySettings(**wrong)
