@@ -29,7 +29,7 @@ EXIT_TROUBLE = 1
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the adapter; returns the exit status."""
-    options = _parser().parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     try:
         settings = load_settings(options.config, _overrides(options))
         if options.record_qrun:
@@ -143,7 +143,8 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}; `{self.prog} --help` says what there is\n")
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Its options; packages make its man page of them."""
     parser = _Parser(
         prog="pbs-adapter",
         description="Joins a pbs_server (TORQUE or OpenPBS) to schedd: events out, decisions in.",

@@ -8,7 +8,7 @@ from typing import Any
 from schedd import __version__
 from schedd.cli.main import BARE, COMMANDS
 
-__all__ = ["completion", "man_page", "parsers", "reference"]
+__all__ = ["completion", "completion_of", "man_page", "man_page_of", "parsers", "reference"]
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
@@ -107,6 +107,21 @@ def man_page(name: str) -> str:
         *_MAN_TAIL,
         ".SH SEE ALSO",
         ", ".join(f"{other}(1)" for other in ("schedd", *BARE) if other != name),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def man_page_of(parser: argparse.ArgumentParser, about: str) -> str:
+    """The man page of a program that is no command of ``schedd``."""
+    lines = [
+        *_man_head(parser.prog, about),
+        ".SH SYNOPSIS",
+        f".B {_troff(_usage(parser))}",
+        ".SH DESCRIPTION",
+        _troff(_about(parser)),
+        ".SH OPTIONS",
+        *_man_options(parser),
+        *_man_epilog(parser),
     ]
     return "\n".join(lines) + "\n"
 
@@ -214,6 +229,12 @@ _schedd() {{
 }}
 complete -o default -F _schedd schedd {" ".join(BARE)}
 """
+
+
+def completion_of(parser: argparse.ArgumentParser) -> str:
+    """A bash script that completes the options of a program that is no command of ``schedd``."""
+    words = " ".join(sorted(option for action in _actions(parser) for option in action.option_strings))
+    return f"# bash completion of {parser.prog}.\ncomplete -o default -W '{words}' {parser.prog}\n"
 
 
 def _words(name: str) -> tuple[list[str], list[str]]:

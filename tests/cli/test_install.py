@@ -9,8 +9,9 @@ import pytest
 
 from docs.build import with_reference
 from schedd.cli.main import BARE, COMMANDS, main
-from schedd.cli.manual import completion, man_page, parsers
+from schedd.cli.manual import completion, completion_of, man_page, man_page_of, parsers
 from schedd.cli.user.asking import EXIT_CODES
+from server_adapter.main import make_parser
 from tests.conftest import ROOT
 
 
@@ -110,6 +111,18 @@ def test_the_shell_completes_commands_and_options(
     )
     done = subprocess.run([bash, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout.split(), done.stderr) == (expected, "")
+
+
+def test_the_adapter_has_a_man_page_and_completion_for_its_package() -> None:
+    parser = make_parser()
+    page, script = man_page_of(parser, "joins a pbs_server to schedd"), completion_of(parser)
+    assert ".TH PBS-ADAPTER 1" in page
+    for option in (option for action in parser._actions for option in action.option_strings):
+        assert option.replace("-", "\\-") in page
+    if bash := shutil.which("bash"):
+        code = f"{script}\ncomplete -p pbs-adapter"
+        done = subprocess.run([bash, "-c", code], capture_output=True, text=True, check=True)
+        assert "--record-qrun" in done.stdout
 
 
 def test_the_reference_is_that_of_the_commands() -> None:
