@@ -25,8 +25,8 @@ USER 10001:10001
 # The database, where it is a file; the compiled kernels.
 VOLUME ["/var/lib/schedd", "/var/cache/schedd"]
 EXPOSE 8080
-# The first start compiles the kernels.
-HEALTHCHECK --interval=10s --timeout=5s --start-period=600s \
-    CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/readyz')"]
+# Whether it lives: a daemon whose server or database is away shall not be stopped for it. /readyz tells more.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s \
+    CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/healthz')"]
 ENTRYPOINT ["schedd"]
 CMD ["serve"]

@@ -5,12 +5,15 @@ debootstrap from the host's mirror. $SCHEDD_WHEELS may name a directory of wheel
 $SCHEDD_PACKAGES one with packages of both versions, which then are not built.
 """
 
+import gzip
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
@@ -97,53 +100,125 @@ def rpms(packages: Path, version: str) -> list[Path]:
     return found
 
 
+MINE = "# mine\n"
+SETTINGS = ("etc/schedd/schedd.toml", "etc/schedd/pbs-adapter.toml")
+STATE = ("var/lib/schedd", "var/lib/pbs-adapter")
+
+
+def change_settings(root: Root) -> None:
+    """As an admin does, and some state beside."""
+    for name in SETTINGS:
+        path = root.path / name
+        path.write_text(MINE + path.read_text())
+    for name in STATE:
+        (root.path / name / "state").write_text("kept")
+
+
+def settings_are_mine(root: Root) -> bool:
+    return all((root.path / name).read_text().startswith(MINE) for name in SETTINGS) and all(
+        (root.path / name / "state").read_text() == "kept" for name in STATE
+    )
+
+
+def check_installed(root: Root) -> None:
+    """What the packages bring, besides programs that run: papers, units, users, directories."""
+    root.run("schedd --version; pbs-adapter --help; schedd config check; schedd replay --help")
+    for name in ("schedd", "pbs-adapter"):
+        assert root.run(f"stat -c %U:%G:%a /var/lib/{name}").strip() == f"{name}:{name}:700"
+        page = gzip.decompress((root.path / f"usr/share/man/man1/{name}.1.gz").read_bytes())
+        assert f".TH {name.upper()} 1".encode() in page
+        script = root.path / f"usr/share/bash-completion/completions/{name}"
+        assert f"complete -o default -F _schedd {name}" in script.read_text() or "-W" in script.read_text()
+        for kind in ("sysusers.d", "tmpfiles.d"):
+            assert name in (root.path / f"usr/lib/{kind}/{name}.conf").read_text()
+        assert (root.path / f"usr/share/doc/{name}/CHANGELOG.md").is_file()
+    for unit in ("schedd", "schedd-federation", "pbs-adapter"):
+        text = (root.path / f"usr/lib/systemd/system/{unit}.service").read_text()
+        (program,) = re.findall(r"^ExecStart=(\S+)", text, re.MULTILINE)
+        assert os.access(root.path / program[1:], os.X_OK)
+        assert "/opt/" not in text
+        for page in re.findall(r"file://(\S+)", text):
+            assert (root.path / page[1:]).is_file()
+
+
 def test_debs_are_installed_upgraded_taken_back_and_removed(packages: Path, root: Root) -> None:
     old, new = root.take(*debs(packages, OLD)), root.take(*debs(packages, NEW))
-    said = root.run(f"dpkg -i {old}; schedd --version; pbs-adapter --help; getent passwd schedd pbs-adapter")
-    assert "Next: schedd config init" in said
-    assert "pbs-adapter:x:" in said
-    for path in ("usr/share/man/man1/schedd.1", "usr/share/bash-completion/completions/schedd"):
-        assert (root.path / path).is_file()
-    for unit in ("schedd", "pbs-adapter"):
-        text = (root.path / f"usr/lib/systemd/system/{unit}.service").read_text()
-        assert f"ExecStart=/usr/bin/{unit}" in text
-        assert "/opt/" not in text
-    mine = '# mine\n[clusters.main]\nslack = "2h"\n'
-    (root.path / "etc/schedd/schedd.toml").write_text(mine)
-    (root.path / "var/lib/schedd/state").write_text("kept")
-    root.run(f"dpkg -i {new}; dpkg -s schedd | grep -F {NEW}")
-    assert (root.path / "etc/schedd/schedd.toml").read_text() == mine
-    root.run(f"dpkg -i {old} 2>&1; dpkg -s schedd | grep -F {OLD}; schedd config check")
-    root.run("dpkg -r schedd pbs-adapter; ! command -v schedd")
-    assert (root.path / "etc/schedd/schedd.toml").read_text() == mine
-    assert (root.path / "var/lib/schedd/state").read_text() == "kept"
+    assert "Next: schedd config init" in root.run(f"dpkg -i {old}")
+    check_installed(root)
+    change_settings(root)
+    root.run(f'dpkg -i {new}; dpkg -s schedd pbs-adapter | grep -cFx "Version: {NEW}-1" | grep -x 2')
+    check_installed(root)
+    assert settings_are_mine(root)
+    root.run(f'dpkg -i {old} 2>&1; dpkg -s schedd pbs-adapter | grep -cFx "Version: {OLD}-1" | grep -x 2')
+    check_installed(root)
+    root.run("dpkg -r schedd pbs-adapter; ! command -v schedd; ! command -v pbs-adapter")
+    assert settings_are_mine(root)
     assert not (root.path / "usr/lib/schedd").exists()
     root.run("dpkg --purge schedd pbs-adapter")
-    assert not (root.path / "etc/schedd/schedd.toml").exists()
-    assert not (root.path / "var/lib/schedd").exists()
+    assert not [name for name in (*SETTINGS, *STATE, "etc/schedd") if (root.path / name).exists()]
 
 
-def test_rpms_are_installed_upgraded_taken_back_and_removed(packages: Path, root: Root) -> None:
-    """By the host's rpm into the root, whose libraries no rpm database knows."""
+def host_package(root: Root, folder: Path) -> Path:
+    """An rpm that says which libraries the root has: nothing else tells rpm so in a root of Debian."""
+    found = [path for path in (root.path / "usr/lib").rglob("lib*.so*") if path.is_file()]
+    found += [path for path in (root.path / "lib").rglob("lib*.so*") if path.is_file()]
+    names = {path.name for path in found}
+    read = subprocess.run(
+        ["readelf", "--version-info", *map(str, found)], capture_output=True, text=True, check=False
+    )
+    versions = set(re.findall(r"GLIBC_2[.\d]+", read.stdout))
+    provides = [f"{name}()(64bit)" for name in sorted(names)]
+    provides += [f"libc.so.6({version})(64bit)" for version in sorted(versions)]
+    spec = folder / "host.spec"
+    lines = ["Name: host", "Version: 1", "Release: 1", "Summary: libraries", "License: none"]
+    lines += ["BuildArch: noarch", "Provides: /bin/sh", *(f"Provides: {name}" for name in provides)]
+    spec.write_text("\n".join([*lines, "%description", "none", "%files", ""]))
+    build = ["rpmbuild", "-bb", "--quiet", "--define", f"_topdir {folder}", str(spec)]
+    subprocess.run(build, check=True, capture_output=True)
+    (made,) = folder.rglob("host-1-1*.rpm")
+    return made
+
+
+def test_rpms_are_installed_upgraded_taken_back_and_removed(
+    packages: Path, root: Root, tmp_path: Path
+) -> None:
+    """By the host's rpm into the root, with all that the packages need looked for there."""
 
     def rpm(*arguments: str | Path) -> str:
-        free = [] if "-qa" in arguments else ["--nodeps"]  # rpm 4.18 takes it with no query
-        command = ["rpm", "--root", str(root.path), *free, *map(str, arguments)]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        command = ["rpm", "--root", str(root.path), *map(str, arguments)]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
-    rpm("-i", *rpms(packages, OLD))
-    assert "schedd 0" in root.run("schedd --version; pbs-adapter --help")
-    mine = "# mine\n[clusters.main]\n"
-    (root.path / "etc/schedd/schedd.toml").write_text(mine)
+    needed = subprocess.run(
+        ["rpm", "--root", str(root.path), "-i", *map(str, rpms(packages, OLD))],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert "libssl.so.3()(64bit) is needed by schedd" in needed.stderr or needed.returncode == 0
+    rpm("-i", host_package(root, tmp_path))
+    assert "Next: schedd config init" in rpm("-i", *rpms(packages, OLD))
+    check_installed(root)
+    rpm("-V", "schedd", "pbs-adapter")
+    change_settings(root)
     rpm("-U", *rpms(packages, NEW))
-    assert f"schedd-{NEW}-1" in rpm("-qa")
-    assert (root.path / "etc/schedd/schedd.toml").read_text() == mine
+    assert {f"schedd-{NEW}-1", f"pbs-adapter-{NEW}-1"} <= {
+        line.rpartition(".")[0] for line in rpm("-qa").splitlines()
+    }
+    check_installed(root)
+    assert settings_are_mine(root)
     rpm("-U", "--oldpackage", *rpms(packages, OLD))
     assert f"schedd-{OLD}-1" in rpm("-qa")
-    root.run("schedd config check")
+    check_installed(root)
+    assert settings_are_mine(root)
     rpm("-e", "schedd", "pbs-adapter")
-    assert not (root.path / "usr/lib/schedd/bin").exists()
-    assert (root.path / "etc/schedd/schedd.toml.rpmsave").read_text() == mine
+    assert not (root.path / "usr/lib/schedd").exists()
+    assert not (root.path / "usr/lib/pbs-adapter").exists()
+    for name in SETTINGS:
+        assert (root.path / f"{name}.rpmsave").read_text().startswith(MINE)
+    for name in STATE:  # rpm knows no purge: docs/releasing.md says what to remove
+        assert (root.path / name / "state").read_text() == "kept"
 
 
 def test_the_first_planned_start_comes_from_the_packages_alone(packages: Path, root: Root) -> None:
@@ -171,24 +246,56 @@ def test_the_first_planned_start_comes_from_the_packages_alone(packages: Path, r
     root.run(script, timeout=1800)
 
 
-def test_the_list_of_contents_names_what_is_inside(packages: Path) -> None:
-    daemon = json.loads((packages / f"schedd-{NEW}.cdx.json").read_text())
-    adapter = json.loads((packages / f"pbs-adapter-{NEW}.cdx.json").read_text())
-    names = [{part["name"] for part in one["components"]} for one in (daemon, adapter)]
-    assert {"numba", "fastapi", "pydantic", "cpython", "schedd"} <= names[0]
-    assert {"pydantic", "httpx2", "cpython"} <= names[1]
-    assert not {"numba", "numpy", "fastapi"} & names[1]
+def unpacked(package: Path, folder: Path) -> Path:
+    subprocess.run(["dpkg-deb", "--extract", str(package), str(folder)], check=True)
+    return folder
+
+
+def test_the_list_of_contents_names_all_that_is_inside(packages: Path, tmp_path: Path) -> None:
+    """Each distribution with version and licence, each library in a wheel, the interpreter; nothing else."""
+    adapter, daemon = debs(packages, NEW)
+    inside = {}
+    for name, package in (("schedd", daemon), ("pbs-adapter", adapter)):
+        bill = json.loads((packages / f"{name}-{NEW}.cdx.json").read_text())
+        tree = unpacked(package, tmp_path / name)
+        (library,) = tree.glob("usr/lib/*/lib/python3.*/site-packages")
+        there = {(one.name.lower(), one.version) for one in distributions(path=[str(library)])}
+        parts = {(part["name"], part.get("version")): part for part in bill["components"]}
+        told = {key for key, part in parts.items() if part.get("purl", "").startswith("pkg:pypi/")}
+        assert told == there
+        files = {str(path.relative_to(library)) for path in library.glob("*.libs/*")}
+        assert {key[0] for key, part in parts.items() if part["type"] == "file"} == files
+        for part in bill["components"]:
+            assert part["type"] == "file" or part["licenses"][0]["expression"], part
+        run = [str(next(tree.glob("usr/lib/*/bin/python3"))), "-I", "-V"]
+        version = subprocess.run(run, capture_output=True, text=True, check=True).stdout.split()[1]
+        assert ("cpython", version) in parts
+        inside[name] = {part["name"] for part in bill["components"]}
+    assert {"numba", "fastapi", "pydantic", "schedd"} <= inside["schedd"]
+    assert not {"numba", "numpy", "fastapi"} & inside["pbs-adapter"]
+
+
+def test_the_list_of_contents_is_as_cyclonedx_has_it(packages: Path) -> None:
+    reason = "needs cyclonedx-python-lib[json-validation]"
+    validation = pytest.importorskip("cyclonedx.validation.json", reason=reason)
+    schema = pytest.importorskip("cyclonedx.schema", reason=reason)
+    for bill in packages.glob(f"*-{NEW}.cdx.json"):
+        strict = validation.JsonStrictValidator(schema.SchemaVersion.V1_5)
+        assert strict.validate_str(bill.read_text()) is None
 
 
 def test_the_same_commit_gives_the_same_bytes(packages: Path, tmp_path: Path) -> None:
-    """Of the adapter, from trees that were made twice."""
+    """From trees made twice, in other directories, in another zone, with other rights for new files."""
     wheels = os.environ.get("SCHEDD_WHEELS")
     build = [sys.executable, str(ROOT / "release/build.py"), "--stage", str(tmp_path / "stage")]
     more = ["--wheels", wheels] if wheels else []
     subprocess.run(
         [*build, "--out", str(tmp_path), "--version", NEW, *more],
         check=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": str(ROOT), "TZ": "Asia/Tokyo", "HOME": str(tmp_path)},
+        umask=0o077,
     )
-    for first in sorted(packages.glob(f"*{NEW}*")):
+    made = [*packages.glob(f"*{NEW}*"), *packages.glob("schedd-*.whl"), *packages.glob("schedd-*.tar.gz")]
+    assert len(made) == 8
+    for first in sorted(made):
         assert first.read_bytes() == (tmp_path / first.name).read_bytes(), first.name
