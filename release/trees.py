@@ -228,8 +228,8 @@ def _compile(tree: Path) -> None:
     for installed in tree.rglob("direct_url.json"):
         installed.unlink()
     places = ["-d", f"/{home.parent.relative_to(tree)}/lib", str(home.parent / "lib")]
-    # By the interpreter that goes into the package: the magic number is its own. Without -B it would write what
-    # it imports itself with times, and -f makes sure that nothing of that kind is left.
+    # By the interpreter that goes into the package: the magic number is its own. Without -B it would write
+    # what it imports itself with times, and -f makes sure that nothing of that kind is left.
     python = [str(home / "python3"), "-I", "-B", "-m", "compileall", "-q", "-f", "-j", "0"]
     subprocess.run(  # templates among the modules do not compile, nor need they
         [*python, "--invalidation-mode", "unchecked-hash", *places], check=False, stdout=subprocess.DEVNULL
