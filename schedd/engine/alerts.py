@@ -22,7 +22,7 @@ KINDS: Final[Mapping[str, str]] = {
     "adapter": "the adapter is not heard of, or does not reach the server",
     "black_hole": "jobs fail on a node soon after their start; it gets no new ones",
     "by_hand": "a job was started by hand, or by nobody known; it is planned around",
-    "clock": "the clocks of the daemon, the adapter or the server are apart",
+    "clock": "the clocks of the daemon, the adapter or the server are apart, or one was set",
     "database": "the daemon waits for its database",
     "error": "an event could not be handled",
     "expected": "too many or too few jobs start by the time predicted for 90 % of them",

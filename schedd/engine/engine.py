@@ -19,6 +19,7 @@ from schedd.engine.jobs import reread_slice
 from schedd.engine.log import BatchLog, Incident, LoggedBatch
 from schedd.engine.order import in_order
 from schedd.engine.outcomes import hear
+from schedd.engine.set_back import set_back
 from schedd.engine.settings import EngineSettings
 from schedd.engine.settle import next_wake, settle
 from schedd.engine.standing import renew
@@ -58,8 +59,8 @@ class Engine:
         self.base: Frozen | bytes = Frozen(self.state, {"forgotten": now})
 
     def handle(self, batch: Iterable[Event], now: int) -> tuple[Decision, ...]:
-        """Take over a batch of events at ``now`` (seconds; a clock that went back stands still) and bring
-        the plan to rest.
+        """Take over a batch of events at ``now`` (seconds; a clock that went back stands still until a
+        ``ClockSet`` says by how much) and bring the plan to rest.
 
         Ends go before state changes, arrivals come last; then one repair, one dispatch.
         """
@@ -74,6 +75,8 @@ class Engine:
         first = events[0].id if events else f"clock:{state.now}"
         state.at_job = state.at_step = ""
         events = in_order(events)
+        if set_back(state, events):
+            self.forgotten = state.now
         pass_over(state, events)  # first of all: what is set aside is not to fail again
         if state.now >= self.forgotten + _FORGET_EVERY and state.begins("what is past"):
             self._forget(first)

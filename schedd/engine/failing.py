@@ -4,7 +4,7 @@ The shell passes such a call over: it rebuilds the engine without it and says so
 engine was at then, ``at_job`` and ``at_step`` of its state, is set aside: the job, or the step for a while.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Final
 
@@ -18,7 +18,7 @@ from schedd.engine.state import EngineState
 from schedd.model import FOREVER
 from schedd.wire import Event, JobAltered, JobFacts, JobQueued, JobReleased, JobStarted, PassedOver
 
-__all__ = ["pass_over", "stays_aside"]
+__all__ = ["begin_anew", "pass_over", "stays_aside"]
 
 _AGAIN = 3600
 """Seconds for which a job that the planner did not come back from is not looked at again."""
@@ -53,7 +53,7 @@ def _pass_over(state: EngineState, event: PassedOver) -> None:
         state.left_out[step] = (state.now + wait, wait)
         told.append(f'the step "{step}" is left out for {wait} s')
     if event.anew:
-        _begin_anew(state)
+        begin_anew(state, {job: until for job, until in event.out.items() if job in state.records})
         told.append("the plan is made anew, from a snapshot")
     for job_id in event.jobs:
         state.aside[job_id] = state.now
@@ -81,12 +81,20 @@ def _set_aside(state: EngineState, job_id: str, event: str) -> None:
     quarantine(state, record, event, _WHY)
 
 
-def _begin_anew(state: EngineState) -> None:
-    """Forget all but what people have set and what counts on; the next credible snapshot tells the rest."""
+def begin_anew(state: EngineState, out: Mapping[str, int]) -> None:
+    """Forget all but what people have set and what counts on; the next credible snapshot tells the rest.
+
+    ``out`` are jobs whose run decisions may still be carried out, each until when.
+    """
     promised = {
-        record.id: (int(state.promise[record.slot]), record.eligible_since, int(record.weak))
+        record.id: (
+            int(state.promise[record.slot]),
+            record.eligible_since,
+            int(record.weak),
+            out.get(record.id, -1),
+        )
         for record in state.records.values()
-        if record.slot >= 0 and state.promise[record.slot] < FOREVER
+        if record.slot >= 0 and (state.promise[record.slot] < FOREVER or record.id in out)
     }
     reservations = [reservation.event for reservation in state.reservations.values()]
     new = EngineState.empty(state.settings, state.now)

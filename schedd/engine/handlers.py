@@ -18,6 +18,7 @@ from schedd.engine.running import hold_new_node
 from schedd.engine.state import EngineState
 from schedd.policy.site import site_policy
 from schedd.wire import (
+    ClockSet,
     Counted,
     Event,
     HandOver,
@@ -306,5 +307,6 @@ _HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {
     LetRun: handovers.let_run,
     TakeBack: handovers.take_back,
     HandoverDone: handovers.done,
+    ClockSet: lambda state, event: None,  # noqa: ARG005  (taken before all others)
     PassedOver: lambda state, event: None,  # noqa: ARG005  (taken before all others)
 }

@@ -13,8 +13,8 @@ from schedd.engine.phases import Step, after
 from schedd.engine.places import displace, lift_chain, plan_job, replan, seat, unplan
 from schedd.engine.promises import end_promise, note_one
 from schedd.engine.ranking import forward, set_rank
-from schedd.engine.records import BackOff, Cause, JobRecord, Phase
-from schedd.engine.running import ended_run, run, suspect, told_again
+from schedd.engine.records import BackOff, Cause, JobRecord, Phase, StartAttempt
+from schedd.engine.running import AHEAD, ended_run, run, suspect, told_again
 from schedd.engine.state import EngineState
 from schedd.model import FOREVER, NodeState, Request
 from schedd.plan.columns import PLANNED
@@ -74,17 +74,31 @@ def _enter(state: EngineState, event: str, facts: JobFacts) -> None:
         slot = _slot_for(state, facts, understood)
     kept = state.kept.pop(facts.id, None)
     if kept is not None and slot >= 0:  # it was promised this before the plan was made anew
-        state.promise[slot], since, weak = kept
-        state.bound[slot] = state.promise[slot]
+        promised, since, weak, *out = kept
+        attempt, back_off, lost = StartAttempt(), BackOff(), None
+        if promised < FOREVER:
+            state.promise[slot] = state.bound[slot] = promised
+            lost = Cause.OUTAGE
+        else:
+            since, weak = -1, 0
+        if out and out[0] >= state.now:  # nobody knows yet what became of its run decision
+            attempt = StartAttempt(decided=state.now, expires=out[0])
+            back_off = BackOff(until=out[0] + state.settings.answer_grace + 1)
         record = JobRecord(
-            facts, understood, slot, Phase.WAITING, eligible_since=since, weak=bool(weak), lost=Cause.OUTAGE
+            *(facts, understood, slot, Phase.WAITING),
+            eligible_since=since,
+            weak=bool(weak),
+            lost=lost,
+            attempt=attempt,
+            back_off=back_off,
         )
     else:
         record = JobRecord(facts, understood, slot, Phase.WAITING)
     state.put(record)
     if holds_resources(facts):
         started = facts.started if facts.started is not None else state.now
-        if started > state.since >= 0:
+        # One that is far ahead was stamped by a clock that was wrong: it tells nothing of when.
+        if state.now + AHEAD >= started > state.since >= 0:
             suspect(state, event, record, started, facts.by)
         run(state, event, record, started, facts.shares)
     else:

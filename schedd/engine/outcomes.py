@@ -14,6 +14,7 @@ from schedd.engine.records import Cause, JobRecord, Phase
 from schedd.engine.state import EngineState
 from schedd.model import FOREVER, NodeState
 from schedd.wire import (
+    ClockSet,
     Counted,
     Event,
     HandOver,
@@ -40,6 +41,7 @@ _SILENCE = "its run decision was not answered"
 
 
 _OF_OTHERS = (
+    ClockSet,
     Reserve,
     Unreserve,
     Counted,

@@ -16,7 +16,19 @@ from schedd.engine.state import EngineState
 from schedd.model import Chunk, Place, Request
 from schedd.wire import JobFacts, ShareFacts
 
-__all__ = ["ended_run", "hold", "hold_new_node", "overruns", "run", "suspect", "told_again"]
+AHEAD = 60
+"""Seconds by which the server's clock may be ahead of ours."""
+
+__all__ = [
+    "AHEAD",
+    "ended_run",
+    "hold",
+    "hold_new_node",
+    "overruns",
+    "run",
+    "suspect",
+    "told_again",
+]
 
 
 def run(
@@ -24,6 +36,7 @@ def run(
 ) -> None:
     """The job runs on these shares: it holds them, and planned jobs in its way are planned anew."""
     shares = tuple(shares)
+    started = _believed(state, record, started)
     known = record.facts
     if record.phase is Phase.RUNNING and (record.run.started, known.shares) == (started, shares):
         return
@@ -48,6 +61,15 @@ def run(
     occupy(state, record)
     cause = Cause.OUTAGE if ours else Cause.ADMIN
     make_way(state, [record.slot], event, cause, f"job {record.id} was started there")
+
+
+def _believed(state: EngineState, record: JobRecord, started: int) -> int:
+    """When a job that runs began, as the server has it; one that is to begin yet was stamped by a clock that
+    was ahead, and began by now.
+    """
+    if started <= state.now + AHEAD:
+        return started
+    return record.run.started if record.phase is Phase.RUNNING else state.now
 
 
 def suspect(state: EngineState, event: str, record: JobRecord, started: int, by: str) -> None:
@@ -133,7 +155,8 @@ def told_again(state: EngineState, event: str, record: JobRecord, facts: JobFact
     """A running job as the server describes it now: its walltime or what it holds may have changed."""
     understood = state.intake.read(facts, state.queues.get(facts.queue), state.server.defaults)
     shares = facts.shares or record.facts.shares
-    started = facts.started if facts.started is not None else record.run.started
+    told = facts.started if facts.started is not None else record.run.started
+    started = _believed(state, record, told)
     letter = facts.state if facts.state in ("R", "E", "S") else record.facts.state
     facts = replace(facts, shares=shares, started=started, state=letter)
     same_place = _same_nodes(shares, record.facts.shares) and started == record.run.started

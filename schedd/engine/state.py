@@ -223,7 +223,8 @@ class EngineState:
     left_out: dict[str, Sequence[int]] = declared(NAMES, make=dict)
     """Steps that failed: until when each is left out, and for how long that was."""
     kept: dict[str, Sequence[int]] = declared(NAMES, make=dict)
-    """Of jobs that were known before the engine began anew: promise, since when eligible, whether weak."""
+    """Of jobs that were known before the engine began anew: promise, since when eligible, whether weak, until
+    when a run decision may still be carried out (-1: none is out)."""
 
     # ---- what happened --------------------------------------------------------------------------
     generation: int = declared(NUMBER, default=0)

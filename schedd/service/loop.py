@@ -15,6 +15,7 @@ from schedd.plan.plan import Plan
 from schedd.service.alarms import Alarms
 from schedd.service.calls import CallFailed
 from schedd.service.clock import Clock
+from schedd.service.clock_watch import ClockWatch
 from schedd.service.decisions import DecisionLog
 from schedd.service.deliveries import Delivery, Handled, batches
 from schedd.service.durable import Succession
@@ -75,6 +76,7 @@ class PlanLoop:
         self._clock = clock
         self._succession = succession
         self.hearing = Hearing()
+        self._clock_watch = ClockWatch(name, clock)
         self._inbox = Inbox(self.meters, most_pending)
         self._patience = Patience(name)
         self._publisher = Publisher(engine, self.meters)
@@ -154,7 +156,8 @@ class PlanLoop:
 
     def _around(self) -> dict[str, str]:
         found = {"planner": self.failure, "database": self.trouble, "adapter": self.silence}
-        found["clock"] = self.clocks
+        was_set = self._clock_watch.look(self._planner.engine.state.now)
+        found["clock"] = "; ".join(filter(None, (was_set, self.clocks)))
         return {kind: why for kind, why in found.items() if why}
 
     def hear(self, read_age: float | None = None) -> None:
@@ -327,6 +330,8 @@ class PlanLoop:
     def _work(self) -> None:
         while self._await_work():
             self._busy_since = time.monotonic()
+            if self._planner.set_back:
+                self._planner.follow_clock()
             self._inbox.answer_calls(lambda: self._planner.engine)
             deliveries = self._inbox.take()
             if deliveries:
@@ -403,6 +408,8 @@ class PlanLoop:
             while not (self._stopping or self._inbox):
                 if self._stepping_down:
                     raise NotLeader("another daemon leads")
+                if self._planner.set_back:
+                    break
                 wake = self._planner.engine.next_wake
                 wait = _LOOK_S if wake is None else min(self._clock.wait_for(wake), _LOOK_S)
                 if wait <= 0:

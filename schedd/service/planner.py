@@ -7,6 +7,7 @@ import structlog
 from schedd.engine import Engine, EngineSettings
 from schedd.service.calls import CallFailed, Watch, call
 from schedd.service.clock import Clock
+from schedd.service.clock_watch import MOST_BEHIND_S
 from schedd.service.decisions import DecisionLog
 from schedd.service.durable import TRIES, Reign, Succession
 from schedd.service.follow import in_the_log
@@ -18,7 +19,7 @@ from schedd.service.promised import Promised
 from schedd.service.publisher import Publisher
 from schedd.service.spoken import speak_of
 from schedd.store import Batch, Journal, StoreError
-from schedd.wire import Alert, Event, Run
+from schedd.wire import Alert, ClockSet, Event, Run
 
 __all__ = ["Planner"]
 
@@ -100,6 +101,18 @@ class Planner:
             if failed is not None:
                 self._pass_over(failed)
         return batch
+
+    @property
+    def set_back(self) -> bool:
+        """Whether the clock was set back by more than can be waited for."""
+        return self.engine.state.now - self._clock.now() > MOST_BEHIND_S
+
+    def follow_clock(self) -> None:
+        """Go on at the time to which the clock was set back; a snapshot is asked for."""
+        now, before = int(self._clock.now()), self.engine.state.now
+        _log.error("the clock was set back; the plan is made anew", cluster=self._name, by=before - now)
+        self.batch([ClockSet(id=f"clock:{before}:{now}:{self.engine.state.generation}", time=now)])
+        self.checkpoint(must=True)
 
     def _handle(self, batch: Batch) -> None:
         engine, meters, publisher = self.engine, self._meters, self._publisher

@@ -2,6 +2,7 @@
 
 from schedd.wire.decisions import Alert, Decision, Handover, Run, Tell
 from schedd.wire.events import (
+    ClockSet,
     Counted,
     Delivery,
     Event,
@@ -52,6 +53,7 @@ from schedd.wire.facts import (
 __all__ = [
     "HANDED_ATTRIBUTES",
     "Alert",
+    "ClockSet",
     "Counted",
     "Decision",
     "Delivery",

@@ -397,6 +397,18 @@ class LogLost:
     type: Literal["log_lost"] = "log_lost"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockSet:
+    """The daemon's clock was set back to ``time``, behind the engine's, by more than can be waited for.
+
+    All but what people have set, and what was promised, is taken from a snapshot.
+    """
+
+    id: str
+    time: int
+    type: Literal["clock_set"] = "clock_set"
+
+
 Told = (
     JobQueued
     | JobAltered
@@ -426,6 +438,7 @@ Event = (
     | PlanningReleased
     | LogLost
     | PassedOver
+    | ClockSet
     | HandOver
     | LetRun
     | TakeBack

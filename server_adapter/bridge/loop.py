@@ -271,6 +271,8 @@ class Adapter:
                 await asyncio.sleep(0)
         up_since = self.server.up_since
         age = None if up_since is None else int(self._clock() - up_since)
+        if age is not None and age < 0:  # the clock was set back since
+            age = None
         name, mode = next(self.delivery.ids), self.settings.mode
         await self.delivery.put(snapshot(state, id=name, now=now, server_age=age, mode=mode))
         for name, held in state.reservations.items():

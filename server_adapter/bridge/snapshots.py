@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 _GRACE: Final = 180.0  # seconds for which a server that was away may still be starting up
+_SET_BACK: Final = 60.0
 _INSISTING: Final = 15.0  # seconds between snapshots while the daemon may doubt them
 
 
@@ -13,13 +14,17 @@ class SnapshotTimes:
     def __init__(self, interval: float, clock: Callable[[], float]) -> None:
         self._interval = interval
         self._clock = clock
-        self._next = 0.0
+        self._next = self._seen = 0.0
         self._insist_until = 0.0
 
     @property
     def due(self) -> bool:
         """Whether one should go now."""
-        return self._clock() >= self._next
+        now = self._clock()
+        if now < self._seen - _SET_BACK:  # a clock that was set back: what was to come then may be far off
+            self._next = self._insist_until = 0.0
+        self._seen = now
+        return now >= self._next
 
     def want(self) -> None:
         """With the next reading."""

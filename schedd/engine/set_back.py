@@ -1,0 +1,45 @@
+"""A clock that was set back by more than can be waited for: the engine begins anew at the time that it tells.
+
+Going on under a time that is ahead, all that waits for a moment (a start that was refused, an end that is
+overdue, a reservation's edge) would wait until the clock has caught up, and every start that is told would be
+late by as much.
+"""
+
+from collections.abc import Iterable
+
+from schedd.engine.failing import begin_anew
+from schedd.engine.state import EngineState
+from schedd.model import FOREVER
+from schedd.wire import ClockSet, Event
+
+__all__ = ["set_back"]
+
+
+def set_back(state: EngineState, events: Iterable[Event]) -> bool:
+    """Go on at the time that a ``ClockSet`` among ``events`` tells, if there is one; whether there is.
+
+    Run decisions that are out stay so for as long as they were to: their jobs are not started meanwhile. A
+    promise behind the time up to now was made by the wrong clock, as far as can be told: it is made again.
+    """
+    found = False
+    for event in events:
+        if isinstance(event, ClockSet) and event.time < state.now:
+            _set_back(state, event)
+            found = True
+    return found
+
+
+def _set_back(state: EngineState, event: ClockSet) -> None:
+    ahead = state.now - event.time
+    out = {job: max(0, state.records[job].attempt.expires - state.now) for job in state.out}
+    for record in state.records.values():
+        if record.slot >= 0 and state.promise[record.slot] >= state.now:
+            state.promise[record.slot] = FOREVER
+    state.now = event.time
+    state.aside = dict.fromkeys(state.aside, state.now)
+    state.left_out = {}
+    begin_anew(state, {job: state.now + left for job, left in out.items()})
+    words = f"the clock was set back by {ahead} s; the plan is made anew, from a snapshot"
+    state.stale = words
+    state.alert(event.id, "clock", words)
+    state.ask_for_snapshot(event.id, "the clock was set back")

@@ -1,0 +1,145 @@
+"""A clock that jumps: what the engine does when the shell says that it was set back, and before that."""
+
+from random import Random
+
+import pytest
+
+from schedd.engine import Engine
+from schedd.engine.view import publish
+from schedd.wire import ClockSet, Run, RunAccepted
+from tests.engine.cluster import Cluster, T
+
+DAY = 86_400
+
+
+def jump(cluster: Cluster, seconds: int) -> None:
+    """The clock is set; a wake or an event follows."""
+    cluster.server.now += seconds
+    if cluster.engine.state.now - cluster.server.now > 60:
+        cluster.tell(ClockSet(id=cluster.server.event_id(), time=cluster.server.now))
+        cluster.tell(cluster.server.snapshot())
+    else:
+        cluster.tell()
+
+
+@pytest.mark.parametrize("seconds", [3_600, DAY, 30 * DAY])
+def test_a_clock_that_was_set_forward_and_back_leaves_the_plan_as_it_was(seconds: int) -> None:
+    cluster = Cluster(nodes=2, slack=50)
+    for number in "012345":
+        cluster.submit(number, walltime=100)
+    cluster.at(50)
+    planned = [cluster.start(number) for number in "2345"]
+    promised = [cluster.promise(number) for number in "2345"]
+    jump(cluster, seconds)
+    jump(cluster, -seconds)
+    assert cluster.engine.state.now == cluster.server.now == T + 50
+    assert [cluster.start(number) for number in "2345"] == planned == [100, 100, 200, 200]
+    assert [cluster.promise(number) for number in "2345"] == promised  # though broken meanwhile
+    assert [one.kind for one in publish(cluster.engine.state).alerts] == ["clock"]
+    cluster.at(250)
+    assert [cluster.runs(number) for number in "012345"] == [[0], [0], [100], [100], [200], [200]]
+    cluster.at(2_000)
+    assert publish(cluster.engine.state).alerts == ()
+
+
+def test_who_came_while_the_clock_was_ahead_is_promised_anew() -> None:
+    cluster = Cluster(slack=50)
+    cluster.submit("1", walltime=1_000)
+    jump(cluster, 3_600)
+    cluster.submit("2", walltime=1_000)
+    late = cluster.promise("2")
+    jump(cluster, -3_600)
+    assert late is not None
+    assert late > 3_600
+    assert (cluster.start("2"), cluster.promise("2")) == (1_000, 1_050)
+
+
+def test_what_started_while_the_clock_was_ahead_holds_its_nodes_now() -> None:
+    cluster = Cluster()
+    jump(cluster, DAY)
+    cluster.submit("1", walltime=500)
+    jump(cluster, -DAY)
+    cluster.submit("2", walltime=500)
+    assert cluster.engine.state.records["1"].run.started == T
+    cluster.at(100)
+    cluster.tell(cluster.server.snapshot())
+    assert cluster.start("2") == 500  # not beside a job that runs, nor a day later
+    assert cluster.runs("2") == []
+
+
+@pytest.mark.parametrize("accepted", [False, True])
+def test_a_run_decision_that_is_out_stays_the_only_one_while_it_may_be_carried_out(*, accepted: bool) -> None:
+    cluster = Cluster(decision_expiry=60, answer_grace=30, start_wait=300)
+    cluster.obeys = False
+    jump(cluster, DAY)
+    cluster.submit("1", walltime=500)
+    (run,) = [one for one in cluster.decisions if isinstance(one, Run)]
+    if accepted:
+        name = cluster.server.event_id()
+        cluster.tell(RunAccepted(id=name, time=cluster.server.now, decision_id=run.id, job_id="1"))
+    jump(cluster, -DAY)
+    back = cluster.server.now - T
+    until = (300 if accepted else 60) + 30
+    for moment in range(back, back + until + 1, 5):
+        cluster.at(moment)
+        cluster.tell(cluster.server.snapshot())
+    assert len(cluster.runs("1")) == 1
+    cluster.at(back + until + 10)
+    assert len(cluster.runs("1")) == 2
+
+
+def test_a_start_seen_after_the_clock_was_set_back_is_no_stranger_s() -> None:
+    cluster = Cluster(decision_expiry=60, answer_grace=30)
+    cluster.obeys = False
+    jump(cluster, DAY)
+    cluster.submit("1", walltime=500)
+    (run,) = [one for one in cluster.decisions if isinstance(one, Run)]
+    jump(cluster, -DAY)
+    cluster.at(10)
+    cluster.tell(*cluster.server.run(run))
+    assert [one.kind for one in publish(cluster.engine.state).alerts] == ["clock"]
+    assert cluster.start("1") == 10
+
+
+def test_what_people_have_set_stays_and_the_log_tells_the_same_again() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.reserve("mine", "n2", start=5_000)
+    cluster.submit("1", walltime=100)
+    before = Engine.restore(cluster.engine.checkpoint())
+    cluster.engine.pause("upgrade")
+    before.pause("upgrade")
+    told = [
+        ((), T + DAY),
+        ((ClockSet(id="set", time=T + 20),), T + DAY),
+        ((cluster.server.snapshot(),), T + 21),
+        ((), T + 30),
+    ]
+    made = [[one.handle(events, now) for events, now in told] for one in (cluster.engine, before)]
+    assert made[0] == made[1]
+    assert cluster.engine.checkpoint() == before.checkpoint()
+    state = cluster.engine.state
+    assert (state.now, state.paused, list(state.reservations)) == (T + 30, "upgrade", ["mine"])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_job_is_started_twice_and_all_end_whatever_the_clock_does(seed: int) -> None:
+    random = Random(seed)
+    cluster = Cluster(nodes=3, decision_expiry=60)
+    submitted = 0
+    for _ in range(60):
+        what = random.random()
+        if what < 0.5:
+            submitted += 1
+            walltime = random.randint(20, 400)
+            nodes = f"{random.randint(1, 3)}:ppn={random.randint(1, 4)}"
+            cluster.submit(str(submitted), nodes, walltime, runtime=random.randint(1, walltime))
+        elif what < 0.65:
+            jump(cluster, random.choice([1, -1, 45, -45, 3_600, -3_600, DAY, -DAY]))
+        else:
+            cluster.at(cluster.server.now - T + random.randint(1, 60))
+    last = max((job.started or 0 for job in cluster.server.jobs.values()), default=0)
+    cluster.at(max(cluster.server.now, last) - T + 2 * DAY)
+    assert {str(number): len(cluster.runs(str(number))) for number in range(1, submitted + 1)} == {
+        str(number): 1 for number in range(1, submitted + 1)
+    }
+    assert cluster.server.jobs == {}
