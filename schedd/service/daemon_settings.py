@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from schedd.service.section import Section
+from schedd.service.targets import networks_of
 from schedd.store import Limits, StoreError
 from schedd.store.connect import url_of
 from schedd.wire.times import Days, FloatSeconds, Seconds
@@ -105,6 +106,15 @@ class WebhookSettings(Section):
     """Of these clusters alone; empty: of all."""
     users: tuple[str, ...] = ()
     """Jobs of these owners alone; empty: of all."""
+    allow: tuple[str, ...] = ()
+    """Hosts by name, and networks (`10.1.0.0/16`), to which requests may go though they are not of the world:
+    loopback, link-local, private and reserved addresses are refused else. An address in `url` is meant."""
+
+    @field_validator("allow")
+    @classmethod
+    def _allow_what_can_be_read(cls, allow: tuple[str, ...]) -> tuple[str, ...]:
+        networks_of(allow)
+        return allow
 
 
 class NotifySettings(Section):

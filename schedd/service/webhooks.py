@@ -13,7 +13,7 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -28,6 +28,7 @@ from schedd.engine.view import Published
 from schedd.service.loop import PlanLoop
 from schedd.service.reading import of_owner
 from schedd.service.settings import SettingsError, WebhookSettings
+from schedd.service.targets import Target, TargetRefused, targets_of
 
 __all__ = ["SIGNATURE", "Hook", "Moved", "follow", "hook_of", "signature"]
 
@@ -259,12 +260,13 @@ async def _post(
         "Content-Type": "application/json",
         SIGNATURE: signature(hook.secret, int(time.time()), body),
     }
-    sending = client.stream("POST", settings.url, content=body, headers=headers, timeout=_TIMEOUT_S)
     try:
-        # Nobody reads the answer's body, which may have no end; nor is it followed elsewhere.
-        async with asyncio.timeout(_WHOLE_S), sending as answer:
-            pass
-    except (httpx2.HTTPError, TimeoutError) as error:
+        async with asyncio.timeout(_WHOLE_S):
+            answer = await _send(await targets_of(settings.url, settings.allow), client, body, headers)
+    except TargetRefused as refused:
+        _say(where, tries, str(refused))
+        return False
+    except (httpx2.HTTPError, OSError) as error:  # a TimeoutError is one of the latter
         _say(where, tries, f"{type(error).__name__} {error}".strip())
         return False
     if answer.is_success:
@@ -278,6 +280,30 @@ async def _post(
         "the webhook refuses", hook=where, status=answer.status_code, dropped=sum(map(len, what.values()))
     )
     return True
+
+
+async def _send(
+    targets: Sequence[Target], client: httpx2.AsyncClient, body: bytes, headers: Mapping[str, str]
+) -> httpx2.Response:
+    """The answer of the first that takes a connection. Raises httpx2.HTTPError."""
+    for place, target in enumerate(targets, start=1):
+        sending = client.stream(
+            "POST",
+            target.url,
+            content=body,
+            headers={**headers, **target.headers},
+            extensions=target.extensions,
+            timeout=_TIMEOUT_S,
+            follow_redirects=False,
+        )
+        try:
+            # Nobody reads the answer's body, which may have no end; nor is it followed elsewhere.
+            async with sending as answer:
+                return answer
+        except (httpx2.ConnectError, httpx2.ConnectTimeout):
+            if place == len(targets):
+                raise
+    raise AssertionError("there is a target")
 
 
 def _say(where: str, tries: int, why: str) -> None:

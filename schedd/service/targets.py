@@ -1,0 +1,110 @@
+"""Where a webhook's requests may go: to addresses of the world, to one that stands in the settings, and to
+what they allow. The address that was looked at is the one that is connected to, so that a name that is
+resolved otherwise a moment later leads nowhere else.
+"""
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+__all__ = ["Address", "Target", "TargetRefused", "is_of_the_world", "networks_of", "targets_of"]
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+class TargetRefused(Exception):
+    """The host has no address to which requests may go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A request's URL with the address for the name, and what tells the server the name all the same."""
+
+    url: str
+    headers: dict[str, str] = field(default_factory=dict)
+    extensions: dict[str, str] = field(default_factory=dict)
+
+
+def is_of_the_world(address: Address) -> bool:
+    """Whether it is none of this host, of its link, of a private or a reserved range, nor a way to one."""
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour
+        if inner is None and address in _NAT64:
+            inner = ipaddress.IPv4Address(address.packed[-4:])
+        if inner is not None:
+            return is_of_the_world(inner)
+    return address.is_global and not address.is_multicast and not address.is_reserved
+
+
+def networks_of(allowed: Sequence[str]) -> tuple[tuple[Network, ...], frozenset[str]]:
+    """The networks and the names among what is allowed. Raises ValueError: a network with host bits set."""
+    networks: list[Network] = []
+    names: set[str] = set()
+    for one in allowed:
+        first = one.partition("/")[0]
+        if "/" in one or ":" in one or first.replace(".", "").isdigit():
+            networks.append(ipaddress.ip_network(one))
+        else:
+            names.add(one.rstrip(".").lower())
+    return tuple(networks), frozenset(names)
+
+
+async def _resolve(host: str, port: int) -> Sequence[str]:
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(address[0]).partition("%")[0] for *_, address in found]
+
+
+async def targets_of(url: str, allowed: Sequence[str], resolve: Resolve = _resolve) -> tuple[Target, ...]:
+    """What to send to, the first address first. A host that a proxy reaches is the proxy's matter.
+
+    Raises TargetRefused, and OSError where the name is not known.
+    """
+    parts = urlsplit(url)
+    host = (parts.hostname or "").rstrip(".")
+    if _literal(host) is not None or _proxied(parts.scheme, host):
+        return (Target(url),)
+    networks, names = networks_of(allowed)
+    port = parts.port or _PORTS[parts.scheme]
+    found = list(dict.fromkeys(ipaddress.ip_address(one) for one in await resolve(host, port)))
+    good = [
+        one
+        for one in found
+        if host.lower() in names or is_of_the_world(one) or any(one in network for network in networks)
+    ]
+    if not good:
+        told = ", ".join(map(str, found)) or "nothing"
+        raise TargetRefused(
+            f"{host} is {told}: no address of the world; where that is meant, name the host or the network "
+            "in the webhook's `allow`"
+        )
+    return tuple(_target(parts, host, one) for one in good)
+
+
+def _literal(host: str) -> Address | None:
+    """The address that stands in the settings; other ways to write one (127.1, 0x7f000001) are names."""
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def _proxied(scheme: str, host: str) -> bool:
+    proxies = getproxies()
+    return (scheme in proxies or "all" in proxies) and not proxy_bypass(host)
+
+
+def _target(parts: SplitResult, host: str, address: Address) -> Target:
+    user, at, _ = parts.netloc.rpartition("@")
+    port = f":{parts.port}" if parts.port is not None else ""
+    written = f"[{address}]" if address.version == 6 else str(address)
+    url = parts._replace(netloc=f"{user}{at}{written}{port}").geturl()
+    return Target(url, {"Host": f"{host}{port}"}, {"sni_hostname": host})
