@@ -6,7 +6,7 @@ import pytest
 
 from schedd.engine import Engine
 from schedd.engine.view import publish
-from schedd.wire import ClockSet, Run, RunAccepted
+from schedd.wire import ClockSet, Event, Run, RunAccepted
 from tests.engine.cluster import Cluster, T
 
 DAY = 86_400
@@ -108,7 +108,7 @@ def test_what_people_have_set_stays_and_the_log_tells_the_same_again() -> None:
     before = Engine.restore(cluster.engine.checkpoint())
     cluster.engine.pause("upgrade")
     before.pause("upgrade")
-    told = [
+    told: list[tuple[tuple[Event, ...], int]] = [
         ((), T + DAY),
         ((ClockSet(id="set", time=T + 20),), T + DAY),
         ((cluster.server.snapshot(),), T + 21),
