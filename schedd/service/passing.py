@@ -27,6 +27,10 @@ _WELL: Final = 100
 """Calls that went well after which a failure is the first one again."""
 _LONGEST_S: Final = 60.0
 """Between two tries."""
+_LONGER: Final = 8
+"""By so much longer than usual a call may take at most, after others that did not return."""
+_HALVED: Final = 10
+"""Calls that went well after which that is halved."""
 
 Rebuild = Callable[[CallFailed], tuple[Engine, Promised | None]]
 
@@ -57,9 +61,10 @@ class Passing:
         if not self._row:
             return
         self._well += 1
+        if self._well % _HALVED == 0:
+            self._watch.times = max(1, self._watch.times // 2)
         if self._well >= _WELL:
             self._row = self._well = 0
-            self._watch.times = 1
 
     def note(self, failed: CallFailed) -> None:
         """A call failed. Raises PlannerStopped when told to end while it waits for the next try."""
@@ -70,7 +75,7 @@ class Passing:
         elif failed.step:
             self._steps[failed.step] = None
         if failed.late:
-            self._watch.times = min(2 * self._watch.times, 64)
+            self._watch.times = min(2 * self._watch.times, _LONGER)
         self.trouble = f"{failed}; it is passed over"
         _log.error(
             "the planner failed over a batch, which is passed over",

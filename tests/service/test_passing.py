@@ -8,12 +8,16 @@ from typing import Any
 
 import pytest
 
-from schedd.engine import handlers, places, settle
+from schedd.engine import Engine, EngineSettings, handlers, places, settle
 from schedd.engine.dispatch import dispatch_due
 from schedd.engine.job_view import JobView, job_view
 from schedd.engine.state import EngineState
+from schedd.service.calls import CallFailed, Watch, _OutOfTime
 from schedd.service.incidents import Incidents
 from schedd.service.loop import PlanLoop
+from schedd.service.passing import Passing
+from schedd.service.patience import Patience
+from schedd.store import Batch
 from schedd.wire import Alert, NodeFacts, QueueFacts, Run
 from tests.engine.server import Server
 from tests.service.build import StillClock, T, job, node, planner
@@ -159,3 +163,22 @@ def test_what_concerns_the_whole_cluster_is_tried_again_with_a_snapshot(
         assert [
             limit.amount for limit in loop.at_rest(lambda e: e.state.limits.queues["batch"]).result(WAIT)
         ] == [1]
+
+
+def test_calls_get_more_time_after_some_that_did_not_return_and_soon_less_again() -> None:
+    watch = Watch()
+    passing = Passing("main", Patience("main"), watch)
+    engine = Engine(EngineSettings(), T)
+    late = CallFailed(engine, Batch(number=1, now=T, last_event=0), 0, _OutOfTime(), 30)
+    found = []
+    for _ in range(2):
+        passing.note(late)
+        found.append(watch.times)
+    assert found == [2, 4]
+    watch.times = 8
+    passing.note(late)
+    assert watch.times == 8  # a cluster is not to stand for half an hour
+    for times in (8, 4, 2, 1):
+        assert watch.times == times
+        for _ in range(10):
+            passing.went_well()
