@@ -202,7 +202,7 @@ def test_prime_time_stands_in_the_way_where_something_depends_on_it() -> None:
     assert {"backfill_prime", "primetime_prefix", "nonprimetime_prefix"} <= {
         finding.setting for finding in done.of(Verdict.BLOCKER)
     }
-    assert words(import_sched("by_queue: true\n", holidays=PRIME), "weekday").startswith(
+    assert words(import_sched("by_queue: true\n", holidays=PRIME), "day[weekday]").startswith(
         "no matter: nothing in"
     )
 
@@ -224,7 +224,7 @@ def test_what_is_said_of_prime_time_holds_and_the_rest_is_said() -> None:
     assert any(one.line == 1 and one.verdict is Verdict.NO_MATTER for one in always.findings)
     halves = import_sched(text, holidays=PRIME)
     assert [one.line for one in halves.of(Verdict.BLOCKER)] == [1]
-    assert words(halves, "weekday").startswith("different: ")
+    assert words(halves, "day[weekday]").startswith("different: ")
     same = import_sched("by_queue: True prime\nby_queue: True non_prime\nsort_queues: true\n", holidays=PRIME)
     assert not same.of(Verdict.BLOCKER)
 
@@ -286,3 +286,16 @@ def test_durations_have_up_to_four_fields() -> None:
     assert [duration(text) for text in ("90", "1:30", "1:00:00", "2:00:00:00")] == [90, 90, 3600, 172_800]
     with pytest.raises(ValueError, match="no duration"):
         duration("1:2:3:4:5")
+
+
+def test_the_lines_of_holidays_are_told_together_with_their_numbers() -> None:
+    text = "YEAR 2026\nweekday 0600 1730\nsaturday none all\nsunday none all\n" + "".join(
+        f"{day} Jan {day}\n" for day in range(1, 31)
+    )
+    for config, verdict in (("backfill_prime: true ALL\n", "Different"), ("by_queue: true\n", "No matter")):
+        report = list(import_sched(config, holidays=text).report())
+        (row,) = [line for line in report if line.strip().startswith("holidays ")]
+        assert "holidays 1-34" in row
+        assert "day[…] (34 times)" in row
+        head = max(i for i, line in enumerate(report[: report.index(row)]) if not line.startswith(" "))
+        assert report[head].startswith(verdict)

@@ -28,7 +28,10 @@ from schedd.client.answers import Figures, Gap, HorizonView
 from schedd.engine import EngineSettings
 from schedd.service.clusters import Clusters
 from schedd.service.loop import PlanLoop
+from schedd.service.notices import Desk
+from schedd.service.settings import NotifySettings
 from schedd.service.warmup import warm_up
+from schedd.store import Store
 from schedd.wire import (
     ExpectedFacts,
     JobHeld,
@@ -710,3 +713,25 @@ def test_of_a_request_that_is_not_understood_no_cpus_and_no_walltime_are_said(
     (line,) = [line for line in run("showq")[1].splitlines() if line.startswith("9.srv")]
     assert line.split()[3:5] == ["-", "-"]
     assert "?" not in line
+
+
+# ---- notify -------------------------------------------------------------------------------------
+
+
+def test_notify_asks_shows_and_ends(run: Run, app: FastAPI, loop: PlanLoop, tmp_path: Path) -> None:
+    assert run("notify") == (0, "you are told of nothing; this site offers: nothing\n", "")
+    store = Store.open(f"sqlite:///{tmp_path}/s.sqlite")
+    settings = NotifySettings(relay="127.0.0.1:9", sender="schedd@example.org", domains=("example.org",))
+    app.state.desks = {"main": Desk(loop, settings, lambda: store)}
+    try:
+        code, shown, _ = run("notify", "add", "--job", "2", "--moved", "30m", "--before", "1h")
+        assert code == 0
+        head, row = shown.splitlines()
+        assert head.split() == ["NUMBER", "JOBS", "MOVED", "BY", "BEFORE", "TO"]
+        assert row.split()[:4] == ["1", "2.srv.site", "00:30:00", "01:00:00"]
+        assert "say when" in run("notify", "add", "--all")[2]
+        assert "no span" in run("notify", "add", "--all", "--before", "soon")[2]
+        assert "you are told of nothing" in run("notify", "remove", "1")[1]
+    finally:
+        app.state.desks = {}
+        store.close()

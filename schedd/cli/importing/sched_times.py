@@ -67,10 +67,10 @@ def holidays(source: Source, matters: bool) -> None:
     for number, words in rows_of(text):
         if prime and matters:
             said = "prime time is not supported: see what sched_config says of it"
-            source.done.note(Verdict.DIFFERS, number, words[0], said, "holidays")
+            source.done.note(Verdict.DIFFERS, number, f"day[{words[0]}]", said, "holidays")
         else:
             said = "nothing in sched_config depends on it" if prime else "there is no prime time in it"
-            source.done.note(Verdict.NO_MATTER, number, words[0], said, "holidays")
+            source.done.note(Verdict.NO_MATTER, number, f"day[{words[0]}]", said, "holidays")
 
 
 # ---- dedicated time -----------------------------------------------------------------------------
