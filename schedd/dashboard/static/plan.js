@@ -3,16 +3,11 @@
 
 import { Chart, colour, failed, shown } from "./charts.js";
 import { Minimap } from "./minimap.js";
-import { colours, layOut, loads, texts } from "./plan-bars.js";
+import { about, many, tip } from "./plan-about.js";
+import { layOut, loads, texts } from "./plan-bars.js";
+import { ENDED, colourOf, finder, legend } from "./plan-legend.js";
 import { keep, opened, query, toggle, view } from "./plan-view.js";
-import { span, words } from "./times.js";
 
-const PALETTE = ["#3b7fb8", "#d98c3f", "#4a9e6b", "#b45a8a", "#8a7cc2", "#a8873a", "#4fa5ad", "#c0605c", "#6f8f3d", "#7d8794"];
-const SLACKS = ["at risk", "under 15 min", "under 2 h", "2 h and more", "no promise"];
-const STATES = ["running", "starting", "planned", "ended"];
-const ENDED = 3;
-const HIDDEN = "another user's job";
-const LEGEND = 12;
 const $ = (id) => document.getElementById(id);
 const box = $("plan");
 let chart, plan, bars, map, etag = "", asked = "", picked = null, first = true, fills = [];
@@ -51,87 +46,15 @@ function draw() {
 }
 
 function paint() {
-  const by = colourOf();
-  const fits = finder();
+  const by = colourOf(plan);
+  const fits = finder(plan);
   const dim = colour("load0");
   fills = plan.jobs.start.map((_, j) => (fits(j) ? by.of(j) : dim));
   const { job, left, right, top, bottom } = bars;
   chart.fill("bars", { job, left, right, top, bottom, fill: job.map((j) => fills[j]) });
-  legend(by.legend);
+  legend(plan, by.legend, (name) => { $("find").value = name; sought(); });
   pick(picked, false);
   inBars();
-}
-
-// Whether a job fits what is to be found. What is wholly so goes before what contains it: user1 is not user16.
-function finder() {
-  const find = view.find.trim().toLowerCase();
-  if (!find) return () => true;
-  const { id, user, queue } = plan.jobs;
-  const names = (j) => [id[j], id[j]?.split(".")[0], plan.users[user[j]], plan.queues[queue[j]]].map((text) => text?.toLowerCase());
-  const whole = plan.jobs.id.some((_, j) => names(j).includes(find)) || plan.found_whole;
-  return (j) => (whole ? names(j).includes(find) : names(j).some((text) => text?.includes(find)));
-}
-
-function colourOf() {
-  const { state, user, queue, start, promised } = plan.jobs;
-  if (view.colour === "state") {
-    const known = STATES.map(colour);
-    return { of: (j) => known[state[j]], legend: STATES.map((name, i) => [known[i], name]).filter((_, i) => i !== ENDED || state.includes(ENDED)) };
-  }
-  if (view.colour === "slack") {
-    const ramp = [colour("bad"), "#d98c3f", "#c9b458", "#4a9e8a", colour("edge")];
-    const level = (j) => {
-      if (promised[j] === null || state[j] === 0) return 4;
-      const left = promised[j] - start[j];
-      return left < 0 ? 0 : left < 900 ? 1 : left < 7200 ? 2 : 3;
-    };
-    return { of: (j) => ramp[level(j)], legend: ramp.map((c, i) => [c, SLACKS[i]]) };
-  }
-  const [of, names] = view.colour === "user" ? [user, plan.users] : [queue, plan.queues];
-  const chosen = colours(PALETTE, of, names.length);
-  const entries = chosen.order.map((n) => [chosen.of(n), names[n], { find: names[n] }]);
-  if (of.includes(null)) entries.push([colour("edge"), "of other users"]);
-  return { of: (j) => (of[j] === null ? colour("edge") : chosen.of(of[j])), legend: entries };
-}
-
-let all = false;
-function legend(entries) {
-  const more = [];
-  if (plan.nodes.state.some((state) => state !== "up")) more.push([colour("away"), "down or draining", { hatched: true }]);
-  if (plan.reservations.some((one) => one.nodes.length)) more.push([colour("reserved"), `reserved: ${plan.reservations.filter((one) => one.nodes.length).map((one) => one.name).slice(0, 3).join(", ")}`, { hatched: true }]);
-  if (plan.groups.length) more.push([colour("running"), "cpus in use of a group"]);
-  if (view.marks) more.push([colour("ink"), "promised: no later than", { mark: true }]);
-  const few = all ? entries : entries.slice(0, LEGEND);
-  const items = [...few, ...more].map(([fill, text, how = {}]) => {
-    const item = document.createElement("li");
-    const sign = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-    sign.setAttribute("aria-hidden", "true");
-    const shape = document.createElementNS(sign.namespaceURI, how.hatched ? "path" : "rect");
-    if (how.hatched) { shape.setAttribute("d", "M0 12L12 0M-4 6L6 -4M4 16L18 2"); shape.setAttribute("stroke", fill); }
-    else { shape.setAttribute("width", how.mark ? 3 : 14); shape.setAttribute("x", how.mark ? 6 : 0); shape.setAttribute("height", 12); shape.setAttribute("fill", fill); }
-    sign.append(shape);
-    if (how.find === undefined) { item.append(sign, text); return item; }
-    const button = document.createElement("button");
-    button.type = "button";
-    button.className = "quiet";
-    button.setAttribute("aria-pressed", String(view.find === how.find));
-    button.append(sign, text);
-    button.addEventListener("click", () => { $("find").value = view.find === how.find ? "" : how.find; sought(); });
-    item.append(button);
-    return item;
-  });
-  if (entries.length > LEGEND) {
-    const item = document.createElement("li");
-    const button = document.createElement("button");
-    button.type = "button";
-    button.className = "quiet";
-    button.textContent = all ? "show fewer" : `and ${entries.length - LEGEND} more`;
-    button.addEventListener("click", () => { all = !all; legend(entries); });
-    item.append(button);
-    items.splice(few.length, 0, item);
-  }
-  $("legend").classList.toggle("long", all);
-  $("legend").replaceChildren(...items);
 }
 
 // Where each planned job's promise ends; of the picked job also the way to it.
@@ -225,7 +148,6 @@ function open(name) {
   look();
 }
 
-const many = (n, one, more) => `${n.toLocaleString("en-GB")} ${n === 1 ? one : more}`;
 function said() {
   const parts = [];
   if (!plan.all_nodes) parts.push("");
@@ -325,33 +247,6 @@ function chosen(part) {
 
 const jobOf = (id) => (id === null ? -1 : plan.jobs.id.indexOf(id));
 
-function about(j) {
-  const { id, user, queue, state, start, length, promised } = plan.jobs;
-  const time = (seconds) => words((plan.base + seconds) * 1000);
-  const lines = [id[j] ?? HIDDEN];
-  if (id[j] !== null) lines.push(`${plan.users[user[j]]}, queue ${plan.queues[queue[j]] || "–"}`);
-  let cpus = 0, nodes = 0;
-  plan.shares.job.forEach((of, i) => { if (of === j) { cpus += plan.shares.cpus[i]; nodes++; } });
-  lines.push(`${many(cpus, "cpu", "cpus")} on ${many(nodes, "shown node", "shown nodes")}, for ${span(length[j])}`);
-  if (state[j] === ENDED) lines.push(`ran from ${time(start[j])} to ${time(start[j] + length[j])}`);
-  else lines.push(state[j] === 0 ? `running since ${time(start[j])}` : `${STATES[state[j]]}: ${time(start[j])}`);
-  if (promised[j] !== null && state[j] !== 0) lines.push(`promised: no later than ${time(promised[j])}`);
-  return lines;
-}
-
-function tip(j, event) {
-  const box = $("tip");
-  box.hidden = j < 0;
-  if (j < 0) return;
-  const [head, ...lines] = about(j);
-  const name = document.createElement("b");
-  name.textContent = head;
-  box.replaceChildren(name, ...lines.flatMap((line, i) => (i ? [document.createElement("br"), line] : [line])));
-  const { offsetWidth: w, offsetHeight: h } = box;
-  box.style.left = `${Math.max(4, Math.min(event.x + 14, innerWidth - w - 8))}px`;
-  box.style.top = `${event.y + 18 + h > innerHeight ? event.y - h - 12 : event.y + 18}px`;
-}
-
 function pick(id, told = true) {
   const j = jobOf(id);
   picked = j < 0 ? null : id;
@@ -368,7 +263,7 @@ function pick(id, told = true) {
   const link = document.createElement("a");
   link.href = box.dataset.jobs + encodeURIComponent(id);
   link.textContent = id;
-  line.replaceChildren(link, `: ${about(j).slice(1).join(" · ")}`);
+  line.replaceChildren(link, `: ${about(plan, j).slice(1).join(" · ")}`);
 }
 
 function inSight(j) {
@@ -381,7 +276,7 @@ function inSight(j) {
 // The next job that fits, by start, for those who do not point at bars; it may be on rows that are not shown.
 async function next() {
   const { id, start } = plan.jobs;
-  const fits = finder();
+  const fits = finder(plan);
   let found = plan.found;
   if (plan.found_for !== view.find) {
     found = [...bars.place.keys()].filter((j) => id[j] !== null && fits(j)).sort((a, b) => start[a] - start[b] || a - b).map((j) => [id[j]]);
@@ -514,7 +409,7 @@ function wire() {
     keys[event.key]();
   });
   addEventListener("keydown", (event) => {
-    if (event.key === "Escape") tip(-1);
+    if (event.key === "Escape") tip(plan, -1);
     if (event.key === "?" && !event.target.closest("input, select, textarea")) $("keys").showModal();
   });
   let scrolled = 0;
@@ -540,12 +435,12 @@ function pointing() {
   const source = chart.source("bars");
   let pointer = { x: 0, y: 0 };
   let over = -1;
-  box.addEventListener("pointermove", (event) => { pointer = { x: event.clientX, y: event.clientY }; if (over >= 0) tip(over, pointer); }, true);
-  box.addEventListener("pointerleave", () => { over = -1; tip(-1); });
+  box.addEventListener("pointermove", (event) => { pointer = { x: event.clientX, y: event.clientY }; if (over >= 0) tip(plan, over, pointer); }, true);
+  box.addEventListener("pointerleave", () => { over = -1; tip(plan, -1); });
   source.inspect.connect(() => {
     const [i] = source.inspected.indices;
     over = i === undefined ? -1 : source.data.job[i];
-    tip(over, pointer);
+    tip(plan, over, pointer);
   });
   let busy = false;
   source.selected.properties.indices.change.connect(() => {
