@@ -26,6 +26,9 @@ def make_parser() -> argparse.ArgumentParser:
 def run(argv: Sequence[str]) -> int:
     """Serve as the arguments say; 0 after a clean end, 2 for bad settings, 1 for what else went wrong."""
     args = make_parser().parse_args(argv)
+    if args.config is not None and not args.config.is_file():  # said before all else is loaded
+        print(f"schedd serve: {args.config}: no such file", file=sys.stderr)
+        return 2
     # What the parser refuses is to be answered at once, without loading all this.
     from schedd.api.listening import ListenError, listen, listen_locally  # noqa: PLC0415
     from schedd.api.parts import parts_of  # noqa: PLC0415

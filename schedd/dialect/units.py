@@ -18,7 +18,10 @@ LARGEST_SIZE: Final = 2**50
 """The largest size of a request, in KiB (1 EiB)."""
 
 _TIME_FIELDS = (1, 60, 3600, 86400)
-_TIME_ALLOWED = "SS, MM:SS, HH:MM:SS or DD:HH:MM:SS, for example 01:30:00"
+_TIME_ALLOWED = "SS, MM:SS, HH:MM:SS or DD:HH:MM:SS, for example 01:30:00, or 90m, 1h30m, 2d"
+_SPANNED = re.compile(
+    r"(?=[0-9])(?:([0-9]{1,6})d)?(?:([0-9]{1,8})h)?(?:([0-9]{1,10})m)?(?:([0-9]{1,12})s)?", re.IGNORECASE
+)
 _TIME_FIELD = re.compile(r"[0-9]{1,12}")
 _FRACTION = re.compile(r"[0-9]*")
 _SIZE = re.compile(r"([0-9]+)(?:([kmgtpe])([bw])?|([bw]))?", re.IGNORECASE)
@@ -32,9 +35,13 @@ _WORD = 8
 def parse_walltime(text: str | Span) -> int:
     """Seconds of ``SS``, ``MM:SS``, ``HH:MM:SS`` or ``DD:HH:MM:SS``; half a second and more rounds up.
 
-    As the servers read it (``decode_time``): any field may be larger than 59. Raises RequestError.
+    As the servers read it (``decode_time``): any field may be larger than 59. People who ask may also write
+    ``90m``, ``1h30m`` or ``2d``, which no server sends. Raises RequestError.
     """
     span = Span.of(text)
+    if (units := _SPANNED.fullmatch(str(span))) is not None and not str(span).isdecimal():
+        days, hours, minutes, seconds = (int(part or 0) for part in units.groups())
+        return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
     whole, fraction = span.partition(".")
     if fraction is not None and not _FRACTION.fullmatch(str(fraction)):
         raise fraction.error(f"a fraction of a second has digits only, not {fraction.shown()}", _TIME_ALLOWED)

@@ -170,3 +170,26 @@ def test_moves_by_one_cause_are_one_row() -> None:
         (1, None, 400),
     ]
     assert [one.words for one in folds] == ["freed 4", "improved", "arrived 1"]
+
+
+def test_a_node_s_page_has_what_runs_and_what_comes(look: Open, site: Site) -> None:
+    page = look("reader").go("nodes/n1")
+    all_jobs = site.ask("/jobs?limit=1000")["jobs"]
+    here = [job for job in all_jobs if any(one["node"] == "n1" for one in job["planned_nodes"])]
+    runs = [job["id"] for job in here if job["state"] in ("running", "starting")]
+    comes = [job["id"] for job in here if job["state"] == "planned"]
+    assert runs
+    assert comes
+    assert column(page, "#runs", 1) == runs
+    assert column(page, "#comes", 1) == comes
+    expect(page.locator("nav [aria-current]")).to_have_text("Nodes")
+    page.goto(f"{site.url}/dashboard/main/nodes")
+    page.locator("#list").get_by_role("link", name="n3", exact=True).click()
+    expect(page.locator("h1")).to_contain_text("down")
+    expect(page.locator("#runs")).to_contain_text("No job runs here.")
+
+
+def test_a_node_s_page_shows_no_jobs_of_others(look: Open, site: Site) -> None:
+    page = look("user").go("nodes/n2")
+    expect(page.locator("#node")).to_contain_text("of other users")
+    assert "bob" not in page.locator("main").inner_text()

@@ -51,7 +51,7 @@ def test_a_size_is_read_in_kib_rounded_up(text: str, kib: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", " ", "1:2:3:4:5", "1::2", "-1", "1h", "1.x", "\u0661", "9" * 5000, "1\n"]
+    "text", ["", " ", "1:2:3:4:5", "1::2", "-1", "1x", "h", "1m2h", "1.x", "\u0661", "9" * 5000, "1\n"]
 )
 def test_what_is_no_time_is_an_error_that_says_what_is(text: str) -> None:
     with pytest.raises(RequestError, match="HH:MM:SS"):
@@ -106,3 +106,10 @@ def test_sizes_and_times_are_written_as_the_servers_write_them() -> None:
 )
 def test_sizes_in_words(kib: int, words: str) -> None:
     assert size_in_words(kib) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90m", 5400), ("1h", 3600), ("2d", 172_800), ("1h30m", 5400), ("45S", 45)]
+)
+def test_a_walltime_may_have_units(text: str, seconds: int) -> None:
+    assert parse_walltime(text) == seconds

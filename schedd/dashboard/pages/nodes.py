@@ -3,16 +3,25 @@
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
+import numpy as np
 from fastapi import APIRouter, Query, Request
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from schedd.api.problems import ProblemError
+from schedd.dashboard.ended import recently_ended
 from schedd.dashboard.load import load_of
 from schedd.dashboard.rendering import page
 from schedd.dashboard.viewer import Cluster, Reader, Seen
 from schedd.dashboard.words import natural
+from schedd.engine.job_view import JobView, view_of
+from schedd.plan.columns import FIXED, PLANNED
+from schedd.service.clusters import Clusters
 from schedd.service.gaps import Gap, gaps
 from schedd.service.loop import PlanLoop
 from schedd.service.reading import NodeView, nodes
+from schedd.service.sight import Sight
+from schedd.store import StoreError
 
 __all__ = ["router"]
 
@@ -20,6 +29,9 @@ router = APIRouter()
 _AHEAD_S: Final = 30 * 86_400
 _MOST_GAPS: Final = 100_000
 _PAGE: Final = 200
+_MOST_JOBS: Final = 200
+_ENDED: Final = 50
+_MOST_PAST: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +77,61 @@ def show(
         most=most,
         step=_PAGE,
     )
+
+
+@router.get("/{cluster}/nodes/{name}")
+async def one(request: Request, cluster: Cluster, viewer: Reader, seen: Seen, name: str) -> Response:
+    """A node: what runs on it, what comes, what ended there in the last day, what it was since when."""
+    published = cluster.published
+    if name not in published.nodes:
+        raise ProblemError("unknown-path", f"cluster {cluster.name} has no node {name[:80]}")
+    (view,) = nodes(published, lambda other: other == name, sees=seen.sees)
+    here, hidden = await run_in_threadpool(_jobs_on, cluster, seen, name)
+    past = await run_in_threadpool(_past_of, request, cluster, name)
+    ended = await run_in_threadpool(recently_ended, request, cluster)
+    return page(
+        request,
+        "node",
+        viewer,
+        cluster,
+        row=(await run_in_threadpool(_rows, cluster, [view]))[0],
+        runs=[job for job in here if job.state in ("running", "starting")],
+        comes=[job for job in here if job.state == "planned"],
+        hidden=hidden,
+        ended=[job for job in ended if name in dict(job.held) and seen.sees_owner(job.owner)][:_ENDED],
+        past=past,
+    )
+
+
+def _jobs_on(cluster: PlanLoop, seen: Sight, name: str) -> tuple[list[JobView], int]:
+    """Jobs that hold, or will hold, a part of the node, by start, and how many the reader may not see."""
+    published = cluster.published
+    slots = np.flatnonzero((published.states == FIXED) | (published.states == PLANNED))
+    on = sorted(
+        {int(slots[i]) for i, entry in published.on_nodes(slots) if published.names.get(entry.row) == name}
+    )
+    records = [record for slot in on if (record := published.records[slot]) is not None]
+    shown = [record for record in records if seen.sees(record)]
+    shown.sort(key=lambda record: int(published.starts[record.slot]))
+    views = [seen.view(view_of(published, record), published) for record in shown[:_MOST_JOBS]]
+    return views, len(records) - len(shown)
+
+
+def _past_of(request: Request, cluster: PlanLoop, name: str) -> list[tuple[int, str, str]]:
+    """When, state or kind of alert, and why: the latest first; nothing while there is no database."""
+    clusters: Clusters = request.app.state.clusters
+    if clusters.durable is None:
+        return []
+    store = clusters.durable.store
+    try:
+        known = store.known_cluster(cluster.name)
+        if known is None:
+            return []
+        rows = [(one.time, one.state, f"{one.cpus} cpus") for one in store.node_past(known, name)]
+        rows += [(one.time, one.kind.replace("_", " "), one.text) for one in store.node_alerts(known, name)]
+    except StoreError:
+        return []
+    return sorted(rows, reverse=True)[:_MOST_PAST]
 
 
 def _rows(cluster: PlanLoop, views: list[NodeView]) -> list[Row]:
