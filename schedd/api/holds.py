@@ -91,13 +91,13 @@ async def delete_hold(
 @router.post(
     "/{kind}/{name}/preview",
     response_model=PreviewView,
-    responses=answers(*_ACT, "bad-request", "too-large"),
+    responses=answers(*_ACT, "too-hard", "bad-request", "too-large"),
 )
 async def preview_hold(
     request: Request, cluster: Cluster, kind: _Kind, name: _Name, body: Hold, asker: Operator
 ) -> Response:
     """What would follow if it was held? Nothing is done. Needs the role `operator` or `admin`."""
-    return reply(request, await preview(cluster, kind, name, body.reason, asker.name))
+    return reply(request, await preview(request, cluster, kind, name, body.reason, asker.name))
 
 
 async def hold(cluster: PlanLoop, kind: Kind, name: str, reason: str, who: str) -> None:
@@ -108,9 +108,11 @@ async def hold(cluster: PlanLoop, kind: Kind, name: str, reason: str, who: str) 
     _log.warning("planning was held", cluster=cluster.name, by=who, kind=kind, name=name, reason=reason)
 
 
-async def preview(cluster: PlanLoop, kind: Kind, name: str, reason: str, who: str) -> PreviewView:
+async def preview(
+    request: Request, cluster: PlanLoop, kind: Kind, name: str, reason: str, who: str
+) -> PreviewView:
     """What would follow if it was held. Raises ProblemError."""
-    return await previewed(cluster, [_event(cluster, kind, name, reason, who)])
+    return await previewed(request, cluster, [_event(cluster, kind, name, reason, who)])
 
 
 async def release(cluster: PlanLoop, kind: Kind, name: str, who: str) -> None:

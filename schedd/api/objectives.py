@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Cluster, Seen
+from schedd.api.asking import worked_out
 from schedd.api.bodies import Dated, dated
 from schedd.api.jobs import found_job
 from schedd.api.problems import answers
@@ -72,7 +72,7 @@ async def get_objectives(request: Request, cluster: Cluster, _: Seen) -> Respons
     Times are those that the plan reckons with: every job uses its walltime in full.
     """
     copy = await a_copy(cluster)
-    found = await run_in_threadpool(measured, copy)
+    found = await worked_out(request, measured, copy)
     values = tuple(ObjectiveValue(one.objective.value, one.value, one.unit, one.why) for one in found)
     return reply(request, ObjectivesView(objectives=values, **dated(copy.published)), copy.published)
 

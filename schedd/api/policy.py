@@ -9,9 +9,9 @@ from typing import Annotated, Any, Final, TypedDict
 import structlog
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
-from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Admin, Cluster, Operator
+from schedd.api.asking import worked_out
 from schedd.api.bodies import Dated, dated
 from schedd.api.outcomes import SearchView, search_view
 from schedd.api.problems import answers
@@ -20,6 +20,7 @@ from schedd.api.waiting import answer_of
 from schedd.engine import Engine
 from schedd.engine.preview import InTheWay, Moved, Preview, preview
 from schedd.engine.settings import EngineSettings
+from schedd.service.asking import tried_in
 from schedd.service.loop import PlanLoop
 from schedd.service.searching import trial
 from schedd.service.site_settings import SiteSettings
@@ -113,32 +114,32 @@ async def delete_policy(request: Request, cluster: Cluster, asker: Admin) -> Res
     return _view(request, cluster)
 
 
-@router.post("/preview", response_model=PolicyPreview, responses=answers(*_ACT))
+@router.post("/preview", response_model=PolicyPreview, responses=answers(*_ACT, "too-hard"))
 async def preview_policy(request: Request, cluster: Cluster, body: SiteSettings, asker: Operator) -> Response:
     """What would follow if this policy was put in force? Needs the role `operator` or `admin`.
 
     `moved` are the jobs that would move at once. Where other criteria are to count in searches than now, one
     search under these is made on a copy of the plan as it would be then: it takes some seconds.
     """
-    return reply(request, await foreseen(cluster, body.plain, asker.name))
+    return reply(request, await foreseen(request, cluster, body.plain, asker.name))
 
 
-async def foreseen(cluster: PlanLoop, site: Mapping[str, Any], who: str) -> PolicyPreview:
+async def foreseen(request: Request, cluster: PlanLoop, site: Mapping[str, Any], who: str) -> PolicyPreview:
     """What would follow if this policy was put in force. Raises ProblemError, PlannerStopped."""
     event = PolicyChanged(id="preview", time=cluster.now(), version=1, site=site, by=who)
     published = cluster.published
     wanted = replace(published.settings, site=site)
     other = wanted.criteria != published.settings.criteria
-    found, run = await _tried(cluster, [event], wanted if other else None)
+    found, run = await _tried(request, cluster, [event], wanted if other else None)
     return PolicyPreview(
         search=search_view(run) if run is not None else None, **_followed(found), **dated(published)
     )
 
 
-async def previewed(cluster: PlanLoop, events: Sequence[Event]) -> PreviewView:
+async def previewed(request: Request, cluster: PlanLoop, events: Sequence[Event]) -> PreviewView:
     """What ``events`` would do, tried on a copy of the engine. Raises ProblemError."""
     published = cluster.published
-    found, _ = await _tried(cluster, events)
+    found, _ = await _tried(request, cluster, events)
     return PreviewView(**_followed(found), **dated(published))
 
 
@@ -161,16 +162,18 @@ def _followed(found: Preview) -> _Followed:
 
 
 async def _tried(
-    cluster: PlanLoop, events: Sequence[Event], search: EngineSettings | None = None
+    request: Request, cluster: PlanLoop, events: Sequence[Event], search: EngineSettings | None = None
 ) -> tuple[Preview, SearchRun | None]:
     """What ``events`` would do, and what a search with these settings would find after them."""
     engine = await answer_of(cluster.at_rest(Engine.fork), _PATIENCE, "ask again in a moment")
 
     def on_a_copy() -> tuple[Preview, SearchRun | None]:
-        found = preview(engine, events, cluster.now())
+        go_on = tried_in(engine.state.plan)
+        found = preview(engine, events, cluster.now(), go_on)
+        go_on()
         return found, trial(engine, search) if search is not None else None
 
-    return await run_in_threadpool(on_a_copy)
+    return await worked_out(request, on_a_copy)
 
 
 async def change_policy(cluster: PlanLoop, version: int, site: Mapping[str, Any], who: str) -> None:

@@ -36,7 +36,7 @@ KINDS: Final[Mapping[str, tuple[int, str]]] = {
     "moved-on": (409, "The plan has moved on"),
     "too-large": (413, "The body is too large"),
     "invalid": (422, "Something in the request is not allowed"),
-    "too-hard": (422, "The answer takes more work than a question may"),
+    "too-hard": (422, "The answer takes more work, or longer, than a question may"),
     "too-much": (429, "Too many events wait"),
     "too-often": (429, "Too many requests"),
     "defect": (500, "A defect of the daemon"),

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Cluster, Daemon, Seen
+from schedd.api.asking import worked_out
 from schedd.api.bodies import dated
 from schedd.api.outcomes import (
     AccuracyView,
@@ -56,7 +57,7 @@ async def get_evaluation(request: Request, cluster: Cluster, _: Seen) -> Respons
     Waits and slowdowns are those that the plan comes to if every job uses its walltime in full.
     """
     copy = await a_copy(cluster)
-    found = await run_in_threadpool(evaluated, copy)
+    found = await worked_out(request, evaluated, copy)
     view = EvaluationView(criteria=found, walltime_use=copy.walltime_use, **dated(copy.published))
     return reply(request, view, copy.published)
 

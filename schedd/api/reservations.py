@@ -81,7 +81,9 @@ async def put_reservation(
 
 
 @router.post(
-    "/{name}/preview", response_model=PreviewView, responses=answers(*_ACT, "bad-request", "too-large")
+    "/{name}/preview",
+    response_model=PreviewView,
+    responses=answers(*_ACT, "too-hard", "bad-request", "too-large"),
 )
 async def preview_reservation(
     request: Request, cluster: Cluster, name: _Name, body: Reservation, _: Operator
@@ -91,12 +93,12 @@ async def preview_reservation(
     Tells the running jobs that hold its nodes beyond its start, and the waiting jobs that would move, those
     first whose promise would be broken.
     """
-    return reply(request, await preview(cluster, name, body))
+    return reply(request, await preview(request, cluster, name, body))
 
 
-async def preview(cluster: PlanLoop, name: str, body: Reservation) -> PreviewView:
+async def preview(request: Request, cluster: PlanLoop, name: str, body: Reservation) -> PreviewView:
     """What would follow if this reservation was made. Raises ProblemError."""
-    return await previewed(cluster, [_event(cluster, name, body)])
+    return await previewed(request, cluster, [_event(cluster, name, body)])
 
 
 async def reserve(cluster: PlanLoop, name: str, body: Reservation, who: str) -> None:

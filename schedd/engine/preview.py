@@ -1,6 +1,6 @@
 """What would follow if something was done, found by doing it to a copy of the engine."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from schedd.engine.engine import Engine
@@ -51,18 +51,23 @@ class Preview:
     """What an admin would be told."""
 
 
-def preview(engine: Engine, events: Sequence[Event], now: int) -> Preview:
-    """What ``events`` would do to the plan at ``now``; ``engine`` is a copy, of no use afterwards."""
+def preview(
+    engine: Engine, events: Sequence[Event], now: int, go_on: Callable[[], None] = lambda: None
+) -> Preview:
+    """What ``events`` would do to the plan at ``now``; ``engine`` is a copy, of no use afterwards.
+
+    ``go_on`` is called between two steps, and may raise.
+    """
     state = engine.state
     state.paused = state.paused or "a preview"
     engine.handle((), now)
-    _rest(engine, now)
+    _rest(engine, now, go_on)
     before = {record.id: _standing(state, record) for record in _waiting(state)}
     reserving = [event for event in events if isinstance(event, Reserve)]
     reserving += [_as_reserve(event) for event in events if isinstance(event, PlanningHeld)]
     running = tuple(one for event in reserving for one in _in_the_way(state, event))
     decisions = engine.handle(events, now)
-    _rest(engine, now)
+    _rest(engine, now, go_on)
     moved = []
     for record in _waiting(state):
         new, _ = _standing(state, record)
@@ -74,8 +79,9 @@ def preview(engine: Engine, events: Sequence[Event], now: int) -> Preview:
     return Preview(tuple(moved), running, tuple(one.text for one in decisions if isinstance(one, Alert)))
 
 
-def _rest(engine: Engine, now: int) -> None:
+def _rest(engine: Engine, now: int, go_on: Callable[[], None]) -> None:
     for _ in range(_ROUNDS):
+        go_on()
         wake = engine.next_wake
         if wake is None or wake > now:
             return

@@ -1,14 +1,14 @@
 """Questions that are worked on: each may be ended from outside, and all of them at the end of the daemon."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
-from schedd.plan.plan import Plan
+from schedd.plan.plan import Plan, WorkSpent
 
-__all__ = ["QUESTION_WORK", "Question", "Questions", "limit", "limited"]
+__all__ = ["QUESTION_WORK", "Question", "Questions", "limit", "limited", "tried_in"]
 
 QUESTION_WORK: Final = 200_000_000
 """Segments of the plan that the searches for one answer may visit."""
@@ -36,6 +36,16 @@ class Question:
             self._plans.append(plan)
             if self._ended:
                 plan.give_up()
+
+    def tries_in(self, plan: Plan) -> None:
+        """From here on an engine works on this plan, which sets the limits of its searches itself."""
+        with self._lock:
+            self._plans.append(plan)
+
+    def go_on(self) -> None:
+        """Raises WorkSpent when somebody ended it."""
+        if self._ended:
+            raise WorkSpent("the question was given up")
 
     def leaves(self) -> None:
         """It is done with the plan of which it spoke last, which others may search next."""
@@ -68,6 +78,17 @@ def limit(plan: Plan) -> None:
         plan.limit_work(all_of_them=QUESTION_WORK)
     else:
         question.works_on(plan)
+
+
+def tried_in(plan: Plan) -> Callable[[], None]:
+    """What an engine that works on this plan calls between two steps: it raises WorkSpent when the question
+    was ended, and the step under way ends soon.
+    """
+    question = _present.get()
+    if question is None:
+        return lambda: None
+    question.tries_in(plan)
+    return question.go_on
 
 
 class Questions:

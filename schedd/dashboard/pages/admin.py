@@ -83,7 +83,7 @@ async def make_reservation(request: Request, cluster: Cluster, viewer: Operator,
         wanted = _reservation(form)
         if form.get("preview"):
             return await admin_page(
-                request, cluster, viewer, foreseen=await preview(cluster, name, wanted), form=form
+                request, cluster, viewer, foreseen=await preview(request, cluster, name, wanted), form=form
             )
         await reserve(cluster, name, wanted, viewer.bearer.name)
     except ValidationError as error:

@@ -30,7 +30,7 @@ async def make_hold(request: Request, cluster: Cluster, viewer: Operator, form: 
         given = form.get("hold_reason", "").strip()
         if form.get("preview"):  # what would follow can be seen before there is a reason
             reason = Hold(reason=given or "preview").reason
-            found = await preview(cluster, kind, name, reason, viewer.bearer.name)
+            found = await preview(request, cluster, kind, name, reason, viewer.bearer.name)
             return await admin_page(request, cluster, viewer, held=found, form=form)
         reason = Hold(reason=given).reason
         await hold(cluster, kind, name, reason, viewer.bearer.name)
@@ -65,7 +65,7 @@ async def try_weights(request: Request, cluster: Cluster, viewer: Operator, form
         site = _site(cluster.published.settings, form)
     except ProblemError as error:
         return await admin_page(request, cluster, viewer, 422, unweighed=error.detail, form=form)
-    found = await foreseen(cluster, site, viewer.bearer.name)
+    found = await foreseen(request, cluster, site, viewer.bearer.name)
     return await admin_page(request, cluster, viewer, weighed=found, form=form)
 
 
