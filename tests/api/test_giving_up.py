@@ -1,0 +1,58 @@
+"""Questions take so long and no longer, and none outlives the daemon."""
+
+import asyncio
+import time
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from fastapi import Request
+from fastapi.testclient import TestClient
+
+from schedd.api import asking
+from schedd.plan.plan import WorkSpent
+from schedd.service.clusters import Clusters
+from schedd.wire import JobFacts
+from tests.api.test_answers import MAIN, get
+from tests.api.test_errors import problem
+from tests.service.build import T
+
+QUESTIONS: list[tuple[str, str, dict[str, Any]]] = [
+    ("POST", "/what-if", {"request": "nodes=1:ppn=1,walltime=60"}),
+    ("POST", "/policy/preview", {"limits": [{"what": "jobs", "amount": 1}]}),
+    ("POST", "/holds/node/n1/preview", {"reason": "x"}),
+    ("POST", "/reservations/r/preview", {"nodes": ["n1"], "start": T + 60, "end": T + 120}),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), QUESTIONS, ids=[path for _, path, _ in QUESTIONS])
+def test_a_daemon_that_stops_gives_questions_up(
+    busy_cluster: TestClient, clusters: Clusters, method: str, path: str, body: dict[str, Any]
+) -> None:
+    assert busy_cluster.request(method, f"{MAIN}{path}", json=body).status_code == 200
+    before = {job["id"]: job["planned_start"] for job in get(busy_cluster, "/jobs")["jobs"]}
+    clusters.questions.end()
+    told = problem(busy_cluster.request(method, f"{MAIN}{path}", json=body), "too-hard")
+    assert "given up" in told["detail"]
+    assert {job["id"]: job["planned_start"] for job in get(busy_cluster, "/jobs")["jobs"]} == before
+
+
+def test_a_question_is_given_up_when_its_time_is_over(
+    busy_cluster: TestClient, clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "LIMIT_S", 0.2)
+    copy = clusters["main"].fork().result(30)
+    facts = JobFacts(id="x", owner="u", queue="batch", submitted=T, resources={"nodes": "1:ppn=1"})
+    asked = []
+
+    def for_ever() -> None:
+        end = time.monotonic() + 100
+        while time.monotonic() < end:
+            asked.append(copy.what_if(facts, T))
+
+    request = cast("Request", SimpleNamespace(app=SimpleNamespace(state=SimpleNamespace(clusters=clusters))))
+    with pytest.raises(WorkSpent, match="given up"):
+        asyncio.run(asking.worked_out(request, for_ever))
+    assert asked
+    assert copy.what_if(facts, T).answer == asked[0].answer, "the next question is answered"
+    assert busy_cluster.get("/healthz").status_code == 200
