@@ -22,6 +22,7 @@ _END_S = 20
 # Real seconds that messages may take on a busy machine, of which each is many of the cluster's.
 _AT_ONCE_S = 0.5
 _SOON_S = 5
+_APART_S = 2
 _LATE_S = 30
 
 
@@ -102,6 +103,7 @@ def daemon(clock: ScaledClock, port: int | None, directory: Path) -> tuple[Part,
         "decision_expiry": _seconds(clock, _SOON_S, 60),
         "answer_grace": _seconds(clock, _SOON_S, 30),
         "start_wait": _seconds(clock, _LATE_S, 3600),
+        "clock_apart": _seconds(clock, _APART_S, 2),
     }
     settings = {
         "server": {"port": _PORT if port is None else port},

@@ -12,7 +12,7 @@ from schedd.dashboard.viewer import Cluster, Reader, session_of
 from schedd.service.bell import rung_or_late
 from schedd.service.loop import PlanLoop
 
-__all__ = ["router"]
+__all__ = ["router", "state_of"]
 
 router = APIRouter()
 _PAUSE_S: Final = 0.5
@@ -33,16 +33,21 @@ async def live(request: Request, cluster: Cluster, viewer: Reader) -> Response:
     )
 
 
+def state_of(cluster: PlanLoop) -> str:
+    """What a page shows, in short: as long as it is the same there is nothing new to see."""
+    shown = cluster.published
+    trouble = cluster.failure or cluster.trouble
+    alerts = tuple((alert.kind, alert.about) for alert in cluster.alarms.open)
+    what = hash((shown.stale, shown.paused, shown.halted, trouble, alerts))
+    return f"{shown.generation}.{what & 0xFFFF:x}"
+
+
 async def _news(cluster: PlanLoop, known: Callable[[], bool]) -> AsyncIterator[ServerSentEvent]:
     told = ""
     with cluster.feed.bell.heard() as rung:
         while not cluster.feed.bell.closed and known():
             rung.clear()
-            shown = cluster.published
-            trouble = cluster.failure or cluster.trouble
-            alerts = tuple((alert.kind, alert.about) for alert in cluster.alarms.open)
-            what = hash((shown.stale, shown.paused, shown.halted, trouble, alerts))
-            state = f"{shown.generation}.{what & 0xFFFF:x}"
+            state = state_of(cluster)
             if state != told:
                 told = state
                 yield ServerSentEvent(data=state, event="plan", retry=2_000, sep="\n")

@@ -10,6 +10,7 @@ from schedd import __version__
 from schedd.api.alerts import alerts_for
 from schedd.api.clusters import cluster_view
 from schedd.dashboard.assets import address
+from schedd.dashboard.live import state_of
 from schedd.dashboard.viewer import Viewer
 from schedd.dashboard.words import FILTERS, due, relative
 from schedd.service.loop import PlanLoop
@@ -58,6 +59,7 @@ def page(
     request: Request, name: str, viewer: Viewer, cluster: PlanLoop, status: int = 200, **told: Any
 ) -> HTMLResponse:
     """The page ``name`` of a cluster."""
+    state = state_of(cluster)  # before all else: what comes meanwhile is news
     about = cluster_view(cluster)
     seen = sight(viewer.bearer, request.app.state.askers.auth, cluster.published)
     alerts = alerts_for(cluster, seen, everything=viewer.bearer.may("see all"))
@@ -70,6 +72,7 @@ def page(
         clusters=viewer.open_to(request),
         root=f"{base_of(request)}/{cluster.name}",
         standing_by=cluster.standing_by,
+        live_state=state,
         alerts=alerts,
         more_alerts=[alert for alert in alerts if alert.kind not in _BANNERS],
         now=max(about.now, about.as_of),
@@ -94,6 +97,6 @@ def plain_page(
         here=name,
         single_sign_on=request.app.state.askers.oidc is not None,
         csrf=viewer.session.csrf if viewer is not None and viewer.session is not None else "",
-        **{"cluster": None, "clusters": (), "root": base, **told},
+        **{"cluster": None, "clusters": (), "root": base, "live_state": "", **told},
     )
     return HTMLResponse(text, status)

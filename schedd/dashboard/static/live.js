@@ -69,15 +69,17 @@ function soon() {
 function listen() {
   const stream = new EventSource(document.body.dataset.live);
   let first = true;
-  stream.addEventListener("plan", () => {
-    if (!first) soon();
+  let broken = false;
+  stream.addEventListener("plan", (event) => {
+    if (!first || event.data !== document.body.dataset.state) soon(); // something may have come before the stream
     first = false;
   });
   stream.addEventListener("error", () => {
+    broken = true;
     away("The connection to the daemon is lost. What you see may be out of date.");
     if (stream.readyState === EventSource.CLOSED) setTimeout(listen, 5000);
   });
-  stream.addEventListener("open", () => { away(""); if (!first) soon(); });
+  stream.addEventListener("open", () => { if (broken) soon(); broken = false; });
   addEventListener("pagehide", () => stream.close(), { once: true });
   addEventListener("pageshow", (event) => { if (event.persisted) listen(); }, { once: true });
 }
