@@ -30,6 +30,11 @@ def _apply(client: Client) -> None:
         client.apply_alternative(1, 999)
 
 
+def _none_sent(call: Callable[[], object]) -> None:
+    with pytest.raises(Refused, match="sends no notices"):
+        call()
+
+
 METHODS: dict[tuple[str, str], Callable[[Client], object]] = {
     ("get", "/v1/clusters"): Client.clusters,
     ("get", C): Client.cluster,
@@ -74,6 +79,9 @@ METHODS: dict[tuple[str, str], Callable[[Client], object]] = {
     ("get", f"{C}/handovers/{{name}}"): lambda client: client.handover("h.1"),
     ("get", f"{C}/handovers"): Client.handovers,
     ("delete", f"{C}/handovers/{{name}}"): lambda client: client.take_back("h.1"),
+    ("get", f"{C}/notices"): Client.notices,
+    ("post", f"{C}/notices"): lambda client: _none_sent(lambda: client.add_notice(moved=600)),
+    ("delete", f"{C}/notices/{{number}}"): lambda client: _none_sent(lambda: client.remove_notice(1)),
     ("put", f"{C}/policy"): lambda client: client.set_policy(SITE),
     ("delete", f"{C}/policy"): Client.withdraw_policy,
 }
