@@ -5,6 +5,8 @@ module offers either ``command``, a function with Typer's annotations, or ``app`
 sub-commands, or ``run``, a function that takes the arguments as they are and returns the exit code.
 """
 
+import os
+import select
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -64,7 +66,27 @@ _ABOUT = "A planning scheduler for PBS-family clusters: every queued job has a p
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code."""
+    """Run one command; returns its exit code. A reader that has seen enough (``| head``) is no error."""
+    try:
+        try:
+            return _run(argv)
+        finally:
+            sys.stdout.flush()  # what the interpreter flushes, fails aloud
+    except BrokenPipeError:
+        if not _is_unread(sys.stdout.fileno()):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _is_unread(pipe: int) -> bool:
+    """Whether nobody reads this pipe any more."""
+    poll = select.poll()
+    poll.register(pipe, 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
+
+
+def _run(argv: Sequence[str] | None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     if argv is None:
         called = sys.argv[0].rpartition("/")[2]

@@ -9,6 +9,7 @@ import pytest
 
 from schedd import __version__
 from schedd.cli.main import BARE, COMMANDS, main
+from tests.conftest import ROOT
 
 SLOW = ("numpy", "numba", "pydantic", "fastapi", "sqlalchemy", "matplotlib", "typer", "rich")
 """Libraries that a command for users must not pay for."""
@@ -121,3 +122,11 @@ def test_the_help_of_a_users_command_fits_the_terminal(
 
 def test_commands_stand_in_the_order_of_the_alphabet() -> None:
     assert list(COMMANDS) == sorted(COMMANDS)
+
+
+@pytest.mark.parametrize("arguments", ["--help", "replay --help", "config reference"])
+def test_a_reader_that_has_seen_enough_is_no_trouble(arguments: str) -> None:
+    pipe = f"{sys.executable} -m schedd.cli.main {arguments} | head -1"
+    shown = subprocess.run(pipe, shell=True, check=True, capture_output=True, text=True, cwd=ROOT)
+    assert shown.stdout
+    assert shown.stderr == ""

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
@@ -90,7 +89,6 @@ def answer(
             for line in warnings(session.cluster, acts=acts):
                 _say(found, line)
             known = command(session, args)
-        sys.stdout.flush()
         return 0 if known else _NO_START
     except Refused as error:
         words = error.places[0].removeprefix("body.request: ") if error.places else str(error)
@@ -104,9 +102,6 @@ def answer(
         return _USAGE
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # whoever reads has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
 
 
 def warnings(cluster: ClusterView, *, acts: bool = False) -> Iterator[str]:
