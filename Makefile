@@ -31,8 +31,8 @@ test: $(STAMP) ## lint, then all tests but the long ones
 	{ $(VENV)/bin/python tests/service/promtool.py; $(VENV)/bin/python tests/dashboard/browser.py; } & browser=$$!; \
 	$(MAKE) lint; linted=$$?; \
 	wait $$browser && wait $$compiled && exit $$linted
-	@# A file's tests stay together: many share what is dear to start.
-	$(VENV)/bin/pytest --numprocesses 2 --dist loadfile
+	@# A file's tests stay together: many share what is dear to start. Three workers for two cores: many tests wait.
+	$(VENV)/bin/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 soak: $(STAMP) ## the long runs, and the property tests with new examples
 	HYPOTHESIS_PROFILE=explore $(VENV)/bin/pytest -m "hypothesis and not soak"

@@ -37,6 +37,14 @@ def pytest_collection_finish() -> None:
             done.touch()
 
 
+_LONG = ("federation", "cli", "server_adapter/bridge", "store", "bench", "replay", "dashboard")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files whose tests wait for processes go first: none of them is left to one worker at the end."""
+    items.sort(key=lambda item: not item.nodeid.startswith(tuple(f"tests/{folder}/" for folder in _LONG)))
+
+
 _STDERR = pytest.StashKey[TextIO]()
 
 
