@@ -24,8 +24,7 @@ class Garbage:
         self._whole = time.monotonic()
 
     def begin(self) -> None:
-        """Look now, and set aside from now on."""
-        gc.collect()
+        """Set aside what there is, unseen: a look would hold up the start. Garbage goes within ``whole``."""
         gc.freeze()
         gc.callbacks.append(self._looked)
 
