@@ -61,6 +61,7 @@ def test_reads_are_counted_alone_and_in_the_storm(tmp_path: Path) -> None:
     assert found["storm"]["events"] > 40
 
 
+@pytest.mark.soak  # many daemons are started, one after the other
 def test_restarts_are_timed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "restart.json"
     assert run(["restart", *SMALL, "--json", str(path)]) == 0
@@ -161,6 +162,7 @@ def _with(node: Node, **changes: int) -> Node:
 _EVENT: TypeAdapter[object] = TypeAdapter(Snapshot)
 
 
+@pytest.mark.soak  # many daemons are started, one after the other
 def test_a_snapshot_of_a_whole_cluster_is_taken_in_while_others_ask(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
