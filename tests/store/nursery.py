@@ -14,6 +14,7 @@ from pathlib import Path
 
 from schedd.cli import serve as command
 from schedd.service.warmup import warm_up
+from tests.store.killing import die_at
 
 
 def _say(what: object) -> None:
@@ -46,6 +47,8 @@ def main() -> None:
             os.environ |= order["environment"]
             if order["skew"]:
                 _skew(order["skew"])
+            if at := os.environ.get("SCHEDD_TEST_DIE_AT"):
+                die_at(int(at))
             os._exit(command.run(order["args"]))
         _say(child)
 

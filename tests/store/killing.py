@@ -1,0 +1,89 @@
+"""Processes that are killed at a statement of theirs: before it is sent, before a commit, or after one.
+
+Run as a program with the URL of a database, it reads lines of JSON, ``[what, at]``, and for each forks a
+child that does this and is killed at that place, counted from 1; the answer is the child's last word, or `killed`.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import Engine, event
+from sqlalchemy.engine.default import DefaultDialect
+
+__all__ = ["die_at", "run"]
+
+
+def die_at(number: int) -> Callable[[], int]:
+    """This process is killed at that place; returns what tells how many it has come to."""
+    count = [0]
+
+    def here(*_: Any) -> None:
+        count[0] += 1
+        if count[0] == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    event.listen(Engine, "before_cursor_execute", here)
+    commit = DefaultDialect.do_commit
+
+    def do_commit(dialect: DefaultDialect, connection: Any) -> None:
+        here()
+        commit(dialect, connection)
+        here()
+
+    DefaultDialect.do_commit = do_commit  # type: ignore[method-assign]
+    return lambda: count[0]
+
+
+def run(url: str, what: str, number: int) -> str:
+    """In this process."""
+    from schedd.store import Store  # noqa: PLC0415
+    from schedd.store.database import Database  # noqa: PLC0415
+
+    counted = die_at(number)
+    if what == "make":
+        Store.open(url).close()
+    else:
+        database = Database(url)
+        try:
+            database.migrate(what.partition(" ")[2] or "head", back=what.startswith("back"))
+        finally:
+            database.close()
+    return f"done {counted()}"
+
+
+def _child(url: str, what: str, number: int) -> str:
+    ears, mouth = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(ears)
+        said = b"failed"
+        try:
+            said = run(url, what, number).encode()
+        except Exception as error:
+            said = repr(error).encode()
+        finally:
+            os.write(mouth, said)
+            os._exit(0)
+    os.close(mouth)
+    with os.fdopen(ears, "rb") as pipe:
+        said = pipe.read()
+    _, status = os.waitpid(child, 0)
+    return "killed" if os.WIFSIGNALED(status) else said.decode()
+
+
+def main() -> None:
+    """Fork until the input ends."""
+    import schedd.store  # noqa: F401, PLC0415
+
+    for line in sys.stdin:
+        what, number = json.loads(line)
+        sys.stdout.write(_child(sys.argv[1], what, number) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

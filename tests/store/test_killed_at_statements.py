@@ -1,0 +1,223 @@
+"""Killed at each statement while tables are made, migrated or taken back; and the daemon while it begins.
+
+The random moments are in ``test_killed_making_tables.py``.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from sqlalchemy import inspect
+
+from schedd.store import Store, connect, migrate
+from schedd.store.database import Database
+from schedd.store.records import Tail
+from schedd.wire import Event
+from tests.conftest import ROOT
+from tests.store.build import queued
+from tests.store.conftest import NewDatabase
+from tests.store.daemons import AwayError, Daemon, Nursery
+from tests.store.test_lost import MAIN, work
+
+_STRIDE = int(os.environ.get("SCHEDD_STATEMENT_STRIDE", "23"))
+"""The short test is killed at every so many statements; the long one at each."""
+_MOST = 5_000
+_PROGRAM = "import sys; from schedd.cli.main import main; sys.exit(main())"
+
+
+class Killed:
+    """Forks what is killed."""
+
+    def __init__(self, url: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.store.killing", url],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def at(self, what: str, number: int) -> str:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([what, number]) + "\n")
+        self._process.stdin.flush()
+        return self._process.stdout.readline().strip()
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+@contextmanager
+def killing(url: str) -> Iterator[Killed]:
+    made = Killed(url)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def looked_at(url: str) -> tuple[str | None, int]:
+    """The version of the tables, and how many there are."""
+    engine = connect.readers(connect.url_of(url))
+    with engine.begin() as connection:
+        found = migrate.revision(connection), len(inspect(connection).get_table_names())
+    engine.dispose()
+    return found
+
+
+def events_of(url: str, cluster: int) -> list[Event]:
+    store = Store.open(url)
+    found = [event for batch in store.events_after(cluster, Tail()) for event in batch.events]
+    assert not store.recover(cluster, before=0).damage
+    store.close()
+    return found
+
+
+def fill(url: str) -> int:
+    """A database with acknowledged events and a checkpoint; returns the number of the cluster."""
+    store = Store.open(url)
+    cluster = store.cluster("main", 1_000)
+    for number in range(5):
+        assert store.append(cluster, Tail(number, number), [queued(number)], 1_000) is not None
+    store.save_checkpoint(cluster, Tail(3, 3), 1_000, b"nothing that can be read")
+    store.close()
+    return cluster
+
+
+def kill_while(url: str, what: str, stride: int, before: tuple[str | None, int]) -> Counter[str]:
+    """Kill it at each ``stride``-th place until its end; the tables are then the old or the new."""
+    done: Counter[str] = Counter()
+    with killing(url) as killed:
+        for number in range(1, _MOST, stride):
+            said = killed.at(what, number)
+            found = looked_at(url)
+            if said != "killed":
+                assert said.startswith("done "), said
+                done["places"] = int(said.split()[1])
+                return done
+            done["kills"] += 1
+            if found != before:  # it had committed, and was killed before it could say so
+                done["after the commit"] += 1
+                assert done["after the commit"] <= 6, "the tables changed, and it goes on"
+    raise AssertionError(f"{what} never ends")
+
+
+def making(url: str, stride: int) -> Counter[str]:
+    done = kill_while(url, "make", stride, (None, 0))
+    assert looked_at(url)[0] == migrate.head()
+    store = Store.open(url)
+    assert store.cluster("main", 1_000) > 0
+    store.close()
+    return done
+
+
+def migrating(url: str, stride: int, old: str = "0001") -> dict[str, Counter[str]]:
+    """Up from an old version and back to it, with events in the log."""
+    cluster = fill(url)
+    acknowledged, whole = events_of(url, cluster), looked_at(url)
+    back = kill_while(url, f"back {old}", stride, whole)
+    there = looked_at(url)
+    assert there[0] == old
+    up = kill_while(url, "upgrade", stride, there)
+    assert looked_at(url) == whole
+    assert events_of(url, cluster) == acknowledged
+    return {"back": back, "up": up}
+
+
+def test_who_is_killed_at_a_statement_while_making_the_tables_leaves_none_or_all(url: str) -> None:
+    assert making(url, _STRIDE)["kills"] >= 3
+
+
+def test_who_is_killed_at_a_statement_while_migrating_loses_no_event(url: str) -> None:
+    done = migrating(url, _STRIDE)
+    assert done["back"]["kills"] >= 2
+    assert done["up"]["kills"] >= 3
+
+
+def begin(nursery: Nursery, folder: Path, url: str, numbers: range) -> int:
+    """The daemon is killed at these places of its first life, each time on what the last one left."""
+    daemon = Daemon(nursery, folder, url, checkpoint=0.2)
+    kills = 0
+    try:
+        for number in numbers:
+            daemon.environment["SCHEDD_TEST_DIE_AT"] = str(number)
+            daemon.start()
+            if not ended(daemon):
+                break
+            kills += 1
+            assert looked_at(url) in ((None, 0), (migrate.head(), looked_at(url)[1]))
+            daemon.kill()
+        daemon.kill()
+        daemon.environment.clear()
+        daemon.start().await_ready()
+        work(daemon, 0, 3)
+        daemon.kill()
+        daemon.start().await_ready()
+        assert len(daemon.get(f"{MAIN}/jobs", limit=10)["jobs"]) == 3
+    finally:
+        daemon.kill()
+    return kills
+
+
+def ended(daemon: Daemon) -> bool:
+    """Whether it was killed before it was ready."""
+    while daemon.alive:
+        try:
+            daemon.get("/readyz")
+        except AwayError:
+            continue
+        return False
+    return True
+
+
+def test_a_daemon_that_is_killed_at_a_statement_of_its_first_start_begins_again(
+    nursery: Nursery, new_database: NewDatabase, tmp_path: Path
+) -> None:
+    assert begin(nursery, tmp_path, new_database(), range(10, 400, 150)) >= 1
+
+
+def test_what_was_killed_while_migrating_goes_on_by_the_command(url: str, tmp_path: Path) -> None:
+    """The daemon says which; the command does it."""
+    cluster = fill(url)
+    acknowledged = events_of(url, cluster)
+    database = Database(url)
+    database.migrate("0003", back=True)
+    database.close()
+    with killing(url) as killed:
+        assert killed.at("upgrade", 12) == "killed"
+    config = tmp_path / "schedd.toml"
+    config.write_text(f'[server]\nport = 0\n[store]\nurl = "{url}"\n[clusters.main]\n')
+    program = [sys.executable, "-c", _PROGRAM]
+    serve = subprocess.run(
+        [*program, "serve", "--config", str(config)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert serve.returncode != 0
+    assert "run `schedd migrate`" in serve.stdout + serve.stderr
+    done = subprocess.run(
+        [*program, "migrate", "--config", str(config)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert events_of(url, cluster) == acknowledged
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_killed_at_each_statement(
+    nursery: Nursery, new_database: NewDatabase, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = making(new_database(), 1)
+    both = migrating(new_database(), 1)
+    url = new_database()
+    kills = begin(nursery, tmp_path, url, range(1, 1_000, 3))
+    with capsys.disabled():
+        sys.stdout.write(f"\n{url.partition(':')[0]}: making {dict(made)}, migrating ")
+        sys.stdout.write(
+            f"{ {name: dict(one) for name, one in both.items()} }, daemon's first start {kills}\n"
+        )

@@ -1,0 +1,211 @@
+"""Checkpoints that are not as they were written: in the row, and in the bytes of a SQLite file.
+
+None is taken for one: what is read is the very checkpoint that was kept, or an error, or none.
+"""
+
+import hashlib
+import os
+import struct
+import sys
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from sqlalchemy import insert, select, update
+
+from schedd.engine import Engine, EngineSettings
+from schedd.store import DurableJournal, Store
+from schedd.store import checkpoints as kept
+from schedd.store.errors import BadCheckpoint, StoreError
+from schedd.store.records import Tail
+from schedd.store.tables import checkpoints
+from schedd.wire import NodeChanged, NodeFacts
+from tests.store.build import queued
+
+_SHORT = 2_000
+_LONG = int(os.environ.get("SCHEDD_CHECKPOINT_MUTATIONS", "60000"))
+Row = dict[str, Any]
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Iterator[Store]:
+    """Two checkpoints of each of two clusters, as the daemon keeps them; both clusters have equal places."""
+    store = Store.open(f"sqlite:///{tmp_path}/a.sqlite")
+    for name in ("main", "east"):
+        journal = DurableJournal(store, name, 1_000)
+        engine = Engine(EngineSettings(), 1_000)
+        for turn in range(2):
+            node = NodeChanged(id=f"n:{turn}", time=1_000, node=NodeFacts(name=f"{name}{turn}", cpus=4))
+            jobs = [queued(number) for number in range(turn * 20, turn * 20 + 20)]
+            batch = journal.commit_events([node, *jobs], 1_000)
+            assert batch is not None
+            journal.commit_decisions(batch, engine.handle(batch.events, batch.now))
+            assert journal.maybe_checkpoint(lambda e=engine: e.freeze().parts(), 1_000, must=True)  # type: ignore[misc]
+        journal.close()
+    yield store
+    store.close()
+
+
+def rows(store: Store) -> list[Row]:
+    with store.database.read() as connection:
+        return [dict(row) for row in connection.execute(select(checkpoints)).mappings()]
+
+
+def mutated_bytes(random: Random, body: bytes, others: list[bytes]) -> tuple[str, bytes]:
+    """A byte, a bit, a cut, a piece more, a piece of another, two places, or zeros."""
+    at = random.randrange(len(body))
+    far = random.randrange(at, len(body)) + 1
+    other = random.choice(others)
+    kinds = {
+        "byte": lambda: body[:at] + bytes([random.randrange(256)]) + body[at + 1 :],
+        "bit": lambda: body[:at] + bytes([body[at] ^ 1 << random.randrange(8)]) + body[at + 1 :],
+        "cut": lambda: body[:at],
+        "beginning cut": lambda: body[at:],
+        "hole": lambda: body[:at] + body[far:],
+        "more": lambda: body[:at] + random.randbytes(random.randint(1, 9)) + body[at:],
+        "twice": lambda: body[:far] + body[at:],
+        "splice": lambda: body[:at] + other[at:],
+        "other body": lambda: body[:52] + other[52:],
+        "other head": lambda: other[:52] + body[52:],
+        "zeros": lambda: body[:at] + bytes(far - at) + body[far:],
+        "swap": lambda: body[:at] + body[at:far][::-1] + body[far:],
+    }
+    kind = random.choice(list(kinds))
+    return kind, kinds[kind]()
+
+
+def mutation(random: Random, row: Row, others: list[Row]) -> tuple[str, Mapping[str, Any]]:
+    """What is to be set in a row."""
+    other = random.choice(others)
+    if random.random() < 0.85:
+        kind, body = mutated_bytes(random, row["body"], [each["body"] for each in others])
+        return kind, {"body": body}
+    column = random.choice(["last_event", "time", "chain", "body", "all", "type"])
+    if column == "all":  # the row of another cluster or batch under this one's key
+        return "other row", {name: other[name] for name in ("last_event", "time", "chain", "body")}
+    if column == "type":
+        name = random.choice(["last_event", "time", "chain", "body"])
+        return "type", {name: random.choice([b"x", b"", 7, 1 << 62, -1])}
+    if column == "chain":
+        return "chain", {"chain": random.choice([None, b"", mutated_bytes(random, row["chain"], [b"x"])[1]])}
+    if column == "body":
+        return "body of another", {"body": other["body"]}
+    return column, {column: row[column] ^ 1 << random.randrange(62)}
+
+
+def run_rows(store: Store, times: int, seed: int) -> Counter[str]:
+    """Each mutation in a transaction that is taken back."""
+    random, done = Random(seed), Counter[str]()
+    there = rows(store)
+    for _ in range(times):
+        row = random.choice([one for one in there if one["batch"] == 2])
+        kind, changed = mutation(random, row, [one for one in there if one is not row])
+        if all(row[name] == value for name, value in changed.items()):
+            continue
+        with suppress(InterruptedError), store.database.write() as connection:
+            here = (checkpoints.c.cluster == row["cluster"], checkpoints.c.batch == row["batch"])
+            # As the file may hold it: SQLite looks at no types.
+            sets = ", ".join(f"{name} = ?" for name in changed)
+            connection.exec_driver_sql(
+                f"UPDATE checkpoints SET {sets} WHERE cluster = ? AND batch = ?",
+                (*changed.values(), row["cluster"], row["batch"]),
+            )
+            assert connection.execute(select(checkpoints.c.batch).where(*here)).first() is not None
+            with pytest.raises(BadCheckpoint):
+                kept.latest(connection, row["cluster"])
+            found = kept.latest(connection, row["cluster"], row["batch"])
+            assert found is not None, "the one before it is still read"
+            raise InterruptedError
+        done[kind] += 1
+    return done
+
+
+def run_files(store: Store, folder: Path, times: int, seed: int) -> Counter[str]:
+    """Bytes of the file itself are changed, where a checkpoint stands and elsewhere."""
+    random, done = Random(seed), Counter[str]()
+    written = {
+        (row["cluster"], Tail(row["batch"], row["last_event"])): zlib.decompress(row["body"][52:])
+        for row in rows(store)
+    }
+    store.close()  # moves the WAL into the file
+    whole = (folder / "a.sqlite").read_bytes()
+    copy = folder / "copy.sqlite"
+    for number in range(times):
+        data = bytearray(whole)
+        for _ in range(random.choice((1, 1, 4))):
+            at = random.randrange(100, len(data))
+            size = random.choice((1, 1, 8, 4096))
+            data[at : at + size] = random.randbytes(min(size, len(data) - at))
+        if number % 20 == 0:
+            del data[random.randrange(4096, len(data)) :]
+        copy.write_bytes(data)
+        for old in folder.glob("copy.sqlite-*"):
+            old.unlink()
+        try:
+            opened = Store.open(f"sqlite:///{copy}")
+        except StoreError:
+            done["not opened"] += 1
+            continue
+        for cluster in (1, 2):
+            try:
+                found = opened.latest_checkpoint(cluster)
+            except StoreError as error:
+                done[type(error).__name__] += 1
+            else:
+                assert found is None or written[(cluster, found[1])] == found[0]
+                done["unharmed" if found is not None else "none"] += 1
+        opened.close()
+    return done
+
+
+def test_no_mutated_row_of_a_checkpoint_is_taken_for_one(filled: Store) -> None:
+    done = run_rows(filled, _SHORT, 20)
+    assert len(done) == 18, sorted(done)
+    assert done.total() > 0.9 * _SHORT
+
+
+def test_no_checkpoint_of_a_mutated_file_is_taken_for_another(filled: Store, tmp_path: Path) -> None:
+    done = run_files(filled, tmp_path, 60, 20)
+    assert done["BadCheckpoint"]
+    assert done["unharmed"]
+
+
+def test_each_byte_of_what_is_kept_counts(filled: Store) -> None:
+    row = rows(filled)[0]
+    with suppress(InterruptedError), filled.database.write() as connection:
+        here = (checkpoints.c.cluster == row["cluster"], checkpoints.c.batch == row["batch"])
+        for at in range(len(row["body"])):
+            body = bytearray(row["body"])
+            body[at] ^= 1
+            connection.execute(update(checkpoints).where(*here).values(body=bytes(body)))
+            with pytest.raises(BadCheckpoint):
+                kept.latest(connection, row["cluster"], row["batch"] + 1)
+        raise InterruptedError
+
+
+def test_a_checkpoint_of_the_first_format_is_still_read(store: Store) -> None:
+    cluster = store.cluster("main", 1_000)
+    body = zlib.compress(b"what a version before this one kept")
+    digest = hashlib.sha256(struct.pack("<QQQ", 3, 4, len(body)) + body).digest()
+    sealed = struct.pack("<12sQ32s", b"schedd-ckpt1", len(body), digest) + body
+    values = {"cluster": cluster, "batch": 3, "last_event": 4, "time": 1, "chain": None, "body": sealed}
+    with store.database.write() as connection:
+        connection.execute(insert(checkpoints).values(values))
+    assert store.latest_checkpoint(cluster) == (b"what a version before this one kept", Tail(3, 4))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_no_mutated_checkpoint_is_taken_for_one_in_a_long_run(
+    filled: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of_rows = run_rows(filled, _LONG, 2_000)
+    of_files = run_files(filled, tmp_path, _LONG // 30, 2_001)
+    with capsys.disabled():
+        sys.stdout.write(f"\n{of_rows.total():,} rows mutated, none taken: {dict(of_rows)}; ")
+        sys.stdout.write(f"{_LONG // 30:,} files: {dict(of_files)}\n")
