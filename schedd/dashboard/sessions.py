@@ -105,7 +105,9 @@ class Sessions:
     def redeem(self, key: str) -> bytes | None:
         """The digest that a key stands for; None when it was used up before, or never was one."""
         with self._lock:
-            found = next((known for known in self._keys if hmac.compare_digest(known, key)), None)
+            shown = key.encode("utf-8", "surrogateescape")
+            same = (known for known in self._keys if hmac.compare_digest(known.encode(), shown))
+            found = next(same, None)
             if found is None:
                 return None
             return self._keys[found] if found in self._lasting else self._keys.pop(found)

@@ -10,8 +10,8 @@ import sqlite3
 from contextlib import suppress
 from typing import Any, Final
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy import URL, Connection, Engine, ExceptionContext, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DatabaseError
 from sqlalchemy.pool import QueuePool
 
 from schedd.store.errors import StoreError
@@ -118,10 +118,24 @@ def _sqlite(url: URL, begin: str, **pool: int) -> Engine:
             f"wal_autocheckpoint={_WAL_PAGES}",
             f"query_only={'ON' if read_only else 'OFF'}",
         ):
-            connection.execute(f"PRAGMA {pragma}").close()
+            try:
+                connection.execute(f"PRAGMA {pragma}").close()
+            except UnicodeDecodeError as error:
+                raise _not_text(error) from None
+
+    @event.listens_for(engine, "handle_error")
+    def _failed(context: ExceptionContext) -> None:
+        if isinstance(context.original_exception, UnicodeDecodeError):
+            raise DatabaseError(context.statement, None, _not_text(context.original_exception)) from None
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
         connection.exec_driver_sql(begin)
 
     return engine
+
+
+def _not_text(error: UnicodeDecodeError) -> sqlite3.DatabaseError:
+    """The driver fails over SQLite's own words where these quote bytes of a damaged file."""
+    said = error.object.decode("ascii", "backslashreplace")
+    return sqlite3.DatabaseError(f"the file is damaged: {said}")

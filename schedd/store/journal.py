@@ -276,7 +276,7 @@ class DurableJournal:
                 if must:  # somebody waits
                     return
                 self._slices(self._note_past)
-                self._slices(lambda: bool(self._store.purge(self._limits, now)))
+                self._slices(lambda: bool(self._store.purge(self._limits, now, self.cluster)))
 
             self._background.start(freeze(), keep)
         return (self._background.ended(wait=True) if must else False) or kept

@@ -24,6 +24,8 @@ from schedd.store.errors import NotLeader, StoreError
 __all__ = ["Leadership"]
 
 _SHARE = 0.875
+_STUCK = 4
+"""A lease that was not renewed for so many times its length is over, whatever the database's clock says."""
 
 
 class Leadership:
@@ -43,6 +45,8 @@ class Leadership:
         self._seconds = seconds
         self._above = above
         self._until = 0.0
+        self._seen: tuple[int, int] | None = None
+        self._seen_at = 0.0
         self._lost = ""
         self._lock_file: int | None = None
         self._stopping = threading.Event()
@@ -68,7 +72,12 @@ class Leadership:
         try:
             with self._database.renewing() as connection:
                 term = lease.take(
-                    connection, self._holder, self._seconds, force=path is not None, above=self._above()
+                    connection,
+                    self._holder,
+                    self._seconds,
+                    force=path is not None,
+                    above=self._above(),
+                    stuck=self._stuck(connection) if path is None else None,
                 )
         except StoreError:
             # Whoever led may have been cut off with the lease's row in its hands: then the next try succeeds.
@@ -86,6 +95,17 @@ class Leadership:
             self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
             self._thread.start()
         return True
+
+    def _stuck(self, connection: Connection) -> tuple[int, int] | None:
+        """The lease as it stands, when it has stood so for too long by our own clock.
+
+        Where the database's clock was set back and the leader died before its next renewal, the lease would
+        else last until that clock has caught up. A leader that lives renews or has stopped deciding by then.
+        """
+        now, found = time.monotonic(), lease.written(connection)
+        if found is None or found != self._seen:
+            self._seen, self._seen_at = found, now
+        return found if now - self._seen_at > _STUCK * self._seconds else None
 
     def check(self, connection: Connection) -> None:
         """For each transaction that writes: raises NotLeader, or LeaseExpired."""

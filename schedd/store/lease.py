@@ -7,14 +7,26 @@ the lease cannot change hands before it has ended.
 
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, case, cast, func, or_, select, text, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    and_,
+    case,
+    cast,
+    func,
+    or_,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 
 from schedd.store.errors import LeaseExpired, NotLeader
 from schedd.store.records import Lead
 from schedd.store.tables import leases
 
-__all__ = ["check", "read", "release", "renew", "take"]
+__all__ = ["check", "read", "release", "renew", "take", "written"]
 
 _NAME = "leader"
 
@@ -27,9 +39,16 @@ def _now(connection: Connection) -> ColumnElement[int]:
 
 
 def take(
-    connection: Connection, holder: str, seconds: float, *, force: bool = False, above: int = 0
+    connection: Connection,
+    holder: str,
+    seconds: float,
+    *,
+    force: bool = False,
+    above: int = 0,
+    stuck: tuple[int, int] | None = None,
 ) -> int | None:
-    """Take the lease if it is free, over, or the holder's own (of an earlier life), or anyhow by ``force``.
+    """Take the lease if it is free, over, or the holder's own (of an earlier life), or anyhow by ``force``;
+    or if its term and expiry are still those that are ``stuck``.
 
     Returns the new term, which is ``above`` that one, or None when another holds it.
     """
@@ -39,6 +58,8 @@ def take(
         name=_NAME, holder=holder, term=above + 1, expires=now + int(seconds * 1000), since=now
     )
     free = or_(leases.c.expires < now, leases.c.holder == holder)
+    if stuck is not None:
+        free = or_(free, and_(leases.c.term == stuck[0], leases.c.expires == stuck[1]))
     new = {
         "holder": row.excluded.holder,
         "term": case((leases.c.term > above, leases.c.term + 1), else_=above + 1),
@@ -95,6 +116,12 @@ def check(connection: Connection, holder: str, term: int, *, expires: bool = Tru
         raise NotLeader(f"{holder} does not lead in term {term} any more: {who}")
     if expires and row.over:
         raise LeaseExpired(f"the lease of {holder} is over and not renewed yet")
+
+
+def written(connection: Connection) -> tuple[int, int] | None:
+    """The term and the expiry as they stand in the row: each renewal writes another expiry."""
+    row = connection.execute(select(leases.c.term, leases.c.expires).where(leases.c.name == _NAME)).first()
+    return (row.term, row.expires) if row is not None else None
 
 
 def read(connection: Connection) -> Lead | None:

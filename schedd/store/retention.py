@@ -29,13 +29,18 @@ SLICE = 500
 """Rows of one table that go in one transaction."""
 
 
-def purge(connection: Connection, limits: Limits, now: int) -> Mapping[str, int]:
+def purge(
+    connection: Connection, limits: Limits, at: int, unseen: Mapping[int, int] | None = None
+) -> Mapping[str, int]:
     """Remove up to ``SLICE`` rows of each table that are past their time; returns how many of which.
 
-    Of what a recovery starts from (all after the oldest checkpoint kept) nothing goes.
+    Of what a recovery starts from (all after the oldest checkpoint kept) nothing goes. By number of a
+    cluster, ``unseen`` are the seconds that do not count: see ``unseen.py``.
     """
     gone: dict[str, int] = {}
+    not_counted = unseen or {}
     for cluster in connection.scalars(select(clusters.c.id)).all():
+        now = at - not_counted.get(cluster, 0)
         needed = checkpoints.oldest(connection, cluster).batch
         _log(connection, gone, cluster, needed, now - limits.events)
         _oldest(connection, gone, decisions, cluster, now - limits.decisions, needed)
@@ -47,6 +52,7 @@ def purge(connection: Connection, limits: Limits, now: int) -> Mapping[str, int]
         _oldest(connection, gone, searches, cluster, now - limits.quality)
         _ended(connection, gone, cluster, now - limits.jobs)
         _replaced(connection, gone, cluster, now - limits.jobs)
+    now = at - max(not_counted.values(), default=0)
     _delete(connection, gone, audit, audit.c.time < now - limits.audit)
     ended = now - limits.tokens
     _delete(connection, gone, tokens, or_(tokens.c.expires < ended, tokens.c.revoked < ended))

@@ -44,6 +44,7 @@ from schedd.store.records import (
     Wish,
 )
 from schedd.store.tables import clusters
+from schedd.store.unseen import Unseen
 from schedd.wire import Decision, Event
 
 __all__ = ["Store"]
@@ -58,6 +59,7 @@ class Store:
 
     def __init__(self, database: Database) -> None:
         self.database = database
+        self._unseen = Unseen()
 
     @classmethod
     def open(cls, url: str) -> "Store":
@@ -369,10 +371,17 @@ class Store:
         with self.database.read() as connection:
             return lease.read(connection)
 
-    def purge(self, limits: Limits, now: int) -> Mapping[str, int]:
-        """Remove a slice of what is past its time; empty when nothing was. To be called now and then."""
+    def purge(self, limits: Limits, now: int, own: int | None = None) -> Mapping[str, int]:
+        """Remove a slice of what is past its time; empty when nothing was. To be called now and then.
+
+        Given the cluster ``own`` whose log is written up to ``now``, time that no log saw does not count.
+        """
+        unseen: Mapping[int, int] = {}
+        if own is not None:
+            with self.database.read() as connection:
+                unseen = self._unseen.seconds(connection, own, now)
         with self.database.write(guarded=True) as connection:
-            return retention.purge(connection, limits, now)
+            return retention.purge(connection, limits, now, unseen)
 
     # ---- rights ---------------------------------------------------------------------------------
 

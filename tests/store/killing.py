@@ -1,7 +1,8 @@
 """Processes that are killed at a statement of theirs: before it is sent, before a commit, or after one.
 
 Run as a program with the URL of a database, it reads lines of JSON, ``[what, at]``, and for each forks a
-child that does this and is killed at that place, counted from 1; the answer is the child's last word, or `killed`.
+child that does this and is killed at that place, counted from 1; the answer is the child's last word, or
+`killed`.
 """
 
 import json

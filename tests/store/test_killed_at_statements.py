@@ -180,11 +180,12 @@ def ended(daemon: Daemon) -> bool:
 def test_a_daemon_that_is_killed_at_a_statement_of_its_first_start_begins_again(
     nursery: Nursery, new_database: NewDatabase, tmp_path: Path
 ) -> None:
-    assert begin(nursery, tmp_path, new_database(), range(10, 400, 150)) >= 1
+    assert begin(nursery, tmp_path, new_database(), range(10, 400, 200)) >= 1
 
 
-def test_what_was_killed_while_migrating_goes_on_by_the_command(url: str, tmp_path: Path) -> None:
+def test_what_was_killed_while_migrating_goes_on_by_the_command(tmp_path: Path) -> None:
     """The daemon says which; the command does it."""
+    url = f"sqlite:///{tmp_path}/a.sqlite"
     cluster = fill(url)
     acknowledged = events_of(url, cluster)
     database = Database(url)

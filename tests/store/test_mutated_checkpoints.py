@@ -175,6 +175,16 @@ def test_no_checkpoint_of_a_mutated_file_is_taken_for_another(filled: Store, tmp
     assert done["unharmed"]
 
 
+def test_a_file_whose_tables_are_no_text_any_more_is_told_as_damaged(filled: Store, tmp_path: Path) -> None:
+    """SQLite quotes what it found, and the driver fails over that."""
+    filled.close()
+    path = tmp_path / "a.sqlite"
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"CREATE TABLE batches (", b"CREATE \xc9ABLE \xffatches ("))
+    with pytest.raises(StoreError, match="damaged"):
+        Store.open(f"sqlite:///{path}")
+
+
 def test_each_byte_of_what_is_kept_counts(filled: Store) -> None:
     row = rows(filled)[0]
     with suppress(InterruptedError), filled.database.write() as connection:

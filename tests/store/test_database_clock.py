@@ -1,0 +1,125 @@
+"""The lease when the clock of the database's host is set: `clock_timestamp()` of the server is shadowed."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import psycopg
+import pytest
+
+from schedd.store import Leadership, NotLeader, Store
+from schedd.store.lease import read
+from tests.store.postgres import PostgresServer
+
+HOUR = 3_600
+_SHADOW = """
+CREATE SCHEMA shadow;
+CREATE TABLE shadow.ahead (seconds bigint);
+INSERT INTO shadow.ahead VALUES (0);
+CREATE FUNCTION shadow.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS
+  'SELECT pg_catalog.clock_timestamp() + make_interval(secs => (SELECT seconds FROM shadow.ahead))';
+ALTER DATABASE leaseclock SET search_path = public, shadow, pg_catalog;
+"""
+
+
+class Clock:
+    """Of the database's host."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    def set(self, ahead: int) -> None:
+        with psycopg.connect(self._address) as connection:
+            connection.execute("UPDATE shadow.ahead SET seconds = %s", (ahead,))
+
+
+class Scene:
+    """Two daemons' leaderships on one database."""
+
+    def __init__(self, server: PostgresServer, stack: ExitStack) -> None:
+        self._url = server.create("leaseclock")
+        stack.callback(server.drop, "leaseclock")
+        with psycopg.connect(server.address("leaseclock")) as connection:
+            connection.execute(_SHADOW)
+        self.clock = Clock(server.address("leaseclock"))
+        self._stack = stack
+
+    def one(self, holder: str, seconds: float = 1.0) -> tuple[Store, Leadership]:
+        store = Store.open(self._url)
+        self._stack.callback(store.close)
+        lead = Leadership(store.database, holder, seconds=seconds)
+        self._stack.callback(lead.give_up)
+        return store, lead
+
+
+@pytest.fixture
+def scene(postgres: PostgresServer) -> Iterator[Scene]:
+    with ExitStack() as stack:
+        yield Scene(postgres, stack)
+
+
+def until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    pause = threading.Event()
+    while not true():
+        assert time.monotonic() < end
+        pause.wait(0.02)
+
+
+def left(store: Store) -> float:
+    with store.database.read() as connection:
+        found = read(connection)
+    assert found is not None
+    return found.left
+
+
+def test_the_clock_is_shadowed(scene: Scene) -> None:
+    store, lead = scene.one("a", 60)
+    assert lead.take()
+    before = left(store)
+    scene.clock.set(-HOUR)
+    assert left(store) > before + HOUR - 60
+
+
+def test_set_forward_another_may_lead_at_once_and_who_led_writes_nothing_more(scene: Scene) -> None:
+    store, first = scene.one("a", 60)
+    _, second = scene.one("b", 60)
+    assert first.take()
+    assert not second.take()
+    scene.clock.set(HOUR)
+    assert (second.take(), second.term) == (True, 2)
+    with pytest.raises(NotLeader, match="b leads in term 2"), store.database.write(guarded=True):
+        pass
+    assert not first.take() or first.term > 2
+
+
+def test_set_back_who_leads_goes_on_and_nobody_else_does(scene: Scene) -> None:
+    store, first = scene.one("a")
+    _, second = scene.one("b")
+    assert first.take()
+    scene.clock.set(-HOUR)
+    until(lambda: 0 < left(store) <= 1)  # the next renewal is by the new clock
+    end = time.monotonic() + 5
+    while time.monotonic() < end:
+        assert not second.take()
+        time.sleep(0.1)
+    assert (first.leads, first.term, first.lost) == (True, 1, "")
+
+
+def test_set_back_as_the_leader_dies_the_other_does_not_wait_for_an_hour(scene: Scene) -> None:
+    store, first = scene.one("a")
+    _, second = scene.one("b")
+    assert first.take()
+    first._stopping.set()  # it renews no more
+    scene.clock.set(-HOUR)
+    begun = time.monotonic()
+    tries = 0
+    while not second.take():
+        tries += 1
+        assert time.monotonic() < begun + 60
+        time.sleep(0.05)
+    assert not first.leads, "it stopped by its own clock before another leads"
+    assert tries > 1
+    assert second.term == 2
+    assert left(store) <= 1

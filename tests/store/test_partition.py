@@ -1,0 +1,166 @@
+"""A leader whose bytes to or from PostgreSQL are held or lost, without a word."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.store.daemons import AwayError, Daemon, Nursery
+from tests.store.partition import Wire
+from tests.store.postgres import PostgresServer
+from tests.store.test_crash import check, same_decisions_from_the_log_alone
+from tests.store.test_standby import Pair, leader
+from tests.store.world import World
+
+_SEED = int(os.environ.get("SCHEDD_CRASH_SEED", "20261124"))
+_ROUNDS = int(os.environ.get("SCHEDD_PARTITIONS", "10"))
+_LEASE = 3.0
+_NUMBER = count(1)
+
+
+@pytest.fixture
+def url(postgres: PostgresServer) -> Iterator[str]:
+    name = f"partition{next(_NUMBER)}"
+    yield postgres.create(name)
+    postgres.drop(name)
+
+
+def row(url: str) -> tuple[str, int, int]:
+    """Who leads, in which term, since which millisecond of the host's clock."""
+    with psycopg.connect(url.replace("+psycopg", "")) as connection:
+        found: Any = connection.execute("SELECT holder, term, since FROM leases").fetchone()
+    return found[0], found[1], found[2]
+
+
+class Watched:
+    """Asks a daemon all the time whether it leads, and remembers when it last said so."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = Daemon.beside(daemon)
+        self._daemon.patience = 1.0
+        self._stopping = threading.Event()
+        self.asked = 0.0
+        self.answers = 0
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        while not self._stopping.wait(0.005):
+            begun = time.time()
+            with suppress(AwayError):
+                self._daemon.get("/leadz")
+                self.asked, self.answers = begun, self.answers + 1
+
+    def stop(self) -> float:
+        """The second in which it was last asked and said that it leads."""
+        self._stopping.set()
+        self._thread.join()
+        self._daemon.hang_up()
+        return self.asked
+
+
+def both(nursery: Nursery, folder: Path, url: str, wires: dict[str, Wire]) -> Pair:
+    """Each on a wire of its own."""
+    name = url.partition("?")[0].rpartition("/")[2]
+    urls = {one: f"postgresql://schedd@127.0.0.1:{wire.port}/{name}" for one, wire in wires.items()}
+    pair = Pair(nursery, folder, url, lease=_LEASE, **urls)
+    first, second = pair.daemons
+    first.start().await_ready()
+    second.start().await_ready(leads=False)
+    return pair
+
+
+def cut_off(
+    pair: Pair, world: World, url: str, wires: dict[str, Wire], ways: tuple[str, ...], lose: bool
+) -> None:
+    """The leader is cut off, the other takes over; the old one comes back and follows."""
+    holder, term, _ = row(url)
+    old = next(each for each in pair.daemons if each.name == holder)
+    other = next(each for each in pair.daemons if each is not old)
+    pair.turn(world, 8)
+    watched = Watched(old)
+    wires[holder].cut(*ways, lose=lose)
+    until = time.monotonic() + 60
+    while row(url)[:2] != (other.name, term + 1):
+        with suppress(AwayError):
+            world.turn(old)  # the adapter goes on asking the one that it knows
+        assert time.monotonic() < until, f"{row(url)}: nobody took over"
+        time.sleep(0.01)
+    pair.asked = other
+    pair.await_leader()
+    pair.turn(world, 8)
+    last = watched.stop()
+    assert watched.answers
+    assert last * 1000 <= row(url)[2], "the old leader said that it leads when the other did"
+    wires[holder].mend()
+    until = time.monotonic() + 60
+    while True:
+        try:
+            old.get("/v1/clusters/main/decisions")
+        except AwayError as error:
+            if "stands by" in str(error):
+                break
+        assert time.monotonic() < until, "the old leader does not follow"
+        time.sleep(0.02)
+    assert leader(url) == (other.name, term + 1)
+    pair.turn(world, 4)
+
+
+def run(
+    nursery: Nursery, folder: Path, url: str, server: Path, cuts: list[tuple[tuple[str, ...], bool]]
+) -> World:
+    wires = {"a": Wire(server), "b": Wire(server)}
+    pair = None
+    world = World(Random(_SEED))
+    try:
+        pair = both(nursery, folder, url, wires)
+        for ways, lose in cuts:
+            cut_off(pair, world, url, wires, ways, lose)
+        world.settle(pair)
+        pair.close()
+        check(url, world)
+        same_decisions_from_the_log_alone(url)
+    finally:
+        if pair is not None:
+            pair.close()
+        for each in wires.values():
+            each.close()
+    return world
+
+
+def test_a_leader_whose_requests_or_answers_do_not_come_through_is_replaced(
+    nursery: Nursery, postgres: PostgresServer, url: str, tmp_path: Path
+) -> None:
+    """What it commits is kept though it never hears of it; the adapter sends it again, to the other."""
+    cuts = [(("answers",), False), (("requests",), True)]
+    world = run(nursery, tmp_path, url, postgres.folder, cuts)
+    assert world.term == 3
+    assert world.accepted
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_many_partitions(
+    nursery: Nursery, postgres: PostgresServer, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    random = Random(_SEED)
+    every = [
+        (ways, lose)
+        for ways in (("requests",), ("answers",), ("requests", "answers"))
+        for lose in (False, True)
+    ]
+    cuts = every + [random.choice(every) for _ in range(max(0, _ROUNDS - len(every)))]
+    world = run(nursery, tmp_path, url, postgres.folder, cuts)
+    assert world.term == 1 + len(cuts)
+    with capsys.disabled():
+        words = ", ".join(f"{what}: {number:,}" for what, number in sorted(world.counts.items()))
+        sys.stdout.write(f"\n{len(cuts)} partitions, nothing lost, nothing started twice: {words}\n")

@@ -1,0 +1,108 @@
+"""History is removed by age, and time that no log saw does not count for that."""
+
+from schedd.store import DurableJournal, Store
+from schedd.store.records import Limits, Tail
+from tests.store.build import queued
+
+DAY = 86_400
+YEAR = 365 * DAY
+BEGUN = 1_700_000_000
+
+
+class Log:
+    """Batches with an event each, and two checkpoints after each of them, so that all before it may go."""
+
+    def __init__(self, store: Store, name: str = "main") -> None:
+        self.store = store
+        self.cluster = store.cluster(name, BEGUN)
+        self.name = name
+
+    def batch(self, *days: float) -> None:
+        for at in days:
+            tail = self.store.tail(self.cluster)
+            number, now = tail.batch, BEGUN + int(at * DAY)
+            assert self.store.append(self.cluster, tail, [queued(number, now)], now) is not None
+            for _ in range(2):
+                self.store.save_checkpoint(self.cluster, self.store.tail(self.cluster), now, b"x")
+
+    def first(self) -> int:
+        """The number of the oldest batch."""
+        return self.store.events_after(self.cluster, Tail())[0].number
+
+    def purge(self, day: float) -> int:
+        """Remove what is past its time on that day; how many batches went."""
+        return self.store.purge(Limits(), BEGUN + int(day * DAY), self.cluster).get("batches", 0)
+
+
+def test_a_clock_that_is_a_year_ahead_removes_nothing_for_thirty_days(store: Store) -> None:
+    log = Log(store)
+    log.batch(0, 0.5, 1, 365.5)
+    assert log.purge(366) == 0
+    other = Store(store.database)  # after a restart
+    assert other.purge(Limits(), BEGUN + YEAR + DAY, log.cluster) == {}
+    log.batch(*range(366, 393))
+    assert log.purge(393) == 0
+    log.batch(395, 396, 397)
+    assert log.purge(397) == 3  # thirty days were lived through, and one counts for the year
+    assert log.first() == 4
+
+
+def test_a_clock_that_was_a_year_ahead_and_is_right_again_keeps_all_and_forgets_in_time(store: Store) -> None:
+    log = Log(store)
+    log.batch(0, 1, 366, 367, 2, 3)
+    assert log.purge(3) == 0
+    log.batch(*range(4, 32))
+    assert log.purge(31.5) == 2  # as if nothing had been; those from the future go with what comes after them
+    log.batch(32, 33)
+    assert log.purge(33.5) == 4
+
+
+def test_what_was_set_back_before_does_not_pay_for_a_later_jump(store: Store) -> None:
+    log = Log(store)
+    log.batch(365, 0, 1, 2, 367)
+    assert log.purge(367) == 0
+
+
+def test_a_clock_that_is_ahead_when_nothing_was_written_yet_removes_nothing(store: Store) -> None:
+    log = Log(store)
+    log.batch(0, 1)
+    assert log.purge(367) == 0
+
+
+def test_time_without_any_jump_counts_in_full(store: Store) -> None:
+    log = Log(store)
+    log.batch(*range(40))
+    assert log.purge(39.5) == 10
+
+
+def test_a_jump_that_one_cluster_saw_counts_for_others(store: Store) -> None:
+    seen, quiet = Log(store, "seen"), Log(store, "quiet")
+    quiet.batch(0, 1)
+    seen.batch(0, 1, 366)
+    assert seen.purge(366.5) == 0
+    assert quiet.first() == 1
+
+
+def test_batches_that_were_taken_out_are_counted_anew(store: Store) -> None:
+    log = Log(store)
+    log.batch(0, 1, 366)
+    assert log.purge(366.5) == 0
+    with store.database.write() as connection:
+        connection.exec_driver_sql("DELETE FROM batches WHERE number = 3")
+        connection.exec_driver_sql("DELETE FROM checkpoints")
+    assert log.purge(2) == 0
+    assert store._unseen._gaps[log.cluster].found == []
+
+
+def test_a_journal_whose_clock_jumps_keeps_its_history(store: Store) -> None:
+    journal = DurableJournal(store, "main", BEGUN, limits=Limits(events=2 * DAY, decisions=2 * DAY))
+    for number, now in enumerate((BEGUN, BEGUN + 60, BEGUN + YEAR, BEGUN + YEAR + 60)):
+        batch = journal.commit_events([queued(number, now)], now)
+        assert batch is not None
+        journal.commit_decisions(batch, [])
+        assert journal.maybe_checkpoint(lambda: [b"x"], now, must=True)
+    journal._background._wait = 0
+    journal.maybe_checkpoint(lambda: [b"x"], BEGUN + YEAR + 61)
+    journal._background.ended(wait=True)
+    journal.close()
+    assert len(store.events_after(journal.cluster, Tail())) == 4
