@@ -32,7 +32,7 @@ def die_at(number: int) -> Callable[[], int]:
 
     def do_commit(dialect: DefaultDialect, connection: Any) -> None:
         here()
-        commit(dialect, connection)
+        commit(dialect, connection)  # type: ignore[no-untyped-call]
         here()
 
     DefaultDialect.do_commit = do_commit  # type: ignore[method-assign]

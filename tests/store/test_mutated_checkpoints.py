@@ -180,7 +180,7 @@ def test_a_file_whose_tables_are_no_text_any_more_is_told_as_damaged(filled: Sto
     filled.close()
     path = tmp_path / "a.sqlite"
     data = path.read_bytes()
-    path.write_bytes(data.replace(b"CREATE TABLE batches (", b"CREATE \xc9ABLE \xffatches ("))
+    path.write_bytes(data.replace(b"CREATE TABLE events (", b"CREATE \xc9ABLE \xffvents ("))
     with pytest.raises(StoreError, match="damaged"):
         Store.open(f"sqlite:///{path}")
 

@@ -4,7 +4,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -116,7 +116,7 @@ def cut_off(
 
 
 def run(
-    nursery: Nursery, folder: Path, url: str, server: Path, cuts: list[tuple[tuple[str, ...], bool]]
+    nursery: Nursery, folder: Path, url: str, server: Path, cuts: Sequence[tuple[tuple[str, ...], bool]]
 ) -> World:
     wires = {"a": Wire(server), "b": Wire(server)}
     pair = None
