@@ -4,7 +4,7 @@ Numbers come in lists, names once, times as seconds after the plan's own time. H
 one answer has at most so many rows, bars and steps.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schedd.dashboard.rows import Row, lined_up, matching
-from schedd.engine.job_view import Standing, standing_of
+from schedd.engine.job_view import Standing, expected_of, standing_of
 from schedd.engine.records import JobRecord
 from schedd.engine.view import Published
 from schedd.model import FOREVER
@@ -78,10 +78,11 @@ def plan_columns(
 
     ``jobs`` has a list for each field, by start; `user` and `queue` are places in ``users`` and ``queues``,
     `state` one in STATES. A job that ``sees`` does not show has no id, user and queue; of ``past`` jobs it is
-    said which are shown. ``shares`` says, in lists too, which job holds how many cpus of which node; both are
-    places in the lists before. `row` of nodes and groups are places among the shown rows. ``use`` is what all
-    nodes that fit have in use over time, ``map`` the load of all rows: a text of digits for each. Times are
-    seconds after ``base``; of what is not known, or never, there is None.
+    said which are shown. `expected` and `expected_by` are the moments by which a waiting job starts in five
+    and in nine of ten cases. ``shares`` says, in lists too, which job holds how many cpus of which node; both
+    are places in the lists before. `row` of nodes and groups are places among the shown rows. ``use`` is what
+    all nodes that fit have in use over time, ``map`` the load of all rows: a text of digits for each. Times
+    are seconds after ``base``; of what is not known, or never, there is None.
     """
     looked = looked or Looked(count=100_000)
     names = matching(published.nodes, looked.only)
@@ -343,6 +344,11 @@ def _jobs(
         STATES.index(standing_of(record, start)) for record, start in zip(records, starts, strict=True)
     ]
     ended = [one for one, _ in past]
+    expected = [expected_of(published, one) for one in records]
+
+    def after_base(moments: Iterable[int | None]) -> list[int | None]:
+        return [one - base if one is not None else None for one in moments] + [None] * len(ended)
+
     return {
         "jobs": {
             "id": ids,
@@ -352,8 +358,9 @@ def _jobs(
             "start": [start - base for start in starts] + [(one.started or 0) - base for one in ended],
             "length": published.durations[slots].tolist()
             + [(one.ended or 0) - (one.started or 0) for one in ended],
-            "promised": [p - base if p < FOREVER else None for p in published.promise[slots].tolist()]
-            + [None] * len(ended),
+            "promised": after_base(p if p < FOREVER else None for p in published.promise[slots].tolist()),
+            "expected": after_base(one.start for one in expected),
+            "expected_by": after_base(one.by for one in expected),
         },
         "users": list(users),
         "queues": list(queues),

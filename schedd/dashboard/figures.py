@@ -127,6 +127,15 @@ def _plan() -> Any:
         hatch_weight=1,
         line_width=1,
     )
+    chart.quad(
+        **edges,
+        source=_source("expected", *edges),
+        name="expected",
+        hatch_pattern="|",
+        hatch_scale=5,
+        hatch_weight=1,
+        line_width=1.5,
+    )
     chart.segment(
         "x", "y0", "x", "y1", source=_source("promises", "x", "y0", "y1"), name="promises", line_width=2
     )

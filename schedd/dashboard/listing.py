@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from schedd.engine.job_view import JobView, Standing, standing_of, view_of
+from schedd.engine.job_view import JobView, Standing, expected_of, standing_of, view_of
 from schedd.engine.records import JobRecord
 from schedd.engine.view import Published
 from schedd.model import FOREVER
@@ -17,7 +17,7 @@ from schedd.service.sight import Sight
 __all__ = ["PAGE", "SORTS", "Listing", "Wanted", "listed"]
 
 PAGE: Final = 100
-Sort = Literal["start", "promised", "job", "user", "queue", "walltime", "submitted"]
+Sort = Literal["start", "expected", "promised", "job", "user", "queue", "walltime", "submitted"]
 SORTS: Final[tuple[Sort, ...]] = get_args(Sort)
 _Text = Annotated[str, Field(max_length=200)]
 
@@ -124,12 +124,19 @@ def _key(published: Published, sort: Sort) -> Callable[[tuple[JobRecord, int]], 
     def promise_of(row: tuple[JobRecord, int]) -> int:
         return int(published.promise[row[0].slot]) if row[0].slot >= 0 else FOREVER
 
+    def expected_of_row(row: tuple[JobRecord, int]) -> tuple[int, int]:
+        found = expected_of(published, row[0])
+        if found.start is None or found.by is None or row[1] < 0:
+            return FOREVER, FOREVER
+        return found.start, found.by
+
     def number_of(row: tuple[JobRecord, int]) -> tuple[int, str]:
         digits = row[0].id.partition(".")[0].partition("[")[0]
         return (int(digits) if digits.isdigit() and len(digits) < 19 else FOREVER), row[0].id
 
     keys: dict[Sort, Callable[[tuple[JobRecord, int]], Any]] = {
         "start": lambda row: (start_of(row), number_of(row)),
+        "expected": lambda row: (*expected_of_row(row), number_of(row)),
         "promised": lambda row: (promise_of(row), number_of(row)),
         "job": number_of,
         "user": lambda row: (row[0].facts.owner, number_of(row)),

@@ -26,7 +26,7 @@ COLUMNS: Final = tuple(
     for one in (
         ("state", "State"),
         ("start", "Planned start", "start"),
-        ("expected", "Expected start"),
+        ("expected", "Expected start", "expected"),
         ("promised", "No later than", "promised"),
         ("user", "User", "user"),
         ("queue", "Queue", "queue"),

@@ -288,6 +288,24 @@ def test_showq_shows_who_runs_is_planned_or_waits(run: Run) -> None:
     assert "1 jobs of bob" in run("showq", "-u", "bob")[1]
 
 
+def test_showq_sorts_planned_jobs_by_expected_start(run: Run, loop: PlanLoop, clusters: Clusters) -> None:
+    clusters.foretellers["main"].stop()
+    loop.submit([job(f"{i}.srv.site", walltime="3600", nodes="2:ppn=8") for i in (5, 6, 7)]).result(WAIT)
+    told = [
+        ExpectedFacts(f"{i}.srv.site", T + at, T + at + 600, T + 9000, "submission")
+        for i, at in ((5, 4000), (6, 900))
+    ]
+    loop.submit([StartsExpected(id=event_id(), time=T, jobs=tuple(told))]).result(WAIT)
+
+    def order(*options: str) -> list[str]:
+        found = json.loads(run("showq", "-i", "--json", *options)[1])["planned"]
+        return [one["id"].partition(".")[0] for one in found]
+
+    assert order() == order("--sort", "start") == ["2", "5", "6", "7"]
+    assert order("--sort", "expected") == ["6", "5", "2", "7"]
+    assert run("showq", "--sort", "banana")[0] == 2
+
+
 def test_expected_starts_stand_beside_planned_and_promised_ones(
     run: Run, loop: PlanLoop, clusters: Clusters
 ) -> None:

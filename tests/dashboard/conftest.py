@@ -147,11 +147,14 @@ def server() -> Iterator[tuple[str, FastAPI]]:
 
 
 @pytest.fixture
-def site(server: tuple[str, FastAPI]) -> Iterator[Site]:
-    """A cluster of two nodes up and one down; five jobs of two users, of which two can run at once."""
+def site(server: tuple[str, FastAPI], request: pytest.FixtureRequest) -> Iterator[Site]:
+    """A cluster of two nodes up and one down; five jobs of two users, of which two can run at once.
+
+    Its parameter, where a test gives one, is the cluster's settings.
+    """
     url, app = server
     clock = StillClock()
-    clusters = Clusters({"main": EngineSettings(slack=900)}, clock)
+    clusters = Clusters({"main": getattr(request, "param", EngineSettings(slack=900))}, clock)
     clusters.start(warm=False)
     app.state.clusters = clusters
     app.state.askers = Askers(tokens(), AuthSettings(others="none"))

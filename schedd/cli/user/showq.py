@@ -13,6 +13,7 @@ __all__ = ["make_parser", "run"]
 _RUNNING = ("running", "starting")
 _BLOCKED: tuple[State, ...] = ("waiting", "never")
 _WHY = 24
+_SORTS = ("start", "expected")
 _SAID = ("adapter", "database", "planner", "foreign", "snapshot")
 """Kinds of alerts that every command tells of."""
 
@@ -52,6 +53,12 @@ def make_parser(name: str = "showq") -> argparse.ArgumentParser:
     add("-b", dest="parts", action="append_const", const="blocked", help="jobs without a start, and why")
     add("-u", dest="user", metavar="USER", help="only this user's jobs")
     add("-q", dest="queue", metavar="QUEUE", help="only jobs in this queue")
+    add(
+        "--sort",
+        choices=_SORTS,
+        default="start",
+        help="order of the planned jobs: by planned start (without it), or by expected start",
+    )
     return found
 
 
@@ -65,7 +72,7 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
     states = {job.state for job in jobs}
     parts = {
         "running": [job for job in jobs if job.state in _RUNNING],
-        "planned": [job for job in jobs if job.state == "planned"],
+        "planned": _in_order([job for job in jobs if job.state == "planned"], args.sort),
         "blocked": [
             job for state in _BLOCKED if state in states for job in _jobs(session, args, _Job._fields, state)
         ],
@@ -117,8 +124,22 @@ def _left(job: _Job, now: int) -> str:
     return "starting" if job.state == "starting" else ahead((job.planned_end or now) - now)
 
 
+def _in_order(jobs: list[_Job], sort: str) -> list[_Job]:
+    """Planned jobs; those without an expected start are last where that is the order."""
+    if sort == "start":
+        return sorted(jobs, key=lambda job: job.start)
+    return sorted(
+        jobs,
+        key=lambda job: (
+            job.expected_start is None,
+            job.expected_start or 0,
+            job.expected_by or 0,
+            job.start,
+        ),
+    )
+
+
 def _planned(jobs: list[_Job], now: int) -> str:
-    jobs = sorted(jobs, key=lambda job: job.start)
     lines = [(*_who(job), span(job.walltime), moment(job.start, now), ahead(job.start - now)) for job in jobs]
     head = ("PLANNED", "USER", "QUEUE", "CPUS", "WALLTIME", "START", "IN")
     if all(job.expected_start is None for job in jobs):

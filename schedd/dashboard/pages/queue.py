@@ -23,7 +23,8 @@ from schedd.service.reading import find
 __all__ = ["router"]
 
 router = APIRouter(prefix="/{cluster}")
-_MOST_CSV: Final = 200_000
+MOST_CSV: Final = 200_000
+"""Jobs in one CSV file; the page says so where there are more."""
 
 
 @router.get("/queue")
@@ -45,13 +46,14 @@ def queue(
         names=[one.name for one in columns],
         all_columns=COLUMNS,
         usual=USUAL,
+        most_csv=MOST_CSV,
     )
 
 
 @router.get("/queue.csv")
 def queue_csv(cluster: Cluster, _viewer: Reader, seen: Seen, wanted: Annotated[Wanted, Query()]) -> Response:
-    """All jobs that fit the filter, in order, with all columns."""
-    found = listed(cluster.published, seen, wanted, _MOST_CSV)
+    """The jobs that fit the filter, in order, with all columns: the first MOST_CSV of them."""
+    found = listed(cluster.published, seen, wanted, MOST_CSV)
     headers = {"Content-Disposition": 'attachment; filename="queue.csv"', "Cache-Control": "no-store"}
     return StreamingResponse(csv_of(found.rows), media_type="text/csv; charset=utf-8", headers=headers)
 

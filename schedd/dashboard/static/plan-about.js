@@ -9,7 +9,7 @@ export const many = (n, one, more) => `${n.toLocaleString("en-GB")} ${n === 1 ? 
 
 // Lines about the job at an index of the plan's columns; its id first.
 export function about(plan, j) {
-  const { id, user, queue, state, start, length, promised } = plan.jobs;
+  const { id, user, queue, state, start, length, promised, expected, expected_by: by } = plan.jobs;
   const time = (seconds) => words((plan.base + seconds) * 1000);
   const lines = [id[j] ?? HIDDEN];
   if (id[j] !== null) lines.push(`${plan.users[user[j]]}, queue ${plan.queues[queue[j]] || "–"}`);
@@ -18,6 +18,7 @@ export function about(plan, j) {
   lines.push(`${many(cpus, "cpu", "cpus")} on ${many(nodes, "shown node", "shown nodes")}, for ${span(length[j])}`);
   if (state[j] === ENDED) lines.push(`ran from ${time(start[j])} to ${time(start[j] + length[j])}`);
   else lines.push(state[j] === 0 ? `running since ${time(start[j])}` : `${STATES[state[j]]}: ${time(start[j])}`);
+  if (expected[j] !== null) lines.push(`expected about ${time(expected[j])}, by ${time(by[j])} in nine of ten cases`);
   if (promised[j] !== null && state[j] !== 0) lines.push(`promised: no later than ${time(promised[j])}`);
   return lines;
 }

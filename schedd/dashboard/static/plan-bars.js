@@ -71,6 +71,20 @@ export function loads(plan, at) {
   return out;
 }
 
+// Where the expected starts of jobs lie: from even chance to nine of ten, in the rows of their bars.
+export function bands(plan, bars, of, at) {
+  const out = { left: [], right: [], top: [], bottom: [] };
+  const { expected, expected_by: by } = plan.jobs;
+  bars.job.forEach((j, i) => {
+    if (expected[j] === null || !of(j)) return;
+    out.left.push(at(expected[j]));
+    out.right.push(at(by[j]));
+    out.top.push(bars.top[i]);
+    out.bottom.push(bars.bottom[i]);
+  });
+  return out;
+}
+
 const dark = (fill) => {
   const hex = /^#(..)(..)(..)$/.exec(fill);
   if (!hex) return true;

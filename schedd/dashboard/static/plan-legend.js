@@ -42,20 +42,22 @@ export function colourOf(plan) {
 }
 
 let all = false;
-// `sought(name)`: a user or queue of the legend was chosen.
-export function legend(plan, entries, sought) {
+// `sought(name)`: a user or queue of the legend was chosen. `banded`: expected starts are drawn.
+export function legend(plan, entries, sought, banded) {
   const more = [];
   if (plan.nodes.state.some((state) => state !== "up")) more.push([colour("away"), "down or draining", { hatched: true }]);
   if (plan.reservations.some((one) => one.nodes.length)) more.push([colour("reserved"), `reserved: ${plan.reservations.filter((one) => one.nodes.length).map((one) => one.name).slice(0, 3).join(", ")}`, { hatched: true }]);
   if (plan.groups.length) more.push([colour("running"), "cpus in use of a group"]);
   if (view.marks) more.push([colour("ink"), "promised: no later than", { mark: true }]);
+  if (banded) more.push([colour("ink"), "expected start: 50 % to 90 % likely by then", { lined: true }]);
   const few = all ? entries : entries.slice(0, LEGEND);
   const items = [...few, ...more].map(([fill, text, how = {}]) => {
     const item = document.createElement("li");
     const sign = document.createElementNS("http://www.w3.org/2000/svg", "svg");
     sign.setAttribute("aria-hidden", "true");
-    const shape = document.createElementNS(sign.namespaceURI, how.hatched ? "path" : "rect");
+    const shape = document.createElementNS(sign.namespaceURI, how.hatched || how.lined ? "path" : "rect");
     if (how.hatched) { shape.setAttribute("d", "M0 12L12 0M-4 6L6 -4M4 16L18 2"); shape.setAttribute("stroke", fill); }
+    else if (how.lined) { shape.setAttribute("d", "M1 0V12M4 0V12M7 0V12M10 0V12M13 0V12"); shape.setAttribute("stroke", fill); }
     else { shape.setAttribute("width", how.mark ? 3 : 14); shape.setAttribute("x", how.mark ? 6 : 0); shape.setAttribute("height", 12); shape.setAttribute("fill", fill); }
     sign.append(shape);
     if (how.find === undefined) { item.append(sign, text); return item; }
@@ -74,7 +76,7 @@ export function legend(plan, entries, sought) {
     button.type = "button";
     button.className = "quiet";
     button.textContent = all ? "show fewer" : `and ${entries.length - LEGEND} more`;
-    button.addEventListener("click", () => { all = !all; legend(plan, entries, sought); });
+    button.addEventListener("click", () => { all = !all; legend(plan, entries, sought, banded); });
     item.append(button);
     items.splice(few.length, 0, item);
   }

@@ -1,6 +1,6 @@
 // What of the plan is looked at, and the address that says so: rows, times, filters, colour and the chosen job.
 
-const USUAL = { first: 0, count: 36, nodes: "", group: "", open: "", find: "", job: "", colour: "state", marks: false, from: null, to: null };
+const USUAL = { first: 0, count: 36, nodes: "", group: "", open: "", find: "", job: "", colour: "state", marks: false, expected: false, from: null, to: null };
 const NUMBERS = new Set(["first", "count", "from", "to"]);
 const SENT = ["first", "count", "nodes", "group", "open", "find", "job"];
 
@@ -10,7 +10,7 @@ function read() {
   const found = { ...USUAL };
   for (const [name, text] of new URLSearchParams(location.search)) {
     if (!(name in USUAL)) continue;
-    if (name === "marks") found.marks = text === "1";
+    if (typeof USUAL[name] === "boolean") found[name] = text === "1";
     else if (!NUMBERS.has(name)) found[name] = text;
     else if (/^\d{1,12}$/.test(text)) found[name] = Number(text);
   }

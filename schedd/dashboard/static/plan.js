@@ -4,7 +4,7 @@
 import { Chart, colour, failed, shown } from "./charts.js";
 import { Minimap } from "./minimap.js";
 import { about, many, tip } from "./plan-about.js";
-import { layOut, loads, texts } from "./plan-bars.js";
+import { bands, layOut, loads, texts } from "./plan-bars.js";
 import { ENDED, colourOf, finder, legend } from "./plan-legend.js";
 import { keep, opened, query, toggle, view } from "./plan-view.js";
 
@@ -37,7 +37,6 @@ function draw() {
   chart.fill("reserved", kept);
   const steps = loads(plan, at);
   chart.fill("loads", { ...steps, fill: steps.left.map(() => colour("running")) });
-  marks();
   use();
   labels();
   groups();
@@ -52,12 +51,17 @@ function paint() {
   fills = plan.jobs.start.map((_, j) => (fits(j) ? by.of(j) : dim));
   const { job, left, right, top, bottom } = bars;
   chart.fill("bars", { job, left, right, top, bottom, fill: job.map((j) => fills[j]) });
-  legend(plan, by.legend, (name) => { $("find").value = name; sought(); });
   pick(picked, false);
+  marks();
   inBars();
 }
 
-// Where each planned job's promise ends; of the picked job also the way to it.
+function chooseName(name) {
+  $("find").value = name;
+  sought();
+}
+
+// Where each planned job's promise ends, of the picked job also the way to it; and when jobs are expected to start.
 function marks() {
   const lines = { x: [], y0: [], y1: [] };
   const way = { x0: [], x1: [], y: [] };
@@ -72,6 +76,11 @@ function marks() {
   else if (picked) mark(jobOf(picked));
   chart.fill("promises", lines);
   chart.fill("slack", way);
+  const own = plan.users.indexOf(box.dataset.own);
+  const banded = (j) => view.expected || j === jobOf(picked) || (own >= 0 && plan.jobs.user[j] === own);
+  const found = bands(plan, bars, banded, at);
+  chart.fill("expected", found);
+  legend(plan, colourOf(plan).legend, chooseName, found.left.length > 0);
 }
 
 // Cpus in use from now on, of all nodes that fit.
@@ -349,6 +358,7 @@ function dress() {
   const hatch = (name, of) => chart.glyph(name).setv({ fill_color: of, fill_alpha: 0.12, hatch_color: of, hatch_alpha: 0.7, line_color: of });
   hatch("away", away);
   hatch("reserved", reserved);
+  hatch("expected", ink);
   chart.glyph("promises").line_color = ink;
   chart.glyph("slack").line_color = ink;
   chart.glyph("use").setv({ fill_color: running, fill_alpha: 0.35 });
@@ -382,13 +392,15 @@ function brushing(on) {
 
 function wire() {
   for (const [id, name] of [["colour", "colour"], ["find", "find"], ["only", "nodes"], ["group", "group"]]) if ($(id)) $(id).value = view[name];
-  $("marks").checked = view.marks;
+  for (const [id, name] of [["marks", "marks"], ["bands", "expected"]]) {
+    $(id).checked = view[name];
+    $(id).addEventListener("change", () => { view[name] = $(id).checked; keep(); marks(); });
+  }
   $("colour").addEventListener("input", () => { view.colour = $("colour").value; keep(); paint(); });
   $("group")?.addEventListener("input", () => { Object.assign(view, { group: $("group").value, open: "", first: 0 }); look(); });
   $("find").addEventListener("input", sought);
   $("find").addEventListener("keydown", (event) => { if (event.key === "Enter") { event.preventDefault(); next(); } });
   $("only").addEventListener("input", () => { view.first = 0; sought(); });
-  $("marks").addEventListener("change", () => { view.marks = $("marks").checked; keep(); marks(); paint(); });
   for (const button of document.querySelectorAll("[data-hours]")) button.addEventListener("click", () => lookAt(Number(button.dataset.hours) * 3600));
   $("in").addEventListener("click", () => zoom(0.6));
   $("out").addEventListener("click", () => zoom(1 / 0.6));
