@@ -13,6 +13,7 @@ from schedd.api.outcomes import VariantAnswer, WhatIfAnswer
 from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.replies import reply
 from schedd.api.waiting import a_copy
+from schedd.dialect.units import without_units
 from schedd.engine.records import JobRecord, Phase
 from schedd.model import FOREVER, Never, StartKnown, WaitingFor
 from schedd.service.expecting import UNKNOWN, Expectation, Expecting, promise_of
@@ -104,6 +105,9 @@ def answered(
             expected = expecting.of(
                 replace(asks, owner=asks.owner or who), asked, promise, instead_of=instead_of
             )
+        known = facts.resources if facts is not None else {}
+        said = {name: text for name, text in asks.resources.items() if known.get(name) != text}
+        asked = replace(asked, notes=(*asked.notes, *without_units(said)))
         return asked, _common(asked, expected, promise)
 
     asked, common = ask(

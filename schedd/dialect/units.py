@@ -1,6 +1,7 @@
 """The servers' units: walltimes as seconds, sizes as KiB, and back to text."""
 
 import re
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from schedd.dialect.span import Span
@@ -12,6 +13,7 @@ __all__ = [
     "looks_like_amount",
     "parse_size",
     "parse_walltime",
+    "without_units",
 ]
 
 LARGEST_SIZE: Final = 2**50
@@ -73,6 +75,30 @@ def parse_size(text: str | Span) -> int:
         if kib <= LARGEST_SIZE:
             return kib
     raise span.error("the size is too large", f"at most {format_size(LARGEST_SIZE)}")
+
+
+_CHUNK_SIZE: Final = re.compile(r"(?:^|[:+])(p?v?mem)=([0-9]+)(?=$|[:+])", re.IGNORECASE)
+_SIZES: Final = frozenset({"mem", "vmem", "pmem", "pvmem"})
+
+
+def without_units(resources: Mapping[str, str]) -> Iterator[str]:
+    """A remark for each walltime and memory that is a bare number: as what the servers read it.
+
+    What cannot be read is passed over: whoever reads the request says so.
+    """
+    for name, text in resources.items():
+        key, bare = name.lower(), text.strip()
+        if key == "walltime" and bare.isascii() and bare.isdecimal() and len(bare) <= 12:
+            seconds = int(bare)
+            noun = "second" if seconds == 1 else "seconds"
+            yield f"walltime {bare} was read as {seconds} {noun} ({format_walltime(seconds)})"
+        sizes = [(key, bare)] if key in _SIZES and bare.isdecimal() else []
+        sizes += _CHUNK_SIZE.findall(bare) if key == "select" else []
+        for size, number in sizes:
+            if number.isascii() and len(number) <= 19:
+                kib = size_in_words(-(-int(number) // 1024))
+                more = f"write {number}gb or {number}mb for more"
+                yield f"{size.lower()} {number} was read as {number} bytes ({kib}); {more}"
 
 
 def looks_like_amount(text: str) -> bool:

@@ -153,6 +153,7 @@ def test_showstart_says_what_altering_a_job_would_bring(run: Run) -> None:
         "start  Tue 14 Nov 22:13:20  now\n"
         "end    Tue 14 Nov 22:14:20  in 00:01:00\n"
         "on     n2\n"
+        "note   walltime 60 was read as 60 seconds (00:01:00)\n"
     )
     assert run("showstart", "1@1@60", "-l", "nodes=1")[0] == 2
     assert "runs already" in run("showstart", "1", "-l", "walltime=60")[2]
@@ -200,6 +201,16 @@ def test_showstart_answers_for_a_job_that_nobody_submitted(run: Run) -> None:
     assert (code, out.splitlines()[2]) == (1, "start       never here")
 
 
+def test_numbers_without_a_unit_are_answered_with_what_they_were_read_as(run: Run) -> None:
+    out = run("showstart", "-l", "nodes=1:ppn=1,walltime=4,mem=16")[1]
+    assert "note       walltime 4 was read as 4 seconds (00:00:04)\n" in out
+    assert "note       mem 16 was read as 16 bytes (1kb); write 16gb or 16mb for more\n" in out
+    assert "note" not in run("showstart", "-l", "nodes=1:ppn=1,walltime=4h,mem=16mb")[1]
+    altered = run("showstart", "2", "-l", "walltime=90")[1].partition("altered to")[2]
+    assert "walltime 90 was read as 90 seconds (00:01:30)" in altered
+    assert altered.count("was read as") == 1, "what the job itself asks for is the server's"
+
+
 @pytest.mark.parametrize(
     ("text", "request_"),
     [
@@ -245,10 +256,16 @@ def test_showbf_shows_what_starts_at_once(run: Run, loop: PlanLoop) -> None:
     code, out, _ = run("showbf")
     assert code == 0
     assert out == "CPUS  NODES  PER NODE  WALLTIME  ON\n   8      1         8  00:16:40  n2\n"
-    assert run("showbf", "-n", "2")[1] == "nothing is free now that would do\n"
+    assert (
+        run("showbf", "-n", "2")[1] == "nothing is free now: at least 2 nodes with at least 1 free cpu each\n"
+    )
+    assert run("showbf", "-f", "fast") == (2, "", "schedd showbf: no node has the feature fast\n")
+    assert run("showbf", "-n", "0")[0] == run("showbf", "-p", "-3")[0] == 2
     fast = NodeFacts(name="n3", cpus=4, mem=8 * GIB, properties=("fast",))
     loop.submit([NodeChanged(id=event_id(), time=T, node=fast)]).result(WAIT)
-    assert run("showbf", "-f", "fast")[1].splitlines()[1].split() == ["4", "1", "4", "no", "limit", "n3"]
+    said = run("showbf", "-p", "4", "-f", "fast")[1].splitlines()
+    assert said[0] == "at least 1 node with at least 4 free cpus and the feature fast:"
+    assert said[2].split() == ["4", "1", "4", "no", "limit", "n3"]
     # What it says starts at once does, and a second more does not.
     at_once = re.compile(r"^start +Tue 14 Nov 22:13:20  now$", re.MULTILINE)
     assert at_once.search(run("showstart", "1@8@1000")[1])
@@ -298,8 +315,8 @@ def test_showq_sorts_planned_jobs_by_expected_start(run: Run, loop: PlanLoop, cl
     loop.submit([StartsExpected(id=event_id(), time=T, jobs=tuple(told))]).result(WAIT)
 
     def order(*options: str) -> list[str]:
-        found = json.loads(run("showq", "-i", "--json", *options)[1])["planned"]
-        return [one["id"].partition(".")[0] for one in found]
+        lines = run("showq", "-i", *options)[1].splitlines()
+        return [line.partition(".")[0] for line in lines if ".srv.site" in line]
 
     assert order() == order("--sort", "start") == ["2", "5", "6", "7"]
     assert order("--sort", "expected") == ["6", "5", "2", "7"]
@@ -484,7 +501,7 @@ def test_moments_are_read_as_people_write_them(text: str, seconds: int) -> None:
     [
         (("showstart", "2"), {"job", "explain", "what_if"}),
         (("showstart", "1@1@60"), {"planned_start", "windows", "changes"}),
-        (("showbf",), {"as_of", "windows"}),
+        (("showbf",), {"as_of", "asked", "windows"}),
         (("showq",), {"running", "planned", "blocked"}),
         (("showplan",), {"begin", "end", "jobs", "nodes"}),
         (("checkjob", "2"), {"job", "explain", "history"}),

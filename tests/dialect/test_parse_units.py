@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedd.dialect import RequestError, format_size, format_walltime, parse_size, parse_walltime
-from schedd.dialect.units import size_in_words
+from schedd.dialect.units import size_in_words, without_units
 
 
 @pytest.mark.parametrize(
@@ -113,3 +113,14 @@ def test_sizes_in_words(kib: int, words: str) -> None:
 )
 def test_a_walltime_may_have_units(text: str, seconds: int) -> None:
     assert parse_walltime(text) == seconds
+
+
+def test_bare_numbers_are_told_as_they_were_read() -> None:
+    said = list(without_units({"walltime": "1", "MEM": "2048", "nodes": "4", "vmem": "4gb", "pmem": "x"}))
+    assert said == [
+        "walltime 1 was read as 1 second (00:00:01)",
+        "mem 2048 was read as 2048 bytes (2kb); write 2048gb or 2048mb for more",
+    ]
+    chunks = {"select": "2:ncpus=4:mem=8+1:mem=4gb:vmem=9", "walltime": "01:00:00"}
+    assert [one.partition(" was")[0] for one in without_units(chunks)] == ["mem 8", "vmem 9"]
+    assert list(without_units({"walltime": "9" * 400, "mem": "9" * 400, "vmem": "\u0664"})) == []

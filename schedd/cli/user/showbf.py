@@ -6,6 +6,7 @@ from typing import Any
 
 from schedd.cli.user.asking import Session, answer, parser, show_json
 from schedd.cli.user.text import few, natural, span, table
+from schedd.client import ClientError
 from schedd.client.answers import Gap
 
 __all__ = ["make_parser", "run"]
@@ -22,10 +23,26 @@ def make_parser(name: str = "showbf") -> argparse.ArgumentParser:
         "longer, starts at once. Each line counts all that is free for at least as long.",
     )
     add = found.add_argument
-    add("-n", dest="nodes", type=int, default=1, metavar="NODES", help="only lines with so many nodes")
-    add("-p", dest="cpus", type=int, default=1, metavar="PPN", help="only nodes with so many cpus free")
+    add("-n", dest="nodes", type=_count, default=1, metavar="NODES", help="only lines with so many nodes")
+    add("-p", dest="cpus", type=_count, default=1, metavar="PPN", help="only nodes with so many cpus free")
     add("-f", dest="feature", metavar="FEATURE", help="only nodes with this feature")
     return found
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= 10**9:
+        raise argparse.ArgumentTypeError(f"{text}: expected a whole number from 1 on")
+    return int(text)
+
+
+def _understood(args: argparse.Namespace) -> str:
+    """What was asked for, in words; empty when nothing was."""
+    if (args.nodes, args.cpus, args.feature) == (1, 1, None):
+        return ""
+    nodes = "at least 1 node" if args.nodes == 1 else f"at least {args.nodes} nodes"
+    cpus = "1 free cpu" if args.cpus == 1 else f"{args.cpus} free cpus"
+    feature = f" and the feature {args.feature}" if args.feature is not None else ""
+    return f"{nodes} with at least {cpus}{' each' * (args.nodes > 1)}{feature}"
 
 
 def run(argv: Sequence[str], name: str = "showbf") -> int:
@@ -35,11 +52,11 @@ def run(argv: Sequence[str], name: str = "showbf") -> int:
 
 def _show(session: Session, args: argparse.Namespace) -> bool:
     client, begin = session.client, session.cluster["as_of"]
-    gaps: Iterable[Gap] = client.gaps(
-        begin=begin, end=begin + _AHEAD, cpus=max(args.cpus, 1), from_begin=True
-    )
+    gaps: Iterable[Gap] = client.gaps(begin=begin, end=begin + _AHEAD, cpus=args.cpus, from_begin=True)
     if args.feature is not None:
         has = {node["name"] for node in client.nodes() if args.feature in node["properties"]}
+        if not has:
+            raise ClientError(f"no node has the feature {args.feature}")
         gaps = (gap for gap in gaps if gap["node"] in has)
     windows = [
         {**line, "walltime": None if line["until"] >= begin + _AHEAD else line["until"] - begin}
@@ -47,11 +64,15 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
         if line["nodes"] >= args.nodes and line["until"] > begin
     ]
     if args.json:
-        show_json({"as_of": begin, "windows": windows})
+        asked = {"nodes": args.nodes, "cpus": args.cpus, "feature": args.feature}
+        show_json({"as_of": begin, "asked": asked, "windows": windows})
         return True
+    understood = _understood(args)
     if not windows:
-        print("nothing is free now that would do")
+        print(f"nothing is free now{f': {understood}' if understood else ''}")
         return True
+    if understood:
+        print(f"{understood}:")
     print(
         table(
             ("CPUS", "NODES", "PER NODE", "WALLTIME", "ON"),

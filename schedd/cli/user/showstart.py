@@ -119,7 +119,7 @@ def _job(session: Session, args: argparse.Namespace) -> bool:
     print(rows(lines))
     for variant in asked["variants"] if asked is not None else []:
         print(f"\naltered to {variant['request']}\n")
-        print(rows(list(_answer(variant, now))))
+        print(rows([*_answer(variant, now), *_notes(variant)]))
     return job["planned_start"] is not None
 
 
@@ -211,6 +211,10 @@ def _what_if(found: WhatIfAnswer, now: int) -> Iterator[tuple[str, str]]:
     yield from _answer(found, now)
     yield from _windows(found["windows"], now)
     yield from _changes(found["changes"])
+    yield from _notes(found)
+
+
+def _notes(found: VariantAnswer) -> Iterator[tuple[str, str]]:
     for note in found["notes"]:
         yield "note", note
     if found["walltime_assumed"]:
