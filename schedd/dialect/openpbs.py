@@ -92,6 +92,7 @@ def parse_openpbs(
         names = [name for name in asked.names if name in _OF_A_CHUNK | site.strings or name in site.amounts]
         spans = ((name, asked.get(name)) for name in names)
         chunks = [_planned(SelectChunk(1, tuple((n, s) for n, s in spans if s is not None)), asked, site)]
+    chunks = _on_nodes_of_the_queue(chunks, asked)
     placing = parse_place(span) if (span := asked.get("place")) is not None else usual
     asked.ignore({"nodect"})
     for word in sorted(placing.words & {"exclhost", "vscatter"}):
@@ -107,6 +108,18 @@ def parse_openpbs(
     if placing.group and request.units > 1 and request.place is not Place.PACK:
         return replace(request, together=NodeSets(by=placing.group.lower(), wait=None))
     return request
+
+
+def _on_nodes_of_the_queue(chunks: list[Chunk], asked: Asked) -> list[Chunk]:
+    """With the property that the queue's default of ``neednodes`` names: where its vnodes have a queue."""
+    wanted = asked.defaults.get("neednodes")
+    asked.ignore({"neednodes"})
+    if wanted is None:
+        return chunks
+    feature = frozenset({wanted})
+    return [
+        replace(chunk, features=tuple(sorted({*chunk.features, feature}, key=sorted))) for chunk in chunks
+    ]
 
 
 def _planned(chunk: SelectChunk, asked: Asked, site: _Site) -> Chunk:

@@ -82,3 +82,14 @@ def test_a_soft_walltime_is_the_length_that_is_planned() -> None:
     assert parse_openpbs({"select": "1:ncpus=1", "soft_walltime": "00:10:00"}).walltime == 600
     longer = parse_openpbs({"select": "1:ncpus=1", "walltime": "00:10:00", "soft_walltime": "01:00:00"})
     assert longer.walltime == 600
+
+
+@pytest.mark.parametrize(
+    "asked", [{"select": "1:ncpus=1+1:ncpus=2:gold=True"}, {"nodes": "1+1"}, {"ncpus": "2"}]
+)
+def test_every_chunk_goes_to_the_vnodes_of_the_queue(asked: dict[str, str]) -> None:
+    request = parse_openpbs(asked, defaults={"neednodes": "of_queue=fast"})
+    assert all(frozenset({"of_queue=fast"}) in chunk.features for chunk in request.chunks)
+    assert not request.notes
+    plain = parse_openpbs({**asked, "neednodes": "of_queue=fast"})  # what a user writes maps no queue
+    assert not any(frozenset({"of_queue=fast"}) in chunk.features for chunk in plain.chunks)

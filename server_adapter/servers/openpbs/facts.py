@@ -49,6 +49,9 @@ JOB_ATTRIBUTES: Final = (
 )
 """What we ask of every job."""
 
+OF_QUEUE: Final = "of_queue"
+"""A vnode with a ``queue`` has the properties ``of_queue=NAME`` and ``of_queue=*``."""
+
 _STATES: Final[Mapping[str, JobLetter]] = {
     "Q": "Q",
     "H": "H",
@@ -171,7 +174,7 @@ def writing(values: Values) -> Writing:
 
 
 def node_facts(name: str, values: Values, before: NodeFacts | None = None) -> NodeFacts:
-    """A vnode. Its host's name, its strings and its booleans are properties; its reservation, too."""
+    """A vnode. Its host's name, strings, booleans, reservation and queue are properties."""
     del before
     amounts: dict[str, int] = {}
     properties = []
@@ -191,6 +194,8 @@ def node_facts(name: str, values: Values, before: NodeFacts | None = None) -> No
         f"resv={one.strip().partition('.')[0]}" for one in values.get("resv", "").split(",") if one
     ]
     get = values.get
+    if queue := get("queue"):
+        properties += [f"{OF_QUEUE}={queue}", f"{OF_QUEUE}=*"]
     return NodeFacts(
         name=name,
         cpus=number(get(_AVAILABLE + "ncpus")) or 0,

@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from schedd.wire import JobFacts, ServerFacts, ShareFacts
+from schedd.wire import JobFacts, QueueFacts, ServerFacts, ShareFacts
 from server_adapter.batch.described import Described
 from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.bridge.by_hand import ByHand
@@ -19,7 +19,7 @@ from server_adapter.openpbs.codes import RequestCode, ServerCode
 from server_adapter.openpbs.connection import Connection
 from server_adapter.openpbs.requests import SelectRequest, StatusRequest
 from server_adapter.servers.openpbs.arrays import expanded
-from server_adapter.servers.openpbs.facts import JOB_ATTRIBUTES, WORDS, reservation, wish
+from server_adapter.servers.openpbs.facts import JOB_ATTRIBUTES, OF_QUEUE, WORDS, reservation, wish
 
 _log = logging.getLogger(__name__)
 
@@ -100,7 +100,10 @@ class StateReader:
         found = [one for one in await self._ask(RESERVATIONS) if ours.has(one)]
         kept = {one.name: held for one in found if (held := reservation(one.values)) is not None}
         wishes = {one.name: wanted for one in found if (wanted := wish(one.values)) is not None}
-        state = replace(state, reservations=kept, wishes=wishes)
+        queues_of = {queue for node in nodes if (queue := node.values.get("queue"))}
+        state = replace(
+            state, reservations=kept, wishes=wishes, queues=_on_their_nodes(state.queues, queues_of)
+        )
         self._before = state = _whole(state, ours)
         return state
 
@@ -136,6 +139,28 @@ class StateReader:
     async def _ask(self, request: StatusRequest | SelectRequest) -> list[Described]:
         async with self._link.talk() as connection:
             return await connection.describe(request)
+
+
+def _on_their_nodes(
+    queues: Mapping[str, QueueFacts], with_nodes: Collection[str]
+) -> Mapping[str, QueueFacts]:
+    """Jobs of a queue that has vnodes run there alone, all others on vnodes of no queue.
+
+    Written as the default of ``neednodes``, by which queues are mapped to nodes. The server does the same
+    for pbs_sched with the vnodes' attribute ``queue``, and leaves it to the scheduler.
+    """
+    if not with_nodes:
+        return queues
+    return {
+        name: replace(
+            queue,
+            defaults={
+                **queue.defaults,
+                "neednodes": f"{OF_QUEUE}={name}" if name in with_nodes else f"!{OF_QUEUE}=*",
+            },
+        )
+        for name, queue in queues.items()
+    }
 
 
 def _whole(state: State, ours: Ours) -> State:

@@ -244,6 +244,23 @@ async def test_a_scheduler_sees_its_own_partition_alone(tmp_path: Path) -> None:
             await server.close()
 
 
+async def test_jobs_of_a_queue_that_has_vnodes_run_there_alone_and_others_elsewhere(tmp_path: Path) -> None:
+    site = Site(jobs={"1.s": dict(QUEUED), "2.s": QUEUED | {"queue": "fast"}})
+    site.queues["fast"] = dict(site.queues["workq"])
+    site.nodes["n2"]["queue"] = "fast"
+    async with site.peer.listening():
+        server = site.server_of(tmp_path)
+        state = await server.read()
+        assert state.nodes["n1"].properties == ()
+        assert state.nodes["n2"].properties == ("of_queue=fast", "of_queue=*")
+        defaults = {name: queue.defaults for name, queue in state.queues.items()}
+        assert defaults == {"workq": {"neednodes": "!of_queue=*"}, "fast": {"neednodes": "of_queue=fast"}}
+        site.nodes["n2"].pop("queue")
+        state = await server.read()
+        assert [queue.defaults for queue in state.queues.values()] == [{}, {}]
+        await server.close()
+
+
 async def test_a_job_that_has_its_vnodes_for_itself_holds_all_of_them(tmp_path: Path) -> None:
     job = QUEUED | {"job_state": "R", "exec_vnode": "(n1:ncpus=1)", "Resource_List.place": "free:excl"}
     site = Site(jobs={"1.s": job})
