@@ -25,6 +25,8 @@ __all__ = [
 _log = structlog.get_logger(__name__)
 
 _BACKLOG = 1_024
+_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+"""Of TLS 1.2: forward secrecy and authenticated encryption alone."""
 _OF_ANOTHER = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED")
 """OpenSSL's reasons for a key that is not the certificate's, of the same kind or of another one."""
 
@@ -92,6 +94,7 @@ def tls_context(settings: ServerSettings) -> ssl.SSLContext | None:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(_CIPHERS)
     load_certificate(context, settings)
     return context
 

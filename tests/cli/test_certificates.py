@@ -153,3 +153,13 @@ def age(folder: Path, begin: str, end: str) -> None:
     openssl("req", "-new", "-key", "key.pem", "-subj", "/O=aged", "-out", "request", folder=folder)
     words = "ca -batch -config ca -selfsign -keyfile key.pem -in request -out cert.pem -notext -create_serial"
     openssl(*words.split(), "-startdate", begin, "-enddate", end, folder=folder)
+
+
+def test_tls_1_2_has_forward_secrecy_and_authenticated_encryption_alone(certificate: Path) -> None:
+    keys = {"tls_certificate": certificate / "cert.pem", "tls_key": certificate / "key.pem"}
+    context = tls_context(ServerSettings(**keys))  # type: ignore[arg-type]
+    assert context is not None
+    assert context.minimum_version == ssl.TLSVersion.TLSv1_2
+    of_1_2 = {one["name"] for one in context.get_ciphers() if one["protocol"] == "TLSv1.2"}
+    assert of_1_2
+    assert {name for name in of_1_2 if not re.fullmatch(r"ECDHE-.*(GCM|POLY1305).*", name)} == set()

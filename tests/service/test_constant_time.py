@@ -1,0 +1,50 @@
+"""Secrets are compared in constant time, wherever the source compares any."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from schedd.dashboard.sessions import Sessions
+from tests.conftest import ROOT
+
+_SECRET = re.compile(
+    r"(?:^|[._ ('\"])(?:csrf|digest|nonce|password|secret|sha256|signature|state_key|token)s?$"
+)
+_NO_SECRET = (ast.Constant, ast.List, ast.Tuple, ast.Dict)
+"""What is written in the source, as in `token == ""`, is none."""
+
+
+def compared() -> Iterator[tuple[str, str]]:
+    """File, and each comparison for equality of what is named as secrets are."""
+    for folder in ("schedd/api", "schedd/dashboard", "schedd/federation", "schedd/service", "schedd/store"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq | ast.NotEq):
+                    sides = [node.left, *node.comparators]
+                    if any(isinstance(side, _NO_SECRET) for side in sides):
+                        continue
+                    if any(_SECRET.search(ast.unparse(side)) for side in sides):
+                        yield str(path.relative_to(ROOT)), ast.unparse(node)
+
+
+ALLOWED = {
+    ("schedd/store/envelope.py", "digest != _digest(magic, place, body)"),  # of a checkpoint: no secret
+    ("schedd/store/rights.py", "tokens.c.id == token"),  # its number
+    ("schedd/store/rights.py", "tokens.c.digest == _digest(token)"),  # a look-up by the hash
+}
+
+
+def test_no_secret_is_compared_by_equality() -> None:
+    assert set(compared()) - ALLOWED == set()
+    assert set(compared()) >= ALLOWED, "the search finds nothing any more"
+
+
+@pytest.mark.parametrize("wrong", ["", "é", "\udcff", "right ", "x" * 200])
+def test_a_key_of_any_text_is_refused(wrong: str) -> None:
+    sessions = Sessions()
+    sessions.admit("right", b"digest")
+    assert sessions.redeem(wrong) is None
+    assert sessions.redeem("right") == b"digest"
+    assert sessions.redeem("right") is None
