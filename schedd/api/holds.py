@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
@@ -28,6 +29,7 @@ router = APIRouter(prefix="/v1/clusters/{cluster}/holds", tags=["plan"], route_c
 _log = structlog.get_logger(__name__)
 _PATIENCE: Final = 10.0
 _HINT: Final = "it is done as soon as the planner is free; GET the holds to see whether it was"
+_NAMED: Final = 20
 _ACT: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid")
 Kind = Literal["node", "queue"]
 _Kind = Annotated[Kind, Path(description="Whether a `node` is meant, or a `queue`.")]
@@ -75,7 +77,7 @@ async def put_hold(
     Jobs that run go on. Those planned on the node are planned elsewhere, those of the queue have no start
     until it is released; they may be later than promised.
     """
-    await hold(cluster, kind, name, body.reason, asker.name)
+    await hold(cluster, kind, [name], body.reason, asker.name)
     return _view(request, cluster)
 
 
@@ -84,7 +86,7 @@ async def delete_hold(
     request: Request, cluster: Cluster, kind: _Kind, name: _Name, asker: Operator
 ) -> Response:
     """Plan for a node or a queue again. Needs the role `operator` or `admin`."""
-    await release(cluster, kind, name, asker.name)
+    await release(cluster, kind, [name], asker.name)
     return _view(request, cluster)
 
 
@@ -97,34 +99,46 @@ async def preview_hold(
     request: Request, cluster: Cluster, kind: _Kind, name: _Name, body: Hold, asker: Operator
 ) -> Response:
     """What would follow if it was held? Nothing is done. Needs the role `operator` or `admin`."""
-    return reply(request, await preview(request, cluster, kind, name, body.reason, asker.name))
+    return reply(request, await preview(request, cluster, kind, [name], body.reason, asker.name))
 
 
-async def hold(cluster: PlanLoop, kind: Kind, name: str, reason: str, who: str) -> None:
-    """Hold the planning of a node or queue, and note who did. Raises ProblemError."""
-    event = _event(cluster, kind, name, reason, who)
-    await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
-    await asyncio.to_thread(cluster.audit, who, "hold", f"{kind} {name}: {reason}")
-    _log.warning("planning was held", cluster=cluster.name, by=who, kind=kind, name=name, reason=reason)
+async def hold(cluster: PlanLoop, kind: Kind, names: Sequence[str], reason: str, who: str) -> None:
+    """Hold the planning of nodes or queues, and note who did. Raises ProblemError."""
+    events = [_event(cluster, kind, name, reason, who) for name in names]
+    await answer_of(cluster.submit(events), _PATIENCE, _HINT)
+    what = _several(names)
+    await asyncio.to_thread(cluster.audit, who, "hold", f"{kind} {what}: {reason}")
+    _log.warning("planning was held", cluster=cluster.name, by=who, kind=kind, name=what, reason=reason)
 
 
 async def preview(
-    request: Request, cluster: PlanLoop, kind: Kind, name: str, reason: str, who: str
+    request: Request, cluster: PlanLoop, kind: Kind, names: Sequence[str], reason: str, who: str
 ) -> PreviewView:
-    """What would follow if it was held. Raises ProblemError."""
-    return await previewed(request, cluster, [_event(cluster, kind, name, reason, who)])
+    """What would follow if they were held. Raises ProblemError."""
+    return await previewed(request, cluster, [_event(cluster, kind, name, reason, who) for name in names])
 
 
-async def release(cluster: PlanLoop, kind: Kind, name: str, who: str) -> None:
-    """Plan for it again, and note who did so. Raises ProblemError."""
+async def release(cluster: PlanLoop, kind: Kind, names: Sequence[str], who: str) -> None:
+    """Plan for them again, and note who did so. Raises ProblemError."""
     held = [one.name for one in cluster.published.holds if one.kind == kind]
-    if name not in held:
-        allowed = ", ".join(sorted(held)) or f"none: no {kind} is held"
-        raise _invalid(f"planning of {kind} {name[:80]} is not held", allowed)
-    event = PlanningReleased(id=f"api:{secrets.token_hex(8)}", time=cluster.now(), kind=kind, name=name)
-    await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
-    await asyncio.to_thread(cluster.audit, who, "release", f"{kind} {name}")
-    _log.warning("planning was released", cluster=cluster.name, by=who, kind=kind, name=name)
+    for name in names:
+        if name not in held:
+            allowed = ", ".join(sorted(held)) or f"none: no {kind} is held"
+            raise _invalid(f"planning of {kind} {name[:80]} is not held", allowed)
+    now = cluster.now()
+    events = [
+        PlanningReleased(id=f"api:{secrets.token_hex(8)}", time=now, kind=kind, name=name) for name in names
+    ]
+    await answer_of(cluster.submit(events), _PATIENCE, _HINT)
+    what = _several(names)
+    await asyncio.to_thread(cluster.audit, who, "release", f"{kind} {what}")
+    _log.warning("planning was released", cluster=cluster.name, by=who, kind=kind, name=what)
+
+
+def _several(names: Sequence[str]) -> str:
+    """Their names, shortened where they are many."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def _event(cluster: PlanLoop, kind: Kind, name: str, reason: str, who: str) -> PlanningHeld:

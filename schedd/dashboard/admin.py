@@ -1,7 +1,7 @@
 """The page of admins: what can be done, how the parts are, what was done; the same after every act."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from fastapi import Request
@@ -29,6 +29,7 @@ _DONE: Final = {
     "reserved": "The reservation is made. Planned jobs in its way were planned anew.",
     "lifted": "The reservation is lifted. Its nodes are planned for again.",
     "held": "Nothing new is planned there. What runs goes on.",
+    "drained": "The nodes are drained in that time: see the reservations. Planned jobs in the way moved.",
     "released": "It is planned for again.",
     "weighed": "The weights are in force.",
     "withdrawn": "The policy of the settings is in force again.",
@@ -50,9 +51,11 @@ async def admin_page(
     wrong: str = "",
     unmade: str = "",
     unheld: str = "",
+    unreleased: str = "",
     unweighed: str = "",
     foreseen: PreviewView | None = None,
     held: PreviewView | None = None,
+    named: Sequence[str] = (),
     weighed: PolicyPreview | None = None,
     form: Mapping[str, str] | None = None,
 ) -> Response:
@@ -82,6 +85,8 @@ async def admin_page(
         holds=sorted(published.holds, key=lambda one: (one.kind, natural(one.name))),
         names=[*sorted(published.nodes, key=natural), *sorted(published.queues)],
         unheld=unheld,
+        unreleased=unreleased,
+        named=named,
         held=held,
         criteria=criteria_of(published.settings, filled),
         terms=terms_of(published.settings, filled),

@@ -9,11 +9,12 @@ from schedd.dashboard.words import kib, natural
 from schedd.model import NodeSets
 from schedd.wire import NodeFacts
 
-__all__ = ["Grouping", "Row", "groupings", "lined_up", "matching"]
+__all__ = ["Grouping", "Row", "groupings", "lined_up", "matching", "named"]
 
 _BRACKET: Final = re.compile(r"\[([^\]]*)\]")
 _SPAN: Final = re.compile(r"(\d+)-(\d+)")
 _MOST_NAMES: Final = 100_000
+_MOST_WORDS: Final = 200
 _STATES: Final = {"up": "up", "down": "down", "drain": "drain", "draining": "drain", "drained": "drain"}
 _NONE: Final = "none"
 
@@ -34,6 +35,30 @@ def matching(nodes: Mapping[str, NodeFacts], text: str) -> list[str]:
     if not tests:
         return order
     return [name for name in order if any(all(one(nodes[name]) for one in part) for part in tests)]
+
+
+def named(nodes: Mapping[str, NodeFacts], text: str) -> list[str]:
+    """The same for an act upon nodes: a part of a name does not do, and each of the words must fit a node.
+
+    Raises ValueError.
+    """
+    if len(text.replace(",", " ").split()) > _MOST_WORDS:
+        raise ValueError(f"at most {_MOST_WORDS} words: use ranges, patterns or properties")
+    known = {name.lower() for name in nodes} | set(_STATES)
+    known.update(one.lower() for node in nodes.values() for one in node.properties)
+    found: set[str] = set()
+    for part in _parts(text):
+        for word in _words(part.lower()):
+            if word not in known and not any(sign in word for sign in "*?["):
+                raise ValueError(f"no node, property or state {word}")
+        if part.strip():
+            fitting = matching(nodes, part)
+            if not fitting:
+                raise ValueError(f"no node fits {part.strip()}")
+            found.update(fitting)
+    if not found:
+        raise ValueError("name nodes: n1, n[001-020], gpu*, or a property")
+    return sorted(found, key=natural)
 
 
 def _parts(text: str) -> list[str]:

@@ -135,9 +135,9 @@ def test_an_admin_needs_no_mouse(look: Open, site: Site) -> None:
     page.keyboard.press("Space")
     expect(page.get_by_role("button", name="Resume dispatch")).to_be_visible()
     assert site.ask("")["paused"].startswith("new switches")
-    page.locator("summary", has_text="Drain a node").focus()
+    page.locator("summary", has_text="Drain nodes").focus()
     page.keyboard.press("Enter")  # opens it
-    tab_to(page, "textbox", "Reason to hold")
+    tab_to(page, "textbox", "Reason to drain or hold")
     page.keyboard.type("memory")
     page.keyboard.press("Shift+Tab")
     page.keyboard.type("n2")

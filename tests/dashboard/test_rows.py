@@ -1,5 +1,6 @@
 """Which nodes a chart shows, and the columns of a plan: rows, groups, and never too much of it."""
 
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedd.dashboard.columns import MOST, Looked, plan_columns
-from schedd.dashboard.rows import groupings, lined_up, matching
+from schedd.dashboard.rows import groupings, lined_up, matching, named
 from schedd.model import NodeSets
 from schedd.store.records import JobPast
 from schedd.wire import NodeFacts
@@ -53,6 +54,38 @@ def test_nodes_are_found_by_name_range_glob_property_and_state(text: str, names:
 def test_no_words_let_all_through_in_natural_order(text: str) -> None:
     assert matching(NODES, text)[:4] == ["gpu1", "gpu2", "gpu10", "n001"]
     assert len(matching(NODES, text)) == len(NODES)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("n[001-003]", ["n001", "n002", "n003"]),
+        ("gpu*, n001", ["gpu1", "gpu2", "gpu10", "n001"]),
+        ("gpu1, GPU1", ["gpu1"]),
+        ("gpu down", ["gpu2"]),
+        ("rack=r0", [f"n{i:03}" for i in range(1, 10)]),
+    ],
+)
+def test_an_act_upon_nodes_names_them(text: str, names: list[str]) -> None:
+    assert named(NODES, text) == names
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("n0", "no node, property or state n0"),
+        ("n001, gpu3", "no node, property or state gpu3"),
+        ("x*", "no node fits x*"),
+        ("n[900-901]", "no node fits"),
+        ("ib gpu", "no node fits ib gpu"),
+        ("n[", "no node fits"),
+        ("  , ", "name nodes"),
+        ("gpu1 " * 201, "at most 200 words"),
+    ],
+)
+def test_a_word_that_fits_no_node_or_only_a_part_of_a_name_acts_upon_none(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(why)):
+        named(NODES, text)
 
 
 @settings(max_examples=200, deadline=None)

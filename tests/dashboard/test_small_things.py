@@ -92,7 +92,7 @@ def test_a_page_that_lost_its_daemon_says_so_everywhere(look: Open, site: Site) 
 def test_draining_can_be_previewed_without_a_reason(look: Open, site: Site) -> None:
     page = look("operator").go("admin?node=n1#hold")
     page.locator("#hold summary").click() if not page.locator("#hold[open]").count() else None
-    page.locator("#hold").get_by_label("Node or queue").fill("n1")
+    page.locator("#hold").get_by_label("Nodes or queue").fill("n1")
     page.locator("#hold").get_by_role("button", name="Preview").click()
     expect(page.locator("#held")).to_contain_text("Nothing has changed yet")
     assert site.ask("/holds")["holds"] == []

@@ -18,8 +18,8 @@ def test_an_operator_drains_a_node_sees_it_so_and_releases_it(look: Open, site: 
     window = look("operator")
     page = window.go("nodes")
     page.get_by_role("link", name="Drain n2").click()
-    expect(page.get_by_label("Node or queue")).to_have_value("n2")
-    page.get_by_label("Reason to hold").fill("new memory")
+    expect(page.get_by_label("Nodes or queue")).to_have_value("n2")
+    page.get_by_label("Reason to drain or hold").fill("new memory")
     wanted = site.put("/holds/node/n2/preview", {"reason": "new memory"})
     page.locator("#hold").get_by_role("button", name="Preview").click()
     expect(page.locator("#held")).to_contain_text(f"{wanted['moves']} waiting job")
@@ -53,13 +53,13 @@ def test_a_held_queue_is_named_to_its_users(look: Open, site: Site) -> None:
     site.happen(QueueChanged(id=event_id(), time=T, queue=QueueFacts(name="batch")))
     window = look("operator")
     page = window.go("admin")
-    page.get_by_text("Drain a node, or hold a queue").click()
+    page.get_by_text("Drain nodes, or hold a queue").click()
     page.get_by_label("What").select_option("queue")
-    page.get_by_label("Node or queue").fill("long")
-    page.get_by_label("Reason to hold").fill("the course has it")
+    page.get_by_label("Nodes or queue").fill("long")
+    page.get_by_label("Reason to drain or hold").fill("the course has it")
     page.locator("#hold").get_by_role("button", name="Hold").click()
     expect(page.get_by_role("alert")).to_contain_text("no queue long")
-    page.get_by_label("Node or queue").fill("batch")
+    page.get_by_label("Nodes or queue").fill("batch")
     page.locator("#hold").get_by_role("button", name="Hold").click()
     expect(page.locator("#holds tbody")).to_contain_text("the course has it")
     ann = look("user").go("jobs/5.server")
@@ -147,3 +147,62 @@ def test_weights_are_not_laid_over_a_policy_that_was_changed_meanwhile(site: Sit
         answer = client.post("/main/admin/weights", data=form)
         assert (answer.status_code, "was changed meanwhile" in answer.text) == (422, True)
     assert site.ask("/policy")["version"] == 0
+
+
+def test_many_nodes_are_drained_at_once_and_released_at_once(look: Open, site: Site) -> None:
+    page = look("operator").go("admin?node=n1#hold")
+    form = page.locator("#hold")
+    form.get_by_label("Nodes or queue").fill("n[1-2]")
+    form.get_by_role("button", name="Preview").click()
+    expect(form).to_contain_text("2 nodes: n1, n2")
+    assert site.ask("/holds")["holds"] == []
+    form.get_by_label("Reason to drain or hold").fill("new switch")
+    form.get_by_role("button", name="Drain or hold").click()
+    expect(page.locator("#holds tbody tr")).to_have_count(2)
+    assert [one["name"] for one in site.ask("/holds")["holds"]] == ["n1", "n2"]
+    page.get_by_label("Release several nodes").fill("n*")
+    page.get_by_role("button", name="Release nodes").click()
+    expect(page.locator("#holds")).to_contain_text("No node is drained")
+    assert site.ask("/holds")["holds"] == []
+
+
+def test_nodes_are_drained_from_one_moment_to_another(look: Open, site: Site) -> None:
+    page = look("operator").go("admin?node=n1#hold")
+    form = page.locator("#hold")
+    form.get_by_label("Nodes or queue").fill("n*")
+    form.get_by_label("Drain from").fill("2023-11-15T08:00")
+    form.get_by_label("Drain until").fill("2023-11-15T10:00")
+    form.get_by_label("Reason to drain or hold").fill("new switch")
+    form.get_by_role("button", name="Drain or hold").click()
+    expect(page.locator("#reservations tbody")).to_contain_text("drain-20231115-0700")
+    (made,) = site.ask("/reservations")["reservations"]
+    assert (made["nodes"], made["end"] - made["start"], made["reason"]) == (
+        ["n1", "n2", "n3"],
+        7200,
+        "new switch",
+    )
+    assert site.ask("/holds")["holds"] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "more", "why"),
+    [
+        ("node", "n", {}, "no node, property or state n"),
+        ("node", "x*", {}, "no node fits x*"),
+        ("queue", "batch", {"start": "2023-11-15T08:00"}, "a queue is held from now on"),
+        ("node", "n1", {"start": "x"}, "start: not a date and a time"),
+        ("node", "n1", {"start": "2023-11-15T08:00", "end": "2023-11-15T07:00"}, "over already"),
+    ],
+)
+def test_a_drain_that_cannot_be_is_refused_and_changes_nothing(
+    site: Site, kind: str, name: str, more: dict[str, str], why: str
+) -> None:
+    headers = {"Accept": "text/html"}
+    with httpx2.Client(base_url=f"{site.url}/dashboard", headers=headers) as client:
+        client.post("/login", data={"token": token("operator")})
+        csrf = re.findall(r'name="csrf" value="([^"]+)"', client.get("/main/admin").text)[0]
+        form = {"csrf": csrf, "hold_kind": kind, "hold_name": name, "hold_reason": "x", **more}
+        answer = client.post("/main/admin/hold", data=form)
+    assert answer.status_code == 422
+    assert why in answer.text
+    assert site.ask("/holds")["holds"] == site.ask("/reservations")["reservations"] == []

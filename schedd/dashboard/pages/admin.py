@@ -17,7 +17,7 @@ from schedd.api.searches import search
 from schedd.dashboard.admin import admin_page, back
 from schedd.dashboard.viewer import Cluster, Form, Operator
 
-__all__ = ["router"]
+__all__ = ["moment_of", "router"]
 
 router = APIRouter(prefix="/{cluster}/admin")
 _SEARCH_S: Final = 5.0
@@ -121,14 +121,14 @@ def _reservation(form: Mapping[str, str]) -> Reservation:
         nodes=tuple(words) if kind == "nodes" else (),
         features=tuple(words) if kind == "features" else (),
         everywhere=kind == "everywhere",
-        start=_moment(form, "start"),
-        end=_moment(form, "end"),
+        start=moment_of(form, "start"),
+        end=moment_of(form, "end"),
         reason=form.get("reason", "").strip(),
         users=tuple(form.get("users", "").replace(",", " ").split()),
     )
 
 
-def _moment(form: Mapping[str, str], name: str) -> int | None:
+def moment_of(form: Mapping[str, str], name: str) -> int | None:
     """A moment of the form: a script gives seconds since the epoch; without one it is read as UTC."""
     seconds, text = form.get(f"{name}_seconds", ""), form.get(name, "")
     if not text:

@@ -1,5 +1,7 @@
 """Acts of operators and admins on the plan as a whole: nodes and queues held, weights set."""
 
+from datetime import UTC, datetime
+from itertools import count
 from typing import Any, Final, cast
 
 from fastapi import APIRouter, Request
@@ -7,13 +9,18 @@ from pydantic import ValidationError
 from starlette.responses import Response
 
 from schedd.api.holds import Kind, hold, preview, release
-from schedd.api.messages import Hold
+from schedd.api.messages import Hold, Reservation
 from schedd.api.policy import change_policy, foreseen
 from schedd.api.problems import ProblemError
+from schedd.api.reservations import preview as preview_reservation
+from schedd.api.reservations import reserve
 from schedd.dashboard.admin import admin_page, back
+from schedd.dashboard.pages.admin import moment_of
+from schedd.dashboard.rows import named
 from schedd.dashboard.viewer import Administrator, Cluster, Form, Operator
 from schedd.dashboard.weights import changed
 from schedd.engine import EngineSettings
+from schedd.service.loop import PlanLoop
 from schedd.service.site_settings import SiteSettings
 
 __all__ = ["router"]
@@ -25,30 +32,84 @@ _KINDS: Final = ("node", "queue")
 @router.post("/hold")
 async def make_hold(request: Request, cluster: Cluster, viewer: Operator, form: Form) -> Response:
     """Plan nothing new on a node, or of a queue; or show what would follow."""
-    kind, name = _kind(form), form.get("hold_name", "").strip()
+    kind, who, foresee = _kind(form), viewer.bearer.name, bool(form.get("preview"))
     try:
         given = form.get("hold_reason", "").strip()
-        if form.get("preview"):  # what would follow can be seen before there is a reason
-            reason = Hold(reason=given or "preview").reason
-            found = await preview(request, cluster, kind, name, reason, viewer.bearer.name)
-            return await admin_page(request, cluster, viewer, held=found, form=form)
-        reason = Hold(reason=given).reason
-        await hold(cluster, kind, name, reason, viewer.bearer.name)
+        # What would follow can be seen before there is a reason.
+        reason = Hold(reason=given or ("preview" if foresee else "")).reason
+        names, window = _names(cluster, kind, form), _window(kind, form)
+        if window is not None:
+            body = Reservation(nodes=tuple(names), start=window[0], end=window[1], reason=reason)
+            name = _free_name(cluster, window[0] if window[0] is not None else cluster.now())
+            if not foresee:
+                await reserve(cluster, name, body, who)
+                return back(request, cluster.name, "drained")
+            found = await preview_reservation(request, cluster, name, body)
+        elif not foresee:
+            await hold(cluster, kind, names, reason, who)
+            return back(request, cluster.name, "held")
+        else:
+            found = await preview(request, cluster, kind, names, reason, who)
     except ValidationError:
         words = "Say why, in 1 to 200 characters on one line: users whose jobs wait see it."
         return await admin_page(request, cluster, viewer, 422, unheld=words, form=form)
     except ProblemError as error:
         if error.kind != "invalid":
             raise
-        return await admin_page(request, cluster, viewer, 422, unheld=error.detail, form=form)
-    return back(request, cluster.name, "held")
+        return await admin_page(
+            request, cluster, viewer, 422, unheld=error.detail.removeprefix("body."), form=form
+        )
+    return await admin_page(request, cluster, viewer, held=found, named=names, form=form)
 
 
 @router.post("/release")
 async def lift_hold(request: Request, cluster: Cluster, viewer: Operator, form: Form) -> Response:
-    """Plan for it again."""
-    await release(cluster, _kind(form), form.get("hold_name", ""), viewer.bearer.name)
+    """Plan for it again; for nodes, for all of those that fit and are drained."""
+    kind, name = _kind(form), form.get("hold_name", "").strip()
+    held = {one.name for one in cluster.published.holds if one.kind == kind}
+    try:
+        names = [name]
+        if kind == "node" and name not in held:
+            names = [one for one in _names(cluster, kind, form) if one in held]
+            if not names:
+                raise ProblemError("invalid", f"none of the nodes {name[:80]} is drained here")
+        await release(cluster, kind, names, viewer.bearer.name)
+    except ProblemError as error:
+        if error.kind != "invalid":
+            raise
+        return await admin_page(request, cluster, viewer, 422, unreleased=error.detail)
     return back(request, cluster.name, "released")
+
+
+def _names(cluster: PlanLoop, kind: Kind, form: Form) -> list[str]:
+    """What the form names: a queue, or nodes by name, range, pattern, property. Raises ProblemError."""
+    text = form.get("hold_name", "").strip()
+    if kind == "queue":
+        return [text]
+    nodes = cluster.published.nodes
+    if text in nodes:
+        return [text]
+    try:
+        return named(nodes, text)
+    except ValueError as error:
+        raise ProblemError("invalid", str(error)) from None
+
+
+def _window(kind: Kind, form: Form) -> tuple[int | None, int | None] | None:
+    """From when until when nodes are to be drained; None: from now on until they are released."""
+    start, end = moment_of(form, "start"), moment_of(form, "end")
+    if start is None and end is None:
+        return None
+    if kind == "queue":
+        raise ProblemError("invalid", "a queue is held from now on until it is released: leave out the times")
+    return start, end
+
+
+def _free_name(cluster: PlanLoop, start: int) -> str:
+    """A name for the reservation that drains nodes from ``start`` on, which no other has."""
+    known = {one.name for one in cluster.published.reservations}
+    base = f"drain-{datetime.fromtimestamp(start, UTC):%Y%m%d-%H%M}"
+    return next(name for name in (base, *(f"{base}-{i}" for i in count(2))) if name not in known)
 
 
 def _kind(form: Form) -> Kind:
