@@ -1,7 +1,7 @@
 """Acts of operators and admins on the plan as a whole: nodes and queues held, weights set."""
 
 from datetime import UTC, datetime
-from itertools import count
+from itertools import chain, count
 from typing import Any, Final, cast
 
 from fastapi import APIRouter, Request
@@ -109,7 +109,7 @@ def _free_name(cluster: PlanLoop, start: int) -> str:
     """A name for the reservation that drains nodes from ``start`` on, which no other has."""
     known = {one.name for one in cluster.published.reservations}
     base = f"drain-{datetime.fromtimestamp(start, UTC):%Y%m%d-%H%M}"
-    return next(name for name in (base, *(f"{base}-{i}" for i in count(2))) if name not in known)
+    return next(name for name in chain((base,), (f"{base}-{i}" for i in count(2))) if name not in known)
 
 
 def _kind(form: Form) -> Kind:
