@@ -24,7 +24,7 @@ from schedd.api.limits import BodyLimit
 from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.text import TextRoute
 from schedd.client import ClientError
-from schedd.dialect import RequestError, parse_torque, resource_list
+from schedd.dialect import RequestError, format_walltime, parse_torque, parse_walltime, resource_list
 from schedd.federation.jobs import Job
 from schedd.federation.offers import Balance, Offered, compose
 from schedd.federation.peers import client_of
@@ -86,8 +86,12 @@ class _Asked(BaseModel):
 
     @property
     def asked(self) -> dict[str, str]:
-        """Name by name, however it was given."""
-        return resource_list(self.request) if self.request is not None else dict(self.resources or {})
+        """Name by name, however it was given; a walltime as every server reads it, not as ``90m``."""
+        found = resource_list(self.request) if self.request is not None else dict(self.resources or {})
+        for name in found:
+            if name.lower() == "walltime":
+                found[name] = format_walltime(parse_walltime(found[name]))
+        return found
 
 
 class WhatIf(_Asked):

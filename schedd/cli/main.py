@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "accuracy": ("schedd.cli.user.accuracy", "Say how right told starts were."),
     "audit": ("schedd.cli.audit", "Say who did what."),
     "bench": ("schedd.cli.bench", "Measure how quick and how large the planner is here."),
+    "cancel": ("schedd.cli.user.cancel", "Take jobs back from the federation."),
     "checkjob": ("schedd.cli.user.checkjob", "Show everything about a job."),
     "config": ("schedd.cli.config", "Check the daemon's settings, show or explain them."),
     "cost": ("schedd.cli.user.cost", "Say what a job costs and draws."),

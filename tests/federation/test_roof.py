@@ -1,16 +1,21 @@
 """The federation over HTTP: who may, what is taken, what is told; over a roof whose clusters are away."""
 
 import hashlib
+import json
 import os
+import socket
+import threading
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
 from fastapi.testclient import TestClient
 
 from schedd.api.roof import Tokens, create_app
+from schedd.cli.main import main
 from schedd.cli.user.submit import make_parser, read
 from schedd.federation.log import Log
 from schedd.federation.machine import HandoverSeen, Offer
@@ -102,7 +107,7 @@ def test_a_job_goes_to_the_cluster_whose_plan_ends_it_first(desk: Desk) -> None:
         "user": "ann",
         "queue": "",
         "script": "sleep 1",
-        "resources": {"nodes": "2:ppn=4", "walltime": "100"},
+        "resources": {"nodes": "2:ppn=4", "walltime": "00:01:40"},
         "attributes": {},
         "variables": {},
     }
@@ -283,3 +288,98 @@ def test_a_bag_of_tasks_is_shared_by_offers(desk: Desk, monkeypatch: pytest.Monk
     assert refused.status_code == 422
     assert "needs the power" in refused.text
     assert ann.post("/v1/federation/bag", json={**bag, "request": "nodes=2:ppn=2"}).status_code == 422
+
+
+# ---- showq, showstart, checkjob --federation; schedd cancel ------------------------------------------------
+
+
+@pytest.fixture
+def shell(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
+    """Runs commands as ann, of whom two jobs are known: one that is planned in the north, one nowhere yet."""
+    server = uvicorn.Server(uvicorn.Config(desk.app, port=0, log_config=None, lifespan="off"))
+    listening = socket.create_server(("127.0.0.1", 0))
+    thread = threading.Thread(target=server.run, args=([listening],))
+    thread.start()
+    monkeypatch.setenv("SCHEDD_FEDERATION", f"http://127.0.0.1:{listening.getsockname()[1]}")
+    monkeypatch.setenv("SCHEDD_TOKEN", "token-of-ann@org")
+    monkeypatch.setenv("COLUMNS", "120")
+    ann = desk.client("ann@org")
+    ann.post(HERE, json={**JOB, "request": "nodes=1,walltime=90m", "attributes": {"Job_Name": "fold"}})
+    for name, end in (("north", 500), ("south", 900)):
+        desk.roof.questions(name)
+        desk.roof.report(name, Report(handovers={}, offers={"1": Offer(desk.now, desk.now + end)}))
+    assert [one.kind for one in desk.roof.work("north")] == ["submit"]
+    for state in ("held", "released"):
+        seen = HandoverSeen(state, job="7.north", state="planned", planned_start=1_699_999_950)
+        desk.roof.report("north", Report(handovers={"fed.1.1": seen}))
+        desk.roof.work("north")
+    ann.post(HERE, json={**JOB, "key": "k2"})
+    desk.client("bob@org").post(HERE, json=JOB)
+    yield lambda *words: main(list(words))
+    server.should_exit = True
+    thread.join()
+
+
+def test_users_commands_show_the_jobs_of_all_clusters(
+    shell: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert shell("showq", "--federation") == 0
+    heads, first, second, _, count = capsys.readouterr().out.splitlines()
+    assert heads.split() == ["JOB", "OWNER", "CLUSTER", "JOB", "THERE", "STATE", "PLANNED", "START"]
+    assert first.split()[:5] == ["1", "ann@org", "north", "7.north", "planned"]
+    assert "14 Nov 2023" in first
+    assert second.split() == ["2", "ann@org", "-", "-", "waits", "for", "a", "cluster", "not", "known"]
+    assert count == "2 jobs on 1 cluster"
+    assert shell("showstart", "--federation", "1") == 0
+    shown = capsys.readouterr().out
+    assert "job 1 fold: ann@org" in shown
+    assert "walltime=01:30:00" in shown, "as every server reads it"
+    assert "north, as job 7.north" in shown
+    assert shell("showstart", "--federation", "2") == 1, "no start is known"
+    capsys.readouterr()
+    assert shell("checkjob", "--federation", "1") == 0
+    copies = [line.split()[:3] for line in capsys.readouterr().out.splitlines()[-3:]]
+    assert copies[1:] == [["1", "north", "7.north"], ["2", "south", "-"]], (
+        "it is asked whether it should move"
+    )
+    assert shell("checkjob", "--federation", "1", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["server_job"] == "7.north"
+
+
+def test_a_job_is_taken_back(shell: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert shell("cancel", "2", "9", "3") == 3, "there is no job 9, and 3 is not ours"
+    shown = capsys.readouterr()
+    assert shown.out.splitlines()[-1] == "job 2: taken back"
+    assert shown.err.count("the federation has no job") == 2
+    assert shell("cancel", "2") == 0
+    assert shell("showq", "--federation") == 0
+    assert "\n2 " not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("showq", "--federation", "-r"), 2, "with --federation there are -u and --json alone"),
+        (("showstart", "--federation", "2@8@4:00:00"), 2, "name a job of the federation"),
+        (("showstart", "--federation"), 2, "name a job of the federation"),
+        (("checkjob", "--federation", "12"), 3, "the federation has no job 12"),
+    ],
+)
+def test_what_a_federation_cannot_answer_is_said(
+    shell: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    code: int,
+    said: str,
+) -> None:
+    assert shell(*words) == code
+    assert said in capsys.readouterr().err
+
+
+def test_without_a_federation_they_say_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SCHEDD_FEDERATION", raising=False)
+    assert main(["showq", "--federation"]) == 2
+    assert "where is the federation? Give --url or set SCHEDD_FEDERATION" in capsys.readouterr().err
+    assert main(["cancel", "1", "--url", "http://127.0.0.1:9"]) == 4

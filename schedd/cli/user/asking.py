@@ -11,7 +11,7 @@ from schedd.cli.arguments import Parser
 from schedd.client import Client, ClientError, Refused, Unreachable, find_place
 from schedd.client.answers import ClusterView
 
-__all__ = ["EXIT_CODES", "Command", "Session", "answer", "parser", "show_json", "warnings"]
+__all__ = ["EXIT_CODES", "Command", "Session", "answer", "exit_code", "parser", "show_json", "warnings"]
 
 EXIT_CODES: Final = {
     0: "answered",
@@ -80,16 +80,26 @@ def answer(
     found: argparse.ArgumentParser, command: Command, argv: Sequence[str], *, acts: bool = False
 ) -> int:
     """Run ``command``; returns the exit code. What ``acts`` is not told that no jobs are started."""
-    args = found.parse_args(argv)
-    try:
+
+    def ask(args: argparse.Namespace) -> bool:
         place = find_place()
         place = place._replace(url=args.url or place.url, cluster=args.cluster or place.cluster)
         with Client(place, timeout=_WAIT_S) as client:
             session = Session(client)
             for line in warnings(session.cluster, acts=acts):
                 _say(found, line)
-            known = command(session, args)
-        return 0 if known else _NO_START
+            return command(session, args)
+
+    return exit_code(found, ask, argv)
+
+
+def exit_code(
+    found: argparse.ArgumentParser, ask: Callable[[argparse.Namespace], bool], argv: Sequence[str]
+) -> int:
+    """Run ``ask``, which says whether a start is known; its errors become one line and an exit code."""
+    args = found.parse_args(argv)
+    try:
+        return 0 if ask(args) else _NO_START
     except Refused as error:
         words = error.places[0].removeprefix("body.request: ") if error.places else str(error)
         _say(found, f"{error.detail}; {_TOKEN}" if error.kind == "no-token" else words)

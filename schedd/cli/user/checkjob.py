@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 
 from schedd.cli.user.asking import Session, answer, parser, show_json
+from schedd.cli.user.federated import add_option, show_job
 from schedd.cli.user.past import past
 from schedd.cli.user.showstart import start_rows, title
 from schedd.cli.user.text import moment, rows, span, wrapped
@@ -34,12 +35,16 @@ def make_parser(name: str = "checkjob") -> argparse.ArgumentParser:
         "its way, and how its planned start moved.",
     )
     found.add_argument("job", metavar="JOB", help="123, 123.server or 123[4]")
+    add_option(found, "a job")
     return found
 
 
 def run(argv: Sequence[str], name: str = "checkjob") -> int:
     """The command."""
-    return answer(make_parser(name), _show, argv)
+    found = make_parser(name)
+    if "--federation" in argv:
+        return show_job(found, argv, briefly=False)
+    return answer(found, _show, argv)
 
 
 def _show(session: Session, args: argparse.Namespace) -> bool:

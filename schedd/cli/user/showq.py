@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from schedd.cli.user.asking import Session, answer, parser, show_json
+from schedd.cli.user.federated import add_option, show_queue
 from schedd.cli.user.text import ahead, moment, span, table, wrapped
 from schedd.client import State
 
@@ -59,12 +60,14 @@ def make_parser(name: str = "showq") -> argparse.ArgumentParser:
         default="start",
         help="order of the planned jobs: by planned start (without it), or by expected start",
     )
+    add_option(found, "the jobs")
     return found
 
 
 def run(argv: Sequence[str], name: str = "showq") -> int:
     """The command."""
-    return answer(make_parser(name), _show, argv)
+    found = make_parser(name)
+    return show_queue(found, argv) if "--federation" in argv else answer(found, _show, argv)
 
 
 def _show(session: Session, args: argparse.Namespace) -> bool:

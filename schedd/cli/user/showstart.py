@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from schedd.cli.user.asking import Session, answer, parser, show_json
+from schedd.cli.user.federated import add_option, show_job
 from schedd.cli.user.past import past
 from schedd.cli.user.reservation import time_of
 from schedd.cli.user.text import few, moment, rows, span
@@ -45,12 +46,16 @@ def make_parser(name: str = "showstart") -> argparse.ArgumentParser:
         help="of a what-if: where it costs least and ends by then (2026-12-01T08:00, 08:00 or +2d)",
     )
     add("-q", dest="queue", metavar="QUEUE", default="", help="of a what-if: its defaults count")
+    add_option(found, "a job")
     return found
 
 
 def run(argv: Sequence[str], name: str = "showstart") -> int:
     """The command."""
-    return answer(make_parser(name), _show, argv)
+    found = make_parser(name)
+    if "--federation" in argv:
+        return show_job(found, argv, briefly=True)
+    return answer(found, _show, argv)
 
 
 def _show(session: Session, args: argparse.Namespace) -> bool:

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from schedd.cli.arguments import Parser
 from schedd.cli.user.asking import show_json
-from schedd.client import ClientError, Refused, find_place
-from schedd.client.federation import FederationClient
+from schedd.cli.user.federated import client
+from schedd.client import ClientError, Refused
 
 __all__ = ["make_parser", "read", "run"]
 
@@ -77,13 +77,9 @@ def run(argv: Sequence[str]) -> int:
     try:
         script = sys.stdin.read() if args.script == "-" else Path(args.script).read_text(encoding="utf-8")
         body = read(args, script, os.environ)
-        place = find_place()
-        url = args.url or os.environ.get("SCHEDD_FEDERATION", "")
-        if not url:
-            raise ClientError("where is the federation? Give --url or set SCHEDD_FEDERATION")
-        with FederationClient(place._replace(url=url), timeout=60) as client:
+        with client(args.url) as federation:
             if args.where:
-                rows = client.what_if(body["request"], body["clusters"])
+                rows = federation.what_if(body["request"], body["clusters"])
                 if args.json:
                     show_json(rows)
                 for row in () if args.json else rows:
@@ -91,7 +87,7 @@ def run(argv: Sequence[str]) -> int:
                         f"{row['cluster']:20} {_when(row['start']):>20} {_when(row['end']):>20}  {row['why']}"
                     )
                 return 0
-            found = client.submit(body)
+            found = federation.submit(body)
         if args.json:
             show_json(found)
         else:

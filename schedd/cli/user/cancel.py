@@ -1,0 +1,36 @@
+"""``schedd cancel``: take jobs back from the federation."""
+
+import argparse
+import textwrap
+from collections.abc import Sequence
+
+from schedd.cli.arguments import Parser
+from schedd.cli.user.asking import EXIT_CODES
+from schedd.cli.user.federated import cancel
+
+__all__ = ["make_parser", "run"]
+
+
+def make_parser(name: str = "schedd cancel") -> argparse.ArgumentParser:
+    """Its options."""
+    about = (
+        "Take jobs back from the federation: each is deleted where it waits. One that runs already goes on; "
+        "`qdel` at its cluster ends it."
+    )
+    codes = "\n".join(f"  {code}  {words}" for code, words in EXIT_CODES.items() if code != 1)
+    found = Parser(
+        prog=name,
+        description=textwrap.fill(about, 79),
+        epilog=f"exit status:\n{codes}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    found.add_argument("jobs", nargs="+", metavar="JOB", help="a job of the federation: fed.12")
+    found.add_argument("--json", action="store_true", help="the federation's answer as JSON")
+    found.add_argument("--url", metavar="URL", help="where the federation is; else SCHEDD_FEDERATION")
+    return found
+
+
+def run(argv: Sequence[str], name: str = "schedd cancel") -> int:
+    """The command."""
+    return cancel(make_parser(name), argv)

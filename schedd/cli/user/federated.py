@@ -1,0 +1,174 @@
+"""The federation's jobs over all its clusters: what ``--federation`` and ``schedd cancel`` do."""
+
+import argparse
+import os
+import time
+from collections.abc import Iterator, Sequence
+
+from schedd.cli.user.asking import exit_code, show_json
+from schedd.cli.user.text import moment, rows, span, table
+from schedd.client import ClientError, find_place
+from schedd.client.federation import AttemptRow, FederationClient, JobRow
+
+__all__ = ["add_option", "cancel", "client", "show_job", "show_queue"]
+
+_STATES = {
+    "asking": "submitting",
+    "held": "held",
+    "letting": "being released",
+    "out": "queued",
+    "withdrawing": "being withdrawn",
+    "withdrawn": "withdrawn",
+    "refused": "refused",
+    "over": "ended",
+}
+"""What an attempt's phase says where its cluster tells no more."""
+
+
+def add_option(found: argparse.ArgumentParser, what: str) -> None:
+    """The option that asks the federation instead of a cluster."""
+    found.add_argument(
+        "--federation",
+        action="store_true",
+        help=f"{what} of the federation that SCHEDD_FEDERATION or --url names",
+    )
+
+
+def client(url: str | None) -> FederationClient:
+    """The federation at ``url``, or that of SCHEDD_FEDERATION. Raises ClientError."""
+    place = find_place()
+    named = url or os.environ.get("SCHEDD_FEDERATION", "")
+    if not named:
+        raise ClientError("where is the federation? Give --url or set SCHEDD_FEDERATION")
+    return FederationClient(place._replace(url=named, cluster=""), timeout=60)
+
+
+def show_queue(found: argparse.ArgumentParser, argv: Sequence[str]) -> int:
+    """``showq --federation``: the jobs that are not over."""
+
+    def ask(args: argparse.Namespace) -> bool:
+        if args.parts or args.queue or args.cluster or args.sort != "start":
+            raise ClientError("with --federation there are -u and --json alone")
+        with client(args.url) as federation:
+            jobs = [job for job in federation.jobs(over=False) if args.user in (None, _user(job))]
+        if args.json:
+            show_json({"jobs": jobs})
+            return True
+        now = int(time.time())
+        jobs.sort(key=lambda job: (_start(job) is None, _start(job) or 0, job["submitted"]))
+        heads = ("JOB", "OWNER", "CLUSTER", "JOB THERE", "STATE", "PLANNED START")
+        print(table(heads, [_line(job, now) for job in jobs]))
+        there = len({job["cluster"] for job in jobs if job["cluster"]})
+        print(f"\n{len(jobs)} jobs on {there} {'cluster' if there == 1 else 'clusters'}")
+        return True
+
+    return exit_code(found, ask, argv)
+
+
+def show_job(found: argparse.ArgumentParser, argv: Sequence[str], *, briefly: bool) -> int:
+    """``checkjob --federation``, or ``briefly`` ``showstart``: where a job is, and when it starts."""
+
+    def ask(args: argparse.Namespace) -> bool:
+        name: str = args.what or "" if briefly else args.job
+        if not name or "@" in name or getattr(args, "request", None) is not None:
+            raise ClientError("name a job of the federation; `schedd submit --where` asks about a new one")
+        with client(args.url) as federation:
+            job = federation.job(name)
+        if args.json:
+            show_json(job)
+        else:
+            print(f"job {job['id']}{' ' + job['name'] if job['name'] else ''}: {job['owner']}\n")
+            print(rows(list(_told(job, int(time.time())))))
+            if not briefly:
+                print("\n" + _attempts(job, int(time.time())))
+        return _start(job) is not None
+
+    return exit_code(found, ask, argv)
+
+
+def cancel(found: argparse.ArgumentParser, argv: Sequence[str]) -> int:
+    """``schedd cancel``: each job by itself; the first that fails says the exit code."""
+    codes = []
+    for name in found.parse_args(argv).jobs:
+
+        def ask(args: argparse.Namespace, name: str = name) -> bool:
+            with client(args.url) as federation:
+                job = federation.cancel(name)
+            if args.json:
+                show_json(job)
+            else:
+                done = f"it had {job['over']}" if job["over"] and not job["cancelled"] else "taken back"
+                print(f"job {job['id']}: {done}")
+            return True
+
+        codes.append(exit_code(found, ask, argv))
+    return next((code for code in codes if code), 0)
+
+
+def _newest(job: JobRow) -> AttemptRow | None:
+    """The attempt at the cluster where the job is."""
+    there = [one for one in job["attempts"] if one["cluster"] == job["cluster"]]
+    return there[-1] if there else None
+
+
+def _start(job: JobRow) -> int | None:
+    one = _newest(job)
+    return None if one is None or job["over"] else one["planned_start"]
+
+
+def _state(job: JobRow) -> str:
+    one = _newest(job)
+    if job["over"]:
+        return job["over"]
+    if one is None:
+        return "waits for a cluster"
+    return one["state"] or _STATES.get(one["phase"], one["phase"])
+
+
+def _user(job: JobRow) -> str:
+    return job["owner"].partition("@")[0]
+
+
+def _line(job: JobRow, now: int) -> tuple[str, ...]:
+    start = _start(job)
+    when = moment(start, now) if start is not None else "not known"
+    return (job["id"], job["owner"], job["cluster"] or "-", job["server_job"] or "-", _state(job), when)
+
+
+def _told(job: JobRow, now: int) -> Iterator[tuple[str, str]]:
+    yield "asks for", ", ".join(f"{name}={value}" for name, value in sorted(job["resources"].items()))
+    yield "submitted", f"{moment(job['submitted'], now)}, {span(max(0, now - job['submitted']))} ago"
+    yield "state", _state(job)
+    if job["over"]:
+        if job["over_at"] is not None:
+            yield "ended", moment(job["over_at"], now)
+        if job["exit_status"] is not None:
+            yield "exit status", str(job["exit_status"])
+    if job["cluster"]:
+        yield "cluster", f"{job['cluster']}, as job {job['server_job'] or 'not known yet'}"
+    start, one = _start(job), _newest(job)
+    if start is not None and one is not None:
+        yield "planned start", moment(start, now)
+        if one["promised_start"] is not None:
+            yield "promised", f"no later than {moment(one['promised_start'], now)}"
+    elif not job["over"]:
+        yield "planned start", "not known: the cluster does not tell it, or has no start for it"
+    if job["moves"]:
+        yield "moved", f"{job['moves']} times from one cluster to another"
+    if job["text"]:
+        yield "why", job["text"]
+
+
+def _attempts(job: JobRow, now: int) -> str:
+    lines = [
+        (
+            str(one["number"]),
+            one["cluster"],
+            one["server_job"] or "-",
+            _STATES.get(one["phase"], one["phase"]),
+            moment(one["since"], now),
+            one["text"] or one["why"],
+        )
+        for one in job["attempts"]
+    ]
+    return table(("COPY", "CLUSTER", "JOB THERE", "STATE", "SINCE", "WHY"), lines, last=20)
