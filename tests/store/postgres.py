@@ -63,7 +63,6 @@ class PostgresServer:
             os.chown(self._data, self._as["user"], self._as["group"])
             os.chown(self.folder, self._as["user"], self._as["group"])
         self._process: subprocess.Popen[bytes] | None = None
-        self.environment: dict[str, str] = {}
         self._bin = self._init()
 
     def _run(self, *command: str) -> subprocess.CompletedProcess[str]:
@@ -115,7 +114,7 @@ class PostgresServer:
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
-                env={**os.environ, "LC_ALL": "C", "TZ": "UTC", **self.environment},
+                env={**os.environ, "LC_ALL": "C", "TZ": "UTC"},
                 **self._as,
             )
         until = time.monotonic() + _PATIENCE

@@ -9,18 +9,13 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from random import Random
 from urllib.request import Request, urlopen
 
 import pytest
 
 from tests.store.daemons import TOKEN, AwayError, Daemon, Nursery
-from tests.store.postgres import PostgresServer
 from tests.store.preloaded import Preloaded, compiled
-from tests.store.test_crash import check, same_decisions_from_the_log_alone
 from tests.store.test_lost import MAIN, job, work
-from tests.store.test_standby import Pair, leader
-from tests.store.world import World
 
 _SOURCE = r"""
 #define _GNU_SOURCE
@@ -183,60 +178,3 @@ def test_disks_of_all_speeds(slow: tuple[Preloaded, Disk], capsys: pytest.Captur
     with capsys.disabled():
         sys.stdout.write(f"\nreads answered while one event waited for {_LONG_MS} ms a sync: {reads}\n")
     assert min(reads[2:]) >= 3
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(0)
-@pytest.mark.parametrize("delay", [300, 1000, 2500])
-def test_a_lease_on_a_slow_disk_is_kept_or_given_up(
-    nursery: Nursery, tmp_path: Path, delay: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The disk is PostgreSQL's: renewals are commits, and take as long."""
-    shared = tmp_path / "disk"
-    shared.mkdir()
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
-    disk = Disk(shared, "pg_wal")
-    server = PostgresServer()
-    server.environment = disk.environment
-    server.start()
-    url = server.create("slow")
-    pair = Pair(nursery, tmp_path, url, lease=6.0)
-    world = World(Random(delay))
-    try:
-        first, second = pair.daemons
-        first.start().await_ready()
-        second.start().await_ready(leads=False)
-        pair.turn(world, 8)
-        for each in pair.daemons:
-            each.patience = 20.0
-        disk.takes(delay)
-        end = time.monotonic() + 30
-        turns = 0
-        while time.monotonic() < end:
-            try:
-                world.turn(pair)
-                turns += 1
-            except AwayError:
-                time.sleep(0.05)
-        disk.takes(0)
-        pair.await_leader()
-        pair.turn(world, 8)
-        while True:
-            try:
-                world.settle(pair)
-                break
-            except AwayError:
-                time.sleep(0.05)
-        found = leader(url)
-        pair.close()
-        check(url, world)
-        same_decisions_from_the_log_alone(url)
-        with capsys.disabled():
-            sys.stdout.write(
-                f"\n{delay} ms a sync: {turns} turns in 30 s, then {found[0]} in term {found[1]}\n"
-            )
-    finally:
-        disk.takes(0)
-        pair.close()
-        server.close()
