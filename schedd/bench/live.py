@@ -95,9 +95,9 @@ def engine_figures(
     went_before = 0
     for job in arriving:
         event = live.queued(job)
-        changes = live.engine.state.change_number
+        live.went_before = False
         arrivals.append(live.handle([event]))
-        went_before += live.made_way(changes)
+        went_before += live.went_before
         rests.append(arrivals[-1] + live.rest())
     dispatches: list[float] = []
     ends = max(5, min(_ENDS, _REPAIRED // max(len(queued), 1)))
@@ -141,6 +141,8 @@ class _Live:
         self.policy = policy is not None
         self.engine = Engine(policy or _BARE, self.now)
         self.running: dict[str, None] = {}
+        self.went_before = False
+        """Whether a job went before others, of lower priority, since this was set back."""
         self._facts: dict[str, JobFacts] = {}
         self._events = 0
         self.handle([self._node(node) for node in nodes])
@@ -188,23 +190,19 @@ class _Live:
     def handle(self, events: list[Event]) -> float:
         """Let the engine handle a batch and carry out what it decides; returns the batch's microseconds."""
         before = thread_time_ns()
-        decisions = self.engine.handle(events, self.now)
+        outcome = self.engine.handle(events, self.now)
         took = (thread_time_ns() - before) / 1e3
         starts: list[Event] = []
-        for decision in decisions:
+        for decision in outcome.decisions:
             if isinstance(decision, Run):
                 self.running[decision.job_id] = None
                 starts.append(
                     JobStarted(id=self._id(), time=self.now, job_id=decision.job_id, shares=decision.shares)
                 )
+        self.went_before |= any(one.cause is Cause.PRIORITY for one in outcome.moves)
         if starts:
             self.handle(starts)
         return took
-
-    def made_way(self, since: int) -> bool:
-        """Whether anybody made way for a job of higher priority since change set ``since``."""
-        changes = self.engine.state.changes
-        return any(one.number >= since and one.cause is Cause.PRIORITY for one in changes)
 
     def rest(self) -> float:
         """Let the engine finish what it does between events; returns microseconds."""

@@ -19,6 +19,7 @@ from schedd.engine.jobs import reread_slice
 from schedd.engine.log import BatchLog, Incident, LoggedBatch
 from schedd.engine.order import in_order
 from schedd.engine.outcomes import hear
+from schedd.engine.records import Outcome
 from schedd.engine.set_back import set_back
 from schedd.engine.settings import EngineSettings
 from schedd.engine.settle import next_wake, settle
@@ -27,7 +28,7 @@ from schedd.engine.state import EngineState
 from schedd.engine.validate import check
 from schedd.policy.fair_share import Usage
 from schedd.predict import Learner, Outlook, RunTimes
-from schedd.wire import Decision, Event, Snapshot
+from schedd.wire import Event, Snapshot
 
 __all__ = ["Engine"]
 
@@ -58,7 +59,7 @@ class Engine:
         self.forgotten = now
         self.base: Frozen | bytes = Frozen(self.state, {"forgotten": now})
 
-    def handle(self, batch: Iterable[Event], now: int) -> tuple[Decision, ...]:
+    def handle(self, batch: Iterable[Event], now: int) -> Outcome:
         """Take over a batch of events at ``now`` (seconds; a clock that went back stands still until a
         ``ClockSet`` says by how much) and bring the plan to rest.
 
@@ -68,7 +69,7 @@ class Engine:
         events: Sequence[Event] = tuple(batch)
         state.now = max(now, state.now)
         state.generation += 1
-        state.decisions = []
+        state.decisions, state.moves, state.taken = [], [], {}
         state.due = None
         state.plan.limit_work()
         self.log.append(LoggedBatch(state.now, tuple(events), None, state.decision_number))
@@ -101,7 +102,7 @@ class Engine:
         close_alerts(state)
         if state.settings.validate:
             check(state)
-        return tuple(state.decisions)
+        return Outcome(tuple(state.decisions), tuple(state.moves), state.taken)
 
     def _forget(self, event: str) -> None:
         """Drop what is past, now and then."""

@@ -29,7 +29,8 @@ _WHY = "the planner did not come back from it"
 _CARRIED: Final = frozenset(
     {
         *("settings", "now", "policy", "site", "usage", "configured", "policy_version", "paused", "foreign"),
-        *("adapter_mode", "aside", "left_out", "generation", "decisions", "decision_number"),
+        *("adapter_mode", "aside", "left_out", "generation", "decisions", "moves", "taken"),
+        "decision_number",
         *("change_number", "breaches", "owners", "holds", "walltime_use", "kept", "lost"),
         *("handovers", "handed"),
     }

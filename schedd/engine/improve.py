@@ -48,7 +48,7 @@ def _place_facts(plan: Plan, job_id: str, place: Place) -> PlaceFacts:
 
 def improved(state: EngineState, event: Improved) -> None:
     """Move jobs to the places that the search found for them: see ``rebase``. No promise is broken by it."""
-    note_moves(state, event.id, Cause.IMPROVED, _WORDS, _taken_over(state, event, must_gain=True))
+    _note_taken(state, event, Cause.IMPROVED, _WORDS, _taken_over(state, event, must_gain=True))
 
 
 def chosen(state: EngineState, event: PlanChosen) -> None:
@@ -56,7 +56,14 @@ def chosen(state: EngineState, event: PlanChosen) -> None:
     promise is broken by it.
     """
     words = f"{event.by} chose another plan" if event.by else Cause.CHOSEN.value
-    note_moves(state, event.id, Cause.CHOSEN, words, _taken_over(state, event, must_gain=False))
+    _note_taken(state, event, Cause.CHOSEN, words, _taken_over(state, event, must_gain=False))
+
+
+def _note_taken(
+    state: EngineState, event: Improved | PlanChosen, cause: Cause, words: str, moves: Moves
+) -> None:
+    note_moves(state, event.id, cause, words, moves)
+    state.taken[event.id] = len(moves)
 
 
 def _taken_over(state: EngineState, event: Improved | PlanChosen, *, must_gain: bool) -> Moves:

@@ -82,7 +82,7 @@ def rerun(checkpoint: bytes, batches: Sequence[LoggedBatch]) -> Iterator[tuple[D
         if made != batch.decided:
             raise IncidentError(f"batch {number}: {batch.decided} decisions were made before it, now {made}")
         if batch.paused is None:
-            yield engine.handle(batch.events, batch.now)
+            yield engine.handle(batch.events, batch.now).decisions
         elif batch.paused:
             engine.pause(batch.paused)
             yield ()

@@ -66,7 +66,7 @@ def preview(
     reserving = [event for event in events if isinstance(event, Reserve)]
     reserving += [_as_reserve(event) for event in events if isinstance(event, PlanningHeld)]
     running = tuple(one for event in reserving for one in _in_the_way(state, event))
-    decisions = engine.handle(events, now)
+    decisions = engine.handle(events, now).decisions
     _rest(engine, now, go_on)
     moved = []
     for record in _waiting(state):

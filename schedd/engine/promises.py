@@ -51,6 +51,7 @@ def note(state: EngineState, event: str, cause: Cause, words: str, slots: Ints, 
     )
     state.change_number += 1
     state.changes.append(changes)
+    state.moves.append(changes)
     state.changes_kept += slots.shape[0] + _SET_WEIGHT
     while state.changes_kept > _CHANGES_KEPT and len(state.changes) > 1:
         state.changes_kept -= state.changes.popleft().slots.shape[0] + _SET_WEIGHT

@@ -1,5 +1,6 @@
 """What the engine keeps of every job, and of every change, promise and breach."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal
@@ -10,7 +11,7 @@ import numpy.typing as npt
 from schedd.engine.intake import Understood
 from schedd.model import Never, WaitingFor
 from schedd.policy.demand import Demand
-from schedd.wire import JobFacts, Reserve
+from schedd.wire import Decision, JobFacts, Reserve
 
 __all__ = [
     "MAY_BREAK",
@@ -24,6 +25,7 @@ __all__ = [
     "HandoverPhase",
     "JobRecord",
     "Link",
+    "Outcome",
     "Phase",
     "Ranks",
     "Reservation",
@@ -133,6 +135,18 @@ class ChangeSet:
     slots: npt.NDArray[np.int64]
     old: npt.NDArray[np.int64]
     new: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a call of the engine came to: its ``decisions``, and the ``moves`` of planned starts, both in the
+    order in which they were made. ``taken``: by the id of an event with what a search found, or with a plan
+    that was chosen, how many jobs it moved.
+    """
+
+    decisions: tuple[Decision, ...] = ()
+    moves: tuple[ChangeSet, ...] = ()
+    taken: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

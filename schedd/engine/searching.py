@@ -12,7 +12,7 @@ from schedd.engine.state import EngineState
 from schedd.plan.columns import Ints
 from schedd.plan.startable import startable
 
-__all__ = ["MOST_MOVED", "Due", "SearchHistory", "Why", "asked_for", "due", "first_due", "taken"]
+__all__ = ["MOST_MOVED", "Due", "SearchHistory", "Why", "asked_for", "due", "first_due"]
 
 Why = Literal["periodic", "room was freed", "jobs came", "jobs fit", "not at its end", "asked for"]
 
@@ -150,11 +150,3 @@ def _newcomers(state: EngineState, seen: SearchHistory, slots: Ints) -> tuple[In
     none = np.empty(0, np.int64)
     fit = startable(state.plan, slots, state.now) if state.frees != seen.tried_frees else none
     return np.intersect1d(np.concatenate(came), slots) if came else none, fit
-
-
-def taken(state: EngineState, event: str) -> int:
-    """How many jobs the ``event`` with what a search found, or with a plan that was chosen, moved."""
-    of_searches = (Cause.IMPROVED, Cause.CHOSEN)
-    found = (c for c in reversed(state.changes) if c.event == event and c.cause in of_searches)
-    change = next(found, None)
-    return 0 if change is None else change.slots.shape[0]

@@ -17,7 +17,7 @@ from schedd.engine.calm import back
 from schedd.engine.foresight import foresee
 from schedd.engine.intake import Intake, Understood, as_planned, holds_resources, stopped_queues
 from schedd.engine.numbers import Numbers
-from schedd.engine.pools import LimitBook, binding
+from schedd.engine.pools import LimitBook
 from schedd.engine.records import ChangeSet, HandedOver, JobRecord, Ranks, Reservation
 from schedd.engine.saved import (
     ALERTS,
@@ -38,7 +38,6 @@ from schedd.engine.saved import (
 )
 from schedd.engine.settings import EngineSettings
 from schedd.engine.walltimes import WalltimeUse
-from schedd.engine.words import why
 from schedd.model import FOREVER, Never, Node, Request
 from schedd.plan.columns import PLANNED, Ints
 from schedd.plan.evaluate import Criterion, JobColumns
@@ -46,7 +45,6 @@ from schedd.plan.plan import Plan
 from schedd.plan.schema import FOUND, KEYS, MOMENT, NAMES, NUMBER, OWN, SHARED, How, declared, fork_part
 from schedd.policy.access import Access
 from schedd.policy.fair_share import Usage
-from schedd.policy.limits import in_words
 from schedd.policy.protocol import Applicant
 from schedd.policy.queue import QUEUE_POLICIES, QueuePolicy
 from schedd.policy.site import Placing, SitePolicy, site_policy
@@ -230,6 +228,10 @@ class EngineState:
     generation: int = declared(NUMBER, default=0)
     decisions: list[Decision] = declared(How(lambda _: [], saved=False), make=list)
     decision_number: int = declared(NUMBER, default=0)
+    moves: list[ChangeSet] = declared(How(lambda _: [], saved=False), make=list)
+    """What this call of the engine moved."""
+    taken: dict[str, int] = declared(How(lambda _: {}, saved=False), make=dict)
+    """By event: how many jobs what a search found, or a plan that was chosen, moved in this call."""
     changes: deque[ChangeSet] = declared(OWN, make=deque)
     changes_kept: int = declared(SHARED, default=0)
     change_number: int = declared(NUMBER, default=0)
@@ -494,19 +496,3 @@ class EngineState:
                 self.nevers.clear()
             self.nevers[request] = self.plan.why_never(request)
         return self.nevers[request]
-
-    def why_text(self, record: JobRecord) -> str:
-        """One line for the job's comment: when and where, or what it waits for."""
-        start = self.plan.start(record.slot) if record.slot >= 0 else -1
-        return why(record, start, self._limited_by(record) if start >= 0 else ())
-
-    def _limited_by(self, record: JobRecord) -> list[str]:
-        """The limits that leave a planned job no room before its start, each by itself."""
-        plan, slot = self.plan, record.slot
-        earliest = max(self.now, record.facts.not_before or 0, record.back_off.until)
-        return [
-            in_words(self.limits.pools[pool])
-            for pool, amount in plan.pools_of(slot).items()
-            if plan.is_scarce(pool)
-            and binding(*plan.pool_free(pool), plan.start(slot), plan.end(slot), amount, earliest)
-        ]

@@ -5,16 +5,18 @@ from typing import Final
 import numpy as np
 
 from schedd.engine.calm import NEAR, ripe_at
+from schedd.engine.pools import binding
 from schedd.engine.quarantine import Concerning
 from schedd.engine.records import JobRecord, Phase
 from schedd.engine.shares import shares_of
 from schedd.engine.state import EngineState
-from schedd.engine.words import remarks
+from schedd.engine.words import remarks, why
 from schedd.model import FOREVER
 from schedd.plan.columns import Ints
+from schedd.policy.limits import in_words
 from schedd.wire import Tell
 
-__all__ = ["next_tell", "tell"]
+__all__ = ["next_tell", "tell", "why_text"]
 
 _HALT: Final = "no jobs are started at present"
 """Not why: a reason may speak of other users' jobs."""
@@ -33,7 +35,7 @@ def tell(state: EngineState, event: str) -> None:
         if record.phase in (Phase.WAITING, Phase.BLOCKED):
             state.told_then += 1
             with Concerning(state, record.id, event):
-                state.decisions.append(_tell(state, record, event, None, (), state.why_text(record)))
+                state.decisions.append(_tell(state, record, event, None, (), why_text(state, record)))
     if state.told_then >= state.settings.tell_rate:
         return
     due = np.flatnonzero(state.tell_due)
@@ -112,7 +114,7 @@ def _tell_one(state: EngineState, record: JobRecord, event: str) -> None:
             notes.append(_HALT)
         decision = _tell(state, record, event, start, nodes, "; ".join(notes))
     else:
-        decision = _tell(state, record, event, None, (), state.why_text(record))
+        decision = _tell(state, record, event, None, (), why_text(state, record))
     state.decisions.append(decision)
 
 
@@ -133,3 +135,21 @@ def _tell(
         expected_start=int(state.expected[slot]) if expected else None,
         expected_by=int(state.expected_by[slot]) if expected else None,
     )
+
+
+def why_text(state: EngineState, record: JobRecord) -> str:
+    """One line for the job's comment: when and where, or what it waits for."""
+    start = state.plan.start(record.slot) if record.slot >= 0 else -1
+    return why(record, start, _limited_by(state, record) if start >= 0 else ())
+
+
+def _limited_by(state: EngineState, record: JobRecord) -> list[str]:
+    """The limits that leave a planned job no room before its start, each by itself."""
+    plan, slot = state.plan, record.slot
+    earliest = max(state.now, record.facts.not_before or 0, record.back_off.until)
+    return [
+        in_words(state.limits.pools[pool])
+        for pool, amount in plan.pools_of(slot).items()
+        if plan.is_scarce(pool)
+        and binding(*plan.pool_free(pool), plan.start(slot), plan.end(slot), amount, earliest)
+    ]

@@ -334,10 +334,12 @@ class _Simulation:
         batch = self._batch(t)
         for rounds in range(_MOST_ROUNDS):
             self._events += len(batch)
-            decisions = self._engine.handle(batch, t)
+            outcome = self._engine.handle(batch, t)
+            if self._searches is not None:
+                self._searches.heard(outcome)
             if rounds == 0 and self._plan is not None:
                 self._note_told(range(before, self._arrived))
-            batch = self._starts(decisions, t)
+            batch = self._starts(outcome.decisions, t)
             wake = self._engine.next_wake
             at_rest = wake is None or wake > t  # else this second comes again
             if not batch and at_rest and self._searches is not None:

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from schedd.engine import Engine, EngineSettings
+from schedd.engine import Engine, EngineSettings, Outcome
 from schedd.engine.improve import improvement
-from schedd.engine.searching import MOST_MOVED, Due, SearchHistory, due, first_due, taken
+from schedd.engine.searching import MOST_MOVED, Due, SearchHistory, due, first_due
 from schedd.optimize import Report, SearchSettings, Start, WhyEnded
 from schedd.plan.evaluate import by_name
 from schedd.replay.result import SearchTotals
@@ -73,6 +73,12 @@ class Searches:
     last: Due | None = None
     """The search whose result is not yet taken over."""
     reports: list[Report] = field(default_factory=list)
+    moved: int = 0
+    """How many jobs that result moved."""
+
+    def heard(self, outcome: Outcome) -> None:
+        """What a call of the engine came to."""
+        self.moved = outcome.taken.get(self._name, self.moved)
 
     def first_due(self, engine: Engine) -> int | None:
         """When the next search begins though nothing else happens; None where nothing is left to search."""
@@ -94,7 +100,7 @@ class Searches:
         patience = state.settings.search_patience
         found = start.search(settings, state.settings.criteria, patience, search.newcomers).run()
         self.reports.append(found.report)
-        self.last = search
+        self.last, self.moved = search, 0
         if not found.places:
             self._note_taken(engine)
             return None
@@ -111,7 +117,7 @@ class Searches:
         if search is None:
             return
         moved_enough = self.reports[-1].why_ended is WhyEnded.MOVED_ENOUGH
-        unfinished = moved_enough and taken(engine.state, self._name) > 0
+        unfinished = moved_enough and self.moved > 0
         self.seen = self.seen.ended(search, engine.state.now, unfinished=unfinished)
 
     def totals(self) -> SearchTotals:

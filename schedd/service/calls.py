@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from schedd.engine import Engine
+from schedd.engine import Engine, Outcome
 from schedd.store import Batch
-from schedd.wire import Decision, Event, Snapshot
+from schedd.wire import Event, Snapshot
 
 __all__ = ["CallFailed", "Watch", "call"]
 
@@ -96,9 +96,7 @@ class Watch:
                     )
 
 
-def call(
-    engine: Engine, batch: Batch, events: Sequence[Event], number: int, watch: Watch
-) -> tuple[Decision, ...]:
+def call(engine: Engine, batch: Batch, events: Sequence[Event], number: int, watch: Watch) -> Outcome:
     """Let the engine handle ``events``, the call ``number`` (from 0) of a batch. Raises CallFailed.
 
     With ``validate`` a broken invariant is raised as it is: who looks for such wants to see it.

@@ -14,10 +14,8 @@ from schedd.choice.decode import Decoder
 from schedd.choice.front import Balance
 from schedd.choice.objectives import Facts, Objective, objectives, weights_of
 from schedd.choice.pareto import Pareto, ParetoSettings
-from schedd.engine import Engine
 from schedd.engine.improve import places_told
 from schedd.engine.records import JobRecord, Phase
-from schedd.engine.searching import taken
 from schedd.engine.view import Published
 from schedd.model import FOREVER
 from schedd.optimize import Search, SearchSettings, Start
@@ -276,8 +274,7 @@ class Choices:
         before = measured(loop.fork().result(_PATIENCE_S))
         name = f"choice:{secrets.token_hex(8)}"
         event = PlanChosen(id=name, time=loop.now(), places=kept.places[plan - 1], by=by)
-        loop.submit([event]).result(_PATIENCE_S)
-        count = loop.at_rest(lambda engine: _taken(engine, name)).result(_PATIENCE_S)
+        count = loop.submit([event]).result(_PATIENCE_S).taken
         if not count:
             raise MovedOn("the live plan has no room for it any more, or is this plan already")
         vector = measured(loop.fork().result(_PATIENCE_S))
@@ -300,10 +297,6 @@ class Choices:
             newest = f"; the latest is {kept.found.number}" if kept is not None else ": none was sought yet"
             raise NoSuchPlan(f"set {number} is not kept{newest}")
         return kept
-
-
-def _taken(engine: Engine, event: str) -> int:
-    return taken(engine.state, event)
 
 
 def _weights(wanted: Any, vector: Mapping[Objective, Any]) -> dict[Objective, float]:

@@ -15,11 +15,15 @@ _MOST = 200
 
 @dataclass(frozen=True, slots=True)
 class Handled:
-    """The answer to a delivery: how many events were new, which were known, the generation that holds all."""
+    """The answer to a delivery: how many events were new, which were known, the generation that holds all.
+
+    ``taken``: how many jobs moved by what a search found, or by a plan that was chosen, where it brought one.
+    """
 
     accepted: int
     duplicates: tuple[str, ...]
     generation: int
+    taken: int = 0
 
 
 @dataclass(slots=True)
@@ -30,6 +34,7 @@ class Delivery:
     answer: "Future[Handled]"
     accepted: int = 0
     duplicates: list[str] = field(default_factory=list)
+    taken: int = 0
     came: float = field(default_factory=time.monotonic)
     """When, by the monotonic clock."""
 

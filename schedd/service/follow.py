@@ -124,7 +124,9 @@ class Follower:
                 engine.pause(batch.paused)
             made: list[Decision] = []
             for number in range(batch.calls):
-                made += call(engine, batch, batch.events if number == 0 else (), number, self._watch)
+                made += call(
+                    engine, batch, batch.events if number == 0 else (), number, self._watch
+                ).decisions
             self._before, self._at = self._at, Tail(batch.number, batch.last_event)
             self._last = (batch, tuple(made), *self.promised.news(engine))
 

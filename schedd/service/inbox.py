@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -68,8 +68,13 @@ class Inbox:
             self._deliveries.clear()
         return taken
 
-    def answer(self, parts: Sequence[Part], batch: Batch | None, generation: int) -> None:
-        """Answer those deliveries of which ``batch`` (None: nothing was new) held the last event."""
+    def answer(
+        self, parts: Sequence[Part], batch: Batch | None, generation: int, taken: Mapping[str, int]
+    ) -> None:
+        """Answer those deliveries of which ``batch`` (None: nothing was new) held the last event.
+
+        ``taken``: by event how many jobs it moved, see ``Outcome``.
+        """
         fresh = {event.id for event in batch.events} if batch is not None else set()
         for part in parts:
             delivery = part.delivery
@@ -77,6 +82,7 @@ class Inbox:
                 if event.id in fresh:
                     fresh.remove(event.id)
                     delivery.accepted += 1
+                    delivery.taken += taken.get(event.id, 0)
                 else:
                     delivery.duplicates.append(event.id)
             if not part.last:
@@ -85,7 +91,9 @@ class Inbox:
                 self.pending -= len(delivery.events)
             self._meters.answered(delivery.accepted, delivery.came)
             if delivery.answer.set_running_or_notify_cancel():
-                delivery.answer.set_result(Handled(delivery.accepted, tuple(delivery.duplicates), generation))
+                delivery.answer.set_result(
+                    Handled(delivery.accepted, tuple(delivery.duplicates), generation, delivery.taken)
+                )
 
     def answer_calls(self, engine: Callable[[], Engine]) -> None:
         """Call what is asked for, with the engine of the moment. Raises PlannerStopped and NotLeader."""

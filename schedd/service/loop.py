@@ -426,7 +426,7 @@ class PlanLoop:
         try:
             for parts in batches(deliveries):
                 batch = self._planner.batch([event for part in parts for event in part.events])
-                self._inbox.answer(parts, batch, self.published.generation)
+                self._inbox.answer(parts, batch, self.published.generation, self._planner.taken)
         finally:
             for delivery in deliveries:
                 if not delivery.answer.done():

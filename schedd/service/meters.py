@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import takewhile
 from typing import Final
 
 import numpy as np
@@ -16,7 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from schedd.choice.objectives import Objective, Vector
 from schedd.engine import Engine
 from schedd.engine.alerts import KINDS
-from schedd.engine.records import Cause
+from schedd.engine.records import Cause, ChangeSet
 from schedd.engine.view import Published
 from schedd.wire import Event, JobStarted, LogLost
 
@@ -156,8 +155,8 @@ class ClusterMeters:
         for one in vector:
             self._objectives[one.objective].set(math.nan if one.value is None else one.value)
 
-    def before(self, engine: Engine, events: Sequence[Event]) -> int:
-        """Sees losses and what told starts came to, before the engine handles these; for ``after``."""
+    def before(self, engine: Engine, events: Sequence[Event]) -> None:
+        """Sees losses and what told starts came to, before the engine handles these."""
         state = engine.state
         for event in events:
             if isinstance(event, LogLost):
@@ -170,16 +169,13 @@ class ClusterMeters:
             told = int(state.told[record.slot])
             if told >= 0:
                 self._errors.observe(event.time - told)
-        return state.change_number
 
-    def after(self, engine: Engine, last: int, published: Published) -> None:
-        """Counts the moves since the change set ``last``; ``published`` is the plan from before them."""
-        changes = engine.state.changes
-        fresh = list(takewhile(lambda change: change.number >= last, reversed(changes)))
-        if not fresh:
+    def after(self, moves: Sequence[ChangeSet], published: Published) -> None:
+        """Counts ``moves``; ``published`` is the plan from before them."""
+        if not moves:
             return
         latest = int(published.starts.max(initial=-1))
-        for change in fresh:
+        for change in moves:
             moved = (change.old >= 0) & (change.new >= 0)
             count = int(moved.sum())
             if count:

@@ -1,6 +1,6 @@
 """One cluster's engine at work: each batch kept, handled, kept what follows from it, shown."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import structlog
 
@@ -45,6 +45,8 @@ class Planner:
         self.journal = journal
         self.decisions = DecisionLog()
         self.batches = 0
+        self.taken: Mapping[str, int] = {}
+        """Of the batch handled last: by event, how many jobs a search's result or a chosen plan moved."""
         self._name = name
         self._clock = clock
         self._meters = meters
@@ -85,6 +87,7 @@ class Planner:
 
     def batch(self, events: Sequence[Event], *, resumed: bool = False) -> Batch | None:
         """Kept, handled, kept what follows, shown: in this order; None when none of the events is new."""
+        self.taken = {}
         now, paused = int(self._clock.now()), self.engine.state.paused
         batch: Batch | None
         if events:
@@ -116,13 +119,14 @@ class Planner:
 
     def _handle(self, batch: Batch) -> None:
         engine, meters, publisher = self.engine, self._meters, self._publisher
-        last = meters.before(engine, batch.events)
+        meters.before(engine, batch.events)
         with meters.timed("plan"):
-            decisions = call(engine, batch, batch.events, batch.calls - 1, self.watch)
+            outcome = call(engine, batch, batch.events, batch.calls - 1, self.watch)
         self._passing.went_well()
+        decisions, self.taken = outcome.decisions, outcome.taken
         if any(isinstance(decision, Alert) and decision.kind == "quarantine" for decision in decisions):
             self.keep_incident("quarantine")
-        meters.after(engine, last, publisher.latest)
+        meters.after(outcome.moves, publisher.latest)
         news = self._promised.news(engine) if self._promised is not None else ((), ())
         with meters.timed("record"):
             made = self._patience.insist(lambda: self.journal.commit_decisions(batch, decisions, *news))

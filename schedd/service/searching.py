@@ -13,7 +13,7 @@ import structlog
 from schedd.engine import Engine
 from schedd.engine.improve import improvement
 from schedd.engine.records import JobRecord
-from schedd.engine.searching import MOST_MOVED, Due, SearchHistory, asked_for, due, taken
+from schedd.engine.searching import MOST_MOVED, Due, SearchHistory, asked_for, due
 from schedd.engine.settings import EngineSettings
 from schedd.engine.state import EngineState
 from schedd.optimize import Improvement, Search, SearchSettings, Start, WhyEnded
@@ -185,8 +185,7 @@ class Searcher:
         records = ((place.slot, copied.records[place.slot]) for place in found.places)
         jobs = {slot: record.id for slot, record in records if record is not None}
         event = improvement(name, self._loop.now(), copied.start.plan, jobs, found.places)
-        self._loop.submit([event]).result(_PATIENCE_S)
-        return self._loop.at_rest(lambda engine: taken(engine.state, name)).result(_PATIENCE_S)
+        return self._loop.submit([event]).result(_PATIENCE_S).taken
 
     def _note(self, run: SearchRun) -> None:
         try:

@@ -78,9 +78,9 @@ def test_nearly_a_third_of_the_events_are_early_ends_that_others_are_started_for
     engine = Engine(EngineSettings(tell=False), 1_000)
 
     def handle(events: list[Event]) -> None:
-        decisions: list[Decision] = list(engine.handle(events, 1_000))
+        decisions: list[Decision] = list(engine.handle(events, 1_000).decisions)
         while engine.next_wake == 1_000:
-            decisions += engine.handle([], 1_000)
+            decisions += engine.handle([], 1_000).decisions
         outcomes = site.carry_out(decisions, 1_000)
         if outcomes:
             handle(outcomes)

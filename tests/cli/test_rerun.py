@@ -16,11 +16,11 @@ T = 1_700_000_000
 def _incident(path: Path, settings: EngineSettings) -> list[Decision]:
     engine = Engine(settings, T)
     nodes = (NodeFacts(name="n1", cpus=4),)
-    decisions = [*engine.handle([Snapshot(id="a:1", time=T, jobs=(), nodes=nodes)], T)]
+    decisions = [*engine.handle([Snapshot(id="a:1", time=T, jobs=(), nodes=nodes)], T).decisions]
     engine.checkpoint()
     for i in range(3):
         job = JobFacts(id=str(i), owner="ann", queue="q", submitted=T, resources={"nodes": "1:ppn=4"})
-        decisions += engine.handle([JobQueued(id=f"a:{2 + i}", time=T, job=job)], T + i)
+        decisions += engine.handle([JobQueued(id=f"a:{2 + i}", time=T, job=job)], T + i).decisions
     path.write_text("\n".join(dump(engine.incident())), encoding="utf-8")
     return decisions
 

@@ -136,11 +136,11 @@ class Chaos(RuleBasedStateMachine):
         for event in events:
             if isinstance(event, RunRefused | RunAccepted):
                 self.open.pop(event.decision_id, None)
-        self._take(self.engine.handle(events, now))
+        self._take(self.engine.handle(events, now).decisions)
         for _ in range(_ROUNDS):
             if self.engine.next_wake is None or self.engine.next_wake > self.engine.state.now:
                 return
-            self._take(self.engine.handle([], now))
+            self._take(self.engine.handle([], now).decisions)
         raise AssertionError(f"no rest at {now}: it wants to be called again and again")
 
     def _take(self, decisions: tuple[Decision, ...]) -> None:

@@ -42,7 +42,7 @@ class Cluster:
 
     def _handle(self, events: tuple[Event, ...]) -> None:
         while True:
-            decisions = self.engine.handle(events, self.server.now)
+            decisions = self.engine.handle(events, self.server.now).decisions
             self.decisions += decisions
             wake = self.engine.next_wake
             events = ()

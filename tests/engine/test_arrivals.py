@@ -54,7 +54,7 @@ def settled(one: Engine, now: int = NOW) -> list[Decision]:
     for _ in range(10 * MANY // SLICE + 100):
         if one.next_wake is None or one.next_wake > now:
             return made
-        made += one.handle([], now)
+        made += one.handle([], now).decisions
     raise AssertionError("it comes to no rest")
 
 
@@ -64,7 +64,7 @@ def starts(one: Engine) -> dict[str, int]:
 
 def test_a_snapshot_with_many_new_jobs_is_handled_before_they_are_planned() -> None:
     one = engine()
-    made = one.handle([snapshot(*map(facts, range(MANY)))], NOW)
+    made = one.handle([snapshot(*map(facts, range(MANY)))], NOW).decisions
     assert (len(one.state.records), len(one.state.arriving)) == (0, MANY)
     assert not made
     assert one.next_wake == NOW
@@ -98,7 +98,7 @@ def test_nothing_is_started_before_all_that_runs_is_known() -> None:
     one.handle([snapshot(*waiting, *busy, *(replace(job, shares=()) for job in more))], NOW)
     made: list[Decision] = []
     while one.state.arriving:
-        made += one.handle([JobQueued(id="new", time=NOW, job=facts(5_000))], NOW)
+        made += one.handle([JobQueued(id="new", time=NOW, job=facts(5_000))], NOW).decisions
         if len(one.state.records) < 200:
             assert one.state.halted
     made += settled(one)
@@ -132,7 +132,7 @@ def test_the_next_snapshot_wins_over_what_still_waits_and_nobody_is_told_of_a_di
     one.handle([snapshot(*map(facts, range(MANY)))], NOW)
     one.handle([], NOW)
     now = [facts(i, queue="other") for i in range(MANY - 3)]
-    made = list(one.handle([snapshot(*now, number=2)], NOW))
+    made = list(one.handle([snapshot(*now, number=2)], NOW).decisions)
     assert len(one.state.arriving) == MANY - 3 - SLICE
     made += settled(one)
     assert not [d for d in made if d.type == "alert" and "job queued" in d.text]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import schedd.engine.checkpoint as checkpoint_module
 import schedd.engine.engine as engine_module
-from schedd.engine import CheckpointError, Engine, EngineSettings, Incident
+from schedd.engine import CheckpointError, Engine, EngineSettings, Incident, Outcome
 from schedd.engine.checkpoint import FORMAT, Frozen
 from schedd.engine.incident import IncidentError, dump, read, rerun
 from schedd.engine.state import EngineState, _column
@@ -44,13 +44,13 @@ class Recorded(Chaos):
         self.calls_before = calls_before
         engine, handle = self.engine, self.engine.handle
 
-        def recorded(batch: list[Event], now: int) -> tuple[Decision, ...]:
+        def recorded(batch: list[Event], now: int) -> Outcome:
             events = tuple(batch)
-            decisions = handle(events, now)
+            outcome = handle(events, now)
             if len(self.calls) == self.calls_before:
                 self.saved = engine.checkpoint()
-            self.calls.append((events, now, decisions))
-            return decisions
+            self.calls.append((events, now, outcome.decisions))
+            return outcome
 
         engine.handle = recorded  # type: ignore[assignment, method-assign]
 
@@ -91,17 +91,17 @@ class Twins(Chaos):
         engine, handle = self.engine, self.engine.handle
         calls = 0
 
-        def both(batch: list[Event], now: int) -> tuple[Decision, ...]:
+        def both(batch: list[Event], now: int) -> Outcome:
             nonlocal calls
             calls += 1
-            decisions = handle(batch, now)
+            outcome = handle(batch, now)
             if self.twin is not None:
-                assert self.twin.handle(batch, now) == decisions
+                assert self.twin.handle(batch, now).decisions == outcome.decisions
                 assert self.twin.next_wake == engine.next_wake
                 assert _plan(self.twin) == _plan(engine)
             elif calls > calls_before and engine.state.plan.freed:
                 self.twin = self.twin_of(engine)
-            return decisions
+            return outcome
 
         engine.handle = both  # type: ignore[assignment, method-assign]
 
@@ -166,12 +166,12 @@ def test_what_was_frozen_stays_as_it_was_while_the_engine_goes_on(seed: int) -> 
     frozen: list[tuple[Frozen, bytes]] = []
     handle = world.engine.handle
 
-    def watched(batch: list[Event], now: int) -> tuple[Decision, ...]:
-        decisions = handle(batch, now)
+    def watched(batch: list[Event], now: int) -> Outcome:
+        outcome = handle(batch, now)
         if len(frozen) < 100:
             state = world.engine.freeze()
             frozen.append((state, state.encode()))
-        return decisions
+        return outcome
 
     world.engine.handle = watched  # type: ignore[assignment, method-assign]
     play(world, Random(seed), 80)

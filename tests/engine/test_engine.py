@@ -42,7 +42,9 @@ def _planned(engine: Engine, job: str) -> int:
 
 def test_every_queued_job_has_a_start_and_a_promise() -> None:
     engine = _cluster(4, 4)
-    decisions = engine.handle([_queued(1, "4:ppn=4", 100), _queued(2, "2:ppn=2", 50), _queued(3, "1", 30)], 0)
+    decisions = engine.handle(
+        [_queued(1, "4:ppn=4", 100), _queued(2, "2:ppn=2", 50), _queued(3, "1", 30)], 0
+    ).decisions
     assert [d.job_id for d in decisions if isinstance(d, Run)] == ["1.s"]
     assert [_planned(engine, f"{i}.s") for i in (1, 2, 3)] == [0, 100, 100]
     assert engine.state.promise[engine.state.records["2.s"].slot] == 100
@@ -50,8 +52,8 @@ def test_every_queued_job_has_a_start_and_a_promise() -> None:
 
 def test_an_early_end_lets_waiting_jobs_start_at_once_and_breaks_no_promise() -> None:
     engine = _cluster(4, 4)
-    _start(engine, engine.handle([_queued(1, "4:ppn=4", 100), _queued(2, "2:ppn=2", 50)], 0), 0)
-    decisions = engine.handle([JobEnded(id="a:9", time=40, job_id="1.s")], 40)
+    _start(engine, engine.handle([_queued(1, "4:ppn=4", 100), _queued(2, "2:ppn=2", 50)], 0).decisions, 0)
+    decisions = engine.handle([JobEnded(id="a:9", time=40, job_id="1.s")], 40).decisions
     assert [(d.job_id, d.cause) for d in decisions if isinstance(d, Run)] == [("2.s", "a:9")]
     assert engine.state.breaches == 0
 
@@ -64,7 +66,7 @@ def test_a_request_that_no_node_can_meet_is_answered_with_never() -> None:
 
 def test_a_held_job_loses_its_place_and_promise_until_it_is_released() -> None:
     engine = _cluster(1, 4)
-    _start(engine, engine.handle([_queued(1, "1:ppn=4", 100)], 0), 0)
+    _start(engine, engine.handle([_queued(1, "1:ppn=4", 100)], 0).decisions, 0)
     engine.handle([_queued(2, "1:ppn=4", 100)], 0)
     engine.handle([JobHeld(id="a:7", time=10, job_id="2.s", holds="u")], 10)
     assert _planned(engine, "2.s") == -1
@@ -77,7 +79,7 @@ def test_easy_lets_a_short_job_overtake_where_it_delays_nobody() -> None:
     started = {}
     for policy in ("fcfs", "easy"):
         engine = _cluster(1, 4, policy)
-        _start(engine, engine.handle([_queued(1, "1:ppn=3", 100)], 0), 0)
-        decisions = engine.handle([_queued(2, "1:ppn=4", 100), _queued(3, "1:ppn=1", 50)], 1)
+        _start(engine, engine.handle([_queued(1, "1:ppn=3", 100)], 0).decisions, 0)
+        decisions = engine.handle([_queued(2, "1:ppn=4", 100), _queued(3, "1:ppn=1", 50)], 1).decisions
         started[policy] = [d.job_id for d in decisions if isinstance(d, Run)]
     assert started == {"fcfs": [], "easy": ["3.s"]}

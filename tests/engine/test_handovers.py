@@ -30,7 +30,7 @@ class Desk:
         self.number = 0
 
     def tell(self, *events: Event, at: int = T) -> list[Handover]:
-        made: tuple[Decision, ...] = self.engine.handle(events, at)
+        made: tuple[Decision, ...] = self.engine.handle(events, at).decisions
         return [one for one in made if isinstance(one, Handover)]
 
     def id(self) -> str:

@@ -58,7 +58,7 @@ class Cluster:
         )
 
     def tell(self, *events: Event) -> tuple[Decision, ...]:
-        return self.engine.handle(events, T)
+        return self.engine.handle(events, T).decisions
 
     def record(self, job_id: str) -> JobRecord:
         return self.engine.state.records[job_id]

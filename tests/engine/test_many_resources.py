@@ -33,31 +33,33 @@ def alerts(made: tuple[Decision, ...]) -> list[str]:
 @pytest.mark.parametrize("count", [59, 63, 80, 400])
 def test_a_node_with_very_many_resources_is_used_and_what_is_not_counted_is_told(count: int) -> None:
     one = Engine(EngineSettings(validate=True, slack=0), NOW)
-    made = one.handle([NodeChanged(id="n", time=NOW, node=node("n1", count))], NOW)
+    made = one.handle([NodeChanged(id="n", time=NOW, node=node("n1", count))], NOW).decisions
     (told,) = alerts(made)
     assert "n1" in told
     assert f"{count - 40} of its {count}" in told
-    made = one.handle([asking(1, "res000"), asking(2, f"res{count - 1:03}"), asking(3, "")], NOW)
+    made = one.handle([asking(1, "res000"), asking(2, f"res{count - 1:03}"), asking(3, "")], NOW).decisions
     assert {d.job_id for d in made if isinstance(d, Run)} == {"1.s", "3.s"}
     assert one.state.records["2.s"].answer is not None
-    assert not alerts(one.handle([NodeChanged(id="m", time=NOW, node=node("n1", count))], NOW + 1))
+    assert not alerts(one.handle([NodeChanged(id="m", time=NOW, node=node("n1", count))], NOW + 1).decisions)
 
 
 def test_other_nodes_of_the_same_snapshot_are_taken_and_a_checkpoint_leads_to_the_same() -> None:
     one = Engine(EngineSettings(validate=True, slack=0), NOW)
     nodes = (node("n1", 30, "a"), node("n2", 30, "b"), node("n3", 0))
-    made = one.handle([Snapshot(id="s", time=NOW, jobs=(), nodes=nodes)], NOW)
+    made = one.handle([Snapshot(id="s", time=NOW, jobs=(), nodes=nodes)], NOW).decisions
     (told,) = alerts(made)
     assert "n2" in told
     assert set(one.state.plan.nodes) == {"n1", "n2", "n3"}
     other = Engine.restore(one.checkpoint())
     more = [NodeChanged(id="x", time=NOW, node=node("n4", 5, "c"))]
     for engine in (one, other):
-        made = engine.handle(more, NOW + 1)
+        made = engine.handle(more, NOW + 1).decisions
         assert "n4" in alerts(made)[0]
         made = engine.handle(
             [asking(1, "a029"), asking(2, "b009"), asking(3, "b010"), asking(4, "c000")], NOW + 1
-        )
+        ).decisions
         assert {d.job_id for d in made if isinstance(d, Run)} == {"1.s", "2.s"}
-    made = one.handle([Snapshot(id="t", time=NOW + 2, nodes=(*nodes, more[0].node), jobs=())], NOW + 2)
+    made = one.handle(
+        [Snapshot(id="t", time=NOW + 2, nodes=(*nodes, more[0].node), jobs=())], NOW + 2
+    ).decisions
     assert not [text for text in alerts(made) if "not counted" in text]

@@ -114,7 +114,7 @@ def test_what_people_have_set_stays_and_the_log_tells_the_same_again() -> None:
         ((cluster.server.snapshot(),), T + 21),
         ((), T + 30),
     ]
-    made = [[one.handle(events, now) for events, now in told] for one in (cluster.engine, before)]
+    made = [[one.handle(events, now).decisions for events, now in told] for one in (cluster.engine, before)]
     assert made[0] == made[1]
     assert cluster.engine.checkpoint() == before.checkpoint()
     state = cluster.engine.state

@@ -67,7 +67,7 @@ def test_where_the_job_that_may_start_has_no_room_the_held_one_is_planned_later(
     )
     engine = cluster.engine
     for events in ([held], *[[]] * 20):
-        assert not [one for one in engine.handle(events, T) if isinstance(one, Run)]
+        assert not [one for one in engine.handle(events, T).decisions if isinstance(one, Run)]
         if engine.next_wake != T:
             break
     assert engine.next_wake is not None

@@ -79,6 +79,6 @@ def test_what_the_site_no_longer_wants_is_lifted_and_what_people_made_stays() ->
 def test_before_there_are_nodes_nothing_is_reserved_and_nobody_is_alarmed() -> None:
     site = maintenance(0, DAY, everywhere=False, nodes=["n1"])
     engine = Engine(EngineSettings(site=site, validate=True), T)
-    assert engine.handle([], T) == ()
+    assert engine.handle([], T).decisions == ()
     assert names(engine) == []
     assert engine.next_wake is None

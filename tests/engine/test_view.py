@@ -41,9 +41,9 @@ class Cluster:
         for event in events:
             self.n += 1
             numbered.append(replace(event, id=f"test:{self.n}"))
-        decisions = self.engine.handle(numbered, now)
+        decisions = self.engine.handle(numbered, now).decisions
         while self.engine.next_wake == now:
-            decisions += self.engine.handle([], now)
+            decisions += self.engine.handle([], now).decisions
         self.runs += [decision for decision in decisions if isinstance(decision, Run)]
         return publish(self.engine.state)
 

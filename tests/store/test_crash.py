@@ -148,7 +148,7 @@ def same_decisions_from_the_log_alone(url: str, name: str = "main") -> int:
         elif engine.state.paused != batch.paused:
             engine.pause(batch.paused)
         for call in range(batch.calls):
-            made += engine.handle(batch.events if call == 0 else (), batch.now)
+            made += engine.handle(batch.events if call == 0 else (), batch.now).decisions
     kept = store.decisions_after(cluster, "", 10**9)
     store.close()
     mine = [(d.id, d.type, d.time, d.cause) for d in made]

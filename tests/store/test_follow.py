@@ -31,13 +31,13 @@ class Life:
     def batch(self, events: list[Event], now: int) -> None:
         batch = self.journal.commit_events(events, now)
         assert batch is not None
-        made = self.engine.handle(batch.events, batch.now)
+        made = self.engine.handle(batch.events, batch.now).decisions
         self.journal.commit_decisions(batch, made)
         self.runs += [decision for decision in made if isinstance(decision, Run)]
 
     def woke(self, now: int) -> None:
         batch = self.journal.woke(now)
-        self.journal.commit_decisions(batch, self.engine.handle((), now))
+        self.journal.commit_decisions(batch, self.engine.handle((), now).decisions)
 
     def under(self, settings: EngineSettings) -> None:
         """As after a reload."""

@@ -8,6 +8,7 @@ import pytest
 
 from schedd.dialect import canonical
 from schedd.engine import Engine, EngineSettings
+from schedd.engine.tells import why_text
 from schedd.wire import Snapshot, Tell
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.comments import comment
@@ -131,7 +132,9 @@ async def _known(version: str) -> dict[str, list[Known]]:
     assert isinstance(told, Snapshot)
     engine = Engine(EngineSettings(tell_rate=1000), now)
     tells = {
-        decision.job_id: decision for decision in engine.handle([told], now) if isinstance(decision, Tell)
+        decision.job_id: decision
+        for decision in engine.handle([told], now).decisions
+        if isinstance(decision, Tell)
     }
     found: dict[str, list[Known]] = {}
     for form, name in names.items():
@@ -141,7 +144,7 @@ async def _known(version: str) -> dict[str, list[Known]]:
             record = engine.state.records[job]
             asked = record.understood.request
             text = "" if asked is None else canonical(asked).removesuffix("; no walltime")
-            found[form].append(Known(text, engine.state.why_text(record), comment(tells[job])))
+            found[form].append(Known(text, why_text(engine.state, record), comment(tells[job])))
     return found
 
 
