@@ -58,7 +58,7 @@ def daemon_of(request: Request) -> Clusters:
     """All clusters, when the daemon can answer for them. Raises ProblemError."""
     clusters: Clusters = request.app.state.clusters
     if not clusters.ready:
-        what = "it is getting ready: kernels are compiled, the plan is recovered"
+        what = f"it is getting ready: {clusters.getting_ready}"
         if clusters.stopping:
             what = "it is shutting down"
         elif clusters.waits_for:

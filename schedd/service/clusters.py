@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 from schedd.engine import Engine, EngineSettings
+from schedd.plan.compiled import compiled
 from schedd.policy.fair_share import Usage
 from schedd.predict import RunTimes
 from schedd.service.alarms import Watch
@@ -23,7 +24,7 @@ from schedd.service.polling import Poller
 from schedd.service.sampling import Sampler
 from schedd.service.searching import Searcher
 from schedd.service.track import MemoryTrack, StoredTrack, Track
-from schedd.service.warmup import warm_up
+from schedd.service.warmup import told, warm_up
 from schedd.store import AuditEntry, Journal, MemoryJournal
 
 __all__ = ["Clusters", "new_engine"]
@@ -90,11 +91,14 @@ class Clusters:
         self._watch = Watch(loop.alarms.look for loop in self._loops.values())
         self.ready = False
         self.stopping = False
+        self._warm = False
 
     def start(self, *, warm: bool = True) -> None:
         """Compile the kernels (seconds, or a minute when none are kept on disk) and start the planners."""
         if warm:
-            warm_up()
+            with told():
+                warm_up()
+        self._warm = True
         if self.stopping:
             return
         if self.durable is not None and not self.durable.open():
@@ -168,6 +172,14 @@ class Clusters:
 
     def __iter__(self) -> Iterator[PlanLoop]:
         return iter(self._loops.values())
+
+    @property
+    def getting_ready(self) -> str:
+        """What the daemon does before it is ready, in one line."""
+        if self._warm:
+            return "the plan is recovered"
+        done, of = compiled()
+        return f"{done} of {of} kernels are compiled; then the plan is recovered"
 
     @property
     def waits_for(self) -> str:

@@ -1,12 +1,19 @@
 """Compiles every kernel before the daemon says it is ready, by planning a little cluster of its own."""
 
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+
+import structlog
 
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.foretelling import foretell, outset
 from schedd.engine.improve import movable
 from schedd.engine.view import publish
 from schedd.optimize import Search, SearchSettings
+from schedd.plan.compiled import compiled
 from schedd.plan.evaluate import DEFAULT_WEIGHTS, Weights
 from schedd.plan.latest import latest_starts
 from schedd.plan.places import place_of
@@ -29,7 +36,9 @@ from schedd.wire import (
     Unreserve,
 )
 
-__all__ = ["warm_up"]
+__all__ = ["told", "warm_up"]
+
+_log = structlog.get_logger(__name__)
 
 _T = 1_000_000_000
 _GIB = 1 << 20
@@ -46,6 +55,26 @@ def _queued(number: int, **resources: str) -> JobQueued:
 def _node(name: str, state: str = "up", cpus: int = 4) -> NodeChanged:
     facts = NodeFacts(name=name, cpus=cpus, mem=8 * _GIB, state=state)  # type: ignore[arg-type]
     return NodeChanged(id=f"warm-{name}", time=_T, node=facts)
+
+
+@contextmanager
+def told(every_s: float = 10.0) -> Iterator[None]:
+    """While this lasts the log says now and then how many kernels are compiled. What is quick is not told."""
+    ended = threading.Event()
+    begun = time.monotonic()
+
+    def tell() -> None:
+        while not ended.wait(every_s):
+            done, of = compiled()
+            _log.info("kernels are compiled", done=done, of=of, seconds=round(time.monotonic() - begun))
+
+    teller = threading.Thread(target=tell, name="kernels told", daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        teller.join()
 
 
 def warm_up() -> None:

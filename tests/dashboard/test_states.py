@@ -204,7 +204,7 @@ def test_a_page_waits_for_a_daemon_that_gets_ready(site: Site) -> None:
         clusters.ready = True
         assert answer.status_code == 503
         assert '<meta http-equiv="refresh"' in answer.text
-        assert "getting ready" in answer.text
+        assert "getting ready: the plan is recovered" in answer.text
         assert client.get("/main/plan").status_code == 200
 
 

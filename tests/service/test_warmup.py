@@ -6,16 +6,18 @@ import sys
 from tests.conftest import ROOT
 
 SCRIPT = """
-import importlib, pkgutil
+import importlib, pkgutil, threading
+import structlog
 import schedd.plan.kernels as kernels
 from dataclasses import replace
 from schedd.engine.improve import improvement, movable
 from schedd.plan.places import place_of
-from schedd.service.warmup import warm_up
+from schedd.plan.compiled import compiled
+from schedd.service.warmup import told, warm_up
 from tests.engine.cluster import Cluster
 from tests.engine.test_windows import quota
 
-def compiled():
+def by_name():
     found = {}
     for info in pkgutil.iter_modules(kernels.__path__):
         module = importlib.import_module(f"schedd.plan.kernels.{info.name}")
@@ -24,8 +26,18 @@ def compiled():
                 found[f"{info.name}.{name}"] = len(value.signatures)
     return found
 
-warm_up()
-before = compiled()
+told_none, of = compiled()
+begun = threading.Event()
+lines = []
+structlog.configure(processors=[lambda _, __, line: lines.append(line) or begun.set() or "" ])
+with told(0.01):
+    assert begun.wait(60)
+    warm_up()
+told_all, still = compiled()
+assert told_none == 0 < told_all <= of == still, (told_none, told_all, of)
+assert lines[0]["event"] == "kernels are compiled" and lines[0]["of"] == of, lines[0]
+assert 0 <= lines[0]["done"] <= lines[-1]["done"] <= of
+before = by_name()
 site = {**quota(4, 0, 3600), "priority": {"wish": 1.0}, "fair_share": {}}
 site["limits"] += [{"what": "jobs", "who": "user", "amount": 3}, {"what": "matlab", "amount": 1}]
 cluster = Cluster(nodes=2, site=site, slack=10**6, validate=False)
@@ -43,7 +55,7 @@ jobs = {slot: cluster.engine.state.by_slot[slot].id for slot in movable(cluster.
 sooner = [replace(place_of(plan, slot), start=plan.start(slot) - 1) for slot in jobs]
 assert sooner
 cluster.tell(improvement("search", cluster.server.now, plan, jobs, sooner))
-after = compiled()
+after = by_name()
 print(sorted(name for name in after if after[name] != before.get(name)))
 """
 
