@@ -1,5 +1,6 @@
 """The table of a job's phases: what a step clears is gone, what it sets is set, all else stays as it was."""
 
+from collections.abc import Callable
 from dataclasses import fields, replace
 from operator import attrgetter
 from pathlib import Path
@@ -26,8 +27,10 @@ from schedd.engine.records import (
     StartAttempt,
 )
 from schedd.model import WaitingFor
-from schedd.wire import JobFacts
+from schedd.wire import JobFacts, Run
 from tests.engine.chaos import Chaos, play
+from tests.engine.cluster import Cluster
+from tests.engine.test_failing import passed
 
 _GROUPS = {"attempt": StartAttempt, "back_off": BackOff, "run": RunSoFar}
 _FACTS = JobFacts(id="1", owner="ada@hub", queue="batch", state="Q", submitted=0)
@@ -182,24 +185,89 @@ def test_what_does_not_fit_its_phase_is_told(record: JobRecord, words: str) -> N
     assert fault_of(record) == words
 
 
-def test_the_engine_takes_most_steps_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+def _refused() -> None:
+    cluster = Cluster()
+    cluster.obeys = False
+    cluster.submit("1")
+    (decision,) = (one for one in cluster.decisions if isinstance(one, Run))
+    cluster.tell(*cluster.server.refuse(decision, 15043, "no"))
+
+
+def _not_answered() -> None:
+    cluster = Cluster(decision_expiry=60, answer_grace=30)
+    cluster.obeys = False
+    cluster.submit("1")
+    cluster.at(100)
+
+
+def _asks_for_others() -> None:
+    cluster = Cluster()
+    cluster.submit("1")
+    cluster.submit("2")
+    cluster.ask("2", nodes="1:ppn=1")
+
+
+def _waits_for_another() -> None:
+    cluster = Cluster()
+    cluster.submit("1")
+    cluster.submit("2", depend="afterok:1", state="H", holds="s")
+
+
+def _runs_too_long() -> None:
+    cluster = Cluster(slack=0)
+    cluster.submit("1", walltime=100, runtime=1000)
+    cluster.submit("2")
+    cluster.at(900)
+
+
+def _altered_on_a_lost_node() -> None:
+    cluster = Cluster(node_grace=300)
+    cluster.submit("1", walltime=100)
+    cluster.submit("2", walltime=100)
+    cluster.node("n1", state="down")
+    cluster.ask("2", walltime="90")
+    cluster.node("n1", state="up")
+
+
+def _fails() -> None:
+    cluster = Cluster()
+    cluster.engine.pause("for now")
+    cluster.submit("1")
+    passed(cluster, jobs=("1",))
+
+
+_STORIES = {
+    _refused: {Step.REFUSED},
+    _not_answered: {Step.VOID, Step.PUT_OFF},
+    _asks_for_others: {Step.GIVEN_SLOT},
+    _waits_for_another: {Step.CHAINED},
+    _runs_too_long: {Step.OVERRAN, Step.BROKEN},
+    _altered_on_a_lost_node: {Step.BLAMED},
+    _fails: {Step.SET_ASIDE},
+}
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> set[Step]:
+    """The steps that are taken from here on."""
+    steps: set[Step] = set()
+    monkeypatch.setattr("schedd.engine.phases.TABLE", _Noting(steps))
+    return steps
+
+
+@pytest.mark.parametrize("story", _STORIES, ids=lambda story: story.__name__[1:])
+def test_the_engine_takes_the_rare_steps_when_their_time_has_come(
+    taken: set[Step], story: Callable[[], None]
+) -> None:
+    story()
+    assert _STORIES[story] <= taken
+
+
+def test_the_engine_takes_all_other_steps_of_the_table(taken: set[Step]) -> None:
     """A cluster at random, with every invariant checked after each batch, ``fault_of`` among them."""
-    taken: set[Step] = set()
-    monkeypatch.setattr("schedd.engine.phases.TABLE", _Noting(taken))
     for seed in range(3):
         play(Chaos(), Random(seed), 150)
-    rare = {
-        Step.SET_ASIDE,
-        Step.GIVEN_SLOT,
-        Step.PUT_OFF,
-        Step.CHAINED,
-        Step.OVERRAN,
-        Step.BROKEN,
-        Step.BLAMED,
-        Step.REFUSED,
-        Step.VOID,
-    }
-    assert set(Step) - taken <= rare
+    assert set(Step) - taken <= set().union(*_STORIES.values())
 
 
 class _Noting(dict[Step, Any]):

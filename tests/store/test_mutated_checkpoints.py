@@ -44,7 +44,7 @@ def filled(tmp_path: Path) -> Iterator[Store]:
             jobs = [queued(number) for number in range(turn * 20, turn * 20 + 20)]
             batch = journal.commit_events([node, *jobs], 1_000)
             assert batch is not None
-            journal.commit_decisions(batch, engine.handle(batch.events, batch.now))
+            journal.commit_decisions(batch, engine.handle(batch.events, batch.now).decisions)
             assert journal.maybe_checkpoint(lambda e=engine: e.freeze().parts(), 1_000, must=True)  # type: ignore[misc]
         journal.close()
     yield store
