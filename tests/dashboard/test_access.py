@@ -113,8 +113,8 @@ def test_an_operator_reserves_nodes_and_lifts_that(look: Open, site: Site) -> No
     page.get_by_text("Reserve nodes").click()
     page.get_by_role("textbox", name="Name").fill("repair")
     page.get_by_label("Nodes or properties").fill("n1, n9")
-    page.get_by_label("From").fill("2023-11-15T12:00")
-    page.get_by_label("Until").fill("2023-11-15T18:00")
+    page.get_by_label("From", exact=True).fill("2023-11-15T12:00")
+    page.get_by_label("Until", exact=True).fill("2023-11-15T18:00")
     page.get_by_label("Reason", exact=True).fill("new memory")
     page.get_by_role("button", name="Reserve").click()
     expect(page.get_by_role("alert")).to_contain_text("no node n9")
@@ -122,15 +122,15 @@ def test_an_operator_reserves_nodes_and_lifts_that(look: Open, site: Site) -> No
     page.get_by_label("Nodes or properties").fill("n1")
     body = {"nodes": ["n1"], "start": T + 40, "reason": "x"}
     wanted = site.put("/reservations/repair/preview", body)
-    page.get_by_label("From").fill("2023-11-14T23:14")
-    page.get_by_label("Until").fill("")
+    page.get_by_label("From", exact=True).fill("2023-11-14T23:14")
+    page.get_by_label("Until", exact=True).fill("")
     page.get_by_role("button", name="Preview").click()
     expect(page.locator("#foreseen")).to_contain_text(f"{wanted['moves']} waiting jobs would start")
     expect(page.locator("#foreseen")).to_contain_text(f"{wanted['broken']} promises would be broken")
     assert wanted["moves"]
     assert site.ask("/reservations")["reservations"] == []
-    page.get_by_label("From").fill("2023-11-15T12:00")
-    page.get_by_label("Until").fill("2023-11-15T18:00")
+    page.get_by_label("From", exact=True).fill("2023-11-15T12:00")
+    page.get_by_label("Until", exact=True).fill("2023-11-15T18:00")
     page.get_by_role("button", name="Reserve").click()
     expect(page.locator("#reservations")).to_contain_text("new memory")
     (made,) = site.ask("/reservations")["reservations"]
