@@ -130,7 +130,26 @@ class Engine:
         """
         self.base = frozen = Frozen(self.state, {"forgotten": self.forgotten})
         self.log.clear()
+        self.state.strayed = {}
         return frozen
+
+    @property
+    def strayed(self) -> bool:
+        """Whether an error was kept to the job or the event that it concerned since the state was frozen.
+
+        Such an error may be one of this process alone, and leaves work half done: the same calls may lead to
+        another state. Who goes on from here is to go on from the state itself, not from the calls.
+        """
+        return bool(self.state.strayed)
+
+    def gone_on(self) -> "Engine":
+        """An engine that goes on from this one's state as a checkpoint has it; that is its ``base``.
+
+        Raises AssertionError when the state breaks an invariant, and CheckpointError: work is half done.
+        """
+        new = Engine.restore(Frozen(self.state, {"forgotten": self.forgotten}).encode())
+        check(new.state)
+        return new
 
     def checkpoint(self) -> bytes:
         """The same as bytes at once."""

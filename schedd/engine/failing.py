@@ -32,7 +32,7 @@ _CARRIED: Final = frozenset(
         *("adapter_mode", "aside", "left_out", "generation", "decisions", "moves", "taken"),
         "decision_number",
         *("change_number", "breaches", "owners", "holds", "walltime_use", "kept", "lost"),
-        *("handovers", "handed"),
+        *("handovers", "handed", "strayed"),
     }
 )
 """What stays when the engine begins anew: what people have set, and what counts on."""

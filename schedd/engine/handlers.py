@@ -108,6 +108,7 @@ def _guarded(
     except Exception as error:
         if state.settings.validate and isinstance(error, AssertionError):
             raise
+        state.strayed[job_id] = None
         record = state.records.get(job_id)
         if record is None and facts is not None:
             nothing = Understood(None, state.settings.default_walltime, True, repr(error))

@@ -106,13 +106,14 @@ def _judge(
 def unkept(state: EngineState, event: str) -> None:
     """Promises whose moment went by are broken, each with the cause that put it at risk: the job waits still.
 
-    While nobody knows how things stand on the server, nothing is said.
+    While nobody knows how things stand on the server, nothing is said. Nor is it just after a start was
+    refused: the server may refuse a job that is being deleted, and tell of that a little later.
     """
     if state.stale or state.arriving or not (state.risks or state.soonest() <= state.now):
         return
     for slot in np.flatnonzero(_waits(state) & (state.promise < state.now)).tolist():
         record = state.by_slot[slot]
-        if record is not None:
+        if record is not None and _judged_after(state, record) < state.now:
             start = state.plan.start(slot)
             risk = record.risk or Risk(state.now, event, _held_up(state, record))
             _break(state, after(record, Step.RISKED, lost=None, risk=risk), start)
@@ -128,8 +129,21 @@ def next_unkept(state: EngineState) -> int:
     """When the next promise is broken if its job has not started by then; FOREVER: none is at risk."""
     if state.stale or state.arriving or not (state.risks or state.soonest() <= state.now):
         return FOREVER
-    soonest = int(state.promise[_waits(state)].min(initial=FOREVER))
+    slots = np.flatnonzero(_waits(state) & (state.promise < FOREVER))
+    promised = state.promise[slots]
+    late = promised < state.now
+    soonest = int(promised[~late].min(initial=FOREVER))
+    for slot in slots[late].tolist():
+        record = state.by_slot[slot]
+        if record is not None:
+            soonest = min(soonest, _judged_after(state, record))
     return soonest + 1 if soonest < FOREVER else FOREVER
+
+
+def _judged_after(state: EngineState, record: JobRecord) -> int:
+    """The last moment at which a promise does not count as broken yet."""
+    promised = int(state.promise[record.slot])
+    return promised + state.settings.check_wait if record.back_off.refusal else promised
 
 
 def _waits(state: EngineState) -> npt.NDArray[np.bool_]:

@@ -41,7 +41,10 @@ class Concerning:
         if state.settings.validate and isinstance(error, AssertionError):
             return False
         if isinstance(error, WorkSpent):
+            # It is counted, not timed: it comes again with the same calls.
             state.plan.search_less()  # a batch may bring thousands of such jobs
+        else:
+            state.strayed[self._job] = None
         record = state.records.get(self._job)
         if record is not None:
             quarantine(state, record, self._event, repr(error))

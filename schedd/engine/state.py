@@ -216,6 +216,9 @@ class EngineState:
     at_job: str = declared(SHARED, default="")
     at_step: str = declared(SHARED, default="")
     """The job and the step that the engine is at; where a call ends from outside they are what it was at."""
+    strayed: dict[str, None] = declared(How(lambda _: {}, saved=False), make=dict)
+    """Jobs of which an error was kept to themselves since the state was last frozen ("": of none): it may not
+    come again where the same calls are made again."""
     aside: dict[str, int] = declared(NAMES, make=dict)
     """Jobs that the planner did not come back from, each with when it was set aside."""
     left_out: dict[str, Sequence[int]] = declared(NAMES, make=dict)

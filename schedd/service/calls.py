@@ -11,7 +11,7 @@ from schedd.engine import Engine, Outcome
 from schedd.store import Batch
 from schedd.wire import Event, Snapshot
 
-__all__ = ["CallFailed", "Watch", "call"]
+__all__ = ["CallFailed", "Watch", "call", "gone_on"]
 
 _LOOK_S = 0.2
 _ENDS_S = 10.0
@@ -113,3 +113,16 @@ def call(engine: Engine, batch: Batch, events: Sequence[Event], number: int, wat
         if settings.validate and isinstance(error, AssertionError):
             raise
         raise CallFailed(engine, batch, number, error, seconds) from error
+
+
+def gone_on(engine: Engine, batch: Batch) -> tuple[Engine, bytes]:
+    """What goes on from the state of an engine that kept an error to itself over ``batch``, and that state as
+    bytes. Raises CallFailed where work was left half done.
+    """
+    try:
+        new = engine.gone_on()
+    except Exception as error:
+        engine.state.at_job = next(iter(engine.state.strayed))
+        raise CallFailed(engine, batch, max(0, batch.calls - 1), error, 0) from error
+    assert isinstance(new.base, bytes)
+    return new, new.base

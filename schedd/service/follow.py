@@ -14,11 +14,11 @@ import structlog
 
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.records import Phase
-from schedd.service.calls import Watch, call
+from schedd.service.calls import Watch, call, gone_on
 from schedd.service.past_runs import past_runs
 from schedd.service.past_use import past_use
 from schedd.service.promised import Promised
-from schedd.store import Batch, Breach, Journal, Mark, Marked, Promise, Recovered, Store, Tail
+from schedd.store import STATE_KEPT, Batch, Breach, Journal, Mark, Marked, Promise, Recovered, Store, Tail
 from schedd.store.errors import BadCheckpoint
 from schedd.wire import Alert, Decision, Handover, LogLost, PassedOver, Run
 
@@ -26,6 +26,8 @@ __all__ = ["Follower", "in_the_log"]
 
 _log = structlog.get_logger(__name__)
 _SHOWN = 5
+_TRIES = 3
+"""So often the log is gone through again when an error was met in it that its leader may not have met."""
 _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError)
 
 
@@ -62,6 +64,7 @@ class Follower:
         self._at = self._before = Tail()
         self._last: tuple[Batch, tuple[Decision, ...], list[Promise], list[Breach]] | None = None
         self.promised = Promised()
+        self._tries = 0
         self.kept = True
         """Whether there is a checkpoint to go on from."""
         self.engine: Engine
@@ -72,14 +75,25 @@ class Follower:
         self.engine, batches = self._found(now)
         self.promised.begin(self.engine)
         self._apply(batches)
+        if not self.engine.strayed:
+            self._tries = 0
 
     def _found(self, now: int) -> tuple[Engine, Sequence[Batch]]:
         before: int | None = None
+        tries = 0
         while True:
             try:
                 found = self._store.recover(self._number, before)
+                without = [batch.number for batch in found.batches if batch.calls == STATE_KEPT]
+                if without and before is None and tries < _TRIES:
+                    tries += 1  # its checkpoint may have been written between two of our looks
+                    continue
                 engine = self._restored(found, now)
                 self._damage = found.damage
+                if without:
+                    self._damage += (
+                        f"the state after batch {without[-1]}, kept in place of it, is not there",
+                    )
                 return engine, found.batches
             except BadCheckpoint as error:
                 _log.error("a checkpoint cannot be read", cluster=self._name, why=str(error))
@@ -104,14 +118,27 @@ class Follower:
     def catch_up(self) -> bool:
         """Handle what the leader has written since; whether there was anything."""
         batches = self._store.events_after(self._number, self._at)
-        passed = any(isinstance(event, PassedOver) for batch in batches for event in batch.events)
-        if (batches and not self.kept) or passed:
-            # Who led first kept a checkpoint before its first batch. And what the leader has passed over may
-            # have been handled here.
+        if batches and not self.kept:  # who led first kept a checkpoint before its first batch
             self._begin(self.engine.state.now)
+        elif self._leads_elsewhere(batches):
+            self._begin(self.engine.state.now)
+            return True
         else:
             self._apply(batches)
         return bool(batches)
+
+    def _leads_elsewhere(self, batches: Sequence[Batch]) -> bool:
+        """Whether the leader's state is another one than that to which these batches lead from here."""
+        if any(isinstance(event, PassedOver) for batch in batches for event in batch.events):
+            return True  # what it has passed over may have been handled here
+        if any(batch.calls == STATE_KEPT for batch in batches):
+            return True
+        if self._last is not None and self._calls_kept() == STATE_KEPT:
+            return True
+        if batches and self.engine.strayed and self._tries < _TRIES:
+            self._tries += 1  # the leader went on without such an error
+            return True
+        return False
 
     def _apply(self, batches: Sequence[Batch]) -> None:
         for batch in batches:
@@ -139,7 +166,9 @@ class Follower:
             return self.settings
 
     def _go_on_under(self, settings: EngineSettings) -> None:
+        strayed = self.engine.state.strayed
         self.engine = Engine.restore(self.engine.checkpoint(), settings)
+        self.engine.state.strayed = strayed
         self.promised.begin(self.engine)
 
     def take_over(self, journal: Journal) -> tuple[Sequence[Decision], str]:
@@ -153,13 +182,17 @@ class Follower:
             self._begin(self.engine.state.now)  # who led before told us of more than there is now
         elif self._last is not None and self._last[0].calls != self._calls_kept():
             self._begin(self.engine.state.now)  # who led before could not say any more that it passed it over
+        while self.engine.strayed and self._tries < _TRIES:
+            self._tries += 1
+            self._begin(self.engine.state.now)
+        state = self._pinned()
         kept = self._store.last_decision(self._number)
         self.lost = self._missing(kept)  # before the journal writes anything, its mark included
         if self._last is not None:
             batch, made, promises, breaches = self._last
             new = [decision for decision in made if decision.id > kept]
-            if new or promises or breaches:
-                journal.commit_decisions(batch, new, promises, breaches)
+            if new or promises or breaches or state:
+                journal.commit_decisions(batch, new, promises, breaches, state)
         number = int(kept[1:] or 0)
         if number > self.engine.state.decision_number:
             # Ids must not come twice. The decisions themselves the next snapshot will show.
@@ -173,6 +206,17 @@ class Follower:
         self._settle_settings(journal)
         recent = [decision for decision in self._store.recent(self._number) if self._counts(decision)]
         return recent, self._store.last_decision(self._number)
+
+    def _pinned(self) -> bytes:
+        """The state that is to be kept since an error was met on the way to it; empty: none was.
+
+        Raises CallFailed.
+        """
+        if self._last is None or not self.engine.strayed:
+            return b""
+        self.engine, state = gone_on(self.engine, self._last[0])
+        self.promised.begin(self.engine)
+        return state
 
     def _calls_kept(self) -> int:
         """How often the engine is to be called for the last batch, as the log has it by now."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from schedd.engine import Engine, EngineSettings
-from schedd.service.calls import CallFailed, Watch, call
+from schedd.service.calls import CallFailed, Watch, call, gone_on
 from schedd.service.clock import Clock
 from schedd.service.clock_watch import MOST_BEHIND_S
 from schedd.service.decisions import DecisionLog
@@ -124,12 +124,22 @@ class Planner:
             outcome = call(engine, batch, batch.events, batch.calls - 1, self.watch)
         self._passing.went_well()
         decisions, self.taken = outcome.decisions, outcome.taken
-        if any(isinstance(decision, Alert) and decision.kind == "quarantine" for decision in decisions):
-            self.keep_incident("quarantine")
+        set_aside = any(isinstance(one, Alert) and one.kind == "quarantine" for one in decisions)
+        if set_aside or engine.strayed:
+            self.keep_incident("quarantine" if set_aside else "error")
         meters.after(outcome.moves, publisher.latest)
         news = self._promised.news(engine) if self._promised is not None else ((), ())
+        state = b""
+        if engine.strayed:
+            # The same calls may lead elsewhere: who follows, and this daemon, go on from the state itself.
+            engine, state = gone_on(engine, batch)
+            self.engine = engine
+            if self._promised is not None:
+                self._promised.begin(engine)
         with meters.timed("record"):
-            made = self._patience.insist(lambda: self.journal.commit_decisions(batch, decisions, *news))
+            made = self._patience.insist(
+                lambda: self.journal.commit_decisions(batch, decisions, *news, state=state)
+            )
         publisher.behind = True
         if batch.events:
             self.batches += 1

@@ -5,6 +5,7 @@ from schedd.store.journal import DurableJournal, Journal, MemoryJournal
 from schedd.store.leadership import Leadership
 from schedd.store.mark import Mark, Marked
 from schedd.store.records import (
+    STATE_KEPT,
     AuditEntry,
     Batch,
     Breach,
@@ -19,6 +20,7 @@ from schedd.store.records import (
 from schedd.store.store import Store
 
 __all__ = [
+    "STATE_KEPT",
     "AuditEntry",
     "Batch",
     "Breach",

@@ -7,6 +7,7 @@ may be acknowledged when ``commit_events`` has returned.
 """
 
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -56,8 +57,13 @@ class Journal(Protocol):
         decisions: Sequence[Decision],
         promises: Sequence[Promise] = (),
         breaches: Sequence[Breach] = (),
+        state: bytes = b"",
     ) -> tuple[Decision, ...]:
-        """Keep what followed from ``batch``; returns the decisions as they may be heard of, with the term."""
+        """Keep what followed from ``batch``; returns the decisions as they may be heard of, with the term.
+
+        ``state`` is the checkpoint after it, where the same calls may lead to another state: who follows goes
+        on from that.
+        """
         ...
 
     def pass_over(self, batch: Batch) -> None:
@@ -116,6 +122,7 @@ class MemoryJournal:
         decisions: Sequence[Decision],
         promises: Sequence[Promise] = (),  # noqa: ARG002
         breaches: Sequence[Breach] = (),  # noqa: ARG002
+        state: bytes = b"",  # noqa: ARG002
     ) -> tuple[Decision, ...]:
         """Nothing to do."""
         return tuple(decisions)
@@ -212,6 +219,7 @@ class DurableJournal:
         decisions: Sequence[Decision],
         promises: Sequence[Promise] = (),
         breaches: Sequence[Breach] = (),
+        state: bytes = b"",
     ) -> tuple[Decision, ...]:
         """Durable when it returns. Raises StoreError; it is to be called again then before all else.
 
@@ -219,9 +227,15 @@ class DurableJournal:
         """
         made = tuple(replace(decision, term=self._term()) for decision in decisions)
         turned = batch.resumed or batch.paused != self._paused
-        if made or promises or breaches or turned or len(self._pending) >= _PENDING:
+        if made or promises or breaches or turned or state or len(self._pending) >= _PENDING:
             self._store.record(
-                self.cluster, batch, made, promises=promises, breaches=breaches, pending=self._pending
+                self.cluster,
+                batch,
+                made,
+                promises=promises,
+                breaches=breaches,
+                pending=self._pending,
+                state=zlib.compress(state, 1) if state else b"",
             )
             if made:
                 self._decided = int(made[-1].id[1:])

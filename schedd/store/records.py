@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from schedd.wire import Event
 
 __all__ = [
+    "STATE_KEPT",
     "Accuracy",
     "AuditEntry",
     "Batch",
@@ -30,6 +31,11 @@ __all__ = [
 
 _DAY = 86_400
 
+STATE_KEPT: Final = -2
+"""Calls of a batch over which an error was kept to the job or the event that it concerned: the same calls may
+lead elsewhere, so the state after it was written as a checkpoint, together with what followed from it.
+"""
+
 Role = Literal["user", "reader", "operator", "adapter", "admin", "proxy", "federation"]
 
 
@@ -44,6 +50,7 @@ class Tail:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """What the engine is called with: ``calls`` times in a row at ``now``, the events with the first call.
+    ``STATE_KEPT`` calls: not at all, the state after it is a checkpoint.
 
     ``paused`` says why dispatch is paused meanwhile, empty when it is not; ``resumed``: it was told to
     dispatch again just before. ``settings`` are JSON under which it goes on from here; empty: as before.

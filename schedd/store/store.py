@@ -21,6 +21,7 @@ from schedd.store.codec import plain
 from schedd.store.database import Database
 from schedd.store.noting import Noting
 from schedd.store.records import (
+    STATE_KEPT,
     Accuracy,
     AuditEntry,
     Batch,
@@ -156,14 +157,23 @@ class Store:
         promises: Iterable[Promise] = (),
         breaches: Iterable[Breach] = (),
         pending: Iterable[Batch] = (),
+        state: bytes = b"",
     ) -> None:
-        """Write what followed from a batch, what was told by it included. Made again it changes nothing."""
+        """Write what followed from a batch, what was told by it included. Made again it changes nothing.
+
+        ``state`` is the checkpoint (compressed with zlib) from which who follows is to go on, and not from
+        the calls.
+        """
         waiting = tuple(pending)
         with self.database.write(guarded=True) as connection:
             _put_waiting(connection, cluster, waiting)
             decided.put_decisions(connection, cluster, batch.number, decisions)
             decided.put_promises(connection, cluster, batch.number, promises)
             decided.put_breaches(connection, cluster, batch.number, breaches)
+            if state:
+                log.set_calls(connection, cluster, batch.number, STATE_KEPT)
+                at = Tail(batch.number, batch.last_event)
+                checkpoints.save(connection, cluster, at, batch.now, state)
 
     def put_batches(self, cluster: int, pending: Iterable[Batch]) -> None:
         """Write batches without events that wait to be written. Made again it changes nothing."""

@@ -65,10 +65,10 @@ clusters = Table(
 )
 
 # What the engine was called with: at `now`, `calls` times in a row (0: it failed, and the batch was passed
-# over), dispatch being paused for `paused` (empty
-# when it is not), having just been told to dispatch again (`resumed`) or to go on under other `settings`
-# (JSON; NULL: as before). `last_event` is the number of the last event up to and with this batch. `chain` is
-# a digest of this batch and all before it (NULL: written by a version without).
+# over; -2: the state after it stands in `checkpoints`, as the same calls may lead to another), dispatch being
+# paused for `paused` (empty when it is not), having just been told to dispatch again (`resumed`) or to go on
+# under other `settings` (JSON; NULL: as before). `last_event` is the number of the last event up to and with
+# this batch. `chain` is a digest of this batch and all before it (NULL: written by a version without).
 batches = Table(
     "batches",
     metadata,

@@ -7,7 +7,7 @@ import pytest
 
 from schedd.engine import Engine
 from schedd.engine.records import Cause
-from schedd.wire import JobDeleted, RunRefused, ShareFacts
+from schedd.wire import JobDeleted, Run, RunRefused, ShareFacts
 from tests.engine.cluster import Cluster, T
 
 
@@ -93,6 +93,27 @@ def test_a_refused_start_is_no_breach_when_the_job_is_deleted_before_its_promise
     cluster.tell(RunRefused(id="r", time=T, decision_id=run.id, job_id="1", code=0, text="it is gone"))
     cluster.tell(JobDeleted(id="d", time=T, job_id="1"))
     assert cluster.engine.state.breaches == 0
+
+
+@pytest.mark.parametrize(("gone_at", "broken"), [(1, []), (5, []), (None, ["run refused"])])
+def test_without_slack_a_refused_start_of_a_job_that_is_being_deleted_is_no_breach(
+    gone_at: int | None, broken: list[str]
+) -> None:
+    cluster = Cluster(slack=0, check_wait=5, refusal_wait=30)
+    cluster.obeys = False
+    cluster.submit("1")
+    (run,) = [decision for decision in cluster.decisions if isinstance(decision, Run)]
+    cluster.tell(*cluster.server.refuse(run, 15001, "Unknown Job Id"))
+    if gone_at is None:
+        cluster.at(5)
+        assert cluster.breaches("1") == []
+        cluster.at(6)
+        assert cluster.breaches("1") == broken
+        return
+    cluster.at(gone_at)
+    cluster.tell(JobDeleted(id="gone", time=T + gone_at, job_id="1"))
+    cluster.at(60)
+    assert cluster.engine.state.breaches == len(broken)
 
 
 def test_a_start_decided_in_time_keeps_the_promise_though_it_is_seen_later() -> None:

@@ -1,0 +1,195 @@
+"""An error that was kept to one job or event, met by one process alone: all go on from the same state."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from schedd.engine import Engine, EngineSettings, places
+from schedd.engine.job_view import job_view
+from schedd.service.clusters import new_engine
+from schedd.service.follow import Follower
+from schedd.service.loop import PlanLoop
+from schedd.store import STATE_KEPT, Batch, Breach, DurableJournal, Promise, Store
+from schedd.wire import Alert, Decision
+from tests.service.build import StillClock, T, job, node
+from tests.store.test_follow import assert_alike
+
+WAIT = 60
+SETTINGS = EngineSettings(tell_threshold=0, batch_limit=30)
+
+
+class Seen(DurableJournal):
+    """A journal that lets somebody look between the writing of a batch and of what follows from it."""
+
+    look: Callable[[], object] = staticmethod(lambda: None)
+
+    def commit_decisions(
+        self,
+        batch: Batch,
+        decisions: Sequence[Decision],
+        promises: Sequence[Promise] = (),
+        breaches: Sequence[Breach] = (),
+        state: bytes = b"",
+    ) -> tuple[Decision, ...]:
+        self.look()
+        return super().commit_decisions(batch, decisions, promises, breaches, state)
+
+
+@contextmanager
+def leading(store: Store) -> Iterator[tuple[PlanLoop, Seen]]:
+    """A planner that writes to the store, with two jobs."""
+    engine, journal = new_engine(SETTINGS, T), Seen(store, "c", T, every=3600)
+    journal.maybe_checkpoint(engine.freeze().parts, T, must=True)
+    loop = PlanLoop("c", engine, journal, StillClock())
+    loop.start()
+    try:
+        loop.submit([node("n1", 8), node("n2", 8)]).result(WAIT)
+        loop.submit([job("1"), job("2")]).result(WAIT)
+        yield loop, journal
+    finally:
+        loop.stop()
+        journal.close()
+
+
+def broken(number: str, before: Callable[[Any], object] = lambda _: None) -> Callable[..., Any]:
+    """Work on a job that fails for one of them."""
+    seat = places._seat
+
+    def fails(state: Any, record: Any, *rest: Any, **named: Any) -> Any:
+        if record.id == number:
+            before(state)
+            raise MemoryError("of this process alone")
+        return seat(state, record, *rest, **named)
+
+    return fails
+
+
+def engine_of(loop: PlanLoop) -> Engine:
+    return loop.at_rest(lambda engine: Engine.restore(engine.fork().checkpoint())).result(WAIT)
+
+
+def alerts(loop: PlanLoop, kind: str) -> list[str]:
+    page = loop.decisions.after("")
+    return [one.text for one in page.decisions if isinstance(one, Alert) and one.kind == kind]
+
+
+def test_who_follows_knows_an_error_that_the_leader_alone_met(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with leading(store) as (loop, _):
+        standby = Follower(store, "c", SETTINGS, T)
+        with monkeypatch.context() as patch:
+            patch.setattr(places, "_seat", broken("3"))
+            loop.submit([job("3"), job("4")]).result(WAIT)
+        assert alerts(loop, "quarantine")
+        loop.submit([job("5")]).result(WAIT)
+        standby.catch_up()
+        restarted = Follower(store, "c", SETTINGS, T)
+        for found in (standby.engine, restarted.engine):
+            assert "an admin: planning it failed" in str(found.state.records["3"].answer)
+            assert_alike(found, engine_of(loop))
+
+
+def test_a_standby_that_was_ahead_of_the_leaders_error_takes_it_over(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with leading(store) as (loop, journal):
+        standby = Follower(store, "c", SETTINGS, T)
+        with monkeypatch.context() as patch:
+            patch.setattr(places, "_seat", broken("3"))
+
+            def follows() -> None:
+                patch.undo()
+                standby.catch_up()
+
+            journal.look = follows  # type: ignore[method-assign]
+            loop.submit([job("3"), job("4")]).result(WAIT)
+            journal.look = lambda: None  # type: ignore[method-assign]
+        assert not standby.engine.state.records["3"].quarantine
+        assert standby.catch_up()
+        assert standby.engine.state.records["3"].quarantine
+        loop.submit([job("5")]).result(WAIT)
+        standby.catch_up()
+        assert_alike(standby.engine, engine_of(loop))
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_standby_that_met_an_error_alone_finds_back(
+    store: Store, monkeypatch: pytest.MonkeyPatch, ahead: bool
+) -> None:
+    with leading(store) as (loop, _):
+        standby = Follower(store, "c", SETTINGS, T)
+        loop.submit([job("3"), job("4")]).result(WAIT)
+        with monkeypatch.context() as patch:
+            patch.setattr(places, "_seat", broken("3"))
+            standby.catch_up()
+        assert standby.engine.state.records["3"].quarantine
+        if ahead:
+            journal = DurableJournal(store, "c", T)
+            standby.take_over(journal)
+            journal.close()
+        else:
+            loop.submit([job("5")]).result(WAIT)
+            standby.catch_up()
+        assert not standby.engine.state.records["3"].quarantine
+        assert_alike(standby.engine, engine_of(loop))
+
+
+def test_an_error_that_who_takes_over_meets_each_time_is_kept_with_the_log(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with leading(store) as (loop, journal):
+        standby = Follower(store, "c", SETTINGS, T)
+        loop.stop()
+        journal.commit_events([job("3"), job("4")], T)  # and the leader is gone
+        with monkeypatch.context() as patch:
+            patch.setattr(places, "_seat", broken("3"))
+            mine = DurableJournal(store, "c", T)
+            standby.take_over(mine)
+            mine.close()
+        tail = store.tail(mine.cluster)
+        assert store.calls_of(mine.cluster, tail.batch) == STATE_KEPT
+        again = Follower(store, "c", SETTINGS, T)
+        assert again.engine.state.records["3"].quarantine
+        assert_alike(again.engine, standby.engine)
+
+
+def test_a_state_that_an_error_left_unsound_is_not_gone_on_from(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def halfway(state: Any) -> None:
+        state.homeless["nobody"] = None
+
+    with leading(store) as (loop, _):
+        with monkeypatch.context() as patch:
+            patch.setattr(places, "_seat", broken("3", halfway))
+            loop.submit([job("3"), job("4")]).result(WAIT)
+        (told,) = alerts(loop, "passed_over")
+        assert "a job that is gone waits for a node" in told
+        assert "job 3 is set aside" in told
+        assert alerts(loop, "snapshot")
+        loop.submit([job("4"), job("5")]).result(WAIT)
+        assert loop.alive
+        assert loop.failure == ""
+        found = [job_view(loop.published, number) for number in ("1", "4", "5")]
+        assert [view.answer for view in found if view is not None] == ["start_known"] * 3
+        assert_alike(Follower(store, "c", SETTINGS, T).engine, engine_of(loop))
+
+
+def test_without_the_state_that_was_kept_a_part_of_the_log_counts_as_lost(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with leading(store) as (loop, journal):
+        with monkeypatch.context() as patch:
+            patch.setattr(places, "_seat", broken("3"))
+            loop.submit([job("3"), job("4")]).result(WAIT)
+        loop.stop()
+        store.save_checkpoint(journal.cluster, store.tail(journal.cluster), T, b"no checkpoint")
+        standby = Follower(store, "c", SETTINGS, T)
+        mine = DurableJournal(store, "c", T)
+        standby.take_over(mine)
+        mine.close()
+        assert standby.lost is not None
+        assert "the state after batch" in standby.lost.why
