@@ -128,7 +128,7 @@ class Planner:
         if set_aside or engine.strayed:
             self.keep_incident("quarantine" if set_aside else "error")
         meters.after(outcome.moves, publisher.latest)
-        news = self._promised.news(engine) if self._promised is not None else ((), ())
+        promises, breaches = self._promised.news(engine) if self._promised is not None else ((), ())
         state = b""
         if engine.strayed:
             # The same calls may lead elsewhere: who follows, and this daemon, go on from the state itself.
@@ -138,7 +138,7 @@ class Planner:
                 self._promised.begin(engine)
         with meters.timed("record"):
             made = self._patience.insist(
-                lambda: self.journal.commit_decisions(batch, decisions, *news, state=state)
+                lambda: self.journal.commit_decisions(batch, decisions, promises, breaches, state)
             )
         publisher.behind = True
         if batch.events:
