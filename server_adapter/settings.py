@@ -143,6 +143,19 @@ class TellSettings(_Section):
     when it is expected by how long jobs really run. The comment has both."""
 
 
+class PowerSettings(_Section):
+    """The site's commands that switch nodes; schedd.toml says when, `[clusters.NAME.site.power_saving]`."""
+
+    on: tuple[str, ...] = ()
+    """Program with arguments that switches nodes on: their names follow as further arguments."""
+    off: tuple[str, ...] = ()
+    """The same to switch them off. Without both of them nothing is switched."""
+    timeout: Time = 60.0
+    """A command that takes longer is killed, and counts as failed."""
+    at_once: int = Field(default=50, ge=1, le=1000)
+    """So many names at most are given to one command."""
+
+
 class Settings(_Section):
     """What belongs to this server; the defaults are those of the rules."""
 
@@ -168,6 +181,8 @@ class Settings(_Section):
     """See `[run]`."""
     tell: TellSettings = TellSettings()
     """See `[tell]`."""
+    power: PowerSettings = PowerSettings()
+    """See `[power]`."""
 
     @model_validator(mode="before")
     @classmethod

@@ -24,6 +24,7 @@ from schedd.api import (
     pareto,
     plan,
     policy,
+    power,
     problems,
     quality,
     questions,
@@ -120,7 +121,18 @@ def create_app(
     app.state.life = secrets.token_hex(4)
     problems.install(app)
     reading = (clusters_router, alerts, jobs, ranks, plan, stream, questions, quality, objectives, notices)
-    for module in (*reading, reservations, holds, policy, searches, pareto, exchange, handovers, health):
+    for module in (
+        *reading,
+        reservations,
+        holds,
+        power,
+        policy,
+        searches,
+        pareto,
+        exchange,
+        handovers,
+        health,
+    ):
         app.include_router(
             module.router,
             dependencies=[Depends(known_parameters)],

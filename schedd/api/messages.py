@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from operator import attrgetter
-from typing import Annotated, Any, Final, Self, get_type_hints
+from typing import Annotated, Any, Final, Literal, Self, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -82,6 +82,23 @@ class Hold(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     reason: _Reason
+
+
+class PowerOrder(BaseModel):
+    """What is to become of a node's power."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    wish: Literal["on", "off", "hold", "auto"] = Field(
+        description="`on` or `off`, and it stays so; `hold`: it stays as it is; `auto`: as the plan needs it."
+    )
+    reason: str = Field(
+        default="",
+        max_length=200,
+        pattern=r"^[^\x00-\x1f\x7f]*$",
+        description="Shown to all who ask, and in the log.",
+        examples=["its fan is being replaced"],
+    )
 
 
 class Pause(BaseModel):

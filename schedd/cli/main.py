@@ -44,6 +44,7 @@ COMMANDS: Final = {
     "pareto": ("schedd.cli.user.pareto", "Look for alternative plans, and choose one."),
     "pause": ("schedd.cli.user.pause", "Start no jobs of a cluster until it is resumed."),
     "policy": ("schedd.cli.user.policy", "Show, try out or change limits, weights, shares."),
+    "power": ("schedd.cli.user.power", "Show nodes that are switched off; switch one."),
     "release": ("schedd.cli.user.release", "Plan for a node or a queue again."),
     "replay": ("schedd.cli.replay", "Replay logs under one policy or several and compare."),
     "rerun": ("schedd.cli.rerun", "Run an incident again and print what was decided."),

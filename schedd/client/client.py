@@ -14,6 +14,7 @@ from schedd.client.answers import (
     NoticesView,
     PolicyPreview,
     PolicyView,
+    PowerView,
     PreviewView,
     ReservationDone,
     Searched,
@@ -167,6 +168,13 @@ class Client(Reading):
     def withdraw_policy(self) -> PolicyView:
         """Let the configuration's policy be in force again."""
         return cast("PolicyView", self._http.ask("DELETE", self._path("/policy")))
+
+    # ---- power -----------------------------------------------------------------------------------
+
+    def set_power(self, node: str, wish: Literal["on", "off", "hold", "auto"], reason: str = "") -> PowerView:
+        """Switch a node, keep it as it is, or leave it to the plan; power saving as it is then."""
+        path = self._path(f"/power/{quote(node, safe='')}")
+        return cast("PowerView", self._http.ask("PUT", path, body={"wish": wish, "reason": reason}))
 
     # ---- holds -----------------------------------------------------------------------------------
 

@@ -36,6 +36,7 @@ from schedd.client.answers import (
     ObjectivesView,
     OpenAlert,
     PolicyView,
+    PowerView,
     PriorityView,
     ReservationsView,
     ReservationView,
@@ -228,6 +229,10 @@ class Reading:
         """Nodes and queues whose planning is held."""
         found: HoldsView = self._get("/holds")
         return found["holds"]
+
+    def power(self) -> PowerView:
+        """Nodes that are switched off or on their way, and what that saves."""
+        return cast("PowerView", self._get("/power"))
 
     def policy(self) -> PolicyView:
         """The site's policy in force."""

@@ -36,6 +36,7 @@ KINDS: Final[Mapping[str, str]] = {
     "passed_over": "a batch of events could not be taken and was passed over",
     "planner": "the planner stopped",
     "policy": "a policy could not be taken",
+    "power": "a node could not be switched on or off",
     "quarantine": "a job that made the planner fail was set aside",
     "reservation": "a reservation was not made, or not as asked for",
     "snapshot": "a snapshot of the server was not believed, or showed what was not known",
@@ -77,6 +78,7 @@ _LASTS: Final[Mapping[str, Callable[["EngineState", str], bool]]] = {
     "limit": lambda _state, _: True,  # until the limits are read again
     "mode": lambda state, _: state.adapter_mode == "scheduler" != state.settings.mode,
     "overrun": lambda state, about: any(about in jobs for jobs in state.blocked.values()),
+    "power": lambda state, about: about in state.power and state.power[about].failures > 0,
     "quarantine": _in_quarantine,
     "snapshot": lambda state, about: bool(state.stale) and not about,
 }

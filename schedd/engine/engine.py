@@ -19,6 +19,7 @@ from schedd.engine.jobs import reread_slice
 from schedd.engine.log import BatchLog, Incident, LoggedBatch
 from schedd.engine.order import in_order
 from schedd.engine.outcomes import hear
+from schedd.engine.power import advance
 from schedd.engine.records import Outcome
 from schedd.engine.set_back import set_back
 from schedd.engine.settings import EngineSettings
@@ -86,6 +87,9 @@ class Engine:
         state.at_step = ""
         if state.out and events:
             hear(state, events)
+        if state.power and state.begins("power"):
+            advance(state, first)
+        state.at_step = ""
         apply_all(state, events)
         if state.arriving and not any(isinstance(event, Snapshot) for event in events):
             apply_all(state, taken(state), of_snapshot=True)

@@ -33,6 +33,7 @@ _CARRIED: Final = frozenset(
         "decision_number",
         *("change_number", "breaches", "owners", "holds", "walltime_use", "kept", "lost"),
         *("handovers", "handed", "strayed"),
+        *("power", "boots", "power_seen", "power_saved"),
     }
 )
 """What stays when the engine begins anew: what people have set, and what counts on."""
@@ -97,6 +98,7 @@ def begin_anew(state: EngineState, out: Mapping[str, int]) -> None:
         for record in state.records.values()
         if record.slot >= 0 and (state.promise[record.slot] < FOREVER or record.id in out)
     }
+    state.power = {name: replace(one, block=-1) for name, one in state.power.items()}
     reservations = [reservation.event for reservation in state.reservations.values()]
     new = EngineState.empty(state.settings, state.now)
     new.limits.counted |= state.limits.counted

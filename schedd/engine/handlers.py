@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from schedd.engine import handovers, holds, improve, jobs, nodes, outcomes, reconcile, reservations
+from schedd.engine import handovers, holds, improve, jobs, nodes, outcomes, power, reconcile, reservations
 from schedd.engine.arrivals import put_off, taken_first
 from schedd.engine.failing import stays_aside
 from schedd.engine.foresight import told_starts
@@ -39,6 +39,7 @@ from schedd.wire import (
     PlanningHeld,
     PlanningReleased,
     PolicyChanged,
+    PowerWish,
     QueueChanged,
     Reserve,
     RunAccepted,
@@ -46,6 +47,7 @@ from schedd.wire import (
     ServerChanged,
     Snapshot,
     StartsExpected,
+    Switched,
     TakeBack,
     Unreserve,
 )
@@ -129,6 +131,8 @@ def _guarded(
 
 def _nodes(state: EngineState, events: Sequence[NodeChanged]) -> None:
     new = nodes.new_nodes(state, events)
+    if state.power:
+        power.seen(state, events)
     if nodes.take_nodes(state, events):
         jobs.reread(state, events[-1].id, None, "the cluster has other nodes or resources than before")
     reservations.nodes_again(state)
@@ -308,6 +312,8 @@ _HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {
     LetRun: handovers.let_run,
     TakeBack: handovers.take_back,
     HandoverDone: handovers.done,
+    PowerWish: power.wish,
+    Switched: power.switched,
     ClockSet: lambda state, event: None,  # noqa: ARG005  (taken before all others)
     PassedOver: lambda state, event: None,  # noqa: ARG005  (taken before all others)
 }

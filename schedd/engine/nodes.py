@@ -48,7 +48,7 @@ def take_nodes(state: EngineState, events: Sequence[NodeChanged]) -> bool:
         state.node_facts[facts.name] = facts
         _count(state, event.id, known, facts)
         latest[facts.name] = event
-        if facts.state == "down":
+        if facts.state == "down" and not _away(state, facts.name):
             state.down_since.setdefault(facts.name, state.now)
         else:
             state.down_since.pop(facts.name, None)
@@ -113,9 +113,19 @@ def _shown(state: EngineState, name: str) -> Node:
     shunned = name in state.holes and node.state is NodeState.UP
     if name in state.blocked or ("node", name) in state.holds or shunned:
         return replace(node, state=NodeState.DRAIN)
+    one = state.power.get(name)
+    if one is not None and (one.wish == "off" or (one.wish == "hold" and one.phase != "on")):
+        return replace(node, state=NodeState.DRAIN)  # it is to be off, and not to be switched on for a job
+    if one is not None and one.away and node.state is NodeState.DOWN:
+        return replace(node, state=NodeState.UP)  # its block says from when on
     if node.state is not NodeState.UP and returns(state, name):
         return replace(node, state=NodeState.UP)
     return node
+
+
+def _away(state: EngineState, name: str) -> bool:
+    one = state.power.get(name)
+    return one is not None and one.away
 
 
 def show_all(state: EngineState) -> None:

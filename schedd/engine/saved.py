@@ -25,6 +25,7 @@ from schedd.engine.records import (
     HandedOver,
     JobRecord,
     Link,
+    NodePower,
     Phase,
     Reservation,
     Risk,
@@ -59,6 +60,7 @@ __all__ = [
     "HANDOVERS",
     "HOLDS",
     "LIST",
+    "POWER",
     "REREADING",
     "RESERVATIONS",
     "SERVER",
@@ -417,4 +419,5 @@ HANDOVERS: Final = How(
     lambda saved: {one["handover"]: HandedOver(**one) for one in saved},
     each=asdict,
 )
+POWER: Final = How(dict, _values, lambda saved: {one["node"]: NodePower(**one) for one in saved}, each=asdict)
 ALERTS: Final = How(dict, _values, _load_alerts, each=astuple)

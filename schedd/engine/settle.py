@@ -6,12 +6,14 @@ from schedd.engine.dispatch import catch_up, dispatch_due, due_by_policy
 from schedd.engine.nodes import lost_nodes, returns
 from schedd.engine.outcomes import unanswered, void_after
 from schedd.engine.places import follow_chains
+from schedd.engine.power import next_switch
 from schedd.engine.promises import next_unkept, note_moves, unkept
 from schedd.engine.ranking import next_rerank, rank_all
 from schedd.engine.records import Cause
 from schedd.engine.reservations import reservation_edges
 from schedd.engine.running import overruns
 from schedd.engine.state import EngineState
+from schedd.engine.switching import switch
 from schedd.engine.tells import next_tell, tell
 from schedd.model import FOREVER
 
@@ -64,7 +66,10 @@ def settle(state: EngineState, event: str) -> None:
         rank_all(state, event)
     if state.begins("dispatch"):
         dispatch_due(state, event)
-    # 6. What moved is told.
+    # 6. Nodes that nothing needs are switched off, and on in time.
+    if state.begins("power"):
+        switch(state, event)
+    # 7. What moved is told.
     if state.tells and state.begins("told starts"):
         tell(state, event)
     state.at_step = ""
@@ -101,6 +106,8 @@ def next_wake(state: EngineState) -> int | None:
         ready = ready[ready > now]
         if ready.shape[0]:
             moments.append(int(ready.min()))
+    if "power" not in waits:
+        moments.append(next_switch(state))
     if state.ends:
         moments.append(state.ends[0][0])
     moments += [

@@ -18,7 +18,7 @@ from schedd.engine.foresight import foresee
 from schedd.engine.intake import Intake, Understood, as_planned, holds_resources, stopped_queues
 from schedd.engine.numbers import Numbers
 from schedd.engine.pools import LimitBook
-from schedd.engine.records import ChangeSet, HandedOver, JobRecord, Ranks, Reservation
+from schedd.engine.records import ChangeSet, HandedOver, JobRecord, NodePower, Ranks, Reservation
 from schedd.engine.saved import (
     ALERTS,
     ARRIVING,
@@ -31,6 +31,7 @@ from schedd.engine.saved import (
     HANDOVERS,
     HOLDS,
     LIST,
+    POWER,
     REREADING,
     RESERVATIONS,
     SERVER,
@@ -42,7 +43,19 @@ from schedd.model import FOREVER, Never, Node, Request
 from schedd.plan.columns import PLANNED, Ints
 from schedd.plan.evaluate import Criterion, JobColumns
 from schedd.plan.plan import Plan
-from schedd.plan.schema import FOUND, KEYS, MOMENT, NAMES, NUMBER, OWN, SHARED, How, declared, fork_part
+from schedd.plan.schema import (
+    FOUND,
+    KEYS,
+    LISTS,
+    MOMENT,
+    NAMES,
+    NUMBER,
+    OWN,
+    SHARED,
+    How,
+    declared,
+    fork_part,
+)
 from schedd.policy.access import Access
 from schedd.policy.fair_share import Usage
 from schedd.policy.protocol import Applicant
@@ -211,6 +224,20 @@ class EngineState:
     handovers: dict[str, HandedOver] = declared(HANDOVERS, make=dict)
     handed: dict[str, str] = declared(NAMES, make=dict)
     """By the id of the job at the server: its handover."""
+
+    # ---- nodes that are switched off and on -----------------------------------------------------
+    power: dict[str, NodePower] = declared(POWER, make=dict)
+    boots: dict[str, list[int]] = declared(LISTS, make=dict)
+    """By kind of node: how long its latest boots took, in seconds."""
+    free_since: dict[str, int] = declared(NAMES, make=dict)
+    """Since when nothing runs on nodes, as far as it was looked at."""
+    power_due: int = declared(NUMBER, default=0)
+    """When it is looked again which nodes are to be switched."""
+    power_would: tuple[str, ...] = declared(How(load=tuple), default=())
+    """In a dry run: the nodes that would be off."""
+    power_seen: int = declared(NUMBER, default=0)
+    power_saved: int = declared(NUMBER, default=0)
+    """Joules that nodes did not draw since they were off, as far as watts are known; up to ``power_seen``."""
 
     # ---- work that fails ------------------------------------------------------------------------
     at_job: str = declared(SHARED, default="")

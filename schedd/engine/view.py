@@ -12,7 +12,7 @@ import numpy as np
 
 from schedd.engine.alerts import OpenAlert
 from schedd.engine.numbers import Numbers
-from schedd.engine.records import ChangeSet, HandedOver, JobRecord
+from schedd.engine.records import ChangeSet, HandedOver, JobRecord, NodePower
 from schedd.engine.settings import EngineSettings
 from schedd.engine.state import EngineState
 from schedd.engine.waiting import state_of
@@ -78,6 +78,12 @@ class Published:
     holds: tuple[PlanningHeld, ...]
     handovers: Mapping[str, HandedOver]
     """By name: jobs that a federation handed over."""
+    power: Mapping[str, NodePower]
+    """By name: nodes that were switched, or of which an admin wishes something."""
+    power_would: tuple[str, ...]
+    """In a dry run of power saving: the nodes that would be off."""
+    power_saved: int
+    """Joules that nodes did not draw since they were off."""
     blocks: Mapping[int, str]
     starting: tuple[str, ...]
     arriving: int
@@ -202,6 +208,9 @@ def publish(state: EngineState) -> Published:
         policy_version=state.policy_version,
         holds=tuple(state.holds.values()),
         handovers=dict(state.handovers),
+        power=dict(state.power),
+        power_would=state.power_would,
+        power_saved=state.power_saved,
         blocks={one.slot: name for name, one in state.reservations.items() if one.slot >= 0},
         starting=tuple(state.out),
         arriving=len(state.arriving),

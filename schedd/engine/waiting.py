@@ -47,5 +47,8 @@ def state_of(state: EngineState, name: str) -> str:
         return f"held: {held.reason}"
     if name in state.holes:
         return "not used, since jobs fail on it"
+    one = state.power.get(name)
+    if one is not None and one.wish in ("off", "hold") and one.phase != "failed":
+        return f"switched off by {one.by}" + (f": {one.reason}" if one.reason else "")
     facts = state.node_facts.get(name)
     return "offline" if facts is not None and facts.state == "drain" else "down"

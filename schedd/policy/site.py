@@ -15,6 +15,7 @@ from schedd.plan.evaluate import Weights, by_name
 from schedd.policy.economy import Draw, Economy, Price
 from schedd.policy.fair_share import FairShare
 from schedd.policy.limits import Limit
+from schedd.policy.power import PowerSaving
 from schedd.policy.priority import JobClass, SiteWeights
 from schedd.policy.recurrence import Recurrence
 
@@ -69,6 +70,8 @@ class SitePolicy:
     """Licences that a program is asked for: after how many seconds without an answer their count is old."""
     economy: Economy = field(default_factory=Economy)
     """Watts of nodes, and what their time costs."""
+    power_saving: PowerSaving = field(default_factory=PowerSaving)
+    """When idle nodes are switched off."""
 
     def speed(self, name: str, properties: Iterable[str], otherwise: float) -> float:
         """The speed of a node: the largest of those that its name and properties have."""
@@ -102,6 +105,7 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
         placement=Placing(plain.get("placement", Placing.FIRST_GAP)),
         node_sets=_node_sets(sets) if (sets := plain.get("node_sets")) is not None else None,
         economy=economy_of(plain),
+        power_saving=_power_saving(plain.get("power_saving") or {}),
         polled={name: one.get("stale", STALE) for name, one in licences.items() if one.get("command")},
         reservations=tuple(
             _reservation(name, one, zone) for name, one in (plain.get("reservations") or {}).items()
@@ -147,6 +151,10 @@ def _window(plain: Mapping[str, Any], zone: str) -> Recurrence:
         zone=zone,
         without=tuple(map(date.fromisoformat, plain.get("without", ()))),
     )
+
+
+def _power_saving(plain: Mapping[str, Any]) -> PowerSaving:
+    return PowerSaving(**{**plain, "never": tuple(plain.get("never", ()))})
 
 
 def _node_sets(plain: Mapping[str, Any]) -> NodeSets:

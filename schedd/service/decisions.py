@@ -21,6 +21,8 @@ from schedd.wire import (
     RunAccepted,
     RunRefused,
     Snapshot,
+    Switch,
+    Switched,
     Tell,
 )
 
@@ -68,7 +70,7 @@ class DecisionLog:
         """Drop what these events show to be done."""
         with self._lock:
             for event in events:
-                if isinstance(event, RunAccepted | RunRefused | HandoverDone):
+                if isinstance(event, RunAccepted | RunRefused | HandoverDone | Switched):
                     self._drop_id(event.decision_id)
                 elif isinstance(event, JobStarted | JobEnded | JobDeleted):
                     self._drop("run", event.job_id)
@@ -76,7 +78,7 @@ class DecisionLog:
                 elif isinstance(event, Snapshot):
                     there = {job.id for job in event.jobs if job.state not in ("R", "E", "C")}
                     for kind, about in list(self._of_job):
-                        if kind != "handover" and about not in there:
+                        if kind not in ("handover", "switch") and about not in there:
                             self._drop(kind, about)
 
     def append(self, decisions: Iterable[Decision]) -> None:
@@ -190,6 +192,8 @@ class DecisionLog:
         self._ids = [item.id for item in kept]
 
 
-def _about(decision: Run | Tell | Handover) -> tuple[str, str]:
+def _about(decision: Run | Tell | Handover | Switch) -> tuple[str, str]:
     """Of two decisions about the same only the newer one counts."""
+    if isinstance(decision, Switch):
+        return decision.type, decision.node
     return decision.type, decision.handover if isinstance(decision, Handover) else decision.job_id

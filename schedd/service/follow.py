@@ -20,7 +20,7 @@ from schedd.service.past_use import past_use
 from schedd.service.promised import Promised
 from schedd.store import STATE_KEPT, Batch, Breach, Journal, Mark, Marked, Promise, Recovered, Store, Tail
 from schedd.store.errors import BadCheckpoint
-from schedd.wire import Alert, Decision, Handover, LogLost, PassedOver, Run
+from schedd.wire import Alert, Decision, Handover, LogLost, PassedOver, Run, Switch
 
 __all__ = ["Follower", "in_the_log"]
 
@@ -264,6 +264,9 @@ class Follower:
         if isinstance(decision, Handover):
             handed = self.engine.state.handovers.get(decision.handover)
             return handed is not None and handed.decision == decision.id
+        if isinstance(decision, Switch):
+            node = self.engine.state.power.get(decision.node)
+            return node is not None and node.decision == decision.id
         record = self.engine.state.records.get(decision.job_id)
         if record is None:
             return False

@@ -97,6 +97,8 @@ class NodeView:
     its walltime, or jobs fail on it; empty when that is not so."""
     held: str
     """Why an admin holds its planning; empty when none does."""
+    power: str
+    """`on`; or where we switched it: `stopping`, `off`, `booting`, `failed` (it did not come up)."""
     cpus: int
     mem: int
     gpus: int
@@ -281,6 +283,7 @@ def nodes(
                 state=facts.state,
                 closed=published.closed.get(name, ""),
                 held=held.get(name, ""),
+                power=published.power[name].phase if name in published.power else "on",
                 cpus=facts.cpus,
                 mem=facts.mem,
                 gpus=facts.gpus,

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 from schedd.choice.objectives import weights_of
 from schedd.plan.evaluate import Weights, by_name
 from schedd.policy.fair_share import FairShare, Level
+from schedd.policy.power import PowerSaving
 from schedd.policy.priority import SiteWeights
 from schedd.policy.site import STALE, site_policy
 from schedd.service.section import Section
@@ -19,6 +20,7 @@ __all__ = [
     "FairShareSettings",
     "LicenceSettings",
     "NodeSetSettings",
+    "PowerSavingSettings",
     "PowerSettings",
     "PriceSettings",
     "PrioritySettings",
@@ -29,6 +31,7 @@ __all__ = [
 
 _WEIGHTS = SiteWeights()
 _TREE = FairShare()
+_SAVING = PowerSaving()
 
 Weight = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
 
@@ -234,6 +237,36 @@ class PowerSettings(Section):
     """Watts while it is off: what a node that is down is taken to draw."""
 
 
+class PowerSavingSettings(Section):
+    """Idle nodes are switched off, and on again ahead of the next job that is planned on them; by commands
+    that the adapter's `[power]` names. See docs/power.md.
+    """
+
+    mode: Literal["off", "dry", "on"] = _SAVING.mode
+    """`on`, or `dry`: nothing is switched, but `schedd power` says which nodes would be."""
+    idle: Whole = Field(default=_SAVING.idle, ge=0, le=30 * 86_400)
+    """A node is switched off when nothing ran on it for so long,"""
+    min_up: Whole = Field(default=_SAVING.min_up, ge=0, le=30 * 86_400)
+    """it is up for so long,"""
+    min_off: Whole = Field(default=_SAVING.min_off, ge=0, le=30 * 86_400)
+    """and the plan needs it no earlier than this after it could be back."""
+    delay: Whole = Field(default=_SAVING.delay, ge=0, le=86_400)
+    """A job waits up to so much longer for nodes that are on before one is switched on for it."""
+    boot_time: Whole = Field(default=_SAVING.boot_time, ge=1, le=86_400)
+    """From the order until the server shows the node up, for nodes of a kind that was not seen to boot yet;
+    then the longest of the last ten boots counts."""
+    stop_time: Whole = Field(default=_SAVING.stop_time, ge=1, le=86_400)
+    """From the order until the server shows the node down."""
+    at_once: int = Field(default=_SAVING.at_once, ge=1, le=100_000)
+    """So many nodes at most are on their way up, and as many on their way down."""
+    retry: Whole = Field(default=_SAVING.retry, ge=10, le=86_400)
+    """What failed is tried again after this, doubling, up to a day."""
+    spares: dict[Name, Annotated[int, Field(ge=0, le=100_000)]] = Field(default_factory=dict)
+    """So many free nodes of a property stay on, `"*"` of all: `{ "*" = 2, gpu = 1 }`."""
+    never: Names = ()
+    """Names or properties of nodes that are never switched."""
+
+
 class PriceSettings(_Window):
     """What time on nodes costs, always or in windows that come again. Of several that hold at once for a node
     the last in the list counts; where none does, time is free.
@@ -330,6 +363,8 @@ class SiteSettings(Section):
     power: dict[Name, PowerSettings] = Field(default_factory=dict)
     """Watts of nodes, by name or property: `[clusters.main.site.power.epyc]`. The plan's energy is known when
     every node has some."""
+    power_saving: PowerSavingSettings | None = None
+    """When idle nodes are switched off: `[clusters.main.site.power_saving]`. Without it they stay on."""
     prices: tuple[PriceSettings, ...] = ()
     """What time on nodes costs: `[[clusters.main.site.prices]]`. A user's limit is `-W x=cost_limit:2.50`."""
     currency: Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{1,16}$")] = "EUR"

@@ -28,6 +28,12 @@ class StateOf(Collector):
         """One family after another."""
         jobs = GaugeMetricFamily("schedd_jobs", "Jobs by where they stand", labels=["cluster", "state"])
         nodes = GaugeMetricFamily("schedd_nodes", "Nodes by state", labels=["cluster", "state"])
+        switched = GaugeMetricFamily(
+            "schedd_nodes_switched",
+            "Nodes that were switched, by what became of them",
+            labels=["cluster", "power"],
+        )
+        saved = _counter("schedd_power_saved_joules", "Not drawn by nodes since they were switched off")
         waiting = _gauge("schedd_events_waiting", "Events that came and are not handled yet")
         arriving = _gauge("schedd_jobs_arriving", "New jobs of a snapshot that are not taken in yet")
         decisions = _gauge("schedd_decisions_open", "Decisions whose outcome is not known yet")
@@ -56,6 +62,10 @@ class StateOf(Collector):
                 jobs.add_metric([*name, state], count)
             for state, count in Counter(node.state for node in published.nodes.values()).items():
                 nodes.add_metric([*name, state], count)
+            phases = Counter(one.phase for one in published.power.values())
+            for phase in ("stopping", "off", "booting", "failed"):
+                switched.add_metric([*name, phase], phases[phase])
+            saved.add_metric(name, published.power_saved)
             placed = published.starts >= 0
             last = int((published.starts[placed] + published.durations[placed]).max(initial=0))
             waiting.add_metric(name, loop.pending)
@@ -82,7 +92,20 @@ class StateOf(Collector):
             generations.add_metric(name, published.generation)
             at_risk.add_metric(name, published.at_risk)
             breaches.add_metric(name, published.breaches)
-        yield from (jobs, nodes, waiting, arriving, decisions, age, ahead, heard, clock, busy)
+        yield from (
+            jobs,
+            nodes,
+            switched,
+            saved,
+            waiting,
+            arriving,
+            decisions,
+            age,
+            ahead,
+            heard,
+            clock,
+            busy,
+        )
         yield from (paused, halted, stale, failing, alerts, covered, leading, generations, at_risk, breaches)
         durable = self._clusters.durable
         if durable is not None and durable.opened.is_set():

@@ -24,6 +24,7 @@ from schedd.wire import (
     RunAccepted,
     RunRefused,
     Snapshot,
+    Switched,
     Tell,
 )
 
@@ -140,7 +141,7 @@ def put_outcomes(connection: Connection, cluster: int, batch: Iterable[Event]) -
             "with": event.code if _refused(event) and not isinstance(event, RunAccepted) else None,
         }
         for event in batch
-        if isinstance(event, RunAccepted | RunRefused | HandoverDone)
+        if isinstance(event, RunAccepted | RunRefused | HandoverDone | Switched)
     ]
     if rows:
         statement = update(decisions).where(
@@ -152,8 +153,8 @@ def put_outcomes(connection: Connection, cluster: int, batch: Iterable[Event]) -
         )
 
 
-def _refused(event: RunAccepted | RunRefused | HandoverDone) -> bool:
-    return isinstance(event, RunRefused) or (isinstance(event, HandoverDone) and not event.done)
+def _refused(event: RunAccepted | RunRefused | HandoverDone | Switched) -> bool:
+    return isinstance(event, RunRefused) or (isinstance(event, HandoverDone | Switched) and not event.done)
 
 
 def starts_in(batch: Iterable[Event]) -> Iterator[tuple[str, int]]:

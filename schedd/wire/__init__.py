@@ -1,6 +1,6 @@
 """The messages between daemon and adapter: events in, decisions out. Imports nothing else of schedd."""
 
-from schedd.wire.decisions import Alert, Decision, Handover, Run, Tell
+from schedd.wire.decisions import Alert, Decision, Handover, Run, Switch, Tell
 from schedd.wire.events import (
     ClockSet,
     Counted,
@@ -24,6 +24,7 @@ from schedd.wire.events import (
     PlanningHeld,
     PlanningReleased,
     PolicyChanged,
+    PowerWish,
     QueueChanged,
     Reserve,
     RunAccepted,
@@ -31,6 +32,7 @@ from schedd.wire.events import (
     ServerChanged,
     Snapshot,
     StartsExpected,
+    Switched,
     TakeBack,
     Told,
     Unreserve,
@@ -83,6 +85,7 @@ __all__ = [
     "PlanningHeld",
     "PlanningReleased",
     "PolicyChanged",
+    "PowerWish",
     "QueueChanged",
     "QueueFacts",
     "Reserve",
@@ -95,6 +98,8 @@ __all__ = [
     "Snapshot",
     "StartsExpected",
     "SubmissionFacts",
+    "Switch",
+    "Switched",
     "TakeBack",
     "Tell",
     "Told",

@@ -84,4 +84,20 @@ class Handover:
     type: Literal["handover"] = "handover"
 
 
-Decision = Run | Tell | Alert | Handover
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Switch:
+    """Switch a node on or off by the site's command, begun by ``expires``; what became of it comes back as
+    ``Switched``. The node may be as it is to be already.
+    """
+
+    id: str
+    cause: str
+    time: int
+    node: str
+    on: bool
+    expires: int
+    term: int = 0
+    type: Literal["switch"] = "switch"
+
+
+Decision = Run | Tell | Alert | Handover | Switch

@@ -372,6 +372,38 @@ class HandoverDone:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Switched:
+    """What became of a ``Switch``: whether the command was ``done``, its exit status in ``code`` (-1: it did
+    not come to one), and in ``text`` what it printed, or why it was not run.
+    """
+
+    id: str
+    time: int
+    decision_id: str
+    node: str
+    on: bool
+    done: bool
+    code: int = 0
+    text: str = ""
+    type: Literal["switched"] = "switched"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerWish:
+    """An admin wants a node to be ``on`` and stay so, to be ``off``, to be left as it is (``hold``), or to be
+    switched as the plan needs it again (``auto``). ``by`` is who wants it.
+    """
+
+    id: str
+    time: int
+    node: str
+    wish: Literal["on", "off", "hold", "auto"]
+    reason: str = ""
+    by: str = ""
+    type: Literal["power_wish"] = "power_wish"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanChosen:
     """An admin chose another plan, which was found on a copy: these jobs go to these places, all of them or
     none. Promises are kept. ``by`` is who chose it.
@@ -428,6 +460,7 @@ Told = (
     | Snapshot
     | Improved
     | HandoverDone
+    | Switched
 )
 """What an adapter may tell."""
 
@@ -444,6 +477,7 @@ Event = (
     | TakeBack
     | StartsExpected
     | PlanChosen
+    | PowerWish
 )
 
 

@@ -18,6 +18,7 @@ from schedd.wire import (
     JobQueued,
     JobStarted,
     Run,
+    Switch,
     Tell,
 )
 from server_adapter.batch.errors import ProtocolError, RightsError, ServerRefusedError, ServerUnreachableError
@@ -35,6 +36,7 @@ from server_adapter.bridge.server import Server
 from server_adapter.bridge.shadow import Shadow
 from server_adapter.bridge.snapshots import SnapshotTimes
 from server_adapter.bridge.state import EMPTY, State
+from server_adapter.bridge.switches import Switches
 from server_adapter.bridge.writer import Writer
 from server_adapter.settings import Settings
 
@@ -93,6 +95,12 @@ class Adapter:
         self._accepted.recall(self.journal.asked, clock())
         self._runs = Runs(dispatcher, self.delivery, self._accepted, self.look, clock)
         self._handovers = Handovers(self.server, self.delivery, self._taken, self.look, clock)
+        self._begun = self._finished = 0
+        self._cycling = False
+        self._was_read = asyncio.Event()
+        self._switches = Switches(
+            settings.power, self.delivery, self._barred, self._fresh, lambda: self.journal.term, clock
+        )
 
     @property
     def listens_on(self) -> int | None:
@@ -115,6 +123,7 @@ class Adapter:
                 if self.settings.mode != "shadow":
                     group.create_task(self._write())
                 group.create_task(self._handovers.work())
+                group.create_task(self._switches.work())
                 if self.settings.mode == "scheduler":
                     group.create_task(self.server.keep_place())
         finally:
@@ -131,6 +140,7 @@ class Adapter:
             await self.delivery.follow(self.take, wait=0)
             await self._runs.finished()
             await self._handovers.finish()
+            await self._switches.finish()
             await self._cycle()
             if self.settings.mode != "shadow" and self.state is not None:
                 while await self.writer.step(self.state):
@@ -173,6 +183,8 @@ class Adapter:
                     self.writer.want(decision)
             case Handover():
                 self._handovers.want(decision)
+            case Switch():
+                self._switches.want(decision)
             case Alert() if self.journal.see_alert(decision.time, decision.id):
                 _log.warning("the daemon alerts: %s: %s", decision.kind, decision.text)
                 if decision.kind == "snapshot":
@@ -187,6 +199,7 @@ class Adapter:
         await self.server.wait_until_up()
 
     async def _cycles(self) -> None:
+        self._cycling = True
         waits = Waits(first=1.0, longest=30.0)
         hangs = Waits(first=1.0, longest=60.0)
         while True:
@@ -228,6 +241,8 @@ class Adapter:
     async def _cycle(self) -> None:
         # 1. Read.
         began = time.monotonic()
+        self._begun += 1
+        number = self._begun
         state = await self.server.read()
         now = int(self._clock())
         # 2. Compare with the last reading, and tell the daemon.
@@ -241,6 +256,8 @@ class Adapter:
                 if count % _SLICE == 0:
                     await asyncio.sleep(0)
         self.state = state
+        self._finished = number
+        self._was_read.set()
         self.delivery.server_was_read()
         self.server.see(state)
         self.cycles += 1
@@ -330,6 +347,15 @@ class Adapter:
             _log.info("the server %s", words)
         if events:
             _log.debug("cycle %d: %s", self.cycles, _counts(events))
+
+    async def _fresh(self) -> State:
+        """The server's state as of a reading that begins from now on; within `once`, the one just made."""
+        wanted = self._begun + 1
+        while self._cycling and self._finished < wanted:
+            self._was_read.clear()
+            self.look()
+            await self._was_read.wait()
+        return self.state or EMPTY
 
     # -- writing, and what may be done ------------------------------------------------------------------
 

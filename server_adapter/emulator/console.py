@@ -54,6 +54,19 @@ async def _revive(server: SimulatedServer, words: Words) -> str:
     return "back"
 
 
+async def _off(server: SimulatedServer, words: Words) -> str:
+    for name in words:
+        server.switch_off(name)
+    return f"off: the server notices after {server.cluster.timing.node_check:g} s"
+
+
+async def _on(server: SimulatedServer, words: Words) -> str:
+    boots = float(words[0])
+    for name in words[1:]:
+        server.switch_on(name, boots)
+    return f"on: they are up in {boots:g} s"
+
+
 async def _load(server: SimulatedServer, words: Words) -> str:
     load = float(words[1]) if len(words) > 1 else None
     available = kib(words[2]) if len(words) > 2 else None
@@ -113,6 +126,8 @@ _COMMANDS: Mapping[str, tuple[str, Callable[[SimulatedServer, Words], Awaitable[
     "status": ("status                 jobs and nodes by state", _status),
     "kill": ("kill NODE…             nodes die; the server notices later", _kill),
     "revive": ("revive NODE…           they are back, and report what has ended", _revive),
+    "off": ("off NODE…              nodes are switched off; the server notices later", _off),
+    "on": ("on SECONDS NODE…       nodes are switched on, and need so long to boot", _on),
     "load": ("load NODE LOAD [MEM]   a node lies about load and free memory; without LOAD no more", _load),
     "refuse": ("refuse N [CODE]        the next N runs are refused (15043)", _refuse),
     "return": ("return N               the next N asynchronous runs come back into the queue", _return),

@@ -232,6 +232,16 @@ class SimulatedServer(ABC):
         """Starts a node's mom again; jobs that ended meanwhile are reported."""
         lifecycle.revive(self.cluster, self.node(name))
 
+    def switch_off(self, name: str) -> None:
+        """Takes a node's power away, whatever runs there; the server notices as if its mom was killed."""
+        self.kill_node(name)
+
+    def switch_on(self, name: str, boots: float) -> None:
+        """Gives it power: its mom is there after `boots` simulated seconds. One that is on stays on."""
+        node = self.node(name)
+        if not node.alive:
+            self.cluster.timers.at(self.now + boots, lambda: lifecycle.revive(self.cluster, node))
+
     def lie_about_load(self, name: str, *, load: float | None = None, available: int | None = None) -> None:
         """Makes a node report this load average and free memory (KiB); None tells the truth again."""
         node = self.node(name)

@@ -71,6 +71,7 @@ from schedd.client.answers.plan import (
     WhatIfAnswer,
     Window,
 )
+from schedd.client.answers.power import NodePowerView, PowerView
 from schedd.client.answers.quality import (
     AccuracyView,
     ErrorView,
@@ -133,6 +134,7 @@ __all__ = [
     "News",
     "NodeCost",
     "NodePage",
+    "NodePowerView",
     "NodeView",
     "NoticeView",
     "NoticesView",
@@ -149,6 +151,7 @@ __all__ = [
     "PlanSet",
     "PolicyPreview",
     "PolicyView",
+    "PowerView",
     "PreviewView",
     "PriorityView",
     "ReservationDone",

@@ -29,6 +29,7 @@ class NodeView(TypedDict):
     state: str
     closed: str
     held: str
+    power: str
     cpus: int
     mem: int
     gpus: int

@@ -1,0 +1,161 @@
+"""Nodes that are switched off and on: what was done, and what an admin wants done."""
+
+import asyncio
+import secrets
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import structlog
+from fastapi import APIRouter, Path, Request, Response
+from pydantic import Field
+
+from schedd.api.access import Cluster, Operator, User
+from schedd.api.bodies import Dated, dated
+from schedd.api.messages import PowerOrder
+from schedd.api.problems import Fault, ProblemError, answers
+from schedd.api.replies import documented, reply
+from schedd.api.text import TextRoute
+from schedd.api.waiting import answer_of
+from schedd.engine.records import PowerAim, PowerPhase
+from schedd.engine.view import Published
+from schedd.service.loop import PlanLoop
+from schedd.wire import PowerWish
+
+__all__ = ["NodePowerView", "PowerView", "router", "view"]
+
+router = APIRouter(prefix="/v1/clusters/{cluster}/power", tags=["plan"], route_class=TextRoute)
+_log = structlog.get_logger(__name__)
+_PATIENCE: Final = 10.0
+_HINT: Final = "it is done as soon as the planner is free; GET power to see whether it was"
+_ACT: Final = (
+    "no-token",
+    "not-allowed",
+    "unknown-cluster",
+    "not-ready",
+    "invalid",
+    "bad-request",
+    "too-large",
+)
+_KWH: Final = 3_600_000
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePowerView:
+    """A node that was switched, or of which an admin wants something. Times are seconds since the epoch."""
+
+    node: str
+    phase: Annotated[
+        PowerPhase,
+        Field(
+            description="`on`; `stopping`: ordered off, but the server shows it up; `off`; `booting`: "
+            "ordered on; `failed`: it did not come up."
+        ),
+    ]
+    since: Annotated[int, Field(description="Since when.")]
+    back: Annotated[
+        int | None,
+        Field(description="From when on jobs are planned there; null: from now on."),
+    ]
+    wish: Annotated[PowerAim, Field(description="What an admin wants; `auto`: as the plan needs it.")]
+    by: Annotated[str, Field(description="Who wants it.")]
+    reason: str
+    failures: Annotated[int, Field(description="How often in a row it could not be switched.")]
+    again: Annotated[int | None, Field(description="Before this it is not tried again.")]
+    code: Annotated[int, Field(description="Exit status of the last command; -1: it came to none.")]
+    text: Annotated[str, Field(description="What the last command printed, or why it failed.")]
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerView(Dated):
+    """Power saving as it is."""
+
+    mode: Annotated[str, Field(description="`off`, `dry` or `on`, as the site set it.")]
+    off: Annotated[int, Field(description="How many nodes are switched off.")]
+    would: Annotated[tuple[str, ...], Field(description="In a dry run: the nodes that would be off.")]
+    saved: Annotated[
+        float, Field(description="kWh not drawn by nodes since they were off, by the watts that are set.")
+    ]
+    nodes: tuple[NodePowerView, ...]
+
+
+@router.get(
+    "",
+    response_model=PowerView,
+    responses={
+        **answers("no-token", "unknown-cluster", "not-ready"),
+        304: {"description": "Nothing changed since the `ETag` in `If-None-Match`"},
+    },
+)
+def get_power(request: Request, cluster: Cluster, _: User) -> Response:
+    """Nodes that are switched off or on their way, that failed, or that an admin decides over."""
+    return _reply(request, cluster)
+
+
+@router.put("/{node}", response_model=PowerView, responses=answers(*_ACT))
+async def put_power(
+    request: Request,
+    cluster: Cluster,
+    node: Annotated[str, Path(description="Its name on the server.", max_length=512, examples=["n1"])],
+    body: PowerOrder,
+    asker: Operator,
+) -> Response:
+    """Switch a node on or off and keep it so, leave it as it is, or give it back to the plan. Needs the role
+    `operator` or `admin`.
+
+    A node is never switched off while a job runs on it: then it is as soon as that has ended, and gets no new
+    ones meanwhile. Jobs planned there may be later than promised.
+    """
+    known = cluster.published.nodes
+    if node not in known:
+        what = f"no node {node[:80]}"
+        allowed = ", ".join(sorted(known)[:20]) or "no nodes are known yet"
+        raise ProblemError("invalid", what, errors=[Fault(where="path.node", what=what, allowed=allowed)])
+    event = PowerWish(
+        id=f"api:{secrets.token_hex(8)}",
+        time=cluster.now(),
+        node=node,
+        wish=body.wish,
+        reason=body.reason,
+        by=asker.name,
+    )
+    await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
+    note = f"{node} {body.wish}" + (f": {body.reason}" if body.reason else "")
+    await asyncio.to_thread(cluster.audit, asker.name, "power", note)
+    _log.warning("a node's power was decided over", cluster=cluster.name, by=asker.name, what=note)
+    return _reply(request, cluster)
+
+
+def view(published: Published) -> tuple[NodePowerView, ...]:
+    """What is known of the power of nodes, by name."""
+    return tuple(
+        NodePowerView(
+            node=name,
+            phase=one.phase,
+            since=one.since,
+            back=one.until if one.block >= 0 else None,
+            wish=one.wish,
+            by=one.by,
+            reason=one.reason,
+            failures=one.failures,
+            again=one.again or None,
+            code=one.code,
+            text=one.text,
+        )
+        for name, one in sorted(published.power.items())
+    )
+
+
+def _reply(request: Request, cluster: PlanLoop) -> Response:
+    published = cluster.published
+    saving = published.settings.site.get("power_saving") or {}
+    found = PowerView(
+        mode=saving.get("mode", "off"),
+        off=sum(one.phase == "off" for one in published.power.values()),
+        would=published.power_would,
+        saved=round(published.power_saved / _KWH, 3),
+        nodes=view(published),
+        **dated(published),
+    )
+    return reply(request, found, published)

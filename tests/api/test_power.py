@@ -1,0 +1,51 @@
+"""Nodes switched over HTTP, by those who may."""
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.api.conftest import token
+from tests.api.test_answers import MAIN, get
+from tests.api.test_errors import problem
+
+
+def test_an_admin_decides_over_a_node_and_gives_it_back(busy_cluster: TestClient) -> None:
+    assert get(busy_cluster, "/power")["nodes"] == []
+    body = {"wish": "hold", "reason": "its fan"}
+    (node,) = busy_cluster.put(f"{MAIN}/power/n2", json=body).json()["nodes"]
+    assert (node["node"], node["phase"], node["wish"]) == ("n2", "on", "hold")
+    assert (node["by"], node["reason"], node["back"]) == ("our-admin", "its fan", None)
+    (node,) = busy_cluster.put(f"{MAIN}/power/n2", json={"wish": "auto"}).json()["nodes"]
+    assert (node["wish"], node["by"]) == ("auto", "")
+
+
+def test_a_node_that_is_to_be_off_gets_no_new_jobs_and_says_so(busy_cluster: TestClient) -> None:
+    busy_cluster.put(f"{MAIN}/power/n2", json={"wish": "off"})
+    jobs = get(busy_cluster, "/jobs", state="planned")["jobs"]
+    assert jobs
+    assert all(share["node"] != "n2" for job in jobs for share in job["planned_nodes"])
+    found = get(busy_cluster, "/power")
+    assert (found["mode"], found["saved"], found["would"]) == ("off", 0, [])
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        ("/power/n9", {"wish": "on"}, "no node n9"),
+        ("/power/n1", {"wish": "maybe"}, "wish"),
+        ("/power/n1", {"wish": "on", "watts": 5}, "watts"),
+        ("/power/n1", {"wish": "on", "reason": "a\nb"}, "reason"),
+    ],
+)
+def test_what_makes_no_sense_changes_nothing(
+    busy_cluster: TestClient, path: str, body: dict[str, object], said: str
+) -> None:
+    found = problem(busy_cluster.put(MAIN + path, json=body), "invalid")
+    assert said in str(found)
+    assert get(busy_cluster, "/power")["nodes"] == []
+
+
+def test_users_may_look_and_not_switch(busy_cluster: TestClient) -> None:
+    headers = {"Authorization": f"Bearer {token('user')}"}
+    assert busy_cluster.get(f"{MAIN}/power", headers=headers).status_code == 200
+    answer = busy_cluster.put(f"{MAIN}/power/n1", json={"wish": "off"}, headers=headers)
+    problem(answer, "not-allowed")

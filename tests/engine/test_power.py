@@ -1,0 +1,271 @@
+"""Nodes that are switched off and on again: by what the plan needs."""
+
+from dataclasses import replace
+from typing import Any, Literal
+
+import pytest
+
+from schedd.engine import Engine
+from schedd.engine.view import publish
+from schedd.wire import PlanningHeld, PowerWish, Switch, Switched
+from tests.engine.cluster import Cluster, T
+
+SAVING = {"mode": "on", "idle": 100, "min_up": 100, "min_off": 200, "boot_time": 80, "stop_time": 40}
+WATTS = {"*": {"idle": 100.0, "off": 10.0}}
+
+
+class Powered(Cluster):
+    """A cluster whose nodes do as told: down ``stops`` seconds after the order, up after ``boots``."""
+
+    def __init__(self, nodes: int = 2, stops: int = 20, boots: int = 60, **saving: Any) -> None:
+        self.stops, self.boots = stops, boots
+        self.works = True
+        self.known = 0
+        self.coming: list[tuple[int, str, str]] = []
+        site = {"power_saving": {**SAVING, **saving}, "power": WATTS}
+        super().__init__(nodes=nodes, site=site)
+
+    def orders(self) -> list[tuple[int, str, bool]]:
+        return [(one.time - T, one.node, one.on) for one in self.decisions if isinstance(one, Switch)]
+
+    def phase(self, node: str) -> str:
+        found = self.engine.state.power.get(node)
+        return found.phase if found is not None else "on"
+
+    def at(self, moment: int) -> None:
+        """As ever, but orders are obeyed, each in its time."""
+        while self.server.now < T + moment:
+            for one in self.decisions[self.known :]:
+                if isinstance(one, Switch) and self.works:
+                    took = self.boots if one.on else self.stops
+                    self.coming.append((one.time + took, one.node, "up" if one.on else "down"))
+                    self.tell(self.done(one))
+            self.known = len(self.decisions)
+            wake = self.engine.next_wake
+            jobs = [job for job in self.server.jobs.values() if job.started is not None]
+            ends = [job.started + self.server.runtime[job.id] for job in jobs if job.started is not None]
+            moments = [*ends, *(when for when, _, _ in self.coming), *([wake] if wake else [])]
+            self.server.now = min([m for m in moments if m > self.server.now] + [T + moment])
+            for one in [one for one in self.coming if one[0] <= self.server.now]:
+                self.coming.remove(one)
+                self.node(one[1], state=one[2])
+            self.tell(*self.server.ends())
+
+    def done(self, decision: Switch, *, done: bool = True, code: int = 0, text: str = "") -> Switched:
+        return Switched(
+            id=self.server.event_id(),
+            time=self.server.now,
+            decision_id=decision.id,
+            node=decision.node,
+            on=decision.on,
+            done=done,
+            code=code,
+            text=text,
+        )
+
+    def wish(self, node: str, wish: Literal["on", "off", "hold", "auto"]) -> None:
+        self.tell(PowerWish(id=self.server.event_id(), time=self.server.now, node=node, wish=wish, by="root"))
+
+
+def test_free_nodes_go_off_and_come_back_ahead_of_the_job_that_is_planned_there() -> None:
+    cluster = Powered()
+    cluster.submit("1", walltime=1000)
+    cluster.at(200)
+    assert [(node, on) for _, node, on in cluster.orders()] == [("n2", False)]
+    assert 100 <= cluster.orders()[0][0] <= 130
+    assert cluster.phase("n2") == "off"
+    assert cluster.engine.state.down_since == {}
+    cluster.submit("2", not_before=T + 800)
+    assert (cluster.where("2"), cluster.start("2")) == (["n2"], 800)
+    cluster.at(790)
+    on = [one for one in cluster.orders() if one[2]]
+    assert [node for _, node, _ in on] == ["n2"]
+    assert 800 - 80 - 60 <= on[0][0] <= 800 - 80
+    assert cluster.phase("n2") == "on"
+    cluster.at(801)
+    assert (cluster.view("2").state, cluster.runs("2")) == ("running", [800])
+    assert cluster.alerts("power") == []
+
+
+def test_a_job_that_comes_is_planned_from_when_the_node_can_be_there_and_starts_as_soon_as_it_is() -> None:
+    cluster = Powered(nodes=1)
+    cluster.at(300)
+    assert cluster.phase("n1") == "off"
+    cluster.submit("1")
+    start = cluster.start("1")
+    assert start is not None
+    assert 380 <= start <= 300 + 80 + 40
+    cluster.at(300 + 62 + 20)
+    assert cluster.runs("1") == [360 + cluster.orders()[-1][0] - 300]
+    assert cluster.engine.state.boots == {"4": [60]}
+
+
+def test_what_boots_took_is_what_is_counted_with_next() -> None:
+    cluster = Powered(nodes=1, boots=20)
+    cluster.at(300)
+    cluster.submit("1", runtime=10)
+    cluster.at(1000)
+    assert cluster.phase("n1") == "off"
+    cluster.submit("2", not_before=T + 2000)
+    cluster.at(1999)
+    assert cluster.orders()[-1][0] >= 2000 - 20 - 5 - 20
+    cluster.at(2001)
+    assert cluster.runs("2") == [2000]
+
+
+def test_a_job_waits_for_nodes_that_are_on_for_as_long_as_the_site_allows() -> None:
+    cluster = Powered(delay=600)
+    cluster.submit("1", walltime=500)
+    cluster.at(250)
+    assert cluster.phase("n2") == "off"
+    cluster.submit("2")
+    assert (cluster.where("2"), cluster.start("2")) == (["n1"], 500)
+    cluster.submit("3", walltime=3000)
+    cluster.submit("4", walltime=100)
+    cluster.at(400)
+    assert [one for one in cluster.orders() if one[2]] == []
+
+
+@pytest.mark.parametrize("trouble", ["reserved", "held", "offline", "never", "running", "soon"])
+def test_nodes_that_somebody_needs_or_looks_after_are_left_on(trouble: str) -> None:
+    cluster = Powered(nodes=1, never=["n1"] if trouble == "never" else [])
+    match trouble:
+        case "reserved":
+            cluster.reserve("r", "n1", start=300, end=5000)
+        case "held":
+            cluster.tell(PlanningHeld(id="h", time=T, kind="node", name="n1", reason="repair"))
+        case "offline":
+            cluster.node("n1", state="drain")
+        case "running":
+            cluster.submit("1", walltime=5000)
+        case "soon":
+            cluster.submit("1", not_before=T + 400)
+    cluster.at(399)
+    assert cluster.orders() == []
+
+
+def test_spares_stay_on_and_no_more_are_switched_at_once_than_may() -> None:
+    cluster = Powered(nodes=6, at_once=2, spares={"*": 1})
+    cluster.works = False
+    cluster.at(150)
+    assert len(cluster.orders()) == 2
+    cluster.works = True
+    cluster = Powered(nodes=6, at_once=2, spares={"*": 1})
+    cluster.at(1000)
+    assert sum(cluster.phase(f"n{i}") == "off" for i in range(1, 7)) == 5
+    cluster.submit("1", walltime=1000)  # it takes the spare: another is switched on
+    cluster.at(1200)
+    assert sum(cluster.phase(f"n{i}") == "on" for i in range(1, 7)) == 2
+
+
+def test_a_node_that_does_not_come_up_is_told_of_and_its_jobs_are_planned_anew() -> None:
+    cluster = Powered(nodes=2)
+    cluster.submit("0", walltime=2000)
+    cluster.at(300)
+    cluster.works = False
+    cluster.submit("1")
+    assert cluster.where("1") == ["n2"]
+    cluster.at(300 + 2 * 80 + 120)
+    assert cluster.phase("n2") == "failed"
+    assert (cluster.where("1"), cluster.start("1")) == (["n1"], 2000)
+    assert "could not be switched on" in cluster.alerts("power")[0]
+    assert [one.about for one in cluster.engine.state.alerts.values() if one.kind == "power"] == ["n2"]
+    orders = len(cluster.orders())
+    cluster.at(300 + 240 + 1800 + 100)
+    assert len(cluster.orders()) > orders  # it is tried again
+    cluster.node("n2", state="up")
+    cluster.tell()
+    assert cluster.phase("n2") == "on"
+    assert [one for one in cluster.engine.state.alerts.values() if one.kind == "power"] == []
+
+
+def test_a_command_that_fails_leaves_the_node_on_and_is_tried_again_later() -> None:
+    cluster = Powered(nodes=1)
+    cluster.works = False
+    cluster.at(140)
+    (order,) = [one for one in cluster.decisions if isinstance(one, Switch)]
+    cluster.tell(cluster.done(order, done=False, code=7, text="no such BMC"))
+    assert cluster.alerts("power") == [
+        "node n1 could not be switched off: no such BMC; it is tried again in 1800 s"
+    ]
+    cluster.submit("1")
+    assert cluster.runs("1") == [140]
+    cluster.at(1900)
+    assert len(cluster.orders()) == 1
+    cluster.at(2100)
+    assert len(cluster.orders()) == 2
+
+
+def test_an_outcome_of_an_older_order_changes_nothing() -> None:
+    cluster = Powered(nodes=1)
+    cluster.at(300)
+    (off,) = [one for one in cluster.decisions if isinstance(one, Switch)]
+    cluster.tell(cluster.done(off, done=False, code=1, text="late"))
+    assert cluster.phase("n1") == "off"
+
+
+def test_a_dry_run_switches_nothing_and_says_what_it_would() -> None:
+    cluster = Powered(nodes=3, mode="dry", spares={"*": 1})
+    cluster.at(300)
+    assert cluster.orders() == []
+    assert publish(cluster.engine.state).power_would == ("n1", "n2")
+
+
+def test_an_admin_switches_a_node_off_holds_it_and_gives_it_back() -> None:
+    cluster = Powered(nodes=2, mode="off")
+    cluster.submit("1", walltime=300)
+    node = cluster.where("1")[0]
+    cluster.wish(node, "off")
+    cluster.submit("2", nodes="2:ppn=4")
+    assert cluster.view("2").why == f"waiting for node {node}, which is switched off by root"
+    cluster.at(299)
+    assert cluster.orders() == []
+    cluster.at(400)
+    assert cluster.phase(node) == "off"
+    cluster.wish(node, "on")
+    cluster.at(600)
+    assert cluster.phase(node) == "on"
+    assert cluster.runs("2") == [460]
+    cluster.wish(node, "auto")
+    assert [on for _, _, on in cluster.orders()] == [False, True]
+
+
+def test_a_held_node_is_not_switched_by_the_plan() -> None:
+    cluster = Powered(nodes=1)
+    cluster.wish("n1", "hold")
+    cluster.at(1000)
+    assert cluster.orders() == []
+    cluster.wish("n1", "auto")
+    cluster.at(1100)
+    assert [on for _, _, on in cluster.orders()] == [False]
+
+
+def test_without_saving_nodes_that_are_off_come_back() -> None:
+    cluster = Powered(nodes=2)
+    cluster.at(300)
+    settings = cluster.engine.state.settings
+    cluster.engine = Engine.restore(cluster.engine.checkpoint(), replace(settings, site={}))
+    cluster.tell()
+    cluster.at(600)
+    assert [cluster.phase(name) for name in ("n1", "n2")] == ["on", "on"]
+
+
+def test_a_checkpoint_keeps_what_is_off_and_what_was_saved() -> None:
+    cluster = Powered(nodes=2)
+    cluster.at(500)
+    saved = cluster.engine.state.power_saved
+    assert saved > 2 * 90 * 200
+    again = Engine.restore(cluster.engine.checkpoint())
+    assert again.state.power == cluster.engine.state.power
+    cluster.engine = again
+    cluster.submit("1")
+    cluster.at(700)
+    assert cluster.runs("1")
+
+
+def test_a_node_that_somebody_switches_on_is_on() -> None:
+    cluster = Powered(nodes=1)
+    cluster.at(300)
+    cluster.node("n1", state="up")
+    cluster.submit("1")
+    assert (cluster.phase("n1"), cluster.runs("1")) == ("on", [300])
