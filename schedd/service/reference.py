@@ -30,6 +30,7 @@ from schedd.service.site_settings import (
     FairShareSettings,
     LicenceSettings,
     NodeSetSettings,
+    PowerSavingSettings,
     PowerSettings,
     PriceSettings,
     PrioritySettings,
@@ -64,6 +65,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "[clusters.NAME.site.reservations.RESERVATION]": SiteReservationSettings,
     "[clusters.NAME.site.node_sets]": NodeSetSettings,
     "[clusters.NAME.site.power.NODES]": PowerSettings,
+    "[clusters.NAME.site.power_saving]": PowerSavingSettings,
     "[[clusters.NAME.site.prices]]": PriceSettings,
 }
 """Every section of the file, and what may stand in it."""

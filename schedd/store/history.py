@@ -16,8 +16,8 @@ from schedd.wire import Event, JobAltered, JobDeleted, JobEnded, JobQueued, JobS
 
 __all__ = ["cpus", "ended_since", "job_past", "moments", "node_alerts", "node_past", "started_since"]
 
-_OF_NODES = frozenset({"black_hole", "overrun"})
-"""Kinds of alerts that say why a node gets no new jobs."""
+_OF_NODES = frozenset({"black_hole", "overrun", "power"})
+"""Kinds of alerts that say why a node gets no new jobs, or could not be switched."""
 _OF_A_JOB = (events, decisions, told, expected, promises, breaches)
 
 
@@ -159,17 +159,23 @@ def _words(event: Event) -> str:
 
 
 def node_alerts(connection: Connection, cluster: int, node: str) -> Sequence[NodeAlert]:
-    """When and why a node got no new jobs though the server had it up, as far as decisions are kept."""
-    query = select(decisions.c.time, decisions.c.body).where(
+    """When and why a node got no new jobs though the server had it up, and when it was ordered on or off, as
+    far as decisions are kept.
+    """
+    query = select(decisions.c.time, decisions.c.type, decisions.c.body).where(
         decisions.c.cluster == cluster,
-        decisions.c.type == "alert",
+        decisions.c.type.in_(("alert", "switch")),
         decisions.c.body.contains(json.dumps(node, ensure_ascii=False)[1:-1], autoescape=True),
     )
     whole = re.compile(rf"(?<![\w.-]){re.escape(node)}(?![\w.-])")
     found = []
     for row in connection.execute(query.order_by(decisions.c.time)):
         alert = json.loads(row.body)
-        if alert["kind"] in _OF_NODES and whole.search(alert["text"]):
+        if row.type == "switch":
+            if alert["node"] == node:
+                words = f"ordered {'on' if alert['on'] else 'off'}"
+                found.append(NodeAlert(row.time, "power", words))
+        elif alert["kind"] in _OF_NODES and whole.search(alert["text"]):
             found.append(NodeAlert(row.time, alert["kind"], alert["text"]))
     return found
 

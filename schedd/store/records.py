@@ -236,7 +236,7 @@ class NodePast:
 
 @dataclass(frozen=True, slots=True)
 class NodeAlert:
-    """Why a node got no new jobs from ``time`` on though the server had it up."""
+    """Why a node got no new jobs from ``time`` on though the server had it up, or that it was switched."""
 
     time: int
     kind: str

@@ -68,7 +68,16 @@ SIMPLE = [
     (f"{_ONE}/jobs/{{job}}/explain", "get"),
     *(
         (f"{_ONE}/{path}", "get")
-        for path in ("users", "plan/evaluation", "accuracy", "reservations", "holds", "alerts", "notices")
+        for path in (
+            "users",
+            "plan/evaluation",
+            "accuracy",
+            "reservations",
+            "holds",
+            "power",
+            "alerts",
+            "notices",
+        )
     ),
     (f"{_ONE}/jobs/{{job}}/priority", "get"),
     (f"{_ONE}/jobs/{{job}}/cost", "get"),
@@ -92,6 +101,7 @@ NAMED = [
     (f"{_ONE}/holds/{{kind}}/{{name}}", "put"),
     (f"{_ONE}/holds/{{kind}}/{{name}}", "delete"),
     (f"{_ONE}/holds/{{kind}}/{{name}}/preview", "post"),
+    (f"{_ONE}/power/{{node}}", "put"),
     (f"{_ONE}/handovers/{{name}}", "put"),
     (f"{_ONE}/handovers/{{name}}/release", "post"),
     (f"{_ONE}/handovers/{{name}}", "get"),

@@ -357,6 +357,8 @@ def test_whatever_changes_something_is_in_the_audit_with_who_did_it(served: Serv
         ("DELETE", "/reservations/y", None, "unreserve", "y"),
         ("PUT", "/holds/node/n1", {"reason": "a fan"}, "hold", "node n1: a fan"),
         ("DELETE", "/holds/node/n1", None, "release", "node n1"),
+        ("PUT", "/power/n1", {"wish": "hold", "reason": "a fan"}, "power", "n1 hold: a fan"),
+        ("PUT", "/power/n1", {"wish": "auto"}, "power", "n1 auto"),
         ("PUT", "/policy", {"priority": {"waiting": 2}}, "policy", ""),
         ("DELETE", "/policy", None, "policy", ""),
         ("POST", "/searches", None, "search", ""),

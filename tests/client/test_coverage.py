@@ -74,6 +74,8 @@ METHODS: dict[tuple[str, str], Callable[[Client], object]] = {
     ("post", f"{C}/holds/{{kind}}/{{name}}/preview"): lambda client: client.preview_hold("node", "n1", "x"),
     ("put", f"{C}/holds/{{kind}}/{{name}}"): lambda client: client.hold("node", "n1", "x"),
     ("delete", f"{C}/holds/{{kind}}/{{name}}"): lambda client: client.release("node", "n1"),
+    ("get", f"{C}/power"): Client.power,
+    ("put", f"{C}/power/{{node}}"): lambda client: client.set_power("n1", "hold", "x"),
     ("post", f"{C}/policy/preview"): lambda client: client.preview_policy(SITE),
     ("put", f"{C}/handovers/{{name}}"): lambda client: client.hand_over("h.1", JOB),
     ("get", f"{C}/handovers/{{name}}"): lambda client: client.handover("h.1"),
