@@ -384,7 +384,13 @@ def test_whatever_changes_something_is_in_the_audit_with_who_did_it(served: Serv
         if method != "get"
     }
     named = {
-        (one[0], re.sub("/[xy]$", "/{name}", one[1]).replace("/node/n1", "/{kind}/{name}")) for one in acts
+        (
+            one[0],
+            re.sub("/[xy]$", "/{name}", one[1])
+            .replace("/node/n1", "/{kind}/{name}")
+            .replace("/n1", "/{node}"),
+        )
+        for one in acts
     }
     assert writing == named | asking | staged
     with contextlib.closing(Store.open(f"sqlite:///{folder}/s.sqlite")) as store:
