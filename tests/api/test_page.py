@@ -31,7 +31,7 @@ def test_every_event_and_decision_is_on_the_page(the_app: FastAPI) -> None:
         for schema in schemas.values()
         if "const" in schema.get("properties", {}).get("type", {})
     }
-    assert len(kinds) == 22
+    assert len(kinds) == 24
     assert {kind for kind in kinds if f"`{kind}`" in PAGE} == kinds
 
 
