@@ -46,9 +46,9 @@ class Powered(Cluster):
             ends = [job.started + self.server.runtime[job.id] for job in jobs if job.started is not None]
             moments = [*ends, *(when for when, _, _ in self.coming), *([wake] if wake else [])]
             self.server.now = min([m for m in moments if m > self.server.now] + [T + moment])
-            for one in [one for one in self.coming if one[0] <= self.server.now]:
-                self.coming.remove(one)
-                self.node(one[1], state=one[2])
+            for arrived in [coming for coming in self.coming if coming[0] <= self.server.now]:
+                self.coming.remove(arrived)
+                self.node(arrived[1], state=arrived[2])
             self.tell(*self.server.ends())
 
     def done(self, decision: Switch, *, done: bool = True, code: int = 0, text: str = "") -> Switched:

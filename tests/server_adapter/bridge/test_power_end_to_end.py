@@ -86,7 +86,7 @@ async def test_nodes_go_off_and_come_back_for_a_job_though_daemon_and_adapter_ar
             house.adapter.start()
             nodes = house.server.cluster.nodes
             await until(lambda: all(node.down for node in nodes.values()), "both are off")
-            phases = []
+            phases: list[str] = []
             async with asyncio.timeout(WAIT_S):
                 while phases != ["off", "off"]:
                     await asyncio.sleep(0.1)
