@@ -122,6 +122,8 @@ class ClusterView:
     """The adapter's version; empty where it did not say."""
     adapter_ahead: float | None
     """Seconds by which the adapter's clock is before the daemon's; null where it did not say."""
+    clocks: str
+    """Which clocks of daemon, adapter and server are apart, or that one was set; empty when none are."""
     server: ServerFacts
     """What the server says of itself: whether it wants to be scheduled, its version, defaults and limits."""
     end_allowance: int

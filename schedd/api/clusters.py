@@ -92,6 +92,7 @@ def cluster_view(loop: PlanLoop) -> ClusterView:
         heard=loop.hearing.at or None,
         adapter_version=loop.hearing.version,
         adapter_ahead=round(loop.hearing.ahead, 1) if loop.hearing.ahead is not None else None,
+        clocks=next((one.text for one in loop.alarms.open if one.kind == "clock"), ""),
         server=published.server,
         end_allowance=published.settings.end_allowance,
     )

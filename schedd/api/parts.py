@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from schedd.api.listening import tls_context
 from schedd.service.identity import Provider
+from schedd.service.relay import relay_of
 from schedd.service.settings import Settings, SettingsError
 from schedd.service.tokens import Tokens
 from schedd.service.webhooks import Hook, hook_of
@@ -27,6 +28,7 @@ def parts_of(settings: Settings) -> Parts:
     """What these settings name. Raises SettingsError when anything of it cannot be used."""
     tokens = Tokens.of(settings.auth)
     hooks = [hook_of(one) for one in settings.webhooks]
+    relay_of(settings.notify)  # who sends reads it again
     return Parts(tokens, hooks, tls_context(settings.server), _provider(settings))
 
 

@@ -14,7 +14,7 @@ __all__ = ["FOR_USERS", "Alarms", "Watch"]
 
 _log = structlog.get_logger(__name__)
 _LOOK_S: Final = 1.0
-FOR_USERS: Final = frozenset({"adapter", "database", "foreign", "licence", "planner", "snapshot"})
+FOR_USERS: Final = frozenset({"adapter", "clock", "database", "foreign", "licence", "planner", "snapshot"})
 """Kinds of alerts that matter to everybody who waits for a job."""
 
 

@@ -125,7 +125,14 @@ class NotifySettings(Section):
     relay: str = Field(default="", pattern=r"^([^\s:]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}$|^$")
     """`HOST:PORT` of the mail relay that takes mail from this host; empty: no mail."""
     starttls: bool = False
-    """Ask the relay for TLS, by the certificates that this host trusts."""
+    """Ask the relay for TLS (STARTTLS), else send nothing. Its certificate must be one that this host
+    trusts, or `ca_file`."""
+    ca_file: Path | None = None
+    """Certificates (PEM) by which the relay is known instead of those that this host trusts."""
+    user: str = Field(default="", max_length=320)
+    """By what name the relay knows us; empty: by this host's address. Only with `starttls`."""
+    password_file: Path | None = None
+    """File with the password of `user`. Nobody but the daemon's user may have access to it."""
     sender: str = Field(default="", pattern=r"^[^\s@<>,]+@[^\s@<>,]+$|^$")
     """Who sends, such as `schedd@example.org`."""
     domains: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9.-]{1,253}$")], ...] = ()
@@ -149,6 +156,12 @@ class NotifySettings(Section):
     def _can_be_sent(self) -> Self:
         if self.relay and not (self.sender and self.domains):
             raise ValueError("relay needs a sender, and the domains to which mail may go")
+        if bool(self.user) != (self.password_file is not None):
+            raise ValueError("user and password_file belong together")
+        if self.user and not self.starttls:
+            raise ValueError("user: a password goes to the relay over TLS alone; starttls = true")
+        if self.ca_file is not None and not self.starttls:
+            raise ValueError("ca_file counts with starttls = true alone")
         for name, command in self.commands.items():
             if not command or not command[0].startswith("/"):
                 raise ValueError(f"commands.{name}: a list of words, of which the first is a whole path")

@@ -6,7 +6,6 @@ input, and no shell is run.
 
 import json
 import smtplib
-import ssl
 import subprocess
 from datetime import datetime
 from email.message import EmailMessage
@@ -15,6 +14,7 @@ from typing import Final
 
 from schedd.service.daemon_settings import NotifySettings
 from schedd.service.notice_rule import Notice
+from schedd.service.relay import relay_of
 
 __all__ = ["Messenger"]
 
@@ -24,11 +24,12 @@ _SAID: Final = 200
 
 
 class Messenger:
-    """One cluster's."""
+    """One cluster's. Raises SettingsError when the relay's password or certificates cannot be read."""
 
     def __init__(self, settings: NotifySettings, cluster: str) -> None:
         self._settings = settings
         self._cluster = cluster
+        self._relay = relay_of(settings)
 
     def send(self, notice: Notice, now: int) -> str:
         """Send it; returns why it was not taken, empty where it was."""
@@ -37,18 +38,19 @@ class Messenger:
         return self._call(notice, now)
 
     def _mail(self, notice: Notice) -> str:
-        settings = self._settings
-        host, _, port = settings.relay.rpartition(":")
-        if not host:
+        known = self._relay
+        if known is None:
             return "the settings name no relay any more"
         letter = self._letter(notice)
         try:
-            with smtplib.SMTP(host.strip("[]"), int(port), timeout=_TIMEOUT_S) as relay:
-                if settings.starttls:
-                    relay.starttls(context=ssl.create_default_context())
+            with smtplib.SMTP(known.host, known.port, timeout=_TIMEOUT_S) as relay:
+                if known.tls is not None:
+                    relay.starttls(context=known.tls)
+                if known.user:
+                    relay.login(known.user, known.password)
                 relay.send_message(letter)
-        except (OSError, smtplib.SMTPException) as error:
-            return f"{settings.relay}: {type(error).__name__} {error}"[:_SAID]
+        except (OSError, ValueError, smtplib.SMTPException) as error:
+            return f"{self._settings.relay}: {type(error).__name__} {error}"[:_SAID]
         return ""
 
     def _letter(self, notice: Notice) -> EmailMessage:

@@ -27,6 +27,8 @@ _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 _ROUNDS: Final = (0.01, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
 _PARTS: Final = ("keep", "plan", "record", "publish")
 _ERRORS: Final = (-86_400, -3_600, -600, -60, 0, 60, 600, 3_600, 21_600, 86_400)
+NOTICES: Final = ("sent", "failed", "given_up", "limited", "late")
+"""What becomes of a notice; ``failed`` is one try, after which another may follow."""
 
 
 class Meters:
@@ -101,6 +103,12 @@ class Meters:
             [*one, "objective"],
             registry=self.registry,
         )
+        self.notices = Counter(
+            "schedd_notices",
+            "Notices to users: sent, one try failed, given up, put off by the hourly limit, too late to send",
+            [*one, "outcome"],
+            registry=self.registry,
+        )
         self.alerts = Counter(
             "schedd_alerts", "Alerts that were raised, by kind", [*one, "kind"], registry=self.registry
         )
@@ -127,7 +135,12 @@ class ClusterMeters:
         self._objectives = {one: meters.objectives.labels(cluster, one.value) for one in Objective}
         for gauge in self._objectives.values():
             gauge.set(math.nan)
+        self._notices = {outcome: meters.notices.labels(cluster, outcome) for outcome in NOTICES}
         self._alerts = {kind: meters.alerts.labels(cluster, kind) for kind in KINDS}
+
+    def noticed(self, outcome: str) -> None:
+        """A notice came to one of ``NOTICES``."""
+        self._notices[outcome].inc()
 
     def alerted(self, kind: str) -> None:
         """An alert of one of ``KINDS`` was raised."""

@@ -2,7 +2,8 @@
 
 A notice is marked in the database before it goes out, and goes out at most once: one that was marked and not
 sent when the daemon ends is lost, one that was not marked is told by the daemon that goes on. A relay that is
-away, or a command that fails, is tried again for some minutes.
+away, or a command that fails, is tried again for some minutes. How many one user was told in the last hour is
+in the database, too.
 """
 
 import asyncio
@@ -57,17 +58,21 @@ class Desk:
         settings: NotifySettings,
         store: Callable[[], Store | None],
         clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
     ) -> None:
+        """``clock`` counts what is waited for; ``wall`` (UTC seconds) is kept over a restart."""
         self.settings = settings
         self._loop = loop
         self._store = store
         self._clock = clock
+        self._wall = wall
         self._messenger = Messenger(settings, loop.name)
         self._number: int | None = None
         self._wishes: dict[int, Wish] | None = None
         self._marks: dict[_Key, Noticed] = {}
         self._letters: deque[_Letter] = deque()
-        self._sent: dict[str, deque[float]] = {}
+        self._sent: dict[str, deque[int]] = {}
+        self._put_off: set[_Key] = set()
 
     # ---- wishes ----------------------------------------------------------------------------------
 
@@ -138,22 +143,33 @@ class Desk:
             start = int(published.starts[record.slot]) if record.slot >= 0 else -1
             mark, notice = due(wish, self._marks.get(key), record.id, told_of(published, record, start), now)
             if notice is not None and not self._may(wish.who, notices):
+                if key not in self._put_off:
+                    self._put_off.add(key)
+                    loop.meters.noticed("limited")
                 continue  # it stays due
+            if notice is not None:
+                self._put_off.discard(key)
             if mark != self._marks.get(key):
                 new[key] = mark
             if notice is not None:
                 notices.append(notice)
         gone = [key for key in self._marks if key not in seen]
+        self._put_off &= seen
         if new or gone:
-            store.put_noticed(new, gone, now)
+            moment = int(self._wall())
+            told = ([one.wish.who for one in notices], moment, moment - _HOUR_S)
+            store.put_noticed(self._cluster(store), new, gone, now, told)
+            for one in notices:
+                self._sent.setdefault(one.wish.who, deque()).append(moment)
             self._marks |= new
             for key in gone:
                 del self._marks[key]
         self._forget_ended(store, wishes, published)
         for notice in notices:
-            self._sent.setdefault(notice.wish.who, deque()).append(self._clock())
             if len(self._letters) < _MOST_WAITING:
                 self._letters.append(_Letter(notice))
+            else:
+                loop.meters.noticed("given_up")
 
     def _known(self, store: Store) -> Mapping[int, Wish]:
         wishes = self._wishes
@@ -161,13 +177,17 @@ class Desk:
             cluster = self._cluster(store)
             wishes = {wish.number: wish for wish in store.wishes(cluster)}
             self._marks = dict(store.noticed(cluster))
+            self._sent = {}
+            for who, moment in store.told_users(cluster, int(self._wall()) - _HOUR_S):
+                self._sent.setdefault(who, deque()).append(moment)
             self._wishes = wishes
         return wishes
 
     def _may(self, who: str, others: list[Notice]) -> bool:
         """Whether one more may be told this hour."""
         sent = self._sent.get(who, deque())
-        while sent and sent[0] <= self._clock() - _HOUR_S:
+        now = self._wall()
+        while sent and not now - _HOUR_S < sent[0] <= now + _HOUR_S:  # a clock may have been set back
             sent.popleft()
         return len(sent) + sum(one.wish.who == who for one in others) < self.settings.hourly
 
@@ -189,15 +209,19 @@ class Desk:
             letter = self._letters.popleft()
             notice, now = letter.notice, self._loop.now()
             if notice.kind == "soon" and notice.start <= now:
+                self._loop.meters.noticed("late")
                 continue  # it has come
             if letter.not_before > self._clock():
                 self._letters.append(letter)
                 continue
             why = self._messenger.send(notice, now)
             if not why:
+                self._loop.meters.noticed("sent")
                 continue
+            self._loop.meters.noticed("failed")
             if letter.tries == len(_WAITS_S):
                 about = {"cluster": self._loop.name, "user": notice.wish.who, "job": notice.job}
+                self._loop.meters.noticed("given_up")
                 _log.error("a notice was given up", **about, why=why)
                 continue
             if not letter.tries:

@@ -8,9 +8,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from schedd.store.codec import plain
 from schedd.store.records import Noticed, Wish
-from schedd.store.tables import noticed, notices
+from schedd.store.tables import noticed, notices, notices_told
 
-__all__ = ["add", "marks", "put_marks", "remove", "wishes"]
+__all__ = ["add", "marks", "put_marks", "put_told", "remove", "told", "wishes"]
 
 
 def add(connection: Connection, cluster: int, wish: Wish) -> int:
@@ -66,3 +66,19 @@ def put_marks(
         connection.execute(statement.on_conflict_do_update(index_elements=["notice", "job"], set_=update))
     for number, job in gone:
         connection.execute(delete(noticed).where(noticed.c.notice == number, noticed.c.job == job))
+
+
+def told(connection: Connection, cluster: int, since: int) -> Sequence[tuple[str, int]]:
+    """Who was told of a start after ``since``, and when; the oldest first."""
+    table = notices_told.c
+    query = select(table.who, table.time).where(table.cluster == cluster, table.time > since)
+    return [(row.who, row.time) for row in connection.execute(query.order_by(table.time, table.id))]
+
+
+def put_told(connection: Connection, cluster: int, whom: Iterable[str], time: int, forget: int) -> None:
+    """Keep that these are told at ``time``, and forget who was told until ``forget``."""
+    table = notices_told.c
+    connection.execute(delete(notices_told).where(table.cluster == cluster, table.time <= forget))
+    rows = [{"cluster": cluster, "who": plain(who), "time": time} for who in whom]
+    if rows:
+        connection.execute(insert(notices_told), rows)

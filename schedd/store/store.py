@@ -333,12 +333,26 @@ class Store:
         with self.database.read() as connection:
             return notices.marks(connection, cluster)
 
+    def told_users(self, cluster: int, since: int) -> Sequence[tuple[str, int]]:
+        """Who was told of a start after ``since`` (UTC seconds), and when; the oldest first."""
+        with self.database.read() as connection:
+            return notices.told(connection, cluster, since)
+
     def put_noticed(
-        self, new: Mapping[tuple[int, str], Noticed], gone: Iterable[tuple[int, str]], now: int
+        self,
+        cluster: int,
+        new: Mapping[tuple[int, str], Noticed],
+        gone: Iterable[tuple[int, str]],
+        now: int,
+        told: tuple[Sequence[str], int, int] = ((), 0, 0),
     ) -> None:
-        """Keep what is told now, and forget jobs that are gone."""
+        """Keep what is told now, and forget jobs that are gone. ``told``: to whom, when, and until when it
+        no longer matters who was.
+        """
         with self.database.write(guarded=True) as connection:
             notices.put_marks(connection, new, gone, now)
+            if told[0]:
+                notices.put_told(connection, cluster, *told)
 
     # ---- checkpoints and recovery ---------------------------------------------------------------
 

@@ -307,6 +307,16 @@ noticed = Table(
     Column("time", BigInteger, nullable=False),
 )
 
+# Whom a notice was marked for, and when (UTC seconds of the host's clock); rows of the last hour count.
+notices_told = Table(
+    "notices_told",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("cluster", Integer, ForeignKey("clusters.id"), nullable=False),
+    Column("who", Text, nullable=False),
+    Column("time", BigInteger, nullable=False),
+)
+
 # The one daemon that leads. `expires` (0: given up) and `since` are milliseconds by the database's clock.
 # With the term in a unique key, a take-over waits for whoever shares the key's lock, a renewal does not.
 leases = Table(

@@ -1,6 +1,7 @@
 """Every symptom of docs/runbook.md, walked: an emulated server, the real adapter, the real daemon."""
 
 import asyncio
+import html
 import os
 import re
 import resource
@@ -8,9 +9,11 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from server_adapter.emulator import NodeSpec, State
+from server_adapter.emulator.lifecycle import delete, start
 from tests.conftest import ROOT
 from tests.server_adapter.bridge.processes import ADMIN, MEMORY, House
 
@@ -31,7 +34,7 @@ def anyio_backend() -> str:
 async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[House]:
     folder = tmp_path_factory.mktemp("site")
     nodes = [NodeSpec(f"node{number}", 8, (), MEMORY) for number in range(1, 5)]
-    made = House(folder, "6.1", nodes=nodes, silence=5)
+    made = House(folder, "6.1", nodes=nodes, silence=5, alone_starts=3)
     async with made.server:
         made.server.cluster.attributes |= {"scheduling": "True", "keep_completed": "3600"}
         made.configure()
@@ -142,6 +145,109 @@ async def test_the_adapter_is_down(house: House) -> None:
     await until(
         house, lambda found: "adapter was last" not in found[1], "doctor", "--quiet", "--adapter", "/none"
     )
+
+
+def metric(page: str, name: str) -> float:
+    (value,) = re.findall(rf"^{re.escape(name)} (\S+)$", page, re.MULTILINE)
+    return float(value)
+
+
+async def faces(house: House, job: str) -> dict[str, object]:
+    """What each face says of the cluster: API, health, metrics, users' commands, the dashboard."""
+    headers = {"Authorization": f"Bearer {ADMIN}"}
+    async with httpx2.AsyncClient(base_url=house.urls[0], timeout=30) as client:
+        cluster = (await client.get("/v1/clusters/main", headers=headers)).json()
+        alerts = (await client.get("/v1/clusters/main/alerts", headers=headers)).json()["alerts"]
+        health = await client.get("/readyz", headers=headers)
+        numbers = (await client.get("/metrics", headers=headers)).text
+        await client.post("/dashboard/login", data={"token": ADMIN})
+        page = await client.get("/dashboard/main/queue", headers={"Accept": "text/html"})
+        admin = await client.get("/dashboard/main/admin", headers={"Accept": "text/html"})
+    said = [await command(house, *args) for args in (("showq",), ("showstart", job), ("checkjob", job))]
+    return {
+        "stale": cluster["stale"],
+        "halted": cluster["halted"],
+        "kinds": sorted(one["kind"] for one in alerts),
+        "ready": health.status_code,
+        "metrics": {
+            name: metric(numbers, f'schedd_{name}{{cluster="main"}}') for name in ("stale", "halted")
+        },
+        "raised": {
+            kind: metric(numbers, f'schedd_alerts_total{{cluster="main",kind="{kind}"}}')
+            for kind in ("adapter", "by_hand", "foreign")
+        },
+        "commands": [text for _, text in said],
+        "page": html.unescape(page.text),
+        "admin": html.unescape(admin.text),
+    }
+
+
+async def test_a_dead_adapter_is_said_on_every_face_and_then_no_more(house: House) -> None:
+    """kill -9: what is planned is past before anybody could start it."""
+    fills = [house.server.submit(resources={"walltime": "00:00:05", "nodes": "4:ppn=8"}, runtime=3.0)]
+    job = house.server.submit(resources={"walltime": "00:00:30", "nodes": "4:ppn=8"}, runtime=1.0)
+    name = job.partition(".")[0]
+    await until(house, lambda found: "no job" not in found[1], "checkjob", name)
+    await house.server.until(lambda: house.server.job(fills[0]).state is State.RUNNING, WAIT_S)
+    before = await faces(house, name)
+    assert (before["stale"], before["ready"], before["metrics"]) == ("", 200, {"stale": 0, "halted": 0})
+    house.adapter.kill()
+    words = "the adapter was last heard of at"
+    await until(house, lambda found: words in found[1], "showq")
+    said = await faces(house, name)
+    assert (said["ready"], said["metrics"]) == (503, {"stale": 1, "halted": 1})
+    assert "adapter" in said["kinds"]  # type: ignore[operator]
+    assert said["raised"]["adapter"] == before["raised"]["adapter"] + 1  # type: ignore[index]
+    for where in ("stale", "halted", "page", "admin", *range(3)):
+        text = said["commands"][where] if isinstance(where, int) else said[where]  # type: ignore[index]
+        assert words in str(text), where
+        assert not re.search(r"(?<![\d-])-\d\d:\d\d:\d\d", str(text)), where
+    await until(house, lambda found: "overdue" in found[1], "showq")
+    house.adapter.start()
+    await settled(house)
+    after = await faces(house, name)
+    assert (after["stale"], after["ready"], after["metrics"]) == ("", 200, {"stale": 0, "halted": 0})
+    assert all(words not in text for text in (*after["commands"], after["page"]))  # type: ignore[misc, operator]
+    await house.server.until(lambda: house.server.job(job).state is State.COMPLETE, WAIT_S)
+
+
+async def test_one_qrun_stops_nothing_and_several_stop_all_starts_on_every_face(house: House) -> None:
+    """Four nodes are full; a job behind is started by hand, then three more."""
+    blocks = [long(house, "1:ppn=5") for _ in range(4)]
+    for one in blocks:
+        await house.server.until(lambda one=one: house.server.job(one).state is State.RUNNING, WAIT_S)
+    waiting = [long(house, "1:ppn=4") for _ in range(4)]
+    probe = waiting[-1].partition(".")[0]
+    await until(house, lambda found: "no job" not in found[1], "checkjob", probe)
+    by_hand(house, waiting[0], "node1")
+    await until(house, lambda found: "was started by" in found[1], "showq")
+    said = await faces(house, probe)
+    assert (said["halted"], said["ready"], said["raised"]["foreign"]) == ("", 200, 0)  # type: ignore[index]
+    assert said["raised"]["by_hand"] == 1  # type: ignore[index]
+    small = short(house, nodes="1:ppn=1")  # and what we start goes on
+    await house.server.until(lambda: house.server.job(small).state is State.COMPLETE, WAIT_S)
+    for job, node in zip(waiting[1:3], ("node2", "node3"), strict=True):
+        by_hand(house, job, node)
+    words = "stopped until somebody resumes"
+    await until(house, lambda found: words in found[1], "showq")
+    said = await faces(house, probe)
+    assert (said["ready"], said["metrics"]["halted"]) == (503, 1)  # type: ignore[index]
+    assert "foreign" in said["kinds"]  # type: ignore[operator]
+    assert said["raised"]["foreign"] == 1  # type: ignore[index]
+    assert [words in text for text in (*said["commands"], said["page"], said["halted"])] == [True] * 5  # type: ignore[misc, operator]
+    assert (await command(house, "resume"))[0] == 0
+    for job in (*blocks, *waiting):
+        delete(house.server.cluster, house.server.job(job))
+    await settled(house)
+
+
+def long(house: House, nodes: str) -> str:
+    return house.server.submit(resources={"walltime": "01:00:00", "nodes": nodes}, runtime=3000.0)
+
+
+def by_hand(house: House, job: str, node: str) -> None:
+    """A qrun: no decision of ours is behind it."""
+    start(house.server.cluster, house.server.job(job), f"{node}:ppn=3", synchronous=True)
 
 
 async def test_the_server_is_down(house: House) -> None:

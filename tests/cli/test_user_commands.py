@@ -587,6 +587,19 @@ def test_every_command_says_that_the_adapter_is_silent_and_then_no_more(
     assert run(*args)[2] == ""
 
 
+@pytest.mark.parametrize("args", [("showq",), ("showstart", "2"), ("checkjob", "2"), ("showbf",)])
+def test_every_command_says_once_that_clocks_are_apart_and_then_no_more(
+    run: Run, loop: PlanLoop, args: tuple[str, ...]
+) -> None:
+    for ahead, said in ((90, 1), (0, 0)):
+        for _ in range(3):
+            loop.learn("1.0", loop.now() + ahead)
+        loop.alarms.look()
+        _, out, err = run(*args)
+        words = "times may be wrong: the clock of the adapter's host is 90 s ahead of the daemon's"
+        assert (err.count(words), "clock" in out) == (said, False)
+
+
 def test_showq_tells_of_alerts_that_matter_to_users(run: Run, loop: PlanLoop) -> None:
     share = (ShareFacts("n1", 1),)
     loop.submit([JobStarted(id=event_id(), time=T, job_id="9.srv", shares=share)]).result(WAIT)

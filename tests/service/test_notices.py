@@ -2,6 +2,7 @@
 
 import json
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from email import message_from_bytes
@@ -10,17 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import AuthResult
 from pydantic import ValidationError
 
 from schedd.service.loop import PlanLoop
 from schedd.service.notice_rule import due
 from schedd.service.notices import Desk, TooManyWishes
-from schedd.service.settings import NotifySettings
+from schedd.service.relay import relay_of
+from schedd.service.settings import NotifySettings, SettingsError
 from schedd.store import Store
 from schedd.store.records import Noticed, Wish
 from schedd.wire import JobDeleted
-from tests.service.build import T, event_id, job, node, planner
+from tests.cli.test_certificates import certify
+from tests.service.build import StillClock, T, event_id, job, node, planner
 
 WAIT = 30
 
@@ -173,21 +178,185 @@ def test_a_relay_that_is_away_is_tried_again(post: tuple[Post, str], store: Stor
         assert len(office.letters) == 1
 
 
-def test_only_so_many_an_hour_are_told_and_the_rest_then(post: tuple[Post, str], store: Store) -> None:
+def counted(loop: PlanLoop) -> dict[str, float]:
+    found = {name: one._value.get() for name, one in loop.meters._notices.items()}
+    return {name: count for name, count in found.items() if count}
+
+
+def test_only_so_many_an_hour_are_told_and_the_rest_then_also_over_a_restart(
+    post: tuple[Post, str], store: Store
+) -> None:
     office, relay = post
-    moment = [0.0]
+    moment = [float(T)]
+
+    def new(loop: PlanLoop) -> Desk:
+        return Desk(loop, mail(relay, hourly=2), lambda: store, wall=lambda: moment[0])
+
     with busy() as loop:
         loop.submit([job("4"), job("5")]).result(WAIT)
-        desk = Desk(loop, mail(relay, hourly=2), lambda: store, clock=lambda: moment[0])
+        desk = new(loop)
         desk.add(wish(ahead=90_000, moved=None))
         for _ in range(3):
             desk.look()
             desk.send()
         assert len(office.letters) == 2
-        moment[0] = 3600.0
+        assert counted(loop) == {"sent": 2, "limited": 1}
+        moment[0] += 3599
+        desk = new(loop)  # a daemon that goes on
+        desk.look()
+        desk.send()
+        assert len(office.letters) == 2
+        moment[0] += 1
         desk.look()
         desk.send()
         assert len(office.letters) == 3
+        assert store.told_users(store.cluster(loop.name, T), 0) == [
+            ("ann", T + 3600)
+        ]  # older ones are forgotten
+
+
+def test_an_hour_does_not_last_longer_when_the_clock_is_set_back(
+    post: tuple[Post, str], store: Store
+) -> None:
+    office, relay = post
+    moment = [float(T)]
+    with busy() as loop:
+        loop.submit([job("4")]).result(WAIT)
+        desk = Desk(loop, mail(relay, hourly=1), lambda: store, wall=lambda: moment[0])
+        desk.add(wish(ahead=90_000, moved=None))
+        desk.look()
+        moment[0] -= 86_400
+        desk.look()
+        desk.send()
+        assert len(office.letters) == 2
+
+
+def test_a_notice_that_is_given_up_or_too_late_is_counted(store: Store) -> None:
+    moment = [0.0]
+    with busy() as loop:
+        desk = Desk(loop, mail("127.0.0.1:9"), lambda: store, clock=lambda: moment[0])
+        desk.add(wish("2", ahead=90_000, moved=None))
+        desk.look()
+        for _ in range(6):
+            desk.send()
+            moment[0] += 300.0
+        assert counted(loop) == {"failed": 6, "given_up": 1}
+        desk.add(wish("3", ahead=90_000, moved=None, to="bob@example.org"))
+        desk.look()
+        clock = loop._clock
+        assert isinstance(clock, StillClock)
+        clock.moment += 90_000
+        desk.send()
+        assert counted(loop) == {"failed": 6, "given_up": 1, "late": 1}
+
+
+# ---- a relay with TLS that asks who we are -------------------------------------------------------
+
+PASSWORD = "a relay's password"
+
+
+class Guarded:
+    """What such a relay saw of who wrote."""
+
+    def __init__(self) -> None:
+        self.known: list[bytes] = []
+
+    def __call__(self, _server: Any, _session: Any, _envelope: Any, _way: str, said: Any) -> AuthResult:
+        right = (said.login, said.password) == (b"schedd", PASSWORD.encode())
+        self.known += [said.login] if right else []
+        return AuthResult(success=right, handled=right)
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[tuple[Post, Guarded, dict[str, Any]]]:
+    """It takes mail over STARTTLS alone, and of those who log in; and the settings that it needs."""
+    office, door = Post(), Guarded()
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certify(tmp_path, "relay")
+    tls.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    controller = Controller(
+        office,
+        hostname="127.0.0.1",
+        port=port,
+        tls_context=tls,
+        require_starttls=True,
+        auth_required=True,
+        authenticator=door,
+    )
+    controller.start()
+    (tmp_path / "password").write_text(PASSWORD + "\n")
+    (tmp_path / "password").chmod(0o600)
+    yield (
+        office,
+        door,
+        {
+            "relay": f"127.0.0.1:{port}",
+            "starttls": True,
+            "ca_file": tmp_path / "cert.pem",
+            "user": "schedd",
+            "password_file": tmp_path / "password",
+        },
+    )
+    controller.stop()
+
+
+def told(store: Store, settings: NotifySettings) -> dict[str, float]:
+    with busy() as loop:
+        desk = Desk(loop, settings, lambda: store)
+        desk.add(wish(ahead=90_000, moved=None))
+        desk.look()
+        desk.send()
+        return counted(loop)
+
+
+def test_mail_goes_over_tls_with_a_password(
+    guarded: tuple[Post, Guarded, dict[str, Any]], store: Store
+) -> None:
+    office, door, settings = guarded
+    assert told(store, mail(**settings)) == {"sent": 1}
+    assert (len(office.letters), door.known) == (1, [b"schedd"])
+
+
+@pytest.mark.parametrize(
+    "other", [{"ca_file": None}, {"starttls": False, "user": "", "password_file": None, "ca_file": None}]
+)
+def test_no_mail_goes_to_a_relay_whose_certificate_is_not_known_or_without_tls(
+    guarded: tuple[Post, Guarded, dict[str, Any]], store: Store, other: dict[str, Any]
+) -> None:
+    office, door, settings = guarded
+    assert told(store, mail(**settings | other)) == {"failed": 1}
+    assert (office.letters, door.known) == ([], [])
+
+
+def test_a_wrong_password_is_said_and_nothing_is_sent(
+    guarded: tuple[Post, Guarded, dict[str, Any]], store: Store, tmp_path: Path
+) -> None:
+    office, _, settings = guarded
+    (tmp_path / "password").write_text("another")
+    with structlog.testing.capture_logs() as said:
+        assert told(store, mail(**settings)) == {"failed": 1}
+    (line,) = [one for one in said if one["event"].startswith("a notice was not taken")]
+    assert "SMTPAuthenticationError" in line["why"]
+    assert "another" not in str(said)
+    assert office.letters == []
+
+
+def test_a_password_that_others_may_read_is_refused(tmp_path: Path) -> None:
+    secret = tmp_path / "password"
+    about = mail("127.0.0.1:25", starttls=True, user="schedd", password_file=secret)
+    for mode, text, said in ((0o640, "x", "chmod 0600"), (0o600, "", "no password in it")):
+        secret.write_text(text)
+        secret.chmod(mode)
+        with pytest.raises(SettingsError, match=said):
+            relay_of(about)
+    secret.unlink()
+    with pytest.raises(SettingsError, match="cannot read the relay's password"):
+        relay_of(about)
+
+
+# ---- who is told ---------------------------------------------------------------------------------
 
 
 def test_who_stands_by_and_a_plan_that_is_out_of_date_tell_nothing(
@@ -254,6 +423,9 @@ def test_wishes_are_kept_counted_and_removed_by_who_has_them(store: Store) -> No
     [
         ({"relay": "mail.example.org"}, "relay"),
         ({"relay": "mail.example.org:25"}, "needs a sender"),
+        ({"user": "schedd"}, "belong together"),
+        ({"user": "schedd", "password_file": "/x"}, "over TLS alone"),
+        ({"ca_file": "/x"}, "starttls = true alone"),
         ({"commands": {"sms": ["sms"]}}, "whole path"),
         ({"commands": {"sms": []}}, "whole path"),
     ],

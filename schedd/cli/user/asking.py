@@ -119,6 +119,8 @@ def warnings(cluster: ClusterView, *, acts: bool = False) -> Iterator[str]:
     stale, halted = cluster["stale"], cluster["halted"]
     # An adapter that is to start nothing is what the site chose.
     halted = "" if acts or cluster["mode"] != "scheduler" else halted
+    if clocks := cluster["clocks"]:
+        yield f"times may be wrong: {clocks}"
     if stale and stale in halted:
         yield f"no jobs are started, and the plan may be out of date: {stale}"
         return

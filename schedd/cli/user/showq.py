@@ -15,7 +15,7 @@ _RUNNING = ("running", "starting")
 _BLOCKED: tuple[State, ...] = ("waiting", "never")
 _WHY = 24
 _SORTS = ("start", "expected")
-_SAID = ("adapter", "database", "planner", "foreign", "snapshot")
+_SAID = ("adapter", "clock", "database", "planner", "foreign", "snapshot")
 """Kinds of alerts that every command tells of."""
 
 

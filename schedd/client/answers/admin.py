@@ -69,6 +69,7 @@ class ClusterView(TypedDict):
     heard: int | None
     adapter_version: str
     adapter_ahead: float | None
+    clocks: str
     server: ServerFacts
     end_allowance: int
 

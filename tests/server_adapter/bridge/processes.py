@@ -65,9 +65,11 @@ class House:
         nodes: Sequence[NodeSpec] = tuple(NODES),
         interval: float = 1.0,
         silence: int = 60,
+        alone_starts: int = 1,
     ) -> None:
         self.directory = directory
         self._silence = silence
+        self._alone_starts = alone_starts
         ports = [free_port() for _ in range(daemons)]
         self.urls = [f"http://127.0.0.1:{port}" for port in ports]
         scheduler_port = free_port()
@@ -123,7 +125,7 @@ class House:
             check_wait = 1
             refusal_wait = 1
             adapter_silence = {self._silence}
-            alone_starts = 1
+            alone_starts = {self._alone_starts}
             """
         )
         return Program([*SERVE, "--config", str(config)], self.directory / f"daemon{number}.log")

@@ -1,0 +1,95 @@
+"""Notices of a real ``schedd serve`` that is killed while the relay keeps it waiting: each at most once."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from email import message_from_bytes
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiosmtpd.controller import Controller
+
+from tests.cli.test_serve import MAIN, Served, _until, is_ready, job, node, start
+from tests.cli.test_serve_safely import configured
+
+SENT = 'schedd_notices_total{cluster="main",outcome="sent"} 1.0'
+
+
+class Post:
+    """Keeps what each letter is about."""
+
+    def __init__(self) -> None:
+        self.subjects: list[str] = []
+
+    async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802
+        self.subjects.append(message_from_bytes(envelope.content)["Subject"])
+        return "250 taken"
+
+
+@pytest.fixture
+def silent() -> Iterator[tuple[int, threading.Event, socket.socket]]:
+    """A relay that takes a connection and says nothing; its port, and whether somebody came."""
+    came = threading.Event()
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def take() -> None:
+        try:
+            kept = server.accept()[0]
+        except OSError:
+            return
+        came.set()
+        kept.recv(1)  # until the other side ends
+
+    thread = threading.Thread(target=take, daemon=True)
+    thread.start()
+    yield server.getsockname()[1], came, server
+    server.close()
+
+
+def ask(served: Served, name: str) -> None:
+    wish = {"job": name, "ahead": 86_400, "to": "ann@example.org"}
+    answer = served.client.post(f"{MAIN}/notices", json=wish)
+    assert answer.status_code == 200, answer.text
+
+
+def test_a_notice_that_was_marked_is_not_sent_twice_and_one_that_was_not_is_not_lost(
+    tmp_path: Path, silent: tuple[int, threading.Event, socket.socket]
+) -> None:
+    port, came, server = silent
+    notify = f'relay = "127.0.0.1:{port}"\nsender = "schedd@example.org"\ndomains = ["example.org"]'
+    path = configured(tmp_path, notify=notify)
+    served = start(tmp_path, path)
+    try:
+        _until(served.process, lambda: is_ready(served))
+        now = int(time.time())
+        served.events(node(1, now), job(1, now), job(2, now), job(3, now))
+        ask(served, "2.s")
+        assert came.wait(60)  # it is marked, and being sent
+        ask(served, "3.s")
+    finally:
+        served.process.kill()
+        served.process.wait()
+        served.client.close()
+    server.close()
+    office = Post()
+    controller = Controller(office, hostname="127.0.0.1", port=port)
+    controller.start()
+    served = start(tmp_path, path)
+    try:
+        _until(served.process, lambda: is_ready(served))
+        served.events(node(1, int(time.time())))
+        _until(served.process, lambda: office.subjects)
+        _until(served.process, lambda: SENT in served.client.get("/metrics").text)
+        (subject,) = office.subjects
+        assert subject.startswith("[main] job 3.s: starts soon")
+        assert {one["job"] for one in served.get("/notices")["notices"]} == {"2.s", "3.s"}
+        kept = served.get("/audit")["entries"]
+        acts = [(one["who"], one["act"], one["detail"]) for one in kept if "notify" in one["act"]]
+        assert sorted(acts) == [("tester", "notify", "1: 2.s, mail"), ("tester", "notify", "2: 3.s, mail")]
+    finally:
+        served.process.kill()
+        served.process.wait()
+        served.client.close()
+        controller.stop()
