@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from aiosmtpd.controller import Controller
 
+from schedd.store import Store
 from tests.cli.test_serve import MAIN, Served, _until, is_ready, job, node, start
 from tests.cli.test_serve_safely import configured
 
@@ -85,8 +86,9 @@ def test_a_notice_that_was_marked_is_not_sent_twice_and_one_that_was_not_is_not_
         (subject,) = office.subjects
         assert subject.startswith("[main] job 3.s: starts soon")
         assert {one["job"] for one in served.get("/notices")["notices"]} == {"2.s", "3.s"}
-        kept = served.get("/audit")["entries"]
-        acts = [(one["who"], one["act"], one["detail"]) for one in kept if "notify" in one["act"]]
+        store = Store.open(f"sqlite:///{tmp_path}/s.sqlite")
+        acts = [(one.who, one.act, one.detail) for one in store.audited() if "notify" in one.act]
+        store.close()
         assert sorted(acts) == [("tester", "notify", "1: 2.s, mail"), ("tester", "notify", "2: 3.s, mail")]
     finally:
         served.process.kill()

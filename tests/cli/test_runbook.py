@@ -8,6 +8,7 @@ import resource
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -152,7 +153,7 @@ def metric(page: str, name: str) -> float:
     return float(value)
 
 
-async def faces(house: House, job: str) -> dict[str, object]:
+async def faces(house: House, job: str) -> dict[str, Any]:
     """What each face says of the cluster: API, health, metrics, users' commands, the dashboard."""
     headers = {"Authorization": f"Bearer {ADMIN}"}
     async with httpx2.AsyncClient(base_url=house.urls[0], timeout=30) as client:
@@ -196,10 +197,10 @@ async def test_a_dead_adapter_is_said_on_every_face_and_then_no_more(house: Hous
     await until(house, lambda found: words in found[1], "showq")
     said = await faces(house, name)
     assert (said["ready"], said["metrics"]) == (503, {"stale": 1, "halted": 1})
-    assert "adapter" in said["kinds"]  # type: ignore[operator]
-    assert said["raised"]["adapter"] == before["raised"]["adapter"] + 1  # type: ignore[index]
+    assert "adapter" in said["kinds"]
+    assert said["raised"]["adapter"] == before["raised"]["adapter"] + 1
     for where in ("stale", "halted", "page", "admin", *range(3)):
-        text = said["commands"][where] if isinstance(where, int) else said[where]  # type: ignore[index]
+        text = said["commands"][where] if isinstance(where, int) else said[where]
         assert words in str(text), where
         assert not re.search(r"(?<![\d-])-\d\d:\d\d:\d\d", str(text)), where
     await until(house, lambda found: "overdue" in found[1], "showq")
@@ -207,23 +208,24 @@ async def test_a_dead_adapter_is_said_on_every_face_and_then_no_more(house: Hous
     await settled(house)
     after = await faces(house, name)
     assert (after["stale"], after["ready"], after["metrics"]) == ("", 200, {"stale": 0, "halted": 0})
-    assert all(words not in text for text in (*after["commands"], after["page"]))  # type: ignore[misc, operator]
+    assert all(words not in text for text in (*after["commands"], after["page"]))
     await house.server.until(lambda: house.server.job(job).state is State.COMPLETE, WAIT_S)
 
 
 async def test_one_qrun_stops_nothing_and_several_stop_all_starts_on_every_face(house: House) -> None:
     """Four nodes are full; a job behind is started by hand, then three more."""
     blocks = [long(house, "1:ppn=5") for _ in range(4)]
-    for one in blocks:
-        await house.server.until(lambda one=one: house.server.job(one).state is State.RUNNING, WAIT_S)
+    await house.server.until(
+        lambda: all(house.server.job(one).state is State.RUNNING for one in blocks), WAIT_S
+    )
     waiting = [long(house, "1:ppn=4") for _ in range(4)]
     probe = waiting[-1].partition(".")[0]
     await until(house, lambda found: "no job" not in found[1], "checkjob", probe)
     by_hand(house, waiting[0], "node1")
     await until(house, lambda found: "was started by" in found[1], "showq")
     said = await faces(house, probe)
-    assert (said["halted"], said["ready"], said["raised"]["foreign"]) == ("", 200, 0)  # type: ignore[index]
-    assert said["raised"]["by_hand"] == 1  # type: ignore[index]
+    assert (said["halted"], said["ready"], said["raised"]["foreign"]) == ("", 200, 0)
+    assert said["raised"]["by_hand"] == 1
     small = short(house, nodes="1:ppn=1")  # and what we start goes on
     await house.server.until(lambda: house.server.job(small).state is State.COMPLETE, WAIT_S)
     for job, node in zip(waiting[1:3], ("node2", "node3"), strict=True):
@@ -231,10 +233,10 @@ async def test_one_qrun_stops_nothing_and_several_stop_all_starts_on_every_face(
     words = "stopped until somebody resumes"
     await until(house, lambda found: words in found[1], "showq")
     said = await faces(house, probe)
-    assert (said["ready"], said["metrics"]["halted"]) == (503, 1)  # type: ignore[index]
-    assert "foreign" in said["kinds"]  # type: ignore[operator]
-    assert said["raised"]["foreign"] == 1  # type: ignore[index]
-    assert [words in text for text in (*said["commands"], said["page"], said["halted"])] == [True] * 5  # type: ignore[misc, operator]
+    assert (said["ready"], said["metrics"]["halted"]) == (503, 1)
+    assert "foreign" in said["kinds"]
+    assert said["raised"]["foreign"] == 1
+    assert [words in text for text in (*said["commands"], said["page"], said["halted"])] == [True] * 5
     assert (await command(house, "resume"))[0] == 0
     for job in (*blocks, *waiting):
         delete(house.server.cluster, house.server.job(job))
