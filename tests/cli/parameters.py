@@ -1,4 +1,7 @@
-"""The names of all settings that Maui, TORQUE's pbs_sched and OpenPBS's scheduler read."""
+"""The names of all settings that Maui, TORQUE's pbs_sched and OpenPBS's scheduler read.
+
+Those of both pbs_sched are the names in their sources' lists of what they parse, the old ones too.
+"""
 
 MAUI = """
 ACCOUNTCAP ACCOUNTWEIGHT ADMIN1 ADMIN2 ADMIN3 ADMIN4 ADMINHOSTS ADMINS AFSWEIGHT ALLOCLOCALITYPOLICY AMCFG
@@ -83,5 +86,7 @@ job_sort_key node_sort_key sort_nodes server_dyn_res peer_queue peer_translation
 fairshare_enforce_no_shares strict_ordering resource_unset_infinite provision_policy max_borrow
 shares_track_only per_share_depth per_share_topjobs per_queues_topjobs min_interrupted_cycle_length
 max_cons_interrupted_cycles max_job_check preempt_attempts update_comments resv_confirm_ignore
-allow_aoe_calendar strict_fifo
+allow_aoe_calendar strict_fifo sync_time load_balancing load_balancing_rr dont_preempt_starving
+opt_backfill_fuzzy_time sort_by key preempt_starving preempt_fairshare assign_ssinodes cpus_per_ssinode
+mem_per_ssinode
 """.split()  # noqa: SIM905

@@ -253,6 +253,7 @@ _HANDLERS: Mapping[str, _Handler] = {
     "max_starve": _says(Verdict.NO_MATTER, _PROMISED),
     "backfill": _says(Verdict.NO_MATTER, "gaps are always filled"),
     "opt_backfill_fuzzy": _says(Verdict.NO_MATTER, "gaps are always filled"),
+    "opt_backfill_fuzzy_time": _says(Verdict.NO_MATTER, "gaps are always filled"),
     "log_filter": _says(Verdict.NO_MATTER, "see [log]"),
     "logs": _says(Verdict.NO_MATTER, "see [log]"),
     "sync_time": _says(Verdict.NO_MATTER, "usage is kept with every checkpoint"),
@@ -281,6 +282,13 @@ _HANDLERS: Mapping[str, _Handler] = {
     "preempt_requeue": _preempting,
     "preempt_attempts": _preempting,
     "susp_threshold": _preempting,
+    "preempt_starving": _preempting,
+    "preempt_fairshare": _preempting,
+    "dont_preempt_starving": _preempting,
+    **dict.fromkeys(
+        ("assign_ssinodes", "cpus_per_ssinode", "mem_per_ssinode"),
+        _says(Verdict.NO_MATTER, "PBS reads it no more: it was for machines of one memory image"),
+    ),
     "job_sort_formula": _says(
         Verdict.BLOCKER, "there are no formulas: see docs/policy.md for the terms of a priority there are"
     ),
