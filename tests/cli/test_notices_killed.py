@@ -40,13 +40,15 @@ def silent() -> Iterator[tuple[int, threading.Event, socket.socket]]:
             kept = server.accept()[0]
         except OSError:
             return
-        came.set()
-        kept.recv(1)  # until the other side ends
+        with kept:
+            came.set()
+            kept.recv(1)  # until the other side ends
 
     thread = threading.Thread(target=take, daemon=True)
     thread.start()
     yield server.getsockname()[1], came, server
     server.close()
+    thread.join(10)
 
 
 def ask(served: Served, name: str) -> None:
