@@ -154,7 +154,11 @@ def _frozen(column: Ints) -> Ints:
 
 def _closed(state: EngineState) -> dict[str, str]:
     held = (name for kind, name in state.holds if kind == "node")
-    return {name: state_of(state, name) for name in (*state.blocked, *state.holes, *held)}
+    closed = {name: state_of(state, name) for name in (*state.blocked, *state.holes, *held)}
+    for one in state.power.values():
+        if one.wish == "off" and not one.away:
+            closed.setdefault(one.node, "to be switched off" + (f": {one.reason}" if one.reason else ""))
+    return closed
 
 
 def _nodes(state: EngineState, closed: Iterable[str]) -> dict[str, NodeFacts]:

@@ -19,7 +19,9 @@ def test_an_admin_decides_over_a_node_and_gives_it_back(busy_cluster: TestClient
 
 
 def test_a_node_that_is_to_be_off_gets_no_new_jobs_and_says_so(busy_cluster: TestClient) -> None:
-    busy_cluster.put(f"{MAIN}/power/n2", json={"wish": "off"})
+    busy_cluster.put(f"{MAIN}/power/n2", json={"wish": "off", "reason": "its fan"})
+    (node,) = [one for one in get(busy_cluster, "/nodes")["nodes"] if one["name"] == "n2"]
+    assert (node["state"], node["closed"]) == ("drain", "to be switched off: its fan")
     jobs = get(busy_cluster, "/jobs", state="planned")["jobs"]
     assert jobs
     assert all(share["node"] != "n2" for job in jobs for share in job["planned_nodes"])
