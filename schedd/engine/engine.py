@@ -8,6 +8,7 @@ shadow mode, what-if and production run this same class.
 from collections.abc import Iterable, Sequence
 
 from schedd.engine import checkpoint
+from schedd.engine.accounts import forget_runs
 from schedd.engine.alerts import close_alerts
 from schedd.engine.arrivals import taken
 from schedd.engine.checkpoint import Frozen
@@ -114,6 +115,7 @@ class Engine:
         self.forgotten = state.now
         state.plan.forget(state.now)
         forget_handovers(state)
+        forget_runs(state)
         state.limits.forget(state.plan.drop_idle_pools())
         state.limits.look_ahead(state.plan, state.now)
         for licence, words in state.limits.grown_old(state.now):

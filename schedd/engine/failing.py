@@ -33,6 +33,7 @@ _CARRIED: Final = frozenset(
         "decision_number",
         *("change_number", "breaches", "owners", "holds", "walltime_use", "kept", "lost"),
         *("handovers", "handed", "strayed"),
+        "books",
         *("power", "boots", "power_seen", "power_saved"),
     }
 )
@@ -105,6 +106,7 @@ def begin_anew(state: EngineState, out: Mapping[str, int]) -> None:
     for field in fields(state):
         if field.name not in _CARRIED:
             setattr(state, field.name, getattr(new, field.name))
+    state.books = state.books.begun_anew()
     state.kept = {**state.kept, **promised}
     state.stale = "the plan is made anew"
     for event in reservations:

@@ -4,7 +4,18 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from schedd.engine import handovers, holds, improve, jobs, nodes, outcomes, power, reconcile, reservations
+from schedd.engine import (
+    accounts,
+    handovers,
+    holds,
+    improve,
+    jobs,
+    nodes,
+    outcomes,
+    power,
+    reconcile,
+    reservations,
+)
 from schedd.engine.arrivals import put_off, taken_first
 from schedd.engine.failing import stays_aside
 from schedd.engine.foresight import told_starts
@@ -18,6 +29,8 @@ from schedd.engine.running import hold_new_node
 from schedd.engine.state import EngineState
 from schedd.policy.site import site_policy
 from schedd.wire import (
+    AccountMoved,
+    AccountSet,
     ClockSet,
     Counted,
     Event,
@@ -31,6 +44,7 @@ from schedd.wire import (
     JobQueued,
     JobReleased,
     JobStarted,
+    LedgerKept,
     LetRun,
     LogLost,
     NodeChanged,
@@ -44,6 +58,7 @@ from schedd.wire import (
     Reserve,
     RunAccepted,
     RunRefused,
+    RunsRead,
     ServerChanged,
     Snapshot,
     StartsExpected,
@@ -313,6 +328,10 @@ _HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {
     TakeBack: handovers.take_back,
     HandoverDone: handovers.done,
     PowerWish: power.wish,
+    AccountSet: accounts.set_account,
+    AccountMoved: accounts.moved,
+    LedgerKept: accounts.ledger_kept,
+    RunsRead: accounts.runs_read,
     Switched: power.switched,
     ClockSet: lambda state, event: None,  # noqa: ARG005  (taken before all others)
     PassedOver: lambda state, event: None,  # noqa: ARG005  (taken before all others)

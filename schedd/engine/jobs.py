@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import islice
 
 from schedd.dialect import dialect_of
+from schedd.engine.accounts import book_charge
 from schedd.engine.arrivals import SLICE
 from schedd.engine.fair_use import book_run
 from schedd.engine.foresight import ran_to_its_end
@@ -417,6 +418,8 @@ def _gone(state: EngineState, event: str, job_id: str, how: str, at: int) -> Non
     record = state.remove(job_id)
     if record is not None:
         book_run(state, record, at)
+        if record.phase is Phase.RUNNING:
+            book_charge(state, record, at)
         unblock(state, job_id, event)
         state.frees += early
         if not state.freed_by[0]:

@@ -14,11 +14,14 @@ from schedd.engine.records import Cause, JobRecord, Phase
 from schedd.engine.state import EngineState
 from schedd.model import FOREVER, NodeState
 from schedd.wire import (
+    AccountMoved,
+    AccountSet,
     ClockSet,
     Counted,
     Event,
     HandOver,
     Improved,
+    LedgerKept,
     LetRun,
     PassedOver,
     PlanChosen,
@@ -29,6 +32,7 @@ from schedd.wire import (
     Reserve,
     RunAccepted,
     RunRefused,
+    RunsRead,
     StartsExpected,
     TakeBack,
     Unreserve,
@@ -57,6 +61,10 @@ _OF_OTHERS = (
     LetRun,
     TakeBack,
     StartsExpected,
+    AccountSet,
+    AccountMoved,
+    LedgerKept,
+    RunsRead,
 )
 """Events that do not come from the adapter."""
 

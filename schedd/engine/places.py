@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from schedd.engine import chains
+from schedd.engine.accounts import budget
 from schedd.engine.intake import is_eligible, not_counted, waits_for
 from schedd.engine.phases import Step, after
 from schedd.engine.placing import place
@@ -101,6 +102,10 @@ def _seat(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> 
     if behind != record.behind:
         record = after(record, Step.CHAINED, behind=behind)
     wait = _must_wait(state, record)
+    if wait is None:
+        wait = budget(state, record)
+    else:
+        state.books.free(record.id)
     if wait is not None:
         if isinstance(wait, WaitingFor) and wait.kind == "dependency" and isinstance(links, WaitingFor):
             wait = links

@@ -63,6 +63,7 @@ def quarantine(state: EngineState, record: JobRecord, event: str, why: str) -> N
             state.plan.lift(record.slot, state.now)
     state.homeless.pop(record.id, None)
     state.chained.pop(record.id, None)
+    state.books.free(record.id)
     record = end_promise(state, record, event, "its planning failed")
     words = WaitingFor("quarantine", f"an admin: planning it failed ({why})")
     tell_of(state, record, words)

@@ -31,6 +31,10 @@ _WORDS = "it goes before jobs of lower priority"
 
 def set_rank(state: EngineState, record: JobRecord) -> None:
     """Work out the job's rank anew."""
+    if record.id in state.books.poor and record.slot >= 0:
+        state.ranks.matter = True
+        state.rank[record.slot] = -_HIGHEST
+        return
     queue = state.queues.get(record.facts.queue)
     if not state.ranks.matter:
         state.ranks.matter = state.site.weights.active or (queue is not None and queue.priority != 0)

@@ -4,6 +4,7 @@ import heapq
 from collections.abc import Iterable
 from dataclasses import replace
 
+from schedd.engine.accounts import book_charge, hold_run
 from schedd.engine.fair_use import book_run
 from schedd.engine.nodes import block, unblock
 from schedd.engine.phases import Step, after
@@ -54,6 +55,7 @@ def run(
     record = began(state, record, event, started)
     record = after(record, Step.STARTED, facts=facts, understood=understood, run=RunSoFar(started))
     record = state.put(_with_slot(state, record))
+    hold_run(state, record)
     if as_planned and planned <= started <= planned + state.settings.end_allowance:
         # A start a little late takes from its allowance at the end, not from those behind it now.
         _begin(state, record, state.plan.end(record.slot))
@@ -252,5 +254,7 @@ def ended_run(state: EngineState, event: str, record: JobRecord, back_off: BackO
     """A run is over but the job lives: it is as if it had just been queued, its promise ended."""
     unblock(state, record.id, event)
     book_run(state, record, state.now)
+    if record.phase is Phase.RUNNING:
+        book_charge(state, record, state.now)
     state.out.pop(record.id, None)
     return after(end_promise(state, record, event, words), Step.CAME_BACK, back_off=back_off)

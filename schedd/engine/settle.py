@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from schedd.engine.budgets import follow_budgets, next_period
 from schedd.engine.dispatch import catch_up, dispatch_due, due_by_policy
 from schedd.engine.nodes import lost_nodes, returns
 from schedd.engine.outcomes import unanswered, void_after
@@ -33,6 +34,8 @@ def settle(state: EngineState, event: str) -> None:
         unanswered(state, event)
     if state.chained and state.begins("dependencies"):
         follow_chains(state, event)
+    if (state.books.due or next_period(state) <= state.now) and state.begins("budgets"):
+        follow_budgets(state, event)
     state.plan.keep_tiers(state.keeps_speed)
     if state.policy is not None:
         if state.begins("dispatch"):
@@ -81,6 +84,8 @@ def next_wake(state: EngineState) -> int | None:
     waits = {step for step, (until, _) in state.left_out.items() if now < until}
     if state.arriving or (state.rereading and "requests that read differently" not in waits):
         return now
+    if state.books.due and "budgets" not in waits:
+        return now
     if state.site_changed and "the site's policy" not in waits:
         return now
     if state.policy is None and state.plan.freed and "repair" not in waits:
@@ -108,6 +113,8 @@ def next_wake(state: EngineState) -> int | None:
             moments.append(int(ready.min()))
     if "power" not in waits:
         moments.append(next_switch(state))
+    if "budgets" not in waits:
+        moments.append(next_period(state))
     if state.ends:
         moments.append(state.ends[0][0])
     moments += [

@@ -13,6 +13,7 @@ import numpy as np
 
 from schedd.dialect.deadline import read_deadline
 from schedd.engine.alerts import OpenAlert, raise_alert
+from schedd.engine.books import BOOKS, AccountBook
 from schedd.engine.calm import back
 from schedd.engine.foresight import foresee
 from schedd.engine.intake import Intake, Understood, as_planned, holds_resources, stopped_queues
@@ -239,6 +240,9 @@ class EngineState:
     power_saved: int = declared(NUMBER, default=0)
     """Joules that nodes did not draw since they were off, as far as watts are known; up to ``power_seen``."""
 
+    books: AccountBook = declared(BOOKS, make=AccountBook)
+    """Accounts, and what is held for jobs."""
+
     # ---- work that fails ------------------------------------------------------------------------
     at_job: str = declared(SHARED, default="")
     at_step: str = declared(SHARED, default="")
@@ -371,6 +375,7 @@ class EngineState:
         self.site = site
         self.limits.set_site(site.limits)
         self.standing_due = self.now
+        self.books.due["*"] = None
         self.ranks = Ranks(matter=True, again=self.now)
 
     def as_planned(self, facts: JobFacts, request: Request) -> Request:
@@ -414,6 +419,7 @@ class EngineState:
     def remove(self, job_id: str) -> JobRecord | None:
         """Forget a job and free what it holds; None when it is not known."""
         self.applicants.pop(job_id, None)
+        self.books.free(job_id)
         record = self.records.pop(job_id, None)
         if record is None:
             return None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from schedd.engine.alerts import OpenAlert
+from schedd.engine.books import Entry as LedgerEntry
 from schedd.engine.numbers import Numbers
 from schedd.engine.records import ChangeSet, HandedOver, JobRecord, NodePower
 from schedd.engine.settings import EngineSettings
@@ -19,6 +20,7 @@ from schedd.engine.waiting import state_of
 from schedd.model import NodeSets
 from schedd.plan.columns import Entries, Entry, Ints, Readable
 from schedd.policy.access import Access
+from schedd.policy.accounts import Account
 from schedd.policy.limits import Limit
 from schedd.wire import Mode, NodeFacts, PlanningHeld, QueueFacts, Reserve, ServerFacts
 
@@ -84,6 +86,13 @@ class Published:
     """In a dry run of power saving: the nodes that would be off."""
     power_saved: int
     """Joules that nodes did not draw since they were off."""
+    accounts: Mapping[str, Account]
+    account_held: Mapping[str, int]
+    """By account: what is held for jobs that are planned or run, in its smallest unit."""
+    ledger: tuple[LedgerEntry, ...]
+    """Entries that the database does not have yet."""
+    books_read: int
+    """The server's logs were compared with what was charged up to this; 0: never."""
     blocks: Mapping[int, str]
     starting: tuple[str, ...]
     arriving: int
@@ -215,6 +224,10 @@ def publish(state: EngineState) -> Published:
         power=dict(state.power),
         power_would=state.power_would,
         power_saved=state.power_saved,
+        accounts=dict(state.books.accounts),
+        account_held=dict(state.books.held),
+        ledger=tuple(state.books.entries),
+        books_read=state.books.read,
         blocks={one.slot: name for name, one in state.reservations.items() if one.slot >= 0},
         starting=tuple(state.out),
         arriving=len(state.arriving),

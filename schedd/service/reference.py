@@ -26,6 +26,7 @@ from schedd.service.settings import (
     WebhookSettings,
 )
 from schedd.service.site_settings import (
+    AccountsSettings,
     ClassSettings,
     FairShareSettings,
     LicenceSettings,
@@ -67,6 +68,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "[clusters.NAME.site.power.NODES]": PowerSettings,
     "[clusters.NAME.site.power_saving]": PowerSavingSettings,
     "[[clusters.NAME.site.prices]]": PriceSettings,
+    "[clusters.NAME.site.accounts]": AccountsSettings,
 }
 """Every section of the file, and what may stand in it."""
 

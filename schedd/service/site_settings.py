@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from schedd.choice.objectives import weights_of
 from schedd.plan.evaluate import Weights, by_name
+from schedd.policy.accounts import AccountRules
 from schedd.policy.fair_share import FairShare, Level
 from schedd.policy.power import PowerSaving
 from schedd.policy.priority import SiteWeights
@@ -15,6 +16,7 @@ from schedd.service.section import Section
 from schedd.wire.times import Hours, Whole
 
 __all__ = [
+    "AccountsSettings",
     "ClassSettings",
     "CriteriaWeights",
     "FairShareSettings",
@@ -32,6 +34,7 @@ __all__ = [
 _WEIGHTS = SiteWeights()
 _TREE = FairShare()
 _SAVING = PowerSaving()
+_ACCOUNTS = AccountRules()
 
 Weight = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
 
@@ -267,6 +270,27 @@ class PowerSavingSettings(Section):
     """Names or properties of nodes that are never switched."""
 
 
+class AccountsSettings(Section):
+    """Which account a job uses, and what becomes of jobs whose account is empty. The accounts themselves are
+    made by `schedd account set`. See docs/accounts.md.
+    """
+
+    by: Literal["account", "project", "group", "user"] = _ACCOUNTS.by
+    """What of a job names its account: `account` is that of `qsub -A`, `project` that of `qsub -P`."""
+    otherwise: Annotated[str, Field(pattern=r"^[^\s/\x00-\x1f]{0,255}$")] = _ACCOUNTS.otherwise
+    """The account of jobs that name none; empty: they are not charged."""
+    unknown: Literal["run", "wait"] = _ACCOUNTS.unknown
+    """Jobs that name an account that there is not, or none at all, run uncharged, or wait."""
+    empty: Literal["wait", "last"] = _ACCOUNTS.empty
+    """Jobs whose account has too little for them wait, or have the lowest priority."""
+    gpu: Annotated[float, Field(ge=0, le=10_000, allow_inf_nan=False)] = _ACCOUNTS.gpu
+    """An hour of a gpu counts as so many core-hours."""
+    logs: Annotated[str, Field(max_length=4096)] = _ACCOUNTS.logs
+    """The server's accounting logs, where the daemon can read them: a file, or the directory of the daily
+    ones (`/var/spool/torque/server_priv/accounting`). Runs that ended while nobody looked are charged by
+    them."""
+
+
 class PriceSettings(_Window):
     """What time on nodes costs, always or in windows that come again. Of several that hold at once for a node
     the last in the list counts; where none does, time is free.
@@ -365,6 +389,8 @@ class SiteSettings(Section):
     every node has some."""
     power_saving: PowerSavingSettings | None = None
     """When idle nodes are switched off: `[clusters.main.site.power_saving]`. Without it they stay on."""
+    accounts: AccountsSettings | None = None
+    """Accounts and budgets: `[clusters.main.site.accounts]`."""
     prices: tuple[PriceSettings, ...] = ()
     """What time on nodes costs: `[[clusters.main.site.prices]]`. A user's limit is `-W x=cost_limit:2.50`."""
     currency: Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{1,16}$")] = "EUR"

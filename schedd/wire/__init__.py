@@ -2,6 +2,8 @@
 
 from schedd.wire.decisions import Alert, Decision, Handover, Run, Switch, Tell
 from schedd.wire.events import (
+    AccountMoved,
+    AccountSet,
     ClockSet,
     Counted,
     Delivery,
@@ -16,6 +18,7 @@ from schedd.wire.events import (
     JobQueued,
     JobReleased,
     JobStarted,
+    LedgerKept,
     LetRun,
     LogLost,
     NodeChanged,
@@ -29,6 +32,7 @@ from schedd.wire.events import (
     Reserve,
     RunAccepted,
     RunRefused,
+    RunsRead,
     ServerChanged,
     Snapshot,
     StartsExpected,
@@ -46,6 +50,7 @@ from schedd.wire.facts import (
     NodeFacts,
     PlaceFacts,
     QueueFacts,
+    RunFacts,
     ServerFacts,
     ShareFacts,
     SubmissionFacts,
@@ -54,6 +59,8 @@ from schedd.wire.facts import (
 
 __all__ = [
     "HANDED_ATTRIBUTES",
+    "AccountMoved",
+    "AccountSet",
     "Alert",
     "ClockSet",
     "Counted",
@@ -74,6 +81,7 @@ __all__ = [
     "JobQueued",
     "JobReleased",
     "JobStarted",
+    "LedgerKept",
     "LetRun",
     "LogLost",
     "Mode",
@@ -91,7 +99,9 @@ __all__ = [
     "Reserve",
     "Run",
     "RunAccepted",
+    "RunFacts",
     "RunRefused",
+    "RunsRead",
     "ServerChanged",
     "ServerFacts",
     "ShareFacts",

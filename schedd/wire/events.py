@@ -16,6 +16,7 @@ from schedd.wire.facts import (
     NodeFacts,
     PlaceFacts,
     QueueFacts,
+    RunFacts,
     ServerFacts,
     ShareFacts,
     SubmissionFacts,
@@ -417,6 +418,65 @@ class PlanChosen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AccountSet:
+    """An admin makes an account, or sets what it has. Amounts are in the smallest units: core-seconds, or
+    millionths of the currency. ``by`` is who does so.
+    """
+
+    id: str
+    time: int
+    name: str
+    unit: Literal["core_hours", "money"] = "core_hours"
+    amount: int = 0
+    overdraft: int = 0
+    period: Literal["", "month", "quarter", "year"] = ""
+    users: tuple[str, ...] = ()
+    closed: bool = False
+    by: str = ""
+    reason: str = ""
+    type: Literal["account_set"] = "account_set"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountMoved:
+    """An amount goes from one account to another. Without a ``source`` it comes from outside, without a
+    ``target`` it goes there.
+    """
+
+    id: str
+    time: int
+    source: str
+    target: str
+    amount: int
+    by: str = ""
+    reason: str = ""
+    type: Literal["account_moved"] = "account_moved"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerKept:
+    """The database has the entries of the ledger up to this number."""
+
+    id: str
+    time: int
+    number: int
+    type: Literal["ledger_kept"] = "ledger_kept"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunsRead:
+    """The server's accounting logs were read up to the moment ``until``; these runs are not charged, or not
+    as they were.
+    """
+
+    id: str
+    time: int
+    runs: tuple[RunFacts, ...]
+    until: int
+    type: Literal["runs_read"] = "runs_read"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogLost:
     """A part of the log is missing, or is not as it was written: what, says ``why``. ``decided`` is the
     number of the last decision that is known to have been made, which the log may not know of.
@@ -478,6 +538,10 @@ Event = (
     | StartsExpected
     | PlanChosen
     | PowerWish
+    | AccountSet
+    | AccountMoved
+    | LedgerKept
+    | RunsRead
 )
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "NodeStateName",
     "PlaceFacts",
     "QueueFacts",
+    "RunFacts",
     "ServerFacts",
     "ShareFacts",
     "SubmissionFacts",
@@ -184,3 +185,17 @@ class ExpectedFacts:
     by: int
     planned: int
     kind: Literal["submission", "waiting", "hour", ""] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """A run that is over, as the server's accounting logs have it: what it held over ``[start, end)``."""
+
+    id: str
+    owner: str
+    start: int
+    end: int
+    group: str = ""
+    account: str = ""
+    project: str = ""
+    shares: tuple[ShareFacts, ...] = ()

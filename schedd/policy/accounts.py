@@ -1,0 +1,134 @@
+"""Accounts: what a group of people may use, in core-hours or money, and what a job takes of it.
+
+Amounts are whole numbers of the account's smallest unit, so that sums are exact: core-seconds, or millionths
+of the site's currency.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, Literal, NamedTuple
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from schedd.policy.economy import Economy
+
+__all__ = [
+    "SCALE",
+    "Account",
+    "AccountRules",
+    "Period",
+    "Portion",
+    "Unit",
+    "dearest",
+    "paid",
+    "period_at",
+]
+
+Unit = Literal["core_hours", "money"]
+Period = Literal["", "month", "quarter", "year"]
+SCALE: Final[Mapping[Unit, int]] = {"core_hours": 3_600, "money": 1_000_000}
+"""Smallest units in one core-hour, or in one of the currency."""
+_MONTHS: Final[Mapping[Period, int]] = {"": 0, "month": 1, "quarter": 3, "year": 12}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountRules:
+    """What the site says of accounts. ``by``: the attribute of a job that names its account; who names none
+    uses ``otherwise`` (empty: none, and is not charged). Jobs of an account that is not ``known`` wait or run
+    uncharged; those of one that is ``empty`` wait, or go last. A gpu counts as ``gpu`` cores.
+    """
+
+    by: Literal["account", "project", "group", "user"] = "account"
+    otherwise: str = ""
+    unknown: Literal["run", "wait"] = "run"
+    empty: Literal["wait", "last"] = "wait"
+    gpu: float = 0.0
+    logs: str = ""
+    """The server's accounting logs: a file, or the directory of the daily ones; empty: they are not read."""
+    zone: str = "UTC"
+    """Where periods begin at midnight."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """One account. ``amount`` is for each period, or for good where it has none; ``moved`` came in or went
+    out since the period began at ``since``, ``charged`` was used since. It may be ``overdraft`` below zero.
+    ``until`` is when the period ends, 0 without one. ``users`` may use it; empty: everybody.
+    """
+
+    name: str
+    unit: Unit = "core_hours"
+    amount: int = 0
+    overdraft: int = 0
+    period: Period = ""
+    users: tuple[str, ...] = ()
+    closed: bool = False
+    created: int = 0
+    since: int = 0
+    until: int = 0
+    moved: int = 0
+    charged: int = 0
+
+    @property
+    def balance(self) -> int:
+        """What is left, before what is held for jobs."""
+        return self.amount + self.moved - self.charged
+
+    def lets(self, user: str) -> bool:
+        """Whether this user (without host) may use it."""
+        return not self.users or user in self.users
+
+
+class Portion(NamedTuple):
+    """What a job holds of one node."""
+
+    node: str
+    properties: tuple[str, ...]
+    cpus: int
+    gpus: int
+
+
+def period_at(period: Period, moment: int, zone: str) -> tuple[int, int]:
+    """The period ``[since, until)`` that ``moment`` lies in, by the calendar of ``zone``; (moment, 0) for
+    an account without periods.
+    """
+    months = _MONTHS[period]
+    if not months:
+        return moment, 0
+    where = ZoneInfo(zone)
+    local = datetime.fromtimestamp(moment, UTC).astimezone(where)
+    first = (local.month - 1) // months * months
+    after = first + months
+    begin = datetime(local.year, first + 1, 1, tzinfo=where)
+    end = datetime(local.year + after // 12, after % 12 + 1, 1, tzinfo=where)
+    return int(begin.timestamp()), int(end.timestamp())
+
+
+def paid(unit: Unit, portions: Iterable[Portion], start: int, end: int, economy: Economy, gpu: float) -> int:
+    """What it takes to hold ``portions`` over ``[start, end)``, rounded to the smallest unit."""
+    if end <= start:
+        return 0
+    if unit == "core_hours":
+        return sum(round((one.cpus + gpu * one.gpus) * (end - start)) for one in portions)
+    total = 0.0
+    span = np.array([start, end], np.int64)
+    rates = {}
+    for one in portions:
+        which = economy.prices_of(one.node, one.properties)
+        if which not in rates:
+            found = economy.rates(which, start, end)
+            rates[which] = [float(np.diff(found.paid(rate, span))[0]) for rate in (found.core, found.gpu)]
+        core, card = rates[which]
+        total += one.cpus * core + one.gpus * card
+    return round(total * SCALE["money"])
+
+
+def dearest(unit: Unit, cpus: int, gpus: int, seconds: int, economy: Economy, gpu: float) -> int:
+    """The most that a job of this size can take, wherever and whenever it runs."""
+    if unit == "core_hours":
+        return round((cpus + gpu * gpus) * seconds)
+    core = max((one.core_hour for one in economy.prices), default=0.0)
+    card = max((one.gpu_hour for one in economy.prices), default=0.0)
+    return round((cpus * core + gpus * card) * seconds / 3600 * SCALE["money"])
