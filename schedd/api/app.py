@@ -13,6 +13,7 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from schedd import __version__
 from schedd.api import (
+    accounts,
     alerts,
     exchange,
     handovers,
@@ -85,6 +86,7 @@ _TAGS: Final = [
         "name": "policy",
         "description": "What the site wants: limits, priorities, licences.",
     },
+    {"name": "accounts", "description": "What is left of accounts, and what was charged."},
     {"name": "quality", "description": "What the plan is worth, and how well its words were kept."},
     {"name": "exchange with the adapter", "description": "Events in, decisions out."},
     {"name": "exchange with a federation", "description": "Jobs handed over, let run, taken back."},
@@ -126,6 +128,7 @@ def create_app(
         reservations,
         holds,
         power,
+        accounts,
         policy,
         searches,
         pareto,

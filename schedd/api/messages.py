@@ -84,6 +84,49 @@ class Hold(BaseModel):
     reason: _Reason
 
 
+_Amount = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
+_Word = Annotated[str, Field(pattern=r"^[^\s/\x00-\x1f]{1,255}$")]
+
+
+class AccountOrder(BaseModel):
+    """What an account is to have."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    unit: Literal["core_hours", "money"] = Field(
+        default="core_hours", description="What it counts; of an account that there is, its own."
+    )
+    amount: _Amount = Field(description="For each period, or for good.", examples=[10_000])
+    overdraft: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] = Field(
+        default=0.0, description="It may go so far below zero."
+    )
+    period: Literal["", "month", "quarter", "year"] = Field(
+        default="", description="It has the amount anew at the beginning of each; empty: once."
+    )
+    users: list[_Word] = Field(
+        default_factory=list, max_length=10_000, description="Who may use it; empty: everybody."
+    )
+    closed: bool = Field(default=False, description="No more jobs are planned for it.")
+    reason: str = Field(
+        default="", max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$", description="Kept with it."
+    )
+
+
+class Transfer(BaseModel):
+    """What is moved from where to where."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    source: str = Field(default="", max_length=255, description="From this account; empty: from outside.")
+    target: str = Field(default="", max_length=255, description="To this account; empty: to outside.")
+    amount: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] = Field(
+        description="In core-hours or the currency, as the accounts count.", examples=[500]
+    )
+    reason: str = Field(
+        default="", max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$", description="Kept with it."
+    )
+
+
 class PowerOrder(BaseModel):
     """What is to become of a node's power."""
 

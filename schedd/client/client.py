@@ -5,6 +5,7 @@ from typing import Any, Literal, TypedDict, Unpack, cast
 from urllib.parse import quote
 
 from schedd.client.answers import (
+    AccountsView,
     Applied,
     Dispatch,
     HandoverDoneView,
@@ -175,6 +176,20 @@ class Client(Reading):
         """Switch a node, keep it as it is, or leave it to the plan; power saving as it is then."""
         path = self._path(f"/power/{quote(node, safe='')}")
         return cast("PowerView", self._http.ask("PUT", path, body={"wish": wish, "reason": reason}))
+
+    # ---- accounts --------------------------------------------------------------------------------
+
+    def set_account(self, account: str, what: Mapping[str, Any]) -> AccountsView:
+        """Make an account, or set what it has; all accounts then. ``what``: ``amount``, ``unit``, ``period``,
+        ``overdraft``, ``users``, ``closed``, ``reason``.
+        """
+        path = self._path(f"/accounts/{quote(account, safe='')}")
+        return cast("AccountsView", self._http.ask("PUT", path, body=dict(what)))
+
+    def transfer(self, source: str, target: str, amount: float, reason: str = "") -> AccountsView:
+        """Move an amount between accounts, or from or to outside (empty); all accounts then."""
+        body = {"source": source, "target": target, "amount": amount, "reason": reason}
+        return cast("AccountsView", self._http.ask("POST", self._path("/accounts/transfers"), body=body))
 
     # ---- holds -----------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from typing import Any, Literal, Self, cast
 from urllib.parse import quote
 
 from schedd.client.answers import (
+    AccountsView,
     AccuracyView,
     AlertsView,
     Bar,
@@ -28,6 +29,7 @@ from schedd.client.answers import (
     JobCostView,
     JobPage,
     JobView,
+    LedgerView,
     Licence,
     LicencesView,
     News,
@@ -38,6 +40,7 @@ from schedd.client.answers import (
     PolicyView,
     PowerView,
     PriorityView,
+    ReportView,
     ReservationsView,
     ReservationView,
     SearchesView,
@@ -233,6 +236,37 @@ class Reading:
     def power(self) -> PowerView:
         """Nodes that are switched off or on their way, and what that saves."""
         return cast("PowerView", self._get("/power"))
+
+    def accounts(self) -> AccountsView:
+        """What is left of the accounts that the asker may use or see."""
+        return cast("AccountsView", self._get("/accounts"))
+
+    def ledger(
+        self,
+        *,
+        account: str = "",
+        user: str = "",
+        since: int | None = None,
+        until: int | None = None,
+        before: int | None = None,
+        limit: int = 200,
+    ) -> LedgerView:
+        """What changed on accounts, newest first; in ``[since, until)``, with numbers below ``before``."""
+        query = {"account": account or None, "user": user or None, "since": since, "until": until}
+        return cast("LedgerView", self._get("/accounts/ledger", {**query, "before": before, "limit": limit}))
+
+    def account_report(
+        self,
+        *,
+        by: str = "month,account,user",
+        account: str = "",
+        user: str = "",
+        since: int | None = None,
+        until: int | None = None,
+    ) -> ReportView:
+        """What was charged in ``[since, until)``, summed up ``by`` some of month, account and user."""
+        query = {"account": account or None, "user": user or None, "since": since, "until": until}
+        return cast("ReportView", self._get("/accounts/report", {**query, "by": by}))
 
     def policy(self) -> PolicyView:
         """The site's policy in force."""

@@ -8,10 +8,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["EndedRun", "is_record", "parse_ended_run"]
+__all__ = ["EndedRun", "is_record", "parse_ended_run", "shares_of"]
 
 _RECORD = re.compile(r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;(\w+);([^;]*);(.*)", re.DOTALL)
 _KEY = re.compile(r"(?:^|\s+)([A-Za-z_][\w.]*)=")
+_NAMED = re.compile(r"([^/+\s]+)/([\d,-]+)(?:\*(\d+))?")
+_GPU = re.compile(r"([^/+\s]+)-gpu/\d+")
+_VNODE = re.compile(r"\(([^:()+]+):([^()+]*)")
 _HOST = re.compile(r"[^/+\s]+/([\d,-]+)(?:\*(\d+))?")
 
 
@@ -83,6 +86,26 @@ def _procs(values: dict[str, str]) -> int:
         if re.fullmatch(r"0*[1-9][0-9]{0,7}", text):
             return int(text)
     return 1
+
+
+def shares_of(run: EndedRun) -> list[tuple[str, int, int]]:
+    """What the run held: (node, cpus, gpus) of each node, as far as the record says where it was.
+
+    ``exec_host=n1/0-3+n2/0*4``; gpus by ``exec_gpus=n1-gpu/0+n1-gpu/1`` (TORQUE) or ``ngpus`` of
+    ``exec_vnode`` (OpenPBS).
+    """
+    found: dict[str, list[int]] = {}
+    for host in _NAMED.finditer(run.values.get("exec_host", "")):
+        found.setdefault(host[1], [0, 0])[0] += _slots(host[2]) * int(host[3] or 1)
+    if not found:
+        found[""] = [run.procs, 0]
+    for name in _GPU.findall(run.values.get("exec_gpus", "")):
+        found.setdefault(name, [0, 0])[1] += 1
+    for name, parts in _VNODE.findall(run.values.get("exec_vnode", "")):
+        gpus = re.search(r"(?:^|:)ngpus=(\d{1,6})", parts)
+        if gpus is not None:
+            found.setdefault(name, [0, 0])[1] += int(gpus[1])
+    return [(name, cpus, gpus) for name, (cpus, gpus) in found.items()]
 
 
 def _slots(text: str) -> int:

@@ -9,6 +9,7 @@ from schedd.policy.fair_share import Usage
 from schedd.predict import RunTimes
 from schedd.service.alarms import Watch
 from schedd.service.asking import Questions
+from schedd.service.bookkeeper import Bookkeeper, Ledger, MemoryLedger, StoredLedger
 from schedd.service.choices import Choices
 from schedd.service.clock import Clock
 from schedd.service.durable import Durable
@@ -77,6 +78,11 @@ class Clusters:
             )
             for name, chosen in settings.items()
         }
+        self.ledgers: dict[str, Ledger] = {
+            name: StoredLedger(durable, name) if durable is not None else MemoryLedger()
+            for name in self._loops
+        }
+        self.bookkeepers = {name: Bookkeeper(loop, self.ledgers[name]) for name, loop in self._loops.items()}
         self._pollers = [Poller(loop) for loop in self._loops.values()]
         self.tracks: dict[str, Track] = {
             name: StoredTrack(durable, name) if durable is not None else MemoryTrack() for name in self._loops
@@ -115,6 +121,8 @@ class Clusters:
                 loop.await_lead()
         for poller in self._pollers:
             poller.start()
+        for bookkeeper in self.bookkeepers.values():
+            bookkeeper.start()
         for searcher in self.searchers.values():
             searcher.start()
         for sampler in self._samplers:
@@ -142,6 +150,8 @@ class Clusters:
         self._watch.stop()
         for poller in self._pollers:
             poller.stop()
+        for bookkeeper in self.bookkeepers.values():
+            bookkeeper.stop()
         if self.durable is not None:
             self.durable.stop_seeking()
         for sampler in self._samplers:

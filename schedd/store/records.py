@@ -300,6 +300,48 @@ class Noticed:
 
 
 @dataclass(frozen=True, slots=True)
+class LedgerRow:
+    """A change of an account: see ``schedd.engine.books.Entry``. ``month`` (YYYY-MM) is that of ``time`` at
+    the site; ``payer`` the job's owner without host.
+    """
+
+    number: int
+    time: int
+    month: str
+    account: str
+    unit: str
+    kind: str
+    amount: int
+    balance: int
+    other: str
+    job: str
+    owner: str
+    payer: str
+    start: int
+    end: int
+    cpu_seconds: int
+    gpu_seconds: int
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Charged:
+    """What was charged, of a ``month``, ``account`` and ``user`` as far as it is told apart by these.
+    ``amount`` is in the smallest unit of ``unit``.
+    """
+
+    unit: str
+    jobs: int
+    cpu_seconds: int
+    gpu_seconds: int
+    amount: int
+    month: str = ""
+    account: str = ""
+    user: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class AuditEntry:
     """What an admin, or whoever had the right, did."""
 

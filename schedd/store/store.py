@@ -11,6 +11,7 @@ from schedd.store import (
     expected,
     history,
     lease,
+    ledger,
     log,
     notices,
     quality,
@@ -26,10 +27,12 @@ from schedd.store.records import (
     AuditEntry,
     Batch,
     Breach,
+    Charged,
     Evaluated,
     Foreseen,
     JobPast,
     Lead,
+    LedgerRow,
     Limits,
     Moment,
     NodeAlert,
@@ -406,6 +409,37 @@ class Store:
                 unseen = self._unseen.seconds(connection, own, now)
         with self.database.write(guarded=True) as connection:
             return retention.purge(connection, limits, now, unseen)
+
+    # ---- accounts -------------------------------------------------------------------------------
+
+    def put_ledger(self, cluster: int, new: Iterable[LedgerRow]) -> None:
+        """Keep changes of accounts. Made again it changes nothing."""
+        with self.database.write(guarded=True) as connection:
+            ledger.put(connection, cluster, new)
+
+    def ledger(
+        self,
+        cluster: int,
+        since: int,
+        until: int,
+        limit: int,
+        *,
+        account: str = "",
+        user: str = "",
+        before: int | None = None,
+    ) -> Sequence[LedgerRow]:
+        """Up to ``limit`` changes of accounts in ``[since, until)``, newest first."""
+        with self.database.read() as connection:
+            return ledger.rows(
+                connection, cluster, since, until, limit, account=account, user=user, before=before
+            )
+
+    def charged(
+        self, cluster: int, since: int, until: int, by: Sequence[str], *, account: str = "", user: str = ""
+    ) -> Sequence[Charged]:
+        """What was charged in ``[since, until)``, summed up ``by`` month, account and user."""
+        with self.database.read() as connection:
+            return ledger.charged(connection, cluster, since, until, by, account=account, user=user)
 
     # ---- rights ---------------------------------------------------------------------------------
 

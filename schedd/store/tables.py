@@ -317,6 +317,34 @@ notices_told = Table(
     Column("time", BigInteger, nullable=False),
 )
 
+# What changed on accounts, in the order of `number`: amounts in smallest units (see `schedd.engine.books`).
+# `month` (YYYY-MM) is that of `time` at the site, `payer` the owner without host. With the time in the key
+# a cluster whose log was lost goes on beside what was.
+ledger = Table(
+    "ledger",
+    metadata,
+    _cluster(),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("time", BigInteger, primary_key=True, autoincrement=False),
+    Column("month", Text, nullable=False),
+    Column("account", Text, nullable=False),
+    Column("unit", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("amount", BigInteger, nullable=False),
+    Column("balance", BigInteger, nullable=False),
+    Column("other", Text, nullable=False),
+    Column("job", Text, nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("payer", Text, nullable=False),
+    Column("start", BigInteger, nullable=False),
+    Column("end", BigInteger, nullable=False),
+    Column("cpu_seconds", BigInteger, nullable=False),
+    Column("gpu_seconds", BigInteger, nullable=False),
+    Column("by", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Index("ix_ledger_account", "cluster", "account", "time"),
+)
+
 # The one daemon that leads. `expires` (0: given up) and `since` are milliseconds by the database's clock.
 # With the term in a unique key, a take-over waits for whoever shares the key's lock, a renewal does not.
 leases = Table(

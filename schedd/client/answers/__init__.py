@@ -3,6 +3,14 @@
 What each field means is told by the API itself (``/docs``). Fields may be added there: see docs/api.md.
 """
 
+from schedd.client.answers.accounts import (
+    AccountsView,
+    AccountView,
+    ChargedView,
+    LedgerView,
+    LineView,
+    ReportView,
+)
 from schedd.client.answers.admin import (
     AlertsView,
     ClustersView,
@@ -88,6 +96,8 @@ from schedd.client.answers.quality import (
 )
 
 __all__ = [
+    "AccountView",
+    "AccountsView",
     "AccuracyView",
     "Ahead",
     "AlertsView",
@@ -97,6 +107,7 @@ __all__ = [
     "Blocker",
     "Breach",
     "Change",
+    "ChargedView",
     "Cheapest",
     "ClusterView",
     "ClustersView",
@@ -126,8 +137,10 @@ __all__ = [
     "JobLine",
     "JobPage",
     "JobView",
+    "LedgerView",
     "Licence",
     "LicencesView",
+    "LineView",
     "Link",
     "LinkJob",
     "Moved",
@@ -154,6 +167,7 @@ __all__ = [
     "PowerView",
     "PreviewView",
     "PriorityView",
+    "ReportView",
     "ReservationDone",
     "ReservationView",
     "ReservationsView",

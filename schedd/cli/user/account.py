@@ -1,0 +1,193 @@
+"""``schedd account``: what is left of accounts and what was charged; make them, move what they have."""
+
+import argparse
+import csv
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from schedd.cli.user.asking import Session, answer, parser, show_json
+from schedd.cli.user.text import moment, table
+from schedd.client.answers import AccountsView, ChargedView, LineView
+
+__all__ = ["make_parser", "run"]
+
+_COLUMNS: Final = ("month", "account", "user", "unit", "jobs", "core_hours", "gpu_hours", "charged")
+_UNITS: Final = {"core-hours": "core_hours", "money": "money"}
+_PERIODS: Final = {"none": "", "month": "month", "quarter": "quarter", "year": "year"}
+
+
+def make_parser(name: str = "schedd account") -> argparse.ArgumentParser:
+    """Its options."""
+    found = parser(
+        name,
+        "Show what is left of accounts (without an act), what changed on them, and what was charged; make "
+        "accounts and move what they have. To change something needs the role admin.",
+    )
+    acts = found.add_subparsers(dest="act", metavar="ACT", title="acts")
+    make = acts.add_parser("set", help="make an account, or set what it has")
+    make.add_argument("account", metavar="ACCOUNT")
+    make.add_argument("amount", metavar="AMOUNT", type=float, help="for each period, or for good")
+    make.add_argument("--unit", choices=tuple(_UNITS), help="it stays as it is (new: core-hours)")
+    make.add_argument("--period", choices=tuple(_PERIODS), help="it has the amount anew in each (new: none)")
+    make.add_argument("--overdraft", type=float, metavar="AMOUNT", help="it may go so far below zero")
+    make.add_argument("--users", metavar="A,B", help="these may use it; empty: everybody")
+    state = make.add_mutually_exclusive_group()
+    state.add_argument("--close", action="store_true", help="no more jobs are planned for it")
+    state.add_argument("--open", action="store_true", help="they are again")
+    for act, words in (
+        ("add", "give an account more"),
+        ("take", "take from an account"),
+        ("move", "from one account to another"),
+    ):
+        one = acts.add_parser(act, help=words)
+        if act == "move":
+            one.add_argument("source", metavar="FROM")
+        one.add_argument("account", metavar="TO" if act == "move" else "ACCOUNT")
+        one.add_argument("amount", metavar="AMOUNT", type=float)
+    for one in (make, *(acts.choices[act] for act in ("add", "take", "move"))):
+        one.add_argument("--reason", metavar="TEXT", default="", help="kept with it")
+    ledger = acts.add_parser("ledger", help="what changed, newest first")
+    ledger.add_argument("-n", "--lines", type=int, default=30, metavar="N", help="so many (default: 30)")
+    report = acts.add_parser("report", help="what was charged")
+    report.add_argument(
+        "--by", default="month,account,user", metavar="KEYS", help="some of month,account,user (default: all)"
+    )
+    report.add_argument("--csv", action="store_true", help="as CSV")
+    for one in (ledger, report):
+        one.add_argument("--account", default="", metavar="NAME", help="of this one alone")
+        one.add_argument("--user", default="", metavar="NAME", help="of this user's jobs alone")
+        one.add_argument("--since", type=_day, metavar="DATE", help="from this day on, such as 2026-11-01")
+        one.add_argument("--until", type=_day, metavar="DATE", help="before this day")
+    return found
+
+
+def run(argv: Sequence[str], name: str = "schedd account") -> int:
+    """The command."""
+    return answer(make_parser(name), _act, argv)
+
+
+def _day(word: str) -> int:
+    try:
+        return int(datetime.fromisoformat(word).astimezone().timestamp())
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{word}: a date such as 2026-11-01 is needed") from None
+
+
+def _act(session: Session, args: argparse.Namespace) -> bool:
+    client = session.client
+    if args.act == "ledger":
+        page = client.ledger(
+            account=args.account, user=args.user, since=args.since, until=args.until, limit=args.lines
+        )
+        show_json(page) if args.json else print(_lines(page["lines"], session.now))
+        return True
+    if args.act == "report":
+        found = client.account_report(
+            by=args.by, account=args.account, user=args.user, since=args.since, until=args.until
+        )
+        if args.csv:
+            _write_csv(found["rows"])
+        else:
+            show_json(found) if args.json else print(_charged(found["rows"]))
+        return True
+    accounts = _changed(session, args) if args.act else client.accounts()
+    show_json(accounts) if args.json else print(_told(accounts, session.now))
+    return True
+
+
+def _changed(session: Session, args: argparse.Namespace) -> AccountsView:
+    client = session.client
+    if args.act == "set":
+        known = {one["name"]: one for one in client.accounts()["accounts"]}
+        return client.set_account(args.account, _wanted(args, known.get(args.account)))
+    source, target = {
+        "add": ("", args.account),
+        "take": (args.account, ""),
+    }.get(args.act) or (args.source, args.account)
+    return client.transfer(source, target, args.amount, args.reason)
+
+
+def _wanted(args: argparse.Namespace, known: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What is to be set: what was not named stays as it is."""
+    before: Mapping[str, Any] = known or {}
+    unit = before.get("unit", "core_hours")
+    return {
+        "unit": _UNITS[args.unit] if args.unit else "core_hours" if unit == "core_hours" else "money",
+        "amount": args.amount,
+        "period": _PERIODS[args.period] if args.period else before.get("period", ""),
+        "overdraft": args.overdraft if args.overdraft is not None else before.get("overdraft", 0.0),
+        "users": [one for one in args.users.split(",") if one]
+        if args.users is not None
+        else list(before.get("users", ())),
+        "closed": args.close or (bool(before.get("closed")) and not args.open),
+        "reason": args.reason,
+    }
+
+
+def _told(found: AccountsView, now: int) -> str:
+    if not found["accounts"]:
+        return "there are no accounts that you may use or see"
+    lines = [
+        (
+            one["name"] + (" (closed)" if one["closed"] else ""),
+            _number(one["left"]),
+            _number(one["amount"]),
+            _number(one["charged"]),
+            _number(one["held"]),
+            one["unit"].replace("_", "-"),
+            moment(one["until"], now) if one["until"] is not None else "-",
+            ", ".join(one["users"]) or "-",
+        )
+        for one in found["accounts"]
+    ]
+    heads = ("ACCOUNT", "LEFT", "AMOUNT", "CHARGED", "HELD", "UNIT", "UNTIL", "USERS")
+    return table(heads, lines, right="1234", last=6)
+
+
+def _lines(found: Sequence[LineView], now: int) -> str:
+    lines = [
+        (
+            moment(one["time"], now),
+            one["account"],
+            one["kind"],
+            f"{one['amount']:+,.2f}",
+            _number(one["balance"]),
+            one["job"] or one["other"] or "-",
+            " ".join(filter(None, (one["owner"].partition("@")[0] or one["by"], one["reason"]))) or "-",
+        )
+        for one in found
+    ]
+    heads = ("TIME", "ACCOUNT", "WHAT", "AMOUNT", "BALANCE", "JOB/OTHER", "WHO")
+    return table(heads, lines, right="34", last=8) if lines else "nothing was entered"
+
+
+def _charged(found: Sequence[ChargedView]) -> str:
+    if not found:
+        return "nothing was charged"
+    lines = [
+        (
+            one["month"] or "-",
+            one["account"] or "-",
+            one["user"] or "-",
+            str(one["jobs"]),
+            _number(one["core_hours"]),
+            _number(one["gpu_hours"]),
+            _number(one["charged"]),
+            one["unit"].replace("_", "-"),
+        )
+        for one in found
+    ]
+    heads = ("MONTH", "ACCOUNT", "USER", "JOBS", "CORE-HOURS", "GPU-HOURS", "CHARGED", "UNIT")
+    return table(heads, lines, right="3456")
+
+
+def _write_csv(found: Sequence[ChargedView]) -> None:
+    writer = csv.DictWriter(sys.stdout, _COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(found)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.2f}"

@@ -1,0 +1,77 @@
+"""What is told of accounts."""
+
+from typing import Literal, TypedDict
+
+__all__ = ["AccountView", "AccountsView", "ChargedView", "LedgerView", "LineView", "ReportView"]
+
+
+class AccountView(TypedDict):
+    """An account. Amounts are in core-hours or in the currency, as ``unit`` says."""
+
+    name: str
+    unit: str
+    amount: float
+    overdraft: float
+    period: Literal["", "month", "quarter", "year"]
+    since: int
+    until: int | None
+    moved: float
+    charged: float
+    held: float
+    left: float
+    users: list[str]
+    closed: bool
+
+
+class AccountsView(TypedDict):
+    """Accounts that the asker may use or see."""
+
+    as_of: int
+    generation: int
+    stale: str
+    accounts: list[AccountView]
+
+
+class LineView(TypedDict):
+    """One line of the ledger."""
+
+    number: int
+    time: int
+    account: str
+    unit: str
+    kind: str
+    amount: float
+    balance: float
+    other: str
+    job: str
+    owner: str
+    start: int | None
+    end: int | None
+    by: str
+    reason: str
+
+
+class LedgerView(TypedDict):
+    """Lines of the ledger, newest first."""
+
+    lines: list[LineView]
+    following: int | None
+
+
+class ChargedView(TypedDict):
+    """What was charged, of a month, account and user as far as they are told apart."""
+
+    month: str
+    account: str
+    user: str
+    unit: str
+    jobs: int
+    core_hours: float
+    gpu_hours: float
+    charged: float
+
+
+class ReportView(TypedDict):
+    """What was charged."""
+
+    rows: list[ChargedView]
