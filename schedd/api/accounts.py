@@ -103,7 +103,7 @@ class LineView:
     account: str
     unit: str
     kind: str
-    """`charge`: a run ended; `correction`: it was another than thought; `transfer`; `period`: a new one began;
+    """`charge`: a run ended; `correction`: it was not as thought; `transfer`; `period`: a new one began;
     `set`: by an admin.
     """
     amount: float
@@ -231,7 +231,7 @@ async def get_ledger(
     before: Annotated[int | None, Query(description="With numbers below this.", ge=0, le=_MOST)] = None,
     limit: Annotated[int, Query(description="At most so many.", ge=1, le=10_000)] = 200,
 ) -> Response:
-    """What changed on accounts, newest first; it is entered within seconds. Users see lines of their own jobs."""
+    """What changed on accounts, newest first; it is entered within seconds. Users see their own jobs."""
     ledger, user = daemon.ledgers[cluster.name], _own(seen, user)
 
     def read() -> Sequence[LedgerRow]:

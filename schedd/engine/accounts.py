@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from schedd.engine.pools import claim_of
 from schedd.engine.ranking import set_rank
-from schedd.engine.records import JobRecord
+from schedd.engine.records import JobRecord, Phase
 from schedd.model import WaitingFor
 from schedd.policy.accounts import SCALE, Account, AccountRules, Portion, dearest, paid, period_at
 from schedd.wire import AccountMoved, AccountSet, JobFacts, LedgerKept, RunFacts, RunsRead, ShareFacts
@@ -111,11 +111,16 @@ def _most(state: "EngineState", account: Account, record: JobRecord) -> int:
 
 
 def hold_run(state: "EngineState", record: JobRecord) -> None:
-    """A job runs: what it takes up to the end of its walltime is held, where its account has that or not."""
+    """A job runs, or is about to: what it takes up to the end of its walltime is held, where its account has
+    that or not.
+    """
     book, rules = state.books, state.site.accounts
     account = book.accounts.get(account_of(rules, record.facts))
     if account is None:
         book.free(record.id)
+        return
+    if record.phase is not Phase.RUNNING:
+        book.hold(record.id, account.name, _most(state, account, record))
         return
     start = record.run.started
     amount = _paid(state, account, _portions(state, record), start, start + record.understood.walltime)

@@ -53,10 +53,10 @@ def follow_budgets(state: EngineState, event: str) -> None:
 
 
 def _look_again(state: EngineState, record: JobRecord, event: str) -> None:
-    if record.phase is Phase.RUNNING:
+    if record.phase in (Phase.RUNNING, Phase.DISPATCHED):
         hold_run(state, record)
         return
-    if record.phase is Phase.DISPATCHED or record.slot < 0:
+    if record.slot < 0:
         return
     answer = record.answer
     waits = isinstance(answer, WaitingFor) and answer.kind in ("budget", "account")

@@ -75,6 +75,7 @@ SIMPLE = [
             "reservations",
             "holds",
             "power",
+            "accounts",
             "alerts",
             "notices",
         )
@@ -102,6 +103,7 @@ NAMED = [
     (f"{_ONE}/holds/{{kind}}/{{name}}", "delete"),
     (f"{_ONE}/holds/{{kind}}/{{name}}/preview", "post"),
     (f"{_ONE}/power/{{node}}", "put"),
+    (f"{_ONE}/accounts/{{account}}", "put"),
     (f"{_ONE}/handovers/{{name}}", "put"),
     (f"{_ONE}/handovers/{{name}}/release", "post"),
     (f"{_ONE}/handovers/{{name}}", "get"),
@@ -116,6 +118,8 @@ OPERATIONS = [
     (f"{_ONE}/policy/preview", "post"),
     (f"{_ONE}/policy", "put"),
     *((f"{_ONE}/{path}", "post") for path in ("events", "what-if", "pause", "pareto")),
+    *((f"{_ONE}/accounts/{path}", "get") for path in ("ledger", "report")),
+    (f"{_ONE}/accounts/transfers", "post"),
     (f"{_ONE}/pareto/{{number}}/plans/{{plan}}/apply", "post"),
 ]
 

@@ -34,6 +34,7 @@ from schedd.service.warmup import warm_up
 from schedd.store import Store
 from schedd.wire import (
     ExpectedFacts,
+    JobEnded,
     JobHeld,
     JobStarted,
     NodeChanged,
@@ -431,6 +432,40 @@ def test_a_job_is_told_what_it_costs(run: Run, loop: PlanLoop) -> None:
     assert code == 0
     assert re.search(r"^cheapest +4\.00 at Tue 14 Nov \d\d:\d\d:\d\d on n\d$", out, re.MULTILINE)
     assert run("showstart", "5", "--cheapest-by", "+2d")[2].endswith("is of a what-if, not of a job\n")
+
+
+def test_accounts_are_made_moved_and_reported(
+    run: Run, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("account")[1] == "there are no accounts that you may use or see\n"
+    monkeypatch.setenv("SCHEDD_TOKEN", token("admin"))
+    run("account", "set", "phys", "100", "--users", "ann,bob", "--overdraft", "5")
+    assert run("account", "move", "phys", "phys", "1")[0] == 2
+    run("account", "set", "chem", "0", "--unit", "core-hours")
+    run("account", "move", "phys", "chem", "30", "--reason", "a favour")
+    run("account", "take", "chem", "10")
+    code, out, _ = run("account", "set", "phys", "90")
+    assert code == 0
+    assert out.splitlines() == [
+        "ACCOUNT   LEFT  AMOUNT  CHARGED  HELD  UNIT        UNTIL  USERS",
+        "chem     20.00    0.00     0.00  0.00  core-hours  -      -",
+        "phys     65.00   90.00     0.00  0.00  core-hours  -      ann, bob",
+    ]
+    rule = {"accounts": {"otherwise": "phys"}}
+    loop.submit([PolicyChanged(id="p", time=T, version=1, site=rule, by="a test")]).result(WAIT)
+    loop.submit([JobEnded(id=event_id(), time=T + 600, job_id="1.srv.site")]).result(WAIT)
+    end = time.monotonic() + WAIT
+    while " charge " not in run("account", "ledger")[1]:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    assert re.search(r"phys +transfer +-30.00 +70.00 +chem +our-admin a fav", run("account", "ledger")[1])
+    code, out, _ = run("account", "report", "--by", "account,user", "--csv")
+    assert out.splitlines() == [
+        "month,account,user,unit,jobs,core_hours,gpu_hours,charged",
+        ",phys,ann,core_hours,1,1.3333,0.0,1.3333333333333333",
+    ]
+    assert run("account", "report")[1].splitlines()[1].split()[:4] == ["2023-11", "phys", "ann", "1"]
+    assert run("account", "report", "--since", "yesterday")[0] == 2
 
 
 def test_alternatives_are_sought_shown_and_put_in_force(

@@ -5,6 +5,7 @@ import csv
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from time import localtime, strftime
 from typing import Any, Final
 
 from schedd.cli.user.asking import Session, answer, parser, show_json
@@ -81,7 +82,7 @@ def _act(session: Session, args: argparse.Namespace) -> bool:
         page = client.ledger(
             account=args.account, user=args.user, since=args.since, until=args.until, limit=args.lines
         )
-        show_json(page) if args.json else print(_lines(page["lines"], session.now))
+        show_json(page) if args.json else print(_lines(page["lines"]))
         return True
     if args.act == "report":
         found = client.account_report(
@@ -146,10 +147,10 @@ def _told(found: AccountsView, now: int) -> str:
     return table(heads, lines, right="1234", last=6)
 
 
-def _lines(found: Sequence[LineView], now: int) -> str:
+def _lines(found: Sequence[LineView]) -> str:
     lines = [
         (
-            moment(one["time"], now),
+            strftime("%d %b %H:%M", localtime(one["time"])),
             one["account"],
             one["kind"],
             f"{one['amount']:+,.2f}",

@@ -1,0 +1,157 @@
+"""Entries go to the ledger once, over restarts; runs that nobody saw are charged by the server's logs."""
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schedd.dialect.accounting import parse_ended_run, shares_of
+from schedd.engine import EngineSettings
+from schedd.service.bookkeeper import MemoryLedger
+from schedd.service.clusters import Clusters
+from schedd.service.durable import Durable
+from schedd.service.settings import StoreSettings
+from schedd.store.records import LedgerRow
+from schedd.wire import AccountSet, Event, JobEnded, JobStarted, ShareFacts
+from tests.service.build import StillClock, T, event_id, job, node
+
+WAIT = 30
+MOST = 2**62
+
+
+class Daemon:
+    """A daemon on a database, with accounts; ``again`` ends it and begins another."""
+
+    def __init__(self, folder: Path, **rules: Any) -> None:
+        self._settings = EngineSettings(site={"accounts": rules})
+        self._url = f"sqlite:///{folder}/a.sqlite"
+        self.clock = StillClock()
+        self._start()
+
+    def _start(self) -> None:
+        durable = Durable(StoreSettings(url=self._url))
+        self.clusters = Clusters({"main": self._settings}, self.clock, durable=durable)
+        self.clusters.start(warm=False)
+
+    def again(self) -> None:
+        self.clusters.stop()
+        self._start()
+
+    def tell(self, *events: Event) -> None:
+        self.clusters["main"].submit(list(events)).result(WAIT)
+
+    def rows(self) -> list[LedgerRow]:
+        ledger = self.clusters.ledgers["main"]
+        return list(ledger.rows(0, MOST, 99, account="", user="", before=None))[::-1]
+
+    def balance(self) -> int:
+        return self.clusters["main"].published.accounts["phys"].balance
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
+    made: list[Daemon] = []
+
+    def make(**rules: Any) -> Daemon:
+        made.append(Daemon(tmp_path, **rules))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.clusters.stop()
+
+
+def until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + WAIT
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def account(**more: Any) -> AccountSet:
+    return AccountSet(id=event_id(), time=T, name="phys", amount=10_000, by="root", **more)
+
+
+def test_entries_come_into_the_ledger_once_whatever_ends_in_between(daemon: Callable[..., Daemon]) -> None:
+    one = daemon(otherwise="phys")
+    one.tell(account(), node("n1"), job("1.srv"))
+    one.tell(JobStarted(id=event_id(), time=T, job_id="1.srv", shares=(ShareFacts("n1", 4),)))
+    one.clock.moment += 60
+    one.tell(JobEnded(id=event_id(), time=T + 60, job_id="1.srv"))
+    until(lambda: [row.kind for row in one.rows()] == ["set", "charge"])
+    until(lambda: not one.clusters["main"].published.ledger)
+    one.again()
+    assert (one.balance(), one.clusters["main"].published.ledger) == (9760, ())
+    # What a daemon entered that was killed before it could say so is entered again.
+    one.clusters.ledgers["main"].put(one.rows())
+    one.clock.moment += 1
+    one.tell(account(reason="a gift", overdraft=5))
+    until(lambda: len(one.rows()) == 3)
+    charge = one.rows()[1]
+    assert (charge.job, charge.payer, charge.amount, charge.balance) == ("1.srv", "ann", -240, 9760)
+    assert (charge.month, charge.cpu_seconds, charge.end - charge.start) == ("2023-11", 240, 60)
+    assert one.rows()[2].reason == "a gift"
+
+
+def record(job_id: str, start: int, end: int, name: str = "phys") -> str:
+    day = f"{datetime.fromtimestamp(end, UTC):%m/%d/%Y %H:%M:%S}"
+    return (
+        f"{day};E;{job_id};user=ann group=g account={name} jobname=x queue=batch ctime={start} "
+        f"qtime={start} etime={start} start={start} owner=ann@login exec_host=n1/0-1+n2/3 end={end} "
+        "Exit_status=0\n"
+    )
+
+
+def test_runs_that_nobody_saw_are_charged_by_the_logs_and_never_twice(
+    tmp_path: Path, daemon: Callable[..., Daemon]
+) -> None:
+    log = tmp_path / f"{datetime.fromtimestamp(T, UTC):%Y%m%d}"
+    log.write_text(record("0.srv", T - 900, T - 10))
+    one = daemon(logs=str(tmp_path))
+    one.tell(account(), node("n1"))
+    until(lambda: bool(one.clusters["main"].published.books_read))
+    log.write_text(log.read_text() + record("5.srv", T + 10, T + 110) + record("6.srv", T, T + 9, "other"))
+    one.again()
+    one.clock.moment += 1_000
+    until(lambda: one.balance() == 9_700)
+    until(lambda: one.clusters["main"].published.books_read == T + 940)
+    one.clock.moment += 1_000
+    one.again()
+    until(lambda: one.clusters["main"].published.books_read == T + 1_940)
+    assert one.balance() == 9_700
+    until(lambda: len(one.rows()) == 2)
+    assert (one.rows()[1].job, one.rows()[1].owner, one.rows()[1].end) == ("5.srv", "ann@login", T + 110)
+
+
+@pytest.mark.parametrize(
+    ("values", "held"),
+    [
+        ("exec_host=n1/0-3+n2/0*4", [("n1", 4, 0), ("n2", 4, 0)]),
+        ("exec_host=n1/0+n1/1 exec_gpus=n1-gpu/0+n1-gpu/1", [("n1", 2, 2)]),
+        (
+            "exec_host=n1/0*2+n2/0 exec_vnode=(n1:ncpus=2:ngpus=1:mem=1kb)+(n2:ncpus=1)",
+            [("n1", 2, 1), ("n2", 1, 0)],
+        ),
+        ("Resource_List.ncpus=3", [("", 3, 0)]),
+    ],
+)
+def test_a_record_tells_what_was_held_where(values: str, held: list[tuple[str, int, int]]) -> None:
+    run = parse_ended_run(f"11/14/2023 22:13:20;E;1.srv;user=ann start=1 end=2 {values}")
+    assert run is not None
+    assert shares_of(run) == held
+
+
+def test_without_a_database_the_last_entries_are_kept() -> None:
+    ledger = MemoryLedger()
+    rows = [
+        LedgerRow(i, T, "2023-11", "phys", "money", "charge", -1, 0, "", "1", "a@b", "a", 1, 2, 4, 0, "", "")
+        for i in range(10_002)
+    ]
+    ledger.put(rows)
+    found = ledger.rows(0, MOST, 20_000, account="phys", user="a", before=None)
+    assert (len(found), found[0].number) == (10_000, 10_001)
+    (sums,) = ledger.charged(0, MOST, ("user",), account="", user="")
+    assert (sums.user, sums.month, sums.jobs, sums.amount) == ("a", "", 1, 10_000)
