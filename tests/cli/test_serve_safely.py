@@ -396,7 +396,8 @@ def test_whatever_changes_something_is_in_the_audit_with_who_did_it(served: Serv
             one[0],
             re.sub("/[xy]$", "/{name}", one[1])
             .replace("/node/n1", "/{kind}/{name}")
-            .replace("/n1", "/{node}"),
+            .replace("/n1", "/{node}")
+            .replace("/accounts/phys", "/accounts/{account}"),
         )
         for one in acts
     }
