@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["BARE", "COMMANDS", "main"]
 
 COMMANDS: Final = {
-    "accuracy": ("schedd.cli.user.accuracy", "Say how right told starts were."),
     "account": ("schedd.cli.user.account", "Show accounts and what was charged; make them."),
+    "accuracy": ("schedd.cli.user.accuracy", "Say how right told starts were."),
     "audit": ("schedd.cli.audit", "Say who did what."),
     "bench": ("schedd.cli.bench", "Measure how quick and how large the planner is here."),
     "cancel": ("schedd.cli.user.cancel", "Take jobs back from the federation."),
