@@ -173,6 +173,12 @@ class VariantAnswer:
     predicted_run_time: Annotated[
         int | None, Field(description="Seconds: half of such jobs run no longer; null: not known.")
     ]
+    cost: Annotated[
+        float | None,
+        Field(description="What it costs there for all of its walltime; null: no start, or no prices."),
+    ]
+    currency: str
+    over: Annotated[bool, Field(description="Whether that is more than its `cost_limit`.")]
     waiting_for: Annotated[str, Field(description="When `waiting`: the kind of what must happen first.")]
     why: Annotated[
         str, Field(description="In words: what it waits for, or the first requirement that nothing can meet.")

@@ -13,11 +13,14 @@ from schedd.api.outcomes import VariantAnswer, WhatIfAnswer
 from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.replies import reply
 from schedd.api.waiting import a_copy
+from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.units import without_units
 from schedd.engine.records import JobRecord, Phase
 from schedd.model import FOREVER, Never, StartKnown, WaitingFor
+from schedd.policy.site import economy_of
 from schedd.service.expecting import UNKNOWN, Expectation, Expecting, promise_of
 from schedd.service.forks import Asked, Fork, NotUnderstood
+from schedd.service.objectives import placement_cost
 from schedd.wire import ShareFacts
 
 __all__ = ["answered", "router"]
@@ -108,7 +111,10 @@ def answered(
         known = facts.resources if facts is not None else {}
         said = {name: text for name, text in asks.resources.items() if known.get(name) != text}
         asked = replace(asked, notes=(*asked.notes, *without_units(said)))
-        return asked, _common(asked, expected, promise)
+        return asked, {
+            **_common(asked, expected, promise),
+            **_money(copy, asked, read_cost_limit(asks.resources)),
+        }
 
     asked, common = ask(
         "body."
@@ -161,6 +167,19 @@ def _common(asked: Asked, expected: Expectation, promise: int) -> dict[str, Any]
         "walltime": asked.walltime,
         "walltime_assumed": asked.walltime_assumed,
         "notes": asked.notes,
+    }
+
+
+def _money(copy: Fork, asked: Asked, limit: float | None) -> dict[str, Any]:
+    """What a place costs."""
+    found = None
+    if isinstance(asked.answer, StartKnown):
+        found = placement_cost(copy.published, asked.answer.placement)
+    economy = economy_of(copy.published.settings.site)
+    return {
+        "cost": found,
+        "currency": economy.currency,
+        "over": found is not None and limit is not None and found > limit,
     }
 
 

@@ -1,17 +1,20 @@
-"""What follows for jobs when accounts have more or less than before, and when their periods end."""
+"""What follows for jobs when accounts have more or less than before, when periods end and prices change."""
 
 from dataclasses import replace
 from typing import Final
 
 from schedd.engine.accounts import account_of, budget, hold_run
+from schedd.engine.costs import earlier, over_limit
 from schedd.engine.places import plan_job, replan
+from schedd.engine.promises import note_one
+from schedd.engine.quarantine import Concerning
 from schedd.engine.records import Cause, JobRecord, Phase
 from schedd.engine.state import EngineState
 from schedd.model import FOREVER, WaitingFor
 from schedd.plan.columns import PLANNED
 from schedd.policy.accounts import period_at
 
-__all__ = ["follow_budgets", "next_period"]
+__all__ = ["follow_budgets", "follow_costs", "next_period"]
 
 _ALL: Final = "*"
 """Among the accounts that are due: every job is to be looked at."""
@@ -50,6 +53,31 @@ def follow_budgets(state: EngineState, event: str) -> None:
         # Whoever could be let in was; what this freed is looked at by the next call.
         if name == _ALL or name in due:
             del book.due[name]
+
+
+def follow_costs(state: EngineState, event: str) -> None:
+    """Look for earlier places of jobs that may cost no more than their limits; try again for those that have
+    none.
+    """
+    state.costs_due = state.now + state.settings.priority_every
+    for job_id in list(state.capped):
+        record = state.records[job_id]
+        if record.phase not in (Phase.WAITING, Phase.BLOCKED):
+            del state.capped[job_id]
+        elif isinstance(record.answer, WaitingFor) and record.answer.kind == "cost":
+            plan_job(state, record, event, Cause.FREED, "prices are others than before")
+        elif record.slot >= 0 and state.plan.state(record.slot) == PLANNED:
+            with Concerning(state, job_id, event):
+                if over_limit(state, record):
+                    replan(state, record, event, Cause.ADMIN, "it would cost more than its limit")
+                    continue
+                old = earlier(state, record, event)
+                if old >= 0:
+                    words = "there is room where it costs no more than it may"
+                    note_one(
+                        state, event, Cause.FREED, words, record.slot, old, state.plan.start(record.slot)
+                    )
+    state.due = None
 
 
 def _look_again(state: EngineState, record: JobRecord, event: str) -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from schedd.engine.costs import over_limit
 from schedd.engine.intake import slot_limited
 from schedd.engine.phases import Step, after
 from schedd.engine.places import displace, make_way, replan, rivals, seat, stand
@@ -81,6 +82,9 @@ def _try(state: EngineState, record: JobRecord, event: str) -> None:
     if record.facts.state != "Q":
         record = _put_off(state, record)
         replan(state, record, event, Cause.ALTERED, "the server has not released it yet")
+        return
+    if over_limit(state, record):
+        replan(state, record, event, Cause.ADMIN, "it would cost more than its limit")
         return
     names = {state.plan.name_of[take.row] for take in state.plan.takes(slot)}
     down = [state.down_since.get(name, state.now) for name in names if state.node_facts[name].state != "up"]

@@ -379,7 +379,7 @@ def released(state: EngineState, event: JobReleased) -> None:
         state.put(after(record, Step.DESCRIBED, facts=facts))
         return
     record = after(after(record, Step.DESCRIBED, facts=facts), Step.FORGIVEN)
-    if record.slot >= 0 and state.plan.state(record.slot) == PLANNED and not record.behind:
+    if record.slot >= 0 and state.plan.state(record.slot) == PLANNED and not _bound(state, record):
         state.put(record)  # it was not held, or that was not heard of: repair may find it an earlier place
         state.plan.set_ready(record.slot, max(state.now, facts.not_before or 0))
         return
@@ -387,6 +387,11 @@ def released(state: EngineState, event: JobReleased) -> None:
 
 
 # ---- starts and ends ----------------------------------------------------------------------------
+
+
+def _bound(state: EngineState, record: JobRecord) -> bool:
+    """Whether its start hangs on more than room: on other jobs, or on what it may cost."""
+    return bool(record.behind) or record.id in state.capped
 
 
 def started(state: EngineState, event: JobStarted) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 
 from schedd.engine import chains
 from schedd.engine.accounts import budget
+from schedd.engine.costs import afford
 from schedd.engine.intake import is_eligible, not_counted, waits_for
 from schedd.engine.phases import Step, after
 from schedd.engine.placing import place
@@ -137,7 +138,13 @@ def _seat(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> 
             tell_of(state, record, words)
             state.put(after(asking, Step.NO_PLACE, answer=words))
         return
-    if ahead and state.ranks.matter and forward(state, slot, event):
+    dear = afford(state, asking, event)
+    if dear is not None:
+        state.books.free(record.id)
+        block(state, asking, dear)
+        return
+    start = state.plan.start(slot)
+    if ahead and state.ranks.matter and record.id not in state.capped and forward(state, slot, event):
         start = state.plan.start(slot)
     make_promise(state, state.put(after(asking, Step.PLANNED, choice=choice)), start)
 
@@ -190,7 +197,7 @@ def _follow_chain(state: EngineState, record: JobRecord, event: str) -> None:
     ready = max(ready, record.facts.not_before or 0, record.back_off.until)
     if ready > state.plan.start(slot) and ready > state.now:
         replan(state, record, event, Cause.CHAIN, "what it waits for was moved")
-    elif ready < state.plan.ready(slot):
+    elif ready < state.plan.ready(slot) and record.id not in state.capped:
         state.plan.set_ready(slot, max(state.now, ready))
 
 

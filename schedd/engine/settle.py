@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from schedd.engine.budgets import follow_budgets, next_period
+from schedd.engine.budgets import follow_budgets, follow_costs, next_period
+from schedd.engine.costs import next_look
 from schedd.engine.dispatch import catch_up, dispatch_due, due_by_policy
 from schedd.engine.nodes import lost_nodes, returns
 from schedd.engine.outcomes import unanswered, void_after
@@ -43,6 +44,8 @@ def settle(state: EngineState, event: str) -> None:
         state.plan.forget_freed()  # nobody repairs
         state.at_step = ""
         return
+    if next_look(state) <= state.now and state.begins("limits of cost"):
+        follow_costs(state, event)
     # 2. Jobs whose moment went by long ago.
     if state.begins("late starts"):
         catch_up(state, event)
@@ -99,6 +102,8 @@ def next_wake(state: EngineState) -> int | None:
             moments.append(due + state.patience + 1 if state.halted else due)
         if "promises" not in waits:
             moments.append(next_unkept(state))
+        if "limits of cost" not in waits:
+            moments.append(next_look(state))
         if state.tells:
             moments.append(next_tell(state))
         rerank = next_rerank(state)

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
 from schedd.engine.alerts import OpenAlert, raise_alert
 from schedd.engine.books import BOOKS, AccountBook
@@ -58,6 +59,7 @@ from schedd.plan.schema import (
     fork_part,
 )
 from schedd.policy.access import Access
+from schedd.policy.affordable import Tariff
 from schedd.policy.fair_share import Usage
 from schedd.policy.protocol import Applicant
 from schedd.policy.queue import QUEUE_POLICIES, QueuePolicy
@@ -242,6 +244,12 @@ class EngineState:
 
     books: AccountBook = declared(BOOKS, make=AccountBook)
     """Accounts, and what is held for jobs."""
+    capped: dict[str, None] = declared(KEYS, make=dict)
+    """Jobs whose hard limit of cost matters for where they are planned."""
+    costs_due: int = declared(NUMBER, default=0)
+    """When earlier places are looked for that they can pay for."""
+    tariff: Tariff | None = declared(MOMENT, default=None)
+    """The prices of nodes, as far as they were needed today."""
 
     # ---- work that fails ------------------------------------------------------------------------
     at_job: str = declared(SHARED, default="")
@@ -376,6 +384,12 @@ class EngineState:
         self.limits.set_site(site.limits)
         self.standing_due = self.now
         self.books.due["*"] = None
+        self.tariff, self.costs_due = None, self.now
+        self.capped |= {
+            record.id: None
+            for record in self.records.values()
+            if record.slot >= 0 and read_cost_limit(record.facts.resources) is not None
+        }
         self.ranks = Ranks(matter=True, again=self.now)
 
     def as_planned(self, facts: JobFacts, request: Request) -> Request:
@@ -420,6 +434,7 @@ class EngineState:
         """Forget a job and free what it holds; None when it is not known."""
         self.applicants.pop(job_id, None)
         self.books.free(job_id)
+        self.capped.pop(job_id, None)
         record = self.records.pop(job_id, None)
         if record is None:
             return None
@@ -523,6 +538,7 @@ class EngineState:
         """Take over nodes as the plan is to see them; returns whether requests may now read differently."""
         self.plan.set_nodes(nodes, self.now)
         self.nevers.clear()
+        self.tariff = None
         return self.intake.set_nodes(self.plan.nodes, self.uncounted)
 
     def why_never(self, request: Request) -> Never | None:

@@ -71,6 +71,8 @@ class SitePolicy:
     """Licences that a program is asked for: after how many seconds without an answer their count is old."""
     economy: Economy = field(default_factory=Economy)
     """Watts of nodes, and what their time costs."""
+    hard_limits: bool = False
+    """Whether a job is planned only where it costs no more than its owner said."""
     accounts: AccountRules = field(default_factory=AccountRules)
     """Which account a job uses, and what becomes of jobs whose account is empty."""
     power_saving: PowerSaving = field(default_factory=PowerSaving)
@@ -108,6 +110,7 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
         placement=Placing(plain.get("placement", Placing.FIRST_GAP)),
         node_sets=_node_sets(sets) if (sets := plain.get("node_sets")) is not None else None,
         economy=economy_of(plain),
+        hard_limits=plain.get("cost_limits") == "hard",
         accounts=AccountRules(**(plain.get("accounts") or {}), zone=zone),
         power_saving=_power_saving(plain.get("power_saving") or {}),
         polled={name: one.get("stale", STALE) for name, one in licences.items() if one.get("command")},

@@ -9,6 +9,7 @@ import numpy as np
 
 from schedd.choice.books import Books
 from schedd.dialect import canonical
+from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
 from schedd.engine.intake import Intake, Understood, as_planned, not_counted, stopped_queues, waits_for
 from schedd.engine.job_view import record_of
@@ -23,6 +24,7 @@ from schedd.plan.evaluate import JobColumns, Weights, by_name
 from schedd.plan.plan import Plan
 from schedd.plan.views import Window, bare, why_never, windows
 from schedd.policy.access import Access
+from schedd.policy.affordable import Tariff, place_within, too_dear
 from schedd.policy.site import Placing, economy_of
 from schedd.service.asking import limit, limited
 from schedd.service.cheapest import Cheapest, cheapest, moments
@@ -127,6 +129,7 @@ class Fork:
             stack.enter_context(limited(plan))
             placing = self.published.settings.site.get("placement", Placing.FIRST_GAP)
             asking = self._asking(plan, facts, understood, moment, best=placing != Placing.FIRST_GAP)
+            asking = replace(asking, within=self._within(facts, moment))
             answer = self._before_any_plan(facts, request)
             if answer is None:
                 answer = asking.start(request, understood.walltime) or self._no_start(request)
@@ -189,6 +192,15 @@ class Fork:
             self.columns, Weights(by_name(criteria)) if best else None,
         )  # fmt: skip
 
+    def _within(self, facts: JobFacts, moment: int) -> tuple[Tariff, float, str] | None:
+        """The prices, the most that a job may cost, and their currency; None where it may cost anything."""
+        site = self.published.settings.site
+        most, economy = read_cost_limit(facts.resources), economy_of(site)
+        if site.get("cost_limits") != "hard" or most is None or not economy.prices:
+            return None
+        nodes = {name: one.properties for name, one in self.published.nodes.items()}
+        return Tariff(economy, nodes, moment - moment % 86_400), most, economy.currency
+
     def _before_any_plan(self, facts: JobFacts, request: Request) -> Answer | None:
         """The answer for a job that never fits or may not be planned."""
         never = not_counted(request, self._uncounted) or self._plan.why_never(request)
@@ -235,6 +247,8 @@ class _Asking:
     columns: JobColumns
     weights: Weights | None
     """By which gaps are valued; None: the first is taken."""
+    within: tuple[Tariff, float, str] | None = None
+    """Prices, a hard limit of cost, and the currency."""
 
     @contextmanager
     def _slot(self, request: Request, walltime: int) -> Iterator[int | WaitingFor]:
@@ -261,6 +275,13 @@ class _Asking:
             if isinstance(slot, WaitingFor):
                 return slot
             start = self._place(slot)
+            if start >= 0 and self.within is not None:
+                tariff, most, unit = self.within
+                start, first = place_within(
+                    self.plan, slot, tariff, most, self.now, lambda: self._place(slot)
+                )
+                if start < 0:
+                    return too_dear(most, first, unit)
             if start < 0:
                 return None
             shares = tuple(Share(s.node, s.cpus, s.mem, s.gpus) for s in shares_of(self.plan, slot))

@@ -10,7 +10,9 @@ from schedd.choice.objectives import Facts, Vector, objectives
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.engine.records import JobRecord
 from schedd.engine.view import Published
+from schedd.model import Placement
 from schedd.plan.columns import CPUS, GPUS, Entries
+from schedd.policy.accounts import SCALE, Portion, paid
 from schedd.policy.site import economy_of
 from schedd.service.forks import Fork
 
@@ -107,6 +109,19 @@ def moved(before: Vector, after: Vector) -> tuple[ObjectiveChange, ...]:
 def known(vector: Vector) -> dict[str, float]:
     """The values that are known, by name."""
     return {one.objective.value: one.value for one in vector if one.value is not None}
+
+
+def placement_cost(published: Published, placement: Placement) -> float | None:
+    """What a place in the plan costs from its start to its end; None where the site has no prices."""
+    economy = economy_of(published.settings.site)
+    if not economy.prices:
+        return None
+    nodes = published.nodes
+    held = [
+        Portion(one.node, nodes[one.node].properties if one.node in nodes else (), one.cpus, one.gpus)
+        for one in placement.shares
+    ]
+    return paid("money", held, placement.start, placement.end, economy, 0.0) / SCALE["money"]
 
 
 def cost_of(published: Published, record: JobRecord) -> JobCost:

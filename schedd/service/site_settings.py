@@ -393,6 +393,9 @@ class SiteSettings(Section):
     """Accounts and budgets: `[clusters.main.site.accounts]`."""
     prices: tuple[PriceSettings, ...] = ()
     """What time on nodes costs: `[[clusters.main.site.prices]]`. A user's limit is `-W x=cost_limit:2.50`."""
+    cost_limits: Literal["soft", "hard"] = "soft"
+    """What `-W x=cost_limit:2.50` means: a job that costs more is planned and marked, or, `hard`, it is
+    planned and started only where it costs no more."""
     currency: Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{1,16}$")] = "EUR"
     """Of the prices, as it is shown."""
 

@@ -11,6 +11,7 @@ from schedd.engine import EngineSettings
 from schedd.service.clusters import Clusters
 from tests.api.conftest import EVENTS, token
 from tests.api.test_answers import MAIN, get
+from tests.api.test_errors import problem
 from tests.service.build import StillClock, T
 
 SITE: dict[str, Any] = {
@@ -106,3 +107,73 @@ def test_objectives_are_kept_with_the_past_of_the_plan(priced: TestClient, the_a
         "lateness": "1",
         "non_utilisation": "s",
     }
+
+
+NIGHT: dict[str, Any] = {
+    "currency": "CZK",
+    "prices": [
+        {"core_hour": 2.0},
+        # T is Tuesday, 22:13:20 UTC: the cheap hours begin at 23:00.
+        {
+            "core_hour": 0.5,
+            "first": "2023-11-14T23:00:00",
+            "last": "2023-11-15T05:00:00",
+            "rule": "FREQ=DAILY",
+        },
+    ],
+}
+ELEVEN = T + 2_800
+
+
+def with_nights(client: TestClient, **more: Any) -> TestClient:
+    assert client.put(f"{MAIN}/policy", json={**NIGHT, **more}).status_code == 200
+    return client
+
+
+def asked(client: TestClient, **question: Any) -> Any:
+    answer = client.post(f"{MAIN}/what-if", json=question)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_a_what_if_tells_what_it_costs_where_it_would_start(client: TestClient) -> None:
+    client.post(f"{MAIN}/events", json={"events": EVENTS[:2]})
+    assert asked(client, request="nodes=1:ppn=4,walltime=3600")["cost"] is None
+    with_nights(client)
+    found = asked(
+        client,
+        resources={"nodes": "1:ppn=4", "walltime": "3600", "x.cost_limit": "4.6"},
+        variants=[{"request": "nodes=1:ppn=2,walltime=1000"}],
+    )
+    assert (found["planned_start"], found["currency"], found["over"]) == (T, "CZK", True)
+    assert found["cost"] == pytest.approx(4 * (2_800 * 2.0 + 800 * 0.5) / 3600)
+    assert found["variants"][0]["cost"] == pytest.approx(2 * 1_000 * 2.0 / 3600)
+    assert found["variants"][0]["over"] is False
+
+
+def test_where_limits_are_hard_a_what_if_says_from_when_it_can_be_paid_for(client: TestClient) -> None:
+    client.post(f"{MAIN}/events", json={"events": EVENTS[:2]})
+    with_nights(client, cost_limits="hard")
+    ask = {"nodes": "1:ppn=4", "walltime": "3600"}
+    found = asked(client, resources={**ask, "x.cost_limit": "2"})
+    assert (found["planned_start"], found["cost"], found["over"]) == (ELEVEN, pytest.approx(2.0), False)
+    never = asked(client, resources={**ask, "x.cost_limit": "1.99"})
+    assert (never["planned_start"], never["waiting_for"]) == (None, "cost")
+    assert never["why"] == ("waiting for a time at which it costs at most 1.99 CZK; it would cost 6.67 CZK")
+
+
+def test_the_cheapest_start_by_a_moment_is_told_over_http(client: TestClient) -> None:
+    client.post(f"{MAIN}/events", json={"events": EVENTS[:2]})
+    question = {"request": "nodes=1:ppn=4,walltime=3600", "cheapest_by": T + 86_400}
+    assert asked(client, **question)["cheapest"] is None, "the site has no prices"
+    with_nights(client)
+    found = asked(client, **question)
+    cheapest = found["cheapest"]
+    assert (cheapest["start"], cheapest["nodes"]) == (ELEVEN, ["n1"])
+    assert cheapest["cost"] == pytest.approx(2.0)
+    assert found["planned_start"] == T, "the plan would have it at once"
+    assert asked(client, **{**question, "cheapest_by": T + 3_599})["cheapest"] is None
+    soon = asked(client, **{**question, "cheapest_by": T + 3_700})["cheapest"]
+    assert soon["start"] == T + 100, "the later, the less of it is dear"
+    said = problem(client.post(f"{MAIN}/what-if", json={**question, "cheapest_by": -1}), "invalid")
+    assert "cheapest_by" in str(said)

@@ -208,6 +208,9 @@ def _answer(found: VariantAnswer, now: int) -> Iterator[tuple[str, str]]:
             yield "expected", expected(found["expected_start"], found["expected_by"], now)
         if found["promised_start"] is not None and start > now + 1:
             yield "promised", f"no later than {moment(found['promised_start'], now)}, once it is submitted"
+        if found["cost"] is not None:
+            over = ", more than its limit" if found["over"] else ""
+            yield "cost", f"{found['cost']:,.2f} {found['currency']}{over}"
         if found["predicted_run_time"] is not None:
             yield "run time", f"about {span(found['predicted_run_time'])}, as such jobs ran"
 

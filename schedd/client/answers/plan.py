@@ -162,6 +162,9 @@ class VariantAnswer(TypedDict):
     expected_as_of: int | None
     promised_start: int | None
     predicted_run_time: int | None
+    cost: float | None
+    currency: str
+    over: bool
     waiting_for: str
     why: str
     walltime: int
