@@ -14,7 +14,7 @@ from schedd.api.access import daemon_of
 from schedd.api.problems import KINDS, ProblemError
 from schedd.dashboard import assets, live, login, single_sign_on
 from schedd.dashboard.headers import Guarded
-from schedd.dashboard.pages import admin, mine, nodes, plan, quality, queue, steering, what_if
+from schedd.dashboard.pages import admin, choices, mine, nodes, plan, quality, queue, steering, what_if
 from schedd.dashboard.rendering import base_of, plain_page
 from schedd.dashboard.sessions import Sessions
 from schedd.dashboard.viewer import NotLoggedIn, Reader, Viewer, session_of
@@ -46,6 +46,7 @@ def add_dashboard(app: FastAPI) -> Sessions:
         nodes,
         what_if,
         quality,
+        choices,
         admin,
         steering,
     ):

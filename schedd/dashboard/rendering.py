@@ -25,6 +25,7 @@ _PAGES: Final = (
     ("nodes", "Nodes"),
     ("what-if", "What if"),
     ("quality", "Quality"),
+    ("choices", "Choices"),
     ("admin", "Admin"),
 )
 

@@ -13,6 +13,7 @@ from typing import Any
 from schedd.model import NodeSets
 from schedd.plan.evaluate import Weights, by_name
 from schedd.policy.accounts import AccountRules
+from schedd.policy.choosing import Choosing
 from schedd.policy.economy import Draw, Economy, Price
 from schedd.policy.fair_share import FairShare
 from schedd.policy.limits import Limit
@@ -71,6 +72,8 @@ class SitePolicy:
     """Licences that a program is asked for: after how many seconds without an answer their count is old."""
     economy: Economy = field(default_factory=Economy)
     """Watts of nodes, and what their time costs."""
+    choosing: Choosing = field(default_factory=Choosing)
+    """When another plan is chosen by itself."""
     hard_limits: bool = False
     """Whether a job is planned only where it costs no more than its owner said."""
     accounts: AccountRules = field(default_factory=AccountRules)
@@ -110,6 +113,7 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
         placement=Placing(plain.get("placement", Placing.FIRST_GAP)),
         node_sets=_node_sets(sets) if (sets := plain.get("node_sets")) is not None else None,
         economy=economy_of(plain),
+        choosing=Choosing(**(plain.get("choose") or {})),
         hard_limits=plain.get("cost_limits") == "hard",
         accounts=AccountRules(**(plain.get("accounts") or {}), zone=zone),
         power_saving=_power_saving(plain.get("power_saving") or {}),

@@ -11,6 +11,7 @@ from schedd.service.alarms import Watch
 from schedd.service.asking import Questions
 from schedd.service.bookkeeper import Bookkeeper, Ledger, MemoryLedger, StoredLedger
 from schedd.service.choices import Choices
+from schedd.service.chooser import Chooser
 from schedd.service.clock import Clock
 from schedd.service.durable import Durable
 from schedd.service.errors import UnknownCluster
@@ -89,6 +90,7 @@ class Clusters:
         }
         self.searchers = {name: Searcher(loop, self.tracks[name]) for name, loop in self._loops.items()}
         self.choices = {name: Choices(loop) for name, loop in self._loops.items()}
+        self._choosers = [Chooser(loop, self.choices[name]) for name, loop in self._loops.items()]
         self._samplers = [
             Sampler(loop, self.tracks[name], evaluate_every) for name, loop in self._loops.items()
         ]
@@ -127,6 +129,8 @@ class Clusters:
             searcher.start()
         for sampler in self._samplers:
             sampler.start()
+        for chooser in self._choosers:
+            chooser.start()
         for foreteller in self.foretellers.values():
             foreteller.start()
         self._watch.start()
@@ -156,8 +160,8 @@ class Clusters:
             self.durable.stop_seeking()
         for sampler in self._samplers:
             sampler.end()
-        for choices in self.choices.values():
-            choices.stop()
+        for chooser in self._choosers:
+            chooser.stop()
         for searcher in self.searchers.values():
             searcher.stop()
         for foreteller in self.foretellers.values():

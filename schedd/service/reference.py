@@ -27,6 +27,7 @@ from schedd.service.settings import (
 )
 from schedd.service.site_settings import (
     AccountsSettings,
+    ChooseSettings,
     ClassSettings,
     FairShareSettings,
     LicenceSettings,
@@ -69,6 +70,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "[clusters.NAME.site.power_saving]": PowerSavingSettings,
     "[[clusters.NAME.site.prices]]": PriceSettings,
     "[clusters.NAME.site.accounts]": AccountsSettings,
+    "[clusters.NAME.site.choose]": ChooseSettings,
 }
 """Every section of the file, and what may stand in it."""
 

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 from schedd.choice.objectives import weights_of
 from schedd.plan.evaluate import Weights, by_name
 from schedd.policy.accounts import AccountRules
+from schedd.policy.choosing import Choosing
 from schedd.policy.fair_share import FairShare, Level
 from schedd.policy.power import PowerSaving
 from schedd.policy.priority import SiteWeights
@@ -17,6 +18,7 @@ from schedd.wire.times import Hours, Whole
 
 __all__ = [
     "AccountsSettings",
+    "ChooseSettings",
     "ClassSettings",
     "CriteriaWeights",
     "FairShareSettings",
@@ -35,6 +37,7 @@ _WEIGHTS = SiteWeights()
 _TREE = FairShare()
 _SAVING = PowerSaving()
 _ACCOUNTS = AccountRules()
+_CHOOSING = Choosing()
 
 Weight = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
 
@@ -291,6 +294,24 @@ class AccountsSettings(Section):
     them."""
 
 
+class ChooseSettings(Section):
+    """Alternative plans are sought by themselves, and the best by `objectives` is put in force. See
+    docs/choices.md.
+    """
+
+    every: Whole = Field(default=_CHOOSING.every, ge=0, le=7 * 86_400)
+    """So often; 0: never."""
+    seconds: float = Field(default=_CHOOSING.seconds, ge=0.1, le=50)
+    """Each time it takes so long, in seconds."""
+    gain: float = Field(default=_CHOOSING.gain, ge=0, le=1)
+    """A plan is taken only where it is better than the live one by this share, by the weights."""
+    tolerance: float = Field(default=_CHOOSING.tolerance, ge=0, le=1)
+    """And not where more than this share of the jobs came, went or moved since it was found."""
+    limits: ObjectiveWeights = Field(default_factory=dict)
+    """A plan that is beyond one of these is not taken, unless it is no worse there than the live one, by
+    objective, in its unit: `{ wait_max = 86400 }`."""
+
+
 class PriceSettings(_Window):
     """What time on nodes costs, always or in windows that come again. Of several that hold at once for a node
     the last in the list counts; where none does, time is free.
@@ -389,6 +410,8 @@ class SiteSettings(Section):
     every node has some."""
     power_saving: PowerSavingSettings | None = None
     """When idle nodes are switched off: `[clusters.main.site.power_saving]`. Without it they stay on."""
+    choose: ChooseSettings | None = None
+    """Another plan is chosen by itself: `[clusters.main.site.choose]`."""
     accounts: AccountsSettings | None = None
     """Accounts and budgets: `[clusters.main.site.accounts]`."""
     prices: tuple[PriceSettings, ...] = ()

@@ -24,6 +24,7 @@ PAGES = [
     "what-if",
     "what-if?nodes=2&ppn=4&walltime=01:00:00",
     "quality",
+    "choices",
     "admin",
 ]
 AXE = {"resultTypes": ["violations"], "preload": False}  # preloading writes styles, which pages refuse

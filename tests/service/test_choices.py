@@ -4,16 +4,22 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from schedd.choice.pareto import ParetoSettings
+from schedd.engine import EngineSettings
 from schedd.engine.job_view import JobView, job_history, job_view, record_of
-from schedd.service.choices import Busy, Choices, MovedOn, NoSuchPlan
+from schedd.service.choices import Busy, Choices, MovedOn, NoSuchPlan, OfferedPlan, PlanSet
+from schedd.service.chooser import Chooser, best_of
+from schedd.service.clusters import Clusters
+from schedd.service.durable import Durable
 from schedd.service.loop import PlanLoop
+from schedd.service.settings import StoreSettings
 from schedd.wire import JobDeleted
-from tests.service.build import T, event_id, job, node, planner
+from tests.service.build import StillClock, T, event_id, job, node, planner
 
 WAIT = 30
 SITE: dict[str, Any] = {
@@ -164,3 +170,102 @@ def test_a_run_is_stopped_and_only_one_runs_at_a_time() -> None:
         assert found[0].stopped
         assert not choices.stop(), "nothing is under way"
         assert not choices.seek(HOW, None, "ann").stopped
+
+
+CHOOSE: dict[str, Any] = {"every": 600, "seconds": 1.0}
+
+
+def test_the_best_plan_is_put_in_force_by_itself_when_it_is_due() -> None:
+    site = {**SITE, "choose": CHOOSE}
+    with cluster(site=site) as (loop, choices):
+        chooser = Chooser(loop, choices)
+        before = starts(loop)
+        assert chooser.turn()
+        assert starts(loop) != before
+        assert choices.latest is not None
+        assert choices.latest.by == "schedd"
+        record = record_of(loop.published, "4")
+        assert record is not None
+        assert "schedd chose another plan" in str(job_history(loop.published, record))
+        assert not chooser.turn(), "it is not due again"
+
+
+def test_nothing_is_chosen_where_nobody_said_so_or_somebody_looks_at_a_set() -> None:
+    with cluster() as (loop, choices):
+        assert not Chooser(loop, choices).turn()
+        assert choices.latest is None
+    with cluster(site={**SITE, "choose": CHOOSE}) as (loop, choices):
+        found = choices.seek(HOW, None, "ann")
+        assert not Chooser(loop, choices).turn()
+        assert choices.latest == found
+
+
+def offered(number: int, **values: float) -> OfferedPlan:
+    return OfferedPlan(number, values, ())
+
+
+def of(live: dict[str, float], *plans: OfferedPlan) -> PlanSet:
+    return PlanSet(
+        number=1,
+        by="schedd",
+        as_of=T,
+        generation=1,
+        seed=0,
+        weights={"wait": 1.0, "energy": 1.0},
+        units={"wait": "s", "energy": "kWh"},
+        live=live,
+        plans=plans,
+        jobs=9,
+        tried=9,
+        homeless=0,
+        worse=0,
+        stopped=False,
+        seconds=1.0,
+    )
+
+
+def test_of_a_set_the_best_is_chosen_that_keeps_the_limits_and_gains_enough() -> None:
+    live = {"wait": 100.0, "energy": 10.0}
+    thrifty, quick = offered(1, wait=110, energy=6), offered(2, wait=80, energy=9.9)
+    found = of(live, thrifty, quick)
+    assert best_of(found, {}, 0.02) == thrifty
+    assert best_of(found, {"wait": 105}, 0.02) == quick
+    assert best_of(found, {"wait": 110}, 0.02) == thrifty
+    assert best_of(found, {"wait": 50}, 0.02) == quick, "the live plan is beyond it, too"
+    assert best_of(found, {"makespan": 1}, 0.02) == thrifty, "of what the set does not know"
+    assert best_of(found, {"wait": 105}, 0.2) is None
+    assert best_of(of(live), {}, 0.0) is None
+
+
+def test_a_plan_that_was_put_in_force_is_so_after_a_restart(tmp_path: Path) -> None:
+    settings = EngineSettings(slack=10**6, search_every=0, end_allowance=0, tell=False, site=SITE)
+
+    def daemon() -> Clusters:
+        durable = Durable(StoreSettings(url=f"sqlite:///{tmp_path}/a.sqlite"))
+        found = Clusters({"main": settings}, StillClock(), durable=durable)
+        found.start(warm=False)
+        return found
+
+    first = daemon()
+    try:
+        loop = first["main"]
+        loop.submit([node("n1"), node("n2", properties=("thrifty",)), job("1"), job("2")]).result(WAIT)
+        loop.submit([job("3", nodes="2:ppn=4", walltime="36000")]).result(WAIT)
+        loop.submit([job(f"{i}", walltime=f"{i * 600}") for i in range(4, 10)]).result(WAIT)
+        before = starts(loop)
+        found = first.choices["main"].seek(HOW, None, "ann")
+        count, _ = first.choices["main"].apply(1, found.plans[0].number, "ann", 0.1)
+        chosen = starts(loop)
+        assert count
+        assert chosen != before
+    finally:
+        first.stop()
+    again = daemon()
+    try:
+        assert starts(again["main"]) == chosen
+        record = record_of(again["main"].published, found.plans[0].moves[0].job)
+        assert record is not None
+        assert "ann chose another plan" in str(job_history(again["main"].published, record))
+        assert again.choices["main"].latest is None, "the set itself is kept in memory alone"
+    finally:
+        again.stop()

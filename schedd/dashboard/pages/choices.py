@@ -1,0 +1,143 @@
+"""Choices: alternatives to the live plan, as a picture and one by one; seek them, put one in force."""
+
+import asyncio
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query, Request
+from pydantic import ValidationError
+from starlette.responses import RedirectResponse, Response
+
+from schedd.api.pareto import Seek, apply, seek
+from schedd.api.problems import ProblemError
+from schedd.api.waiting import a_copy
+from schedd.dashboard.choices import axes_of, picture_of
+from schedd.dashboard.rendering import base_of, page
+from schedd.dashboard.viewer import Cluster, Form, Operator, Viewer
+from schedd.policy.site import site_policy
+from schedd.service.choices import Choices
+from schedd.service.clusters import Clusters
+from schedd.service.loop import PlanLoop
+from schedd.service.objectives import measured
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/{cluster}/choices")
+_SECONDS: Final = 5.0
+_TOLERANCE: Final = 0.1
+_SHOWN: Final = 500
+_DONE: Final = {
+    "sought": "These are alternatives to the live plan, which stays until one is put in force.",
+    "stopped": "The search was ended.",
+    "applied": "The plan is in force. Jobs that moved say so in their history.",
+}
+_Name = Annotated[str, Query(max_length=40)]
+
+
+@router.get("")
+async def choices(
+    request: Request,
+    cluster: Cluster,
+    viewer: Operator,
+    x: _Name = "",
+    y: _Name = "",
+    size: _Name = "",
+    plan: Annotated[int, Query(ge=0, le=1_000)] = 0,
+    done: Annotated[str, Query(max_length=20)] = "",
+) -> Response:
+    """The latest set; ``plan``: which jobs this one moves."""
+    told = {"x": x, "y": y, "size": size}
+    return await _page(request, cluster, viewer, axes=told, plan=plan, done=_DONE.get(done, ""))
+
+
+@router.post("/seek")
+async def seek_now(request: Request, cluster: Cluster, viewer: Operator, form: Form) -> Response:
+    """Look for alternatives; the page waits as long as that takes."""
+    try:
+        weights = {name[2:]: text for name, text in form.items() if name.startswith("w_") and text.strip()}
+        body = Seek.model_validate({"seconds": form.get("seconds", ""), "weights": weights or None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = " ".join(str(one) for one in first["loc"])
+        return await _page(request, cluster, viewer, 422, wrong=f"{where}: {first['msg']}", form=form)
+    try:
+        await seek(cluster, request.app.state.clusters, body, viewer.bearer.name)
+    except ProblemError as error:
+        return await _page(request, cluster, viewer, 422, wrong=error.detail, form=form)
+    return _back(request, cluster, "sought")
+
+
+@router.post("/stop")
+async def stop(request: Request, cluster: Cluster, viewer: Operator, _: Form) -> Response:
+    """End the search under way; what it found is kept."""
+    chosen = _choices(request, cluster)
+    if await asyncio.to_thread(chosen.stop):
+        await asyncio.to_thread(cluster.audit, viewer.bearer.name, "pareto", "the search was ended")
+    return _back(request, cluster, "stopped")
+
+
+@router.post("/apply")
+async def put_in_force(request: Request, cluster: Cluster, viewer: Operator, form: Form) -> Response:
+    """Put a plan in force."""
+    try:
+        number, plan = int(form.get("set", "")), int(form.get("plan", ""))
+    except ValueError:
+        raise ProblemError("invalid", "set and plan are numbers") from None
+    clusters: Clusters = request.app.state.clusters
+    try:
+        await apply(cluster, clusters, number, plan, _TOLERANCE, viewer.bearer.name)
+    except ProblemError as error:
+        if error.kind not in {"moved-on", "unknown-plan"}:
+            raise
+        return await _page(request, cluster, viewer, 409, wrong=error.detail)
+    return _back(request, cluster, "applied")
+
+
+def _choices(request: Request, cluster: PlanLoop) -> Choices:
+    clusters: Clusters = request.app.state.clusters
+    return clusters.choices[cluster.name]
+
+
+def _back(request: Request, cluster: PlanLoop, done: str) -> Response:
+    return RedirectResponse(f"{base_of(request)}/{cluster.name}/choices?done={done}", 303)
+
+
+async def _page(
+    request: Request,
+    cluster: PlanLoop,
+    viewer: Viewer,
+    status: int = 200,
+    *,
+    axes: dict[str, str] | None = None,
+    plan: int = 0,
+    done: str = "",
+    wrong: str = "",
+    form: Form | None = None,
+) -> Response:
+    chosen = _choices(request, cluster)
+    found = chosen.latest
+    wanted = axes or {"x": "", "y": "", "size": ""}
+    known = await asyncio.to_thread(measured, await a_copy(cluster))
+    site = cluster.published.settings.site
+    shown = axes_of(found, **wanted) if found is not None else None
+    opened = next((one for one in found.plans if one.number == plan), None) if found is not None else None
+    return page(
+        request,
+        "choices",
+        viewer,
+        cluster,
+        status,
+        found=found,
+        drift=chosen.drift(found.number) if found is not None else 0.0,
+        axes=shown,
+        picture=picture_of(found, shown) if found is not None and shown is not None else None,
+        opened=opened,
+        moves=sorted(opened.moves, key=lambda one: -abs(one.after - one.before))[:_SHOWN] if opened else (),
+        known=[(one.objective, one.value, one.unit) for one in known],
+        weights=found.weights if found is not None else site.get("objectives") or {},
+        choosing=site_policy(site).choosing,
+        seconds=_SECONDS,
+        tolerance=_TOLERANCE,
+        done=done,
+        wrong=wrong,
+        form=form or {},
+    )

@@ -1,0 +1,103 @@
+"""Alternative plans on their page, in a real browser: sought, pictured, looked at, put in force."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+from playwright.sync_api import expect
+
+from schedd.engine import EngineSettings
+from tests.dashboard.conftest import Look, Site, token
+from tests.service.build import job, node
+
+Open = Callable[..., Look]
+POWER = {"thrifty": {"idle": 50, "core": 2}, "*": {"idle": 50, "core": 20}}
+SITE = EngineSettings(
+    slack=10**6, search_every=0, end_allowance=0, site={"power": POWER, "prices": [{"core_hour": 1}]}
+)
+
+
+def fill(site: Site) -> None:
+    """Behind the jobs of the fixture, and a long one, wait short ones."""
+    site.happen(node("n2", properties=("thrifty",)))
+    site.happen(job("20.server", nodes="2:ppn=4", walltime="36000"))
+    site.happen(*(job(f"{i}.server", walltime=f"{(i - 20) * 600}") for i in range(24, 30)))
+
+
+def starts(site: Site) -> dict[str, int]:
+    return {one["id"]: one["planned_start"] for one in site.ask("/jobs?state=planned")["jobs"]}
+
+
+@pytest.mark.parametrize("site", [SITE], indirect=True)
+def test_an_operator_looks_for_plans_and_puts_one_in_force(look: Open, site: Site) -> None:
+    fill(site)
+    before = starts(site)
+    window = look("operator")
+    page = window.go("choices")
+    expect(page.locator("main")).to_contain_text("No alternatives were sought")
+    page.get_by_label("Seconds").fill("1.5")
+    page.locator("#seek").get_by_label("wait", exact=True).fill("1")
+    page.locator("#seek").get_by_label("energy", exact=True).fill("1")
+    page.get_by_role("button", name="Look", exact=True).click()
+    expect(page.locator("main").get_by_role("status")).to_contain_text("alternatives to the live plan")
+    assert starts(site) == before
+    found = site.ask("/pareto")["set"]
+    assert found["weights"] == {"wait": 1, "energy": 1}
+    expect(page.locator("#plans tbody tr")).to_have_count(len(found["plans"]) + 1)
+    expect(page.locator(".front circle")).to_have_count(len(found["plans"]))
+    page.get_by_label("Across").select_option("energy")
+    page.get_by_label("Up").select_option("wait")
+    page.get_by_label("Size").select_option("energy")
+    page.get_by_role("button", name="Show", exact=True).click()
+    expect(page.locator(".front svg")).to_have_attribute("aria-label", "Plans by energy and wait")
+    best = found["plans"][0]
+    title = page.locator(f'.front a[aria-label^="Plan {best["number"]}:"] title')
+    words = title.text_content() or ""
+    assert re.match(rf"Plan 1: {len(best['moves'])} jobs move; .*wait [+-]", words)
+    page.get_by_role("link", name="Which jobs plan 1 moves").click()
+    expect(page.locator("#moves tbody tr")).to_have_count(len(best["moves"]))
+    page.get_by_role("button", name="Put plan 1 in force").click()
+    expect(page.locator("main").get_by_role("status")).to_contain_text("The plan is in force")
+    after = starts(site)
+    assert {one["job"]: one["after"] for one in best["moves"]} == {
+        one["job"]: after[one["job"]] for one in best["moves"]
+    }
+
+
+@pytest.mark.parametrize("site", [SITE], indirect=True)
+def test_a_plan_that_was_left_behind_is_refused_and_a_wrong_weight_is_said(look: Open, site: Site) -> None:
+    fill(site)
+    site.put("/pareto", {"evaluations": 40, "seconds": 20})
+    window = look("operator")
+    page = window.go("choices?plan=1")
+    site.happen(*(job(f"{i}.server", walltime="60000") for i in range(40, 60)))
+    page.get_by_role("button", name="Put plan 1 in force").click()
+    expect(page.get_by_role("alert")).to_contain_text("of the jobs have come, gone or moved")
+    form = {"seconds": "1", "w_wait": "0"}
+    cookies = {one["name"]: one["value"] for one in window.context.cookies()}
+    csrf = page.locator("#seek input[name=csrf]").get_attribute("value") or ""
+    answer = _post(site, "seek", {**form, "csrf": csrf}, cookies)
+    assert answer.status_code == 422
+    assert "all weights are 0" in answer.text
+    answer = _post(site, "seek", {"seconds": "soon", "csrf": csrf}, cookies)
+    assert (answer.status_code, "seconds: " in answer.text) == (422, True)
+    assert _post(site, "apply", {"set": "1", "plan": "x", "csrf": csrf}, cookies).status_code == 422
+    window.wrong.clear()  # the browser names answers that are not 200
+
+
+def _post(site: Site, act: str, form: dict[str, str], cookies: dict[str, str]) -> Any:
+    url = f"{site.url}/dashboard/main/choices/{act}"
+    headers = {"Origin": site.url, "Accept": "text/html"}
+    return httpx2.post(url, data=form, cookies=cookies, headers=headers, timeout=30)
+
+
+def test_the_page_is_for_operators(look: Open, site: Site) -> None:
+    window = look("user")
+    page = window.go("plan")
+    expect(page.get_by_role("link", name="Choices")).to_have_count(0)
+    cookies = {one["name"]: one["value"] for one in window.context.cookies()}
+    answer = httpx2.get(f"{site.url}/dashboard/main/choices", cookies=cookies)
+    assert answer.status_code == 403
+    assert token("user") not in answer.text
