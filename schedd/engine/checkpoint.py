@@ -257,6 +257,7 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
     state.limits.read_server(state.server)
     for queue in state.queues.values():
         state.limits.read_queue(queue)
+    state.note_power()
     state.intake.set_shared(state.limits.shared)
     limits = [Limit(**limit) for limit in header["limits"]]
     state.limits.pools = {limit.pool: limit for limit in limits}

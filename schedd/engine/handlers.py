@@ -150,6 +150,8 @@ def _nodes(state: EngineState, events: Sequence[NodeChanged]) -> None:
         power.seen(state, events)
     if nodes.take_nodes(state, events):
         jobs.reread(state, events[-1].id, None, "the cluster has other nodes or resources than before")
+    if state.note_power():
+        _limits(state, events[-1].id, "the nodes that a power cap is about were changed", ())
     reservations.nodes_again(state)
     if new:
         hold_new_node(state, events[-1].id, new)
@@ -223,6 +225,7 @@ def take_site(state: EngineState, event: str) -> None:
     state.limits.set_polled(state.site.polled)
     state.intake.set_shared(state.limits.shared)
     words = "the site's policy was changed"
+    state.note_power()
     nodes.show_all(state)
     for record in list(state.records.values()):
         reask(state, record)

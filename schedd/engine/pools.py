@@ -6,6 +6,8 @@ come from the server, its queues, the site's policy, and arrays (how many of the
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from math import ceil, floor
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +16,9 @@ from schedd.engine.intake import Understood
 from schedd.model import FOREVER, Place, WaitingFor
 from schedd.plan.columns import Ints
 from schedd.plan.plan import Plan
+from schedd.policy.economy import Economy
 from schedd.policy.limits import (
+    WATTS,
     Claim,
     Limit,
     amount_in_words,
@@ -24,9 +28,9 @@ from schedd.policy.limits import (
     strictest,
 )
 from schedd.policy.recurrence import Recurrence, occurrences
-from schedd.wire import JobFacts, QueueFacts, ServerFacts
+from schedd.wire import JobFacts, NodeFacts, QueueFacts, ServerFacts
 
-__all__ = ["LimitBook", "binding", "claim_of", "room_of"]
+__all__ = ["Drawn", "LimitBook", "binding", "caps_of", "claim_of", "room_of"]
 
 _KNOWN = 20_000
 _AHEAD = 60 * 86_400
@@ -70,6 +74,41 @@ def claim_of(facts: JobFacts, understood: Understood, shared: Collection[str] = 
     )
 
 
+class Drawn(NamedTuple):
+    """The most watts that one core, one gpu, and a whole node draw beyond idle."""
+
+    core: float = 0.0
+    gpu: float = 0.0
+    node: float = 0.0
+
+    def by(self, amounts: Mapping[str, int], *, whole: bool) -> int:
+        """What a job can draw, rounded up; ``whole``: it has its nodes for itself."""
+        parts = amounts.get("cpus", 0) * self.core + amounts.get("gpus", 0) * self.gpu
+        return ceil(max(parts, amounts.get("nodes", 0) * self.node if whole else 0.0))
+
+
+def caps_of(economy: Economy, nodes: Iterable[NodeFacts]) -> tuple[tuple[Limit, ...], Drawn]:
+    """What the power caps leave for jobs, all nodes being on; and what jobs can draw. Nodes without watts
+    draw nothing, as far as is known.
+    """
+    idle = core = gpu = node = 0.0
+    for one in nodes if economy.caps else ():
+        draw = economy.draw(one.name, one.properties)
+        if draw is not None:
+            idle += draw.idle
+            core, gpu = max(core, draw.core), max(gpu, draw.gpu)
+            node = max(node, one.cpus * draw.core + one.gpus * draw.gpu)
+    limits = (
+        Limit(
+            amount=max(0, floor(one.watts - idle)),
+            what=WATTS,
+            during=one.window.text if one.window is not None else "",
+        )
+        for one in economy.caps
+    )
+    return tuple(limits), Drawn(core, gpu, node)
+
+
 @dataclass(slots=True)
 class LimitBook:
     """The limits in force, and those of them that are a pool of the plan."""
@@ -79,6 +118,9 @@ class LimitBook:
     site: tuple[Limit, ...] = ()
     pools: dict[str, Limit] = field(default_factory=dict)
     """By name of the pool."""
+    caps: tuple[Limit, ...] = ()
+    """Power caps, as what they leave for jobs."""
+    drawn: Drawn = Drawn()
     shared: frozenset[str] = frozenset()
     """Names of resources of the whole cluster."""
     counted: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -122,6 +164,14 @@ class LimitBook:
         """Take over the site's own limits."""
         self.site = limits
         self._changed()
+
+    def set_power(self, caps: tuple[Limit, ...], drawn: Drawn) -> bool:
+        """Take over what power caps leave for jobs; returns whether that was something else before."""
+        if (caps, drawn) == (self.caps, self.drawn):
+            return False
+        self.caps, self.drawn = caps, drawn
+        self._changed()
+        return True
 
     def count(self, name: str, amount: int, now: int) -> bool:
         """Somebody counted a resource; returns whether there is more or less of it than before."""
@@ -183,10 +233,15 @@ class LimitBook:
 
     def needs(self, plan: Plan, facts: JobFacts, understood: Understood, now: int) -> dict[str, int]:
         """What a job takes of which pools; those that the plan does not have yet are made."""
-        any_limit = self.server or self.site or self.counted or self.queues.get(facts.queue)
+        any_limit = self.server or self.site or self.counted or self.caps or self.queues.get(facts.queue)
         if not any_limit and facts.slot_limit is None:
             return {}
         claim = claim_of(facts, understood, self.shared)
+        if self.caps:
+            request = understood.request
+            whole = facts.exclusive or (request is not None and request.exclusive)
+            watts = self.drawn.by(claim.amounts, whole=whole)
+            claim = replace(claim, amounts={**claim.amounts, WATTS: watts})
         found = self._of(claim, facts.slot_limit)
         wanted = needs(found, claim)
         for pool in wanted:
@@ -224,7 +279,10 @@ class LimitBook:
         if found is None:
             if len(self._known) >= _KNOWN:
                 self._known.clear()
-            sources = (self.server, self.queues.get(claim.queue, ()), self.site, self._counts)
+            sources = (
+                *(self.server, self.queues.get(claim.queue, ())),
+                *(self.site, self._counts, self.caps),
+            )
             found = self._known[key] = strictest(sources, claim)
         if claim.array and slot_limit is not None:
             own = Limit(amount=slot_limit, who="array", name=claim.array)

@@ -19,7 +19,7 @@ from schedd.engine.calm import back
 from schedd.engine.foresight import foresee
 from schedd.engine.intake import Intake, Understood, as_planned, holds_resources, stopped_queues
 from schedd.engine.numbers import Numbers
-from schedd.engine.pools import LimitBook
+from schedd.engine.pools import LimitBook, caps_of
 from schedd.engine.records import ChangeSet, HandedOver, JobRecord, NodePower, Ranks, Reservation
 from schedd.engine.saved import (
     ALERTS,
@@ -391,6 +391,12 @@ class EngineState:
             if record.slot >= 0 and read_cost_limit(record.facts.resources) is not None
         }
         self.ranks = Ranks(matter=True, again=self.now)
+
+    def note_power(self) -> bool:
+        """Know what power caps leave for jobs on the nodes there are; returns whether that is other than
+        before.
+        """
+        return self.limits.set_power(*caps_of(self.site.economy, self.node_facts.values()))
 
     def as_planned(self, facts: JobFacts, request: Request) -> Request:
         """The request with the gates that are open to the job, and the site's sets of nodes."""

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from schedd.policy.recurrence import Recurrence, occurrences
 
-__all__ = ["AHEAD", "ALL_OTHERS", "Draw", "Economy", "Price", "Rates"]
+__all__ = ["AHEAD", "ALL_OTHERS", "Draw", "Economy", "PowerCap", "Price", "Rates"]
 
 ALL_OTHERS: Final = "*"
 """Stands for the nodes that no table names."""
@@ -30,6 +30,14 @@ class Draw:
     core: float = 0.0
     gpu: float = 0.0
     off: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerCap:
+    """At most so many ``watts`` are drawn by all nodes together, always or within ``window``."""
+
+    watts: float
+    window: Recurrence | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +77,7 @@ class Economy:
     draws: Mapping[str, Draw] = field(default_factory=dict)
     prices: tuple[Price, ...] = ()
     currency: str = "EUR"
+    caps: tuple[PowerCap, ...] = ()
 
     def draw(self, name: str, properties: Iterable[str]) -> Draw | None:
         """The watts of a node: its own, else those of the first of its properties that the site names, else

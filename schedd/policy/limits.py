@@ -10,12 +10,13 @@ Limits on what may be queued are the server's own affair, and soft limits bind n
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 from schedd.dialect.units import size_in_words
 from schedd.policy.recurrence import Recurrence
 
 __all__ = [
+    "WATTS",
     "Claim",
     "Limit",
     "Who",
@@ -34,8 +35,8 @@ class Limit:
     """At most ``amount`` of ``what`` in use at once by the jobs of one ``who``.
 
     ``what`` is ``jobs``, ``cpus``, ``nodes``, ``gpus``, ``mem`` (KiB), ``walltime`` (seconds asked for, of
-    all jobs together), ``cpu_seconds`` (the same times their cpus), or a generic resource. ``queue`` is where
-    it counts, empty: on the whole cluster. ``name`` is of which user, group and so on; empty: of each by
+    all jobs together), ``cpu_seconds`` (the same times their cpus), ``watts``, or a generic resource.
+    ``queue`` is where it counts, empty: on the whole cluster. ``name`` is of which user, group and so on; empty: of each by
     itself, save those that a limit of the same sort names. ``during`` are the windows in which it holds, as
     ``Recurrence.text``; empty: always.
     """
@@ -73,6 +74,8 @@ class Claim:
     amounts: Mapping[str, int]
 
 
+WATTS: Final = "watts"
+"""What a power cap counts: what jobs draw beyond idle nodes."""
 _PLAIN: Mapping[str, tuple[Who, str]] = {
     "max_running": ("all", "jobs"),
     "max_user_run": ("user", "jobs"),
@@ -84,7 +87,7 @@ _ENTRY = re.compile(r"\[\s*([ugpo])\s*:\s*([^=\]]+?)\s*=\s*([^\]\s]+)\s*\]")
 _AVAILABLE = "resources_available."
 _OF_REQUESTS = frozenset({"nodect", "nodes", "procs", "walltime", "cput", "pcput", "pmem", "pvmem", "arch"})
 """What resources_available says of single requests: the server sees to that."""
-_COUNTED = frozenset({"jobs", "cpus", "nodes", "gpus", "mem", "vmem", "walltime", "cpu_seconds"})
+_COUNTED = frozenset({"jobs", "cpus", "nodes", "gpus", "mem", "vmem", "walltime", "cpu_seconds", WATTS})
 _RESOURCES: Mapping[str, str] = {"ncpus": "cpus", "ngpus": "gpus", "nodect": "nodes", "nodes": "nodes"}
 _SHIFTS: Mapping[str, int] = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 _WORD = 8
@@ -206,6 +209,8 @@ def amount_in_words(amount: int, what: str) -> str:
     """So much of what a limit counts, as a person would say it."""
     if what == "mem":
         return f"{size_in_words(amount)} of mem"
+    if what == WATTS:
+        return f"{amount} W drawn by jobs"
     units = {"walltime": "s of walltime", "cpu_seconds": "s of walltime times cpus"}
     return f"{amount} {units.get(what, what)}"
 

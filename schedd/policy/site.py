@@ -14,7 +14,7 @@ from schedd.model import NodeSets
 from schedd.plan.evaluate import Weights, by_name
 from schedd.policy.accounts import AccountRules
 from schedd.policy.choosing import Choosing
-from schedd.policy.economy import Draw, Economy, Price
+from schedd.policy.economy import Draw, Economy, PowerCap, Price
 from schedd.policy.fair_share import FairShare
 from schedd.policy.limits import Limit
 from schedd.policy.power import PowerSaving
@@ -131,6 +131,10 @@ def economy_of(plain: Mapping[str, Any]) -> Economy:
         draws={name: Draw(**one) for name, one in (plain.get("power") or {}).items()},
         prices=tuple(_price(one, zone) for one in plain.get("prices") or ()),
         currency=plain.get("currency", Economy().currency),
+        caps=tuple(
+            PowerCap(watts=one["watts"], window=_window(one, zone) if one.get("first") is not None else None)
+            for one in plain.get("power_caps") or ()
+        ),
     )
 
 

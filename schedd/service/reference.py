@@ -32,6 +32,7 @@ from schedd.service.site_settings import (
     FairShareSettings,
     LicenceSettings,
     NodeSetSettings,
+    PowerCapSettings,
     PowerSavingSettings,
     PowerSettings,
     PriceSettings,
@@ -69,6 +70,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "[clusters.NAME.site.power.NODES]": PowerSettings,
     "[clusters.NAME.site.power_saving]": PowerSavingSettings,
     "[[clusters.NAME.site.prices]]": PriceSettings,
+    "[[clusters.NAME.site.power_caps]]": PowerCapSettings,
     "[clusters.NAME.site.accounts]": AccountsSettings,
     "[clusters.NAME.site.choose]": ChooseSettings,
 }

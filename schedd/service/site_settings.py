@@ -24,6 +24,7 @@ __all__ = [
     "FairShareSettings",
     "LicenceSettings",
     "NodeSetSettings",
+    "PowerCapSettings",
     "PowerSavingSettings",
     "PowerSettings",
     "PriceSettings",
@@ -273,6 +274,15 @@ class PowerSavingSettings(Section):
     """Names or properties of nodes that are never switched."""
 
 
+class PowerCapSettings(_Window):
+    """At most so many watts are drawn by all nodes together, at every moment of the plan, as their watts say
+    (`[clusters.NAME.site.power.NODES]`). Of several that hold at once the least counts. See docs/power.md.
+    """
+
+    watts: Watts
+    """With what idle nodes draw, all of them taken to be on."""
+
+
 class AccountsSettings(Section):
     """Which account a job uses, and what becomes of jobs whose account is empty. The accounts themselves are
     made by `schedd account set`. See docs/accounts.md.
@@ -410,6 +420,8 @@ class SiteSettings(Section):
     every node has some."""
     power_saving: PowerSavingSettings | None = None
     """When idle nodes are switched off: `[clusters.main.site.power_saving]`. Without it they stay on."""
+    power_caps: tuple[PowerCapSettings, ...] = ()
+    """The most that may be drawn, always or in windows: `[[clusters.main.site.power_caps]]`."""
     choose: ChooseSettings | None = None
     """Another plan is chosen by itself: `[clusters.main.site.choose]`."""
     accounts: AccountsSettings | None = None
@@ -428,6 +440,8 @@ class SiteSettings(Section):
             raise ValueError("priority.fair_share has a weight, but there is no table fair_share")
         if self.priority.deadline_least > self.priority.deadline_most:
             raise ValueError("priority.deadline_least must not be more than deadline_most")
+        if self.power_caps and not self.power:
+            raise ValueError("power_caps need watts of nodes: a table power")
         site_policy(self.plain)
         return self
 
