@@ -36,9 +36,9 @@ class Limit:
 
     ``what`` is ``jobs``, ``cpus``, ``nodes``, ``gpus``, ``mem`` (KiB), ``walltime`` (seconds asked for, of
     all jobs together), ``cpu_seconds`` (the same times their cpus), ``watts``, or a generic resource.
-    ``queue`` is where it counts, empty: on the whole cluster. ``name`` is of which user, group and so on; empty: of each by
-    itself, save those that a limit of the same sort names. ``during`` are the windows in which it holds, as
-    ``Recurrence.text``; empty: always.
+    ``queue`` is where it counts, empty: on the whole cluster. ``name`` is of which user, group and so on;
+    empty: of each by itself, save those that a limit of the same sort names. ``during`` are the windows in
+    which it holds, as ``Recurrence.text``; empty: always.
     """
 
     amount: int

@@ -434,6 +434,17 @@ def test_a_job_is_told_what_it_costs(run: Run, loop: PlanLoop) -> None:
     assert run("showstart", "5", "--cheapest-by", "+2d")[2].endswith("is of a what-if, not of a job\n")
 
 
+def test_a_series_of_prices_and_caps_is_fed_in(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCHEDD_TOKEN", token("admin"))
+    hour = {"core_hour": 0.9, "first": "2023-11-14T23:00:00", "last": "2023-11-15T00:00:00"}
+    series = json.dumps([{"core_hour": 0.5}, hour])
+    caps = '[{"watts": 25000}]'
+    code, _, err = run("policy", "set", f"prices={series}", 'power={"*": {"idle": 9}}', f"power_caps={caps}")
+    assert (code, err) == (0, "")
+    # Job 2 runs from 22:30 on, on 16 cores for an hour: half of it in the dear hour.
+    assert run("cost", "2")[1].splitlines()[2] == "cost    11.20 EUR"
+
+
 def test_accounts_are_made_moved_and_reported(
     run: Run, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
