@@ -4,7 +4,7 @@ The inner loop runs in kernels without the GIL, on a fork of the plan that nobod
 that was found better is made, through the plan's own operations.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -65,12 +65,13 @@ class Search:
         patience: int = PATIENCE,
         use: float = 1.0,
         newcomers: Ints | None = None,
+        seen: Callable[[Plan], None] | None = None,
     ) -> None:
         """``latest``: the last start allowed, by slot (see ``latest_starts``); none may lie before the job's.
 
         ``patience``: see ``reference``; ``use``: see ``as_expected``. With ``newcomers``, the slots of jobs
         that came since the last search, or that room came back for, nothing else is tried than each of these
-        in front of others, see ``go_before``.
+        in front of others, see ``go_before``. ``seen`` is called with the plan after every move that is made.
         """
         self._plan = plan
         self._now = now
@@ -84,6 +85,7 @@ class Search:
         self._before = self._values()
         self._cost = self._begin = self._costs()
         self._newcomers = newcomers
+        self._seen = seen
         most = max(settings.lifted, settings.whole, _FRONT)
         self._trials = Trials(
             plan, self._evaluation, self._weights, self._reference, latest, now, most, settings.seed
@@ -289,6 +291,8 @@ class Search:
         if self._weights.regular:
             self._pull_left()
         self._cost = self._costs()
+        if self._seen is not None and not self._plan.stopped:
+            self._seen(self._plan)
 
     def _making(self, slots: Ints) -> Iterator[None]:
         """The steps in which a move is made: to put hundreds of jobs in another order takes milliseconds."""

@@ -1,6 +1,6 @@
 """What a search begins with: a copy of the plan between two batches, and what was promised then."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from schedd.optimize.search import Search
@@ -31,9 +31,10 @@ class Start:
         weights: Mapping[str, float],
         patience: int,
         newcomers: Ints | None = None,
+        seen: Callable[[Plan], None] | None = None,
     ) -> Search:
         """A search that keeps promises. ``weights`` by the names of criteria; ``patience``: see
-        ``latest_starts``; ``newcomers``: see ``Search``.
+        ``latest_starts``; ``newcomers``, ``seen``: see ``Search``.
         """
         return Search(
             self.plan,
@@ -44,4 +45,5 @@ class Start:
             patience=patience,
             use=self.use,
             newcomers=newcomers,
+            seen=seen,
         )

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import structlog
 
+from schedd.choice.archive import Archive
 from schedd.choice.decode import Decoder
 from schedd.choice.front import Balance
 from schedd.choice.objectives import Facts, Objective, objectives, weights_of
@@ -33,6 +34,8 @@ _log = structlog.get_logger(__name__)
 _PATIENCE_S: Final = 60.0
 _TABU: Final = 0.25
 """Of the time, for a search by the site's criteria, from whose plan the others are bred, too."""
+_ARCHIVE: Final = 0.25
+"""Of that search's time, for looking at what it leaves behind."""
 _TABU_MOVES: Final = 200
 """And so many moves at most, where the time is not what bounds a run."""
 _DEFAULT: Final = (Objective.WAIT, Objective.MAKESPAN, Objective.ENERGY, Objective.COST)
@@ -101,6 +104,9 @@ class PlanSet:
     """Plans of the front that were left out, since they are worse than the live one by the weights."""
     stopped: bool
     seconds: float
+    hypervolume: float
+    """The share of the box up to 1.2 times the live plan's values that the set dominates; 1 would be a plan
+    that has nothing of anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,12 +172,18 @@ class Choices:
         settings = published.settings
         patience, use = settings.search_patience, fork.walltime_use
         latest = latest_starts(plan, bound, fork.columns, now, patience, use)
-        known = []
+        known: list[Mapping[int, Place]] = []
         if slots.shape[0] >= 2 and settings.policy == "conservative":
             start = Start(plan.fork(), bound, fork.columns, use, now)
-            search = start.search(_tabu(how), settings.criteria, patience)
+            archive = Archive(
+                slots,
+                lambda one: _values(one, facts, now, weights),
+                share=_ARCHIVE if how.evaluations is None else None,
+            )
+            search = start.search(_tabu(how), settings.criteria, patience, seen=archive)
             self._begin(search)
             known.append({place.slot: place for place in search.run().places})
+            known += archive.plans
         if not _keeps_tiers(published):
             _rank(plan, published, facts, weights, now)
         decoder = Decoder(plan, slots, latest, now, [places for places in known if places])
@@ -210,6 +222,7 @@ class Choices:
             worse=found.worse,
             stopped=found.stopped,
             seconds=round(found.elapsed_s, 3),
+            hypervolume=round(found.volume, 6),
         )
         starts = {job: int(plan.start(slot)) for slot, job in jobs.items()}
         places = tuple(

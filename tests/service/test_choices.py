@@ -221,6 +221,7 @@ def of(live: dict[str, float], *plans: OfferedPlan) -> PlanSet:
         worse=0,
         stopped=False,
         seconds=1.0,
+        hypervolume=0.5,
     )
 
 

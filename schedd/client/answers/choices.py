@@ -44,6 +44,7 @@ class PlanSet(TypedDict):
     worse: int
     stopped: bool
     seconds: float
+    hypervolume: float
 
 
 class Sought(TypedDict):
