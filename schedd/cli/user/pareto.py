@@ -107,7 +107,7 @@ def _told(found: Sought, now: int) -> str:
         [
             ("sought", f"{moment(kept['as_of'], now)}, {kept['seconds']:.1f} s, seed {kept['seed']}"),
             ("tried", f"{kept['tried']} plans of {kept['jobs']} jobs; {_left_out(kept)}"),
-            ("hypervolume", f"{kept['hypervolume']:.3f}"),
+            ("front", f"hypervolume {kept['hypervolume']:.3f}"),
             ("weights", weights),
             ("since then", f"{found['drift']:.0%} of the jobs came, went or moved"),
         ]
