@@ -9,9 +9,9 @@ from typing import Any, Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from schedd.cli import pictures
+from schedd.choice.pareto import NoPymoo
+from schedd.cli import experiment_front, experiment_prediction, pictures
 from schedd.cli.arguments import Parser
-from schedd.cli.experiment_prediction import ABOUT, NAME, run_prediction
 from schedd.replay.compare import warm_up
 from schedd.replay.experiments.cells import Cell
 from schedd.replay.experiments.named import EXPERIMENTS, Experiment, of_part, quick
@@ -23,12 +23,14 @@ from schedd.replay.workload import TraceError
 
 __all__ = ["make_parser", "run"]
 
+_WHOLE: Final = {one.NAME: one for one in (experiment_front, experiment_prediction)}
+"""Experiments that are no replays."""
 _PARTS: Final = ("whole", "first third", "rest", "busiest")
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Its options."""
-    names = ", ".join((*EXPERIMENTS, NAME))
+    names = ", ".join((*EXPERIMENTS, *_WHOLE))
     parser = Parser(
         prog="schedd experiment",
         description="Run a study of policies on many cores: a page (Markdown), its figures (JSON) and a "
@@ -69,12 +71,13 @@ def run(argv: Sequence[str]) -> int:
     if args.name is None:
         for experiment in EXPERIMENTS.values():
             print(f"{experiment.name} ({len(experiment.cells)} replays)\n    {experiment.about}\n")
-        print(f"{NAME}\n    {ABOUT}\n")
+        for name, module in _WHOLE.items():
+            print(f"{name}\n    {module.ABOUT}\n")
         return 0
-    if args.name == NAME:
-        return _prediction(args)
+    if args.name in _WHOLE:
+        return _of_logs(args)
     if args.name not in EXPERIMENTS:
-        return _fail(f"no experiment {args.name!r}: there are {', '.join((*EXPERIMENTS, NAME))}", 2)
+        return _fail(f"no experiment {args.name!r}: there are {', '.join((*EXPERIMENTS, *_WHOLE))}", 2)
     experiment = of_part(EXPERIMENTS[args.name], args.part)
     if args.quick:
         experiment = quick(experiment)
@@ -86,12 +89,20 @@ def run(argv: Sequence[str]) -> int:
         return _fail(str(error), 1)
 
 
-def _prediction(args: argparse.Namespace) -> int:
-    """No replay, and no choice of parts: it is a matter of a minute."""
+def _of_logs(args: argparse.Namespace) -> int:
+    """No replay, and no choice of parts."""
+    name: str = args.name
     if args.part != "whole" or args.dask or args.workers is not None:
-        return _fail(f"{NAME} has no --part, --dask or --workers: it reads whole logs, one after another", 2)
+        return _fail(f"{name} has no --part, --dask or --workers: it reads whole logs, one after another", 2)
     try:
-        run_prediction(args.logs.resolve(), args.out, quick=args.quick, only=args.only)
+        if name == experiment_front.NAME:
+            experiment_front.run_front(args.logs.resolve(), args.out, quick=args.quick, only=args.only)
+        else:
+            experiment_prediction.run_prediction(
+                args.logs.resolve(), args.out, quick=args.quick, only=args.only
+            )
+    except NoPymoo as error:
+        return _fail(str(error), 1)
     except (TraceError, OSError) as error:
         return _fail(str(error) or type(error).__name__, 2)
     except KeyboardInterrupt:

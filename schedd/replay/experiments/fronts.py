@@ -1,0 +1,166 @@
+"""How much of what may be wished for a search's plans dominate: hypervolumes of Tabu, NSGA-II and both.
+
+Waiting jobs of a log arrive at once on equal nodes of which every second one is thrifty and cheap. From that
+plan each method searches for so many seconds; what it found is measured by the same four objectives.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from statistics import median
+from time import process_time
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from schedd.choice.archive import Archive
+from schedd.choice.books import Books
+from schedd.choice.decode import Decoder
+from schedd.choice.front import Balance, front
+from schedd.choice.objectives import Facts, Objective, objectives
+from schedd.choice.pareto import Pareto, ParetoSettings, hypervolume
+from schedd.engine import Engine, EngineSettings
+from schedd.model import FOREVER
+from schedd.optimize import SearchSettings, Start
+from schedd.plan.places import Place
+from schedd.plan.plan import Plan
+from schedd.policy.site import economy_of
+from schedd.replay.prepare import Prepared
+from schedd.wire import JobQueued, NodeChanged
+
+__all__ = ["ALONE", "METHODS", "Volume", "volumes"]
+
+Floats = npt.NDArray[np.float64]
+
+METHODS: Final = ("tabu", "tabu with archive", "nsga-2", "both")
+"""``tabu``: its last plan; with its archive; alternatives bred from the live plan alone; bred from Tabu's,
+which has a quarter of the time.
+"""
+_AIMS: Final = (Objective.WAIT, Objective.MAKESPAN, Objective.ENERGY, Objective.COST)
+_SITE: Final[Mapping[str, Any]] = {
+    "power": {"thrifty": {"idle": 60.0, "core": 3.0}, "*": {"idle": 60.0, "core": 12.0}},
+    "prices": [{"core_hour": 1.0}, {"core_hour": 0.5, "nodes": ["thrifty"]}],
+}
+ALONE: Final = (0.2 / 1.2) ** len(_AIMS)
+"""The hypervolume of the live plan by itself."""
+_SLACK: Final = 7 * 86_400
+_ARCHIVE: Final = 12
+_SHARE: Final = 0.25
+_BEGIN: Final = 1_700_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """What a method came to on one log in ``seconds``: the median hypervolume of its seeds, the least and the
+    most, and how many plans it has on average. ``cpu_s`` is the processor's time of a run.
+    """
+
+    log: str
+    jobs: int
+    method: str
+    seconds: float
+    volume: float
+    least: float
+    most: float
+    plans: float
+    cpu_s: float
+
+    def as_row(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A plan with its waiting jobs, and how plans are valued."""
+
+    engine: Engine
+    plan: Plan
+    facts: Facts
+    now: int
+
+    def values(self, plan: Plan) -> Floats:
+        found = {one.objective: one.value for one in objectives(plan, self.facts, self.now)}
+        return np.array([found[one] for one in _AIMS], np.float64)
+
+
+def volumes(prepared: Prepared, waiting: int, seconds: Sequence[float], seeds: int) -> Iterator[Volume]:
+    """One log with so many ``waiting`` jobs; the nodes are those of ``prepared``."""
+    case = _case(prepared, waiting)
+    live = case.values(case.plan)
+    for method in METHODS:
+        for bound in seconds:
+            found, sizes, spent = [], [], []
+            for seed in range(seeds):
+                begin = process_time()
+                vectors = np.vstack([live, *_searched(case, live, method, bound, seed)])
+                spent.append(process_time() - begin)
+                best = vectors[front(vectors)]
+                found.append(hypervolume(best, live))
+                sizes.append(best.shape[0])
+            yield Volume(
+                prepared.name,
+                waiting,
+                method,
+                bound,
+                median(found),
+                min(found),
+                max(found),
+                float(np.mean(sizes)),
+                median(spent),
+            )
+
+
+def _case(prepared: Prepared, waiting: int) -> _Case:
+    settings = EngineSettings(site=dict(_SITE), slack=_SLACK, end_allowance=0, tell=False, search_every=0)
+    engine = Engine(settings, _BEGIN)
+    nodes = [
+        replace(node, properties=("thrifty",) if i % 2 else ()) for i, node in enumerate(prepared.site.nodes)
+    ]
+    engine.handle([NodeChanged(id=f"n:{one.name}", time=_BEGIN, node=one) for one in nodes], _BEGIN)
+    some = [prepared.facts(i) for i in range(min(waiting, len(prepared.jobs)))]
+    events = [JobQueued(id=f"j:{one.id}", time=_BEGIN, job=replace(one, submitted=_BEGIN)) for one in some]
+    engine.handle(events, _BEGIN)
+    while engine.state.plan.freed:
+        engine.handle((), _BEGIN)
+    state = engine.state
+    plan, jobs = state.plan, state.plan.jobs
+    end = int((jobs.starts + jobs.durations).max())
+    books = Books.of(economy_of(_SITE), plan.name_of, state.node_facts, _BEGIN, end)
+    limits = np.full(jobs.size, np.inf)
+    return _Case(engine, plan, Facts(state.columns, books, limits), _BEGIN)
+
+
+def _searched(case: _Case, live: Floats, method: str, seconds: float, seed: int) -> list[Floats]:
+    """The objectives of what a method found."""
+    plan = case.plan.fork()
+    slots = plan.planned()
+    slots = slots[plan.starts(slots) > case.now]
+    known: list[Mapping[int, Place]] = []
+    found: list[Floats] = []
+    if method != "nsga-2":
+        archive = Archive(slots, case.values, _ARCHIVE, _SHARE) if method != "tabu" else None
+        how = SearchSettings(moves=None, seconds=seconds / 4 if method == "both" else seconds, seed=seed)
+        start = Start(plan.fork(), case.engine.state.bound, case.facts.columns, 1.0, case.now)
+        search = start.search(how, case.engine.state.settings.criteria, FOREVER >> 1, seen=archive)
+        places = {place.slot: place for place in search.run().places}
+        known = [places, *(archive.plans if archive is not None else ())]
+        found = [_made(case, one) for one in known]
+    if method not in ("nsga-2", "both"):
+        return found
+    left = seconds * 3 / 4 if method == "both" else seconds
+    decoder = Decoder(plan, slots, case.engine.state.bound, case.now, [one for one in known if one])
+    names = [one.value for one in _AIMS]
+    balance = Balance(dict.fromkeys(names, 1.0), dict(zip(names, live.tolist(), strict=True)))
+    run = Pareto(decoder, case.values, balance, ParetoSettings(seconds=left, seed=seed, most=48))
+    return [*found, *(np.array(one.values) for one in run.run().plans)]
+
+
+def _made(case: _Case, places: Mapping[int, Place]) -> Floats:
+    """The objectives of the plan with jobs at these places."""
+    plan = case.plan.fork()
+    for slot in places:
+        plan.lift(slot, case.now)
+    for place in places.values():
+        plan.put(place.slot, place.start, place.takes, anew=False)
+    return case.values(plan)
