@@ -59,8 +59,8 @@ def run_front(logs: Path, out: Path, *, quick: bool, only: Sequence[str]) -> Non
 def _page(found: Sequence[Volume], command: str, seeds: int) -> str:
     words = (
         "The hypervolume is the share of the box from nothing to 1.2 times the live plan's values that the "
-        f"plans found dominate, and the live plan with them: median of the seeds ({seeds}), also as a multiple "
-        f"of what the live plan dominates alone ({ALONE:.6f}), with least and most. "
+        f"plans found dominate, and the live plan with them: median of the seeds ({seeds}), also as a "
+        f"multiple of what the live plan dominates alone ({ALONE:.6f}), with least and most. "
         "*Plans* is how many of them no other dominates. Seconds are those of the clock, beside whatever "
         "else ran; CPU seconds those of the processor."
     )
