@@ -36,12 +36,13 @@ from schedd.api import (
 )
 from schedd.api import clusters as clusters_router
 from schedd.api.access import known_parameters
+from schedd.api.docstrings import describe
 from schedd.api.examples import EXAMPLES
 from schedd.api.headers import Closed
 from schedd.api.hot import OneJob
 from schedd.api.limits import BodyLimit
 from schedd.api.queries import Queries
-from schedd.api.replies import build
+from schedd.api.replies import all_documented, build
 from schedd.service.askers import Askers
 from schedd.service.clusters import Clusters
 from schedd.service.notices import Desk
@@ -165,6 +166,7 @@ def _described(app: FastAPI) -> dict[str, Any]:
         schemas = schema["components"]["schemas"]
         for name in ("HTTPValidationError", "ValidationError"):
             schemas.pop(name, None)
+        describe(schemas, all_documented())
         problem = problems.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
         schemas.update(problem.pop("$defs", {}))
         schemas["Problem"] = problem

@@ -1,37 +1,39 @@
 """JSON replies: written from frozen dataclasses at once, with an ETag of what they say."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import fields
 from hashlib import blake2b
 from typing import Any, Final
 
 from fastapi import Request
-from pydantic import ConfigDict, TypeAdapter, with_config
+from pydantic import TypeAdapter
 from pydantic_core import to_json
 from starlette.responses import Response
 
 from schedd.api.problems import Fault, ProblemError
 from schedd.engine.view import Published
 
-__all__ = ["build", "chosen", "documented", "in_columns", "reply", "reply_rows"]
+__all__ = ["all_documented", "build", "chosen", "documented", "in_columns", "reply", "reply_rows"]
 
 _WHICH_PLAN: Final = re.compile(rb'"(?:as_of|generation)":\d+')
-_DOCUMENTED = ConfigDict(use_attribute_docstrings=True)
 _adapters: dict[type, TypeAdapter[Any] | None] = {}
 
 
 def documented(kind: type) -> type:
     """Let the docstrings of a dataclass's fields be their descriptions in the API's description."""
     _adapters[kind] = None
-    return with_config(_DOCUMENTED)(kind)
+    return kind
+
+
+def all_documented() -> Iterable[type]:
+    """What :func:`documented` was asked for."""
+    return _adapters
 
 
 def build() -> None:
-    """Make what writes the replies. To be called before there are threads: the docstrings are read from the
-    source, and Python 3.11 fails over two threads that parse at once.
-    """
+    """Make what writes the replies, so that the first requests need not."""
     for kind in _adapters:
         _adapter(kind)
 
