@@ -4,7 +4,7 @@ import ctypes
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from schedd.engine import Engine, Outcome
@@ -16,6 +16,8 @@ __all__ = ["CallFailed", "Watch", "call", "gone_on"]
 _LOOK_S = 0.2
 _ENDS_S = 10.0
 """So long a call that was told to end may take until it does."""
+_JUMPS = 100
+"""Python looks for what was raised from outside at each jump back."""
 _EACH_S = 0.002
 """So much longer a call may take for each job that is known, and each job and node of a snapshot."""
 
@@ -77,10 +79,15 @@ class Watch:
             self._until = time.monotonic() + seconds
             yield
         finally:
-            with self._lock:
-                if self._fired:  # it may be on its way still
-                    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._whose), None)
-                self._until = self._fired = 0.0
+            with suppress(_OutOfTime):
+                with self._lock:
+                    self._until = 0.0
+                if self._fired:
+                    # It may be on its way still, and is taken here. To call it back (by None) would leave
+                    # Python 3.11 looking for it for ever: a thread that is profiled then never returns.
+                    for _ in range(_JUMPS):
+                        pass
+            self._fired = 0.0
 
     def end(self) -> None:
         """Watch no more."""

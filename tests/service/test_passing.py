@@ -1,5 +1,7 @@
 """A batch over which the engine fails, or from which it does not return, is passed over."""
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -19,6 +21,7 @@ from schedd.service.passing import Passing
 from schedd.service.patience import Patience
 from schedd.store import Batch
 from schedd.wire import Alert, NodeFacts, QueueFacts, Run
+from tests.conftest import ROOT
 from tests.engine.server import Server
 from tests.service.build import StillClock, T, job, node, planner
 
@@ -182,3 +185,28 @@ def test_calls_get_more_time_after_some_that_did_not_return_and_soon_less_again(
         assert watch.times == times
         for _ in range(10):
             passing.went_well()
+
+
+def test_a_thread_whose_call_was_ended_can_be_profiled() -> None:
+    """In a process of its own: where the exception was called back, Python 3.11 never returned from this."""
+    script = """if True:
+        import sys, time
+        from schedd.service.calls import Watch, _OutOfTime
+        watch = Watch()
+        try:
+            with watch.limit(0.01):
+                while True:
+                    pass
+        except _OutOfTime:
+            print("ended")
+        with watch.limit(30):
+            sys.setprofile(lambda *_: None)
+            time.localtime()
+            sum(one for one in range(3))
+            sys.setprofile(None)
+        print("goes on")
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True, cwd=ROOT
+    )
+    assert done.stdout.split("\n") == ["ended", "goes on", ""]
