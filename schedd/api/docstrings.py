@@ -1,8 +1,8 @@
 """The docstrings of fields as descriptions in the API's description.
 
-Pydantic can read them too, when it makes the types: it parses the source of a module once for each type in it,
-which was a third of the processor time of a daemon's start. Here a module is parsed once, when somebody asks for
-the description.
+Pydantic can read them too, when it makes the types: it parses the source of a module once for each type in
+it, which was a third of the processor time of a daemon's start. Here a module is parsed once, when somebody
+asks for the description.
 """
 
 import ast
@@ -10,13 +10,14 @@ import inspect
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import is_dataclass
+from itertools import pairwise
 from typing import Any, get_args, get_type_hints
 
 __all__ = ["describe"]
 
 
 def describe(schemas: dict[str, dict[str, Any]], kinds: Iterable[type]) -> None:
-    """Give the fields of ``kinds``, and of all dataclasses in them, their docstrings, in ``schemas`` by name."""
+    """Give the fields of ``kinds``, and of dataclasses in them, their docstrings in ``schemas``."""
     modules: dict[str, dict[str, dict[str, str]]] = {}
     said: dict[str, dict[str, str]] = {}
     for kind in _reachable(kinds):
@@ -66,7 +67,7 @@ def _of_classes(body: list[ast.stmt], within: str) -> Iterator[tuple[str, dict[s
 
 
 def _of_fields(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
-    for field, below in zip(body, body[1:], strict=False):
+    for field, below in pairwise(body):
         match field, below:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
                 yield name, inspect.cleandoc(text)
