@@ -13,6 +13,7 @@ from pydantic import Field
 from schedd.api.access import Cluster, Operator, User
 from schedd.api.bodies import Dated, dated
 from schedd.api.messages import Hold
+from schedd.api.node_names import named, natural
 from schedd.api.policy import PreviewView, previewed
 from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.replies import documented, reply
@@ -33,7 +34,15 @@ _NAMED: Final = 20
 _ACT: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid")
 Kind = Literal["node", "queue"]
 _Kind = Annotated[Kind, Path(description="Whether a `node` is meant, or a `queue`.")]
-_Name = Annotated[str, Path(description="Its name on the server.", max_length=512, examples=["n1"])]
+_Name = Annotated[
+    str,
+    Path(
+        description="Its name on the server. For nodes also a range `n[001-020]`, a pattern `gpu*`, a "
+        "property, a state, or several of these apart by commas: all nodes that fit.",
+        max_length=512,
+        examples=["n1"],
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,12 +81,12 @@ def list_holds(request: Request, cluster: Cluster, _: User) -> Response:
 async def put_hold(
     request: Request, cluster: Cluster, kind: _Kind, name: _Name, body: Hold, asker: Operator
 ) -> Response:
-    """Hold the planning of a node (drain it) or of a queue. Needs the role `operator` or `admin`.
+    """Hold the planning of nodes (drain them) or of a queue. Needs the role `operator` or `admin`.
 
-    Jobs that run go on. Those planned on the node are planned elsewhere, those of the queue have no start
+    Jobs that run go on. Those planned on the nodes are planned elsewhere, those of the queue have no start
     until it is released; they may be later than promised.
     """
-    await hold(cluster, kind, [name], body.reason, asker.name)
+    await hold(cluster, kind, _named(cluster.published, kind, name), body.reason, asker.name)
     return _view(request, cluster)
 
 
@@ -85,8 +94,8 @@ async def put_hold(
 async def delete_hold(
     request: Request, cluster: Cluster, kind: _Kind, name: _Name, asker: Operator
 ) -> Response:
-    """Plan for a node or a queue again. Needs the role `operator` or `admin`."""
-    await release(cluster, kind, [name], asker.name)
+    """Plan for nodes or a queue again. Needs the role `operator` or `admin`."""
+    await release(cluster, kind, _held(cluster.published, kind, name), asker.name)
     return _view(request, cluster)
 
 
@@ -99,7 +108,8 @@ async def preview_hold(
     request: Request, cluster: Cluster, kind: _Kind, name: _Name, body: Hold, asker: Operator
 ) -> Response:
     """What would follow if it was held? Nothing is done. Needs the role `operator` or `admin`."""
-    return reply(request, await preview(request, cluster, kind, [name], body.reason, asker.name))
+    names = _named(cluster.published, kind, name)
+    return reply(request, await preview(request, cluster, kind, names, body.reason, asker.name))
 
 
 async def hold(cluster: PlanLoop, kind: Kind, names: Sequence[str], reason: str, who: str) -> None:
@@ -133,6 +143,26 @@ async def release(cluster: PlanLoop, kind: Kind, names: Sequence[str], who: str)
     what = _several(names)
     await asyncio.to_thread(cluster.audit, who, "release", f"{kind} {what}")
     _log.warning("planning was released", cluster=cluster.name, by=who, kind=kind, name=what)
+
+
+def _named(published: Published, kind: Kind, text: str) -> list[str]:
+    """What a name of the path means: itself, or the nodes that fit. Raises ProblemError."""
+    if kind == "queue" or text in published.nodes:
+        return [text]
+    try:
+        return named(published.nodes, text)
+    except ValueError as error:
+        some = ", ".join(sorted(published.nodes, key=natural)[:_NAMED])
+        raise _invalid(str(error)[:200], some or "no nodes are known yet") from None
+
+
+def _held(published: Published, kind: Kind, text: str) -> list[str]:
+    """The same of those that are held. Raises ProblemError."""
+    held = [one.name for one in published.holds if one.kind == kind]
+    if kind == "queue" or text in held or text in published.nodes:
+        return [text]
+    found = [name for name in _named(published, kind, text) if name in held]
+    return found or [text]
 
 
 def _several(names: Sequence[str]) -> str:

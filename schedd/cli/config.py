@@ -10,11 +10,14 @@ from pydantic import BaseModel
 from schedd.api.listening import out_of_date
 from schedd.api.parts import parts_of
 from schedd.cli.config_init import init
-from schedd.cli.installed import ConfigFile, configuration, failing, settings_of
+from schedd.cli.installed import ConfigFile, configuration, failing, owned, settings_of
 from schedd.service.advice import advice
 from schedd.service.effective import effective
 from schedd.service.reference import SECTIONS, decisions, described, section
 from schedd.service.settings import Settings
+from schedd.store import StoreError
+from schedd.store.connect import shown, url_of
+from schedd.store.database import Database
 from server_adapter import settings as adapter
 
 __all__ = ["ADAPTER_SECTIONS", "app"]
@@ -42,14 +45,19 @@ app.command()(init)
 def check(
     config: _Config = None,
     strict: Annotated[bool, typer.Option("--strict", help="Fail where there is any advice, too.")] = False,
+    database: Annotated[
+        bool, typer.Option("--database/--no-database", help="Try the database, too; it is not changed.")
+    ] = True,
 ) -> None:
-    """Check the settings as a start or a reload would, and say what is allowed but seldom meant.
+    """Check the settings as a start would, try the database, and say what is allowed but seldom meant.
 
-    Ends with 0 when they can be used, with 2 when they cannot.
+    Ends with 0 when they can be used, with 2 when they cannot, with 1 when the database cannot.
     """
     with failing("config"):
         settings = settings_of(config)
         said = [*_checked(settings), *advice(settings)]
+        if database:
+            _try_database(settings.store.url)
     for line in said:
         typer.echo(f"advice: {line}")
     where = configuration(config)
@@ -77,6 +85,32 @@ def reference() -> None:
         typer.echo(section(name))
     for name, model in ADAPTER_SECTIONS.items():
         typer.echo(described(name, model))
+
+
+def _try_database(url: str | None) -> None:
+    """Raises StoreError when the daemon could not start with it. A file that is not there is not made."""
+    if not url or url == "memory":
+        return  # the default one belongs to the daemon's user, who need not be the one who asks
+    parsed = url_of(url)
+    with owned(url) as there:
+        if not there:
+            folder = Path(parsed.database or "").absolute().parent
+            if not folder.is_dir():
+                raise StoreError(f"store.url: {folder}: no such directory; make it, for the daemon's user")
+            return
+        try:
+            store = Database(url)
+            try:
+                present, needed = store.versions()
+            finally:
+                store.close()
+        except StoreError as error:
+            raise StoreError(f"store.url: {error}") from None
+    if present is not None and present != needed:
+        raise StoreError(
+            f"store.url: the tables of {shown(parsed)} are of version {present}, this program needs "
+            f"{needed}; stop the daemon, make a backup, `schedd migrate`"
+        )
 
 
 def _checked(settings: Settings) -> Iterator[str]:

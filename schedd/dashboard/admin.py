@@ -7,12 +7,12 @@ from typing import Final
 from fastapi import Request
 from starlette.responses import RedirectResponse, Response
 
+from schedd.api.node_names import natural
 from schedd.api.policy import PolicyPreview, PreviewView
 from schedd.dashboard.health import audit_of, health_of
 from schedd.dashboard.rendering import base_of, page
 from schedd.dashboard.viewer import Viewer
 from schedd.dashboard.weights import criteria_of, terms_of
-from schedd.dashboard.words import natural
 from schedd.service.clusters import Clusters
 from schedd.service.loop import PlanLoop
 

@@ -11,7 +11,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from schedd.dashboard.rows import Row, lined_up, matching
+from schedd.api.node_names import matching
+from schedd.dashboard.rows import Row, lined_up
 from schedd.engine.job_view import Standing, expected_of, standing_of
 from schedd.engine.records import JobRecord
 from schedd.engine.view import Published

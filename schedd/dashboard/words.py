@@ -16,7 +16,6 @@ __all__ = [
     "clock",
     "due",
     "kib",
-    "natural",
     "number",
     "relative",
     "request",
@@ -94,12 +93,6 @@ def kib(amount: int) -> str:
             return f"{value:.3g} {unit}"
         value /= 1024
     return f"{value:.4g} {_UNITS[-1]}"
-
-
-def natural(name: str) -> list[tuple[int, int | str]]:
-    """A key that puts ``node2`` before ``node10``."""
-    parts = re.findall(r"\d+|\D+", name)
-    return [(0, int(part)) if part.isdecimal() else (1, part) for part in parts]
 
 
 def number(value: float) -> str:

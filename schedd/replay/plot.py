@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from numpy.typing import NDArray
 
 from schedd.replay.metrics import Series
@@ -25,6 +25,8 @@ _INK: Final = "#333333"
 _DAY: Final = 86400.0
 _STEPS: Final = 100
 _LINEAR_TO: Final = 10
+_WAITS: Final = (1.0, 60.0, 3600.0, _DAY, 10 * _DAY, 100 * _DAY)
+"""Ticks of the axis of waits, in seconds."""
 _UNITS: Final = (
     (2 * _DAY, _DAY, "days"),
     (7200.0, 3600.0, "hours"),
@@ -78,13 +80,18 @@ def _draw_log(block: Any, results: list[ReplayResult], colour: dict[str, str]) -
 def _draw_waits(axes: Axes, results: list[ReplayResult], colour: dict[str, str]) -> None:
     means = [result.metrics.avg_wait_s for result in results]
     tails = [result.metrics.p95_wait_s for result in results]
-    unit_s, unit = _unit(max(tails + means))
+    axes.set_xscale("log")
     _bars(
-        axes, results, colour, [mean / unit_s for mean in means], [tail / unit_s for tail in tails],
+        axes, results, colour, [max(mean, 1.0) for mean in means], [max(tail, 1.0) for tail in tails],
         [f"{_short(mean)} · {_short(tail)}" for mean, tail in zip(means, tails, strict=True)],
     )  # fmt: skip
+    _, right = axes.get_xlim()
+    ticks = [wait for wait in _WAITS if wait <= right]
+    axes.xaxis.set_major_locator(FixedLocator(ticks))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
+    axes.xaxis.set_minor_locator(NullLocator())
     axes.set_title("Wait: mean (dark) and 95th percentile (pale)", fontsize=9.5, loc="left", color=_INK)
-    axes.set_xlabel(unit, fontsize=8.5, color=_INK)
+    axes.set_xlabel("logarithmic, from 1 s", fontsize=8.5, color=_INK)
 
 
 def _draw_slowdowns(axes: Axes, results: list[ReplayResult], colour: dict[str, str]) -> None:
@@ -93,7 +100,7 @@ def _draw_slowdowns(axes: Axes, results: list[ReplayResult], colour: dict[str, s
     axes.set_xscale("log")
     _bars(
         axes, results, colour, bounded, raw,
-        [f"{_number(low)} · {_number(high)}" for low, high in zip(bounded, raw, strict=True)], origin=1.0,
+        [f"{_number(low)} · {_number(high)}" for low, high in zip(bounded, raw, strict=True)],
     )  # fmt: skip
     axes.set_title("Mean slowdown: floor of 10 s (dark), 1 s (pale)", fontsize=9.5, loc="left", color=_INK)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _number(value)))
@@ -108,20 +115,15 @@ def _bars(
     dark: list[float],
     pale: list[float],
     texts: list[str],
-    origin: float = 0.0,
 ) -> None:
-    """Horizontal bars from `origin`, the pale one behind the dark one, with both figures written beside."""
-    largest = max(*dark, *pale, origin)
-    log = axes.get_xscale() == "log"
+    """Horizontal bars from 1 on a logarithmic axis, the pale one behind the dark one, both figures beside."""
+    largest = max(*dark, *pale, 2.0)
     for at, (result, inner, outer, text) in enumerate(zip(results, dark, pale, texts, strict=True)):
         shade = colour[label(result)]
-        axes.barh(at, outer - origin, left=origin, height=0.72, color=shade, alpha=0.28, linewidth=0)
-        axes.barh(at, inner - origin, left=origin, height=0.36, color=shade, linewidth=0)
-        reach = max(inner, outer)
-        gap = reach * 1.06 if log else reach + 0.015 * (largest or 1.0)
-        axes.text(gap, at, text, va="center", fontsize=8, color=_INK)
-    room = max(largest / origin, 2.0) ** 1.45 * origin if log else (largest or 1.0) * 1.42
-    axes.set_xlim(origin, room)
+        axes.barh(at, outer - 1.0, left=1.0, height=0.72, color=shade, alpha=0.28, linewidth=0)
+        axes.barh(at, inner - 1.0, left=1.0, height=0.36, color=shade, linewidth=0)
+        axes.text(max(inner, outer) * 1.06, at, text, va="center", fontsize=8, color=_INK)
+    axes.set_xlim(1.0, largest**1.45)
     axes.set_ylim(max(len(results), 3) - 0.4, -0.6)
     axes.set_yticks(range(len(results)), [label(result) for result in results])
     axes.tick_params(axis="y", length=0)

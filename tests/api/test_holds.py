@@ -47,12 +47,24 @@ def test_jobs_of_a_held_queue_and_what_ifs_there_name_the_hold(busy_cluster: Tes
     assert (asked["answer"], asked["waiting_for"]) == ("waiting", "queue")
 
 
+def test_nodes_are_held_by_range_and_released_by_pattern(busy_cluster: TestClient) -> None:
+    seen = busy_cluster.post(f"{MAIN}/holds/node/n[1-2]/preview", json=WHY)
+    assert seen.status_code == 200
+    made = busy_cluster.put(f"{MAIN}/holds/node/n[1-2]", json=WHY).json()
+    assert [one["name"] for one in made["holds"]] == ["n1", "n2"]
+    made = busy_cluster.delete(f"{MAIN}/holds/node/n2").json()
+    assert [one["name"] for one in made["holds"]] == ["n1"]
+    assert busy_cluster.delete(f"{MAIN}/holds/node/n*").json()["holds"] == []
+
+
 @pytest.mark.parametrize(
     ("method", "path", "said"),
     [
-        ("PUT", "/holds/node/n9", "no node n9"),
+        ("PUT", "/holds/node/n9", "no node, property or state n9"),
         ("PUT", "/holds/queue/nix", "no queue nix"),
+        ("PUT", "/holds/node/x*", "no node fits x*"),
         ("DELETE", "/holds/node/n1", "planning of node n1 is not held"),
+        ("DELETE", "/holds/node/n*", "planning of node n* is not held"),
     ],
 )
 def test_what_is_not_there_is_named(busy_cluster: TestClient, method: str, path: str, said: str) -> None:

@@ -45,12 +45,12 @@ def path(tmp_path: Path) -> Path:
 def test_settings_that_can_be_used_are_said_to_be_with_advice(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, _ = run(capsys, "check", "--config", str(path))
+    code, out, _ = run(capsys, "check", "--config", str(path), "--no-database")
     assert code == 0
     lines = out.splitlines()
     assert lines[-1] == f"{path}: can be used"
     assert [line.split(":")[1].strip() for line in lines[:-1]] == ["server.allow_remote"]
-    assert run(capsys, "check", "--config", str(path), "--strict")[0] == 2
+    assert run(capsys, "check", "--config", str(path), "--strict", "--no-database")[0] == 2
 
 
 @pytest.mark.parametrize(
@@ -188,6 +188,34 @@ def test_webhooks_are_shown_and_their_secrets_checked(
     assert (code, "cannot read the webhook's secret" in err) == (2, True)
     path.write_text(hook.replace("url", "uri"))
     assert "did you mean url?" in run(capsys, "check", "--config", str(path))[2]
+
+
+def test_the_database_is_tried_and_not_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, file = tmp_path / "c.toml", tmp_path / "d.sqlite"
+
+    def check(url: str, *more: str) -> tuple[int, str]:
+        path.write_text(f'[store]\nurl = "{url}"')
+        code, _, err = run(capsys, "check", "--config", str(path), *more)
+        return code, err
+
+    assert check(f"sqlite:///{file}") == (0, "")  # the daemon makes it
+    assert not file.exists()
+    code, err = check(f"sqlite:///{tmp_path}/none/d.sqlite")
+    assert (code, f"store.url: {tmp_path}/none: no such directory" in err) == (1, True)
+    code, err = check("postgresql://x:geheim@127.0.0.1:1/y")
+    assert (code, "store.url: " in err, "geheim" in err) == (1, True, False)
+    assert check("postgresql://x:geheim@127.0.0.1:1/y", "--no-database") == (0, "")
+    file.write_bytes(b"no database at all, but a text" * 100)
+    assert check(f"sqlite:///{file}")[0] == 1
+    assert file.read_bytes() == b"no database at all, but a text" * 100
+    file.unlink()
+    Database.open(f"sqlite:///{file}").close()
+    assert check(f"sqlite:///{file}") == (0, "")
+    database = Database(f"sqlite:///{file}")
+    database.migrate("0001", back=True)
+    database.close()
+    code, err = check(f"sqlite:///{file}")
+    assert (code, "are of version 0001" in err, "schedd migrate" in err) == (1, True, True)
 
 
 def test_all_settings_are_explained(capsys: pytest.CaptureFixture[str]) -> None:

@@ -771,7 +771,14 @@ def test_nodes_and_queues_are_held_and_released(
     )
     assert run("release", "-w", "n2")[0] == 2
     assert run("release")[0] == 2
-    assert run("hold", "-w", "n9", "--reason", "x") == (2, "", "schedd hold: path.name: no node n9\n")
+    assert run("hold", "-w", "n9", "--reason", "x") == (
+        2,
+        "",
+        "schedd hold: path.name: no node, property or state n9\n",
+    )
+    assert run("hold", "-w", "n[1-2]", "--reason", "x")[1].count("\nnode  n") == 2
+    assert run("release", "-w", "n*")[:2] == (0, "node n* is planned for again\n")
+    assert run("hold") == (0, "nothing is held\n", "")
 
 
 def test_a_policy_is_shown_tried_out_set_and_withdrawn(

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from schedd.api.node_names import matching, named
 from schedd.dashboard.columns import MOST, Looked, plan_columns
-from schedd.dashboard.rows import groupings, lined_up, matching, named
+from schedd.dashboard.rows import groupings, lined_up
 from schedd.model import NodeSets
 from schedd.store.records import JobPast
 from schedd.wire import NodeFacts

@@ -91,6 +91,10 @@ def test_a_picture_has_a_block_of_four_panels_for_each_log_and_a_line_for_each_p
     figure = draw([result(policy="fcfs"), result(), result(log="CTC")])
     assert len(figure.axes) == 8
     assert [len(axes.lines) for axes in figure.axes] == [0, 2, 0, 2, 0, 1, 0, 1]
+    waits, slowdowns = figure.axes[0], figure.axes[2]
+    assert (waits.get_xscale(), slowdowns.get_xscale()) == ("log", "log")
+    ends = [bar.get_x() + bar.get_width() for bar in waits.patches]
+    assert max(ends) == pytest.approx(max(result().metrics.p95_wait_s, result().metrics.avg_wait_s, 1.0))
 
 
 def test_a_picture_needs_no_course_no_date_and_no_waiting() -> None:

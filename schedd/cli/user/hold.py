@@ -1,6 +1,7 @@
 """``schedd hold``: plan nothing new on nodes, or of queues; or show what is held."""
 
 import argparse
+import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -21,8 +22,8 @@ def make_parser(name: str = "schedd hold") -> argparse.ArgumentParser:
     found = with_names(
         parser(
             name,
-            "Plan nothing new on nodes (drain them), or of queues, until `schedd release`; without a name, "
-            "show what is held. Running jobs go on. To hold one needs the role operator or admin.",
+            "Drain nodes or hold queues: plan nothing new there until `schedd release`. Without a name, show "
+            "what is drained or held. Running jobs go on. Needs the role operator or admin.",
         )
     )
     found.add_argument("--reason", metavar="TEXT", help="shown to all whose jobs wait for it")
@@ -32,13 +33,15 @@ def make_parser(name: str = "schedd hold") -> argparse.ArgumentParser:
 
 def with_names(found: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """With the options that name nodes and queues."""
-    found.add_argument("-w", dest="nodes", metavar="NODE,…", type=_several, default=[], help="these nodes")
+    about = "these nodes: names, ranges (n[001-020]), patterns ('gpu*'), properties, states"
+    found.add_argument("-w", dest="nodes", metavar="NODE,…", type=_several, default=[], help=about)
     found.add_argument("-q", dest="queues", metavar="QUEUE,…", type=_several, default=[], help="these queues")
     return found
 
 
 def _several(text: str) -> list[str]:
-    return [part for part in text.split(",") if part]
+    """Parts between commas that are not within brackets."""
+    return [part for part in re.split(r",(?![^\[]*\])", text) if part]
 
 
 def named(args: argparse.Namespace) -> list[tuple[Kind, str]]:

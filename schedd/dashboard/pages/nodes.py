@@ -8,12 +8,12 @@ from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from schedd.api.node_names import natural
 from schedd.api.problems import ProblemError
 from schedd.dashboard.ended import recently_ended
 from schedd.dashboard.load import load_of
 from schedd.dashboard.rendering import page
 from schedd.dashboard.viewer import Cluster, Reader, Seen
-from schedd.dashboard.words import natural
 from schedd.engine.job_view import JobView, view_of
 from schedd.plan.columns import FIXED, PLANNED
 from schedd.service.clusters import Clusters

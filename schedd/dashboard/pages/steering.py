@@ -10,13 +10,13 @@ from starlette.responses import Response
 
 from schedd.api.holds import Kind, hold, preview, release
 from schedd.api.messages import Hold, Reservation
+from schedd.api.node_names import named
 from schedd.api.policy import change_policy, foreseen
 from schedd.api.problems import ProblemError
 from schedd.api.reservations import preview as preview_reservation
 from schedd.api.reservations import reserve
 from schedd.dashboard.admin import admin_page, back
 from schedd.dashboard.pages.admin import moment_of
-from schedd.dashboard.rows import named
 from schedd.dashboard.viewer import Administrator, Cluster, Form, Operator
 from schedd.dashboard.weights import changed
 from schedd.engine import EngineSettings
