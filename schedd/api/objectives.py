@@ -33,7 +33,7 @@ class ObjectiveValue:
     value: float | None
     """Null where it cannot be known."""
     unit: str
-    """`s`, `kWh`, the site's currency, or `1` for a plain number."""
+    """`s`, `kWh`, `core-h`, the site's currency, or `1` for a plain number."""
     why: str
     """What is missing where the value is null."""
 
@@ -57,6 +57,9 @@ class JobCostView(Dated):
     """In `currency`; null where the site has no prices, or the job has no start."""
     kwh: float | None
     """What its cores and gpus draw beyond idle nodes; null where the site names no watts."""
+    loss: float | None
+    """Core-hours that it is expected to lose since its nodes fail, by what was seen of them; null where
+    nothing was."""
     limit: float | None
     """The most that its owner would pay: `-W x=cost_limit:2.50`."""
     over: bool
@@ -98,6 +101,7 @@ def get_cost(
         planned_start=start if start >= 0 else None,
         cost=found.cost,
         kwh=found.kwh,
+        loss=found.loss,
         limit=found.limit,
         over=found.over,
         currency=found.currency,

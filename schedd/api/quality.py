@@ -34,7 +34,7 @@ router = APIRouter(prefix="/v1/clusters/{cluster}", tags=["quality"])
 DAY: Final = 86_400
 MOST: Final = 2**62
 _UNITS: Final = {criterion.value: unit for criterion, unit in UNITS.items()}
-_OF_OBJECTIVES: Final = {"non_utilisation": "s", "lateness": "1", "energy": "kWh"}
+_OF_OBJECTIVES: Final = {"non_utilisation": "s", "lateness": "1", "energy": "kWh", "expected_loss": "core-h"}
 """Of objectives that are no criteria; what counts money has the site's currency."""
 _READ: Final = {
     **answers("no-token", "unknown-cluster", "not-ready"),

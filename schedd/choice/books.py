@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from schedd.plan.columns import CPUS, GPUS, Entries, Ints
 from schedd.policy.economy import Economy, Rates
+from schedd.policy.reliability import expected_loss
 from schedd.wire import NodeFacts
 
 __all__ = ["Books"]
@@ -34,17 +35,28 @@ class Books:
     tariff: Ints
     rates: tuple[Rates, ...]
     currency: str
+    failing: Floats
+    """Failures per second; NaN where no history of nodes is known."""
     priced: bool
     """Whether the site has any prices."""
 
     @classmethod
     def of(
-        cls, economy: Economy, names: Mapping[int, str], nodes: Mapping[str, NodeFacts], begin: int, end: int
+        cls,
+        economy: Economy,
+        names: Mapping[int, str],
+        nodes: Mapping[str, NodeFacts],
+        begin: int,
+        end: int,
+        failing: Mapping[str, float] | None = None,
     ) -> Self:
-        """``names`` of nodes by row; prices over ``[begin, end)``, in seconds since the epoch."""
+        """``names`` of nodes by row; prices over ``[begin, end)``, in seconds since the epoch; ``failing``:
+        how often nodes fail in a second, None where nobody looked.
+        """
         rows = max(names, default=-1) + 1
         watts = np.full((4, rows), np.nan)
         cpus = np.zeros(rows, np.int64)
+        fails = np.full(rows, np.nan if failing is None else 0.0)
         on, usable, known = (np.zeros(rows, np.bool_) for _ in range(3))
         tariff = np.zeros(rows, np.int64)
         kinds: dict[tuple[int, ...], int] = {(): 0}
@@ -54,6 +66,8 @@ class Books:
                 continue
             known[row], cpus[row] = True, facts.cpus
             on[row], usable[row] = facts.state != "down", facts.state == "up"
+            if failing is not None:
+                fails[row] = failing.get(name, 0.0)
             draw = economy.draw(name, facts.properties)
             if draw is not None:
                 watts[:, row] = draw.idle, draw.core, draw.gpu, draw.off
@@ -61,7 +75,9 @@ class Books:
         rates = tuple(economy.rates(which, begin, end) for which in kinds)
         priced = bool(economy.prices)
         idle, core, gpu, off = watts
-        return cls(cpus, on, usable, known, idle, core, gpu, off, tariff, rates, economy.currency, priced)
+        return cls(
+            cpus, on, usable, known, idle, core, gpu, off, tariff, rates, economy.currency, fails, priced
+        )
 
     @property
     def metered(self) -> bool:
@@ -86,4 +102,19 @@ class Books:
         amounts, rows = held.amounts, held.rows
         watts = amounts[:, CPUS] * self.core[rows] + amounts[:, GPUS] * self.gpu[rows]
         found: Floats = watts * seconds
+        return found
+
+    def losses(self, held: Entries, starts: Ints, ends: Ints, now: int) -> Floats:
+        """(n,) core-seconds that each job is expected to lose since nodes fail; NaN: nobody looked.
+
+        ``starts`` and ``ends`` by job, as ``held.owner`` counts them; of one that runs what it did counts,
+        too.
+        """
+        n, rows, owner = starts.shape[0], held.rows, held.owner
+        first = np.unique(owner * max(self.cpus.shape[0], 1) + rows, return_index=True)[1]
+        rates = np.bincount(owner[first], self.failing[rows[first]], minlength=n).astype(np.float64)
+        cores = np.bincount(owner, held.amounts[:, CPUS], minlength=n)
+        begun = np.maximum(now - starts, 0).astype(np.float64)
+        left = np.maximum(ends - np.maximum(starts, now), 0).astype(np.float64)
+        found: Floats = cores * expected_loss(rates, begun, left)
         return found

@@ -28,6 +28,7 @@ _TAU: Final = 3600.0
 _MOST: Final = 50.0
 """The exponent is cut here: beyond it numbers would overflow, and no plan is compared by them any more."""
 _KWH: Final = 3.6e6
+_HOUR: Final = 3600.0
 
 
 class Objective(StrEnum):
@@ -39,6 +40,7 @@ class Objective(StrEnum):
     COST_OVERRUN = "cost_overrun"
     COST = "cost"
     ENERGY = "energy"
+    LOSS = "expected_loss"
     WAIT = "wait"
     WAIT_MAX = "wait_max"
     SLOWDOWN = "bounded_slowdown"
@@ -57,7 +59,7 @@ class Valued:
     objective: Objective
     value: float | None
     unit: str
-    """`s`, `kWh`, the currency, or `1` for a plain number."""
+    """`s`, `kWh`, `core-h`, the currency, or `1` for a plain number."""
     why: str = ""
 
 
@@ -110,6 +112,7 @@ def objectives(plan: Plan, facts: Facts, now: int) -> Vector:
     found[Objective.LATENESS] = (_lateness(facts.columns.due[slots[planned]], ends[planned]), "1", "")
     makespan = values[Criterion.MAKESPAN]
     found[Objective.ENERGY] = _energy(books, held, np.maximum(starts, now), ends, makespan)
+    found[Objective.LOSS] = _loss(books, held, starts, ends, now)
     found |= _money(facts, held, slots, planned, starts, ends, now)
     return tuple(Valued(one, value, unit, why) for one in Objective for value, unit, why in [found[one]])
 
@@ -147,6 +150,13 @@ def _energy(
     nodes = float(books.idle[books.on].sum() + books.off[books.nodes & ~books.on].sum()) * makespan
     jobs = float(books.joules(held, (ends - starts)[held.owner]).sum())
     return (nodes + jobs) / _KWH, "kWh", ""
+
+
+def _loss(books: Books, held: Entries, starts: Ints, ends: Ints, now: int) -> tuple[float | None, str, str]:
+    """What all jobs together are expected to lose since nodes fail, in core-hours."""
+    if bool(np.isnan(books.failing[books.nodes]).any()):
+        return None, "core-h", "nothing was seen of nodes yet"
+    return float(books.losses(held, starts, ends, now).sum()) / _HOUR, "core-h", ""
 
 
 def _money(

@@ -34,6 +34,7 @@ _CARRIED: Final = frozenset(
         *("change_number", "breaches", "owners", "holds", "walltime_use", "kept", "lost"),
         *("handovers", "handed", "strayed"),
         "books",
+        "lives",
         *("power", "boots", "power_seen", "power_saved"),
     }
 )

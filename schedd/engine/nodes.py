@@ -9,6 +9,7 @@ import numpy as np
 from schedd.engine.intake import node_of
 from schedd.engine.places import judge_again, leave, leave_if_crowded, seat_homeless
 from schedd.engine.records import Cause, JobRecord
+from schedd.engine.reliability import failed, seen
 from schedd.engine.state import EngineState
 from schedd.model import Node, NodeState
 from schedd.plan.columns import MOST_RESOURCES, WHOLE
@@ -47,6 +48,7 @@ def take_nodes(state: EngineState, events: Sequence[NodeChanged]) -> bool:
         facts = last_good(known, event.node)
         state.node_facts[facts.name] = facts
         _count(state, event.id, known, facts)
+        seen(state, facts.name, facts.state, away=_away(state, facts.name))
         latest[facts.name] = event
         if facts.state == "down" and not _away(state, facts.name):
             state.down_since.setdefault(facts.name, state.now)
@@ -189,6 +191,7 @@ def lost_nodes(state: EngineState, event: str) -> None:
         if state.now < since + state.settings.node_grace or returns(state, name):
             continue
         del state.down_since[name]
+        failed(state, name)
         leave(state, state.plan.on_node(name), event, Cause.NODE_LOST, f"node {name} is down since {since}")
 
 

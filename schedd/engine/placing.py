@@ -2,6 +2,7 @@
 
 from schedd.engine.promises import note_moves
 from schedd.engine.records import Cause, Choice, JobRecord
+from schedd.engine.reliability import fails_less
 from schedd.engine.state import HORIZON, EngineState
 from schedd.plan.choose import Others, choose
 from schedd.plan.evaluate import Weights, by_name
@@ -21,7 +22,10 @@ def place(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> 
     placement = state.site.placement
     edf = ahead and placement is Placing.BEST_GAP_EDF
     if placement is Placing.FIRST_GAP or (plan.tiers == 1 and not edf):
-        return plan.place(slot, now, now + HORIZON), None
+        start = plan.place(slot, now, now + HORIZON)
+        if start >= 0:
+            fails_less(state, record, placed_now=True)
+        return start, None
     state.describe(record)
     columns = state.columns
     others = None

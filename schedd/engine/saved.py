@@ -37,6 +37,7 @@ from schedd.plan.columns import Ints
 from schedd.plan.requests import load_request, save_request
 from schedd.plan.schema import How, mapped
 from schedd.policy.access import Access
+from schedd.policy.reliability import Life
 from schedd.wire import (
     JobFacts,
     JobQueued,
@@ -60,6 +61,7 @@ __all__ = [
     "HANDOVERS",
     "HOLDS",
     "LIST",
+    "LIVES",
     "POWER",
     "REREADING",
     "RESERVATIONS",
@@ -420,4 +422,10 @@ HANDOVERS: Final = How(
     each=asdict,
 )
 POWER: Final = How(dict, _values, lambda saved: {one["node"]: NodePower(**one) for one in saved}, each=asdict)
+LIVES: Final = How(
+    dict,
+    lambda lives: list(lives.items()),
+    lambda saved: {name: Life(*rest) for name, *rest in saved},
+    each=lambda pair: [pair[0], *astuple(pair[1])],
+)
 ALERTS: Final = How(dict, _values, _load_alerts, each=astuple)

@@ -33,6 +33,7 @@ from schedd.engine.saved import (
     HANDOVERS,
     HOLDS,
     LIST,
+    LIVES,
     POWER,
     REREADING,
     RESERVATIONS,
@@ -63,6 +64,7 @@ from schedd.policy.affordable import Tariff
 from schedd.policy.fair_share import Usage
 from schedd.policy.protocol import Applicant
 from schedd.policy.queue import QUEUE_POLICIES, QueuePolicy
+from schedd.policy.reliability import Life
 from schedd.policy.site import Placing, SitePolicy, site_policy
 from schedd.predict import Outlook
 from schedd.wire import (
@@ -210,6 +212,10 @@ class EngineState:
     """By node: jobs that failed there soon after their start, one after another, with their owners."""
     holes: dict[str, str] = declared(NAMES, make=dict)
     """Nodes that get no new jobs since jobs fail there, with why."""
+    lives: dict[str, Life] = declared(LIVES, make=dict)
+    """By node: how long it was up, and how often it failed."""
+    flaky: tuple[int, dict[int, float]] | None = declared(MOMENT, default=None)
+    """Failures per second by row, and of which moment; made when needed."""
     told_halt: bool = declared(NUMBER, default=False)
     """Whether those about to start were told that nothing is started."""
     stale: str = declared(NUMBER, default="")
@@ -544,7 +550,7 @@ class EngineState:
         """Take over nodes as the plan is to see them; returns whether requests may now read differently."""
         self.plan.set_nodes(nodes, self.now)
         self.nevers.clear()
-        self.tariff = None
+        self.tariff = self.flaky = None
         return self.intake.set_nodes(self.plan.nodes, self.uncounted)
 
     def why_never(self, request: Request) -> Never | None:

@@ -22,6 +22,7 @@ from schedd.plan.columns import Entries, Entry, Ints, Readable
 from schedd.policy.access import Access
 from schedd.policy.accounts import Account
 from schedd.policy.limits import Limit
+from schedd.policy.reliability import Life
 from schedd.wire import Mode, NodeFacts, PlanningHeld, QueueFacts, Reserve, ServerFacts
 
 __all__ = ["Published", "publish"]
@@ -86,6 +87,8 @@ class Published:
     """In a dry run of power saving: the nodes that would be off."""
     power_saved: int
     """Joules that nodes did not draw since they were off."""
+    lives: Mapping[str, Life]
+    """By node: how long it was up, and how often it failed."""
     accounts: Mapping[str, Account]
     account_held: Mapping[str, int]
     """By account: what is held for jobs that are planned or run, in its smallest unit."""
@@ -224,6 +227,7 @@ def publish(state: EngineState) -> Published:
         power=dict(state.power),
         power_would=state.power_would,
         power_saved=state.power_saved,
+        lives=dict(state.lives),
         accounts=dict(state.books.accounts),
         account_held=dict(state.books.held),
         ledger=tuple(state.books.entries),

@@ -246,6 +246,18 @@ class Plan(Contents):
         finally:
             self.slabs.tb.ctl[at.LEAST_TIER] = 0
 
+    @contextmanager
+    def without(self, rows: Iterable[int]) -> Iterator[None]:
+        """Meanwhile no job is placed on these nodes."""
+        kept = [(row, int(self.slabs.tb.rows[row, at.USABLE])) for row in rows]
+        for row, _ in kept:
+            self.slabs.tb.rows[row, at.USABLE] = 0
+        try:
+            yield
+        finally:
+            for row, usable in kept:  # the tables may be others by now: they grow
+                self.slabs.tb.rows[row, at.USABLE] = usable
+
     def fix(self, slot: int, start: int, takes: Sequence[Take]) -> None:
         """Let an unplaced job hold exactly ``takes`` from ``start`` on for its duration: it runs, or blocks.
 

@@ -20,8 +20,17 @@ from schedd.policy.limits import Limit
 from schedd.policy.power import PowerSaving
 from schedd.policy.priority import JobClass, SiteWeights
 from schedd.policy.recurrence import Recurrence
+from schedd.policy.reliability import Reliability
 
-__all__ = ["STALE", "Placing", "SitePolicy", "StandingReservation", "economy_of", "site_policy"]
+__all__ = [
+    "STALE",
+    "Placing",
+    "SitePolicy",
+    "StandingReservation",
+    "economy_of",
+    "reliability_of",
+    "site_policy",
+]
 
 STALE = 600
 """Seconds after which the count of a licence is old, unless the site says otherwise."""
@@ -78,6 +87,8 @@ class SitePolicy:
     """Whether a job is planned only where it costs no more than its owner said."""
     accounts: AccountRules = field(default_factory=AccountRules)
     """Which account a job uses, and what becomes of jobs whose account is empty."""
+    reliability: Reliability = field(default_factory=Reliability)
+    """Which jobs avoid nodes that fail."""
     power_saving: PowerSaving = field(default_factory=PowerSaving)
     """When idle nodes are switched off."""
 
@@ -116,6 +127,7 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
         choosing=Choosing(**(plain.get("choose") or {})),
         hard_limits=plain.get("cost_limits") == "hard",
         accounts=AccountRules(**(plain.get("accounts") or {}), zone=zone),
+        reliability=reliability_of(plain),
         power_saving=_power_saving(plain.get("power_saving") or {}),
         polled={name: one.get("stale", STALE) for name, one in licences.items() if one.get("command")},
         reservations=tuple(
@@ -136,6 +148,11 @@ def economy_of(plain: Mapping[str, Any]) -> Economy:
             for one in plain.get("power_caps") or ()
         ),
     )
+
+
+def reliability_of(plain: Mapping[str, Any]) -> Reliability:
+    """What ``plain``, see ``site_policy``, says of nodes that fail. Raises what that raises."""
+    return Reliability(**(plain.get("reliability") or {}))
 
 
 def _price(plain: Mapping[str, Any], zone: str) -> Price:

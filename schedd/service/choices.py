@@ -333,8 +333,8 @@ def _keeps_tiers(published: Published) -> bool:
 def _rank(
     plan: Plan, published: Published, facts: Facts, weights: Mapping[Objective, float], now: int
 ) -> None:
-    """Let the tiers of a copy's nodes be those of thrift: what a core's second draws and costs there, each as
-    a share of the dearest, by the weights of energy and cost.
+    """Let the tiers of a copy's nodes be those of thrift: what a core's second draws and costs there, and how
+    often they fail, each as a share of the most, by the weights of these objectives.
     """
     books = facts.books
     rates = [float(rate.core[np.searchsorted(rate.edges, now, side="right") - 1]) for rate in books.rates]
@@ -345,6 +345,9 @@ def _rank(
             weights.get(Objective.ENERGY, 0) * books.core / max(float(books.core[books.nodes].max()), 1e-9)
         )
     dear += weights.get(Objective.COST, 0) * price / max(float(price.max(initial=0)), 1e-9)
+    if not np.isnan(books.failing).any():
+        worst = max(float(books.failing.max(initial=0)), 1e-30)
+        dear += weights.get(Objective.LOSS, 0) * books.failing / worst
     speeds = {name: 1.0 / (1.0 + round(float(dear[row]), 6)) for row, name in published.names.items()}
     nodes = [replace(node, speed=speeds[name]) for name, node in plan.nodes.items() if name in speeds]
     plan.set_nodes(nodes, now)

@@ -13,7 +13,8 @@ from schedd.engine.view import Published
 from schedd.model import Placement
 from schedd.plan.columns import CPUS, GPUS, Entries
 from schedd.policy.accounts import SCALE, Portion, paid
-from schedd.policy.site import economy_of
+from schedd.policy.reliability import failure_rates
+from schedd.policy.site import economy_of, reliability_of
 from schedd.service.forks import Fork
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "known",
     "measured",
     "moved",
+    "rates_of",
 ]
 
 
@@ -59,6 +61,8 @@ class JobCost:
     """None where the site has no prices, or the job has no start."""
     kwh: float | None
     """What the job's cores and gpus draw beyond what idle nodes do."""
+    loss: float | None
+    """Core-hours that it is expected to lose since nodes fail; None where nothing is known of that."""
     limit: float | None
     """The most that its owner would pay."""
     currency: str
@@ -74,7 +78,15 @@ def books_of(published: Published, begin: int) -> Books:
     """The watts and prices of the site, from ``begin`` to the last planned end."""
     placed = published.starts >= 0
     end = int((published.starts[placed] + published.durations[placed]).max(initial=begin))
-    return Books.of(economy_of(published.settings.site), published.names, published.nodes, begin, end)
+    site = published.settings.site
+    failing = rates_of(published) if published.lives else None
+    return Books.of(economy_of(site), published.names, published.nodes, begin, end, failing)
+
+
+def rates_of(published: Published) -> dict[str, float]:
+    """How often nodes fail in a second, by what was seen of them."""
+    half_life = reliability_of(published.settings.site).half_life
+    return failure_rates(published.lives, published.as_of, half_life)
 
 
 def facts_of(fork: Fork) -> Facts:
@@ -129,7 +141,7 @@ def cost_of(published: Published, record: JobRecord) -> JobCost:
     limit = read_cost_limit(record.facts.resources)
     start = int(published.starts[record.slot]) if record.slot >= 0 else -1
     if start < 0:
-        return JobCost(None, None, limit, economy_of(published.settings.site).currency, ())
+        return JobCost(None, None, None, limit, economy_of(published.settings.site).currency, ())
     end = start + record.understood.walltime
     held = published.on_nodes(np.array([record.slot], np.int64))
     return cost_between(published, books_of(published, start), held, start, end, limit)
@@ -158,9 +170,12 @@ def cost_between(
         for name, (cpus, gpus, cost, draw) in by_node.items()
     )
     drawn = float(kwh.sum())
+    times = np.array([[start], [end]], np.int64)
+    lost = float(books.losses(held, times[0], times[1], published.as_of).sum()) / 3600
     return JobCost(
         float(costs.sum()) if books.priced else None,
         None if np.isnan(drawn) else drawn,
+        None if np.isnan(lost) else lost,
         limit,
         books.currency,
         nodes,

@@ -12,6 +12,7 @@ from schedd.engine.records import JobRecord, Phase
 from schedd.engine.view import Published
 from schedd.model import FOREVER
 from schedd.plan.columns import CPUS, FIXED, GPUS, MEM, PLANNED, UNPLACED
+from schedd.service.objectives import rates_of
 from schedd.wire import ShareFacts
 
 __all__ = [
@@ -105,6 +106,8 @@ class NodeView:
     free_cpus: int
     free_mem: int
     free_gpus: int
+    mtbf: int | None
+    """Seconds between two failures, by what was seen of this node and of all; null where none has failed."""
     properties: tuple[str, ...]
     jobs: tuple[str, ...]
     """Jobs that run here or are being started, as far as the asker may see them."""
@@ -273,6 +276,7 @@ def nodes(
         if record is not None and sees(record):
             here.setdefault(name, []).append(record.id)
     held = published.held_nodes
+    failing = rates_of(published)
     views = []
     for name in sorted(filter(accept, published.nodes)):
         facts = published.nodes[name]
@@ -290,6 +294,7 @@ def nodes(
                 free_cpus=max(0, facts.cpus - cpus),
                 free_mem=max(0, facts.mem - mem),
                 free_gpus=max(0, facts.gpus - gpus),
+                mtbf=round(1 / failing[name]) if failing.get(name) else None,
                 properties=facts.properties,
                 jobs=tuple(here.get(name, ())),
             )

@@ -37,6 +37,7 @@ from schedd.service.site_settings import (
     PowerSettings,
     PriceSettings,
     PrioritySettings,
+    ReliabilitySettings,
     SiteLimitSettings,
     SiteReservationSettings,
     SiteSettings,
@@ -73,6 +74,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "[[clusters.NAME.site.power_caps]]": PowerCapSettings,
     "[clusters.NAME.site.accounts]": AccountsSettings,
     "[clusters.NAME.site.choose]": ChooseSettings,
+    "[clusters.NAME.site.reliability]": ReliabilitySettings,
 }
 """Every section of the file, and what may stand in it."""
 

@@ -12,6 +12,7 @@ from schedd.policy.choosing import Choosing
 from schedd.policy.fair_share import FairShare, Level
 from schedd.policy.power import PowerSaving
 from schedd.policy.priority import SiteWeights
+from schedd.policy.reliability import Reliability
 from schedd.policy.site import STALE, site_policy
 from schedd.service.section import Section
 from schedd.wire.times import Hours, Whole
@@ -29,6 +30,7 @@ __all__ = [
     "PowerSettings",
     "PriceSettings",
     "PrioritySettings",
+    "ReliabilitySettings",
     "SiteLimitSettings",
     "SiteReservationSettings",
     "SiteSettings",
@@ -39,6 +41,7 @@ _TREE = FairShare()
 _SAVING = PowerSaving()
 _ACCOUNTS = AccountRules()
 _CHOOSING = Choosing()
+_RELIABILITY = Reliability()
 
 Weight = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
 
@@ -322,6 +325,16 @@ class ChooseSettings(Section):
     objective, in its unit: `{ wait_max = 86400 }`."""
 
 
+class ReliabilitySettings(Section):
+    """Long jobs avoid nodes that fail often, by what was seen of them. See docs/choices.md."""
+
+    avoid: Whole = Field(default=_RELIABILITY.avoid, ge=0, le=3650 * 86_400)
+    """Jobs with this walltime or a longer one go, of the nodes that are free at their start, to those that
+    fail least; 0: none does."""
+    half_life: Whole = Field(default=_RELIABILITY.half_life, ge=3600, le=3650 * 86_400)
+    """What was seen of a node counts half after so long."""
+
+
 class PriceSettings(_Window):
     """What time on nodes costs, always or in windows that come again. Of several that hold at once for a node
     the last in the list counts; where none does, time is free.
@@ -424,6 +437,8 @@ class SiteSettings(Section):
     """The most that may be drawn, always or in windows: `[[clusters.main.site.power_caps]]`."""
     choose: ChooseSettings | None = None
     """Another plan is chosen by itself: `[clusters.main.site.choose]`."""
+    reliability: ReliabilitySettings | None = None
+    """Long jobs avoid nodes that fail: `[clusters.main.site.reliability]`."""
     accounts: AccountsSettings | None = None
     """Accounts and budgets: `[clusters.main.site.accounts]`."""
     prices: tuple[PriceSettings, ...] = ()

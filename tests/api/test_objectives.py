@@ -21,10 +21,14 @@ SITE: dict[str, Any] = {
 }
 
 
+CLOCK = StillClock()
+
+
 @pytest.fixture
 def priced(the_app: FastAPI) -> Iterator[TestClient]:
     """Two nodes and five jobs of four cpus and an hour; of the last, its owner would pay 1.50."""
-    clusters = Clusters({"main": EngineSettings(site=SITE, slack=10**6)}, StillClock())
+    clusters = Clusters({"main": EngineSettings(site=SITE, slack=10**6)}, CLOCK)
+    CLOCK.moment = T
     clusters.start(warm=False)
     the_app.state.clusters = clusters
     events = [dict(one) for one in EVENTS]
@@ -53,6 +57,29 @@ def test_what_a_site_does_not_say_is_null_with_the_reason(busy_cluster: TestClie
     cost = get(busy_cluster, "/jobs/3/cost")
     assert (cost["cost"], cost["kwh"], cost["limit"], cost["over"]) == (None, None, None, False)
     assert [one["cpus"] for one in cost["nodes"]] == [4]
+
+
+def test_nodes_that_fail_are_told_with_what_jobs_there_are_expected_to_lose(priced: TestClient) -> None:
+    assert {one["mtbf"] for one in get(priced, "/nodes")["nodes"]} == {None}, "none has failed"
+    assert get(priced, "/jobs/5/cost")["loss"] == 0
+    known = {
+        one["name"]: {key: one[key] for key in ("name", "cpus")} for one in get(priced, "/nodes")["nodes"]
+    }
+    name, other = sorted(known)
+    for at, one, state in ((1000, name, "down"), (1301, other, "up"), (1302, name, "up")):
+        CLOCK.moment = T + at
+        event = {
+            "type": "node_changed",
+            "id": f"fails:{at}",
+            "time": T + at,
+            "node": {**known[one], "state": state},
+        }
+        assert priced.post(f"{MAIN}/events", json={"events": [event]}).status_code == 200
+    between = {one["name"]: one["mtbf"] for one in get(priced, "/nodes")["nodes"]}
+    assert 0 < between[name] < between[other]
+    found = {one["objective"]: one for one in get(priced, "/plan/objectives")["objectives"]}["expected_loss"]
+    assert (found["unit"], found["why"]) == ("core-h", "")
+    assert 0 < get(priced, "/jobs/5/cost")["loss"] < found["value"]
 
 
 def test_a_job_is_told_what_it_costs_against_its_limit(priced: TestClient) -> None:

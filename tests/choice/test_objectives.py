@@ -25,7 +25,7 @@ class Scene:
     for all of n1, job 2 has a gpu of n2 and half of its cpus from T+100 on.
     """
 
-    def __init__(self, economy: Economy = PRICED) -> None:
+    def __init__(self, economy: Economy = PRICED, failing: dict[str, float] | None = None) -> None:
         nodes = [
             Node("n1", 4, features=frozenset({"fast"})),
             Node("n2", 4, gpus=2),
@@ -47,7 +47,7 @@ class Scene:
             "n2": NodeFacts(name="n2", cpus=4, gpus=2),
             "n3": NodeFacts(name="n3", cpus=4, state="down"),
         }
-        books = Books.of(economy, plan.name_of, facts, T - 500, T + 1500)
+        books = Books.of(economy, plan.name_of, facts, T - 500, T + 1500, failing)
         self.facts = Facts(self.columns, books, self.limits)
 
     def values(self) -> dict[Objective, Valued]:
@@ -64,6 +64,7 @@ def test_every_objective_has_its_value_and_unit() -> None:
         "cost_overrun": "EUR",
         "cost": "EUR",
         "energy": "kWh",
+        "expected_loss": "core-h",
         "wait": "s",
         "wait_max": "s",
         "bounded_slowdown": "1",
@@ -109,6 +110,21 @@ def test_cost_is_counted_from_now_on_and_what_is_beyond_a_limit_over_all_jobs_th
     scene.limits[scene.first] = 100
     scene.limits[scene.runs] = 0  # what runs cannot be helped
     assert scene.values()[Objective.COST_OVERRUN].value == pytest.approx((second - 0.5) / 2)
+
+
+def test_expected_loss_is_that_of_all_jobs_by_the_failures_of_their_nodes() -> None:
+    assert Scene().values()[Objective.LOSS].value is None
+    assert "nodes" in Scene().values()[Objective.LOSS].why
+    assert Scene(failing={"n1": 0.0}).values()[Objective.LOSS].value == 0
+    rate = 1e-4
+    found = Scene(failing={"n1": rate, "n2": 0.0}).values()[Objective.LOSS].value
+
+    def lost(cores: int, begun: float, left: float) -> float:
+        survives = math.exp(-rate * left)
+        return cores * ((1 - survives) / rate - left * survives + begun * (1 - survives)) / 3600
+
+    # Two cores run since 500 s for 1000 more; four cores follow for 500 s; what is on n2 is safe.
+    assert found == pytest.approx(lost(2, 500, 1000) + lost(4, 0, 500))
 
 
 def test_what_cannot_be_known_is_not_made_up() -> None:

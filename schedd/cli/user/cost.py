@@ -49,6 +49,8 @@ def _rows(found: JobCostView, now: int) -> list[tuple[str, str]]:
         lines.append(("cost", amount(cost, unit) if cost is not None else "the site has no prices"))
         drawn = found["kwh"]
         lines.append(("energy", amount(drawn, "kWh") if drawn is not None else "the site names no watts"))
+        if found["loss"]:
+            lines.append(("expected loss", f"{found['loss']:.3g} core-hours, since nodes fail"))
     if found["limit"] is not None:
         over = ", less than it costs" if found["over"] else ""
         lines.append(("limit", amount(found["limit"], unit) + over))

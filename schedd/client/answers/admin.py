@@ -214,6 +214,7 @@ class JobCostView(TypedDict):
     planned_start: int | None
     cost: float | None
     kwh: float | None
+    loss: float | None
     limit: float | None
     over: bool
     currency: str

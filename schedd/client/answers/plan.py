@@ -36,6 +36,7 @@ class NodeView(TypedDict):
     free_cpus: int
     free_mem: int
     free_gpus: int
+    mtbf: int | None
     properties: list[str]
     jobs: list[str]
 
