@@ -18,7 +18,7 @@ from schedd.cli.arguments import not_understood
 if TYPE_CHECKING:
     import typer
 
-__all__ = ["BARE", "COMMANDS", "main"]
+__all__ = ["BARE", "COMMANDS", "VALUES", "main"]
 
 COMMANDS: Final = {
     "account": ("schedd.cli.user.account", "Show accounts and what was charged; make them."),
@@ -65,6 +65,9 @@ COMMANDS: Final = {
 BARE: Final = ("checkjob", "showbf", "showplan", "showq", "showstart")
 """Commands for users, which links to this program offer under their own names, too."""
 
+VALUES: Final = "__values"
+"""What the completion script calls for names; no command for people."""
+
 _ABOUT = "A planning scheduler for PBS-family clusters: every queued job has a planned start."
 
 
@@ -102,6 +105,8 @@ def _run(argv: Sequence[str] | None) -> int:
         print(f"schedd {__version__}")
         return 0
     name = args[0]
+    if name == VALUES:
+        return int(import_module("schedd.cli.user.values").run(args[1:]))
     if name not in COMMANDS:
         from difflib import get_close_matches  # noqa: PLC0415  (only a mistyped command pays for it)
 

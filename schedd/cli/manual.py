@@ -3,10 +3,10 @@
 import argparse
 from collections.abc import Iterator
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 from schedd import __version__
-from schedd.cli.main import BARE, COMMANDS
+from schedd.cli.main import BARE, COMMANDS, VALUES
 
 __all__ = ["completion", "completion_of", "man_page", "man_page_of", "parsers", "reference"]
 
@@ -198,16 +198,20 @@ def _troff(text: str) -> str:
 
 
 def completion() -> str:
-    """A bash script that completes commands, acts and options; zsh reads it after `bashcompinit`."""
+    """A bash script that completes commands, acts, options and their values; zsh reads it after
+    `bashcompinit`. Names are asked of the daemon.
+    """
     words = {name: _words(name) for name in COMMANDS}
     cases = "\n".join(
         f"    {name}) acts='{' '.join(acts)}' words='{' '.join(options)}' ;;"
         for name, (acts, options) in words.items()
     )
+    values = "\n".join(_values())
+    places = "\n".join(f"    {name}) kind={kind} ;;" for name, kind in _NAMED.items())
     return f"""\
 # bash completion of schedd and its commands for users; written by `schedd install`.
 _schedd() {{
-  local current=${{COMP_WORDS[COMP_CWORD]}} name=${{COMP_WORDS[0]##*/}} words= acts= first=1
+  local current=${{COMP_WORDS[COMP_CWORD]}} name=${{COMP_WORDS[0]##*/}} words= acts= first=1 kind= given=
   if [ "$name" = schedd ]; then
     if [ "$COMP_CWORD" = 1 ]; then
       COMPREPLY=($(compgen -W '{" ".join(COMMANDS)} --help --version' -- "$current"))
@@ -219,16 +223,62 @@ _schedd() {{
 {cases}
     *) words=--help ;;
   esac
+  case "$name ${{COMP_WORDS[COMP_CWORD-1]}}" in
+{values}
+  esac
+  [ -z "$kind$given" ] && [ "$COMP_CWORD" = "$first" ] && case $name in
+{places}
+  esac
   case $current in
     -*) COMPREPLY=($(compgen -W "$words" -- "$current")) ;;
     *)
       COMPREPLY=()
-      [ -n "$acts" ] && [ "$COMP_CWORD" = "$first" ] && COMPREPLY=($(compgen -W "$acts" -- "$current"))
+      [ -n "$kind" ] && given=$(schedd {VALUES} "$kind" 2>/dev/null)
+      [ -z "$given$kind" ] && [ "$COMP_CWORD" = "$first" ] && given=$acts
+      [ -n "$given" ] && COMPREPLY=($(compgen -W "$given" -- "$current"))
       ;;
   esac
 }}
 complete -o default -F _schedd schedd {" ".join(BARE)}
 """
+
+
+_KINDS: Final = {
+    "--cluster": "cluster",
+    "--job": "job",
+    "--queues": "queue",
+    "--user": "user",
+    "--users": "user",
+    "-q": "queue",
+    "-u": "user",
+    "-w": "node",
+}
+_RELEASED: Final = {"-q": "held-queue", "-w": "held-node"}
+_NAMED: Final = {
+    "cancel": "job",
+    "checkjob": "job",
+    "cost": "job",
+    "pause": "cluster",
+    "resume": "cluster",
+    "showstart": "job",
+}
+"""What the first argument of a command names."""
+
+
+def _values() -> Iterator[str]:
+    """A branch for each option that takes names, or one of a few words."""
+    for name, parser in parsers().items():
+        found = [
+            action for one in (parser, *(act for act, _, _ in _sub_acts(parser))) for action in _actions(one)
+        ]
+        for action in found:
+            known = {**_KINDS, **(_RELEASED if name == "release" else {})}
+            for option in action.option_strings:
+                if action.choices:
+                    yield f"    '{name} {option}') given='{' '.join(map(str, action.choices))}' ;;"
+                elif option in known and name not in ("submit", "account"):
+                    yield f"    '{name} {option}') kind={known[option]} ;;"
+    yield "    'reservation remove') kind=reservation ;;"
 
 
 def completion_of(parser: argparse.ArgumentParser) -> str:

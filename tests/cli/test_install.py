@@ -96,9 +96,16 @@ def test_a_man_page_names_every_option(name: str) -> None:
         (["schedd", "token", "rev"], ["revoke"]),
         (["schedd", "bench", "fa"], ["face"]),
         (["schedd", "shadow-report", "--d"], ["--days"]),
+        (["showq", "--sort", "e"], ["expected"]),
+        (["showq", "-u", ""], ["user-1", "user-2"]),
+        (["schedd", "hold", "-w", "node-2"], ["node-2"]),
+        (["schedd", "release", "-w", ""], ["held-node-1", "held-node-2"]),
+        (["schedd", "checkjob", "j"], ["job-1", "job-2"]),
+        (["schedd", "checkjob", "1", "j"], []),
+        (["schedd", "reservation", "remove", ""], ["reservation-1", "reservation-2"]),
     ],
 )
-def test_the_shell_completes_commands_and_options(
+def test_the_shell_completes_commands_options_and_values(
     words: list[str], expected: list[str], tmp_path: Path
 ) -> None:
     if not (bash := shutil.which("bash")):
@@ -107,6 +114,7 @@ def test_the_shell_completes_commands_and_options(
     script.write_text(completion())
     array = " ".join(f"'{word}'" for word in words)
     code = (
+        'schedd() { [ "$1" = __values ] && echo "$2-1 $2-2"; }; '
         f"source {script}; COMP_WORDS=({array}); COMP_CWORD={len(words) - 1}; _schedd; echo ${{COMPREPLY[@]}}"
     )
     done = subprocess.run([bash, "-c", code], capture_output=True, text=True, check=True)

@@ -744,6 +744,32 @@ def test_tables_fit_and_names_are_in_their_natural_order(monkeypatch: pytest.Mon
     assert few(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
 
 
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("cluster", ["main"]),
+        ("job", [f"{number}.srv.site" for number in (1, 2, 3, 4)]),
+        ("node", ["n1", "n2", "n10"]),
+        ("queue", ["batch"]),
+        ("user", ["ann", "bob"]),
+        ("held-node", []),
+        ("held-queue", []),
+        ("reservation", []),
+    ],
+)
+def test_the_shell_is_told_the_names_that_there_are(run: Run, kind: str, names: list[str]) -> None:
+    code, out, err = run("__values", kind)
+    assert (code, out.split(), err) == (0, names, "")
+
+
+def test_the_shell_is_told_nothing_where_there_is_nothing_to_tell(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("__values", "nonsense") == (2, "", "")
+    monkeypatch.setenv("SCHEDD_URL", "http://127.0.0.1:1")
+    assert run("__values", "node") == (1, "", "")
+
+
 def test_nodes_and_queues_are_held_and_released(
     run: Run, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
