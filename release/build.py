@@ -142,7 +142,7 @@ def _deb(package: Package, version: str, out: Path) -> Path:
     depends = ", ".join(name for name in said.split(", ") if not name.startswith("libpython"))  # carried
     shutil.rmtree(work)
     architecture = _said("dpkg", "--print-architecture").strip()
-    size = sum(path.lstat().st_size for path in package.tree.rglob("*")) // 1024
+    size = trees.installed_size(package.tree)
     fields = {
         "Package": package.name,
         "Version": f"{version}-1",

@@ -4,6 +4,7 @@ What no program here uses is left out, and what debuggers need is stripped. Both
 compiled module that could be loaded before must load afterwards, by the carried interpreter.
 """
 
+import csv
 import gzip
 import importlib.metadata
 import os
@@ -21,7 +22,16 @@ from schedd.cli.main import BARE
 from schedd.cli.manual import completion, completion_of, man_page, man_page_of
 from server_adapter.main import make_parser
 
-__all__ = ["UNITS", "adapter", "daemon", "elf_files", "libraries", "settle"]
+__all__ = [
+    "UNITS",
+    "adapter",
+    "daemon",
+    "elf_files",
+    "forget_where_built",
+    "installed_size",
+    "libraries",
+    "settle",
+]
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -97,9 +107,28 @@ def libraries(home: Path) -> Path:
     return found
 
 
+def installed_size(tree: Path) -> int:
+    """KiB as dpkg counts them (deb-substvars(5)): files rounded up, 1 for all else."""
+    return sum(
+        -(-path.lstat().st_size // 1024) if path.is_symlink() or path.is_file() else 1
+        for path in tree.rglob("*")
+    )
+
+
 def elf_files(home: Path) -> list[Path]:
     """All programs and libraries."""
     return [home / "bin/python3", *sorted(path for path in home.rglob("*.so*") if path.is_file())]
+
+
+def forget_where_built(packages: Path) -> None:
+    """Of what pip wrote below ``packages``: no place of the build, no line for a file that is gone."""
+    for installed in packages.rglob("direct_url.json"):
+        installed.unlink()
+    for record in packages.glob("*.dist-info/RECORD"):
+        with record.open(encoding="utf-8", newline="") as file:
+            rows = [row for row in csv.reader(file) if row and (packages / row[0]).is_file()]
+        with record.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows(rows)
 
 
 def settle(tree: Path) -> None:
@@ -225,8 +254,7 @@ def _loaded(home: Path) -> set[str]:
 def _compile(tree: Path) -> None:
     """Beside each module what it compiles to; nothing is ever written there later."""
     (home,) = (tree / "usr/lib").glob("*/bin")
-    for installed in tree.rglob("direct_url.json"):
-        installed.unlink()
+    forget_where_built(libraries(home.parent))
     places = ["-d", f"/{home.parent.relative_to(tree)}/lib", str(home.parent / "lib")]
     # By the interpreter that goes into the package: the magic number is its own. Without -B it would write
     # what it imports itself with times, and -f makes sure that nothing of that kind is left.

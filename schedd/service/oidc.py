@@ -50,6 +50,8 @@ _LEEWAY_S: Final = 30
 """Two clocks may differ by so much."""
 _FRESH_S: Final = 3600.0
 """For how long what the provider says of itself is remembered."""
+_KEPT_S: Final = 24 * 3600.0
+"""For how long its keys count while it cannot be asked: an outage does not lock people out."""
 _AGAIN_S: Final = 60.0
 """So long after a look at its keys a token with another key leads to a new one."""
 _PAUSE_S: Final = 10.0
@@ -206,16 +208,19 @@ class OidcProvider:
             now = time.monotonic()
             if about is not None and about.then > newer_than and now < about.then + _FRESH_S:
                 return about
-            if self._failed is not None and now < self._failed[0] + _PAUSE_S:
-                raise IdentityError(self._failed[1], ours=True)
-            try:
-                self._about = await self._discover()
-            except IdentityError as error:
-                self._failed = (now, str(error))
-                _log.warning("the identity provider cannot be asked", why=str(error))
-                raise
-            self._failed = None
-            return self._about
+            if self._failed is None or now >= self._failed[0] + _PAUSE_S:
+                try:
+                    self._about = await self._discover()
+                except IdentityError as error:
+                    # From when it failed: whoever waited for the same silence is not to wait anew.
+                    self._failed = (time.monotonic(), str(error))
+                    _log.warning("the identity provider cannot be asked", why=str(error))
+                else:
+                    self._failed = None
+                    return self._about
+            if about is not None and about.then > newer_than and now < about.then + _KEPT_S:
+                return about
+            raise IdentityError(self._failed[1], ours=True)
 
     async def _discover(self) -> _About:
         issuer = self._settings.issuer
@@ -228,11 +233,7 @@ class OidcProvider:
             if not isinstance(place, str) or not is_secure(place):
                 raise IdentityError(f"{issuer} has no https address as its {name}", ours=True)
             places[name] = place
-        keys = await self._fetch("GET", places["jwks_uri"])
-        try:
-            known = KeySet.import_key_set(cast("KeySetSerialization", keys))
-        except (JoseError, ValueError, TypeError, KeyError) as error:
-            raise IdentityError(f"{issuer}: its keys cannot be read: {error}", ours=True) from None
+        known = _keys(issuer, await self._fetch("GET", places["jwks_uri"]))
         ways = found.get("token_endpoint_auth_methods_supported")
         basic = not isinstance(ways, list) or "client_secret_basic" in ways
         leave, token = places["authorization_endpoint"], places["token_endpoint"]
@@ -287,6 +288,22 @@ def _at(claims: Mapping[str, Any], path: str) -> Any:
     for step in path.split("."):
         found = found.get(step) if isinstance(found, dict) else None
     return found
+
+
+def _keys(issuer: str, found: Mapping[str, Any]) -> KeySet:
+    """Its keys that sign. One of a kind that is not known here is passed over (RFC 7517 §5)."""
+    listed = found.get("keys")
+    known, why = [], "it has none"
+    for one in listed if isinstance(listed, list) else ():
+        if not isinstance(one, dict) or one.get("use", "sig") != "sig":
+            continue
+        try:
+            known += KeySet.import_key_set(cast("KeySetSerialization", {"keys": [one]})).keys
+        except (JoseError, ValueError, TypeError, KeyError) as error:
+            why = str(error)
+    if not known:
+        raise IdentityError(f"{issuer}: its keys cannot be read: {why}", ours=True)
+    return KeySet(known)
 
 
 def _place(url: str) -> str:

@@ -1,0 +1,55 @@
+"""What makes a tree the same wherever it is built."""
+
+import csv
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.conftest import ROOT
+
+
+@pytest.fixture
+def trees(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(ROOT / "release"))
+    sys.modules.pop("trees", None)
+    return importlib.import_module("trees")
+
+
+def installed(packages: Path, place: str) -> Path:
+    """As pip leaves a wheel that was installed from ``place``."""
+    about = packages / "schedd-1.dist-info"
+    about.mkdir(parents=True)
+    (packages / "schedd").mkdir()
+    (packages / "schedd/a,b.py").write_text("")
+    (about / "METADATA").write_text("Name: schedd\n")
+    (about / "direct_url.json").write_text(f'{{"url": "{place}"}}')
+    lines = ["../../bin/schedd,sha256=z,200", '"schedd/a,b.py",sha256=x,0', "schedd/gone.pyi,sha256=y,9"]
+    lines += [f"schedd-1.dist-info/direct_url.json,sha256={hash(place)},{len(place)}"]
+    lines += ["schedd-1.dist-info/METADATA,sha256=x,13", "schedd-1.dist-info/RECORD,,"]
+    (about / "RECORD").write_text("\r\n".join(lines) + "\r\n")
+    return packages
+
+
+def test_nothing_tells_where_a_wheel_was_installed_from(trees: ModuleType, tmp_path: Path) -> None:
+    places = ("file:///tmp/one/schedd.whl", "file:///home/of/another/schedd.whl")
+    made = [installed(tmp_path / str(number), place) for number, place in enumerate(places)]
+    for packages in made:
+        trees.forget_where_built(packages)
+    records = [(packages / "schedd-1.dist-info/RECORD").read_bytes() for packages in made]
+    assert records[0] == records[1]
+    rows = [row[0] for row in csv.reader(records[0].decode().splitlines())]
+    assert rows == ["schedd/a,b.py", "schedd-1.dist-info/METADATA", "schedd-1.dist-info/RECORD"]
+    assert not (made[0] / "schedd-1.dist-info/direct_url.json").exists()
+
+
+def test_the_size_is_counted_as_dpkg_does_and_not_by_the_file_system(
+    trees: ModuleType, tmp_path: Path
+) -> None:
+    (tmp_path / "folder").mkdir()
+    for name, size in (("one", 1), ("full", 1024), ("more", 1025), ("none", 0)):
+        (tmp_path / "folder" / name).write_bytes(b"x" * size)
+    (tmp_path / "link").symlink_to("nowhere")
+    assert trees.installed_size(tmp_path) == 1 + 1 + 1 + 2 + 0 + 1

@@ -1,0 +1,249 @@
+"""What providers do to ID tokens and keys: audiences, clocks, groups, rotation, silence.
+
+The provider is a small server on loopback, whose answers the tests choose; tokens are signed here.
+"""
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from schedd.service.auth_settings import OidcSettings
+from schedd.service.identity import Identity, IdentityError
+
+oidc = pytest.importorskip("schedd.service.oidc")
+joserfc_jwk = pytest.importorskip("joserfc.jwk")
+joserfc_jwt = pytest.importorskip("joserfc.jwt")
+
+NOW = 1_800_000_000
+SIGNS = joserfc_jwk.ECKey.generate_key("P-256", {"kid": "one"})
+NEXT = joserfc_jwk.ECKey.generate_key("P-256", {"kid": "two"})
+NAMELESS = joserfc_jwk.ECKey.generate_key("P-256")
+
+
+class Provider:
+    """``keys`` are published; ``silent``: no answer comes until it is set; ``down``: 503."""
+
+    def __init__(self) -> None:
+        self.keys: list[Any] = [SIGNS.as_dict(private=False)]
+        self.down = False
+        self.silent: threading.Event | None = None
+        self.asked = 0
+        provider = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                provider.asked += 1
+                if provider.silent is not None:
+                    provider.silent.wait(20)
+                url = provider.url
+                about = {"issuer": url, "authorization_endpoint": url, "token_endpoint": url}
+                about["jwks_uri"] = f"{url}/keys"
+                body = json.dumps({"keys": provider.keys} if self.path == "/keys" else about).encode()
+                self.send_response(503 if provider.down else 200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *args: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def schedd(self, now: float = NOW, **settings: Any) -> Any:
+        """This program, as the provider's client, at ``now``."""
+        about = {
+            "issuer": self.url,
+            "client_id": "schedd",
+            "redirect_url": "http://127.0.0.1:8080/dashboard/oidc/callback",
+            "grants": ({"groups": ["/hpc/admins"], "role": "admin"},),
+        }
+        made = OidcSettings.model_validate({**about, **settings})
+        return oidc.OidcProvider(made, clock=lambda: now)
+
+    def token(self, key: Any = SIGNS, **claims: Any) -> str:
+        """Signed by ``key``; a claim that is None is left out."""
+        about = {"iss": self.url, "aud": "schedd", "sub": "1", "iat": NOW, "exp": NOW + 300}
+        about |= {"preferred_username": "ann"} | claims
+        head = {"alg": "ES256"} | ({"kid": key.kid} if key.kid else {})
+        return str(joserfc_jwt.encode(head, {k: v for k, v in about.items() if v is not None}, key))
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    made = Provider()
+    thread = threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield made
+    made.server.shutdown()
+    thread.join()
+    made.server.server_close()
+
+
+def identity(client: Any, token: str) -> Identity:
+    found = asyncio.run(client.identity(token))
+    assert isinstance(found, Identity)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("claims", "counts"),
+    [
+        ({"aud": ["schedd"]}, True),
+        ({"aud": ["schedd", "portal"], "azp": "schedd"}, True),
+        ({"aud": ["schedd", "portal"], "azp": "portal"}, False),
+        ({"aud": ["schedd", "portal"]}, False),
+        ({"aud": ["portal", "schedd-test"]}, False),
+        ({"aud": []}, False),
+        ({"aud": None}, False),
+    ],
+)
+def test_of_several_audiences_one_is_ours_and_it_was_made_for_us(
+    provider: Provider, claims: dict[str, Any], counts: bool
+) -> None:
+    client = provider.schedd()
+    if counts:
+        assert identity(client, provider.token(**claims)).name == "ann"
+    else:
+        with pytest.raises(IdentityError) as error:
+            identity(client, provider.token(**claims))
+        assert not error.value.ours
+
+
+@pytest.mark.parametrize(
+    ("moment", "claims", "counts"),
+    [
+        (NOW + 329, {}, True),  # it ended 29 s ago by our clock
+        (NOW + 331, {}, False),
+        (NOW - 29, {}, True),  # it is made in 29 s by our clock
+        (NOW - 31, {}, False),
+        (NOW - 29, {"nbf": NOW}, True),
+        (NOW, {"nbf": NOW + 31}, False),
+        (NOW, {"exp": None}, False),
+    ],
+)
+def test_clocks_may_be_half_a_minute_apart(
+    provider: Provider, moment: int, claims: dict[str, Any], counts: bool
+) -> None:
+    client = provider.schedd(moment)
+    if counts:
+        assert identity(client, provider.token(**claims)).until == NOW + 330
+    else:
+        with pytest.raises(IdentityError):
+            identity(client, provider.token(**claims))
+
+
+@pytest.mark.parametrize(
+    ("path", "claims"),
+    [
+        ("groups", {"groups": ["/hpc/admins", 7, None]}),
+        ("groups", {"groups": "/hpc/admins"}),
+        ("resource_access.schedd.roles", {"resource_access": {"schedd": {"roles": ["/hpc/admins"]}}}),
+        ("wlcg.groups", {"wlcg.groups": ["/hpc/admins"]}),
+        ("https://site.org/groups", {"https://site.org/groups": ["/hpc/admins"]}),
+    ],
+)
+def test_groups_are_found_where_providers_put_them(
+    provider: Provider, path: str, claims: dict[str, Any]
+) -> None:
+    client = provider.schedd(groups_claim=path)
+    bearer = client.bearer(identity(client, provider.token(**claims)))
+    assert (bearer.name, bearer.role) == ("ann", "admin")
+
+
+@pytest.mark.parametrize("groups", [None, 7, {"/hpc/admins": True}, [["/hpc/admins"]], ["/hpc/admins/x"], []])
+def test_groups_of_another_form_give_nothing(provider: Provider, groups: Any) -> None:
+    client = provider.schedd()
+    assert client.bearer(identity(client, provider.token(groups=groups))) is None
+
+
+def test_keys_of_kinds_that_are_not_known_are_passed_over(provider: Provider) -> None:
+    strange: list[Any] = [
+        {"kty": "OKP", "crv": "X1", "x": "AA", "kid": "new-curve"},
+        {"kid": "without a kind"},
+        "nonsense",
+        {**NEXT.as_dict(private=False), "use": "enc"},
+    ]
+    provider.keys = [*strange, SIGNS.as_dict(private=False)]
+    client = provider.schedd()
+    assert identity(client, provider.token()).name == "ann"
+    with pytest.raises(IdentityError, match="signature"):
+        identity(client, provider.token(NEXT))  # that one is for encryption
+    provider.keys = strange
+    with pytest.raises(IdentityError, match="its keys cannot be read") as error:
+        identity(provider.schedd(), provider.token())
+    assert error.value.ours
+
+
+def test_one_key_needs_no_name(provider: Provider) -> None:
+    provider.keys = [NAMELESS.as_dict(private=False)]
+    assert identity(provider.schedd(), provider.token(NAMELESS)).name == "ann"
+
+
+def later(client: Any, seconds: float) -> None:
+    """As if the provider had been asked so long before."""
+    about = client._about
+    client._about = oidc._About(about.authorize, about.token, about.keys, about.then - seconds)
+
+
+def test_both_keys_count_while_they_change_and_the_old_one_no_longer(provider: Provider) -> None:
+    client = provider.schedd()
+    assert identity(client, provider.token()).name == "ann"
+    provider.keys.append(NEXT.as_dict(private=False))
+    later(client, 61)
+    assert identity(client, provider.token(NEXT)).name == "ann"
+    assert identity(client, provider.token()).name == "ann"
+    provider.keys = provider.keys[1:]
+    later(client, 3601)
+    with pytest.raises(IdentityError, match="signature"):
+        identity(client, provider.token())
+
+
+def test_while_the_provider_is_down_its_keys_count_for_a_day(provider: Provider) -> None:
+    client = provider.schedd()
+    token = provider.token()
+    identity(client, token)
+    provider.down = True
+    later(client, 7200)
+    asked = provider.asked
+    for _ in range(3):
+        assert identity(client, token).name == "ann"
+    assert provider.asked == asked + 1  # and it is not asked at each request
+    with pytest.raises(IdentityError) as error:
+        identity(client, provider.token(NEXT))  # perhaps a new key of it: that is not known now
+    assert error.value.ours
+    later(client, 24 * 3600)
+    with pytest.raises(IdentityError) as error:
+        identity(client, token)
+    assert error.value.ours
+    provider.down = False
+    client._failed = None  # after the pause
+    assert identity(client, token).name == "ann"
+    assert client._failed is None
+
+
+def test_a_provider_that_hangs_is_waited_for_once(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(oidc, "_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(oidc, "_PAUSE_S", 60.0)
+    provider.silent = threading.Event()
+    client = provider.schedd()
+
+    async def ask() -> list[Any]:
+        asked = [asyncio.ensure_future(client.identity("a.b.c")) for _ in range(5)]
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    began = time.monotonic()
+    said = asyncio.run(ask())
+    provider.silent.set()
+    assert all(isinstance(one, IdentityError) and one.ours for one in said)
+    assert provider.asked == 1
+    # The pause begins when the wait is over: with one as long as the wait, each of them would wait in turn.
+    assert client._failed[0] >= began + 0.3
