@@ -18,8 +18,10 @@ HOUR = 3600
 class Site(Cluster):
     """A cluster with accounts: amounts are told in core-seconds."""
 
-    def __init__(self, nodes: int = 2, site: dict[str, Any] | None = None, **rules: Any) -> None:
-        super().__init__(nodes=nodes, site={"accounts": rules, **(site or {})})
+    def __init__(
+        self, nodes: int = 2, site: dict[str, Any] | None = None, policy: str = "conservative", **rules: Any
+    ) -> None:
+        super().__init__(nodes=nodes, policy=policy, site={"accounts": rules, **(site or {})})
 
     def account(self, name: str = "phys", amount: int = 0, **more: Any) -> int:
         event = AccountSet(id=self.server.event_id(), time=self.server.now, name=name, amount=amount, **more)
@@ -300,3 +302,24 @@ def test_another_policy_of_the_site_looks_at_all_jobs_again() -> None:
     changed = {"accounts": {"unknown": "wait"}}
     site.tell(PolicyChanged(id=site.server.event_id(), time=site.server.now, version=1, site=changed))
     assert (site.start("1"), site.waits("2")) == (0, "account: account chem, which there is not")
+
+
+@pytest.mark.parametrize("policy", ["easy", "fcfs", "sjf"])
+def test_queue_policies_hold_charge_and_let_wait_as_well(policy: str) -> None:
+    site = Site(nodes=1, policy=policy)
+    site.account(amount=600)
+    site.submit("1", "1:ppn=4", 100, account="phys", runtime=50)
+    site.submit("2", "1:ppn=4", 100, account="phys", runtime=100)
+    site.submit("3", "1:ppn=4", 100)
+    assert (site.runs("1"), site.left()) == ([0], 200)
+    assert site.waits("2").startswith("budget: account phys: ")
+    site.at(50)
+    assert site.balance() == 400, "what job 1 took is charged"
+    site.at(400)
+    assert len(site.runs("2")) == len(site.runs("3")) == 1
+    assert site.runs("2")[0] >= 50, "not before there was enough"
+    assert (site.balance(), site.left()) == (0, 0)
+    site.submit("4", "1:ppn=1", 100, account="phys")
+    site.at(1000)
+    assert site.runs("4") == []
+    assert site.waits("4").startswith("budget: account phys: ")
