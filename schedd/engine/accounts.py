@@ -4,16 +4,27 @@ A job that has a place in the plan has so much of its account held as it can tak
 what it really took is charged and the rest is free again. So the plan never promises what nobody can pay.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from schedd.engine.intake import Understood
 from schedd.engine.pools import claim_of
 from schedd.engine.ranking import set_rank
 from schedd.engine.records import JobRecord, Phase
 from schedd.model import WaitingFor
 from schedd.policy.accounts import SCALE, Account, AccountRules, Portion, dearest, paid, period_at
-from schedd.wire import AccountMoved, AccountSet, JobFacts, LedgerKept, RunFacts, RunsRead, ShareFacts
+from schedd.policy.site import SitePolicy
+from schedd.wire import (
+    AccountMoved,
+    AccountSet,
+    JobFacts,
+    LedgerKept,
+    NodeFacts,
+    RunFacts,
+    RunsRead,
+    ShareFacts,
+)
 
 if TYPE_CHECKING:
     from schedd.engine.state import EngineState
@@ -26,9 +37,11 @@ __all__ = [
     "forget_runs",
     "hold_run",
     "ledger_kept",
+    "most_of",
     "moved",
     "runs_read",
     "set_account",
+    "too_little",
 ]
 
 _KEPT: Final = 3 * 86_400
@@ -87,24 +100,37 @@ def budget(state: "EngineState", record: JobRecord) -> WaitingFor | None:
         if not poor:
             set_rank(state, record)
         return None
+    return too_little(account, book.available(name, job), amount, state.site.economy.currency)
+
+
+def most_of(
+    site: SitePolicy,
+    nodes: Mapping[str, NodeFacts],
+    account: Account,
+    facts: JobFacts,
+    understood: Understood,
+) -> int:
+    """The most that a job can take that waits, in the account's smallest unit."""
+    amounts = claim_of(facts, understood).amounts
+    cpus = amounts["cpus"]
+    request = understood.request
+    if request is not None and (request.exclusive or facts.exclusive):
+        largest = max((one.cpus for one in nodes.values()), default=0)
+        cpus = max(cpus, amounts["nodes"] * largest)
+    gpus, gpu = amounts.get("gpus", 0), site.accounts.gpu
+    return dearest(account.unit, cpus, gpus, understood.walltime, site.economy, gpu)
+
+
+def too_little(account: Account, left: int, most: int, currency: str) -> WaitingFor:
+    """What a job waits for that may take ``most`` of an account which has less ``left``."""
     if account.closed:
-        return WaitingFor("budget", f"account {name}, which is closed")
-    currency = state.site.economy.currency
-    left = amount_in_words(account, max(0, book.available(name, job)), currency)
-    asked = amount_in_words(account, amount, currency)
-    return WaitingFor("budget", f"account {name}: {left} are left, and it may take {asked}")
+        return WaitingFor("budget", f"account {account.name}, which is closed")
+    has, asked = (amount_in_words(account, one, currency) for one in (max(0, left), most))
+    return WaitingFor("budget", f"account {account.name}: {has} are left, and it may take {asked}")
 
 
 def _most(state: "EngineState", account: Account, record: JobRecord) -> int:
-    """The most that a job can take that waits."""
-    amounts = claim_of(record.facts, record.understood).amounts
-    cpus = amounts["cpus"]
-    request = record.understood.request
-    if request is not None and (request.exclusive or record.facts.exclusive):
-        largest = max((one.cpus for one in state.node_facts.values()), default=0)
-        cpus = max(cpus, amounts["nodes"] * largest)
-    seconds, rules = record.understood.walltime, state.site.accounts
-    return dearest(account.unit, cpus, amounts.get("gpus", 0), seconds, state.site.economy, rules.gpu)
+    return most_of(state.site, state.node_facts, account, record.facts, record.understood)
 
 
 # ---- what runs take -----------------------------------------------------------------------------

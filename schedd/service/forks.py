@@ -11,6 +11,7 @@ from schedd.choice.books import Books
 from schedd.dialect import canonical
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
+from schedd.engine.accounts import account_of, most_of, too_little
 from schedd.engine.intake import Intake, Understood, as_planned, not_counted, stopped_queues, waits_for
 from schedd.engine.job_view import record_of
 from schedd.engine.pools import LimitBook
@@ -25,7 +26,7 @@ from schedd.plan.plan import Plan
 from schedd.plan.views import Window, bare, why_never, windows
 from schedd.policy.access import Access
 from schedd.policy.affordable import Tariff, place_within, too_dear
-from schedd.policy.site import Placing, economy_of
+from schedd.policy.site import Placing, economy_of, site_policy
 from schedd.service.asking import limit, limited
 from schedd.service.cheapest import Cheapest, cheapest, moments
 from schedd.service.smaller import Smaller, smaller
@@ -130,7 +131,7 @@ class Fork:
             placing = self.published.settings.site.get("placement", Placing.FIRST_GAP)
             asking = self._asking(plan, facts, understood, moment, best=placing != Placing.FIRST_GAP)
             asking = replace(asking, within=self._within(facts, moment))
-            answer = self._before_any_plan(facts, request)
+            answer = self._before_any_plan(facts, request) or self._budget(facts, understood, instead_of)
             if answer is None:
                 answer = asking.start(request, understood.walltime) or self._no_start(request)
             at_once = later = False
@@ -213,6 +214,30 @@ class Fork:
         if policy != "conservative":
             return WaitingFor("policy", f"the policy {policy}, which plans no starts")
         return None
+
+    def _budget(self, facts: JobFacts, understood: Understood, instead_of: str) -> WaitingFor | None:
+        """What the job waits for whose account has too little; what is held for the job that it is asked
+        ``instead_of`` counts as left.
+        """
+        published = self.published
+        if not published.accounts:
+            return None
+        site = site_policy(published.settings.site)
+        account = published.accounts.get(account_of(site.accounts, facts))
+        user = facts.owner.partition("@")[0]
+        if account is None or site.accounts.empty != "wait":
+            return None  # it may be planned, or nobody knows whose it will be
+        if user and not account.lets(user):
+            return WaitingFor("account", f"account {account.name} to be open to {user}")
+        left = account.balance + account.overdraft - published.account_held.get(account.name, 0)
+        own = record_of(published, instead_of) if instead_of else None
+        planned = own is not None and own.slot >= 0 and published.starts[own.slot] >= 0
+        if own is not None and planned and account_of(site.accounts, own.facts) == account.name:
+            left += most_of(site, published.nodes, account, own.facts, own.understood)
+        most = most_of(site, published.nodes, account, facts, understood)
+        if not account.closed and left >= most:
+            return None
+        return too_little(account, left, most, site.economy.currency)
 
     def _no_start(self, request: Request) -> Answer:
         if self._bare is None:

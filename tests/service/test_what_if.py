@@ -10,7 +10,16 @@ from schedd.service.explain import explain
 from schedd.service.forks import Asked, Fork
 from schedd.service.loop import PlanLoop
 from schedd.service.smaller import smaller
-from schedd.wire import Event, JobFacts, NodeChanged, NodeFacts, PolicyChanged, ServerChanged, ServerFacts
+from schedd.wire import (
+    AccountSet,
+    Event,
+    JobFacts,
+    NodeChanged,
+    NodeFacts,
+    PolicyChanged,
+    ServerChanged,
+    ServerFacts,
+)
 from tests.service.build import GIB, T, event_id, job, node, planner
 
 WAIT = 30
@@ -154,3 +163,35 @@ def test_a_what_if_is_answered_with_the_site_s_own_placement_and_the_reason_is_t
     assert found.why.startswith(
         "it could start sooner, but nodes of speed 3 are worth more by the site's criteria"
     )
+
+
+def test_an_account_with_too_little_is_what_it_waits_for() -> None:
+    site = {"accounts": {"otherwise": "common"}}
+    with planner(tell=False, end_allowance=0, site=site) as loop:
+        made = AccountSet(id=event_id(), time=T, name="common", amount=4 * 3600 + 400)
+        loop.submit([node("n1", 8), made]).result(WAIT)
+        small = {"nodes": "1:ppn=4", "walltime": "01:00:00"}
+        assert start(fork(loop).what_if(asking(small), T)) == T
+        loop.submit([job("1", nodes="1:ppn=4", walltime="3600")]).result(WAIT)
+        answer = fork(loop).what_if(asking(small), T).answer
+        assert isinstance(answer, WaitingFor)
+        assert (answer.kind, answer.what) == (
+            "budget",
+            "account common: 0.11 core-hours are left, and it may take 4.00 core-hours",
+        )
+        less = fork(loop).what_if(asking({"nodes": "1:ppn=4", "walltime": "100"}), T)
+        assert start(less) == T, "for this there is enough"
+
+
+def test_what_is_held_for_the_job_that_it_is_asked_instead_of_is_left() -> None:
+    site = {"accounts": {"otherwise": "common"}}
+    with planner(tell=False, end_allowance=0, site=site) as loop:
+        made = AccountSet(id=event_id(), time=T, name="common", amount=5 * 3600)
+        ahead = job("1", nodes="1:ppn=8", walltime="1000")
+        loop.submit([node("n1", 8), ahead]).result(WAIT)
+        loop.submit([made]).result(WAIT)
+        loop.submit([job("2", nodes="1:ppn=2", walltime="3600")]).result(WAIT)
+        copy = fork(loop)
+        wanted = asking({"nodes": "1:ppn=2", "walltime": "01:20:00"})
+        assert isinstance(copy.what_if(wanted, T).answer, WaitingFor)
+        assert start(copy.what_if(wanted, T, instead_of="2")) == T + 1000
