@@ -62,7 +62,7 @@ def planner(
     *,
     most_pending: int = 200_000,
     incidents: Incidents | None = None,
-    **settings: float | bool | str,
+    **settings: float | bool | str | dict[str, Any],
 ) -> Iterator[PlanLoop]:
     """A planner at work, on a clock that stands still."""
     chosen = EngineSettings(validate=True, **settings)  # type: ignore[arg-type]
