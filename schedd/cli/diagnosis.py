@@ -3,6 +3,7 @@
 Nothing is changed, and a part that cannot be looked at from here is said so.
 """
 
+import asyncio
 import shutil
 import socket
 import stat
@@ -21,6 +22,7 @@ from schedd.client import Client, ClientError, Place, Refused, Unreachable, find
 from schedd.client.answers import ClusterView, OpenAlert
 from schedd.plan.compiled import cache_dir
 from schedd.service.advice import advice
+from schedd.service.identity import IdentityError, Provider
 from schedd.service.settings import Settings, SettingsError
 from schedd.store import StoreError
 from schedd.store.connect import url_of
@@ -60,7 +62,7 @@ def of_this_host(config: Path | None) -> Iterator[Finding]:
         return
     try:
         settings = settings_of(config)
-        parts_of(settings)
+        parts = parts_of(settings)
     except SettingsError as error:
         for line in str(error).splitlines():
             yield Finding("settings", "bad", line, "mend it; `schedd config check` tells when it is right")
@@ -74,6 +76,18 @@ def of_this_host(config: Path | None) -> Iterator[Finding]:
     yield _port(settings)
     yield from _database(settings)
     yield _kernels()
+    if parts.oidc is not None:
+        yield _provider(parts.oidc)
+
+
+def _provider(oidc: Provider) -> Finding:
+    part = "identity provider"
+    try:
+        asyncio.run(oidc.begin())
+    except IdentityError as error:
+        do = "see whether it runs, and auth.oidc.issuer and ca_file; tokens and the socket work without it"
+        return Finding(part, "warn", f"{error}: nobody can log in there", do)
+    return Finding(part, "good", "it answers, and its keys can be read")
 
 
 def _port(settings: Settings) -> Finding:

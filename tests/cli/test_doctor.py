@@ -2,7 +2,9 @@
 
 import json
 import re
+import threading
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +87,9 @@ def doctor(loop: PlanLoop, capsys: pytest.CaptureFixture[str], tmp_path: Path) -
         return code, found
 
     return run
+
+
+KEY = {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo", "kid": "rfc8037"}
 
 
 def test_a_site_in_order_is_good_from_its_settings_to_its_server(doctor: Doctor) -> None:
@@ -205,6 +210,36 @@ def test_the_adapters_files_and_the_server_behind_them_are_looked_at(doctor: Doc
     assert found["server"][0][1].startswith("pbs_server does not answer on 127.0.0.1 port 1")
     file.write_text("[daemon\n")
     assert doctor()[1]["adapter's settings"][0][0] == "bad"
+
+
+def test_an_identity_provider_that_cannot_be_asked_is_found(doctor: Doctor, tmp_path: Path) -> None:
+    pytest.importorskip("joserfc")
+    config = tmp_path / "schedd.toml"
+    about = {"authorization_endpoint", "token_endpoint", "jwks_uri"}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            place = f"http://{self.headers['Host']}"
+            found = {"issuer": place, "keys": [KEY], **dict.fromkeys(about, f"{place}/x")}
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(found).encode())
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        place = f"http://127.0.0.1:{server.server_port}"
+        lines = f'[auth.oidc]\nissuer = "{place}"\nclient_id = "schedd"\n'
+        lines += f'redirect_url = "{place}/dashboard/oidc/callback"\n'
+        config.write_text(config.read_text() + lines)
+        assert doctor()[1]["identity provider"][0][0] == "good"
+        server.shutdown()
+        thread.join()
+    state, words, do = doctor()[1]["identity provider"][0]
+    assert (state, "does not answer" in words, "auth.oidc.issuer" in do) == ("warn", True, True)
 
 
 def test_without_a_daemon_it_says_so(doctor: Doctor, capsys: pytest.CaptureFixture[str]) -> None:
