@@ -203,12 +203,14 @@ def test_the_keys_are_listed_and_drag_can_select(look: Open, large: Site) -> Non
         "from=9&to=1",
         "open=%7C%7C",
         "group=%00",
+        "group=no-such-resource",
         "colour=no",
     ],
 )
 def test_a_strange_address_is_put_right(look: Open, large: Site, query: str) -> None:
     page = drawn(look("reader").go(f"plan?{query}"))
     expect(page.locator("#said")).to_contain_text("60 nodes")
+    expect(page.locator("#groups")).to_be_hidden()
 
 
 def test_the_chart_is_light_on_a_large_cluster(look: Open, site: Site) -> None:

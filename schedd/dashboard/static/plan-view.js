@@ -18,6 +18,8 @@ function read() {
   found.first = Math.min(1e7, found.first);
   for (const [name, most] of [["nodes", 400], ["find", 400], ["group", 400], ["job", 400], ["open", 4000]]) found[name] = found[name].slice(0, most);
   if (!["state", "user", "queue", "slack"].includes(found.colour)) found.colour = "state";
+  const groups = document.getElementById("group");
+  if (groups && ![...groups.options].some((one) => one.value === found.group)) Object.assign(found, { group: "", open: "" });
   return found;
 }
 
