@@ -125,3 +125,12 @@ def test_history_outlives_a_checkpoint() -> None:
     before = cluster.engine.state.lives
     again, _ = load(cluster.engine.checkpoint(), None)
     assert again.lives == before
+
+
+def test_a_long_job_is_planned_where_nodes_fail_less_before_its_time_has_come() -> None:
+    cluster = cluster_of(nodes=2)
+    fail(cluster, "n1", 1000)
+    cluster.submit("1", "n1:ppn=4", walltime=5000)
+    cluster.submit("2", "n2:ppn=4", walltime=5000)
+    cluster.submit("long", walltime=HOUR)
+    assert (cluster.runs("long"), cluster.where("long")) == ([], ["n2"])
