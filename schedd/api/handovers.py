@@ -83,6 +83,14 @@ class Submission(BaseModel):
         _Words, Field(description=f"Plain attributes: {', '.join(sorted(HANDED_ATTRIBUTES))}.")
     ] = {}
     variables: Annotated[_Words, Field(description="The job's environment (`-v`).")] = {}
+    keep_for: Annotated[
+        int,
+        Field(
+            description="For so many seconds it has a place in the plan although it is on hold.",
+            ge=0,
+            le=86_400,
+        ),
+    ] = 0
 
     @field_validator("user")
     @classmethod
@@ -169,8 +177,21 @@ def list_handovers(
     cluster: Cluster,
     asker: Federation,
     since: Annotated[
-        int, Query(description="Those that were over before are left out.", ge=0, lt=_TIME_END)
+        int,
+        Query(
+            description="Those that were over before are left out; with `after`, all unchanged since then.",
+            ge=0,
+            lt=_TIME_END,
+        ),
     ] = 0,
+    after: Annotated[
+        int | None,
+        Query(
+            description="Only those that may have changed after that `generation`, whose `as_of` is `since`.",
+            ge=0,
+            lt=_TIME_END,
+        ),
+    ] = None,
 ) -> Response:
     """The asker's own handovers; an admin's: all. Needs the role `federation` or `admin`."""
     published = cluster.published
@@ -179,8 +200,17 @@ def list_handovers(
         for one in published.handovers.values()
         if (asker.may("administer") or one.by == asker.name)
         and not ((one.phase in _OVER or one.end) and one.since < since)
+        and (after is None or one.since >= since or _moved(published, one, after))
     )
     return reply(request, HandoversView(handovers=tuple(found), **dated(published)))
+
+
+def _moved(published: Published, record: HandedOver, after: int) -> bool:
+    """Whether the planner's view of the job may be another than that of the generation ``after``."""
+    if not record.server_job or record.end:
+        return False
+    job = record_of(published, record.server_job)
+    return job is not None and (job.slot < 0 or int(published.changed[job.slot]) > after)
 
 
 @router.get(
@@ -212,7 +242,15 @@ async def put_handover(
     submission = SubmissionFacts(
         body.user, body.script, body.queue, body.resources, body.attributes, body.variables
     )
-    event = HandOver(id=_id(), time=cluster.now(), handover=name, submission=submission, by=asker.name)
+    now = cluster.now()
+    event = HandOver(
+        id=_id(),
+        time=now,
+        handover=name,
+        submission=submission,
+        by=asker.name,
+        keep_until=now + body.keep_for if body.keep_for else 0,
+    )
     await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
     await asyncio.to_thread(cluster.audit, asker.name, "hand over", f"{name}: a job of {body.user}")
     _log.info("a job was handed over", cluster=cluster.name, by=asker.name, handover=name, user=body.user)

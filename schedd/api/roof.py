@@ -129,6 +129,12 @@ class NewJob(_Asked):
     script: Annotated[str, Field(min_length=1, max_length=1 << 20, pattern=r"^[^\x00]+$")]
     attributes: _Words = {}
     variables: _Words = {}
+    data: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=200)], ...],
+        Field(
+            description="Sets of data that it reads: a cluster without them counts as later.", max_length=100
+        ),
+    ] = ()
     deadline: Annotated[
         int | None,
         Field(description="When it should have ended: a priority under the policy `load`.", ge=0, lt=1 << 36),
@@ -320,6 +326,7 @@ async def _submit(roof: _Roof, asker: _Asker, body: NewJob) -> Response:
         "attributes": body.attributes,
         "variables": body.variables,
         "queues": body.queues,
+        "data": list(body.data),
         "cpu_seconds": _cpu_seconds(body.asked),
         "walltime": parse_torque(body.asked).walltime or _WALLTIME,
     }
@@ -350,7 +357,7 @@ def first(roof: Roof, owner: str, body: _Asked) -> list[dict[str, Any]]:
 
     def ask(name: str) -> dict[str, Any]:
         chosen = roof.settings.clusters[name]
-        found: dict[str, Any] = {"cluster": name, "start": None, "end": None, "why": ""}
+        found: dict[str, Any] = {"cluster": name, "start": None, "end": None, "cost": None, "why": ""}
         if name not in users:
             return found | {"why": f"{owner} has no user there"}
         try:
@@ -363,7 +370,7 @@ def first(roof: Roof, owner: str, body: _Asked) -> list[dict[str, Any]]:
         start, end = answer["planned_start"], answer["planned_end"]
         if start is not None and end is not None:
             end = start + int((end - start) / chosen.speed)
-        return found | {"start": start, "end": end, "why": answer["why"]}
+        return found | {"start": start, "end": end, "cost": answer.get("cost"), "why": answer["why"]}
 
     if not names:
         return []

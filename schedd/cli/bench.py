@@ -1,10 +1,14 @@
-"""``schedd bench plan | optimise | predict | events | http | restart | size | face | wire``: how quick."""
+"""``schedd bench plan | optimise | predict | events | http | restart | size | face | federation | wire``: how
+quick.
+"""
 
 import argparse
+import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import structlog
 from rich.console import Console
 from rich.progress import Progress
 
@@ -30,6 +34,9 @@ from schedd.bench.size import table_of as size_table
 from schedd.bench.size import to_json as size_to_json
 from schedd.bench.workload import PROFILES
 from schedd.cli.arguments import Parser
+from schedd.cli.federations.bench import bench_federation
+from schedd.cli.federations.bench import table_of as federation_table
+from schedd.cli.federations.bench import to_json as federation_to_json
 from server_adapter import bench_wire
 
 __all__ = ["make_parser", "run"]
@@ -86,7 +93,20 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="DAYS",
         help="keep all for so long, as by keep_*",
     )
-    for one in (plan, optimise, predict, events, http, restart, size, face):
+    federation = what.add_parser("federation", help="routing decisions over many clusters, and their traffic")
+    for name, kind, default, words in (
+        ("clusters", int, 100, "so many"),
+        ("nodes", int, 1_000, "of each cluster"),
+        ("jobs", int, 100_000, "of the federation wait already"),
+        ("routed", int, 1_000, "jobs are routed and measured"),
+        ("rate", float, 5.0, "of these come in a second"),
+        ("shapes", int, 40, "different requests among the jobs"),
+        ("poll", float, 5.0, "seconds between two looks at a cluster"),
+    ):
+        federation.add_argument(
+            f"--{name}", type=kind, default=default, help=f"{words} (default: %(default)s)"
+        )
+    for one in (plan, optimise, predict, events, http, restart, size, face, federation):
         one.add_argument(
             "--profile", choices=PROFILES, default="metacentrum", help="shapes of nodes and jobs"
         )
@@ -104,7 +124,8 @@ def run(argv: Sequence[str]) -> int:
     if args.what == "wire":
         return bench_wire.run(args)
     try:
-        return {"plan": _plan, "optimise": _optimise, "predict": _predict}.get(args.what, _load)(args)
+        known = {"plan": _plan, "optimise": _optimise, "predict": _predict, "federation": _federation}
+        return known.get(args.what, _load)(args)
     except ValueError as error:
         print(f"schedd bench: {error}", file=sys.stderr)
         return 2
@@ -157,6 +178,32 @@ def _predict(args: argparse.Namespace) -> int:
     Console().print(predict_table(result))
     if args.json is not None:
         args.json.write_text(predict_to_json(result), encoding="utf-8")
+    return 0
+
+
+def _federation(args: argparse.Namespace) -> int:
+    # A federation logs each step of each job to the journal; a terminal is not what is measured here.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    with Console(stderr=True).status("") as status:
+
+        def tell(words: str) -> None:
+            status.update(f"{words} ...")
+
+        result = bench_federation(
+            args.clusters,
+            args.nodes,
+            args.jobs,
+            args.routed,
+            args.rate,
+            args.shapes,
+            args.seed,
+            args.profile,
+            args.poll,
+            tell,
+        )
+    Console().print(federation_table(result))
+    if args.json is not None:
+        args.json.write_text(federation_to_json(result), encoding="utf-8")
     return 0
 
 

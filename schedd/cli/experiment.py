@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from schedd.choice.pareto import NoPymoo
-from schedd.cli import experiment_front, experiment_prediction, pictures
+from schedd.cli import experiment_front, experiment_prediction, experiment_routing, pictures
 from schedd.cli.arguments import Parser
 from schedd.replay.compare import warm_up
 from schedd.replay.experiments.cells import Cell
@@ -23,8 +23,8 @@ from schedd.replay.workload import TraceError
 
 __all__ = ["make_parser", "run"]
 
-_WHOLE: Final = {one.NAME: one for one in (experiment_front, experiment_prediction)}
-"""Experiments that are no replays."""
+_WHOLE: Final = {one.NAME: one for one in (experiment_front, experiment_prediction, experiment_routing)}
+"""Experiments that are no replays of one cluster."""
 _PARTS: Final = ("whole", "first third", "rest", "busiest")
 
 
@@ -60,6 +60,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--workers", type=int, metavar="N", help="so many processes on this host (default: one for each core)"
     )
+    parser.add_argument("--jobs", type=int, metavar="N", help=f"{experiment_routing.NAME}: of each stream")
+    parser.add_argument("--repetitions", type=int, metavar="N", help=f"{experiment_routing.NAME}: of each")
     return parser
 
 
@@ -74,6 +76,8 @@ def run(argv: Sequence[str]) -> int:
         for name, module in _WHOLE.items():
             print(f"{name}\n    {module.ABOUT}\n")
         return 0
+    if args.name != experiment_routing.NAME and (args.jobs, args.repetitions) != (None, None):
+        return _fail(f"--jobs and --repetitions are for {experiment_routing.NAME} alone", 2)
     if args.name in _WHOLE:
         return _of_logs(args)
     if args.name not in EXPERIMENTS:
@@ -92,10 +96,21 @@ def run(argv: Sequence[str]) -> int:
 def _of_logs(args: argparse.Namespace) -> int:
     """No replay, and no choice of parts."""
     name: str = args.name
-    if args.part != "whole" or args.dask or args.workers is not None:
+    routing = name == experiment_routing.NAME
+    if args.part != "whole" or args.dask or (args.workers is not None and not routing):
         return _fail(f"{name} has no --part, --dask or --workers: it reads whole logs, one after another", 2)
     try:
-        if name == experiment_front.NAME:
+        if routing:
+            experiment_routing.run_routing(
+                args.logs.resolve(),
+                args.out,
+                quick=args.quick,
+                only=args.only,
+                workers=args.workers,
+                jobs=args.jobs,
+                repetitions=args.repetitions,
+            )
+        elif name == experiment_front.NAME:
             experiment_front.run_front(args.logs.resolve(), args.out, quick=args.quick, only=args.only)
         else:
             experiment_prediction.run_prediction(

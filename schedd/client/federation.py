@@ -67,6 +67,7 @@ class WhatIfRow(TypedDict):
     cluster: str
     start: int | None
     end: int | None
+    cost: float | None
     why: str
 
 

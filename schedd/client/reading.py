@@ -65,9 +65,11 @@ State = Literal["running", "starting", "planned", "waiting", "never"]
 class Reading:
     """All that asks and changes nothing."""
 
-    def __init__(self, place: Place, *, timeout: float = 30.0) -> None:
-        """To talk with the daemon at ``place``, waiting so many seconds at most. Raises ConfigError."""
-        self._http = Connection(place, timeout)
+    def __init__(self, place: Place, *, timeout: float = 30.0, connection: Connection | None = None) -> None:
+        """To talk with the daemon at ``place``, waiting so many seconds at most; over a ``connection``, where
+        one is given. Raises ConfigError.
+        """
+        self._http = connection or Connection(place, timeout)
         self._cluster = place.cluster
 
     @classmethod
@@ -290,9 +292,11 @@ class Reading:
 
     # ---- questions -------------------------------------------------------------------------------
 
-    def handovers(self, since: int = 0) -> list[HandoverView]:
-        """Jobs that were handed over, without those that were over before ``since``."""
-        found: HandoversView = self._get("/handovers", {"since": since})
+    def handovers(self, since: int = 0, *, after: int | None = None) -> list[HandoverView]:
+        """Jobs that were handed over, without those that were over before ``since``; or those alone that may
+        have changed after the generation ``after``, which was read at ``since``.
+        """
+        found: HandoversView = self._get("/handovers", {"since": since, "after": after})
         return found["handovers"]
 
     def handover(self, name: str) -> HandoverView:

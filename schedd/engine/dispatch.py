@@ -7,6 +7,7 @@ import numpy as np
 
 from schedd.engine.costs import over_limit
 from schedd.engine.intake import slot_limited
+from schedd.engine.kept_places import is_kept
 from schedd.engine.phases import Step, after
 from schedd.engine.places import displace, make_way, replan, rivals, seat, stand
 from schedd.engine.promises import note
@@ -25,7 +26,8 @@ __all__ = ["catch_up", "dispatch_due", "due_by_policy"]
 _AGAIN = 30
 """Seconds after which a job is looked at again that is due but that the server has not released."""
 _RELEASED_WITHIN = 60
-"""Seconds for which a job keeps its place that is due but whose dependency the server has not lifted yet."""
+"""Seconds for which a job keeps its place that is due but that the server has not released yet, from its
+dependency or from a hold for whose time its place is kept."""
 _LIMITED_WITHIN = 10
 """Seconds for which a job keeps its place that is due but that the server holds for its slot limit."""
 _ROUNDS = 4
@@ -76,7 +78,8 @@ def _try(state: EngineState, record: JobRecord, event: str) -> None:
     if slot_limited(record.facts):
         _let_another_go(state, record, event)
         return
-    if record.behind and state.now < state.plan.start(slot) + _RELEASED_WITHIN:
+    conditional = record.behind or is_kept(state, record)
+    if conditional and state.now < state.plan.start(slot) + _RELEASED_WITHIN:
         # The server releases it when it has seen the end.
         state.plan.set_ready(slot, min(state.now + 5, state.plan.start(slot) + _RELEASED_WITHIN))
         return

@@ -15,7 +15,7 @@ from schedd.engine.checkpoint import Frozen
 from schedd.engine.failing import pass_over
 from schedd.engine.foresight import judge
 from schedd.engine.handlers import apply_all, take_site
-from schedd.engine.handovers import forget_handovers
+from schedd.engine.handovers import end_kept_places, forget_handovers
 from schedd.engine.jobs import reread_slice
 from schedd.engine.log import BatchLog, Incident, LoggedBatch
 from schedd.engine.order import in_order
@@ -100,6 +100,8 @@ class Engine:
             reread_slice(state)
         if state.now >= state.standing_due and state.begins("standing reservations"):
             renew(state)
+        if state.kept_places:
+            end_kept_places(state, first)
         settle(state, first)
         if state.outlook is not None:
             state.outlook.advance(state.now)

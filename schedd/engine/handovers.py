@@ -8,7 +8,9 @@ hands it over may do so at several clusters, and lets it run at one.
 from dataclasses import replace
 from typing import Final
 
-from schedd.engine.records import HandedOver, HandoverPhase
+from schedd.engine.kept_places import expired
+from schedd.engine.places import replan
+from schedd.engine.records import Cause, HandedOver, HandoverPhase, Phase
 from schedd.engine.state import EngineState
 from schedd.wire import (
     HandOver,
@@ -22,7 +24,7 @@ from schedd.wire import (
     TakeBack,
 )
 
-__all__ = ["done", "forget_handovers", "hand_over", "let_run", "note_end", "take_back"]
+__all__ = ["done", "end_kept_places", "forget_handovers", "hand_over", "let_run", "note_end", "take_back"]
 
 _KEPT: Final = 7 * 86_400
 """Seconds for which what became of a handover can be asked after."""
@@ -33,7 +35,8 @@ def hand_over(state: EngineState, event: HandOver) -> None:
     """A new job for the server; one that is known is not submitted again."""
     if event.handover in state.handovers:
         return
-    record = HandedOver(event.handover, event.submission.user, event.by, "asked", state.now)
+    user, until = event.submission.user, event.keep_until
+    record = HandedOver(event.handover, user, event.by, "asked", state.now, keep_until=until)
     _decide(state, event.id, record, "submit", event.submission)
 
 
@@ -79,6 +82,23 @@ def done(state: EngineState, event: HandoverDone) -> None:
             phase = "withdrawn" if back else "released" if record.let_run else "held"
     text = "" if event.done else event.text
     _put(state, replace(record, phase=phase, decision="", code=event.code, text=text))
+    if phase == "held" and record.keep_until > state.now:
+        _keep_place(state, record, event.id)
+
+
+def _keep_place(state: EngineState, record: HandedOver, event: str) -> None:
+    """The job has a place from now on; one that the server has not shown yet, when it does."""
+    state.kept_places[record.server_job] = record.keep_until
+    job = state.records.get(record.server_job)
+    if job is not None and job.phase is Phase.BLOCKED:
+        replan(state, job, event, Cause.ARRIVED, "a place is kept for it while it is on hold")
+
+
+def end_kept_places(state: EngineState, event: str) -> None:
+    """Places that were kept long enough are free again."""
+    for job in expired(state):
+        if job.phase in (Phase.WAITING, Phase.BLOCKED):
+            replan(state, job, event, Cause.ARRIVED, "its place was kept for it long enough")
 
 
 def note_end(state: EngineState, event: JobEnded | JobDeleted) -> None:

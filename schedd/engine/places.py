@@ -8,6 +8,7 @@ from schedd.engine import chains
 from schedd.engine.accounts import budget
 from schedd.engine.costs import afford
 from schedd.engine.intake import is_eligible, not_counted, waits_for
+from schedd.engine.kept_places import is_kept
 from schedd.engine.phases import Step, after
 from schedd.engine.placing import place
 from schedd.engine.promises import make_promise, note, note_one
@@ -167,7 +168,7 @@ def _must_wait(state: EngineState, record: JobRecord) -> WaitingFor | Never | No
     if too_much is not None:
         return too_much
     wait = waits_for(record.facts, state.stopped_queues)
-    if wait is None or (wait[0] == "dependency" and record.behind):
+    if wait is None or (wait[0] == "dependency" and record.behind) or is_kept(state, record):
         return None
     return WaitingFor(*wait)
 

@@ -336,3 +336,5 @@ class HandedOver:
     code: int = 0
     text: str = ""
     """Why the last step that was refused was refused; empty when none was."""
+    keep_until: int = 0
+    """Until then it has a place in the plan although it is on hold."""

@@ -233,6 +233,8 @@ class EngineState:
     handovers: dict[str, HandedOver] = declared(HANDOVERS, make=dict)
     handed: dict[str, str] = declared(NAMES, make=dict)
     """By the id of the job at the server: its handover."""
+    kept_places: dict[str, int] = declared(NAMES, make=dict)
+    """By job on hold for which a place is kept: until when."""
 
     # ---- nodes that are switched off and on -----------------------------------------------------
     power: dict[str, NodePower] = declared(POWER, make=dict)

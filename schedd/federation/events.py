@@ -35,7 +35,7 @@ class Submitted:
 
     ``submission`` has ``script``, ``resources``, ``attributes``, ``variables`` and ``queues`` (by cluster).
     With ``clusters`` it may go to these alone. ``key`` is the sender's name for the request: the same
-    again is the same job.
+    again is the same job. ``priority`` is its own among the federation's jobs.
     """
 
     job: str
@@ -45,6 +45,7 @@ class Submitted:
     clusters: tuple[str, ...] = ()
     deadline: int | None = None
     key: str = ""
+    priority: int = 0
     type: Literal["submitted"] = "submitted"
 
 

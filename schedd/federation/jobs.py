@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from schedd.federation.events import (
     Cancelled,
@@ -21,13 +21,23 @@ from schedd.federation.events import (
     Withdrawn,
 )
 
-__all__ = ["Attempt", "ImpossibleError", "Job", "Jobs", "Over", "Phase"]
+__all__ = ["Attempt", "ImpossibleError", "Job", "Jobs", "Over", "Phase", "Question"]
 
 Phase = Literal["asking", "held", "letting", "out", "withdrawing", "withdrawn", "refused", "over"]
 Over = Literal["", "ended", "deleted", "cancelled", "refused"]
 _LIVE: Final = ("asking", "held", "letting", "out")
 _SAFE: Final = ("withdrawn", "refused")
 """Phases in which an attempt has not run and never will."""
+_TO_DO: Final = ("asking", "letting", "withdrawing")
+"""Phases in which something is to be asked of the cluster."""
+
+
+class Question(NamedTuple):
+    """What a cluster's plan is asked of a job. Jobs that ask for the same share the answer."""
+
+    resources: tuple[tuple[str, str], ...]
+    queue: str
+    user: str
 
 
 class ImpossibleError(Exception):
@@ -78,6 +88,15 @@ class Job:
     exit_status: int | None = None
     cancelled: bool = False
     text: str = ""
+    priority: int = 0
+    """Among the federation's own jobs, by deadline, licences and user; fixed at submission."""
+    asks: tuple[tuple[str, str], ...] = ()
+    """Its resources, in order of their names."""
+
+    def question(self, cluster: str, user: str) -> Question:
+        """What a cluster is asked of it."""
+        queues: Mapping[str, str] = self.submission.get("queues") or {}
+        return Question(self.asks, queues.get(cluster, ""), user)
 
     @property
     def active(self) -> Attempt | None:
@@ -96,6 +115,12 @@ class Job:
         return max(0, sum(one.let_go for one in self.attempts) - 1)
 
     @property
+    def waits(self) -> bool:
+        """Whether it is let go somewhere, and nothing is under way with it."""
+        active = self.active
+        return active is not None and active.phase == "out" and not self.cancelled and not self.over
+
+    @property
     def settled(self) -> bool:
         """Whether nothing is left to be done for it, at any cluster."""
         return bool(self.over) and all(one.phase in (*_SAFE, "over") for one in self.attempts)
@@ -109,6 +134,12 @@ class Jobs:
         self.by_key: dict[tuple[str, str], str] = {}
         self.open: dict[str, None] = {}
         """Jobs for which something is left to be done, oldest first."""
+        self.stirring: dict[str, None] = {}
+        """Those of them that do not just wait at a cluster, or run there."""
+        self.at: dict[str, dict[tuple[str, int], None]] = {}
+        """By cluster: attempts there that are not over, by job and number."""
+        self.to_do: dict[str, dict[tuple[str, int], None]] = {}
+        """By cluster: those of them for which something is to be asked of it."""
 
     def __getitem__(self, job: str) -> Job:
         return self.by_id[job]
@@ -149,6 +180,8 @@ class Jobs:
             tuple(event.clusters),
             event.deadline,
             event.key,
+            priority=event.priority,
+            asks=tuple(sorted(event.submission.get("resources", {}).items())),
         )
         if event.key:
             self.by_key[event.owner, event.key] = event.job
@@ -201,6 +234,17 @@ class Jobs:
             self.open.pop(job.id, None)
         else:
             self.open[job.id] = None
+        if job.settled or (job.waits and all(one.phase in (*_SAFE, "out") for one in job.attempts)):
+            self.stirring.pop(job.id, None)
+        else:
+            self.stirring[job.id] = None
+        for one in job.attempts:
+            name = (job.id, one.number)
+            for where, phases in ((self.at, (*_LIVE, "withdrawing")), (self.to_do, _TO_DO)):
+                if one.phase in phases:
+                    where.setdefault(one.cluster, {})[name] = None
+                elif one.cluster in where:
+                    where[one.cluster].pop(name, None)
 
 
 _Change = Callable[[Attempt, Any], Attempt]

@@ -5,11 +5,11 @@ the meta-scheduler. Where the text leaves a number open, the choice made here is
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import floor, log2
 from typing import Final
 
-__all__ = ["LEVELS", "Waiting", "deadline_value", "least", "licence_value", "priority"]
+__all__ = ["LEVELS", "Backlog", "deadline_value", "least", "licence_value", "priority", "user_value"]
 
 LEVELS: Final = 8
 """The highest priority; the paper names none."""
@@ -45,33 +45,37 @@ def priority(*terms: int, levels: int = LEVELS) -> int:
     return min(levels, max(0, round(sum(terms) / len(terms)))) if terms else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """Work that waits at a cluster: cpu-seconds, and its priority."""
-
-    cluster: str
-    work: float
-    priority: int
+def user_value(kind: str, levels: int = LEVELS) -> int:
+    """The term of a user's class: ``gold``, ``silver`` or another; the paper names no values."""
+    return {"gold": levels, "silver": levels // 2}.get(kind, 0)
 
 
-def least(
-    clusters: Sequence[tuple[str, int]], waiting: Sequence[Waiting], level: int, draw: int
-) -> str | None:
-    """The cluster for a job of priority ``level``, of ``clusters`` with their cpus (0: not known).
+@dataclass(slots=True)
+class Backlog:
+    """Work that waits at a cluster, by priority: the paper's LOAD and COUNT of one cluster.
+
+    ``load[p]`` is the work, in cpu-seconds, of jobs of priority ``p`` or higher, ``count[p]`` their number.
+    """
+
+    load: list[float] = field(default_factory=lambda: [0.0] * (LEVELS + 1))
+    count: list[int] = field(default_factory=lambda: [0] * (LEVELS + 1))
+
+    def add(self, work: float, priority: int, jobs: int = 1) -> None:
+        """A job comes, or goes: then both are negative."""
+        for level in range(priority + 1):
+            self.load[level] += work
+            self.count[level] += jobs
+
+
+def least(places: Sequence[tuple[str, int, Backlog]], level: int, draw: int, equal: float = _EQUAL) -> str:
+    """The cluster for a job of priority ``level``: of name, cpus (0: not known) and backlog of each, of which
+    there is one at least.
 
     The least work of this or a higher priority, per cpu; among equals the fewest such jobs, then ``draw``.
     """
-    if not clusters:
-        return None
-    loads = {
-        name: sum(one.work for one in waiting if one.cluster == name and one.priority >= level) / max(1, cpus)
-        for name, cpus in clusters
-    }
-    counts = {
-        name: sum(one.cluster == name and one.priority >= level for one in waiting) for name, _ in clusters
-    }
+    loads = {name: backlog.load[level] / max(1, cpus) for name, cpus, backlog in places}
     lowest = min(loads.values())
-    equal = sorted(name for name, load in loads.items() if load <= lowest * (1 + _EQUAL))
-    fewest = min(counts[name] for name in equal)
-    left = [name for name in equal if counts[name] == fewest]
-    return left[draw % len(left)]
+    left = {name: backlog.count[level] for name, _, backlog in places if loads[name] <= lowest * (1 + equal)}
+    fewest = min(left.values())
+    last = sorted(name for name, count in left.items() if count == fewest)
+    return last[draw % len(last)]

@@ -1,31 +1,39 @@
 """Asks one cluster, round after round: what is to be done there, what became of it, what its plan offers."""
 
-import json
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
 from schedd.client import Client, ClientError, Place, Refused
 from schedd.client.answers import ClusterView
-from schedd.federation.machine import Action, HandoverSeen, Offer
+from schedd.federation.jobs import Question
+from schedd.federation.machine import Action
 from schedd.federation.roof import Report, Roof
+from schedd.federation.seen import HandoverSeen, Offer
 from schedd.federation.settings import ClusterSettings
 from schedd.store import StoreError
 
-__all__ = ["Peer", "client_of"]
+__all__ = ["Connect", "Peer", "client_of"]
 
 _log = structlog.get_logger(__name__)
-_OF_THE_JOB = ("invalid", "too-hard", "bad-request", "too-large")
+_OF_THE_JOB: Final = ("invalid", "too-hard", "bad-request", "too-large")
 """Refusals that are about the job, and not about who asks or when."""
-_ACTIONS = 60
+_ACTIONS: Final = 60
 """Requests in one round: what is learnt of the cluster is not to wait for more."""
-_AT_ONCE = 6
+_AT_ONCE: Final = 6
 """Of these, so many at once: the schedd keeps what came together in one go."""
-_MOST = 200
-"""Questions in one round."""
+_SOON_S: Final = 0.25
+"""Until the next look while something is under way there."""
+_AGAIN_S: Final = 3.0
+"""Until what was asked for, and does not show, is asked for again."""
+_WHOLE_S: Final = 600.0
+"""Between two looks at all handovers, and not only at those that changed."""
+
+Connect = Callable[[ClusterSettings, str], Client]
 
 
 def client_of(settings: ClusterSettings, token: str) -> Client:
@@ -36,15 +44,23 @@ def client_of(settings: ClusterSettings, token: str) -> Client:
 class Peer(threading.Thread):
     """One cluster's thread. One that hangs holds up no other."""
 
-    def __init__(self, name: str, roof: Roof, token: str, stopping: threading.Event) -> None:
+    def __init__(
+        self, name: str, roof: Roof, token: str, stopping: threading.Event, connect: Connect = client_of
+    ) -> None:
         super().__init__(name=f"cluster {name}", daemon=True)
         self.cluster = name
         self._roof = roof
         self._settings = roof.settings.clusters[name]
         self._token = token
         self._stopping = stopping
-        self._answers: dict[str, Offer] = {}
-        self._generation = -1
+        self._connect = connect
+        self._client: Client | None = None
+        self._asked: dict[tuple[str, str], float] = {}
+        """By handover and step, when it was asked for."""
+        self._look_at = 0.0
+        self._whole_at = 0.0
+        self._after: tuple[int, int] | None = None
+        """Generation and time of the plan that was looked at last."""
 
     def run(self) -> None:
         """Rounds until it is to stop."""
@@ -52,49 +68,67 @@ class Peer(threading.Thread):
         while not self._stopping.is_set():
             bell.clear()
             try:
-                self._roof.report(self.cluster, self.round())
+                self.round()
             except Exception:
                 _log.exception("a round failed", cluster=self.cluster)
-            bell.wait(self._roof.settings.routing.poll)
-            self._stopping.wait(0.05)
+                self._look_at = time.monotonic() + self._roof.settings.routing.poll
+            bell.wait(max(0.0, self._look_at - time.monotonic()))
+            self._stopping.wait(0.01)
+        self._drop()
 
-    def round(self) -> Report:
-        """One round."""
+    def round(self) -> None:
+        """One round: what its plan was never asked, what is to be done there, and now and then a look."""
+        poll = self._roof.settings.routing.poll
         try:
-            with client_of(self._settings, self._token) as client:
-                return self._round(client)
+            self._ask(self._roof.questions(self.cluster))
+            acted = self._act()
+            now = time.monotonic()
+            if now >= self._look_at:
+                self._look()
+                self._look_at = time.monotonic() + poll
+            if acted or self._asked:
+                self._look_at = min(self._look_at, now + min(poll, _SOON_S))
         except Refused as error:
-            return Report(
-                error.detail if error.kind == "not-ready" else f"it refuses the federation: {error}"
-            )
+            self._failed(error.detail if error.kind == "not-ready" else f"it refuses the federation: {error}")
         except ClientError as error:
-            return Report(str(error))
+            self._failed(str(error))
 
-    def _round(self, client: Client) -> Report:
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            for done in [pool.submit(self._alone, one) for one in self._roof.work(self.cluster)[:_ACTIONS]]:
-                done.result()
-        view = client.cluster()
-        generation = view["generation"]
-        if generation != self._generation:
-            self._answers, self._generation = {}, generation
-        away = _why_not(view)
-        offers = {}
-        for job, resources, queue, user in self._roof.questions(self.cluster)[:_MOST]:
-            offers[job] = self._ask(client, resources, queue, user)
-        seen = {one["handover"]: _seen(one) for one in client.handovers()}
-        chosen = self._settings
-        return Report(
-            away=away,
-            handovers=seen,
-            offers=offers,
-            cpus=view["cpus"] if chosen.discloses("power") else 0,
-            counts=dict(view["jobs"]) if chosen.discloses("load") else {},  # type: ignore[arg-type]
-            generation=generation,
-        )
+    def _failed(self, why: str) -> None:
+        self._drop()
+        self._after = None
+        self._asked.clear()
+        self._roof.report(self.cluster, Report(why))
+        self._look_at = time.monotonic() + self._roof.settings.routing.poll
+
+    def _open(self) -> Client:
+        if self._client is None:
+            self._client = self._connect(self._settings, self._token)
+        return self._client
+
+    def _drop(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    # ---- what is to be done there ------------------------------------------------------------------
+
+    def _act(self) -> bool:
+        """Asks for what is to be done; whether there was anything new."""
+        now = time.monotonic()
+        wanted = {(one.handover, one.kind): one for one in self._roof.work(self.cluster)}
+        self._asked = {name: at for name, at in self._asked.items() if name in wanted}
+        due = [name for name in wanted if now - self._asked.get(name, -_AGAIN_S) >= _AGAIN_S][:_ACTIONS]
+        if len(due) == 1:
+            self._do(self._open(), wanted[due[0]])
+        elif due:
+            with ThreadPoolExecutor(min(_AT_ONCE, len(due))) as pool:
+                for done in [pool.submit(self._alone, wanted[name]) for name in due]:
+                    done.result()
+        self._asked |= dict.fromkeys(due, now)
+        return bool(due)
 
     def _alone(self, action: Action) -> None:
-        with client_of(self._settings, self._token) as client:
+        with self._connect(self._settings, self._token) as client:
             self._do(client, action)
 
     def _do(self, client: Client, action: Action) -> None:
@@ -117,21 +151,53 @@ class Peer(threading.Thread):
             else:
                 raise
 
-    def _ask(self, client: Client, resources: Mapping[str, str], queue: str, user: str) -> Offer:
-        """What its plan says; the same question about the same plan is put once."""
-        key = json.dumps([sorted(resources.items()), queue, user])
-        if key not in self._answers:
-            try:
-                found: Any = client.what_if(resources=resources, queue=queue, owner=user)
-                start = found.get("expected_start") or found["planned_start"]
-                length = (found["planned_end"] or 0) - (found["planned_start"] or 0)
-                end = start + length if start is not None else None
-                self._answers[key] = Offer(start, end, found["why"], found["answer"] == "never")
-            except Refused as error:
-                if error.kind not in _OF_THE_JOB:
-                    raise
-                self._answers[key] = Offer(None, None, "; ".join(error.places) or error.detail, True)
-        return self._answers[key]
+    # ---- what is learnt of it ----------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Its state, the handovers that changed, and its answers to what was asked of an older plan."""
+        client, roof, chosen = self._open(), self._roof, self._settings
+        view = client.cluster()
+        generation = view["generation"]
+        whole = self._after is None or time.monotonic() >= self._whole_at
+        rows: list[Any] = []
+        if whole:
+            rows = list(client.handovers())
+            self._whole_at = time.monotonic() + _WHOLE_S
+        elif self._after is not None and self._after[0] != generation:
+            rows = list(client.handovers(after=self._after[0], since=self._after[1]))
+        kept = roof.report(
+            self.cluster,
+            Report(
+                away=_why_not(view),
+                handovers={one["handover"]: _seen(one) for one in rows},
+                whole=whole,
+                cpus=view["cpus"] if chosen.discloses("power") else 0,
+                counts=dict(view["jobs"]) if chosen.discloses("load") else {},  # type: ignore[arg-type]
+                generation=generation,
+            ),
+        )
+        self._after = (generation, view["as_of"]) if kept else None
+        self._ask(roof.questions(self.cluster, generation))
+
+    def _ask(self, questions: list[Question]) -> None:
+        if questions:
+            client = self._open()
+            self._roof.answered(self.cluster, {one: self._answer(client, one) for one in questions})
+
+    def _answer(self, client: Client, question: Question) -> tuple[Offer, int]:
+        """What its plan says of a job, and the generation of that plan."""
+        resources, queue, user = question
+        try:
+            found: Any = client.what_if(resources=dict(resources), queue=queue, owner=user)
+        except Refused as error:
+            if error.kind not in _OF_THE_JOB:
+                raise
+            return Offer(None, None, "; ".join(error.places) or error.detail, True), -1
+        start = found.get("expected_start") or found["planned_start"]
+        length = (found["planned_end"] or 0) - (found["planned_start"] or 0)
+        end = start + length if start is not None else None
+        offer = Offer(start, end, found["why"], found["answer"] == "never", found.get("cost"))
+        return offer, found["generation"]
 
 
 def _why_not(view: ClusterView) -> str:

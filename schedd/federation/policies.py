@@ -2,10 +2,10 @@
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from schedd.federation.ordering import Waiting, least
+from schedd.federation.ordering import Backlog, least
 
 __all__ = ["Candidate", "Policy"]
 
@@ -14,7 +14,7 @@ __all__ = ["Candidate", "Policy"]
 class Candidate:
     """A cluster that can take a job; ``start`` and ``end`` as its plan has them, ``handicap`` in seconds.
 
-    ``waiting`` are the federation's own jobs that wait there, ``priority`` is that of the job itself.
+    ``backlog`` is of the federation's own jobs that wait there, ``priority`` is that of the job itself.
     """
 
     cluster: str
@@ -23,7 +23,7 @@ class Candidate:
     end: int
     handicap: int = 0
     cpus: int = 0
-    waiting: tuple[Waiting, ...] = ()
+    backlog: Backlog = field(default_factory=Backlog)
     priority: int = 0
 
 
@@ -43,14 +43,13 @@ class Policy(StrEnum):
         del now
         if not candidates:
             return None
-        ordered = sorted(candidates, key=lambda one: one.cluster)
         if self is Policy.RANDOM:
+            ordered = sorted(candidates, key=lambda one: one.cluster)
             return ordered[zlib.crc32(job.encode()) % len(ordered)]
         if self is Policy.LOAD:
-            waiting = [one for candidate in ordered for one in candidate.waiting]
-            places = [(one.cluster, one.cpus) for one in ordered]
-            name = least(places, waiting, ordered[0].priority, zlib.crc32(job.encode()))
-            return next(one for one in ordered if one.cluster == name)
+            places = [(one.cluster, one.cpus, one.backlog) for one in candidates]
+            name = least(places, candidates[0].priority, zlib.crc32(job.encode()))
+            return next(one for one in candidates if one.cluster == name)
         if self is Policy.LEAST_LOADED:
-            return min(ordered, key=lambda one: one.start + one.handicap)
-        return min(ordered, key=lambda one: one.end + one.handicap)
+            return min(candidates, key=lambda one: (one.start + one.handicap, one.cluster))
+        return min(candidates, key=lambda one: (one.end + one.handicap, one.cluster))

@@ -6,47 +6,75 @@ takes over reads the log and asks for the same again.
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 import structlog
 
-from schedd.federation.events import Cancelled, Event, Submitted
-from schedd.federation.jobs import Job, Jobs
+from schedd.federation.choosing import Load, assigned, priority_of
+from schedd.federation.events import Cancelled, Event, Out, Submitted
+from schedd.federation.jobs import Job, Jobs, Question
 from schedd.federation.log import Log
-from schedd.federation.machine import (
-    Action,
-    ClusterSeen,
-    HandoverSeen,
-    Offer,
-    actions,
-    decide,
-    handover,
-    observe,
-)
+from schedd.federation.machine import Action, actions, decide, observe
+from schedd.federation.quotes import Quotes
+from schedd.federation.seen import ClusterSeen, HandoverSeen, Offer, handover
 from schedd.federation.settings import Settings
 from schedd.store import StoreError
 
 __all__ = ["Report", "Roof"]
 
 _log = structlog.get_logger(__name__)
-_KEPT_S = 7 * 86_400
+_KEPT_S: Final = 7 * 86_400
 """For how long what became of a job can be asked after."""
-_FRESH_S = 60
-"""For how long an offer counts."""
+_SWEEP_S: Final = 3_600
+"""How often those that are older are dropped."""
+_MOST: Final = 200
+"""Questions to one cluster in one round."""
+_CHECKED: Final = 500
+"""Waiting jobs in one round of which it is looked whether they should move."""
+_OWNERS: Final = 10_000
+"""So many owners' users are remembered."""
+_STEPS: Final = 4
+"""So often it is looked at once what follows from what was decided."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was found of one cluster in a round; ``away``: why nothing was."""
+    """What was found of one cluster; ``away``: why it is passed over. ``handovers`` None: nothing was found.
+
+    They are all that there are if they are the ``whole``, else those that changed.
+    """
 
     away: str = ""
     handovers: Mapping[str, HandoverSeen] | None = None
-    offers: Mapping[str, Offer] = field(default_factory=dict)
+    whole: bool = True
     cpus: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
     generation: int = 0
+
+
+class _Users(Mapping[str, Mapping[str, str]]):
+    """By owner, whom they are at which cluster."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._known: dict[str, dict[str, str]] = {}
+
+    def __getitem__(self, owner: str) -> Mapping[str, str]:
+        found = self._known.get(owner)
+        if found is None:
+            if len(self._known) >= _OWNERS:
+                self._known.clear()
+            found = self._known[owner] = self._settings.users(owner)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
 
 
 class Roof:
@@ -66,20 +94,33 @@ class Roof:
         self._clock = clock
         self._lock = threading.Lock()
         self.jobs = Jobs()
+        routing = settings.routing
+        self._quotes = {name: Quotes(routing.poll, routing.again) for name in settings.clusters}
         self.seen: dict[str, ClusterSeen] = {
-            name: ClusterSeen("it was not asked yet", self._now(), speed=one.speed, handicap=one.handicap)
+            name: ClusterSeen(
+                "it was not asked yet",
+                self._now(),
+                offers=self._quotes[name].offers,
+                speed=one.speed,
+                handicap=one.handicap,
+                data=frozenset(one.data),
+            )
             for name, one in settings.clusters.items()
         }
-        self._asked: dict[tuple[str, str], int] = {}
+        self._users = _Users(settings)
         self.counts: dict[str, Mapping[str, int]] = {}
         self.bells = {name: threading.Event() for name in settings.clusters}
         self._number = 0
         for event in log.read():
             self.jobs.apply(event)
             self._number = max(self._number, int(event.job))
-        old = self.jobs.forget(self._now() - _KEPT_S)
-        if old:
-            log.forget(old)
+        self._swept = self._scanned = 0
+        self._sweep()
+        self._load = assigned(self.jobs, self.seen, self._rules)
+        self._due = {name: 0 for name in self.jobs.open if self.jobs[name].waits}
+        """Waiting jobs, by when it was last looked whether they should move: the longest ago first."""
+        for name in self.jobs.stirring:
+            self._ask_for(self.jobs[name], new=True)
 
     def _now(self) -> int:
         return int(self._clock())
@@ -87,18 +128,29 @@ class Roof:
     # ---- users ------------------------------------------------------------------------------------
 
     def submit(self, owner: str, submission: Mapping[str, Any], **more: Any) -> Job:
-        """Takes a job; with a ``key`` that was used before, it is that job. Raises StoreError."""
+        """Takes a job; with a ``key`` that was used before, it is that job. Raises StoreError.
+
+        Where all clusters have said what they offer for such a job, it is routed before this returns.
+        """
         with self._lock:
             key: str = more.get("key", "")
             known = self.jobs.by_key.get((owner, key)) if key else None
             if known is not None:
                 return self.jobs[known]
-            self._number += 1
+            now = self._now()
+            level = priority_of(self.jobs, self._rules, owner, submission, more.get("deadline"), now)
             event = Submitted(
-                job=str(self._number), time=self._now(), owner=owner, submission=submission, **more
+                job=str(self._number + 1),
+                time=now,
+                owner=owner,
+                submission=submission,
+                priority=level,
+                **more,
             )
             self._take([event])
-            self._ring()
+            self._number += 1
+            self._ask_for(self.jobs[event.job], new=True)
+            self._settle([event.job])
             return self.jobs[event.job]
 
     def cancel(self, job: str, by: str) -> Job:
@@ -106,7 +158,7 @@ class Roof:
         with self._lock:
             if not self.jobs[job].over and not self.jobs[job].cancelled:
                 self._take([Cancelled(job=job, time=self._now(), by=by)])
-                self._decide()
+                self._settle([job])
             return self.jobs[job]
 
     def standing(self, job: Job) -> Mapping[int, HandoverSeen]:
@@ -126,35 +178,26 @@ class Roof:
         with self._lock:
             return list(actions(self.jobs, self._rules, cluster))
 
-    def questions(self, cluster: str) -> list[tuple[str, Mapping[str, str], str, str]]:
-        """Jobs for which its plan is to be asked: id, resources, queue, user."""
+    def questions(self, cluster: str, generation: int | None = None) -> list[Question]:
+        """What its plan is to be asked now that it is of this generation; None: what it was never asked."""
         with self._lock:
-            now, chosen = self._now(), self.settings.routing
-            found = []
-            for name in self.jobs.open:
-                job = self.jobs[name]
-                user = self.settings.users(job.owner).get(cluster)
-                if user is None or job.over or job.cancelled or job.newest is not None:
-                    continue
-                if job.clusters and cluster not in job.clusters:
-                    continue
-                if any(one.cluster == cluster and one.phase != "withdrawn" for one in job.attempts):
-                    continue
-                wait = chosen.again if job.active is not None else chosen.poll
-                if job.active is not None and job.moves >= chosen.moves:
-                    continue
-                if now - self._asked.get((cluster, name), 0) < wait:
-                    continue
-                self._asked[cluster, name] = now
-                submission = job.submission
-                queue = submission.get("queues", {}).get(cluster, "")
-                found.append((name, submission.get("resources", {}), queue, user))
-            return found
+            quotes = self._quotes[cluster]
+            if generation is None:
+                return quotes.unanswered(_MOST)
+            return quotes.due(generation, self._now(), _MOST)
 
-    def report(self, cluster: str, report: Report) -> None:
-        """Takes in what was found. Where the database fails nothing is; the next report says it again."""
+    def answered(self, cluster: str, answers: Mapping[Question, tuple[Offer, int]]) -> None:
+        """What its plan said, each with the generation that said it."""
+        with self._lock:
+            self._quotes[cluster].take(answers, self._now())
+            waiting = [name for name in self.jobs.stirring if self.jobs[name].active is None]
+            self._try(waiting)
+
+    def report(self, cluster: str, report: Report) -> bool:
+        """Takes in what was found; False where the database fails: then it is to be told again as a whole."""
         with self._lock:
             now, before = self._now(), self.seen[cluster]
+            among: Iterable[str] | None = None
             if report.handovers is None:
                 since = before.since if before.away else now
                 self.seen[cluster] = replace(before, away=report.away or "it does not answer", since=since)
@@ -164,44 +207,64 @@ class Roof:
                 if before.away and not report.away:
                     _log.info("a cluster answers", cluster=cluster)
                 since = before.since if bool(before.away) == bool(report.away) else now
-                offers = {
-                    name: offer
-                    for name, offer in {**before.offers, **report.offers}.items()
-                    if name in self.jobs.open and now - self._asked.get((cluster, name), 0) < _FRESH_S
-                }
+                changed = report.handovers
+                whole = report.whole or not before.handovers
                 self.seen[cluster] = replace(
                     before,
                     away=report.away,
                     since=since,
-                    handovers=report.handovers,
-                    offers=offers,
+                    handovers=changed if whole else {**before.handovers, **changed},
                     cpus=report.cpus,
                 )
                 self.counts[cluster] = report.counts
+                self._quotes[cluster].look(report.generation, now)
+                among = None if whole else changed
+                if whole or changed:
+                    self._reckon(cluster)
+            names: dict[str, None] = {}
             try:
-                if report.handovers is not None:
-                    self._take(observe(self.jobs, self._rules, cluster, report.handovers, now))
-                self._decide()
+                for _ in range(_STEPS if report.handovers is not None else 0):
+                    events = observe(
+                        self.jobs, self._rules, cluster, self.seen[cluster].handovers, now, among
+                    )
+                    if not events:
+                        break
+                    self._take(events)
+                    names |= dict.fromkeys(event.job for event in events)
             except StoreError as error:
                 _log.error("the log cannot be written; nothing is done", why=str(error))
+                return False
+            if now != self._scanned or bool(before.away) != bool(report.away):
+                self._scanned = now
+                names |= self.jobs.stirring
+            self._try([*names, *self._to_check(now)])
+            self._sweep()
+            return True
 
     def refused(self, action: Action, text: str) -> None:
         """The cluster's schedd refuses a submission as it is. Raises StoreError."""
         seen = {action.handover: HandoverSeen("refused", text=text)}
         with self._lock:
-            self._take(observe(self.jobs, self._rules, action.cluster, seen, self._now()))
+            self._take(observe(self.jobs, self._rules, action.cluster, seen, self._now(), seen))
+            self._settle([action.job])
 
     # ---- with the lock held -----------------------------------------------------------------------
 
-    def _decide(self) -> None:
+    def _try(self, names: Sequence[str]) -> None:
+        try:
+            self._settle(names)
+        except StoreError as error:
+            _log.error("the log cannot be written; nothing is done", why=str(error))
+
+    def _settle(self, names: Iterable[str]) -> None:
+        """Makes the choices that are to be made for these jobs, and what follows from them at once."""
         now = self._now()
-        users = {owner: self.settings.users(owner) for owner in {self.jobs[j].owner for j in self.jobs.open}}
-        for _ in range(3):  # what follows at once from what was decided
-            events = decide(self.jobs, self._rules, self.seen, now, users)
+        for _ in range(_STEPS):
+            events = decide(self.jobs, self._rules, self.seen, now, self._users, names, self._load)
             if not events:
                 return
             self._take(events)
-        self._ring()
+            names = dict.fromkeys(event.job for event in events)
 
     def _take(self, events: Sequence[Event]) -> None:
         if not events:
@@ -210,8 +273,49 @@ class Roof:
         for event in events:
             self.jobs.apply(event)
             _log.info(event.type, job=event.job, attempt=getattr(event, "attempt", None))
-        self._ring()
+            number = getattr(event, "attempt", 0)
+            if number:
+                cluster = self.jobs[event.job].attempts[number - 1].cluster
+                if (event.job, number) in self.jobs.to_do.get(cluster, ()) and cluster in self.bells:
+                    self.bells[cluster].set()
+            if isinstance(event, Out):
+                self._due[event.job] = event.time
 
-    def _ring(self) -> None:
-        for bell in self.bells.values():
-            bell.set()
+    def _ask_for(self, job: Job, *, new: bool) -> None:
+        """Lets the clusters that could take the job say what they offer."""
+        now = self._now()
+        for cluster, user in self._users[job.owner].items():
+            if job.clusters and cluster not in job.clusters:
+                continue
+            known = self._quotes[cluster].want(job.question(cluster, user), now, new=new)
+            if not known and new:
+                self.bells[cluster].set()
+
+    def _to_check(self, now: int) -> list[str]:
+        """Waiting jobs of which it is to be looked now whether they should move."""
+        routing = self.settings.routing
+        found = []
+        for name, last in list(islice(self._due.items(), _CHECKED)):
+            if now - last < routing.again:
+                break
+            del self._due[name]
+            job = self.jobs.by_id.get(name)
+            if job is None or not job.waits or job.moves >= routing.moves:
+                continue
+            self._due[name] = now
+            self._ask_for(job, new=False)
+            found.append(name)
+        return found
+
+    def _reckon(self, cluster: str) -> None:
+        fresh: Load = assigned(self.jobs, self.seen, self._rules, [cluster])
+        self._load.sent |= fresh.sent
+        self._load.backlog |= fresh.backlog
+
+    def _sweep(self) -> None:
+        now = self._now()
+        if now - self._swept >= _SWEEP_S:
+            self._swept = now
+            old = self.jobs.forget(now - _KEPT_S)
+            if old:
+                self._log.forget(old)

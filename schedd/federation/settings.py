@@ -7,8 +7,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from schedd.federation.machine import Rules
 from schedd.federation.policies import Policy
+from schedd.federation.seen import Rules
 from schedd.service.section import Section
 from schedd.wire.times import FloatSeconds, Seconds
 
@@ -66,7 +66,16 @@ class RoutingSettings(Section):
     again: Annotated[Seconds, Field(ge=1, le=86_400)] = 60
     """How often it is asked whether a waiting job ends earlier elsewhere."""
     poll: Annotated[FloatSeconds, Field(gt=0, le=600)] = 2.0
-    """How often each cluster is asked."""
+    """How often each cluster is looked at; what its plan said counts until it is another one and was asked
+    again."""
+    fetch: Annotated[Seconds, Field(ge=0, le=864_000)] = 0
+    """So much later counts each set of data that a job names and the cluster does not have."""
+    price_weight: float = Field(default=0.0, ge=0, le=864_000)
+    """So many seconds later counts each unit of money that the cluster's own price list asks for the job."""
+    gold: tuple[str, ...] = ()
+    """Owners of the highest class, and..."""
+    silver: tuple[str, ...] = ()
+    """of the next one: a term of the priority under the policy `load`."""
 
 
 class ClusterSettings(Section):
@@ -86,7 +95,9 @@ class ClusterSettings(Section):
     speed: float = Field(default=1.0, gt=0, le=1000)
     """Its cpus run jobs so many times faster than asked for."""
     handicap: Annotated[Seconds, Field(ge=0, le=864_000)] = 0
-    """Counts as so much later: data that is elsewhere, a price."""
+    """Counts as so much later: a site that is to be used last."""
+    data: tuple[str, ...] = ()
+    """Names of the sets of data that are there."""
     realms: tuple[str, ...] = ()
     """Users of these realms have the same name there: `ann@org` is `ann`."""
     users: dict[str, str] = Field(default_factory=dict)
@@ -131,7 +142,17 @@ class Settings(Section):
     def rules(self) -> Rules:
         """As the machine takes them."""
         one = self.routing
-        return Rules(self.name, one.policy, one.patience, one.threshold, one.moves)
+        classes = dict.fromkeys(one.silver, "silver") | dict.fromkeys(one.gold, "gold")
+        return Rules(
+            self.name,
+            one.policy,
+            one.patience,
+            one.threshold,
+            one.moves,
+            fetch=one.fetch,
+            price_weight=one.price_weight,
+            classes=classes,
+        )
 
     def users(self, owner: str) -> dict[str, str]:
         """By cluster, whom the owner is there."""

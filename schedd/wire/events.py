@@ -321,7 +321,8 @@ class StartsExpected:
 class HandOver:
     """Somebody who may do so wants a job to be submitted to the server in the name of ``user``, on hold.
 
-    ``handover`` is the name by which it can be asked after, chosen by who hands it over and used once.
+    ``handover`` is the name by which it can be asked after, chosen by who hands it over and used once. Until
+    ``keep_until`` (seconds since the epoch) it has a place in the plan although it is on hold.
     """
 
     id: str
@@ -329,6 +330,7 @@ class HandOver:
     handover: str
     submission: SubmissionFacts
     by: str = ""
+    keep_until: int = 0
     type: Literal["hand_over"] = "hand_over"
 
 

@@ -1,7 +1,11 @@
 """Jobs handed over by a federation: each step once, whatever is repeated, late or lost."""
 
+import pytest
+
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.records import HandedOver
+from schedd.model import FOREVER
+from schedd.plan.columns import PLANNED
 from schedd.wire import (
     Decision,
     Event,
@@ -11,8 +15,14 @@ from schedd.wire import (
     HandoverStep,
     JobDeleted,
     JobEnded,
+    JobFacts,
+    JobQueued,
+    JobReleased,
     LetRun,
+    NodeChanged,
+    NodeFacts,
     PassedOver,
+    Run,
     SubmissionFacts,
     TakeBack,
 )
@@ -179,3 +189,80 @@ def test_what_was_over_a_week_ago_is_forgotten() -> None:
     desk.tell(at=T + 8 * DAY)
     assert list(desk.engine.state.handovers) == ["open"]
     assert desk.engine.state.handed == {}
+
+
+# ---- places kept for jobs on hold --------------------------------------------------------------------------
+
+
+def shown(holds: str = "o", job: str = "7.srv", walltime: str = "100") -> JobQueued:
+    """The server shows the job that was handed over; every job takes the only node."""
+    facts = JobFacts(
+        id=job,
+        owner="ann@login",
+        queue="batch",
+        submitted=T,
+        state="H" if holds else "Q",
+        holds=holds,
+        resources={"nodes": "1:ppn=4", "walltime": walltime},
+        version="1",
+    )
+    return JobQueued(id=f"q:{job}:{holds}", time=T, job=facts)
+
+
+def kept(desk: Desk, *, late: bool) -> None:
+    """A job on hold for which a place is kept for ten minutes; ``late``: the server shows it afterwards."""
+    node = NodeFacts(name="n1", cpus=4)
+    desk.tell(NodeChanged(id=desk.id(), time=T, node=node))
+    event = HandOver(id=desk.id(), time=T, handover="h", submission=JOB, by="fed", keep_until=T + 600)
+    (asked,) = desk.tell(event)
+    if late:
+        desk.done(asked)
+    desk.tell(shown())
+    if not late:
+        desk.done(asked)
+
+
+def starts(desk: Desk, job: str = "7.srv") -> int:
+    state = desk.engine.state
+    return state.plan.start(state.records[job].slot)
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_a_place_is_kept_for_a_job_on_hold_and_nobody_takes_it(late: bool) -> None:
+    desk = Desk()
+    kept(desk, late=late)
+    assert starts(desk) == T
+    assert desk.engine.state.promise[desk.engine.state.records["7.srv"].slot] == FOREVER
+    made = desk.engine.handle([shown("", "8.srv")], T).decisions
+    assert not [one for one in made if isinstance(one, Run)]  # it is not its turn, nor may the other start
+    assert starts(desk, "8.srv") == T + 100
+
+
+def test_a_job_whose_place_is_kept_starts_there_when_it_is_released() -> None:
+    desk = Desk()
+    kept(desk, late=False)
+    desk.let_run()
+    made = desk.engine.handle([JobReleased(id=desk.id(), time=T + 5, job_id="7.srv")], T + 5).decisions
+    assert [one.job_id for one in made if isinstance(one, Run)] == ["7.srv"]
+
+
+def test_a_place_is_kept_no_longer_than_was_said() -> None:
+    desk = Desk()
+    kept(desk, late=False)
+    desk.tell(shown("", "8.srv", "5000"), at=T)
+    desk.engine.handle((), T + 59)
+    assert starts(desk) == T
+    desk.engine.handle((), T + 601)
+    state = desk.engine.state
+    assert state.plan.state(state.records["7.srv"].slot) != PLANNED
+    assert not state.kept_places
+    assert starts(desk, "8.srv") <= T + 601
+
+
+def test_a_job_on_hold_without_a_place_has_none() -> None:
+    desk = Desk()
+    desk.tell(NodeChanged(id=desk.id(), time=T, node=NodeFacts(name="n1", cpus=4)))
+    (asked,) = desk.ask()
+    desk.tell(shown())
+    desk.done(asked)
+    assert starts(desk) == -1

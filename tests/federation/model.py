@@ -4,7 +4,8 @@ import random
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from schedd.federation.machine import Action, HandoverSeen
+from schedd.federation.machine import Action
+from schedd.federation.seen import HandoverSeen
 
 
 @dataclass
@@ -18,6 +19,8 @@ class Cluster:
 
     def __post_init__(self) -> None:
         self.handovers: dict[str, HandoverSeen] = {}
+        self.places: dict[str, tuple[int, int]] = {}
+        """Kept for jobs on hold."""
         self.cut = False
 
     def ask(self, action: Action) -> None:
@@ -25,7 +28,11 @@ class Cluster:
         known = self.handovers.get(action.handover)
         match action.kind:
             case "submit":
-                self.handovers.setdefault(action.handover, HandoverSeen("asked"))
+                if known is None:
+                    self.handovers[action.handover] = HandoverSeen("asked")
+                    if (action.body or {}).get("keep_for") and self.chance.random() < 0.7:
+                        start = self.chance.randrange(100, 9000)
+                        self.places[action.handover] = (start, start + 100)
             case "release" if known is not None and known.phase == "held":
                 self._put(action.handover, phase="releasing", let_run=True)
             case "withdraw" if known is None:
@@ -50,6 +57,9 @@ class Cluster:
             case "asked":
                 refused = self.chance.random() < 0.2
                 self._put(name, phase="refused" if refused else "held", job="" if refused else f"j.{name}")
+                if not refused and name in self.places:
+                    start, end = self.places[name]
+                    self._put(name, state="planned", planned_start=start, planned_end=end)
             case "releasing":
                 self._put(name, phase="released", state="planned", planned_start=1000, planned_end=5000)
             case "released" if one.state == "planned" and not one.end:

@@ -8,24 +8,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from schedd.federation.choosing import assigned, priority_of
 from schedd.federation.events import Chosen, Event, GivenUp, Held, LetGo, Out, Submitted, decode, encode
-from schedd.federation.jobs import ImpossibleError, Jobs
-from schedd.federation.machine import (
-    ClusterSeen,
-    HandoverSeen,
-    Offer,
-    Rules,
-    actions,
-    decide,
-    observe,
-)
-from schedd.federation.ordering import Waiting
+from schedd.federation.jobs import ImpossibleError, Jobs, Question
+from schedd.federation.machine import actions, decide, observe
+from schedd.federation.ordering import LEVELS, Backlog
 from schedd.federation.policies import Candidate, Policy
+from schedd.federation.seen import ClusterSeen, HandoverSeen, Offer, Rules
 from tests.federation.model import Cluster
 
 JOB = {"script": "sleep 1", "resources": {"nodes": "1"}, "cpu_seconds": 100}
 USERS = {"ann@org": {"a": "ann", "b": "ann", "c": "ann1"}}
 RULES = Rules(patience=5, threshold=100, moves=2)
+ASKED = (("nodes", "1"),)
+
+
+def offered(start: int, end: int, user: str = "ann", **more: float) -> dict[Question, Offer]:
+    """What a plan says of a job such as JOB."""
+    return {Question(ASKED, "", user): Offer(start, end, **more)}  # type: ignore[arg-type]
 
 
 class Federation:
@@ -36,6 +36,9 @@ class Federation:
         self.chance = chance
         self.log: list[str] = []
         self.now = 0
+        self.known: dict[str, dict[str, HandoverSeen]] = {}
+        """What was seen of each cluster's handovers since the last kill."""
+        self.lives = 0
         self.kill()
 
     def kill(self) -> None:
@@ -43,6 +46,8 @@ class Federation:
         for text in self.log:
             self.jobs.apply(decode(text))
         self.seen = {name: ClusterSeen("not asked yet", self.now) for name in self.clusters}
+        self.known.clear()
+        self.lives += 1
 
     def take(self, events: list[Event]) -> None:
         for event in events:
@@ -64,9 +69,20 @@ class Federation:
             self.seen[name] = ClusterSeen("cut off", since, self.seen[name].handovers)
         else:
             start = self.chance.randrange(100, 9000)
-            offers = {job: Offer(start, start + 100) for job in self.jobs.open}
+            offers = offered(start, start + 100, USERS["ann@org"][name])
             self.seen[name] = ClusterSeen("", self.now, dict(cluster.handovers), offers, cpus=10)
-            self.take(observe(self.jobs, RULES, name, cluster.handovers, self.now))
+            old = self.known.get(name)
+            changed = None  # the first look after a kill is at all of them
+            if old is not None:
+                changed = [one for one, seen in cluster.handovers.items() if old.get(one) != seen]
+            lives = self.lives
+            for _ in range(4):
+                events = observe(self.jobs, RULES, name, cluster.handovers, self.now, changed)
+                self.take(events)
+                if not events or self.lives != lives:
+                    break
+            if self.lives == lives:
+                self.known[name] = dict(cluster.handovers)
         self.take(decide(self.jobs, RULES, self.seen, self.now, USERS))
 
 
@@ -141,7 +157,7 @@ def seen(**more: ClusterSeen) -> dict[str, ClusterSeen]:
     there = HandoverSeen("released", "7.a", "planned", True, planned_start=5000, planned_end=9000)
     found = {
         "a": ClusterSeen(handovers={"fed.1.1": there}),
-        "b": ClusterSeen(offers={"1": Offer(1000, 5000)}),
+        "b": ClusterSeen(offers=offered(1000, 5000)),
     }
     return {**found, **more}
 
@@ -151,7 +167,7 @@ def test_a_waiting_job_moves_where_it_ends_earlier_by_the_threshold() -> None:
     (event,) = decide(jobs, RULES, seen(), 10, USERS)
     assert isinstance(event, Chosen)
     assert (event.cluster, event.attempt) == ("b", 2)
-    little = seen(b=ClusterSeen(offers={"1": Offer(4950, 8950)}))
+    little = seen(b=ClusterSeen(offers=offered(4950, 8950)))
     assert decide(jobs, RULES, little, 10, USERS) == []
     assert decide(jobs, Rules(moves=0), seen(), 10, USERS) == []
 
@@ -165,13 +181,33 @@ def test_a_job_never_moves_past_its_promise() -> None:
     assert decide(jobs, RULES, late, 10, USERS) == []
 
 
-def test_the_old_place_is_given_up_only_when_the_new_server_has_the_job() -> None:
+def held(start: int | None, end: int | None) -> ClusterSeen:
+    """The cluster of the second attempt, which is on hold there with its place kept."""
+    state = "planned" if start is not None else "waiting"
+    place = HandoverSeen("held", "8.b", state, planned_start=start, planned_end=end)
+    return ClusterSeen(handovers={"fed.1.2": place})
+
+
+def test_the_old_place_is_given_up_only_when_the_job_has_its_place_in_the_new_plan() -> None:
     jobs = taken(*OUT, chosen(2, "b", 1000, 5000))
+    (asked,) = actions(jobs, RULES, "b")
+    assert (asked.body or {})["keep_for"] > 0
     assert decide(jobs, RULES, seen(), 10, USERS) == []
     jobs.apply(of(Held, 2, server_job="8.b"))
-    (event,) = decide(jobs, RULES, seen(), 10, USERS)
-    assert isinstance(event, GivenUp)
-    assert event.attempt == 1
+    assert decide(jobs, RULES, seen(b=held(None, None)), 3, USERS) == []  # the place may come yet
+    (event,) = decide(jobs, RULES, seen(b=held(1000, 5000)), 10, USERS)
+    assert (event.type, getattr(event, "attempt", 0)) == ("given_up", 1)
+
+
+def test_a_move_is_given_up_where_no_place_is_kept_or_another_took_it() -> None:
+    jobs = taken(*OUT, chosen(2, "b", 1000, 5000), of(Held, 2, server_job="8.b"))
+    for there in (held(None, None), held(4990, 8990)):
+        (event,) = decide(jobs, RULES, seen(b=there), 10, USERS)
+        assert (event.type, getattr(event, "attempt", 0)) == ("given_up", 2)
+    promised = HandoverSeen("released", "7.a", "planned", True, planned_end=9000, promised_start=1500)
+    late = seen(a=ClusterSeen(handovers={"fed.1.1": promised}), b=held(1600, 5600))
+    (event,) = decide(jobs, RULES, late, 10, USERS)
+    assert (event.type, getattr(event, "attempt", 0)) == ("given_up", 2)
 
 
 def test_a_running_job_stays_and_its_copy_is_given_up() -> None:
@@ -184,7 +220,7 @@ def test_a_running_job_stays_and_its_copy_is_given_up() -> None:
 
 def test_a_cluster_that_does_not_answer_is_passed_over_and_a_job_let_go_there_stays() -> None:
     jobs = taken(chosen(1, "a"))
-    away = {"a": ClusterSeen("cut off", 0), "b": ClusterSeen(offers={"1": Offer(1, 2)})}
+    away = {"a": ClusterSeen("cut off", 0), "b": ClusterSeen(offers=offered(1, 2))}
     assert decide(jobs, RULES, away, 4, USERS) == []  # it may answer yet
     (event,) = decide(jobs, RULES, away, 20, USERS)
     assert isinstance(event, GivenUp)
@@ -208,7 +244,7 @@ def test_work_sent_to_a_cluster_counts_before_its_plan_knows_it() -> None:
     jobs = Jobs()
     for number in range(1, 11):
         jobs.apply(Submitted(job=str(number), time=0, owner="ann@org", submission=JOB))
-    offers = {str(number): Offer(0, 10) for number in range(1, 11)}
+    offers = offered(0, 10)
     clusters = {name: ClusterSeen(offers=offers, cpus=cpus) for name, cpus in (("a", 4), ("b", 1))}
     events = decide(jobs, RULES, clusters, 1, USERS)
     assert Counter(e.cluster for e in events if isinstance(e, Chosen)) == {"a": 8, "b": 2}
@@ -221,10 +257,78 @@ def test_policies_choose_by_their_own_rule() -> None:
     assert Policy.LEAST_LOADED.best([early, short], 0, "1") is early
     far = Candidate("far", "ann", start=0, end=10, handicap=10_000)
     assert Policy.PLAN.best([far, short], 0, "1") is short
-    lots = (Waiting("early", 5000, 0),)
-    early, short = replace(early, waiting=lots, cpus=10), replace(short, cpus=10)
+    lots = Backlog()
+    lots.add(5000, 0)
+    early, short = replace(early, backlog=lots, cpus=10), replace(short, cpus=10)
     assert Policy.LOAD.best([early, short], 0, "1") is short
-    urgent = replace(short, waiting=(Waiting("short", 1, 5),), priority=3)
-    assert Policy.LOAD.best([replace(early, priority=3), urgent], 0, "1") == replace(early, priority=3)
+    urgent = Backlog()
+    urgent.add(1, 5)
+    first = replace(early, priority=3)
+    assert Policy.LOAD.best([first, replace(short, backlog=urgent, priority=3)], 0, "1") is first
     drawn = Counter(Policy.RANDOM.best([early, short], 0, str(n)).cluster for n in range(400))  # type: ignore[union-attr]
     assert min(drawn.values()) > 150
+
+
+def test_data_prices_and_a_site_that_is_used_last_count_as_time() -> None:
+    jobs = Jobs()
+    job = {**JOB, "data": ["climate"]}
+    jobs.apply(Submitted(job="1", time=0, owner="ann@org", submission=job))
+
+    def goes(rules: Rules, **more: ClusterSeen) -> str:
+        clusters = {
+            "a": ClusterSeen(offers=offered(0, 100)),
+            "b": ClusterSeen(offers=offered(0, 150)),
+            **more,
+        }
+        (event,) = decide(jobs, rules, clusters, 10, USERS)
+        assert isinstance(event, Chosen)
+        return event.cluster
+
+    there = ClusterSeen(offers=offered(0, 150), data=frozenset({"climate"}))
+    assert goes(RULES) == "a"
+    assert goes(Rules(fetch=60), b=there) == "b"
+    assert goes(Rules(fetch=40), b=there) == "a"
+    dear = ClusterSeen(offers=offered(0, 100, cost=3.0))
+    assert goes(Rules(price_weight=10), a=dear) == "a"
+    assert goes(Rules(price_weight=20), a=dear) == "b"
+    assert goes(RULES, a=ClusterSeen(offers=offered(0, 100), handicap=60)) == "b"
+
+
+def test_a_priority_is_made_of_deadline_licences_and_user() -> None:
+    jobs = Jobs()
+
+    def level(rules: Rules, owner: str, deadline: int | None = None, **resources: str) -> int:
+        job = {"resources": {"nodes": "1", **resources}, "walltime": 9000}
+        return priority_of(jobs, rules, owner, job, deadline, 0)
+
+    plain = Rules()
+    assert level(plain, "ann@org") == 0
+    assert level(plain, "ann@org", 9000 + 100) > level(plain, "ann@org", 9000 + 20_000)
+    of_users = Rules(classes={"ann@org": "gold", "bob@org": "silver"})
+    assert [level(of_users, f"{who}@org") for who in ("ann", "bob", "eve")] == [4, 2, 0]
+    licensed = Rules(licences=("matlab", "fluent"))
+    assert level(licensed, "ann@org", fluent="1", matlab="1") > level(licensed, "ann@org", fluent="1") > 0
+    jobs.apply(Submitted(job="1", time=0, owner="o", submission={"walltime": 9000}, deadline=12_500))
+    assert level(plain, "ann@org", 9000 + 100) == LEVELS
+
+
+def test_what_waits_is_counted_anew_like_what_was_added() -> None:
+    """The paper's LOAD and COUNT: never more of a higher priority, and equal to a recount."""
+    chance = random.Random(7)
+    jobs = Jobs()
+    clusters = {name: ClusterSeen(offers=offered(0, 10), cpus=4) for name in "ab"}
+    load = assigned(jobs, clusters, RULES)
+    for number in range(1, 60):
+        one = str(number)
+        work = {**JOB, "cpu_seconds": chance.randrange(1, 900)}
+        level = chance.randrange(LEVELS + 1)
+        jobs.apply(Submitted(job=one, time=0, owner="ann@org", submission=work, priority=level))
+        for event in decide(jobs, Rules(policy=Policy.LOAD), clusters, 1, USERS, [one], load):
+            jobs.apply(event)
+    again = assigned(jobs, clusters, RULES)
+    assert again.backlog == load.backlog
+    assert again.sent == load.sent
+    for backlog in again.backlog.values():
+        assert backlog.load == sorted(backlog.load, reverse=True)
+        assert backlog.count == sorted(backlog.count, reverse=True)
+    assert sum(backlog.count[0] for backlog in again.backlog.values()) == 59

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedd.federation.ordering import LEVELS, Waiting, deadline_value, least, licence_value, priority
+from schedd.federation.ordering import (
+    LEVELS,
+    Backlog,
+    deadline_value,
+    least,
+    licence_value,
+    priority,
+    user_value,
+)
 
 
 @pytest.mark.parametrize(
@@ -45,23 +53,36 @@ def test_licences_and_priorities_stay_within_their_range() -> None:
     assert priority() == 0
 
 
+def backlog(*jobs: tuple[float, int]) -> Backlog:
+    found = Backlog()
+    for work, level in jobs:
+        found.add(work, level)
+    return found
+
+
 def test_work_of_lower_priority_does_not_count() -> None:
-    waiting = [Waiting("a", 100, 1), Waiting("b", 10, 5)]
-    both = [("a", 10), ("b", 10)]
-    assert least(both, waiting, 3, 0) == "a"
-    assert least(both, waiting, 0, 0) == "b"
+    both = [("a", 10, backlog((100, 1))), ("b", 10, backlog((10, 5)))]
+    assert least(both, 3, 0) == "a"
+    assert least(both, 0, 0) == "b"
 
 
 def test_among_equals_the_fewest_jobs_of_that_priority_count_then_the_draw() -> None:
-    waiting = [Waiting("a", 5, 1), Waiting("a", 5, 1), Waiting("b", 10.05, 1)]
-    assert least([("a", 1), ("b", 1)], waiting, 1, 0) == "b"
-    assert {least([("a", 1), ("b", 1)], [], 0, draw) for draw in range(4)} == {"a", "b"}
-    assert least([], [], 0, 0) is None
+    assert least([("a", 1, backlog((5, 1), (5, 1))), ("b", 1, backlog((10.05, 1)))], 1, 0) == "b"
+    assert {least([("a", 1, Backlog()), ("b", 1, Backlog())], 0, draw) for draw in range(4)} == {"a", "b"}
 
 
 def test_load_is_counted_by_cpu() -> None:
-    waiting = [Waiting("large", 100, 0), Waiting("small", 50, 0)]
-    assert least([("large", 100), ("small", 10)], waiting, 0, 0) == "large"
+    assert least([("large", 100, backlog((100, 0))), ("small", 10, backlog((50, 0)))], 0, 0) == "large"
+
+
+def test_what_goes_is_no_longer_counted() -> None:
+    found = backlog((100, 4), (7, 8))
+    found.add(-100, 4, -1)
+    assert found == backlog((7, 8))
+
+
+def test_users_have_one_of_three_classes() -> None:
+    assert [user_value(kind) for kind in ("gold", "silver", "")] == [LEVELS, LEVELS // 2, 0]
 
 
 @given(st.floats(0, 1e6), st.floats(1, 1e6), st.floats(0, 1e6))

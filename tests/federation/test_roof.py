@@ -17,9 +17,10 @@ from fastapi.testclient import TestClient
 from schedd.api.roof import Tokens, create_app
 from schedd.cli.main import main
 from schedd.cli.user.submit import make_parser, read
+from schedd.federation.jobs import Question
 from schedd.federation.log import Log
-from schedd.federation.machine import HandoverSeen, Offer
 from schedd.federation.roof import Report, Roof
+from schedd.federation.seen import HandoverSeen, Offer
 from schedd.federation.settings import Settings
 from schedd.service.roles import Bearer
 from schedd.store.errors import NotLeader
@@ -69,6 +70,14 @@ class Desk:
         self.roof = Roof(settings(self.path), self.log, {"north": "x", "south": "x"}, lambda: self.now)
         self.app.state.roof = self.roof
 
+    def report(self, cluster: str, end: int | None = None, **handovers: HandoverSeen) -> None:
+        """The cluster is looked at; with ``end``, its plan ends every job after so many seconds."""
+        if end is not None:
+            offer = Offer(self.now, self.now + end)
+            self.roof.answered(cluster, dict.fromkeys(self.roof.questions(cluster), (offer, 1)))
+        seen = {name.replace("_", "."): one for name, one in handovers.items()}
+        self.roof.report(cluster, Report(handovers=seen, cpus=8, generation=1))
+
     def client(self, name: str) -> TestClient:
         return TestClient(self.app, headers={"Authorization": f"Bearer token-of-{name}"})
 
@@ -97,9 +106,9 @@ def test_a_job_is_kept_before_it_is_acknowledged_and_once_for_a_key(desk: Desk) 
 def test_a_job_goes_to_the_cluster_whose_plan_ends_it_first(desk: Desk) -> None:
     job = desk.client("ann@org").post(HERE, json=JOB).json()["id"]
     for name, end in (("north", 900), ("south", 500)):
-        assert [one[0] for one in desk.roof.questions(name)] == [job]
-        offer = {job: Offer(desk.now, desk.now + end)}
-        desk.roof.report(name, Report(handovers={}, offers=offer, cpus=8))
+        asked = (("nodes", "2:ppn=4"), ("walltime", "00:01:40"))
+        assert desk.roof.questions(name) == [Question(asked, "", "ann")]
+        desk.report(name, end)
     (action,) = desk.roof.work("south")
     assert desk.roof.work("north") == []
     assert (action.kind, action.handover) == ("submit", "fed.1.1")
@@ -112,10 +121,10 @@ def test_a_job_goes_to_the_cluster_whose_plan_ends_it_first(desk: Desk) -> None:
         "variables": {},
     }
     held = HandoverSeen("held", job="7.south")
-    desk.roof.report("south", Report(handovers={"fed.1.1": held}))
+    desk.report("south", fed_1_1=held)
     assert [one.kind for one in desk.roof.work("south")] == ["release"]
     planned = HandoverSeen("released", job="7.south", state="planned", planned_start=desk.now + 50)
-    desk.roof.report("south", Report(handovers={"fed.1.1": planned}))
+    desk.report("south", fed_1_1=planned)
     row = desk.client("ann@org").get(f"{HERE}/{job}").json()
     assert (row["cluster"], row["server_job"]) == ("south", "7.south")
     assert row["attempts"][0]["planned_start"] is None  # that cluster shows offers alone
@@ -126,8 +135,7 @@ def test_a_job_goes_to_the_cluster_whose_plan_ends_it_first(desk: Desk) -> None:
 def test_a_submission_that_a_cluster_refuses_goes_to_the_next_best(desk: Desk) -> None:
     job = desk.client("ann@org").post(HERE, json=JOB).json()["id"]
     for name, end in (("north", 900), ("south", 500)):
-        desk.roof.questions(name)
-        desk.roof.report(name, Report(handovers={}, offers={job: Offer(desk.now, desk.now + end)}))
+        desk.report(name, end)
     desk.roof.refused(desk.roof.work("south")[0], "body.queue: no such queue")
     desk.roof.report("south", Report(handovers={}))
     assert [one.kind for one in desk.roof.work("north")] == ["submit"]
@@ -139,14 +147,12 @@ def test_a_submission_that_a_cluster_refuses_goes_to_the_next_best(desk: Desk) -
 def test_a_cancelled_job_is_withdrawn_where_it_is(desk: Desk) -> None:
     ann = desk.client("ann@org")
     job = ann.post(HERE, json=JOB).json()["id"]
-    desk.roof.questions("north")
-    desk.roof.questions("south")
-    desk.roof.report("south", Report(handovers={}))
+    desk.report("south")
     desk.now += 40
-    desk.roof.report("north", Report(handovers={}, offers={job: Offer(1, 2)}))
+    desk.report("north", 1)
     assert ann.delete(f"{HERE}/{job}").json()["cancelled"]
     assert [one.kind for one in desk.roof.work("north")] == ["withdraw"]
-    desk.roof.report("north", Report(handovers={"fed.1.1": HandoverSeen("withdrawn")}))
+    desk.report("north", fed_1_1=HandoverSeen("withdrawn"))
     assert ann.get(f"{HERE}/{job}").json()["over"] == "cancelled"
     assert desk.roof.work("north") == []
 
@@ -238,6 +244,8 @@ def test_submit_reads_qsubs_options_and_the_scripts_own() -> None:
         "long@north",
         "--only",
         "north,south",
+        "--data",
+        "climate,ocean",
         "-N",
         "mine",
     )
@@ -248,6 +256,7 @@ def test_submit_reads_qsubs_options_and_the_scripts_own() -> None:
     assert found["attributes"]["init_work_dir"] == "/work"
     assert found["queues"] == {"north": "long"}
     assert found["clusters"] == ["north", "south"]
+    assert found["data"] == ["climate", "ocean"]
     variables = found["variables"]
     assert (variables["A"], variables["B"], variables["HOME"]) == ("1", "2", "/home/ann")
     assert variables["PBS_O_HOME"] == "/home/ann"
@@ -306,13 +315,14 @@ def shell(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[...,
     ann = desk.client("ann@org")
     ann.post(HERE, json={**JOB, "request": "nodes=1,walltime=90m", "attributes": {"Job_Name": "fold"}})
     for name, end in (("north", 500), ("south", 900)):
-        desk.roof.questions(name)
-        desk.roof.report(name, Report(handovers={}, offers={"1": Offer(desk.now, desk.now + end)}))
+        desk.report(name, end)
     assert [one.kind for one in desk.roof.work("north")] == ["submit"]
     for state in ("held", "released"):
         seen = HandoverSeen(state, job="7.north", state="planned", planned_start=1_699_999_950)
-        desk.roof.report("north", Report(handovers={"fed.1.1": seen}))
+        desk.report("north", fed_1_1=seen)
         desk.roof.work("north")
+    desk.now += 61
+    desk.report("south")
     ann.post(HERE, json={**JOB, "key": "k2"})
     desk.client("bob@org").post(HERE, json=JOB)
     yield lambda *words: main(list(words))

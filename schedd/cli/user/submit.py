@@ -63,6 +63,7 @@ def make_parser(name: str = "schedd submit", *, of_script: bool = False) -> argp
         add(f"-{letter}", dest=attribute, metavar=attribute.upper(), help=f"as qsub -{letter}")
     if not of_script:
         add("--only", metavar="CLUSTER,…", default="", help="it may go to these alone")
+        add("--data", metavar="NAME,…", default="", help="sets of data that it reads")
         add("--key", default="", help="a name for this: the same key again is the same job")
         add("--where", action="store_true", help="say where it would start first, and submit nothing")
         add("--json", action="store_true", help="the federation's answer as JSON")
@@ -83,9 +84,9 @@ def run(argv: Sequence[str]) -> int:
                 if args.json:
                     show_json(rows)
                 for row in () if args.json else rows:
-                    print(
-                        f"{row['cluster']:20} {_when(row['start']):>20} {_when(row['end']):>20}  {row['why']}"
-                    )
+                    cost = f"  costs {row['cost']:,.2f}" if row["cost"] is not None else ""
+                    when = f"{_when(row['start']):>20} {_when(row['end']):>20}"
+                    print(f"{row['cluster']:20} {when}  {row['why']}{cost}")
                 return 0
             found = federation.submit(body)
         if args.json:
@@ -127,6 +128,7 @@ def read(args: argparse.Namespace, script: str, environment: Mapping[str, str]) 
         "variables": {**variables, **found.variables},
         "queues": found.queues,
         "clusters": [one for one in args.only.split(",") if one],
+        "data": [one for one in args.data.split(",") if one],
         "key": args.key or f"{getpass.getuser()}.{socket.gethostname()}.{os.getpid()}.{os.urandom(6).hex()}",
     }
 

@@ -1,0 +1,245 @@
+"""Several clusters in simulated time, with the daemon's own engines and the federation's own choices."""
+
+import heapq
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+import numpy as np
+
+from schedd.engine import Engine, EngineSettings
+from schedd.engine.view import publish
+from schedd.federation.ordering import Backlog
+from schedd.federation.policies import Candidate, Policy
+from schedd.model import StartKnown
+from schedd.replay.floor import Defect, Floor
+from schedd.service.forks import Fork, fork
+from schedd.wire import (
+    Event,
+    JobEnded,
+    JobFacts,
+    JobQueued,
+    JobStarted,
+    NodeChanged,
+    NodeFacts,
+    Run,
+    ServerChanged,
+    ServerFacts,
+)
+
+__all__ = ["ClusterSpec", "FieldJob", "Ran", "Routing", "simulate"]
+
+Routing = Literal["plan", "least-loaded", "load", "load as printed", "random", "home"]
+"""``load as printed`` compares loads whatever the size of the cluster, as the paper does."""
+_MOST_ROUNDS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSpec:
+    """A cluster: its nodes, and how many copies of each licence are its own."""
+
+    name: str
+    nodes: tuple[NodeFacts, ...]
+    licences: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def cpus(self) -> int:
+        """All of them."""
+        return sum(node.cpus for node in self.nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldJob:
+    """A job: seconds, cpu-seconds of ``load``; ``home`` is the cluster to which its user gave it.
+
+    ``walltime`` is what its user asks for, ``run`` how long it runs. ``clusters`` are those that can run it.
+    """
+
+    submit: int
+    run: int
+    walltime: int
+    cpus: int
+    resources: Mapping[str, str]
+    load: float
+    clusters: tuple[str, ...]
+    licences: tuple[str, ...] = ()
+    deadline: int | None = None
+    priority: int = 0
+    user: str = "ann"
+    home: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """Where each job ran, and when, in the order of the jobs."""
+
+    cluster: tuple[str, ...]
+    start: tuple[int, ...]
+    end: tuple[int, ...]
+
+
+class _Place:
+    """One cluster's engine, and what runs there."""
+
+    def __init__(self, spec: ClusterSpec, local: str, first: int) -> None:
+        self.spec = spec
+        settings = EngineSettings(
+            policy=local, end_allowance=0, tell=False, repair_slice=1 << 60, log_batches=1, hole_failures=0
+        )
+        self.engine = Engine(settings, first)
+        limits = {f"resources_available.{name}": str(count) for name, count in spec.licences.items()}
+        self.engine.handle(
+            [
+                ServerChanged(id="server", time=first, server=ServerFacts(limits=limits)),
+                *(NodeChanged(id=f"n{node.name}", time=first, node=node) for node in spec.nodes),
+            ],
+            first,
+        )
+        self.engine.handle((), first)
+        self.floor = Floor(spec.nodes)
+        self.ends: list[tuple[int, int]] = []
+        self.backlog = Backlog()
+        self._fork: Fork | None = None
+
+    @property
+    def next_moment(self) -> int | None:
+        moments = [self.ends[0][0]] if self.ends else []
+        if self.engine.next_wake is not None:
+            moments.append(self.engine.next_wake)
+        return min(moments) if moments else None
+
+    def offer(self, facts: JobFacts, now: int) -> tuple[int, int] | None:
+        """Start and end of a job by this plan, as the daemon's what-if says it."""
+        state = self.engine.state
+        if self._fork is None or self._fork.generation != state.generation:
+            self._fork = fork(state, publish(state), state.plan.fork())
+        answer = self._fork.what_if(facts, now).answer
+        return (answer.placement.start, answer.placement.end) if isinstance(answer, StartKnown) else None
+
+
+class _Field:
+    def __init__(
+        self, clusters: Sequence[ClusterSpec], jobs: Sequence[FieldJob], routing: Routing, local: str
+    ) -> None:
+        self._jobs = jobs
+        self._routing = routing
+        # The engine's clock counts from the epoch.
+        self._offset = 1_000_000_000 - jobs[0].submit
+        first = jobs[0].submit + self._offset
+        self._places = {spec.name: _Place(spec, local, first) for spec in clusters}
+        self._at = [""] * len(jobs)
+        self._start = np.full(len(jobs), -1, np.int64)
+        self._end = np.full(len(jobs), -1, np.int64)
+        self._arrived = 0
+
+    def run(self) -> Ran:
+        while True:
+            moments = [moment for place in self._places.values() if (moment := place.next_moment) is not None]
+            if self._arrived < len(self._jobs):
+                moments.append(self._jobs[self._arrived].submit + self._offset)
+            elif not any(place.ends for place in self._places.values()) and (self._start >= 0).all():
+                break
+            if not moments:
+                raise Defect(f"{int((self._start < 0).sum())} jobs never ran")
+            self._second(min(moments))
+        offset = self._offset
+        return Ran(
+            tuple(self._at), tuple((self._start - offset).tolist()), tuple((self._end - offset).tolist())
+        )
+
+    def _second(self, t: int) -> None:
+        for place in self._places.values():
+            moment = place.next_moment
+            if moment is not None and moment <= t:
+                self._handle(place, t, self._ended(place, t))
+        jobs = self._jobs
+        while self._arrived < len(jobs) and jobs[self._arrived].submit + self._offset == t:
+            number = self._arrived
+            place = self._places[self._choose(number, t)]
+            self._at[number] = place.spec.name
+            place.backlog.add(jobs[number].load, jobs[number].priority)
+            self._handle(place, t, [JobQueued(id=f"q{number}", time=t, job=self._facts(number, t))])
+            self._arrived += 1
+
+    def _ended(self, place: _Place, t: int) -> list[Event]:
+        found: list[Event] = []
+        while place.ends and place.ends[0][0] <= t:
+            _, number = heapq.heappop(place.ends)
+            place.floor.leave(number)
+            self._end[number] = t
+            found.append(JobEnded(id=f"e{number}", time=t, job_id=str(number), exit_status=0))
+        return found
+
+    def _handle(self, place: _Place, t: int, batch: Sequence[Event]) -> None:
+        for _ in range(_MOST_ROUNDS):
+            outcome = place.engine.handle(batch, t)
+            batch = []
+            for decision in outcome.decisions:
+                if not isinstance(decision, Run):
+                    raise Defect(f"cluster {place.spec.name}: {decision}")
+                number = int(decision.job_id)
+                wrong = place.floor.enter(number, decision.shares)
+                if wrong or self._start[number] >= 0:
+                    raise Defect(f"job {number} was started on {wrong or 'two clusters'}")
+                job = self._jobs[number]
+                self._start[number] = t
+                place.backlog.add(-job.load, job.priority, -1)
+                heapq.heappush(place.ends, (t + job.run, number))
+                batch = [
+                    *batch,
+                    JobStarted(id=f"s{number}", time=t, job_id=str(number), shares=decision.shares),
+                ]
+            wake = place.engine.next_wake
+            if not batch and (wake is None or wake > t):
+                return
+        raise Defect(f"cluster {place.spec.name} does not come to rest")
+
+    def _facts(self, number: int, t: int) -> JobFacts:
+        job = self._jobs[number]
+        return JobFacts(
+            id=str(number),
+            owner=job.user,
+            queue="batch",
+            submitted=t,
+            family="torque",
+            resources=job.resources,
+        )
+
+    def _choose(self, number: int, t: int) -> str:
+        job = self._jobs[number]
+        if self._routing == "home":
+            return job.home
+        printed = self._routing == "load as printed"
+        policy = Policy.LOAD if printed else Policy(self._routing)
+        candidates = []
+        for name in job.clusters:
+            place = self._places[name]
+            offered: tuple[int, int] | None = (t, t)
+            if policy in (Policy.PLAN, Policy.LEAST_LOADED):
+                offered = place.offer(self._facts(number, t), t)
+            if offered is not None:
+                candidates.append(
+                    Candidate(
+                        cluster=name,
+                        user=job.user,
+                        start=offered[0],
+                        end=offered[1],
+                        cpus=0 if printed else place.spec.cpus,
+                        backlog=place.backlog,
+                        priority=job.priority,
+                    )
+                )
+        best = policy.best(candidates, t, str(zlib.crc32(f"{number}".encode())))
+        if best is None:
+            raise Defect(f"job {number} has no place on any cluster")
+        return best.cluster
+
+
+def simulate(
+    clusters: Sequence[ClusterSpec], jobs: Sequence[FieldJob], routing: Routing, local: str = "conservative"
+) -> Ran:
+    """Routes the jobs, in order of their submission, and runs them all. ``local`` is the policy of every
+    cluster. Raises Defect.
+    """
+    return _Field(clusters, jobs, routing, local).run()

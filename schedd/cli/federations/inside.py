@@ -1,0 +1,152 @@
+"""The daemon's own HTTP interface without a network: the same requests and answers, and how long they are."""
+
+import asyncio
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from http.client import HTTPConnection
+from types import TracebackType
+from typing import Self, cast
+from urllib.parse import unquote, urlsplit
+
+from starlette.types import ASGIApp, Message
+
+from schedd.client import Client, Place
+from schedd.client.http import Connection
+
+__all__ = ["Inside", "Traffic"]
+
+_LINE = len("HTTP/1.1 200 OK\r\n\r\n")
+
+
+class Traffic:
+    """Requests by kind, and bytes of requests and answers with their heads, as they would cross a network."""
+
+    def __init__(self) -> None:
+        self.requests: dict[str, int] = {}
+        self.sent: dict[str, int] = {}
+        self.received: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def note(self, kind: str, sent: int, received: int) -> None:
+        """One request and its answer."""
+        with self._lock:
+            for counts, more in ((self.requests, 1), (self.sent, sent), (self.received, received)):
+                counts[kind] = counts.get(kind, 0) + more
+
+    def clear(self) -> None:
+        """Begin anew."""
+        with self._lock:
+            for counts in (self.requests, self.sent, self.received):
+                counts.clear()
+
+
+class Inside:
+    """An event loop in a thread that answers for an application. ``client`` may be called by any thread."""
+
+    def __init__(self, app: ASGIApp, traffic: Traffic) -> None:
+        self.app = app
+        self.traffic = traffic
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="inside", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+    def client(self, token: str, cluster: str) -> Client:
+        """A client whose requests the application answers."""
+        place = Place("http://inside", token, cluster)
+        return Client(place, connection=_Connection(self, place))
+
+
+class _Connection(Connection):
+    def __init__(self, inside: Inside, place: Place) -> None:
+        self._inside = inside
+        super().__init__(place, 60.0)
+
+    def _new(self) -> HTTPConnection:
+        return cast("HTTPConnection", _Http(self._inside))
+
+
+class _Answer:
+    def __init__(self, status: int, body: bytes) -> None:
+        self.status = status
+        self.reason = ""
+        self._body = body
+
+    def read(self) -> bytes:
+        return self._body
+
+
+class _Http:
+    """What ``http.client`` is for a connection, as far as the client needs it."""
+
+    def __init__(self, inside: Inside) -> None:
+        self._inside = inside
+        self._coming: Future[_Answer] | None = None
+        self.sock: object = None
+
+    def request(self, method: str, target: str, data: str | None, headers: Mapping[str, str]) -> None:
+        asked = _asked(self._inside, method, target, (data or "").encode(), headers)
+        self._coming = asyncio.run_coroutine_threadsafe(asked, self._inside.loop)
+
+    def getresponse(self) -> _Answer:
+        assert self._coming is not None
+        return self._coming.result()
+
+    def close(self) -> None:
+        pass
+
+
+async def _asked(
+    inside: Inside, method: str, target: str, data: bytes, headers: Mapping[str, str]
+) -> _Answer:
+    parts = urlsplit(target)
+    head = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    head += [(b"host", b"inside"), (b"content-length", str(len(data)).encode())]
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": unquote(parts.path),
+        "raw_path": parts.path.encode(),
+        "root_path": "",
+        "query_string": parts.query.encode(),
+        "headers": head,
+        "client": ("127.0.0.1", 1),
+        "server": ("inside", 80),
+        "state": {},
+    }
+    status, size, body = 0, 0, bytearray()
+    told = False
+
+    async def receive() -> Message:
+        nonlocal told
+        if told:
+            await asyncio.Event().wait()
+        told = True
+        return {"type": "http.request", "body": data, "more_body": False}
+
+    async def send(message: Message) -> None:
+        nonlocal status, size
+        if message["type"] == "http.response.start":
+            status = message["status"]
+            size = _LINE + sum(len(name) + len(value) + 4 for name, value in message["headers"])
+        else:
+            body.extend(message.get("body", b""))
+
+    await inside.app(scope, receive, send)
+    sent = len(method) + len(target) + _LINE + sum(len(n) + len(v) + 4 for n, v in head) + len(data)
+    kind = f"{method} {parts.path.split('/', 4)[4].partition('/')[0] if parts.path.count('/') > 3 else ''}"
+    inside.traffic.note(kind.strip(), sent, size + len(body))
+    return _Answer(status, bytes(body))

@@ -1,0 +1,88 @@
+"""What each cluster's plan is asked, and what it said: kept until the plan is another one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from schedd.federation.jobs import Question
+from schedd.federation.seen import Offer
+
+__all__ = ["Quotes"]
+
+_FRESH_S: Final = 60
+"""For so long an answer counts after the plan has changed."""
+_KEPT_S: Final = 300
+"""A question in which nobody was interested for so long is forgotten."""
+_HOT_S: Final = 60
+"""For so long after a job that asked it, a question is put again with every change of the plan."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    wanted: int
+    """When somebody was interested last."""
+    new: int
+    """When a new job was."""
+    at: int = -1
+    """When it was answered last; -1: never."""
+    generation: int = -1
+    """Of the plan that answered."""
+
+
+class Quotes:
+    """Of one cluster. Times are seconds; nothing here reads a clock. ``poll`` and ``again``: how often a
+    question is put again to a changed plan, of new jobs and of those that wait.
+    """
+
+    def __init__(self, poll: float, again: float) -> None:
+        self._poll = poll
+        self._again = again
+        self._asked: dict[Question, _Asked] = {}
+        self.offers: dict[Question, Offer] = {}
+        """The answers that count."""
+
+    def want(self, question: Question, now: int, *, new: bool) -> bool:
+        """Somebody is interested; whether there is an answer."""
+        known = self._asked.get(question)
+        if known is None:
+            self._asked[question] = _Asked(now, now if new else -_HOT_S)
+        else:
+            known.wanted = now
+            if new:
+                known.new = now
+        return question in self.offers
+
+    def due(self, generation: int, now: int, most: int) -> list[Question]:
+        """What its plan is to be asked now that it is of this generation; first what it was never asked."""
+        found: list[Question] = []
+        first: list[Question] = []
+        for question, one in list(self._asked.items()):
+            if now - one.wanted > _KEPT_S:
+                del self._asked[question]
+                self.offers.pop(question, None)
+                continue
+            if question not in self.offers:
+                first.append(question)
+            elif one.generation != generation:
+                wait = self._poll if now - one.new < _HOT_S else self._again
+                if now - one.at >= wait:
+                    found.append(question)
+        return (first + found)[:most]
+
+    def unanswered(self, most: int) -> list[Question]:
+        """What its plan was never asked."""
+        return [question for question in self._asked if question not in self.offers][:most]
+
+    def take(self, answers: Mapping[Question, tuple[Offer, int]], now: int) -> None:
+        """What it said, each with the generation of the plan that said it."""
+        for question, (offer, generation) in answers.items():
+            one = self._asked.setdefault(question, _Asked(now, -_HOT_S))
+            one.at, one.generation = now, generation
+            self.offers[question] = offer
+
+    def look(self, generation: int, now: int) -> None:
+        """The plan is of this generation: answers of older ones count for a while yet."""
+        for question in list(self.offers):
+            one = self._asked[question]
+            if one.generation != generation and now - one.at > max(_FRESH_S, 2 * self._again):
+                del self.offers[question]

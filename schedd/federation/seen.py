@@ -1,0 +1,93 @@
+"""What a federation sees of its clusters, and the rules by which it decides."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from schedd.federation.jobs import Attempt, Job, Question
+from schedd.federation.policies import Policy
+
+__all__ = ["ClusterSeen", "HandoverSeen", "Offer", "Rules", "handover", "seen_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class HandoverSeen:
+    """What a cluster says of one handover: see ``GET /v1/clusters/{cluster}/handovers``."""
+
+    phase: str
+    job: str = ""
+    state: str = ""
+    let_run: bool = False
+    end: Literal["", "ended", "deleted"] = ""
+    exit_status: int | None = None
+    planned_start: int | None = None
+    planned_end: int | None = None
+    promised_start: int | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a cluster's plan says of a job that is not there; ``start`` None: it has no place, and ``why``.
+
+    ``cost`` is in the cluster's currency, None where it has no prices.
+    """
+
+    start: int | None
+    end: int | None
+    why: str = ""
+    never: bool = False
+    cost: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSeen:
+    """What is seen of one cluster. ``away``: why it does not answer; empty: it does. ``since``: for so long.
+
+    ``cpus`` is 0 where the cluster does not tell. ``speed`` divides run times, ``handicap`` is added to ends
+    (seconds). ``data`` are the sets of data that are there. ``offers`` are what its plan said last.
+    """
+
+    away: str = ""
+    since: int = 0
+    handovers: Mapping[str, HandoverSeen] = field(default_factory=dict)
+    offers: Mapping[Question, Offer] = field(default_factory=dict)
+    cpus: int = 0
+    speed: float = 1.0
+    handicap: int = 0
+    data: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How it decides; times in seconds."""
+
+    name: str = "fed"
+    policy: Policy = Policy.PLAN
+    patience: int = 30
+    """So long an answer is waited for before a job goes elsewhere."""
+    threshold: int = 600
+    """A job that waits is moved where it ends earlier by at least so much."""
+    moves: int = 2
+    """So often at most."""
+    fetch: int = 0
+    """So much later counts each set of data that a job names and a cluster does not have."""
+    price_weight: float = 0.0
+    """So much later counts one unit of what a job costs there."""
+    licences: tuple[str, ...] = ()
+    """Names of licences that count for priorities."""
+    classes: Mapping[str, str] = field(default_factory=dict)
+    """By owner: ``gold`` or ``silver``; for priorities."""
+
+
+def handover(rules: Rules, job: Job, attempt: Attempt) -> str:
+    """The name of an attempt at its cluster, used once."""
+    return f"{rules.name}.{job.id}.{attempt.number}"
+
+
+def seen_of(
+    clusters: Mapping[str, ClusterSeen], rules: Rules, job: Job, attempt: Attempt
+) -> HandoverSeen | None:
+    """What a cluster said last of an attempt; None: nothing."""
+    seen = clusters.get(attempt.cluster)
+    return seen.handovers.get(handover(rules, job, attempt)) if seen is not None else None
