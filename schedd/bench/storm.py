@@ -115,14 +115,14 @@ class Storm:
     def blow(self, rate: float, seconds: float, events: int = 0, *, warm_up: float = 3.0) -> StormFigures:
         """``rate`` events a second (0: as quick as it goes) for so long, or until there were so many.
 
-        What happens in the first ``warm_up`` seconds counts for the rate alone.
+        What happens in the first ``warm_up`` seconds (a quarter at most) counts for the rate alone.
         """
         self._acknowledged, self._decided = [], []
         self._site.counts.clear()
         self._deliveries = self._again = 0
         samples: list[Sample] = []
         begun = time.monotonic()
-        counted = begun + warm_up
+        counted = begun + (min(warm_up, seconds / 4) if seconds else warm_up)
         made, next_sample = 0, begun
         while True:
             now = time.monotonic()

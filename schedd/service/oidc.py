@@ -9,6 +9,7 @@ import asyncio
 import base64
 import hashlib
 import hmac
+import math
 import os
 import re
 import secrets
@@ -201,7 +202,7 @@ class OidcProvider:
         names = frozenset(one for one in listed if isinstance(one, str))
         return Identity(str(claims["sub"]), name, names, int(claims["exp"]) + _LEEWAY_S)
 
-    async def _ask_about(self, newer_than: float = -1.0) -> _About:
+    async def _ask_about(self, newer_than: float = -math.inf) -> _About:
         """What the provider says of itself, from after ``newer_than``. Raises IdentityError."""
         async with self._lock:
             about = self._about

@@ -15,6 +15,8 @@ __all__ = ["change", "check", "downgrade", "head", "revision", "scripts", "upgra
 
 _LOCK: Final = 0x5C4EDD
 """Of nobody else in this database."""
+_IDLE_S: Final = 60
+"""Between two statements the scripts are read and compiled, which takes seconds on a busy machine."""
 
 
 def scripts() -> Path:
@@ -66,6 +68,8 @@ def downgrade(connection: Connection, to: str) -> None:
 def _alone(connection: Connection) -> None:
     """Two daemons that begin on an empty database at once make the tables one after the other."""
     if connection.dialect.name == "postgresql":
+        limit = ("idle_in_transaction_session_timeout", f"{_IDLE_S}s", True)
+        connection.execute(select(func.set_config(*limit)))
         connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
 
 
