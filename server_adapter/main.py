@@ -37,12 +37,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 Recorded(settings.state_dir).add(job)
             return 0
         token = read_token(settings.daemon.token_file)
+        drain_token = read_token(settings.drain.token_file)
     except (SettingsError, OSError) as error:
         print(f"pbs-adapter: {error}", file=sys.stderr)  # noqa: T201
         return EXIT_SETTINGS
     _set_up_logging(options.log_level)
     try:
-        asyncio.run(_serve(settings, token, options))
+        asyncio.run(_serve(settings, token, drain_token, options))
     except (BatchError, JournalError, DaemonAwayError, DaemonRefusedError) as error:
         _log.critical("%s", error)
         return EXIT_TROUBLE
@@ -51,8 +52,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-async def _serve(settings: Settings, token: str, options: argparse.Namespace) -> None:
-    adapter = Adapter(settings, connector(settings), token=token, ready=lambda: notify("READY=1"))
+async def _serve(settings: Settings, token: str, drain_token: str, options: argparse.Namespace) -> None:
+    adapter = Adapter(
+        settings,
+        connector(settings),
+        token=token,
+        drain_token=drain_token,
+        ready=lambda: notify("READY=1"),
+    )
     if options.remove_writings:
         _log.info("cleaned %d jobs", await adapter.clean())
         return

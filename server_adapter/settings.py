@@ -156,6 +156,31 @@ class PowerSettings(_Section):
     """So many names at most are given to one command."""
 
 
+class DrainSettings(_Section):
+    """Routing queues whose jobs go to a federation. TORQUE alone; only in the mode `scheduler`."""
+
+    queues: tuple[str, ...] = ()
+    """Their names; none: nothing is drained."""
+    federation: str = Field(default="", pattern=r"^(https?://.*)?$")
+    """The federation's address."""
+    token_file: Path | None = None
+    """File with a token of the federation's role `admin` and nothing else: it speaks for the jobs' owners."""
+    realm: str = Field(default="", pattern=r"^[A-Za-z0-9._-]{0,100}$")
+    """Users of this server are USER@REALM there."""
+    scripts: Path = Path("/var/spool/torque/server_priv/jobs")
+    """The server's directory with the scripts of jobs."""
+    interval: Time = 5.0
+    """How often the queues are looked at."""
+    timeout: Time = 10.0
+    """An answer of the federation that takes longer is given up: the job stays on hold until the next try."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.queues and not (self.federation and self.realm and self.token_file is not None):
+            raise ValueError("queues: to drain them, federation, token_file and realm are needed, too")
+        return self
+
+
 class Settings(_Section):
     """What belongs to this server; the defaults are those of the rules."""
 
@@ -183,6 +208,8 @@ class Settings(_Section):
     """See `[tell]`."""
     power: PowerSettings = PowerSettings()
     """See `[power]`."""
+    drain: DrainSettings = DrainSettings()
+    """See `[drain]`."""
 
     @model_validator(mode="before")
     @classmethod

@@ -31,6 +31,7 @@ ADAPTER_SECTIONS: dict[str, type[BaseModel]] = {
     "pbs-adapter.toml [run]": adapter.RunSettings,
     "pbs-adapter.toml [tell]": adapter.TellSettings,
     "pbs-adapter.toml [power]": adapter.PowerSettings,
+    "pbs-adapter.toml [drain]": adapter.DrainSettings,
 }
 """Every section of the adapter's file."""
 

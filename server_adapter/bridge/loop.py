@@ -27,6 +27,7 @@ from server_adapter.bridge.daemon_client import DaemonAwayError, DaemonClient
 from server_adapter.bridge.delivery import Delivery, Waits
 from server_adapter.bridge.diff import diff, endings, reserved, snapshot
 from server_adapter.bridge.dispatch import Dispatcher, RunRules
+from server_adapter.bridge.draining import Drain
 from server_adapter.bridge.handovers import Handovers
 from server_adapter.bridge.journal import Journal
 from server_adapter.bridge.rates import Pace
@@ -61,6 +62,7 @@ class Adapter:
         connect: Callable[[Pace], Server],
         *,
         token: str = "",
+        drain_token: str = "",
         clock: Callable[[], float] = time.time,
         transport: httpx2.AsyncBaseTransport | None = None,
         ready: Callable[[], None] = lambda: None,
@@ -95,6 +97,7 @@ class Adapter:
         self._accepted.recall(self.journal.asked, clock())
         self._runs = Runs(dispatcher, self.delivery, self._accepted, self.look, clock)
         self._handovers = Handovers(self.server, self.delivery, self._taken, self.look, clock)
+        self._drain = Drain(self.server, settings.drain, drain_token, self._barred, transport=transport)
         self._begun = self._finished = 0
         self._cycling = False
         self._was_read = asyncio.Event()
@@ -124,6 +127,7 @@ class Adapter:
                     group.create_task(self._write())
                 group.create_task(self._handovers.work())
                 group.create_task(self._switches.work())
+                group.create_task(self._drain.work())
                 if self.settings.mode == "scheduler":
                     group.create_task(self.server.keep_place())
         finally:
@@ -140,6 +144,8 @@ class Adapter:
             await self.delivery.follow(self.take, wait=0)
             await self._runs.finished()
             await self._handovers.finish()
+            if self.settings.drain.queues:
+                await self._drain.round()
             await self._switches.finish()
             await self._cycle()
             if self.settings.mode != "shadow" and self.state is not None:
@@ -162,6 +168,7 @@ class Adapter:
             await self._runs.close()
             await self.server.close()
             await self._client.close()
+            await self._drain.close()
         finally:
             self.journal.close()
 

@@ -9,10 +9,12 @@ from schedd.wire import Run, ShareFacts, SubmissionFacts
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.by_hand import ByHand
 from server_adapter.bridge.checks import Check
+from server_adapter.bridge.draining import Drained
 from server_adapter.bridge.rates import Pace
 from server_adapter.bridge.server import Outcome, Told
 from server_adapter.bridge.state import State, Wish, Writing
 from server_adapter.bridge.tells import Write
+from server_adapter.servers.torque import drain
 from server_adapter.servers.torque.handover import REQUESTS, Desk
 from server_adapter.servers.torque.link import PERMITTED, ServerLink
 from server_adapter.servers.torque.pen import Pen
@@ -41,6 +43,8 @@ class TorqueServer:
         self._settings = settings
         taken = settings.handovers and settings.mode == "scheduler"
         permitted = PERMITTED[settings.mode] | (REQUESTS if taken else frozenset())
+        if settings.drain.queues and settings.mode == "scheduler":
+            permitted |= drain.REQUESTS
         self.link = ServerLink(
             Address(settings.server.host, settings.server.port),
             credential,
@@ -61,6 +65,7 @@ class TorqueServer:
         self._starter = Starter(self.link, question, asynchronous=settings.run.asynchronous)
         self._reader = StateReader(self.link, question, by_hand)
         self._desk = Desk(self.link)
+        self._router = drain.Router(self.link)
         self._listener: CommandListener | None = None
 
     @property
@@ -133,6 +138,22 @@ class TorqueServer:
     async def take_back(self, job: str, *, may_have_run: bool) -> None:
         """Deletes it unless it runs."""
         await self._desk.take_back(job, may_have_run=may_have_run)
+
+    async def routed(self, queues: Sequence[str]) -> list[Drained]:
+        """The jobs in these routing queues."""
+        return await self._router.routed(queues)
+
+    async def keep_back(self, job: str, comment: str) -> Drained | None:
+        """Holds a job of a routing queue."""
+        return await self._router.keep_back(job, comment)
+
+    async def give_back(self, job: str, comment: str) -> None:
+        """Lets it go on."""
+        await self._router.give_back(job, comment)
+
+    async def remove(self, job: str, comment: str) -> None:
+        """Deletes it."""
+        await self._router.remove(job, comment)
 
     async def confirm(self, name: str, wish: Wish, shares: Sequence[ShareFacts]) -> None:
         """TORQUE has no reservations of its own."""
