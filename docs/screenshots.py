@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -29,17 +29,16 @@ WHAT_IF = "what-if?nodes=1&ppn=8&walltime=12:00:00"
 
 
 @contextmanager
-def demo() -> Iterator[str]:
-    """A demo that has played for a while; the link that logs in."""
+def demo(*options: str, played: float = PLAYED_S) -> Iterator[tuple[str, Callable[[], str]]]:
+    """A demo that has played for so many seconds; the link that logs in, and what it has printed."""
     with tempfile.TemporaryFile("w+") as out:
-        command = [sys.executable, "-m", "schedd.cli.main", "demo", "--port", "0"]
-        command += ["--nodes", "40", "--speed", "300"]
+        command = [sys.executable, "-m", "schedd.cli.main", "demo", "--port", "0", *options]
         process = subprocess.Popen(command, stdout=out, cwd=ROOT)
         try:
             while " started " not in (said := _read(out)):
                 time.sleep(0.5)
-            time.sleep(PLAYED_S)
-            yield re.findall(r"http\S+/enter\S+", said)[0]
+            time.sleep(played)
+            yield re.findall(r"http\S+/enter\S+", said)[0], lambda: _read(out)
         finally:
             process.terminate()
             process.wait()
@@ -101,7 +100,7 @@ def main() -> int:
         return 1
     TO.mkdir(exist_ok=True)
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-    with demo() as link, sync_playwright() as playwright:
+    with demo("--nodes", "40", "--speed", "300") as (link, _), sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=arguments)
         context = browser.new_context()
         context.new_page().goto(link)
@@ -109,9 +108,9 @@ def main() -> int:
         base = link.partition("/enter")[0] + "/demo/"
         api = base.replace("/dashboard/", "/v1/clusters/")
         job, over = jobs(api)
-        pages = {name: name for name in ("plan", "queue", "nodes", "quality", "admin")}
+        pages = {name: name for name in ("plan", "queue", "nodes", "calendar", "quality", "admin")}
         pages |= {"what-if": WHAT_IF, "job": f"jobs/{job}", "past": f"jobs/{over}"}
-        whole = {"quality", "admin", "job", "past"}
+        whole = {"quality", "admin", "calendar", "job", "past"}
         for page in look(browser, f"{base}plan", state, DESKTOP, "light"):
             for name, path_ in pages.items():
                 page.goto(base + path_)

@@ -165,7 +165,9 @@ def table_of(result: FaceResult) -> Table:
         found.add_row(one.name, f"{one.ms:.0f}", f"{one.longest:.0f}", *sizes, first, again)
     if seen is not None:
         found.add_row("the plan's chart drawn", "", "", "", "", *map(str, seen.drawn))
-        found.add_row("a step of moving it", str(seen.moved))
+        for part, frames in seen.moved.items():
+            words = f"a frame (median, 95 %): {part}, {frames.bars:,} bars, {frames.share:.0%} drawn"
+            found.add_row(words, f"{frames.median:.1f}", f"{frames.most:.1f}")
     found.add_section()
     found.add_row("python -c pass", f"{result.python_ms:.0f}")
     for command in result.commands:

@@ -15,8 +15,8 @@ __all__ = ["command"]
 
 
 def command(
-    days: Annotated[float, typer.Option(help="Of so many days.", min=0)] = 30,
-    most: Annotated[int, typer.Option(help="At most so many.", min=1, max=100_000)] = 1_000,
+    days: Annotated[float, typer.Option(help="Show the last so many days.", min=0)] = 30,
+    most: Annotated[int, typer.Option(help="At most so many entries.", min=1, max=100_000)] = 1_000,
     config: Annotated[Path | None, ConfigFile] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="As JSON; times are seconds since the epoch.")

@@ -35,7 +35,7 @@ ADAPTER_SECTIONS: dict[str, type[BaseModel]] = {
 }
 """Every section of the adapter's file."""
 
-app = typer.Typer(help="Make a new site's settings, check them, show those in force, explain them all.")
+app = typer.Typer(help="Create a site's settings, check them, show those in force, list all of them.")
 _Config = Annotated[Path | None, ConfigFile]
 
 
@@ -45,12 +45,12 @@ app.command()(init)
 @app.command()
 def check(
     config: _Config = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Fail where there is any advice, too.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail on advice, too.")] = False,
     database: Annotated[
-        bool, typer.Option("--database/--no-database", help="Try the database, too; it is not changed.")
+        bool, typer.Option("--database/--no-database", help="Try the database, too (read only).")
     ] = True,
 ) -> None:
-    """Check the settings as a start would, try the database, and say what is allowed but seldom meant.
+    """Check the settings as a start would, try the database, and say what is allowed but unusual.
 
     Ends with 0 when they can be used, with 2 when they cannot, with 1 when the database cannot.
     """

@@ -31,26 +31,36 @@ _BY_SETTING: Final = {one.setting: one for one in DECIDE}
 
 
 def init(
-    directory: Annotated[Path, typer.Option("--dir", help="Where both files go.")] = Path("/etc/schedd"),
+    directory: Annotated[Path, typer.Option("--dir", help="Directory for both files.")] = Path("/etc/schedd"),
     cluster: Annotated[str, typer.Option(help="Name of the cluster.")] = "main",
     server: Annotated[
-        str, typer.Option(help="pbs_server, HOST or HOST:PORT; it is only read. Empty: none is asked.")
+        str, typer.Option(help="pbs_server, HOST or HOST:PORT; read only. Empty: no server is asked.")
     ] = "127.0.0.1:15001",
     family: Annotated[Family, typer.Option(help="Which kind of server it is.")] = "torque",
-    auth: Annotated[Auth, typer.Option(help="How it is to trust us.")] = "auto",
+    auth: Annotated[Auth, typer.Option(help="How the adapter authenticates to the server.")] = "auto",
     mode: Annotated[str, typer.Option(help="shadow, adviser or scheduler.")] = "",
     host: Annotated[str, typer.Option(help="Address on which the daemon listens.")] = "",
-    tls_certificate: Annotated[Path | None, typer.Option(help="Its certificate, with its key in it.")] = None,
-    admins: Annotated[str | None, typer.Option(help="Users who steer it, separated by commas.")] = None,
-    others: Annotated[str, typer.Option(help="server, all or none: whose jobs users see.")] = "",
+    tls_certificate: Annotated[
+        Path | None, typer.Option(help="TLS certificate and key in one PEM file.")
+    ] = None,
+    admins: Annotated[
+        str | None, typer.Option(help="Users who may act as admins, separated by commas.")
+    ] = None,
+    others: Annotated[
+        str, typer.Option(help="Whose jobs users see: server (as the server has it), all or none.")
+    ] = "",
     database: Annotated[str, typer.Option(help="URL of the database.")] = "",
     slack: Annotated[str, typer.Option(help="Such as 1h+0.5w, or off.")] = "",
     node_rule: Annotated[str, typer.Option(help="exact or pack.")] = "",
     memory_per_core: Annotated[str, typer.Option(help="Such as 2gb; 0 plans none.")] = "",
     default_walltime: Annotated[str, typer.Option(help="Such as 24h.")] = "",
     policy: Annotated[Path | None, typer.Option(help="What `schedd import` wrote.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Ask nothing: options, else what is proposed.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Write over files, which are kept as .old.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Ask nothing: take the options, else the proposed values.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite existing files; they are kept as .old.")
+    ] = False,
 ) -> None:
     """Ask the ten settings that a site must decide, look at pbs_server, and write both files.
 
@@ -62,7 +72,7 @@ def init(
     files = [directory / name for name in ("schedd.toml", "pbs-adapter.toml", "pbs-adapter.token")]
     there = [str(path) for path in files if path.exists() and not _as_packaged(path)]
     if there and not force:
-        _fail(f"{' and '.join(there)} {'are' if len(there) > 1 else 'is'} there already; --force writes over")
+        _fail(f"{' and '.join(there)} {'are' if len(there) > 1 else 'is'} there already; --force overwrites")
     if not _NAME.fullmatch(cluster):
         _fail(f"--cluster {cluster!r}: a name has letters, digits, '.', '_' and '-'")
     imported = _imported(policy, cluster)
@@ -113,10 +123,10 @@ def init(
 
 _NEXT = """
 Next:
-  schedd config check                        what is allowed but seldom meant
-  systemctl enable --now schedd              the first start compiles for a minute or two
-  systemctl enable --now pbs-adapter         on the host of pbs_server: take pbs-adapter.toml and .token there
-  showq                                      in shadow mode nothing is started; its log compares"""
+  schedd config check                        checks them; says what is allowed but unusual
+  systemctl enable --now schedd              the first start compiles the planner (2-3 minutes)
+  systemctl enable --now pbs-adapter         on the host of pbs_server; copy pbs-adapter.toml and .token there
+  showq                                      in shadow mode no job is started; the adapter's log compares"""
 
 
 class _Asking:

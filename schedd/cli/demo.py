@@ -39,16 +39,18 @@ def make_parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--nodes", type=int, help=f"nodes of {_CPUS} cores ({_NODES})")
-    add(
-        "--jobs", type=int, help=f"jobs in the queue, kept at about this number ({_JOBS}); of a log the first"
-    )
+    add("--jobs", type=int, help=f"jobs kept in the queue ({_JOBS}); with --log, the number of jobs to read")
     add("--log", type=Path, help="jobs of an SWF or accounting log instead of Lublin and Feitelson's model")
-    add("--speed", type=float, help=f"cluster seconds in a real one ({_SPEED:g}, less on a small machine)")
-    add("--exit-after", type=float, metavar="SECONDS", help="end by itself after so many real seconds")
-    add("--port", type=int, help="port on loopback, 0 for any free one (8080, or any where that is taken)")
-    add("--open", action="store_true", help="open the dashboard in a browser, where there is a screen")
-    add("--server", choices=list(_FAMILIES), default="torque", help="which one is emulated (torque)")
-    add("--seed", type=int, default=1, help="of the model (1)")
+    add("--speed", type=float, help=f"cluster seconds per real second ({_SPEED:g}, less on a slow machine)")
+    add("--exit-after", type=float, metavar="SECONDS", help="stop after this many real seconds")
+    add(
+        "--port",
+        type=int,
+        help="port on loopback, 0 for any free one (8080, or any free one if that is taken)",
+    )
+    add("--open", action="store_true", help="open the dashboard in a browser, if there is a screen")
+    add("--server", choices=list(_FAMILIES), default="torque", help="server to emulate (torque)")
+    add("--seed", type=int, default=1, help="random seed of the workload model (1)")
     return parser
 
 

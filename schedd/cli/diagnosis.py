@@ -57,7 +57,7 @@ def of_this_host(config: Path | None) -> Iterator[Finding]:
     """Settings, rights, port, database and compiled kernels, as the daemon of this host has them."""
     path = configuration(config)
     if path is None:
-        words = "there are none here (no $SCHEDD_CONFIG, no /etc/schedd/schedd.toml)"
+        words = "no settings here (no $SCHEDD_CONFIG, no /etc/schedd/schedd.toml)"
         yield Finding("settings", "good", f"{words}: this is not the daemon's host")
         return
     try:
@@ -65,13 +65,13 @@ def of_this_host(config: Path | None) -> Iterator[Finding]:
         parts = parts_of(settings)
     except SettingsError as error:
         for line in str(error).splitlines():
-            yield Finding("settings", "bad", line, "mend it; `schedd config check` tells when it is right")
+            yield Finding("settings", "bad", line, "fix it; `schedd config check` checks it again")
         return
     yield Finding("settings", "good", f"{path} can be used")
     for line in advice(settings):
-        yield Finding("settings", "warn", line, "see docs/configuration.md, or leave it if it is meant")
+        yield Finding("settings", "warn", line, "see docs/configuration.md; leave it if it is intended")
     if path.stat().st_mode & 0o022:
-        words = f"others may write {path} (mode {stat.S_IMODE(path.stat().st_mode):04o})"
+        words = f"other users can write {path} (mode {stat.S_IMODE(path.stat().st_mode):04o})"
         yield Finding("rights", "bad", words, f"chmod go-w {path}")
     yield _port(settings)
     yield from _database(settings)
@@ -85,9 +85,9 @@ def _provider(oidc: Provider) -> Finding:
     try:
         asyncio.run(oidc.begin())
     except IdentityError as error:
-        do = "see whether it runs, and auth.oidc.issuer and ca_file; tokens and the socket work without it"
-        return Finding(part, "warn", f"{error}: nobody can log in there", do)
-    return Finding(part, "good", "it answers, and its keys can be read")
+        do = "check that it runs, and auth.oidc.issuer and ca_file; tokens and the socket work without it"
+        return Finding(part, "warn", f"{error}: nobody can log in through it", do)
+    return Finding(part, "good", "it answers; its keys are readable")
 
 
 def _port(settings: Settings) -> Finding:
@@ -95,7 +95,7 @@ def _port(settings: Settings) -> Finding:
     try:
         socket.create_connection((host, port), timeout=_WAIT_S).close()
     except OSError as error:
-        words = f"nobody answers on {host} port {port} ({error.strerror or error})"
+        words = f"nothing listens on {host} port {port} ({error.strerror or error})"
         return Finding("port", "bad", words, "systemctl status schedd; journalctl -u schedd")
     return Finding("port", "good", f"{host} port {port} answers")
 
@@ -107,7 +107,7 @@ def _database(settings: Settings) -> Iterator[Finding]:
     url = url_of(text)
     file = Path(url.database or "") if url.get_backend_name() == "sqlite" else None
     if file is not None and not file.exists():
-        yield Finding("database", "bad", f"{file} is not there", "start the daemon: it makes it")
+        yield Finding("database", "bad", f"{file} does not exist", "start the daemon, which creates it")
         return
     try:
         database = Database(text)
@@ -116,13 +116,13 @@ def _database(settings: Settings) -> Iterator[Finding]:
         finally:
             database.close()
     except StoreError as error:
-        yield Finding("database", "bad", str(error), "see whether it runs, and whether its user may connect")
+        yield Finding("database", "bad", str(error), "check that it runs, and that its user may connect")
         return
     if present != needed:
-        words = f"its tables are of version {present or 'none'}, this program needs {needed}"
+        words = f"its tables have version {present or 'none'}; this program needs {needed}"
         yield Finding("database", "bad", words, "stop the daemon, make a backup, `schedd migrate`")
     else:
-        yield Finding("database", "good", f"{database.name} answers, its tables are of version {needed}")
+        yield Finding("database", "good", f"{database.name} answers; its tables have version {needed}")
     if file is not None:
         yield _room(file)
 
@@ -134,7 +134,7 @@ def _room(file: Path) -> Finding:
     )
     words = f"{used / 2**20:.0f} MiB in use, {free / 2**30:.1f} GiB free on the disk of {file}"
     if free < max(_LITTLE, used):
-        return Finding("disk", "warn", words, "make room: without it nothing is started (docs/runbook.md)")
+        return Finding("disk", "warn", words, "make room: on a full disk no job is started (docs/runbook.md)")
     return Finding("disk", "good", words)
 
 
@@ -145,8 +145,10 @@ def _kernels() -> Finding:
             count = len(list(folder.rglob("*.nbi")))
             if count:
                 return Finding("kernels", "good", f"{count} are compiled, in {folder}")
-    words = f"none is compiled for this version, neither in {mine} nor below {_KERNELS}"
-    return Finding("kernels", "warn", words, "nothing; the next start takes one or two minutes longer")
+    words = f"the planner is not compiled for this version, neither in {mine} nor below {_KERNELS}"
+    return Finding(
+        "kernels", "warn", words, "nothing; the next start compiles it and takes 2-3 minutes longer"
+    )
 
 
 def of_adapter_files(path: Path) -> Iterator[Finding]:
@@ -156,7 +158,7 @@ def of_adapter_files(path: Path) -> Iterator[Finding]:
     try:
         found = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        yield Finding("adapter's settings", "bad", f"{path}: {error}", "mend it, or run this as root")
+        yield Finding("adapter's settings", "bad", f"{path}: {error}", "fix it, or run this as root")
         return
     yield Finding("adapter's settings", "good", f"{path} can be read")
     token = found.get("daemon", {}).get("token_file")
@@ -182,8 +184,10 @@ def _token(path: Path) -> Finding:
         do = f"(umask 077; schedd token create pbs-adapter --role adapter > {path})"
         return Finding(part, "bad", words, do)
     if mode & 0o077:
-        return Finding(part, "bad", f"{path}: others may read it (mode {mode:04o})", f"chmod 0600 {path}")
-    return Finding(part, "good", f"{path} is its owner's alone")
+        return Finding(
+            part, "bad", f"{path}: other users can read it (mode {mode:04o})", f"chmod 0600 {path}"
+        )
+    return Finding(part, "good", f"{path}: only its owner can read it")
 
 
 # ---- the daemon ---------------------------------------------------------------------------------
@@ -210,15 +214,17 @@ def of_daemon(url: str, cluster: str) -> Iterator[Finding]:
         do = do if error.kind in ("no-token", "not-allowed") else "journalctl -u schedd"
         yield Finding("daemon", "bad", error.detail, do)
     except ClientError as error:
-        yield Finding("daemon", "bad", str(error), "mend the client's settings")
+        yield Finding("daemon", "bad", str(error), "fix the client's settings")
 
 
 def _version(client: Client) -> Finding:
     theirs = client.version()
     if theirs != __version__:
-        words = f"it runs version {theirs}, this program is {__version__}"
-        return Finding("version", "warn", words, "systemctl restart schedd, where the newer one is installed")
-    return Finding("version", "good", f"the daemon is of version {theirs}, as this program")
+        words = f"it has version {theirs}, this program {__version__}"
+        return Finding(
+            "version", "warn", words, "systemctl restart schedd on the host with the newer version"
+        )
+    return Finding("version", "good", f"daemon and this program have version {theirs}")
 
 
 def _cluster(place: Place, one: ClusterView, asked: float) -> Iterator[Finding]:
@@ -237,27 +243,27 @@ def _cluster(place: Place, one: ClusterView, asked: float) -> Iterator[Finding]:
         for alert in here.alerts():
             yield _alert(name, alert)
     if one["events_waiting"] > 1_000:
-        words = f"{name}: {one['events_waiting']} events wait to be handled"
-        yield Finding("planner", "warn", words, "`schedd_batch_seconds` says which part takes so long")
+        words = f"{name}: {one['events_waiting']} events are waiting"
+        yield Finding("planner", "warn", words, "`schedd_batch_seconds` shows which part takes so long")
 
 
 def _adapter(one: ClusterView) -> Finding:
     name, heard = one["name"], one["heard"]
     if heard is None:
         do = "systemctl status pbs-adapter, on the server's host; does its token have the role adapter?"
-        return Finding("adapter", "bad", f"{name}: it was not heard of since the daemon leads", do)
+        return Finding("adapter", "bad", f"{name}: no contact since this daemon leads", do)
     age = one["now"] - heard
     if "adapter" in one["stale"]:
         do = "systemctl status pbs-adapter pbs_server, on the server's host; journalctl -u pbs-adapter"
         return Finding("adapter", "bad", f"{name}: {one['stale']} ({age} s ago)", do)
-    return Finding("adapter", "good", f"{name}: it was last heard of {age} s ago")
+    return Finding("adapter", "good", f"{name}: last contact {age} s ago")
 
 
 def _adapter_itself(one: ClusterView) -> Iterator[Finding]:
     """Its version and its clock, by which events are stamped; what it did not say is passed over."""
     name, version, ahead = one["name"], one["adapter_version"], one["adapter_ahead"]
     if version and version != __version__:
-        words = f"{name}: the adapter is of version {version}, this program is {__version__}"
+        words = f"{name}: the adapter has version {version}, this program {__version__}"
         yield Finding("version", "warn", words, "upgrade the older one, and restart it")
     if ahead is not None and abs(ahead) > _APART_S:
         words = f"{name}: the clock of the adapter's host is {ahead:+.0f} s from the daemon's"
@@ -273,7 +279,7 @@ def _starts(one: ClusterView) -> Finding:
     if one["paused"]:
         return Finding("starts", "warn", f"{name}: none, paused: {one['paused']}", "schedd resume")
     if one["mode"] != "scheduler":
-        return Finding("starts", "good", f"{name}: none, as it is to be ({one['halted']})")
+        return Finding("starts", "good", f"{name}: none, as configured ({one['halted']})")
     if one["halted"]:
         return Finding("starts", "bad", f"{name}: none, {one['halted']}", "docs/runbook.md, nothing starts")
     return Finding("starts", "good", f"{name}: jobs are started when they are due")
@@ -283,7 +289,7 @@ def _server(one: ClusterView) -> Iterator[Finding]:
     name, server = one["name"], one["server"]
     if one["heard"] is None:
         return
-    yield Finding("server", "good", f"{name}: {server['version'] or 'of a version that it does not tell'}")
+    yield Finding("server", "good", f"{name}: {server['version'] or 'version unknown'}")
     if one["mode"] == "scheduler" and not server["scheduling"]:
         do = "qmgr -c 'set server scheduling = True'"
         yield Finding("server", "bad", f"{name}: its attribute scheduling is False: nothing is started", do)
@@ -295,7 +301,7 @@ def _server(one: ClusterView) -> Iterator[Finding]:
     if held:
         yield Finding("server", "good", f"{name}: its limits are {', '.join(held)}")
     if not server["open"]:
-        words = f"{name}: query_other_jobs is False: users see their own jobs alone here, too"
+        words = f"{name}: query_other_jobs is False: users see only their own jobs in schedd, too"
         yield Finding("server", "good", words)
     if not one["nodes"]:
         yield Finding("server", "bad", f"{name}: no nodes are known", "pbsnodes -a; the adapter's log")

@@ -38,22 +38,31 @@ def make_parser() -> argparse.ArgumentParser:
         "--version",
         choices=[*sorted(VERSIONS), OPENPBS.name],
         default="6.1",
-        help="the line of TORQUE servers to be, or openpbs (6.1)",
+        help="version of TORQUE to emulate, or openpbs (6.1)",
     )
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--workload", type=Path, metavar="LOG", help="jobs from an SWF or accounting log")
-    source.add_argument("--lublin", type=int, metavar="JOBS", help="so many jobs from Lublin's model")
-    add("--jobs", type=int, help="of the log, the first so many that ran")
-    add("--seed", type=int, default=1, help="of the model (1)")
+    source.add_argument("--lublin", type=int, metavar="JOBS", help="this many jobs from Lublin's model")
+    add("--jobs", type=int, help="with --workload: only the first N jobs that ran")
+    add("--seed", type=int, default=1, help="random seed of the model (1)")
     add("--load", type=float, default=0.8, help="share of the cluster that the model's jobs need (0.8)")
-    add("--time-scale", type=float, default=1.0, help="simulated seconds in a real one (1)")
-    add("--compress", type=float, default=1.0, help="makes the workload so many times shorter instead (1)")
+    add("--time-scale", type=float, default=1.0, help="simulated seconds per real second (1)")
+    add("--compress", type=float, default=1.0, help="shorten the workload by this factor instead (1)")
     add("--port", type=int, default=15001, help="port on loopback, 0 for any (15001)")
-    add("--scheduler-port", type=int, default=15004, help="where scheduler commands go, on loopback (15004)")
-    add("--auth-socket", type=Path, metavar="PATH", help="be the trqauthd of unmodified clients there")
-    add("--privileged-ports", action="store_true", help="trust as a real server does; default: everybody")
-    add("--no-scheduling", action="store_true", help="begin with scheduling=False")
-    add("--until-finished", action="store_true", help="end when the workload's last job has ended")
+    add("--scheduler-port", type=int, default=15004, help="port of the scheduler, on loopback (15004)")
+    add(
+        "--auth-socket",
+        type=Path,
+        metavar="PATH",
+        help="also act as trqauthd for unmodified clients, on this socket",
+    )
+    add(
+        "--privileged-ports",
+        action="store_true",
+        help="trust only privileged ports, as a real server (default: trust everybody)",
+    )
+    add("--no-scheduling", action="store_true", help="start with scheduling=False")
+    add("--until-finished", action="store_true", help="stop when the workload's last job has ended")
     return parser
 
 

@@ -43,12 +43,12 @@ def command(
     ] = None,
     server: Annotated[
         str,
-        typer.Option(help="HOST or HOST:PORT of pbs_server, whose own settings are read, too, or alone."),
+        typer.Option(help="HOST or HOST:PORT of pbs_server: read its own settings, too, or only those."),
     ] = "",
     family: Annotated[Family, typer.Option(help="Which kind of server it is.")] = "torque",
-    auth: Annotated[Auth, typer.Option(help="How it is to trust us.")] = "auto",
+    auth: Annotated[Auth, typer.Option(help="How to authenticate to the server.")] = "auto",
     kind: Annotated[
-        Kind | None, typer.Option("--from", help="Whose file it is, where that is not plain.")
+        Kind | None, typer.Option("--from", help="Format of the file, if it is not recognised.")
     ] = None,
     cluster: Annotated[str, typer.Option(help="Name of the cluster in schedd.toml.")] = "main",
     output: Annotated[

@@ -23,8 +23,8 @@ def make_parser() -> argparse.ArgumentParser:
         "the completion for bash below PREFIX/share. A file that is there already is left alone.",
     )
     add = parser.add_argument
-    add("--prefix", type=Path, default=Path("/usr/local"), help="where to (/usr/local)")
-    add("--program", type=Path, help="the schedd to link to, where it is not this one")
+    add("--prefix", type=Path, default=Path("/usr/local"), help="prefix of the installation (/usr/local)")
+    add("--program", type=Path, help="path of the schedd to link to (default: this one)")
     return parser
 
 

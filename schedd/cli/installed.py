@@ -28,8 +28,8 @@ __all__ = [
 ]
 
 USUAL: Final = Path("/etc/schedd/schedd.toml")
-ConfigFile = typer.Option(help=f"File of settings; without it $SCHEDD_CONFIG, else {USUAL} where it exists.")
-DatabaseUrl = typer.Option(help="URL of the database, or path of a SQLite file; else that of the settings.")
+ConfigFile = typer.Option(help=f"Settings file (default: $SCHEDD_CONFIG, else {USUAL} if it exists).")
+DatabaseUrl = typer.Option(help="URL of the database, or path of a SQLite file (default: from the settings).")
 
 
 def configuration(path: Path | None) -> Path | None:

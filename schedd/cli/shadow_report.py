@@ -17,9 +17,9 @@ __all__ = ["command"]
 
 def command(
     cluster: Annotated[str, typer.Argument(help="The cluster's name in the settings.")] = "main",
-    days: Annotated[float, typer.Option(help="Of jobs that began in so many days.", min=0)] = 7,
+    days: Annotated[float, typer.Option(help="Jobs that started in the last so many days.", min=0)] = 7,
     log: Annotated[
-        Path | None, typer.Option(help="Write these jobs there as a log (SWF), for `schedd replay`.")
+        Path | None, typer.Option(help="Write these jobs to a log (SWF) for `schedd replay`.")
     ] = None,
     config: Annotated[Path | None, ConfigFile] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON; times are seconds.")] = False,

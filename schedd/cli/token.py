@@ -14,7 +14,7 @@ from schedd.store import AuditEntry, Role, Store, Token
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Make, list and revoke the tokens by which portals, adapters and people ask.")
+app = typer.Typer(help="Create, list and revoke the access tokens of portals, adapters and people.")
 _DAY: Final = 86_400
 _ROLES: Final[tuple[Role, ...]] = get_args(Role)
 _Config = Annotated[Path | None, ConfigFile]
@@ -25,15 +25,15 @@ _Json = Annotated[bool, typer.Option("--json", help="As JSON; times are seconds 
 def create(
     name: Annotated[
         str,
-        typer.Argument(help="Who holds it; of a `user`, the name that owns jobs on the server."),
+        typer.Argument(help="Name of the holder; for role `user`, the login name that owns the jobs."),
     ],
     role: Annotated[str, typer.Option(help=f"What it may do: {', '.join(_ROLES)}.")],
     days: Annotated[
-        int | None, typer.Option(help="It expires after so many days; without, never.", min=1, max=36_600)
+        int | None, typer.Option(help="Days until it expires (default: never).", min=1, max=36_600)
     ] = None,
     cluster: Annotated[
         list[str] | None,
-        typer.Option(help="It counts on this cluster alone; may be repeated. Without, on all."),
+        typer.Option(help="Valid on this cluster only; may be repeated (default: all clusters)."),
     ] = None,
     config: _Config = None,
 ) -> None:
@@ -92,7 +92,9 @@ def list_(
 
 @app.command()
 def revoke(
-    token: Annotated[str, typer.Argument(help="Its number in the list, or the name whose tokens all go.")],
+    token: Annotated[
+        str, typer.Argument(help="Number in the list, or a name: revokes all tokens of that name.")
+    ],
     config: _Config = None,
 ) -> None:
     """Revoke a token by its number, or all of a name; they count no more within 2 seconds."""

@@ -9,6 +9,7 @@ from starlette.responses import RedirectResponse, Response
 
 from schedd.api.node_names import natural
 from schedd.api.policy import PolicyPreview, PreviewView
+from schedd.dashboard.calendar import entries
 from schedd.dashboard.health import audit_of, health_of
 from schedd.dashboard.rendering import base_of, page
 from schedd.dashboard.viewer import Viewer
@@ -20,19 +21,19 @@ __all__ = ["admin_page", "back"]
 
 _ACTS: Final = 100
 _DONE: Final = {
-    "paused": "No more jobs are started. The plan goes on.",
-    "resumed": "Jobs are started again.",
-    "searching": "The search goes on. The page of quality shows what comes of it.",
-    "idle": "There was nothing to search: fewer than two jobs could be moved.",
-    "searched": "The search found nothing better.",
-    "improved": "The search found a better plan. The page of quality shows what it gained.",
-    "reserved": "The reservation is made. Planned jobs in its way were planned anew.",
-    "lifted": "The reservation is lifted. Its nodes are planned for again.",
-    "held": "Nothing new is planned there. What runs goes on.",
-    "drained": "The nodes are drained in that time: see the reservations. Planned jobs in the way moved.",
-    "released": "It is planned for again.",
+    "paused": "Dispatch is paused: no jobs are started. Planning continues.",
+    "resumed": "Dispatch is resumed: jobs are started again.",
+    "searching": "The search is still running. Its result will be on the page Quality.",
+    "idle": "Nothing to search: fewer than two jobs can be moved.",
+    "searched": "The search found no better plan.",
+    "improved": "The search found a better plan, and it is in force. The page Quality shows the gain.",
+    "reserved": "The reservation is in force. Planned jobs in its way have moved.",
+    "lifted": "The reservation is removed. Jobs are planned on its nodes again.",
+    "held": "No new jobs are planned there. Running jobs continue.",
+    "drained": "The nodes are drained in that time, by a reservation. Planned jobs in its way have moved.",
+    "released": "Released: jobs are planned there again.",
     "weighed": "The weights are in force.",
-    "withdrawn": "The policy of the settings is in force again.",
+    "withdrawn": "The policy of the settings file is in force again.",
 }
 
 
@@ -79,7 +80,7 @@ async def admin_page(
         why_none=why_none,
         done=_DONE.get(done, ""),
         wrong=wrong,
-        reservations=sorted(published.reservations, key=lambda one: (one.start, one.name)),
+        reservations=entries(published.reservations),
         unmade=unmade,
         foreseen=foreseen,
         holds=sorted(published.holds, key=lambda one: (one.kind, natural(one.name))),

@@ -14,7 +14,18 @@ from schedd.api.access import daemon_of
 from schedd.api.problems import KINDS, ProblemError
 from schedd.dashboard import assets, live, login, single_sign_on
 from schedd.dashboard.headers import Guarded
-from schedd.dashboard.pages import admin, choices, mine, nodes, plan, quality, queue, steering, what_if
+from schedd.dashboard.pages import (
+    admin,
+    calendar,
+    choices,
+    mine,
+    nodes,
+    plan,
+    quality,
+    queue,
+    steering,
+    what_if,
+)
 from schedd.dashboard.rendering import base_of, plain_page
 from schedd.dashboard.sessions import Sessions
 from schedd.dashboard.viewer import NotLoggedIn, Reader, Viewer, session_of
@@ -44,6 +55,7 @@ def add_dashboard(app: FastAPI) -> Sessions:
         plan,
         queue,
         nodes,
+        calendar,
         what_if,
         quality,
         choices,
@@ -67,10 +79,10 @@ async def _choose(request: Request, viewer: Reader) -> Response:
     """The only cluster's plan, for users their jobs; or a choice of clusters."""
     daemon_of(request)
     names = viewer.open_to(request)
+    first = "mine" if viewer.bearer.role == "user" else "plan"
     if len(names) == 1:
-        first = "mine" if viewer.bearer.role == "user" else "plan"
         return RedirectResponse(f"{base_of(request)}/{urllib.parse.quote(names[0])}/{first}", 303)
-    return plain_page(request, "clusters", viewer, names=names)
+    return plain_page(request, "clusters", viewer, names=names, first=first)
 
 
 def _explain_errors(pages: FastAPI) -> None:
@@ -124,4 +136,4 @@ def _explain_errors(pages: FastAPI) -> None:
     @pages.exception_handler(Exception)
     async def _(request: Request, error: Exception) -> Response:
         _log.error("a page failed", path=request.url.path, error=repr(error), exc_info=error)
-        return answer(request, ProblemError("defect", "the daemon failed over this page; its log says more"))
+        return answer(request, ProblemError("defect", "an internal error; see the daemon's log"))

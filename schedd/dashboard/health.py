@@ -48,8 +48,8 @@ def _adapter(loop: PlanLoop) -> Part:
     if why:
         return Part("Adapter", "bad", why + waiting)
     if loop.standing_by:
-        return Part("Adapter", "good", "talks to the leader")
-    heard = f"last heard of {span(loop.hearing.age)} ago" if loop.hearing.at else "not heard of yet"
+        return Part("Adapter", "good", "connected to the leader")
+    heard = f"last contact {span(loop.hearing.age)} ago" if loop.hearing.at else "no contact yet"
     age = max(0, loop.now() - published.as_of)
     return Part("Adapter", "good", f"{heard}; the plan is {span(age)} old{waiting}")
 
@@ -68,7 +68,7 @@ def _planner(loop: PlanLoop) -> Part:
     if loop.trouble:
         return Part("Planner", "bad", f"waiting for the database: {loop.trouble}")
     if loop.standing_by:
-        return Part("Planner", "warn", "standby: another daemon leads, or none does yet")
+        return Part("Planner", "warn", "standby: another daemon leads, or no leader yet")
     return Part(
         "Planner", "good", f"running; {loop.published.breaches} promises broken since the daemon started"
     )

@@ -23,9 +23,10 @@ _PAGES: Final = (
     ("plan", "Plan"),
     ("queue", "Queue"),
     ("nodes", "Nodes"),
+    ("calendar", "Calendar"),
     ("what-if", "What if"),
     ("quality", "Quality"),
-    ("choices", "Choices"),
+    ("choices", "Alternatives"),
     ("admin", "Admin"),
 )
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from schedd.api.problems import ProblemError
+from schedd.dashboard.meanings import meaning
 from schedd.engine import EngineSettings
 from schedd.plan.evaluate import Criterion
 from schedd.service.site_settings import PrioritySettings
@@ -29,7 +30,12 @@ def criteria_of(settings: EngineSettings, form: Mapping[str, str]) -> tuple[Weig
     """What searches count; what the ``form`` says goes before what is in force."""
     now = settings.criteria
     return tuple(
-        Weight(name, one.value.replace("_", " "), form.get(name, _text(now.get(one.value, 0.0))))
+        Weight(
+            name,
+            one.value.replace("_", " "),
+            form.get(name, _text(now.get(one.value, 0.0))),
+            meaning(one.value),
+        )
         for one in Criterion
         for name in (f"criteria.{one.value}",)
     )

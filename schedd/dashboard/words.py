@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from markupsafe import Markup, escape
 
+from schedd.dashboard.meanings import meaning
 from schedd.service.chain import Link, ahead_in_words
 
 __all__ = [
@@ -136,4 +137,5 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "ahead": ahead_in_words,
     "linked": linked,
     "request": request,
+    "meaning": meaning,
 }

@@ -92,58 +92,59 @@ class Decision:
 DECIDE = (
     Decision(
         "pbs-adapter.toml mode",
-        "What may be done to pbs_server?",
-        "`shadow` to look on, `adviser` to tell users planned starts, `scheduler` to start jobs. Begin with "
-        "`shadow`.",
+        "What may schedd do on the PBS server?",
+        "`shadow`: only read it. `adviser`: also write planned starts on queued jobs. `scheduler`: also "
+        "start jobs. Begin with `shadow`.",
     ),
     Decision(
         "[server] host",
-        "From where is the daemon asked?",
-        "Loopback alone by default. For login nodes and portals: an address, with `tls_certificate`.",
+        "On which address does the daemon listen?",
+        "Default: loopback only. For login nodes and portals give an address and a `tls_certificate`.",
     ),
     Decision(
         "[auth] admins",
-        "Who steers it?",
-        "Who may pause, reserve, hold, and make tokens, on the socket, behind a proxy, by MUNGE. root on the "
-        "socket always may.",
+        "Which users are admins?",
+        "They may pause, reserve, drain and create tokens. Applies to users known by the UNIX socket, a "
+        "proxy or MUNGE; root on the socket is always an admin.",
     ),
     Decision(
         "[auth] others",
-        "Do users see each other's jobs?",
-        "As the server's `query_other_jobs` says, or always, or never.",
+        "May users see each other's jobs?",
+        "`server`: as the server's `query_other_jobs` says; `all`; `none`.",
     ),
     Decision(
         "[store] url",
-        "Where is kept what must not be lost?",
-        "A SQLite file for one daemon; PostgreSQL where a second one stands by.",
+        "Which database?",
+        "A SQLite file for one daemon; PostgreSQL for two daemons, of which one is on standby.",
     ),
     Decision(
         "[clusters.NAME] slack",
-        "How firm is a told start?",
-        "More lets priorities and searches do more, less lets users plan better (docs/policy.md).",
+        "How much later than planned may a job start?",
+        "The promised start is the planned start plus this slack. More slack leaves more room for priorities "
+        "and optimisation; less gives users earlier promises (docs/policy.md).",
     ),
     Decision(
         "[clusters.NAME] node_rule",
-        "May the units of `nodes=8` share nodes?",
-        "`exact` as under pbs_sched; `pack` as under Maui without `JOBNODEMATCHPOLICY`. Wrong, jobs wait for "
-        "nodes that they never needed, or run too close together.",
+        "May the 8 tasks of `nodes=8` share a node?",
+        "`exact`: no, as under pbs_sched. `pack`: yes, as under Maui without `JOBNODEMATCHPOLICY`. With the "
+        "wrong choice jobs wait for nodes that they do not need, or get fewer nodes than they expect.",
     ),
     Decision(
         "[clusters.NAME] mem_per_core",
-        "How much memory is planned for jobs that ask for none?",
-        "0 plans none: such jobs may meet on a node that has too little.",
+        "How much memory per core is planned for jobs that request none?",
+        "With 0, memory is not planned for such jobs: together they may need more than a node has.",
     ),
     Decision(
         "[clusters.NAME] default_walltime",
-        "How long is a job that does not say?",
-        "Counts only where neither queue nor server has `resources_default.walltime`; everything behind such "
-        "a job is planned by it.",
+        "Which walltime is planned for jobs that request none?",
+        "Used only if neither the queue nor the server has `resources_default.walltime`. Jobs behind such a "
+        "job are planned by it.",
     ),
     Decision(
         "[clusters.NAME.site] priority",
-        "Who goes first?",
-        "By default the server's priorities of queues, then who came first. `schedd import` takes over the "
-        "rules of Maui or pbs_sched.",
+        "Which jobs go first?",
+        "Default: by the priorities of the server's queues, then by submission. `schedd import` translates "
+        "the rules of Maui or pbs_sched.",
     ),
 )
 """The ten settings that a site must decide, in the order in which ``schedd config init`` asks."""

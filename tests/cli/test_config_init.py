@@ -66,13 +66,13 @@ def test_each_decision_is_asked_with_what_hangs_on_it(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, arguments, input="\n".join(answers) + "\n")
     assert done.exit_code == 0, done.output
     for words in (
-        "What may be done to pbs_server?",
-        "How firm is a told start?",
-        "Who goes first?",
+        "What may schedd do on the PBS server?",
+        "How much later than planned may a job start?",
+        "Which jobs go first?",
         "one of shadow",
     ):
         assert words in done.output
-    assert "Do users see each other's jobs?" not in done.output
+    assert "May users see each other's jobs?" not in done.output
     settings = load(tmp_path / "schedd.toml")
     assert settings.auth.others == "none"
     assert settings.clusters["main"].node_rule == "pack"
@@ -141,7 +141,7 @@ def test_files_that_are_there_are_kept_unless_told(
 ) -> None:
     (tmp_path / "schedd.toml").write_text("# mine\n")
     assert init(tmp_path, *QUIET) == 2
-    assert "is there already; --force writes over" in capsys.readouterr().err
+    assert "is there already; --force overwrites" in capsys.readouterr().err
     assert (tmp_path / "schedd.toml").read_text() == "# mine\n"
     assert init(tmp_path, *QUIET, "--force") == 0
     packaged = tmp_path / "other"

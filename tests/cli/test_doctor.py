@@ -154,7 +154,7 @@ def test_the_adapters_clock_and_version_are_looked_at(doctor: Doctor, app: FastA
     assert "chronyc tracking" in do
     assert found["version"][-1][:2] == (
         "warn",
-        f"main: the adapter is of version 0.0.9, this program is {__version__}",
+        f"main: the adapter has version 0.0.9, this program {__version__}",
     )
 
 
@@ -190,7 +190,7 @@ def test_settings_database_and_token_that_cannot_be_used_are_found(
     assert code == 2
     assert "did you mean start_rate" in found["settings"][0][1]
     config.write_text(right.replace("schedd.sqlite", "other.sqlite"))
-    assert "other.sqlite is not there" in doctor()[1]["database"][0][1]
+    assert "other.sqlite does not exist" in doctor()[1]["database"][0][1]
     config.write_text(right)
     config.chmod(0o666)
     assert doctor()[1]["rights"][0][2] == f"chmod go-w {config}"

@@ -64,7 +64,7 @@ def test_what_is_not_understood_is_one_line(name: str, capsys: pytest.CaptureFix
         (("token", "create", "a", "--role", "x"), "schedd token create: invalid value for --role: no role"),
         (("token", "revoke"), "schedd token revoke: missing argument 'token'; `schedd token revoke --help`"),
         (("replay", "--nodes"), "schedd replay: option '--nodes' requires an argument; "),
-        (("reservation", "make"), "schedd reservation: argument ACT: invalid choice: 'make' (choose from"),
+        (("reservation", "make"), "schedd reservation: argument ACTION: invalid choice: 'make' (choose from"),
         (("bench", "face", "--jobs", "x"), "schedd bench face: argument --jobs: invalid int value: 'x'; "),
     ],
 )

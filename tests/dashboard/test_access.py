@@ -74,7 +74,7 @@ def test_an_operator_pauses_and_resumes(look: Open, site: Site) -> None:
     page = look("operator").go("admin")
     page.get_by_label("Reason to pause").fill("the storage is being repaired")
     page.get_by_role("button", name="Pause").click()
-    expect(page.locator("main").get_by_role("status")).to_contain_text("No more jobs are started")
+    expect(page.locator("main").get_by_role("status")).to_contain_text("Dispatch is paused")
     assert site.ask("")["paused"] == "the storage is being repaired"
     expect(page.locator("#alerts")).to_contain_text("the storage is being repaired")
     page.get_by_role("button", name="Resume dispatch").click()

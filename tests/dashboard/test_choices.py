@@ -36,29 +36,29 @@ def test_an_operator_looks_for_plans_and_puts_one_in_force(look: Open, site: Sit
     before = starts(site)
     window = look("operator")
     page = window.go("choices")
-    expect(page.locator("main")).to_contain_text("No alternatives were sought")
-    page.get_by_label("Seconds").fill("1.5")
+    expect(page.locator("main")).to_contain_text("No search since the daemon started")
+    page.get_by_label("Search time, s").fill("1.5")
     page.locator("#seek").get_by_label("wait", exact=True).fill("1")
     page.locator("#seek").get_by_label("energy", exact=True).fill("1")
-    page.get_by_role("button", name="Look", exact=True).click()
-    expect(page.locator("main").get_by_role("status")).to_contain_text("alternatives to the live plan")
+    page.get_by_role("button", name="Search", exact=True).click()
+    expect(page.locator("main").get_by_role("status")).to_contain_text("Search finished")
     assert starts(site) == before
     found = site.ask("/pareto")["set"]
     assert found["weights"] == {"wait": 1, "energy": 1}
     expect(page.locator("#plans tbody tr")).to_have_count(len(found["plans"]) + 1)
     expect(page.locator(".front circle")).to_have_count(len(found["plans"]))
-    page.get_by_label("Across").select_option("energy")
-    page.get_by_label("Up").select_option("wait")
-    page.get_by_label("Size").select_option("energy")
+    page.get_by_label("X axis").select_option("energy")
+    page.get_by_label("Y axis").select_option("wait")
+    page.get_by_label("Point size").select_option("energy")
     page.get_by_role("button", name="Show", exact=True).click()
     expect(page.locator(".front svg")).to_have_attribute("aria-label", "Plans by energy and wait")
     best = found["plans"][0]
     title = page.locator(f'.front a[aria-label^="Plan {best["number"]}:"] title')
     words = title.text_content() or ""
     assert re.match(rf"Plan 1: {len(best['moves'])} jobs move; .*wait [+-]", words)
-    page.get_by_role("link", name="Which jobs plan 1 moves").click()
+    page.get_by_role("link", name="Show jobs that plan 1 moves").click()
     expect(page.locator("#moves tbody tr")).to_have_count(len(best["moves"]))
-    page.get_by_role("button", name="Put plan 1 in force").click()
+    page.get_by_role("button", name="Apply plan 1").click()
     expect(page.locator("main").get_by_role("status")).to_contain_text("The plan is in force")
     after = starts(site)
     assert {one["job"]: one["after"] for one in best["moves"]} == {
@@ -73,7 +73,7 @@ def test_a_plan_that_was_left_behind_is_refused_and_a_wrong_weight_is_said(look:
     window = look("operator")
     page = window.go("choices?plan=1")
     site.happen(*(job(f"{i}.server", walltime="60000") for i in range(40, 60)))
-    page.get_by_role("button", name="Put plan 1 in force").click()
+    page.get_by_role("button", name="Apply plan 1").click()
     expect(page.get_by_role("alert")).to_contain_text("of the jobs have come, gone or moved")
     form = {"seconds": "1", "w_wait": "0"}
     cookies = {one["name"]: one["value"] for one in window.context.cookies()}
@@ -96,7 +96,7 @@ def _post(site: Site, act: str, form: dict[str, str], cookies: dict[str, str]) -
 def test_the_page_is_for_operators(look: Open, site: Site) -> None:
     window = look("user")
     page = window.go("plan")
-    expect(page.get_by_role("link", name="Choices")).to_have_count(0)
+    expect(page.get_by_role("link", name="Alternatives")).to_have_count(0)
     cookies = {one["name"]: one["value"] for one in window.context.cookies()}
     answer = httpx2.get(f"{site.url}/dashboard/main/choices", cookies=cookies)
     assert answer.status_code == 403

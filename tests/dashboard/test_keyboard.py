@@ -10,7 +10,7 @@ from schedd.engine import EngineSettings
 from schedd.service.clusters import Clusters
 from schedd.wire import JobDeleted
 from tests.dashboard.conftest import Look, Site, token
-from tests.dashboard.test_pages import PAGES, drawn
+from tests.dashboard.test_pages import OF_ONE, PAGES, drawn
 from tests.service.build import T, event_id, job, node
 
 Open = Callable[..., Look]
@@ -57,7 +57,7 @@ def walk(page: Page) -> list[dict[str, Any]]:
 def test_tab_goes_everywhere_in_order_and_can_be_seen(look: Open, site: Site, *, phone: bool) -> None:
     size = {"width": 390, "height": 844} if phone else {"width": 1360, "height": 900}
     window = look("operator", viewport=size)
-    for path in PAGES:
+    for path in [*PAGES, *OF_ONE]:
         page = window.go(path)
         if path == "plan":
             drawn(page)

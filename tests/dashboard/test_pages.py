@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,7 +12,7 @@ from playwright.sync_api import Page, expect
 
 from schedd.dashboard.words import span
 from schedd.service.sampling import Sampler
-from schedd.wire import JobDeleted
+from schedd.wire import JobDeleted, Reserve
 from tests.dashboard.conftest import Look, Site
 from tests.service.build import T, event_id, job, node
 
@@ -20,6 +21,7 @@ PAGES = [
     "plan",
     "queue",
     "nodes",
+    "calendar",
     "jobs/4.server",
     "what-if",
     "what-if?nodes=2&ppn=4&walltime=01:00:00",
@@ -27,6 +29,8 @@ PAGES = [
     "choices",
     "admin",
 ]
+OF_ONE = ["nodes/n1", "mine?user=ann", "calendar?month=2023-12"]
+"""More pages, of what not every cluster has."""
 AXE = {"resultTypes": ["violations"], "preload": False}  # preloading writes styles, which pages refuse
 SCREENS: dict[str, dict[str, Any]] = {
     "desktop": {"viewport": {"width": 1360, "height": 900}},
@@ -266,7 +270,7 @@ def test_a_job_that_goes_while_one_looks_is_said_to_be_gone(look: Open, site: Si
     page = window.go("jobs/5.server")
     expect(page.locator("#answer .state")).to_have_text("planned")
     site.happen(JobDeleted(id=event_id(), time=T, job_id="5.server"))
-    expect(page.locator("#away")).to_contain_text("This is not there any more")
+    expect(page.locator("#away")).to_contain_text("This no longer exists")
     page.reload()
     expect(page.locator("main")).to_contain_text("Without a database nothing is kept of jobs that ended")
     window.wrong = [one for one in window.wrong if "404" not in one]
@@ -274,8 +278,12 @@ def test_a_job_that_goes_while_one_looks_is_said_to_be_gone(look: Open, site: Si
 
 @pytest.mark.parametrize("screen", SCREENS)
 def test_axe_finds_nothing_serious_on_any_page(look: Open, site: Site, screen: str) -> None:
+    reserved = Reserve(id=event_id(), time=T, name="repair", start=T, end=T + 90_000, nodes=("n1",))
+    site.happen(
+        reserved, replace(reserved, id=event_id(), name="free", start=T + 1, end=None, users=("ann",))
+    )
     window = look("admin", **SCREENS[screen])
-    for path in PAGES:
+    for path in [*PAGES, *OF_ONE]:
         page = window.go(path)
         if path == "plan":
             drawn(page)
@@ -305,3 +313,21 @@ def test_the_chart_is_moved_and_zoomed_by_keys(look: Open, site: Site) -> None:
     page.keyboard.press("0")
     everything = page.evaluate(span)
     assert everything[1] > first[0]
+
+
+@pytest.mark.parametrize("path", [*PAGES, *OF_ONE])
+def test_every_page_is_of_use_without_scripts(look: Open, site: Site, path: str) -> None:
+    """What only a script could do is not shown, forms have a button, and times are told in UTC."""
+    page = look("admin", java_script_enabled=False).go(path)
+    expect(page.locator("h1")).to_be_visible()
+    expect(page.locator(".script-only:visible")).to_have_count(0)
+    assert "UTC" in page.locator("#zone").inner_text()
+    dead = page.locator("main button[type=button]:visible")
+    assert dead.count() == 0, dead.first.inner_text()
+    for form in page.locator("main form:visible").all():
+        if form.locator("input:visible, select:visible").count():
+            assert form.locator("button:visible").count() > 0, "nothing sends this form"
+    outside = page.locator("main select:visible, main input:visible").evaluate_all(
+        "all => all.filter((one) => !one.form).map((one) => one.outerHTML)"
+    )
+    assert outside == [], "a field of no form does nothing"

@@ -9,10 +9,13 @@ from datetime import UTC, datetime
 import pytest
 from playwright.sync_api import expect
 
+from schedd.choice.objectives import Objective
+from schedd.dashboard.meanings import MEANINGS
 from schedd.dashboard.moves import folded
 from schedd.dashboard.pages.what_if import Asked, walltime_of
 from schedd.dashboard.words import clock
 from schedd.engine.job_view import Change
+from schedd.plan.evaluate import Criterion
 from tests.dashboard.conftest import Look, Site
 from tests.dashboard.test_pages import column, iso
 from tests.service.build import T, job
@@ -186,10 +189,14 @@ def test_a_node_s_page_has_what_runs_and_what_comes(look: Open, site: Site) -> N
     page.goto(f"{site.url}/dashboard/main/nodes")
     page.locator("#list").get_by_role("link", name="n3", exact=True).click()
     expect(page.locator("h1")).to_contain_text("down")
-    expect(page.locator("#runs")).to_contain_text("No job runs here.")
+    expect(page.locator("#runs")).to_contain_text("No running jobs.")
 
 
 def test_a_node_s_page_shows_no_jobs_of_others(look: Open, site: Site) -> None:
     page = look("user").go("nodes/n2")
     expect(page.locator("#node")).to_contain_text("of other users")
     assert "bob" not in page.locator("main").inner_text()
+
+
+def test_every_criterion_and_objective_is_explained() -> None:
+    assert set(MEANINGS) == {one.value for one in Criterion} | {one.value for one in Objective}

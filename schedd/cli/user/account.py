@@ -1,4 +1,4 @@
-"""``schedd account``: what is left of accounts and what was charged; make them, move what they have."""
+"""``schedd account``: what is left of accounts and show charges; make them, move what they have."""
 
 import argparse
 import csv
@@ -23,24 +23,36 @@ def make_parser(name: str = "schedd account") -> argparse.ArgumentParser:
     """Its options."""
     found = parser(
         name,
-        "Show what is left of accounts (without an act), what changed on them, and what was charged; make "
+        "Show what is left of accounts (without an act), what changed on them, and show charges; make "
         "accounts and move what they have. To change something needs the role admin.",
     )
-    acts = found.add_subparsers(dest="act", metavar="ACT", title="acts")
-    make = acts.add_parser("set", help="make an account, or set what it has")
+    acts = found.add_subparsers(dest="act", metavar="ACTION", title="actions")
+    make = acts.add_parser("set", help="create an account, or set its amount")
     make.add_argument("account", metavar="ACCOUNT")
-    make.add_argument("amount", metavar="AMOUNT", type=float, help="for each period, or for good")
-    make.add_argument("--unit", choices=tuple(_UNITS), help="it stays as it is (new: core-hours)")
-    make.add_argument("--period", choices=tuple(_PERIODS), help="it has the amount anew in each (new: none)")
-    make.add_argument("--overdraft", type=float, metavar="AMOUNT", help="it may go so far below zero")
-    make.add_argument("--users", metavar="A,B", help="these may use it; empty: everybody")
+    make.add_argument(
+        "amount", metavar="AMOUNT", type=float, help="for each period; without a period, in total"
+    )
+    make.add_argument(
+        "--unit",
+        choices=tuple(_UNITS),
+        help="what the amount counts (default: unchanged; new accounts: core-hours)",
+    )
+    make.add_argument(
+        "--period",
+        choices=tuple(_PERIODS),
+        help="the amount is granted again in each period (default: unchanged; new accounts: none)",
+    )
+    make.add_argument(
+        "--overdraft", type=float, metavar="AMOUNT", help="how far the balance may go below zero"
+    )
+    make.add_argument("--users", metavar="A,B", help="users who may charge it; empty: all users")
     state = make.add_mutually_exclusive_group()
-    state.add_argument("--close", action="store_true", help="no more jobs are planned for it")
-    state.add_argument("--open", action="store_true", help="they are again")
+    state.add_argument("--close", action="store_true", help="plan no more jobs of this account")
+    state.add_argument("--open", action="store_true", help="plan its jobs again")
     for act, words in (
-        ("add", "give an account more"),
+        ("add", "add to an account"),
         ("take", "take from an account"),
-        ("move", "from one account to another"),
+        ("move", "move an amount from one account to another"),
     ):
         one = acts.add_parser(act, help=words)
         if act == "move":
@@ -48,19 +60,26 @@ def make_parser(name: str = "schedd account") -> argparse.ArgumentParser:
         one.add_argument("account", metavar="TO" if act == "move" else "ACCOUNT")
         one.add_argument("amount", metavar="AMOUNT", type=float)
     for one in (make, *(acts.choices[act] for act in ("add", "take", "move"))):
-        one.add_argument("--reason", metavar="TEXT", default="", help="kept with it")
-    ledger = acts.add_parser("ledger", help="what changed, newest first")
-    ledger.add_argument("-n", "--lines", type=int, default=30, metavar="N", help="so many (default: 30)")
-    report = acts.add_parser("report", help="what was charged")
+        one.add_argument("--reason", metavar="TEXT", default="", help="stored in the ledger")
+    ledger = acts.add_parser("ledger", help="list changes, newest first")
+    ledger.add_argument(
+        "-n", "--lines", type=int, default=30, metavar="N", help="lines to show (default: 30)"
+    )
+    report = acts.add_parser("report", help="show charges")
     report.add_argument(
-        "--by", default="month,account,user", metavar="KEYS", help="some of month,account,user (default: all)"
+        "--by",
+        default="month,account,user",
+        metavar="KEYS",
+        help="group by any of month,account,user (default: all three)",
     )
     report.add_argument("--csv", action="store_true", help="as CSV")
     for one in (ledger, report):
-        one.add_argument("--account", default="", metavar="NAME", help="of this one alone")
-        one.add_argument("--user", default="", metavar="NAME", help="of this user's jobs alone")
-        one.add_argument("--since", type=_day, metavar="DATE", help="from this day on, such as 2026-11-01")
-        one.add_argument("--until", type=_day, metavar="DATE", help="before this day")
+        one.add_argument("--account", default="", metavar="NAME", help="only this account")
+        one.add_argument("--user", default="", metavar="NAME", help="only this user's jobs")
+        one.add_argument(
+            "--since", type=_day, metavar="DATE", help="from this day on, for example 2026-11-01"
+        )
+        one.add_argument("--until", type=_day, metavar="DATE", help="up to this day, exclusive")
     return found
 
 

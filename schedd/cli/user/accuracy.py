@@ -22,11 +22,11 @@ def make_parser(name: str = "schedd accuracy") -> argparse.ArgumentParser:
         "and for nine of ten cases, and how wrong the expected and the planned start were.",
     )
     add = found.add_argument
-    add("--since", metavar="TIME", help="what was told from then on (30 days ago)")
-    add("--until", metavar="TIME", help="and before this")
-    add("-q", dest="queue", metavar="QUEUE", default="", help="only of jobs in this queue")
-    add("-u", dest="user", metavar="USER", default="", help="only of this user's jobs")
-    add("--horizon", choices=tuple(_KINDS), help="only what was told then")
+    add("--since", metavar="TIME", help="start of the period (default: 30 days ago)")
+    add("--until", metavar="TIME", help="end of the period")
+    add("-q", dest="queue", metavar="QUEUE", default="", help="only jobs in this queue")
+    add("-u", dest="user", metavar="USER", default="", help="only this user's jobs")
+    add("--horizon", choices=tuple(_KINDS), help="only predictions made at this point")
     return found
 
 

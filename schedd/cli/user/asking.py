@@ -15,11 +15,11 @@ __all__ = ["EXIT_CODES", "Command", "Session", "answer", "exit_code", "parser", 
 
 EXIT_CODES: Final = {
     0: "answered",
-    1: "answered, but no start is known: the job waits, or never runs here",
-    2: "the command was not understood",
-    3: "there is no such job, cluster or reservation",
+    1: "answered, but the job has no planned start: it waits for something, or can never run here",
+    2: "wrong usage",
+    3: "no such job, cluster or reservation",
     4: "no daemon answers, or it is not ready",
-    5: "the daemon does not let you",
+    5: "access denied",
 }
 _NO_START: Final = 1
 _USAGE, _UNKNOWN, _UNREACHABLE, _NOT_ALLOWED = 2, 3, 4, 5
@@ -67,12 +67,12 @@ def parser(name: str, about: str, more: str = "", *, of_cluster: bool = False) -
         allow_abbrev=False,
     )
     add = found.add_argument
-    add("--json", action="store_true", help="the daemon's answer as JSON")
+    add("--json", action="store_true", help="print the daemon's answer as JSON")
     if of_cluster:
-        add("cluster", nargs="?", metavar="CLUSTER", help="which cluster, where the daemon has several")
+        add("cluster", nargs="?", metavar="CLUSTER", help="cluster, if the daemon has more than one")
     else:
-        add("--cluster", metavar="NAME", help="which cluster, where the daemon has several")
-    add("--url", metavar="URL", help="where the daemon is: http://HOST:PORT, https://HOST or unix:/PATH")
+        add("--cluster", metavar="NAME", help="cluster, if the daemon has more than one")
+    add("--url", metavar="URL", help="address of the daemon: http://HOST:PORT, https://HOST or unix:/PATH")
     return found
 
 

@@ -30,7 +30,7 @@ def add_option(found: argparse.ArgumentParser, what: str) -> None:
     found.add_argument(
         "--federation",
         action="store_true",
-        help=f"{what} of the federation that SCHEDD_FEDERATION or --url names",
+        help=f"{what} of the federation at SCHEDD_FEDERATION or --url",
     )
 
 

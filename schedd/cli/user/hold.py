@@ -26,16 +26,16 @@ def make_parser(name: str = "schedd hold") -> argparse.ArgumentParser:
             "what is drained or held. Running jobs go on. Needs the role operator or admin.",
         )
     )
-    found.add_argument("--reason", metavar="TEXT", help="shown to all whose jobs wait for it")
-    found.add_argument("--preview", action="store_true", help="only say what would follow")
+    found.add_argument("--reason", metavar="TEXT", help="shown to users whose jobs wait for it")
+    found.add_argument("--preview", action="store_true", help="only show the effects; change nothing")
     return found
 
 
 def with_names(found: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """With the options that name nodes and queues."""
-    about = "these nodes: names, ranges (n[001-020]), patterns ('gpu*'), properties, states"
+    about = "nodes: names, ranges (n[001-020]), patterns ('gpu*'), properties, states"
     found.add_argument("-w", dest="nodes", metavar="NODE,…", type=_several, default=[], help=about)
-    found.add_argument("-q", dest="queues", metavar="QUEUE,…", type=_several, default=[], help="these queues")
+    found.add_argument("-q", dest="queues", metavar="QUEUE,…", type=_several, default=[], help="queues")
     return found
 
 

@@ -24,21 +24,26 @@ def make_parser(name: str = "schedd notify") -> argparse.ArgumentParser:
         "examples:\n  schedd notify add --job 123 --moved 30m --before 15m\n"
         "  schedd notify add --all --before 1h --mail ann@example.org",
     )
-    acts = found.add_subparsers(dest="act", metavar="ACT", title="acts")
-    acts.add_parser("list", help="show of what you are told (without an act, too)", allow_abbrev=False)
-    make = acts.add_parser("add", help="ask to be told", allow_abbrev=False)
+    acts = found.add_subparsers(dest="act", metavar="ACTION", title="actions")
+    acts.add_parser("list", help="list your notices (default)", allow_abbrev=False)
+    make = acts.add_parser("add", help="add a notice", allow_abbrev=False)
     which = make.add_mutually_exclusive_group(required=True)
-    which.add_argument("--job", metavar="JOB", default="", help="of this job")
-    which.add_argument("--all", dest="everything", action="store_true", help="of all your jobs")
+    which.add_argument("--job", metavar="JOB", default="", help="only this job")
+    which.add_argument("--all", dest="everything", action="store_true", help="all your jobs")
     add = make.add_argument
-    add("--moved", metavar="SPAN", help="when its start moved by more (30m, 2h, 1d)")
-    add("--before", metavar="SPAN", help="so long before its start")
+    add("--moved", metavar="SPAN", help="when the start moves by more than this (30m, 2h, 1d)")
+    add("--before", metavar="SPAN", help="this long before the start (15m, 1h)")
     ways = make.add_mutually_exclusive_group()
     ways.add_argument(
-        "--mail", metavar="ADDRESS", nargs="?", const="", default="", help="by mail (your own address)"
+        "--mail",
+        metavar="ADDRESS",
+        nargs="?",
+        const="",
+        default="",
+        help="by mail (default: your own address)",
     )
     ways.add_argument("--command", metavar="NAME", help="by this command of the site")
-    stop = acts.add_parser("remove", help="be told no more", allow_abbrev=False)
+    stop = acts.add_parser("remove", help="remove a notice", allow_abbrev=False)
     stop.add_argument("number", metavar="NUMBER", type=int)
     return found
 

@@ -20,9 +20,7 @@ def make_parser(name: str = "schedd optimise") -> argparse.ArgumentParser:
         "Look for a better plan now, take it over, and say what it gained; no promise is broken by it. Needs "
         "the role operator or admin.",
     )
-    found.add_argument(
-        "--list", action="store_true", dest="show", help="what the latest searches did instead"
-    )
+    found.add_argument("--list", action="store_true", dest="show", help="list the latest searches instead")
     return found
 
 

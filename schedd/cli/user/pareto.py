@@ -21,25 +21,25 @@ def make_parser(name: str = "schedd pareto") -> argparse.ArgumentParser:
         "compare them; put one in force. None of them breaks a promise, or is worse than the live plan by "
         "the weights. Needs the role operator or admin.",
     )
-    acts = found.add_subparsers(dest="act", metavar="ACT", title="acts")
-    seek = acts.add_parser("seek", help="look for alternatives (without an act: show the latest)")
+    acts = found.add_subparsers(dest="act", metavar="ACTION", title="actions")
+    seek = acts.add_parser("seek", help="search for alternatives (without an action, show the latest)")
     add = seek.add_argument
-    add("-t", "--seconds", type=float, default=10.0, metavar="S", help="it takes so long (default: 10)")
-    add("--evaluations", type=int, metavar="N", help="it ends when so many plans were tried")
-    add("--population", type=int, default=24, metavar="N", help="plans of one generation (default: 24)")
-    add("--seed", type=int, default=0, metavar="N", help="of all that is drawn (default: 0)")
-    add("--weight", action="append", default=[], metavar="OBJECTIVE=W", help="instead of the site's weights")
-    acts.add_parser("stop", help="let the run under way end at once")
-    show = acts.add_parser("show", help="which jobs a plan moves")
-    show.add_argument("plan", type=int, metavar="PLAN", help="its number")
+    add("-t", "--seconds", type=float, default=10.0, metavar="S", help="duration of the search (default: 10)")
+    add("--evaluations", type=int, metavar="N", help="stop after N plans")
+    add("--population", type=int, default=24, metavar="N", help="plans per generation (default: 24)")
+    add("--seed", type=int, default=0, metavar="N", help="random seed (default: 0)")
+    add("--weight", action="append", default=[], metavar="OBJECTIVE=W", help="override a weight of the site")
+    acts.add_parser("stop", help="stop the search that is running")
+    show = acts.add_parser("show", help="list the jobs that a plan moves")
+    show.add_argument("plan", type=int, metavar="PLAN", help="number of the plan")
     apply = acts.add_parser("apply", help="put a plan in force")
-    apply.add_argument("plan", type=int, metavar="PLAN", help="its number")
+    apply.add_argument("plan", type=int, metavar="PLAN", help="number of the plan")
     apply.add_argument(
         "--tolerance",
         type=float,
         default=10.0,
         metavar="PERCENT",
-        help="refused where more of the jobs came, went or moved since (default: 10)",
+        help="refuse if more than this share of the jobs has changed since (default: 10)",
     )
     return found
 

@@ -15,7 +15,7 @@ def make_parser(name: str = "schedd pause") -> argparse.ArgumentParser:
     """Its options."""
     about = "Start no jobs of a cluster until `schedd resume`; the plan goes on."
     found = parser(name, about, _MORE, of_cluster=True)
-    found.add_argument("--reason", default="an admin's order", help="shown to everybody who asks")
+    found.add_argument("--reason", default="an admin's order", help="shown to all users")
     return found
 
 

@@ -29,12 +29,12 @@ def make_parser(name: str = "schedd policy") -> argparse.ArgumentParser:
         "                    criteria.wait=1, fair_share.shares.physics=3\n"
         "  KEY=              back to its default",
     )
-    acts = found.add_subparsers(dest="act", metavar="ACT", title="acts")
-    acts.add_parser("show", help="show it (without an act, too)", allow_abbrev=False)
-    for act, about in (("preview", "say what would follow"), ("set", "put it in force")):
+    acts = found.add_subparsers(dest="act", metavar="ACTION", title="actions")
+    acts.add_parser("show", help="show the policy (default)", allow_abbrev=False)
+    for act, about in (("preview", "show the effects; change nothing"), ("set", "put a policy in force")):
         one = acts.add_parser(act, help=about, allow_abbrev=False)
         one.add_argument("what", nargs="+", metavar="FILE|KEY=VALUE")
-    acts.add_parser("withdraw", help="let the settings be in force again", allow_abbrev=False)
+    acts.add_parser("withdraw", help="return to the policy of the settings file", allow_abbrev=False)
     return found
 
 

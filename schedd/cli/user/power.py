@@ -21,10 +21,10 @@ def make_parser(name: str = "schedd power") -> argparse.ArgumentParser:
         "needs the role operator or admin. What runs on a node is never ended.",
     )
     found.add_argument(
-        "wish", nargs="?", choices=("on", "off", "hold", "auto"), help="what is to become of them"
+        "wish", nargs="?", choices=("on", "off", "hold", "auto"), help="what to do with the nodes"
     )
-    found.add_argument("nodes", nargs="*", metavar="NODE", help="these nodes")
-    found.add_argument("--reason", metavar="TEXT", default="", help="shown to all who look")
+    found.add_argument("nodes", nargs="*", metavar="NODE", help="nodes")
+    found.add_argument("--reason", metavar="TEXT", default="", help="shown to all users")
     return found
 
 

@@ -25,20 +25,27 @@ def make_parser(name: str = "schedd reservation") -> argparse.ArgumentParser:
         "but those of some users. To make or lift one needs the role operator or admin.",
         "times:\n  2026-12-01T08:00   in local time; 08:00 is today's\n  +2h, +30m, +7d     from now on",
     )
-    acts = found.add_subparsers(dest="act", metavar="ACT", title="acts")
-    acts.add_parser("list", help="show them all (without an act, too)", allow_abbrev=False)
-    make = acts.add_parser("add", help="make one, or put another in its place", allow_abbrev=False)
+    acts = found.add_subparsers(dest="act", metavar="ACTION", title="actions")
+    acts.add_parser("list", help="list all reservations (default)", allow_abbrev=False)
+    make = acts.add_parser("add", help="create a reservation, or replace one", allow_abbrev=False)
     add = make.add_argument
     add("name", metavar="NAME")
-    add("-w", dest="nodes", metavar="NODE,…", type=_several, default=[], help="these nodes")
-    add("-f", dest="features", metavar="FEATURE,…", type=_several, default=[], help="nodes with all of these")
+    add("-w", dest="nodes", metavar="NODE,…", type=_several, default=[], help="nodes, by name")
+    add(
+        "-f",
+        dest="features",
+        metavar="FEATURE,…",
+        type=_several,
+        default=[],
+        help="nodes that have all of these features",
+    )
     add("--all", dest="everywhere", action="store_true", help="all nodes")
-    add("--start", metavar="WHEN", help="from then on; without it, now")
-    add("--end", metavar="WHEN", help="until then; without it, until it is lifted")
-    add("--reason", metavar="TEXT", default="", help="shown to all who ask")
+    add("--start", metavar="WHEN", help="start (default: now)")
+    add("--end", metavar="WHEN", help="end (default: none, until it is removed)")
+    add("--reason", metavar="TEXT", default="", help="shown to all users")
     for who in _ACCESS:
         add(f"--{who}", metavar="NAME,…", type=_several, default=[], help=f"{who} that may use the nodes")
-    lift = acts.add_parser("remove", help="lift one", allow_abbrev=False)
+    lift = acts.add_parser("remove", help="remove a reservation", allow_abbrev=False)
     lift.add_argument("name", metavar="NAME")
     return found
 

@@ -23,8 +23,22 @@ def make_parser(name: str = "showbf") -> argparse.ArgumentParser:
         "longer, starts at once. Each line counts all that is free for at least as long.",
     )
     add = found.add_argument
-    add("-n", dest="nodes", type=_count, default=1, metavar="NODES", help="only lines with so many nodes")
-    add("-p", dest="cpus", type=_count, default=1, metavar="PPN", help="only nodes with so many cpus free")
+    add(
+        "-n",
+        dest="nodes",
+        type=_count,
+        default=1,
+        metavar="NODES",
+        help="only windows with at least this many nodes",
+    )
+    add(
+        "-p",
+        dest="cpus",
+        type=_count,
+        default=1,
+        metavar="PPN",
+        help="only nodes with at least this many free cpus",
+    )
     add("-f", dest="feature", metavar="FEATURE", help="only nodes with this feature")
     return found
 

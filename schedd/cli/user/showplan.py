@@ -29,9 +29,9 @@ def make_parser(name: str = "showplan") -> argparse.ArgumentParser:
         f"{_DOWN} the node is not in use, {_OTHER} a job beyond the {len(_LETTERS)} that have a letter.",
     )
     add = found.add_argument
-    add("--hours", type=float, default=24.0, help="how far ahead (24)")
+    add("--hours", type=float, default=24.0, help="hours to show (default: 24)")
     add("-w", dest="node", metavar="PATTERN", help="only nodes whose names match: 'n1*'")
-    add("-u", dest="user", metavar="USER", help="letters for this user's jobs alone")
+    add("-u", dest="user", metavar="USER", help="letters only for this user's jobs")
     return found
 
 

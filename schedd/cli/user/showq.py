@@ -49,16 +49,22 @@ def make_parser(name: str = "showq") -> argparse.ArgumentParser:
     about = "Show the queue: jobs that run, those that are planned by their start, and the others."
     found = parser(name, about)
     add = found.add_argument
-    add("-r", dest="parts", action="append_const", const="running", help="jobs that run")
-    add("-i", dest="parts", action="append_const", const="planned", help="jobs that are planned")
-    add("-b", dest="parts", action="append_const", const="blocked", help="jobs without a start, and why")
+    add("-r", dest="parts", action="append_const", const="running", help="only running jobs")
+    add("-i", dest="parts", action="append_const", const="planned", help="only planned jobs")
+    add(
+        "-b",
+        dest="parts",
+        action="append_const",
+        const="blocked",
+        help="only jobs without a planned start, with the reason",
+    )
     add("-u", dest="user", metavar="USER", help="only this user's jobs")
     add("-q", dest="queue", metavar="QUEUE", help="only jobs in this queue")
     add(
         "--sort",
         choices=_SORTS,
         default="start",
-        help="order of the planned jobs: by planned start (without it), or by expected start",
+        help="order of the planned jobs: by planned start (default) or by expected start",
     )
     add_option(found, "the jobs")
     return found

@@ -38,14 +38,17 @@ def make_parser(name: str = "showstart") -> argparse.ArgumentParser:
     what = "a job (123, 123.server, 123[4]), or a what-if"
     add("what", nargs="?", metavar="JOB|NODES@PPN@WALLTIME", help=what)
     add(
-        "-l", dest="request", metavar="LIST", help="a what-if, as qsub -l takes it; of a job, were it altered"
+        "-l",
+        dest="request",
+        metavar="LIST",
+        help="a request as for qsub -l; with JOB, the same job with this change",
     )
     add(
         "--cheapest-by",
         metavar="WHEN",
-        help="of a what-if: where it costs least and ends by then (2026-12-01T08:00, 08:00 or +2d)",
+        help="what-if: the cheapest start that ends by then (2026-12-01T08:00, 08:00 or +2d)",
     )
-    add("-q", dest="queue", metavar="QUEUE", default="", help="of a what-if: its defaults count")
+    add("-q", dest="queue", metavar="QUEUE", default="", help="what-if: use this queue's defaults")
     add_option(found, "a job")
     return found
 

@@ -35,9 +35,9 @@ _ATTRIBUTES: Final = {
 _W: Final = ("stagein", "stageout", "umask", "group_list")
 _CODES: Final = """exit status:
   0  the job is taken
-  2  the command was not understood
+  2  wrong usage
   4  no federation answers
-  5  the federation does not let you"""
+  5  access denied"""
 _O: Final = ("HOME", "LANG", "LOGNAME", "PATH", "MAIL", "SHELL")
 """Variables that every job is told as PBS_O_…, as qsub does."""
 
@@ -53,22 +53,24 @@ def make_parser(name: str = "schedd submit", *, of_script: bool = False) -> argp
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = found.add_argument
-    add("-l", dest="request", action="append", metavar="LIST", help="what it asks for, as qsub -l takes it")
-    add("-q", dest="queue", metavar="QUEUE@CLUSTER", action="append", help="its queue at a cluster")
-    add("-v", dest="variables", action="append", metavar="LIST", help="its environment: NAME=VALUE,NAME")
-    add("-V", dest="all_variables", action="store_true", help="all of this environment")
+    add("-l", dest="request", action="append", metavar="LIST", help="requested resources, as qsub -l")
+    add("-q", dest="queue", metavar="QUEUE@CLUSTER", action="append", help="queue on a cluster")
+    add(
+        "-v", dest="variables", action="append", metavar="LIST", help="environment variables: NAME=VALUE,NAME"
+    )
+    add("-V", dest="all_variables", action="store_true", help="pass the whole environment")
     add("-W", dest="more", action="append", metavar="LIST", help=f"{', '.join(_W)}: NAME=VALUE")
-    add("-d", dest="directory", metavar="PATH", help="its working directory")
+    add("-d", dest="directory", metavar="PATH", help="working directory")
     for letter, attribute in _ATTRIBUTES.items():
         add(f"-{letter}", dest=attribute, metavar=attribute.upper(), help=f"as qsub -{letter}")
     if not of_script:
-        add("--only", metavar="CLUSTER,…", default="", help="it may go to these alone")
-        add("--data", metavar="NAME,…", default="", help="sets of data that it reads")
-        add("--key", default="", help="a name for this: the same key again is the same job")
-        add("--where", action="store_true", help="say where it would start first, and submit nothing")
-        add("--json", action="store_true", help="the federation's answer as JSON")
-        add("--url", help="where the federation is; else SCHEDD_FEDERATION")
-        add("script", nargs="?", default="-", help="the job's script; without it, the standard input")
+        add("--only", metavar="CLUSTER,…", default="", help="clusters it may run on (default: all)")
+        add("--data", metavar="NAME,…", default="", help="data sets that it reads")
+        add("--key", default="", help="idempotency key: submitting the same key again creates no second job")
+        add("--where", action="store_true", help="only show where it would start first; submit nothing")
+        add("--json", action="store_true", help="print the federation's answer as JSON")
+        add("--url", help="address of the federation (default: SCHEDD_FEDERATION)")
+        add("script", nargs="?", default="-", help="job script (default: standard input)")
     return found
 
 

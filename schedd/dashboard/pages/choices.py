@@ -26,9 +26,9 @@ _SECONDS: Final = 5.0
 _TOLERANCE: Final = 0.1
 _SHOWN: Final = 500
 _DONE: Final = {
-    "sought": "These are alternatives to the live plan, which stays until one is put in force.",
-    "stopped": "The search was ended.",
-    "applied": "The plan is in force. Jobs that moved say so in their history.",
+    "sought": "Search finished. The live plan stays until you apply one of these.",
+    "stopped": "Search stopped.",
+    "applied": "The plan is in force. The history of each moved job shows the change.",
 }
 _Name = Annotated[str, Query(max_length=40)]
 

@@ -50,10 +50,10 @@ export class Chart {
     return this.named(name, "GlyphRenderer").glyph;
   }
 
-  // Lets the range of an axis hold all values, with a little air.
-  span(name, values) {
+  // Lets the range of an axis hold all values, with a little air; it is not shorter than `least`.
+  span(name, values, least = 0) {
     const [low, high] = [Math.min(...values), Math.max(...values)];
-    const air = (high - low || 1) * 0.05;
+    const air = Math.max((high - low || 1) * 0.05, (least - (high - low)) / 2);
     this.named(name).setv({ start: low - air, end: high + air });
   }
 

@@ -2,6 +2,7 @@
 // painted, and is no module: those wait.
 
 (() => {
+  document.documentElement.classList.add("js");
   const dark = document.getElementById("dark");
   const kept = (name) => { try { return localStorage.getItem(`schedd:${name}`) ?? ""; } catch { return ""; } };
   const keep = (name, value) => { try { localStorage.setItem(`schedd:${name}`, value); } catch { /* for this page alone */ } };

@@ -2,6 +2,7 @@
 
 import { Chart, colour, failed, shown } from "./charts.js";
 
+const LEAST_MS = 600_000; // shorter spans would be labelled in milliseconds
 const box = document.getElementById("chart");
 let chart;
 
@@ -18,8 +19,8 @@ function draw() {
   chart.fill("moves", { time, start });
   const promised = Number(document.getElementById("history").dataset.promised) * 1000;
   const line = promised && time.length ? { time: [time[0], time.at(-1)], start: [shown(promised), shown(promised)] } : { time: [], start: [] };
-  chart.span("x", time);
-  chart.span("y", [...start, ...line.start]);
+  chart.span("x", time, LEAST_MS);
+  chart.span("y", [...start, ...line.start], LEAST_MS);
   chart.fill("promise", line);
 }
 

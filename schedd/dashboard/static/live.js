@@ -27,12 +27,12 @@ export async function refresh(address = document.body.dataset.refresh ?? locatio
   const mine = ++turn;
   try {
     const answer = await fetch(address, { headers: { Accept: "text/html" }, redirect: "manual" });
-    if (answer.type === "opaqueredirect") return away("Your login is over. Load the page again to log in.");
+    if (answer.type === "opaqueredirect") return away("Your session has ended. Reload the page to log in.");
     if (answer.ok && mine === turn) show(await answer.text());
-    away(answer.ok ? "" : answer.status === 404 ? "This is not there any more." : `The daemon answers with an error (${answer.status}). What you see may be out of date.`);
+    away(answer.ok ? "" : answer.status === 404 ? "This no longer exists." : `The daemon returned an error (${answer.status}). This page may be out of date.`);
     return answer.ok;
   } catch {
-    away("The connection to the daemon is lost. What you see may be out of date.");
+    away("Connection to the daemon lost. This page may be out of date.");
     return false;
   }
 }
@@ -76,7 +76,7 @@ function listen() {
   });
   stream.addEventListener("error", () => {
     broken = true;
-    away("The connection to the daemon is lost. What you see may be out of date.");
+    away("Connection to the daemon lost. This page may be out of date.");
     if (stream.readyState === EventSource.CLOSED) setTimeout(listen, 5000);
   });
   stream.addEventListener("open", () => { if (broken) soon(); broken = false; });

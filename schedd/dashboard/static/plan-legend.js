@@ -46,7 +46,8 @@ let all = false;
 export function legend(plan, entries, sought, banded) {
   const more = [];
   if (plan.nodes.state.some((state) => state !== "up")) more.push([colour("away"), "down or draining", { hatched: true }]);
-  if (plan.reservations.some((one) => one.nodes.length)) more.push([colour("reserved"), `reserved: ${plan.reservations.filter((one) => one.nodes.length).map((one) => one.name).slice(0, 3).join(", ")}`, { hatched: true }]);
+  const kept = [...new Set(plan.reservations.filter((one) => one.nodes.length).map((one) => one.name.split("@")[0]))];
+  if (kept.length) more.push([colour("reserved"), `reserved: ${kept.slice(0, 3).join(", ")}${kept.length > 3 ? ` and ${kept.length - 3} more` : ""}`, { hatched: true }]);
   if (plan.groups.length) more.push([colour("running"), "cpus in use of a group"]);
   if (view.marks) more.push([colour("ink"), "promised: no later than", { mark: true }]);
   if (banded) more.push([colour("ink"), "expected start: 50 % to 90 % likely by then", { lined: true }]);

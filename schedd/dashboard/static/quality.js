@@ -3,6 +3,7 @@
 import { Chart, colour, failed, shown } from "./charts.js";
 
 const APART_MS = 10000;
+const LEAST_MS = 600_000;
 const UNITS = { s: "hours", jobs: "jobs", 1: " " };
 
 // ---- criteria over time -----------------------------------------------------------------------------
@@ -25,7 +26,7 @@ function draw() {
   worth.dataset.points = known.length;
   if (!known.length) return;
   chart.named("unit").axis_label = UNITS[unit];
-  chart.span("x", time);
+  chart.span("x", time, LEAST_MS);
   chart.span("y", value);
   chart.fill("values", { time, value });
   // A search stands where the line is at its moment.
@@ -76,7 +77,7 @@ if (box) {
     points.redress = () => dressErrors(points);
     dressErrors(points);
     const late = start.map((actual, i) => (actual - told[i]) / 3600);
-    points.span("x", start.map((moment) => shown(moment * 1000)));
+    points.span("x", start.map((moment) => shown(moment * 1000)), LEAST_MS);
     points.span("y", [0, ...late]);
     points.fill("errors", { start: start.map((moment) => shown(moment * 1000)), late });
     box.dataset.ready = "yes";

@@ -1,0 +1,77 @@
+"""The calendar: maintenance and other reservations, one row for those that come again."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from schedd.wire import Reserve
+
+__all__ = ["Entry", "entries", "windows_of"]
+
+_NAMED: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A reservation that people made, or all known windows of a standing one, by their starts."""
+
+    name: str
+    standing: bool
+    windows: tuple[Reserve, ...]
+
+    @property
+    def next(self) -> Reserve:
+        """The window that runs, or comes first."""
+        return self.windows[0]
+
+    @property
+    def where(self) -> str:
+        """Which nodes, in a few words."""
+        one = self.next
+        if one.everywhere:
+            return "all nodes"
+        if one.features:
+            return f"nodes with {', '.join(one.features)}"
+        more = len(one.nodes) - _NAMED
+        return ", ".join(one.nodes[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+    @property
+    def access(self) -> str:
+        """Whose jobs may use the nodes all the same."""
+        one = self.next
+        return ", ".join(one.users + one.groups + one.accounts + one.queues)
+
+
+def entries(reservations: Iterable[Reserve]) -> list[Entry]:
+    """All reservations, those of one standing reservation together; what comes first goes first."""
+    by_name = sorted(reservations, key=lambda one: (_base(one), one.start))
+    found = [
+        Entry(name, "@" in windows[0].name, windows)
+        for name, group in groupby(by_name, key=_base)
+        if (windows := tuple(group))
+    ]
+    return sorted(found, key=lambda one: (one.next.start, one.name))
+
+
+def windows_of(found: Iterable[Entry]) -> list[dict[str, object]]:
+    """What the page's script draws: each window with its name, interval and nodes in words. ``end`` is None
+    where the reservation lasts until it is lifted.
+    """
+    return [
+        {
+            "name": entry.name,
+            "start": one.start,
+            "end": one.end,
+            "where": entry.where,
+            "reason": one.reason,
+            "kept": bool(entry.access),
+        }
+        for entry in found
+        for one in entry.windows
+    ]
+
+
+def _base(one: Reserve) -> str:
+    """The name of the standing reservation whose window this is; else its own. People's have no ``@``."""
+    return one.name.partition("@")[0]

@@ -1,0 +1,123 @@
+"""The calendar: maintenance and reservations, standing ones together, as a month and as a list."""
+
+from collections.abc import Callable
+
+from playwright.sync_api import expect
+
+from schedd.dashboard.calendar import entries, windows_of
+from schedd.wire import PlanningHeld, Reserve
+from tests.dashboard.conftest import Look, Site
+from tests.service.build import T, event_id
+
+Open = Callable[..., Look]
+HOUR, DAY = 3600, 86_400
+# T is Tue 14 Nov 2023 22:13:20 UTC: in Prague, where the browser is, already 23:13.
+MORNING = T + 10 * HOUR
+
+
+def kept(name: str, start: int, end: int | None, **more: object) -> Reserve:
+    return Reserve(id=event_id(), time=T, name=name, start=start, end=end, **more)  # type: ignore[arg-type]
+
+
+def standing(count: int) -> list[Reserve]:
+    """A week apart, from tomorrow morning on."""
+    begin = MORNING
+    return [
+        kept(f"backup@w{i}", begin + 7 * i * DAY, begin + 7 * i * DAY + 2 * HOUR, nodes=("n1",))
+        for i in range(count)
+    ]
+
+
+def test_windows_of_a_standing_reservation_are_one_entry() -> None:
+    late = kept("repair", T + 40 * DAY, None, nodes=tuple(f"n{i}" for i in range(1, 9)))
+    found = entries([late, *reversed(standing(3)), kept("all", T, T + HOUR, everywhere=True)])
+    assert [(one.name, one.standing, len(one.windows)) for one in found] == [
+        ("all", False, 1),
+        ("backup", True, 3),
+        ("repair", False, 1),
+    ]
+    assert found[1].next.start == MORNING
+    assert [one.where for one in found] == ["all nodes", "n1", "n1, n2, n3, n4, n5, n6 and 2 more"]
+    drawn = windows_of(found)
+    assert [one["name"] for one in drawn] == ["all", "backup", "backup", "backup", "repair"]
+    assert drawn[-1]["end"] is None
+
+
+def test_who_has_access_and_which_properties_are_named() -> None:
+    (found,) = entries([kept("course", T, T + 1, features=("gpu", "ib"), users=("ann",), queues=("short",))])
+    assert (found.where, found.access) == ("nodes with gpu, ib", "ann, short")
+    assert windows_of([found])[0]["kept"] is True
+
+
+def test_a_month_is_shown_in_the_reader_s_zone_and_the_address_keeps_it(look: Open, site: Site) -> None:
+    site.happen(
+        # 23:30 to 01:30 in Prague, and so on two of its days, on one in UTC
+        kept("night", T + 1000, T + 1000 + 2 * HOUR, everywhere=True, reason="cooling"),
+        kept("course", MORNING + 30 * DAY, MORNING + 30 * DAY + HOUR, nodes=("n1",), users=("ann",)),
+        *standing(8),
+    )
+    window = look("user")
+    page = window.go("calendar")
+    expect(page.locator("#month")).to_have_text("November 2023")
+    expect(page.locator("#days [aria-current=date] .number")).to_have_text("14")
+    nights = page.locator("#days .window", has_text="night")
+    expect(nights).to_have_count(2)
+    assert nights.nth(0).inner_text().startswith("23:30–24:00")
+    assert nights.nth(1).inner_text().startswith("00:00–01:30")
+    expect(page.get_by_role("button", name="Month before")).to_be_disabled()
+    page.get_by_role("button", name="Month after").click()
+    expect(page.locator("#month")).to_have_text("December 2023")
+    assert page.url.endswith("calendar?month=2023-12")
+    expect(page.locator("#days .window.kept")).to_have_count(1)
+    page.reload()
+    expect(page.locator("#month")).to_have_text("December 2023")
+    page.get_by_role("button", name="Month after").click()
+    expect(page.get_by_role("button", name="Month after")).to_be_disabled()  # the last one that is known
+    page.get_by_role("button", name="today").click()
+    assert page.url.endswith("calendar")
+    page.locator("#days .window", has_text="backup").first.click()
+    expect(page.locator("tr:target")).to_contain_text("7 more until")
+    page = window.go("calendar?month=13")
+    expect(page.locator("#month")).to_have_text("November 2023")
+
+
+def test_a_full_day_is_opened_and_news_come_by_themselves(look: Open, site: Site) -> None:
+    site.happen(*(kept(f"r{i}", MORNING + i, MORNING + HOUR, nodes=("n1",)) for i in range(6)))
+    page = look("reader").go("calendar")
+    expect(page.locator("#days .window")).to_have_count(4)
+    page.get_by_role("button", name="2 more").click()
+    expect(page.locator("#days .window")).to_have_count(6)
+    expect(page.locator("#days .window", has_text="r4")).to_be_focused()
+    site.happen(kept("late", MORNING + DAY, MORNING + DAY + HOUR, nodes=("n2",)))
+    expect(page.locator("#days .window", has_text="late")).to_be_visible()
+    expect(page.locator("#days .window")).to_have_count(7)
+
+
+def test_without_scripts_there_is_the_list_and_what_is_drained(look: Open, site: Site) -> None:
+    site.happen(
+        kept("repair", T, None, nodes=("n1",), reason="fans"),
+        PlanningHeld(id=event_id(), time=T, kind="node", name="n2", reason="new disk"),
+    )
+    page = look("reader", java_script_enabled=False).go("calendar")
+    expect(page.locator("#all tbody tr")).to_contain_text("no end")
+    expect(page.locator("#all tbody tr")).to_contain_text("now, since Tue 14 Nov 2023 22:13 UTC")
+    expect(page.locator("#now tbody tr")).to_contain_text("new disk")
+    expect(page.locator("#days")).to_be_hidden()
+
+
+def test_on_a_phone_only_days_with_something_are_listed(look: Open, site: Site) -> None:
+    site.happen(*standing(2))
+    page = look("reader", viewport={"width": 390, "height": 844}).go("calendar")
+    expect(page.locator("#days td:visible")).to_have_count(2)
+    expect(page.locator("#days td:visible").first).to_contain_text("Wednesday")
+
+
+def test_admins_do_not_remove_what_the_policy_would_bring_back(look: Open, site: Site) -> None:
+    site.happen(*standing(3), kept("repair", T, None, nodes=("n2",)))
+    page = look("operator").go("admin")
+    rows = page.locator("#reservations tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.filter(has_text="backup")).to_contain_text("standing")
+    expect(rows.get_by_role("button")).to_have_count(1)
+    rows.get_by_role("link", name="2 more").click()
+    expect(page.locator("tr:target")).to_contain_text("backup")
