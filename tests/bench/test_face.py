@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from schedd.bench import face
-from schedd.bench.browser import Paints
+from schedd.bench.browser import Frames, Paints
 from schedd.bench.face import FaceResult, PageFigures, table_of
 from schedd.bench.load import Load
 from schedd.cli.bench import run
@@ -43,13 +43,14 @@ def test_pages_and_commands_are_measured(
 
 
 def test_what_a_browser_saw_stands_beside_the_pages() -> None:
-    seen = Paints({"plan": 111}, {"plan": 55}, (333, 222), 21)
+    moved = {"36 rows": Frames(1_234, 16.7, 33.4, 0.98)}
+    seen = Paints({"plan": 111}, {"plan": 55}, (333, 222), moved)
     result = FaceResult(
         Load("uniform", 12, 40, 0, 2, 7), 1, (PageFigures("/plan", 7.0, 9.0, 1_000, 500),), (), 12.0, (), seen
     )
     shown = _printed(result)
     assert "the plan's chart drawn" in shown
-    assert all(figure in shown for figure in ("111", "55", "333", "222", "21"))
+    assert all(figure in shown for figure in ("111", "55", "333", "222", "16.7", "33.4", "1,234 bars, 98% drawn"))
     assert "drawn" not in _printed(replace(result, browser=None))
 
 
