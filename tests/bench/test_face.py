@@ -50,7 +50,9 @@ def test_what_a_browser_saw_stands_beside_the_pages() -> None:
     )
     shown = _printed(result)
     assert "the plan's chart drawn" in shown
-    assert all(figure in shown for figure in ("111", "55", "333", "222", "16.7", "33.4", "1,234 bars, 98% drawn"))
+    assert all(
+        figure in shown for figure in ("111", "55", "333", "222", "16.7", "33.4", "1,234 bars, 98% drawn")
+    )
     assert "drawn" not in _printed(replace(result, browser=None))
 
 
