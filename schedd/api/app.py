@@ -15,6 +15,7 @@ from schedd import __version__
 from schedd.api import (
     accounts,
     alerts,
+    bookings,
     exchange,
     handovers,
     health,
@@ -83,6 +84,7 @@ _TAGS: Final = [
     {"name": "notices", "description": "Mail and commands, when a start moved or comes soon."},
     {"name": "questions", "description": "When would it start?"},
     {"name": "reservations", "description": "Nodes that are kept free, or for some."},
+    {"name": "bookings", "description": "Cores that a user has for a time, within a window."},
     {
         "name": "policy",
         "description": "What the site wants: limits, priorities, licences.",
@@ -127,6 +129,7 @@ def create_app(
     for module in (
         *reading,
         reservations,
+        bookings,
         holds,
         power,
         accounts,

@@ -286,6 +286,8 @@ class ReservationView:
     groups: tuple[str, ...]
     accounts: tuple[str, ...]
     queues: tuple[str, ...]
+    shorter: int
+    """Jobs whose walltime is no longer, in seconds, may, too; 0: length lets nobody in."""
 
 
 @documented

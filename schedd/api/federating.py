@@ -14,6 +14,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from schedd.api.roof import Tokens, create_app
+from schedd.federation.groups.keeper import Keeper
 from schedd.federation.log import Log
 from schedd.federation.peers import Peer
 from schedd.federation.roof import Roof
@@ -109,8 +110,9 @@ def _lead(settings: Settings, own: dict[str, str], app: FastAPI, stopping: threa
         _log.info("leading", term=log.lead.term, jobs=len(roof.jobs.by_id), open=len(roof.jobs.open))
         ending = threading.Event()
         peers = [Peer(name, roof, own[name], ending) for name in settings.clusters]
-        for peer in peers:
-            peer.start()
+        keeper = Keeper(roof, own, ending)
+        for thread in (*peers, keeper):
+            thread.start()
         app.state.roof = roof
         with contextlib.suppress(OSError):
             notify("READY=1")
@@ -121,6 +123,6 @@ def _lead(settings: Settings, own: dict[str, str], app: FastAPI, stopping: threa
         app.state.roof = None
         if peers:
             ending.set()
-            for peer in peers:
-                peer.join(_JOIN_S)
+            for thread in (*peers, keeper):
+                thread.join(_JOIN_S)
         log.close()

@@ -91,6 +91,9 @@ class Submission(BaseModel):
             le=86_400,
         ),
     ] = 0
+    booked: Annotated[
+        bool, Field(description="It starts in the booking that is made for it, and nowhere else.")
+    ] = False
 
     @field_validator("user")
     @classmethod
@@ -250,6 +253,7 @@ async def put_handover(
         submission=submission,
         by=asker.name,
         keep_until=now + body.keep_for if body.keep_for else 0,
+        booked=body.booked,
     )
     await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
     await asyncio.to_thread(cluster.audit, asker.name, "hand over", f"{name}: a job of {body.user}")
@@ -278,13 +282,24 @@ async def release_handover(
 
 
 @router.delete("/{name}", response_model=HandoverDoneView, responses=answers(*_ACT, "unknown-handover"))
-async def delete_handover(request: Request, cluster: Cluster, name: _Handover, asker: Federation) -> Response:
+async def delete_handover(
+    request: Request,
+    cluster: Cluster,
+    name: _Handover,
+    asker: Federation,
+    forced: Annotated[bool, Query(description="Though it may run: a group's part is then deleted.")] = False,
+) -> Response:
     """Take the job back, unless it runs. Needs the role `federation`.
 
     One that is not known here is remembered as taken back: should it still come, it is not submitted.
     """
     _check_owner(cluster.published, name, asker.name)
-    event = TakeBack(id=_id(), time=cluster.now(), handover=name, by=asker.name)
+    record = cluster.published.handovers.get(name)
+    if forced and record is not None and not record.booked:
+        raise ProblemError(
+            "not-allowed", f"handover {name} is no part of a group: it is not deleted by force"
+        )
+    event = TakeBack(id=_id(), time=cluster.now(), handover=name, by=asker.name, forced=forced)
     await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
     await asyncio.to_thread(cluster.audit, asker.name, "take back", name)
     return _answer(request, cluster, name, asker.name)

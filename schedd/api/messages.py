@@ -195,6 +195,15 @@ class Reservation(BaseModel):
     groups: Annotated[_Names, Field(description="May use the nodes.")] = ()
     accounts: Annotated[_Names, Field(description="May use the nodes.")] = ()
     queues: Annotated[_Names, Field(description="Their jobs may use the nodes.")] = ()
+    shorter: Annotated[
+        int,
+        Field(
+            description="Jobs whose walltime is no longer, in seconds, may use the nodes; 0: length lets "
+            "nobody in.",
+            ge=0,
+            le=366 * 86_400,
+        ),
+    ] = 0
 
     @model_validator(mode="after")
     def _of_something(self) -> Self:
@@ -300,6 +309,10 @@ class WhatIf(_Asked):
         ),
     ] = ""
 
+    bookings: Annotated[
+        tuple[str, ...],
+        Field(description="Bookings of the asker's own whose cores count as free.", max_length=100),
+    ] = ()
     variants: Annotated[tuple[Variant, ...], Field(description="Each is answered, too.", max_length=20)] = ()
     windows: Annotated[
         int, Field(description="So many windows of starts are wanted at most.", ge=0, le=100)

@@ -30,9 +30,11 @@ KINDS: Final[Mapping[str, tuple[int, str]]] = {
     "unknown-job": (404, "No such job"),
     "unknown-handover": (404, "No such handover"),
     "unknown-reservation": (404, "No such reservation"),
+    "unknown-booking": (404, "No such booking"),
     "unknown-plan": (404, "No such alternative plan"),
     "wrong-method": (405, "This path is served with another method"),
     "not-now": (409, "Not in this state"),
+    "no-room": (409, "There is no room for it"),
     "moved-on": (409, "The plan has moved on"),
     "too-large": (413, "The body is too large"),
     "invalid": (422, "Something in the request is not allowed"),
@@ -83,6 +85,9 @@ class Problem(BaseModel):
     instance: Annotated[str, Field(description="The path of the request.")]
     hint: Annotated[str | None, Field(description="What to do about it.")] = None
     errors: Annotated[list[Fault] | None, Field(description="With 422: each thing that is wrong.")] = None
+    options: Annotated[
+        list[dict[str, Any]] | None, Field(description="With `no-room`: what could be had instead.")
+    ] = None
 
 
 class ProblemError(Exception):
@@ -96,6 +101,7 @@ class ProblemError(Exception):
         hint: str | None = None,
         errors: Sequence[Fault] | None = None,
         headers: Mapping[str, str] | None = None,
+        options: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
         super().__init__(detail)
         self.kind = kind
@@ -103,6 +109,7 @@ class ProblemError(Exception):
         self.hint = hint
         self.errors = errors
         self.headers = headers
+        self.options = options
 
 
 def problem_response(path: str, error: ProblemError) -> Response:
@@ -116,6 +123,7 @@ def problem_response(path: str, error: ProblemError) -> Response:
         instance=path,
         hint=error.hint,
         errors=list(error.errors) if error.errors is not None else None,
+        options=[dict(one) for one in error.options] if error.options is not None else None,
     )
     body = problem.model_dump_json(exclude_none=True)
     headers = {"Cache-Control": "no-store", **(error.headers or {})}

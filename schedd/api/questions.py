@@ -21,6 +21,7 @@ from schedd.policy.site import economy_of
 from schedd.service.expecting import UNKNOWN, Expectation, Expecting, promise_of
 from schedd.service.forks import Asked, Fork, NotUnderstood
 from schedd.service.objectives import placement_cost
+from schedd.service.roles import Bearer
 from schedd.wire import ShareFacts
 
 __all__ = ["answered", "router"]
@@ -60,6 +61,7 @@ async def what_if(request: Request, cluster: Cluster, question: WhatIf, seen: Se
         what = f"{asker.name} may not ask for {question.owner}"
         raise ProblemError("not-allowed", what, hint="leave owner out")
     copy = await a_copy(cluster)
+    _own_bookings(copy, question.bookings, asker)
     job = None
     if question.job is not None:
         job = found_job(cluster.name, copy.published, seen, question.job)
@@ -69,6 +71,15 @@ async def what_if(request: Request, cluster: Cluster, question: WhatIf, seen: Se
     expecting = request.app.state.clusters.foretellers[cluster.name].latest
     found = await worked_out(request, answered, copy, expecting, question, job, cluster.now(), asker.name)
     return reply(request, found)
+
+
+def _own_bookings(copy: Fork, names: tuple[str, ...], asker: Bearer) -> None:
+    """Raises ProblemError for a booking of somebody else's, or one that there is not."""
+    for name in names:
+        booking = copy.published.bookings.get(name)
+        if booking is None or asker.name not in (booking.event.owner, booking.event.by):
+            what = f"{asker.name} has no booking {name}"
+            raise ProblemError("invalid", what, errors=[Fault(where="body.bookings", what=what)])
 
 
 def answered(
@@ -95,6 +106,7 @@ def answered(
                 asks,
                 now,
                 instead_of=instead_of,
+                bookings=question.bookings,
                 most_windows=windows,
                 changes=changes,
                 cheapest_by=cheapest_by,

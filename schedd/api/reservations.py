@@ -139,6 +139,7 @@ def _event(cluster: PlanLoop, name: str, body: Reservation) -> Reserve:
         groups=body.groups,
         accounts=body.accounts,
         queues=body.queues,
+        shorter=body.shorter,
     )
 
 

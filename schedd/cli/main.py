@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "accuracy": ("schedd.cli.user.accuracy", "Show how accurate predicted starts were."),
     "audit": ("schedd.cli.audit", "Show the audit: who did what."),
     "bench": ("schedd.cli.bench", "Benchmark planner, daemon and adapter on this machine."),
+    "book": ("schedd.cli.user.book", "Book cores for a time within a window."),
     "cancel": ("schedd.cli.user.cancel", "Cancel jobs of the federation."),
     "checkjob": ("schedd.cli.user.checkjob", "Show everything about a job."),
     "config": ("schedd.cli.config", "Create, check, show and explain settings."),

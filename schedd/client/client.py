@@ -7,6 +7,8 @@ from urllib.parse import quote
 from schedd.client.answers import (
     AccountsView,
     Applied,
+    BookingDone,
+    BookingView,
     Dispatch,
     HandoverDoneView,
     HandoverView,
@@ -32,7 +34,7 @@ class Reserved(TypedDict, total=False):
     """What a reservation keeps free over ``[start, end)``, in seconds since the epoch.
 
     Without a start it begins now, without an end it lasts until it is lifted. ``access`` lets some in: names
-    by ``users``, ``groups``, ``accounts`` and ``queues``.
+    by ``users``, ``groups``, ``accounts`` and ``queues``; so does a walltime that is ``shorter`` or equal.
     """
 
     nodes: Sequence[str]
@@ -42,6 +44,7 @@ class Reserved(TypedDict, total=False):
     end: int | None
     reason: str
     access: Mapping[str, Sequence[str]]
+    shorter: int
 
 
 class Client(Reading):
@@ -136,6 +139,35 @@ class Client(Reading):
         path = self._path(f"/reservations/{quote(name, safe='')}")
         return cast("ReservationDone", self._http.ask("DELETE", path))
 
+    # ---- bookings --------------------------------------------------------------------------------
+
+    def book(self, name: str, what: Mapping[str, Any]) -> BookingView:
+        """Book cores: ``request`` or ``resources``, ``duration``, ``start`` or ``ready`` and ``deadline``,
+        and so on. ``Refused`` of kind ``no-room`` has ``options``.
+        """
+        return self._booking("PUT", name, "", dict(what))
+
+    def booking(self, name: str) -> BookingView:
+        """One booking."""
+        return self._booking("GET", name, "")
+
+    def accept_option(self, name: str, option: int) -> BookingView:
+        """Take a counter-offer of one that was refused."""
+        return self._booking("POST", name, "/accept", {"option": option})
+
+    def do_with_booking(self, name: str, act: Literal["freeze", "confirm", "keep"]) -> BookingView:
+        """Let it stay where it is; let it not be given up; keep its job."""
+        return self._booking("POST", name, f"/{act}")
+
+    def cancel_booking(self, name: str) -> BookingView:
+        """Give it back."""
+        return self._booking("DELETE", name, "")
+
+    def _booking(self, method: str, name: str, what: str, body: object = None) -> BookingView:
+        path = self._path(f"/bookings/{quote(name, safe='')}{what}")
+        found: BookingDone = self._http.ask(method, path, body=body)
+        return found["booking"]
+
     # ---- jobs handed over ------------------------------------------------------------------------
 
     def hand_over(self, name: str, submission: Mapping[str, Any]) -> HandoverView:
@@ -146,9 +178,9 @@ class Client(Reading):
         """Release its hold."""
         return self._handover("POST", name, "/release")
 
-    def take_back(self, name: str) -> HandoverView:
-        """Delete it unless it runs; one that did not come yet will not come."""
-        return self._handover("DELETE", name, "")
+    def take_back(self, name: str, *, forced: bool = False) -> HandoverView:
+        """Delete it unless it runs (``forced``: or then, too); one that did not come yet will not come."""
+        return self._handover("DELETE", name, "?forced=true" if forced else "")
 
     def _handover(self, method: str, name: str, what: str, body: object = None) -> HandoverView:
         path = self._path(f"/handovers/{quote(name, safe='')}{what}")

@@ -1,6 +1,7 @@
 """What can go wrong when the daemon is asked."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 __all__ = ["ClientError", "Refused", "Unreachable"]
 
@@ -17,10 +18,17 @@ class Refused(ClientError):
     """The daemon answered with a problem (RFC 9457).
 
     ``kind`` is the last part of its type, such as ``unknown-job``; ``places`` say what is wrong where.
+    ``options`` are what could be had instead.
     """
 
     def __init__(
-        self, kind: str, status: int, detail: str, hint: str = "", places: Sequence[str] = ()
+        self,
+        kind: str,
+        status: int,
+        detail: str,
+        hint: str = "",
+        places: Sequence[str] = (),
+        options: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         super().__init__(f"{detail}; {hint}" if hint else detail)
         self.kind = kind
@@ -28,3 +36,4 @@ class Refused(ClientError):
         self.detail = detail
         self.hint = hint
         self.places = tuple(places)
+        self.options = tuple(options)

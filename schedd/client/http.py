@@ -135,6 +135,7 @@ class Connection:
                 found.get("detail", ""),
                 found.get("hint") or "",
                 places,
+                found.get("options") or (),
             )
         raise Unreachable(
             f"what answers at {self._place.url} is not schedd (HTTP {answer.status} {answer.reason})"

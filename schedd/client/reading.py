@@ -11,6 +11,8 @@ from schedd.client.answers import (
     AlertsView,
     Bar,
     Bars,
+    BookingsView,
+    BookingView,
     ClustersView,
     ClusterView,
     EvaluatedView,
@@ -230,6 +232,11 @@ class Reading:
         found: ReservationsView = self._get("/reservations")
         return found["reservations"]
 
+    def bookings(self) -> list[BookingView]:
+        """One's own, or all for who may see all jobs, by start."""
+        found: BookingsView = self._get("/bookings")
+        return found["bookings"]
+
     def holds(self) -> list[HoldView]:
         """Nodes and queues whose planning is held."""
         found: HoldsView = self._get("/holds")
@@ -312,13 +319,16 @@ class Reading:
         job: str | None = None,
         queue: str = "",
         owner: str = "",
+        not_before: int | None = None,
+        bookings: Sequence[str] = (),
         variants: Sequence[str | Resources] = (),
         windows: int = 0,
         changes: bool = False,
         cheapest_by: int | None = None,
     ) -> WhatIfAnswer:
         """When a job would start: one of ``request`` (as `qsub -l` takes it), ``resources`` and ``job``; with
-        ``cheapest_by`` also where it costs least and ends by that second.
+        ``cheapest_by`` also where it costs least and ends by that second. What one's own ``bookings`` have
+        counts as free.
         """
         question = {
             "request": request,
@@ -326,6 +336,8 @@ class Reading:
             "job": job,
             "queue": queue,
             "owner": owner,
+            "not_before": not_before,
+            "bookings": list(bookings) or None,
             "variants": [
                 {"request": one} if isinstance(one, str) else {"resources": dict(one)} for one in variants
             ],

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
+from schedd.dialect.advres import advres_names
 from schedd.dialect.asked import Asked, parse_amount
 from schedd.dialect.assemble import assemble, by_lower_name, resources_of, walltime_of
 from schedd.dialect.cost_limit import cost_limit_names
@@ -66,7 +67,14 @@ def parse_openpbs(
     of type string, whose values are features even where they look like numbers. Raises RequestError.
     """
     asked = Asked({**resources, **({"select": schedselect} if schedselect.strip() else {})}, defaults)
-    asked.ignore({"schedselect", *deadline_names(asked.values), *cost_limit_names(asked.values)})
+    asked.ignore(
+        {
+            "schedselect",
+            *deadline_names(asked.values),
+            *cost_limit_names(asked.values),
+            *advres_names(asked.values),
+        }
+    )
     if shared:
         asked.ignore(shared_names(asked.values, shared))
     site = _Site(

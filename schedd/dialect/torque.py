@@ -6,6 +6,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, Literal
 
+from schedd.dialect.advres import advres_names
 from schedd.dialect.asked import Asked
 from schedd.dialect.assemble import assemble, by_lower_name, divided, resources_of, walltime_of
 from schedd.dialect.cost_limit import cost_limit_names
@@ -71,7 +72,7 @@ def parse_torque(
     asked = Asked({**extension_list(extensions), **single}, defaults)
     _refuse(asked)
     asked.ignore(_ADDED_BY_THE_SERVER)
-    asked.ignore(deadline_names(asked.values) | cost_limit_names(asked.values))
+    asked.ignore(deadline_names(asked.values) | cost_limit_names(asked.values) | advres_names(asked.values))
     if shared:
         asked.ignore(shared_names(asked.values, shared))
     chosen, about = _geometry(asked)

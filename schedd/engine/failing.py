@@ -34,6 +34,7 @@ _CARRIED: Final = frozenset(
         *("change_number", "breaches", "owners", "holds", "walltime_use", "kept", "lost"),
         *("handovers", "handed", "strayed"),
         "books",
+        "bookings",
         "lives",
         *("power", "boots", "power_seen", "power_saved"),
     }
@@ -107,6 +108,9 @@ def begin_anew(state: EngineState, out: Mapping[str, int]) -> None:
     for field in fields(state):
         if field.name not in _CARRIED:
             setattr(state, field.name, getattr(new, field.name))
+    state.bookings = {
+        name: replace(one, slots=(), pieces=(), jobs=()) for name, one in state.bookings.items()
+    }
     state.books = state.books.begun_anew()
     state.kept = {**state.kept, **promised}
     state.stale = "the plan is made anew"

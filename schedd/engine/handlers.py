@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from schedd.engine import (
     accounts,
+    bookings,
     handovers,
     holds,
     improve,
@@ -31,6 +32,8 @@ from schedd.policy.site import site_policy
 from schedd.wire import (
     AccountMoved,
     AccountSet,
+    Book,
+    BookingStep,
     ClockSet,
     Counted,
     Event,
@@ -153,6 +156,9 @@ def _nodes(state: EngineState, events: Sequence[NodeChanged]) -> None:
     if state.note_power():
         _limits(state, events[-1].id, "the nodes that a power cap is about were changed", ())
     reservations.nodes_again(state)
+    if state.bookings:
+        closed = [event.node.name for event in events if event.node.state == "drain"]
+        bookings.yield_nodes(state, closed, events[-1].id, "a node takes no new jobs")
     if new:
         hold_new_node(state, events[-1].id, new)
 
@@ -283,6 +289,8 @@ def _job_of(event: Event) -> str:
 def _job_gone(state: EngineState, event: JobDeleted | JobEnded) -> None:
     handovers.note_end(state, event)
     jobs.gone(state, event)
+    if state.bookings:
+        bookings.job_gone(state, event.job_id, event.id)
 
 
 def _lost(state: EngineState, event: LogLost) -> None:
@@ -315,6 +323,8 @@ _HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {
     RunRefused: outcomes.refused,
     QueueChanged: _queue,
     ServerChanged: _server,
+    Book: bookings.book,
+    BookingStep: bookings.step,
     Reserve: reservations.reserve,
     Unreserve: reservations.unreserve,
     PlanningHeld: holds.hold,

@@ -35,8 +35,15 @@ def hand_over(state: EngineState, event: HandOver) -> None:
     """A new job for the server; one that is known is not submitted again."""
     if event.handover in state.handovers:
         return
-    user, until = event.submission.user, event.keep_until
-    record = HandedOver(event.handover, user, event.by, "asked", state.now, keep_until=until)
+    record = HandedOver(
+        event.handover,
+        event.submission.user,
+        event.by,
+        "asked",
+        state.now,
+        keep_until=event.keep_until,
+        booked=event.booked,
+    )
     _decide(state, event.id, record, "submit", event.submission)
 
 
@@ -56,6 +63,9 @@ def take_back(state: EngineState, event: TakeBack) -> None:
         return  # it has run, or may have: there is nothing left to take back
     elif record.phase == "refused" or record.end:
         _put(state, replace(record, phase="withdrawn"))
+    elif event.forced and record.let_run:
+        if not record.forced or record.phase not in ("withdrawing", "withdrawn"):
+            _decide(state, event.id, replace(record, phase="withdrawing", forced=True), "delete")
     elif record.phase not in ("withdrawing", "withdrawn"):
         _decide(state, event.id, replace(record, phase="withdrawing"), "withdraw")
 
@@ -80,6 +90,8 @@ def done(state: EngineState, event: HandoverDone) -> None:
         case "withdraw":
             back = event.done and record.end != "ended"
             phase = "withdrawn" if back else "released" if record.let_run else "held"
+        case "delete":
+            phase = "withdrawn" if event.done or record.end else "released"
     text = "" if event.done else event.text
     _put(state, replace(record, phase=phase, decision="", code=event.code, text=text))
     if phase == "held" and record.keep_until > state.now:

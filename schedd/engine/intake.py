@@ -189,7 +189,16 @@ def slot_limited(facts: JobFacts) -> bool:
 def passes(gates: Mapping[str, Access], facts: JobFacts) -> frozenset[str]:
     """The gates that are open to a job."""
     who = (facts.owner, facts.group, facts.account, facts.queue)
-    return frozenset(gate for gate, access in gates.items() if access.admits(*who))
+    walltime = _walltime(facts) if any(access.shorter for access in gates.values()) else 0
+    return frozenset(gate for gate, access in gates.items() if access.admits(*who, walltime))
+
+
+def _walltime(facts: JobFacts) -> int:
+    """What the job or a default of the server says, in seconds; 0: neither does."""
+    try:
+        return parse_walltime(facts.resources.get("walltime", "0"))
+    except RequestError:
+        return 0
 
 
 def as_planned(

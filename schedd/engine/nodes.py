@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from schedd.engine.bookings import yield_nodes
 from schedd.engine.intake import node_of
 from schedd.engine.places import judge_again, leave, leave_if_crowded, seat_homeless
 from schedd.engine.records import Cause, JobRecord
@@ -193,6 +194,8 @@ def lost_nodes(state: EngineState, event: str) -> None:
         del state.down_since[name]
         failed(state, name)
         leave(state, state.plan.on_node(name), event, Cause.NODE_LOST, f"node {name} is down since {since}")
+        if state.bookings:
+            yield_nodes(state, [name], event, f"node {name} is down")
 
 
 # ---- nodes that count as blocked ----------------------------------------------------------------

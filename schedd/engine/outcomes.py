@@ -16,6 +16,8 @@ from schedd.model import FOREVER, NodeState
 from schedd.wire import (
     AccountMoved,
     AccountSet,
+    Book,
+    BookingStep,
     ClockSet,
     Counted,
     Event,
@@ -65,6 +67,8 @@ _OF_OTHERS = (
     AccountMoved,
     LedgerKept,
     RunsRead,
+    Book,
+    BookingStep,
 )
 """Events that do not come from the adapter."""
 

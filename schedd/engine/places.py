@@ -6,6 +6,7 @@ import numpy as np
 
 from schedd.engine import chains
 from schedd.engine.accounts import budget
+from schedd.engine.bound import booking_of, room_in, waits_for_booking
 from schedd.engine.costs import afford
 from schedd.engine.intake import is_eligible, not_counted, waits_for
 from schedd.engine.kept_places import is_kept
@@ -108,6 +109,9 @@ def _seat(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> 
         wait = budget(state, record)
     else:
         state.books.free(record.id)
+    booking = booking_of(state, record)
+    if wait is None:
+        wait = waits_for_booking(state, record, booking)
     if wait is not None:
         if isinstance(wait, WaitingFor) and wait.kind == "dependency" and isinstance(links, WaitingFor):
             wait = links
@@ -129,6 +133,12 @@ def _seat(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> 
         state.put(after(after(record, Step.ELIGIBLE, eligible_since=eligible), Step.PLANNED, choice=None))
         return
     asking = after(record, Step.ELIGIBLE, eligible_since=eligible)
+    if booking is not None:
+        if room_in(state, record, booking):
+            make_promise(state, state.put(after(asking, Step.PLANNED, choice=None)), state.plan.start(slot))
+        else:
+            block(state, asking, WaitingFor("reservation", f"room in reservation {booking.name}"))
+        return
     start, choice = place(state, asking, event, ahead=ahead)
     if start < 0:
         words = no_node(state, record)

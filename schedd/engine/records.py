@@ -338,3 +338,7 @@ class HandedOver:
     """Why the last step that was refused was refused; empty when none was."""
     keep_until: int = 0
     """Until then it has a place in the plan although it is on hold."""
+    booked: bool = False
+    """It starts in the booking that is made for it, and nowhere else."""
+    forced: bool = False
+    """It is taken back though it may run."""

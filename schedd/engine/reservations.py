@@ -6,6 +6,7 @@ save the jobs that the list names. The reservation takes all of it and leaves th
 
 from collections.abc import Iterable, Mapping
 
+from schedd.engine.bookings import yield_nodes
 from schedd.engine.nodes import refresh, refresh_all, show_all
 from schedd.engine.places import make_way, seat_homeless
 from schedd.engine.reask import reask
@@ -39,7 +40,10 @@ def nodes_of(event: Reserve, nodes: Mapping[str, Node]) -> tuple[str, ...]:
 
 def access_of(event: Reserve) -> Access:
     """Whom the reservation lets in; nobody by default."""
-    return Access(*map(frozenset, (event.users, event.groups, event.accounts, event.queues)))
+    users, groups, accounts, queues = map(
+        frozenset, (event.users, event.groups, event.accounts, event.queues)
+    )
+    return Access(users, groups, accounts, queues, event.shorter)
 
 
 def block_takes(plan: Plan, names: Iterable[str], gate: str) -> list[Take]:
@@ -79,6 +83,8 @@ def reserve(state: EngineState, event: Reserve, *, again: bool = False) -> None:
         words = f"reservation {event.name} was made"
         if slot >= 0:
             make_way(state, [slot], event.id, Cause.RESERVATION, words)
+            if state.bookings and not gate:
+                yield_nodes(state, names, event.id, words)
     words = f"reservation {event.name} was changed"
     refresh_all(state, dict.fromkeys([*names, *(replaced.nodes if replaced else ())]), event.id, words)
     if replaced is not None:

@@ -361,7 +361,16 @@ def _load_holds(saved: list[dict[str, Any]]) -> dict[tuple[str, str], PlanningHe
 
 def _save_gate(gate: tuple[str, Access]) -> list[Any]:
     name, access = gate
-    return [name, *(sorted(getattr(access, one.name)) for one in fields(access))]
+    return [name, access.shorter, *map(sorted, (access.users, access.groups, access.accounts, access.queues))]
+
+
+def _load_gates(saved: list[list[Any]]) -> dict[str, Access]:
+    found = {}
+    for name, *rest in saved:
+        shorter, lists = (rest[0], rest[1:]) if isinstance(rest[0], int) else (0, rest)
+        users, groups, accounts, queues = map(frozenset, lists)
+        found[name] = Access(users, groups, accounts, queues, shorter)
+    return found
 
 
 def _load_arriving(saved: list[list[Any]]) -> dict[str, JobQueued]:
@@ -392,7 +401,7 @@ HOLDS: Final = How(dict, _values, _load_holds, each=save_facts)
 GATES: Final = How(
     dict,
     lambda value: list(value.items()),
-    lambda saved: {name: Access(*map(frozenset, lists)) for name, *lists in saved},
+    _load_gates,
     each=_save_gate,
 )
 BLOCKED: Final = How(

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from schedd.engine.bookings import advance, next_edge
 from schedd.engine.budgets import follow_budgets, follow_costs, next_period
 from schedd.engine.costs import next_look
 from schedd.engine.dispatch import catch_up, dispatch_due, due_by_policy
@@ -27,6 +28,8 @@ def settle(state: EngineState, event: str) -> None:
     # 1. What time alone has done: edges, overruns, nodes given up, decisions gone void.
     if state.reservations and state.begins("reservations"):
         reservation_edges(state, event)
+    if state.bookings and state.begins("bookings"):
+        advance(state, event)
     if state.begins("overruns"):
         overruns(state, event)
     if state.down_since and state.begins("lost nodes"):
@@ -129,5 +132,6 @@ def next_wake(state: EngineState) -> int | None:
     for reservation in state.reservations.values():
         start, end = reservation.event.start, reservation.event.end
         moments += [edge for edge in (start, end) if edge is not None and edge > now]
+    moments += next_edge(state)
     soonest = min(moments, default=FOREVER)
     return max(soonest, now + 1) if soonest < FOREVER else None

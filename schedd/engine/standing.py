@@ -52,6 +52,7 @@ def _windows(state: EngineState) -> list[Reserve]:
             groups=one.groups,
             accounts=one.accounts,
             queues=one.queues,
+            shorter=one.shorter,
             reason=one.reason,
         )
         for one in state.site.reservations

@@ -14,6 +14,7 @@ import numpy as np
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
 from schedd.engine.alerts import OpenAlert, raise_alert
+from schedd.engine.booking import BOOKINGS, Booking
 from schedd.engine.books import BOOKS, AccountBook
 from schedd.engine.calm import back
 from schedd.engine.foresight import foresee
@@ -188,6 +189,8 @@ class EngineState:
     reservations: dict[str, Reservation] = declared(RESERVATIONS, make=dict)
     gates: dict[str, Access] = declared(GATES, make=dict)
     """By name of the gate: whom it lets pass. Gates are used again, never taken away."""
+    bookings: dict[str, Booking] = declared(BOOKINGS, make=dict)
+    """By name: cores that somebody has for a time; those that are over are kept for a while."""
     down_since: dict[str, int] = declared(NAMES, make=dict)
     """Nodes that are down and that planned jobs have not left yet."""
     holds: dict[tuple[str, str], PlanningHeld] = declared(HOLDS, make=dict)

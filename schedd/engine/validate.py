@@ -30,6 +30,7 @@ def check(state: EngineState) -> None:
         if record.slot >= 0:
             slots.add(record.slot)
     slots |= {r.slot for r in state.reservations.values() if r.slot >= 0}
+    slots |= {slot for one in state.bookings.values() for slot in one.slots}
     slots |= {one.block for one in state.power.values() if one.block >= 0}
     used = np.flatnonzero(state.plan.jobs.states != VACANT)
     assert set(used.tolist()) == slots, f"slots in use {set(used.tolist()) ^ slots} belong to nobody"

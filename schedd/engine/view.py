@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from schedd.engine.alerts import OpenAlert
+from schedd.engine.booking import Booking
 from schedd.engine.books import Entry as LedgerEntry
 from schedd.engine.numbers import Numbers
 from schedd.engine.records import ChangeSet, HandedOver, JobRecord, NodePower
@@ -74,6 +75,8 @@ class Published:
     queues: Mapping[str, QueueFacts]
     reservations: tuple[Reserve, ...]
     """Each with the nodes that it is about by now."""
+    bookings: Mapping[str, Booking]
+    """By name: cores that somebody has for a time."""
     gates: Mapping[str, Access]
     node_sets: NodeSets | None
     """The site's."""
@@ -164,6 +167,11 @@ def _frozen(column: Ints) -> Ints:
     return copy
 
 
+def _blocks(state: EngineState) -> dict[int, str]:
+    found = {one.slot: name for name, one in state.reservations.items() if one.slot >= 0}
+    return found | {slot: one.name for one in state.bookings.values() for slot in one.slots}
+
+
 def _closed(state: EngineState) -> dict[str, str]:
     held = (name for kind, name in state.holds if kind == "node")
     closed = {name: state_of(state, name) for name in (*state.blocked, *state.holes, *held)}
@@ -232,7 +240,8 @@ def publish(state: EngineState) -> Published:
         account_held=dict(state.books.held),
         ledger=tuple(state.books.entries),
         books_read=state.books.read,
-        blocks={one.slot: name for name, one in state.reservations.items() if one.slot >= 0},
+        bookings=dict(state.bookings),
+        blocks=_blocks(state),
         starting=tuple(state.out),
         arriving=len(state.arriving),
         breaches=state.breaches,

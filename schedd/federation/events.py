@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
+from schedd.federation.groups.events import GroupEvent
+
 __all__ = [
     "Cancelled",
     "Chosen",
@@ -171,7 +173,7 @@ class Failed:
 
 
 OfAttempt = Chosen | Held | Refused | LetGo | Out | GivenUp | Withdrawn | Kept | Ended
-Event = Submitted | OfAttempt | Cancelled | Failed
+Event = Submitted | OfAttempt | Cancelled | Failed | GroupEvent
 _ADAPTER: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="type")])
 
 

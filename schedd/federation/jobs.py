@@ -158,8 +158,10 @@ class Jobs:
                 if job.active is not None:
                     raise ImpossibleError(f"job {job.id} failed while it may run")
                 self._put(replace(job, over="refused", over_at=event.time, text=event.text))
-            case _:
+            case Chosen() | Held() | Refused() | LetGo() | Out() | GivenUp() | Withdrawn() | Kept() | Ended():
                 self._of_attempt(event)
+            case _:
+                raise ImpossibleError(f"{event.type} is no event of a job")
 
     def forget(self, before: int) -> tuple[str, ...]:
         """Drops jobs that were settled before that moment; returns them."""

@@ -15,7 +15,11 @@ import structlog
 
 from schedd.federation.choosing import Load, assigned, priority_of
 from schedd.federation.events import Cancelled, Event, Out, Submitted
-from schedd.federation.jobs import Job, Jobs, Question
+from schedd.federation.groups.events import CopyRefused, GroupCancelled, GroupEvent, GroupSubmitted
+from schedd.federation.groups.group import Group, Groups
+from schedd.federation.groups.steps import GroupRules, Looks, copies_seen
+from schedd.federation.groups.steps import decide as decide_group
+from schedd.federation.jobs import ImpossibleError, Job, Jobs, Question
 from schedd.federation.log import Log
 from schedd.federation.machine import Action, actions, decide, observe
 from schedd.federation.quotes import Quotes
@@ -96,6 +100,13 @@ class Roof:
         self.jobs = Jobs()
         routing = settings.routing
         self._quotes = {name: Quotes(routing.poll, routing.again) for name in settings.clusters}
+        self.groups = Groups()
+        self.group_rules: GroupRules = settings.group_rules
+        self.group_bell = threading.Event()
+        self.group_notes: dict[str, str] = {}
+        """Why no start was found for groups that have none."""
+        self.generations: dict[str, int] = {}
+        """By cluster, the version of its plan that was last seen."""
         self.seen: dict[str, ClusterSeen] = {
             name: ClusterSeen(
                 "it was not asked yet",
@@ -112,7 +123,7 @@ class Roof:
         self.bells = {name: threading.Event() for name in settings.clusters}
         self._number = 0
         for event in log.read():
-            self.jobs.apply(event)
+            self._apply(event)
             self._number = max(self._number, int(event.job))
         self._swept = self._scanned = 0
         self._sweep()
@@ -171,6 +182,66 @@ class Roof:
                 found[attempt.number] = one
         return found
 
+    # ---- groups -----------------------------------------------------------------------------------
+
+    def submit_group(
+        self, owner: str, parts: tuple[Mapping[str, Any], ...], options: Mapping[str, Any], key: str = ""
+    ) -> Group:
+        """Takes a group; with a ``key`` that was used before, it is that group. Raises StoreError."""
+        with self._lock:
+            known = self.groups.by_key.get((owner, key)) if key else None
+            if known is not None:
+                return self.groups[known]
+            self._number += 1
+            event = GroupSubmitted(
+                job=str(self._number),
+                time=self._now(),
+                owner=owner,
+                parts=parts,
+                options=options,
+                key=key,
+            )
+            self._take([event])
+            return self.groups[event.job]
+
+    def cancel_group(self, group: str, by: str) -> Group:
+        """Its owner does not want it any more. Raises StoreError and KeyError."""
+        with self._lock:
+            if not self.groups[group].over and not self.groups[group].cancelled:
+                self._take([GroupCancelled(job=group, time=self._now(), by=by)])
+            return self.groups[group]
+
+    def tend_group(self, name: str, looks: Mapping[str, Looks]) -> Group:
+        """What is seen becomes events, and what follows is decided; the group then. Raises StoreError."""
+        with self._lock:
+            now = self._now()
+            self._take(copies_seen(self.groups[name], self.group_rules, looks, now))
+            for _ in range(4):  # what follows at once from what was decided
+                events = decide_group(self.groups[name], self.group_rules, looks, now)
+                if not events:
+                    break
+                self._take(events)
+            return self.groups[name]
+
+    def take_group(self, events: Sequence[GroupEvent]) -> None:
+        """What came of a request; what does not fit any more is dropped. Raises StoreError."""
+        with self._lock:
+            for event in events:
+                try:
+                    self.groups.check(event)
+                except ImpossibleError as error:
+                    _log.info("too late", group=event.job, what=event.type, why=str(error))
+                else:
+                    self._take([event])
+
+    def refuse_copy(self, group: str, copy: int, text: str) -> None:
+        """A cluster's schedd refuses a part's job as it is. Raises StoreError."""
+        self.take_group([CopyRefused(job=group, time=self._now(), copy=copy, text=text)])
+
+    def note_group(self, group: str, words: str) -> None:
+        """Why it has no start."""
+        self.group_notes[group] = words
+
     # ---- clusters ---------------------------------------------------------------------------------
 
     def work(self, cluster: str) -> list[Action]:
@@ -218,6 +289,8 @@ class Roof:
                 )
                 self.counts[cluster] = report.counts
                 self._quotes[cluster].look(report.generation, now)
+                self.generations[cluster] = report.generation
+                self.group_bell.set()
                 among = None if whole else changed
                 if whole or changed:
                     self._reckon(cluster)
@@ -271,7 +344,7 @@ class Roof:
             return
         self._log.append(events)
         for event in events:
-            self.jobs.apply(event)
+            self._apply(event)
             _log.info(event.type, job=event.job, attempt=getattr(event, "attempt", None))
             number = getattr(event, "attempt", 0)
             if number:
@@ -316,6 +389,14 @@ class Roof:
         now = self._now()
         if now - self._swept >= _SWEEP_S:
             self._swept = now
-            old = self.jobs.forget(now - _KEPT_S)
+            before = now - _KEPT_S
+            old = (*self.jobs.forget(before), *self.groups.forget(before))
             if old:
                 self._log.forget(old)
+
+    def _apply(self, event: Event) -> None:
+        if isinstance(event, GroupEvent):
+            self.groups.apply(event)
+            self.group_bell.set()
+        else:
+            self.jobs.apply(event)

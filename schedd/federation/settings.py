@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from schedd.federation.groups.steps import GroupRules
 from schedd.federation.policies import Policy
 from schedd.federation.seen import Rules
 from schedd.service.section import Section
@@ -78,6 +79,30 @@ class RoutingSettings(Section):
     """of the next one: a term of the priority under the policy `load`."""
 
 
+class GroupSettings(Section):
+    """Groups: parts at several clusters that start at the same moment, or none of them."""
+
+    limit: Annotated[Seconds, Field(ge=5, le=3_600)] = 60
+    """A part that has not started so long after the common start did not start: all are deleted. A cluster
+    that is told nothing for twice as long deletes its part by itself."""
+    lead: Annotated[Seconds, Field(ge=1, le=3_600)] = 20
+    """So long before the start all holds are released; each cluster waits for the moment by itself."""
+    notice: Annotated[Seconds, Field(ge=5, le=86_400)] = 60
+    """A start is planned so long ahead at least; more than `lead`."""
+    expiry: Annotated[Seconds, Field(ge=10, le=3_600)] = 30
+    """A booking that is not confirmed is given up after this."""
+    gain: Annotated[Seconds, Field(ge=1, le=864_000)] = 60
+    """A group that waits is moved where that ends it earlier by at least so much."""
+    moves: int = Field(default=20, ge=0, le=1_000)
+    """So often at most; 0: groups stay."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.notice <= self.lead:
+            raise ValueError(f"notice ({self.notice} s) must be more than lead ({self.lead} s)")
+        return self
+
+
 class ClusterSettings(Section):
     """One cluster of the federation."""
 
@@ -126,6 +151,8 @@ class Settings(Section):
     """See `[store]`."""
     routing: RoutingSettings = RoutingSettings()
     """See `[routing]`."""
+    groups: GroupSettings = GroupSettings()
+    """See `[groups]`."""
     clusters: dict[Annotated[str, Field(pattern=_NAME)], ClusterSettings]
     """See `[clusters.NAME]`; each by its name in the federation."""
 
@@ -153,6 +180,12 @@ class Settings(Section):
             price_weight=one.price_weight,
             classes=classes,
         )
+
+    @property
+    def group_rules(self) -> GroupRules:
+        """As groups take them."""
+        one = self.groups
+        return GroupRules(self.name, one.limit, one.lead, one.notice, one.expiry, one.gain, one.moves)
 
     def users(self, owner: str) -> dict[str, str]:
         """By cluster, whom the owner is there."""

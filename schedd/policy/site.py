@@ -13,6 +13,7 @@ from typing import Any
 from schedd.model import NodeSets
 from schedd.plan.evaluate import Weights, by_name
 from schedd.policy.accounts import AccountRules
+from schedd.policy.bookings import BookingRules, Order
 from schedd.policy.choosing import Choosing
 from schedd.policy.economy import Draw, Economy, PowerCap, Price
 from schedd.policy.fair_share import FairShare
@@ -61,6 +62,8 @@ class StandingReservation:
     groups: tuple[str, ...] = ()
     accounts: tuple[str, ...] = ()
     queues: tuple[str, ...] = ()
+    shorter: int = 0
+    """Jobs of so short a walltime may use them, too, in seconds."""
     reason: str = ""
 
 
@@ -89,6 +92,8 @@ class SitePolicy:
     """Which account a job uses, and what becomes of jobs whose account is empty."""
     reliability: Reliability = field(default_factory=Reliability)
     """Which jobs avoid nodes that fail."""
+    bookings: BookingRules = field(default_factory=BookingRules)
+    """What users may book."""
     power_saving: PowerSaving = field(default_factory=PowerSaving)
     """When idle nodes are switched off."""
 
@@ -128,6 +133,7 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
         hard_limits=plain.get("cost_limits") == "hard",
         accounts=AccountRules(**(plain.get("accounts") or {}), zone=zone),
         reliability=reliability_of(plain),
+        bookings=_bookings(plain.get("bookings") or {}),
         power_saving=_power_saving(plain.get("power_saving") or {}),
         polled={name: one.get("stale", STALE) for name, one in licences.items() if one.get("command")},
         reservations=tuple(
@@ -183,6 +189,10 @@ def _window(plain: Mapping[str, Any], zone: str) -> Recurrence:
         zone=zone,
         without=tuple(map(date.fromisoformat, plain.get("without", ()))),
     )
+
+
+def _bookings(plain: Mapping[str, Any]) -> BookingRules:
+    return BookingRules(**{**plain, "order": Order(plain.get("order", Order.EDF))})
 
 
 def _power_saving(plain: Mapping[str, Any]) -> PowerSaving:

@@ -112,21 +112,22 @@ class Fork:
         now: int,
         *,
         instead_of: str = "",
+        bookings: tuple[str, ...] = (),
         most_windows: int = 0,
         changes: bool = False,
         cheapest_by: int | None = None,
     ) -> Asked:
         """Where the plan would put this job if it arrived at ``now``; the plan stays as it is.
 
-        ``instead_of`` a job of the plan, whose place is then free. Also the first ``most_windows`` windows of
-        starts, the smallest ``changes`` that let the job start at once, and where it would cost least that
-        ends by ``cheapest_by``. Raises NotUnderstood, and
-        WorkSpent where an answer takes more than QUESTION_WORK.
+        ``instead_of`` a job of the plan, whose place is then free, as is that of these ``bookings``. Also the
+        first ``most_windows`` windows of starts, the smallest ``changes`` that let the job start at once, and
+        where it would cost least that ends by ``cheapest_by``. Raises NotUnderstood, and WorkSpent where an
+        answer takes more than QUESTION_WORK.
         """
         moment = max(now, self.as_of)
         with self._lock, ExitStack() as stack:
             request, understood = self._read(facts)
-            plan = self._without(instead_of, moment) if instead_of else self._plan
+            plan = self._without(instead_of, moment, bookings) if instead_of or bookings else self._plan
             stack.enter_context(limited(plan))
             placing = self.published.settings.site.get("placement", Placing.FIRST_GAP)
             asking = self._asking(plan, facts, understood, moment, best=placing != Placing.FIRST_GAP)
@@ -246,14 +247,19 @@ class Fork:
             never = why_never(self._bare, request)
         return never or WaitingFor("node", "nodes that can take it: all are down, offline or reserved")
 
-    def _without(self, job_id: str, now: int) -> Plan:
+    def _without(self, job_id: str, now: int, bookings: tuple[str, ...] = ()) -> Plan:
         """The plan without a job; kept, since what is asked about one job is asked about it again."""
-        if self._other is None or self._other[0] != job_id:
+        key = " ".join((job_id, *bookings))
+        if self._other is None or self._other[0] != key:
             plan = self._plan.fork()
+            for name in bookings:
+                booking = self.published.bookings.get(name)
+                for slot in booking.slots if booking is not None else ():
+                    plan.lift(slot, now)
             record = record_of(self.published, job_id)
             if record is not None and record.slot >= 0:
                 plan.lift(record.slot, now)
-            self._other = (job_id, plan)
+            self._other = (key, plan)
         return self._other[1]
 
 

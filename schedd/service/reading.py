@@ -147,7 +147,7 @@ def counts(published: Published) -> Counts:
         for job_id in published.starting
         if (record := published.ids.get(job_id)) is not None and record.phase is Phase.DISPATCHED
     )
-    held = int((states == FIXED).sum()) - len(published.reservations)
+    held = int((states == FIXED).sum()) - len(published.blocks)
     return Counts(
         running=max(0, held - starting),
         starting=starting,

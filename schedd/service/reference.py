@@ -27,6 +27,7 @@ from schedd.service.settings import (
 )
 from schedd.service.site_settings import (
     AccountsSettings,
+    BookingSettings,
     ChooseSettings,
     ClassSettings,
     FairShareSettings,
@@ -67,6 +68,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "[[clusters.NAME.site.limits]]": SiteLimitSettings,
     "[clusters.NAME.site.licences.LICENCE]": LicenceSettings,
     "[clusters.NAME.site.reservations.RESERVATION]": SiteReservationSettings,
+    "[clusters.NAME.site.bookings]": BookingSettings,
     "[clusters.NAME.site.node_sets]": NodeSetSettings,
     "[clusters.NAME.site.power.NODES]": PowerSettings,
     "[clusters.NAME.site.power_saving]": PowerSavingSettings,

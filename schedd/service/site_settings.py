@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 from schedd.choice.objectives import weights_of
 from schedd.plan.evaluate import Weights, by_name
 from schedd.policy.accounts import AccountRules
+from schedd.policy.bookings import BookingRules
 from schedd.policy.choosing import Choosing
 from schedd.policy.fair_share import FairShare, Level
 from schedd.policy.power import PowerSaving
@@ -19,6 +20,7 @@ from schedd.wire.times import Hours, Whole
 
 __all__ = [
     "AccountsSettings",
+    "BookingSettings",
     "ChooseSettings",
     "ClassSettings",
     "CriteriaWeights",
@@ -38,6 +40,7 @@ __all__ = [
 
 _WEIGHTS = SiteWeights()
 _TREE = FairShare()
+_BOOKINGS = BookingRules()
 _SAVING = PowerSaving()
 _ACCOUNTS = AccountRules()
 _CHOOSING = Choosing()
@@ -217,7 +220,9 @@ class SiteReservationSettings(Section):
     accounts: Names = ()
     """of these accounts,"""
     queues: Names = ()
-    """and of these queues."""
+    """of these queues,"""
+    shorter: Whole = Field(default=0, ge=0, le=366 * 86_400)
+    """and those whose walltime is no longer than this: `"30m"`; 0: length lets nobody in."""
     reason: Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
     """Shown to those who ask why a job waits."""
 
@@ -392,6 +397,25 @@ class NodeSetSettings(Section):
         return self
 
 
+class BookingSettings(Section):
+    """What users may book: cores for a time, within a window. See docs/policy.md."""
+
+    most: int = Field(default=_BOOKINGS.most, ge=0, le=10_000)
+    """Bookings of one user at once that are not over; 0: users may book nothing."""
+    cpus: int = Field(default=_BOOKINGS.cpus, ge=0, le=10_000_000)
+    """Cores of one booking at most; 0: as many as there are."""
+    longest: Whole = Field(default=_BOOKINGS.longest, ge=60, le=366 * 86_400)
+    """The longest that may be booked."""
+    ahead: Whole = Field(default=_BOOKINGS.ahead, ge=60, le=366 * 86_400)
+    """How far ahead the end of a booking's window may lie."""
+    cost: float = Field(default=_BOOKINGS.cost, ge=0, le=1000, allow_inf_nan=False)
+    """What a booking costs, as a share of what a job costs on as many cores for as long; charged to the
+    account when it begins. Its jobs pay as ever beside that."""
+    order: Literal["edf", "lff", "bjf", "fifo"] = _BOOKINGS.order.value
+    """Who goes first when bookings that may still move are planned anew: the earliest deadline, the least
+    flexible, the biggest, who asked first."""
+
+
 class SiteSettings(Section):
     """What the site wants beyond what the server knows."""
 
@@ -415,6 +439,8 @@ class SiteSettings(Section):
     """Licences, by name: `[clusters.main.site.licences.matlab]`."""
     reservations: dict[Name, SiteReservationSettings] = Field(default_factory=dict)
     """Standing reservations, by name: `[clusters.main.site.reservations.maintenance]`."""
+    bookings: BookingSettings | None = None
+    """What users may book: `[clusters.main.site.bookings]`. Without it, nothing."""
     speeds: dict[Name, Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]] = Field(
         default_factory=dict
     )

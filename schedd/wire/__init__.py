@@ -1,5 +1,6 @@
 """The messages between daemon and adapter: events in, decisions out. Imports nothing else of schedd."""
 
+from schedd.wire.bookings import Act, Book, BookingStep
 from schedd.wire.decisions import Alert, Decision, Handover, Run, Switch, Tell
 from schedd.wire.events import (
     AccountMoved,
@@ -61,7 +62,10 @@ __all__ = [
     "HANDED_ATTRIBUTES",
     "AccountMoved",
     "AccountSet",
+    "Act",
     "Alert",
+    "Book",
+    "BookingStep",
     "ClockSet",
     "Counted",
     "Decision",

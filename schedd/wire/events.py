@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from schedd.wire.bookings import Book, BookingStep
 from schedd.wire.facts import (
     ExpectedFacts,
     HandoverStep,
@@ -164,7 +165,7 @@ class Reserve:
 
     The nodes are those named, those that have all of ``features``, or, with ``everywhere``, all there are;
     nodes that come later are taken in. Jobs of these ``users``, ``groups``, ``accounts`` and ``queues`` may
-    use them as if they were not reserved.
+    use them as if they were not reserved, and those whose walltime is ``shorter`` (seconds) or equal.
     """
 
     id: str
@@ -180,6 +181,7 @@ class Reserve:
     groups: tuple[str, ...] = ()
     accounts: tuple[str, ...] = ()
     queues: tuple[str, ...] = ()
+    shorter: int = 0
     type: Literal["reserve"] = "reserve"
 
 
@@ -322,7 +324,8 @@ class HandOver:
     """Somebody who may do so wants a job to be submitted to the server in the name of ``user``, on hold.
 
     ``handover`` is the name by which it can be asked after, chosen by who hands it over and used once. Until
-    ``keep_until`` (seconds since the epoch) it has a place in the plan although it is on hold.
+    ``keep_until`` (seconds since the epoch) it has a place in the plan although it is on hold. A
+    ``booked`` one starts in the booking that was made for it, and nowhere else.
     """
 
     id: str
@@ -331,6 +334,7 @@ class HandOver:
     submission: SubmissionFacts
     by: str = ""
     keep_until: int = 0
+    booked: bool = False
     type: Literal["hand_over"] = "hand_over"
 
 
@@ -346,12 +350,15 @@ class LetRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeBack:
-    """The job that was handed over is to be deleted, unless it runs; one that never came must not come."""
+    """The job that was handed over is to be deleted, unless it runs, or then, too, where that is ``forced``;
+    one that never came must not come.
+    """
 
     id: str
     time: int
     handover: str
     by: str = ""
+    forced: bool = False
     type: Literal["take_back"] = "take_back"
 
 
@@ -544,6 +551,8 @@ Event = (
     | AccountMoved
     | LedgerKept
     | RunsRead
+    | Book
+    | BookingStep
 )
 
 

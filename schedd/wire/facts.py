@@ -30,8 +30,9 @@ Mode = Literal["shadow", "adviser", "scheduler"]
 """What is done with decisions: nothing, they are told, they are carried out."""
 JobLetter = Literal["Q", "H", "W", "T", "R", "E", "S", "C"]
 NodeStateName = Literal["up", "drain", "down"]
-HandoverStep = Literal["submit", "release", "withdraw"]
-"""A handed-over job is submitted on hold; then its hold is released, or it is withdrawn."""
+HandoverStep = Literal["submit", "release", "withdraw", "delete"]
+"""A handed-over job is submitted on hold; then its hold is released, or it is withdrawn, which a job that
+runs is not: it may be deleted."""
 
 
 @dataclass(frozen=True, slots=True)

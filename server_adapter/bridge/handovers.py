@@ -54,6 +54,10 @@ class Taker(Protocol):
         """
         ...
 
+    async def delete(self, job: str) -> None:
+        """Deletes the job whether it runs or not; one that is gone is deleted."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
@@ -158,6 +162,9 @@ class Handovers:
                 if not job:
                     return _Outcome(False, text="the job is gone")
                 await server.let_run(job)
+            elif decision.step == "delete":
+                if job:
+                    await server.delete(job)
             elif job:
                 await server.take_back(job, may_have_run=decision.let_run)
             elif decision.let_run:
@@ -166,7 +173,7 @@ class Handovers:
             return _Outcome(False, job, error.code, error.text or str(error))
         except (RightsError, JobRunsError, ValueError) as error:
             return _Outcome(False, job, text=str(error))
-        if decision.step == "withdraw":
+        if decision.step in ("withdraw", "delete"):
             _keep(self._gone, decision.handover, None)
         return _Outcome(True, job)
 

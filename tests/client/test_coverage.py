@@ -19,7 +19,12 @@ from tests.api.conftest import token, tokens
 from tests.api.serving import WAIT, serving
 from tests.service.build import StillClock, T, job, node
 
-SITE: dict[str, Any] = {"fair_share": {"levels": ["user"]}, "licences": {"matlab": {"copies": 3}}}
+SITE: dict[str, Any] = {
+    "bookings": {"most": 1},
+    "fair_share": {"levels": ["user"]},
+    "licences": {"matlab": {"copies": 3}},
+}
+BOOKING = {"request": "nodes=1:ppn=1", "duration": 60, "deadline": T + 86_400}
 NODE: Reserved = {"nodes": ["n1"], "start": T + 10**6}
 JOB = {"user": "ann", "script": "sleep 1", "resources": {"nodes": "1"}}
 C = "/v1/clusters/{cluster}"
@@ -28,6 +33,11 @@ C = "/v1/clusters/{cluster}"
 def _apply(client: Client) -> None:
     with pytest.raises(Refused, match="has no plan 999"):
         client.apply_alternative(1, 999)
+
+
+def _accept(client: Client) -> None:
+    with pytest.raises(Refused, match="has 0 counter-offers"):
+        client.accept_option("b", 1)
 
 
 def _none_sent(call: Callable[[], object]) -> None:
@@ -90,6 +100,12 @@ METHODS: dict[tuple[str, str], Callable[[Client], object]] = {
     ("post", f"{C}/notices"): lambda client: _none_sent(lambda: client.add_notice(moved=600)),
     ("delete", f"{C}/notices/{{number}}"): lambda client: _none_sent(lambda: client.remove_notice(1)),
     ("put", f"{C}/policy"): lambda client: client.set_policy(SITE),
+    ("put", f"{C}/bookings/{{name}}"): lambda client: client.book("b", BOOKING),
+    ("get", f"{C}/bookings/{{name}}"): lambda client: client.booking("b"),
+    ("get", f"{C}/bookings"): Client.bookings,
+    ("post", f"{C}/bookings/{{name}}/accept"): _accept,
+    ("post", f"{C}/bookings/{{name}}/{{act}}"): lambda client: client.do_with_booking("b", "freeze"),
+    ("delete", f"{C}/bookings/{{name}}"): lambda client: client.cancel_booking("b"),
     ("delete", f"{C}/policy"): Client.withdraw_policy,
 }
 """In the order in which they can be called one after another."""

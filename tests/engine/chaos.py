@@ -17,6 +17,9 @@ from schedd.engine.view import publish
 from schedd.optimize import Search, SearchSettings
 from schedd.plan.latest import latest_starts
 from schedd.wire import (
+    Act,
+    Book,
+    BookingStep,
     Decision,
     Event,
     Improved,
@@ -60,6 +63,8 @@ REQUESTS: list[dict[str, str]] = [
     {"nodes": "1:ppn=1", "mem": "3gb"},
     {"nodes": "1:ppn=1", "naccesspolicy": "singlejob"},
     {"nodes": "1:ppn=4", "x.deadline": "+0:10:00"},
+    {"nodes": "1:ppn=1", "x.advres": "b1"},
+    {"nodes": "2:ppn=1", "advres": "b2"},
 ]
 WALLTIMES = ["", "60", "100", "600", "3600"]
 QUEUES = ["batch", "long"]
@@ -81,6 +86,7 @@ MORE: list[dict[str, Any]] = [
 FATES = ["prompt", "prompt", "late", "shuffled", "twice", "lossy"]
 ADAPTERS = ["run", "run", "busy", "cannot", "silent", "asynchronous"]
 STATES: list[NodeStateName] = ["up", "up", "down", "drain"]
+BOOKING_ACTS: list[Act] = ["accept", "freeze", "confirm", "cancel"]
 TOUCHES = ["hold", "hold_slot", "release", "delete", "requeue", "wake"]
 
 names, jobs, requests = st.sampled_from(NODES), st.sampled_from(JOBS), st.sampled_from(REQUESTS)
@@ -101,6 +107,7 @@ class Chaos(RuleBasedStateMachine):
         tell_pause=20,
         predict=True,
         queue_predict={"long": False},
+        site={"bookings": {"most": 3}},
     )
 
     def __init__(self) -> None:
@@ -344,6 +351,38 @@ class Chaos(RuleBasedStateMachine):
         self.line.append(Unreserve(id=self.server.event_id(), time=self.server.now, name=name))
         self._deliver()
 
+    @rule(
+        name=st.sampled_from(["b1", "b2", "b3"]),
+        nodes=st.sampled_from(["1:ppn=2", "2:ppn=1", "1:ppn=4"]),
+        start=st.integers(0, 2000),
+        spare=st.integers(0, 2000),
+        length=st.integers(1, 1000),
+        until=st.none() | st.integers(1, 500),
+    )
+    def book(self, name: str, nodes: str, start: int, spare: int, length: int, until: int | None) -> None:
+        ready = self.server.now + start
+        event = Book(
+            id=self.server.event_id(),
+            time=self.server.now,
+            name=name,
+            owner="ann",
+            resources={"nodes": nodes},
+            duration=length,
+            ready=ready,
+            deadline=ready + length + spare,
+            freeze=spare % 101,
+            until=self.server.now + until if until is not None else None,
+        )
+        self.line.append(event)
+        self._deliver()
+
+    @rule(name=st.sampled_from(["b1", "b2", "b3"]), act=st.sampled_from(BOOKING_ACTS))
+    def do_with_booking(self, name: str, act: Act) -> None:
+        self.line.append(
+            BookingStep(id=self.server.event_id(), time=self.server.now, name=name, act=act, option=1)
+        )
+        self._deliver()
+
     @rule(why=st.sampled_from(["", "upgrade"]))
     def pause(self, why: str) -> None:
         if why:
@@ -480,6 +519,7 @@ class Ranked(Chaos):
         slack=400,
         priority_every=100,
         site={
+            "bookings": {"most": 3, "order": "bjf"},
             "priority": {"wish": 1.0, "waiting": 20.0, "fair_share": 3.0, "short": 2.0},
             "fair_share": {},
             "classes": {"urgent": {"points": 2.0, "groups": ["staff"], "breaks_promises": True}},
@@ -495,6 +535,7 @@ class Placed(Chaos):
         Chaos.settings,
         slack=400,
         site={
+            "bookings": {"most": 3, "order": "lff"},
             "placement": "best_gap_edf",
             "speeds": {"big": 3.0, "n3": 2.0},
             "criteria": {"wait": 1.0, "late_jobs": 2.0, "weighted_utilisation": 6.0},
@@ -533,6 +574,18 @@ def _acts(world: Chaos, random: Random) -> list[tuple[int, Callable[[], None]]]:
         (1, lambda: world.reserve("r1", [node], number(-100, 2000), choice([None, number(1, 2000)]), {})),
         (1, lambda: world.reserve("r2", [node], number(-100, 2000), number(1, 2000), choice(MORE))),
         (1, lambda: world.unreserve(choice(["r1", "r2"]))),
+        (
+            2,
+            lambda: world.book(
+                choice(["b1", "b2", "b3"]),
+                choice(["1:ppn=2", "2:ppn=1", "1:ppn=4"]),
+                number(0, 2000),
+                number(0, 2000),
+                number(1, 1000),
+                choice([None, None, 100]),
+            ),
+        ),
+        (1, lambda: world.do_with_booking(choice(["b1", "b2", "b3"]), choice(BOOKING_ACTS))),
         (2, lambda: world.search(number(0, 1 << 30), choice([True, False]))),
         (2, lambda: world.foretell(choice([True, False]))),
         (1, lambda: world.pause(choice(["", "", "upgrade"]))),

@@ -27,6 +27,7 @@ _OF_KIND: Final = {
     "unknown-job": _UNKNOWN,
     "unknown-cluster": _UNKNOWN,
     "unknown-reservation": _UNKNOWN,
+    "unknown-booking": _UNKNOWN,
     "unknown-plan": _UNKNOWN,
     "invalid": _USAGE,
     "bad-request": _USAGE,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from schedd.cli.user.asking import Session, answer, parser, show_json
-from schedd.cli.user.text import few, moment, table
+from schedd.cli.user.text import few, moment, span, table
 from schedd.client import ClientError
 from schedd.client.answers import ReservationView
 
@@ -45,6 +45,13 @@ def make_parser(name: str = "schedd reservation") -> argparse.ArgumentParser:
     add("--reason", metavar="TEXT", default="", help="shown to all users")
     for who in _ACCESS:
         add(f"--{who}", metavar="NAME,…", type=_several, default=[], help=f"{who} that may use the nodes")
+    add(
+        "--shorter",
+        metavar="MINUTES",
+        type=int,
+        default=0,
+        help="jobs whose walltime is no longer may use the nodes",
+    )
     lift = acts.add_parser("remove", help="remove a reservation", allow_abbrev=False)
     lift.add_argument("name", metavar="NAME")
     return found
@@ -80,6 +87,7 @@ def _act(session: Session, args: argparse.Namespace) -> bool:
             end=time_of(args.end, session.now) if args.end is not None else None,
             reason=args.reason,
             access={who: getattr(args, who) for who in _ACCESS},
+            shorter=60 * args.shorter,
         )
     if args.json:
         show_json(done)
@@ -115,6 +123,8 @@ def _table(found: list[ReservationView], now: int) -> str:
 
 def _for(one: ReservationView) -> str:
     names = [*one["users"], *one["groups"], *one["accounts"], *one["queues"]]
+    if one["shorter"]:
+        names.append(f"jobs up to {span(one['shorter'])}")
     return f" (for {few(names)})" if names else ""
 
 

@@ -37,6 +37,7 @@ from schedd.client.answers.admin import (
     SearchesView,
     SearchView,
 )
+from schedd.client.answers.bookings import BookingDone, BookingsView, BookingView, MoveView, OptionView
 from schedd.client.answers.choices import Applied, OfferedMove, OfferedPlan, PlanSet, Sought, Stopped
 from schedd.client.answers.handovers import HandoverDoneView, HandoversView, HandoverView
 from schedd.client.answers.jobs import (
@@ -105,6 +106,9 @@ __all__ = [
     "Bar",
     "Bars",
     "Blocker",
+    "BookingDone",
+    "BookingView",
+    "BookingsView",
     "Breach",
     "Change",
     "ChargedView",
@@ -143,6 +147,7 @@ __all__ = [
     "LineView",
     "Link",
     "LinkJob",
+    "MoveView",
     "Moved",
     "News",
     "NodeCost",
@@ -158,6 +163,7 @@ __all__ = [
     "OfferedPlan",
     "On",
     "OpenAlert",
+    "OptionView",
     "Past",
     "PastMoment",
     "Place",

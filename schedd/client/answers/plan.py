@@ -77,6 +77,7 @@ class ReservationView(TypedDict):
     groups: list[str]
     accounts: list[str]
     queues: list[str]
+    shorter: int
 
 
 class ReservationsView(TypedDict):

@@ -141,6 +141,18 @@ class Desk:
                 if values is not None and values.get("job_state") != "C":
                     raise
 
+    async def delete(self, job: str) -> None:
+        """Deletes it in whatever state it is."""
+        async with self._link.talk() as connection:
+            try:
+                await connection.request(_delete(job))
+            except ServerRefusedError as error:
+                if error.code not in (ServerCode.UNKJOBID, ServerCode.BADSTATE):
+                    raise
+                values = await _look(connection, job)
+                if values is not None and values.get("job_state") not in ("C", "E"):
+                    raise
+
 
 async def _look(connection: Connection, job: str) -> Values | None:
     names = tuple(Attribute(name) for name in _LOOKED_AT)

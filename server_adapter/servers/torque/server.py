@@ -155,6 +155,10 @@ class TorqueServer:
         """Deletes it."""
         await self._router.remove(job, comment)
 
+    async def delete(self, job: str) -> None:
+        """Deletes it, though it may run."""
+        await self._desk.delete(job)
+
     async def confirm(self, name: str, wish: Wish, shares: Sequence[ShareFacts]) -> None:
         """TORQUE has no reservations of its own."""
         del wish, shares

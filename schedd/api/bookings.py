@@ -1,0 +1,427 @@
+"""Bookings: cores for a time, at some moment within a window, for users and federations."""
+
+import asyncio
+import secrets
+from dataclasses import asdict, dataclass
+from typing import Annotated, Final, Literal
+
+import structlog
+from fastapi import APIRouter, Path, Request, Response
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from schedd.api.access import Cluster, User
+from schedd.api.bodies import Dated, dated
+from schedd.api.messages import RequestText, Resources
+from schedd.api.problems import ProblemError, answers
+from schedd.api.replies import documented, reply
+from schedd.api.text import TextRoute
+from schedd.api.waiting import answer_of
+from schedd.dialect import RequestError, format_walltime, resource_list
+from schedd.engine.booking import LIVE, Booking, BookingPhase, Option
+from schedd.engine.view import Published
+from schedd.plan.columns import CPUS, GPUS, MEM
+from schedd.service.loop import PlanLoop
+from schedd.service.roles import Bearer
+from schedd.wire import Act, Book, BookingStep, ShareFacts
+
+__all__ = ["BookingRequest", "BookingView", "BookingsView", "router"]
+
+router = APIRouter(prefix="/v1/clusters/{cluster}/bookings", tags=["bookings"], route_class=TextRoute)
+_log = structlog.get_logger(__name__)
+_PATIENCE: Final = 10.0
+_HINT: Final = "it is done as soon as the planner is free; GET the bookings to see what became of it"
+_TIME_END: Final = 1 << 36
+_PUT: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid", "bad-request")
+_ACT: Final = ("no-token", "not-allowed", "unknown-cluster", "unknown-booking", "not-ready", "invalid")
+_Moment = Annotated[int | None, Field(ge=0, lt=_TIME_END)]
+_Name = Annotated[
+    str,
+    Path(
+        description="The booking's name, chosen by who makes it: letters, digits, '.', '_' and '-'.",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
+        examples=["review"],
+    ),
+]
+
+
+class BookingRequest(BaseModel):
+    """What is wanted, for how long, and when. With a `start` it must begin then; with a `deadline` alone it
+    may begin at any time that lets it end by then; with `ready` and `deadline`, within that window.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"request": "nodes=2:ppn=4", "duration": 7200, "deadline": 4_000_000_000},
+                {"request": "procs=64", "duration": 3600, "start": 4_000_000_000},
+            ]
+        },
+    )
+
+    request: RequestText = None
+    resources: Resources = None
+    duration: Annotated[int, Field(description="Seconds.", ge=60, le=366 * 86_400)]
+    start: Annotated[_Moment, Field(description="It begins at this second, and no other.")] = None
+    ready: Annotated[_Moment, Field(description="It begins then or later; without it, now or later.")] = None
+    deadline: Annotated[_Moment, Field(description="It is over by then.")] = None
+    freeze: Annotated[
+        int,
+        Field(
+            description="It may be moved within its window until so many percent of its wait are over.",
+            ge=0,
+            le=100,
+        ),
+    ] = 50
+    account: Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
+    owner: Annotated[
+        str,
+        Field(
+            description="Whose it is. An operator, an admin or a federation may name others.",
+            max_length=200,
+            pattern=r"^[^\x00-\x1f\x7f]*$",
+        ),
+    ] = ""
+    until: Annotated[
+        _Moment, Field(description="It is given up at that second unless it was confirmed by then.")
+    ] = None
+    handover: Annotated[
+        str,
+        Field(
+            description="Of a federation: the handover whose job is to start in it.",
+            max_length=120,
+            pattern=r"^[A-Za-z0-9._-]*$",
+        ),
+    ] = ""
+    guard: Annotated[
+        int,
+        Field(
+            description="With `handover`: its job is deleted so many seconds after its start unless the "
+            "booking is kept. 0: never.",
+            ge=0,
+            le=86_400,
+        ),
+    ] = 0
+
+    instead: Annotated[
+        str,
+        Field(
+            description="Another booking of the same asker: what it has counts as free for this one, until "
+            "one of the two is given back.",
+            max_length=63,
+            pattern=r"^[A-Za-z0-9._-]*$",
+        ),
+    ] = ""
+
+    @model_validator(mode="after")
+    def _make_sense(self) -> "BookingRequest":
+        if (self.request is None) == (self.resources is None):
+            raise ValueError("give either request or resources")
+        if self.start is not None and (self.ready is not None or self.deadline is not None):
+            raise ValueError("start says it all: give it alone, or ready and deadline")
+        if self.start is None and self.deadline is None:
+            raise ValueError("say when: start, or deadline (and ready)")
+        if self.guard and not self.handover:
+            raise ValueError("guard is for a handover's job")
+        try:
+            _ = self.asked
+        except RequestError as error:
+            raise ValueError(error.comment) from None
+        return self
+
+    @property
+    def asked(self) -> dict[str, str]:
+        """Name by name, its length as walltime. Raises RequestError."""
+        found = resource_list(self.request) if self.request is not None else dict(self.resources or {})
+        found = {name: value for name, value in found.items() if name.lower() != "walltime"}
+        return found | {"walltime": format_walltime(self.duration)}
+
+
+class Accepting(BaseModel):
+    """Which counter-offer is taken."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"option": 1}]})
+
+    option: Annotated[int, Field(description="Its number, from 1 on.", ge=1, le=100)]
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionView:
+    """A counter-offer."""
+
+    option: int
+    """Its number."""
+    start: int
+    end: int
+    stretch: float
+    """How far it is outside the window, in lengths of the booking; below 0: before it."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveView:
+    """A move of the planned start; a start of null: there was none."""
+
+    time: int
+    before: int | None
+    after: int
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BookingView:
+    """Cores that somebody has for a time. Times are seconds since the epoch (UTC)."""
+
+    name: str
+    owner: str
+    phase: BookingPhase
+    """`flexible`: it may still be moved; `frozen`; `open`: it has begun; `over`; `cancelled`; `refused`."""
+    since: int
+    """When that last changed."""
+    resources: dict[str, str]
+    cpus: int
+    duration: int
+    ready: int
+    deadline: int
+    start: int | None
+    """When it begins as planned now, or began."""
+    end: int | None
+    spare: int | None
+    """By how many seconds it may still be moved."""
+    freezes: int | None
+    """From when on it is not moved any more."""
+    confirmed: bool
+    """False: it is given up at `until`, if it has one."""
+    until: int | None
+    handover: str
+    nodes: tuple[ShareFacts, ...]
+    jobs: tuple[str, ...]
+    """Jobs that have cores of it."""
+    moves: tuple[MoveView, ...]
+    """The latest moves."""
+    options: tuple[OptionView, ...]
+    """Of a refused one: what could be had instead, the nearest first."""
+    text: str
+    """Why it was refused or closed."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BookingsView(Dated):
+    """Bookings by start."""
+
+    bookings: tuple[BookingView, ...]
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BookingDone(Dated):
+    """One booking after what was asked for."""
+
+    booking: BookingView
+
+
+def view(published: Published, one: Booking) -> BookingView:
+    """A booking as its owner sees it."""
+    event, live = one.event, one.phase in LIVE
+    placed = one.start >= 0
+    return BookingView(
+        name=one.name,
+        owner=event.owner,
+        phase=one.phase,
+        since=one.since,
+        resources=dict(event.resources),
+        cpus=one.cpus,
+        duration=event.duration,
+        ready=event.ready,
+        deadline=event.deadline,
+        start=one.start if placed else None,
+        end=one.end if placed else None,
+        spare=(max(0, one.window.spare(published.as_of)) if one.phase == "flexible" else 0) if live else None,
+        freezes=one.frozen_at if live and placed else None,
+        confirmed=one.confirmed,
+        until=event.until,
+        handover=event.handover,
+        nodes=tuple(
+            ShareFacts(node, amounts[CPUS], amounts[MEM], amounts[GPUS]) for node, amounts in one.held
+        )
+        if live
+        else (),
+        jobs=one.jobs,
+        moves=tuple(MoveView(time=t, before=b if b >= 0 else None, after=a) for t, b, a in one.moves),
+        options=tuple(_option(i, option) for i, option in enumerate(one.options, 1)),
+        text=one.text,
+    )
+
+
+def _option(number: int, one: Option) -> OptionView:
+    return OptionView(option=number, **asdict(one))
+
+
+@router.get("", response_model=BookingsView, responses=answers("no-token", "unknown-cluster", "not-ready"))
+def list_bookings(request: Request, cluster: Cluster, asker: User) -> Response:
+    """One's own bookings, for a while those too that were refused or are over.
+
+    Who may see all jobs sees all.
+    """
+    published = cluster.published
+    found = [view(published, one) for one in published.bookings.values() if _sees(asker, one)]
+    found.sort(key=lambda one: (one.start is None, one.start or 0, one.name))
+    return reply(request, BookingsView(bookings=tuple(found), **dated(published)), published)
+
+
+@router.get("/{name}", response_model=BookingDone, responses=answers(*_ACT))
+def get_booking(request: Request, cluster: Cluster, name: _Name, asker: User) -> Response:
+    """One booking: when it begins, how far it may still move, what was offered instead."""
+    _known(cluster, name, asker)
+    return _done(request, cluster, name)
+
+
+@router.put(
+    "/{name}",
+    response_model=BookingDone,
+    responses=answers(*_PUT, "too-much", "no-room", "too-large", "not-now"),
+)
+async def put_booking(
+    request: Request, cluster: Cluster, name: _Name, body: BookingRequest, asker: User
+) -> Response:
+    """Book cores. The same name again, while it holds cores, is the same booking.
+
+    It goes into a gap that the plan leaves: no job is moved. Where there is none in its window, the answer is
+    409 `no-room` with counter-offers, and nothing is changed; `POST …/accept` takes one. The site says how
+    much users may book; without that, nothing.
+    """
+    owner = _owner(asker, body)
+    known = cluster.published.bookings.get(name)
+    if known is not None and not _is_his(asker, known):
+        raise ProblemError("not-now", f"somebody else has a booking {name}", hint="choose another name")
+    now = cluster.now()
+    start = body.start
+    event = Book(
+        id=f"api:{secrets.token_hex(8)}",
+        time=now,
+        name=name,
+        owner=owner,
+        resources=body.asked,
+        duration=body.duration,
+        ready=start if start is not None else body.ready if body.ready is not None else now,
+        deadline=start + body.duration if start is not None else body.deadline or 0,
+        freeze=0 if start is not None else body.freeze,
+        account=body.account,
+        by=asker.name,
+        until=body.until,
+        handover=body.handover,
+        guard=body.guard,
+        instead=body.instead,
+    )
+    await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
+    await asyncio.to_thread(cluster.audit, asker.name, "book", f"{name}: {body.duration} s for {owner}")
+    return _outcome(request, cluster, name)
+
+
+def _owner(asker: Bearer, body: BookingRequest) -> str:
+    """Whose it is. Raises ProblemError."""
+    if body.handover and not asker.may("hand over"):
+        raise ProblemError("not-allowed", f"{asker.name} may not book for a handover: that is a federation's")
+    own = asker.name.partition("@")[0]
+    owner = body.owner.partition("@")[0] or own
+    if owner != own and not (asker.may("steer") or asker.may("hand over")):
+        raise ProblemError("not-allowed", f"{asker.name} may book in his own name alone")
+    return owner
+
+
+@router.delete("/{name}", response_model=BookingDone, responses=answers(*_ACT, "too-much"))
+async def delete_booking(request: Request, cluster: Cluster, name: _Name, asker: User) -> Response:
+    """Give a booking back. Jobs that run in it go on; those that wait for it are planned like any other."""
+    return await _step(request, cluster, name, asker, "cancel")
+
+
+@router.post(
+    "/{name}/accept",
+    response_model=BookingDone,
+    responses=answers(*_ACT, "bad-request", "too-large", "too-much", "no-room", "not-now"),
+)
+async def accept_option(
+    request: Request, cluster: Cluster, name: _Name, body: Accepting, asker: User
+) -> Response:
+    """Take a counter-offer of a booking that was refused; where it is gone by now there are new ones."""
+    booking = _known(cluster, name, asker)
+    if booking.phase != "refused" or body.option > len(booking.options):
+        words = f"booking {name} is {booking.phase} and has {len(booking.options)} counter-offers"
+        raise ProblemError("not-now", words)
+    return await _step(request, cluster, name, asker, "accept", body.option)
+
+
+@router.post("/{name}/{act}", response_model=BookingDone, responses=answers(*_ACT, "not-now", "too-much"))
+async def do_with_booking(
+    request: Request,
+    cluster: Cluster,
+    name: _Name,
+    act: Annotated[Literal["freeze", "confirm", "keep"], Path(description="What is done with it.")],
+    asker: User,
+) -> Response:
+    """`freeze`: let it stay where it is planned. `confirm`: it is not given up at its `until`. `keep`: the
+    job that began in it stays, though it has a `guard`.
+    """
+    booking = _known(cluster, name, asker)
+    if booking.phase not in LIVE:
+        raise ProblemError("not-now", f"booking {name} is {booking.phase}")
+    return await _step(request, cluster, name, asker, act)
+
+
+async def _step(
+    request: Request, cluster: PlanLoop, name: str, asker: Bearer, act: Act, option: int = 0
+) -> Response:
+    booking = _known(cluster, name, asker)
+    if not _is_his(asker, booking):
+        raise ProblemError("not-allowed", f"booking {name} is {booking.event.owner}'s")
+    event = BookingStep(
+        id=f"api:{secrets.token_hex(8)}",
+        time=cluster.now(),
+        name=name,
+        act=act,
+        option=option,
+        by=asker.name,
+    )
+    await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
+    await asyncio.to_thread(cluster.audit, asker.name, f"booking {act}", name)
+    return _outcome(request, cluster, name) if act == "accept" else _done(request, cluster, name)
+
+
+def _outcome(request: Request, cluster: PlanLoop, name: str) -> Response:
+    booking = cluster.published.bookings.get(name)
+    if booking is None:
+        raise ProblemError("not-ready", f"what became of booking {name} is not known yet", hint=_HINT)
+    if booking.phase == "refused":
+        offers = [asdict(_option(i, one)) for i, one in enumerate(booking.options, 1)]
+        hint = "POST …/accept takes one of the options; nothing is booked yet" if offers else None
+        raise ProblemError("no-room", booking.text, hint=hint, options=offers)
+    return _done(request, cluster, name)
+
+
+def _done(request: Request, cluster: PlanLoop, name: str) -> Response:
+    published = cluster.published
+    booking = published.bookings.get(name)
+    if booking is None:
+        raise ProblemError("unknown-booking", f"cluster {cluster.name} has no booking {name}")
+    return reply(request, BookingDone(booking=view(published, booking), **dated(published)))
+
+
+def _sees(asker: Bearer, booking: Booking) -> bool:
+    return asker.may("see all") or asker.owns(booking.event.owner) or _is_his(asker, booking)
+
+
+def _is_his(asker: Bearer, booking: Booking) -> bool:
+    """Whether the asker may do something with it: its owner, who made it, an operator."""
+    event = booking.event
+    if event.handover:
+        return asker.may("administer") or (asker.may("hand over") and asker.name == event.by)
+    return asker.may("steer") or asker.name.partition("@")[0] == event.owner or asker.name == event.by
+
+
+def _known(cluster: PlanLoop, name: str, asker: Bearer) -> Booking:
+    booking = cluster.published.bookings.get(name)
+    if booking is None or not _sees(asker, booking):
+        raise ProblemError("unknown-booking", f"cluster {cluster.name} has no booking {name}")
+    return booking

@@ -1,0 +1,158 @@
+"""``schedd book``: cores for oneself at some moment within a window: asked for, moved, taken, given back."""
+
+import argparse
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from schedd.cli.user.asking import Session, answer, parser, show_json
+from schedd.cli.user.reservation import time_of
+from schedd.cli.user.text import few, moment, span, table
+from schedd.client import ClientError, Refused
+from schedd.client.answers import BookingView
+
+__all__ = ["make_parser", "run"]
+
+_SPAN = re.compile(r"(?:(\d+):)?(\d+):(\d\d):(\d\d)|(\d+)([smhd])")
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+def make_parser(name: str = "schedd book") -> argparse.ArgumentParser:
+    """Its options."""
+    found = parser(
+        name,
+        "Book cores: they are kept for your jobs at some moment within a window. It goes into a gap of the "
+        "plan; where there is none in the window, offers before and after it are shown, and `accept` takes "
+        "one. A job runs in a booking with `qsub -W x=advres:NAME`. The site says how much may be booked.",
+        "times:\n  2026-12-01T08:00   in local time; 08:00 is today's\n  +2h, +30m, +7d     from now on",
+    )
+    acts = found.add_subparsers(dest="act", metavar="ACT", title="acts")
+    acts.add_parser("list", help="show your bookings (without an act, too)", allow_abbrev=False)
+    make = acts.add_parser("add", help="book", allow_abbrev=False)
+    add = make.add_argument
+    add("name", metavar="NAME")
+    add("-l", dest="request", metavar="REQUEST", required=True, help="what: as for qsub, nodes=2:ppn=4")
+    add("--for", dest="duration", metavar="LENGTH", required=True, help="for how long: 2:00:00, 90m")
+    add("--at", dest="start", metavar="WHEN", help="it begins then, and at no other time")
+    add("--after", dest="ready", metavar="WHEN", help="it begins then or later; without it, now or later")
+    add("--by", dest="deadline", metavar="WHEN", help="it is over by then")
+    add("--freeze", metavar="PERCENT", type=int, help="of its wait, until which it may be moved (50)")
+    add("--account", metavar="NAME", default="", help="pays for it, where the site has accounts")
+    add("--owner", metavar="USER", default="", help="whose it is (operators)")
+    for act, about in (
+        ("freeze", "let it stay where it is planned"),
+        ("cancel", "give it back"),
+    ):
+        acts.add_parser(act, help=about, allow_abbrev=False).add_argument("name", metavar="NAME")
+    accept = acts.add_parser("accept", help="take an offer of one that was refused", allow_abbrev=False)
+    accept.add_argument("name", metavar="NAME")
+    accept.add_argument("option", metavar="NUMBER", type=int)
+    return found
+
+
+def run(argv: Sequence[str], name: str = "schedd book") -> int:
+    """The command."""
+    return answer(make_parser(name), _act, argv)
+
+
+def _act(session: Session, args: argparse.Namespace) -> bool:
+    client, now = session.client, session.now
+    if args.act in (None, "list"):
+        found = client.bookings()
+        if args.json:
+            show_json({"bookings": found})
+        else:
+            print(_table(found, now) if found else "you have no bookings")
+        return True
+    try:
+        match args.act:
+            case "add":
+                done = client.book(args.name, _asked(args, now))
+            case "accept":
+                done = client.accept_option(args.name, args.option)
+            case "freeze":
+                done = client.do_with_booking(args.name, "freeze")
+            case _:
+                done = client.cancel_booking(args.name)
+    except Refused as error:
+        if error.kind != "no-room":
+            raise
+        if args.json:
+            show_json({"refused": error.detail, "options": [dict(one) for one in error.options]})
+        else:
+            print(_offers(args.name, error, now))
+        return False
+    if args.json:
+        show_json(done)
+    elif args.act == "cancel":
+        print(f"booking {args.name} is given back")
+    else:
+        print(_table([done], now))
+    return True
+
+
+def _asked(args: argparse.Namespace, now: int) -> dict[str, Any]:
+    body: dict[str, Any] = {"request": args.request, "duration": _span(args.duration)}
+    for name in ("start", "ready", "deadline"):
+        text = getattr(args, name)
+        if text is not None:
+            body[name] = time_of(text, now)
+    if args.start is None and args.deadline is None:
+        raise ClientError("say when: --at, or --by (and --after)")
+    more = {"freeze": args.freeze, "account": args.account or None, "owner": args.owner or None}
+    return body | {name: value for name, value in more.items() if value is not None}
+
+
+def _span(text: str) -> int:
+    """A length in seconds. Raises ClientError."""
+    found = _SPAN.fullmatch(text)
+    if found is None:
+        raise ClientError(f"{text}: no length of time; write 2:00:00 or 90m")
+    if found[6]:
+        return int(found[5]) * _UNITS[found[6]]
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups()[:4])
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def _table(found: Sequence[BookingView], now: int) -> str:
+    return table(
+        ("NAME", "PHASE", "FROM", "UNTIL", "CORES", "MAY MOVE", "ON"),
+        [
+            (
+                one["name"],
+                one["phase"],
+                moment(one["start"], now) if one["start"] is not None else "-",
+                moment(one["end"], now) if one["end"] is not None else "-",
+                str(one["cpus"]),
+                _room(one, now),
+                one["text"] or few([share["node"] for share in one["nodes"]]),
+            )
+            for one in found
+        ],
+        last=12,
+    )
+
+
+def _room(one: BookingView, now: int) -> str:
+    """By how much it may move, and until when."""
+    if one["phase"] != "flexible" or not one["spare"]:
+        return "no"
+    freezes = one["freezes"]
+    return span(one["spare"]) + (f" until {moment(freezes, now)}" if freezes is not None else "")
+
+
+def _offers(name: str, error: Refused, now: int) -> str:
+    """Why not, and what could be had."""
+    if not error.options:
+        return f"not booked: {error.detail}"
+    rows = [_offer(one, now) for one in error.options]
+    return (
+        f"not booked: {error.detail}\n\n"
+        + table(("OFFER", "FROM", "UNTIL", "OFF BY"), rows, last=12)
+        + f"\n\nschedd book accept {name} NUMBER takes one"
+    )
+
+
+def _offer(one: Mapping[str, Any], now: int) -> tuple[str, str, str, str]:
+    off = f"{abs(one['stretch']):.2f} lengths {'before' if one['stretch'] < 0 else 'after'}"
+    return str(one["option"]), moment(one["start"], now), moment(one["end"], now), off

@@ -1,0 +1,103 @@
+"""A booking as the engine knows it: what was asked for, where it is planned, and which jobs run in it."""
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final, Literal
+
+from schedd.plan.schema import How
+from schedd.policy.bookings import Window
+from schedd.wire import Book
+
+__all__ = ["BOOKINGS", "LIVE", "Booking", "BookingPhase", "Option", "Piece", "Share"]
+
+BookingPhase = Literal["flexible", "frozen", "open", "over", "cancelled", "refused"]
+LIVE: Final = ("flexible", "frozen", "open")
+"""Phases in which it holds cores."""
+Share = tuple[str, tuple[int, ...]]
+"""A node, and how much of each of its resources, in the order of the plan's columns."""
+Piece = tuple[int, int, tuple[Share, ...]]
+"""From when until when so much is kept for jobs to come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A counter-offer: it would begin at ``start``, its own length times ``stretch`` off its window."""
+
+    start: int
+    end: int
+    stretch: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Booking:
+    """``start`` is where it is planned, ``held`` what it holds there; ``pieces`` are what of it is kept for
+    jobs to come, in ``slots`` of the plan; ``jobs`` are those that have the rest.
+
+    ``moves`` are (when, start before, start after); ``options`` the counter-offers of one that was refused.
+    """
+
+    event: Book
+    phase: BookingPhase
+    since: int
+    cpus: int = 0
+    start: int = -1
+    slots: tuple[int, ...] = ()
+    held: tuple[Share, ...] = ()
+    pieces: tuple[Piece, ...] = ()
+    jobs: tuple[str, ...] = ()
+    confirmed: bool = False
+    kept: bool = False
+    moves: tuple[tuple[int, int, int], ...] = ()
+    options: tuple[Option, ...] = ()
+    text: str = ""
+
+    @property
+    def name(self) -> str:
+        """By which it is known."""
+        return self.event.name
+
+    @property
+    def end(self) -> int:
+        """When it is over, as planned."""
+        return self.start + self.event.duration
+
+    @property
+    def window(self) -> Window:
+        """What counts of it beside others."""
+        one = self.event
+        return Window(one.time, one.ready, one.deadline, one.duration, self.cpus, one.name)
+
+    @property
+    def frozen_at(self) -> int:
+        """From when on it moves no more."""
+        return self.event.time + (max(0, self.start - self.event.time) * self.event.freeze) // 100
+
+
+def _load(saved: list[dict[str, Any]]) -> dict[str, Booking]:
+    return {one.name: one for one in map(_one, saved)}
+
+
+def _one(saved: dict[str, Any]) -> Booking:
+    values = {
+        **saved,
+        "event": Book(**saved["event"]),
+        "slots": tuple(saved["slots"]),
+        "held": _shares(saved["held"]),
+        "pieces": tuple((begin, end, _shares(held)) for begin, end, held in saved["pieces"]),
+        "jobs": tuple(saved["jobs"]),
+        "moves": tuple((at, before, after) for at, before, after in saved["moves"]),
+        "options": tuple(Option(**one) for one in saved["options"]),
+    }
+    return Booking(**values)
+
+
+def _shares(saved: list[list[Any]]) -> tuple[Share, ...]:
+    return tuple((node, tuple(amounts)) for node, amounts in saved)
+
+
+def _save(booking: Booking) -> dict[str, Any]:
+    event = {one.name: getattr(booking.event, one.name) for one in fields(booking.event)}
+    return asdict(booking) | {"event": event | {"resources": dict(booking.event.resources)}}
+
+
+BOOKINGS: Final = How(dict, lambda value: list(value.values()), _load, each=_save)
+"""How a state keeps them, by their names."""

@@ -1,0 +1,259 @@
+"""What the log holds of groups. ``job`` is the group's number; numbers are those of jobs, too.
+
+A group has *rounds*: each a moment, and a place for every part. A round is proposed, its places are booked
+one after the other by the clusters' names, and it is committed when all are: that row of the log decides.
+Each place has a *copy*: the part's job at that cluster, on hold. The group is let go once; then it begins, or
+it is released: every copy is deleted.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+__all__ = [
+    "CopyBack",
+    "CopyGone",
+    "CopyHeld",
+    "CopyOver",
+    "CopyRefused",
+    "CopyStarted",
+    "GroupBegan",
+    "GroupCancelled",
+    "GroupEvent",
+    "GroupLetGo",
+    "GroupOver",
+    "GroupReleased",
+    "GroupSubmitted",
+    "Place",
+    "PlaceBooked",
+    "PlaceConfirmed",
+    "RoundCleared",
+    "RoundCommitted",
+    "RoundDropped",
+    "RoundProposed",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A part at a cluster, as ``user`` there; ``copy`` is the number of its job."""
+
+    part: int
+    cluster: str
+    user: str
+    copy: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSubmitted:
+    """A group was handed to the federation; ``parts`` and ``options`` are as ``Part`` and ``Options``."""
+
+    job: str
+    time: int
+    owner: str
+    parts: tuple[Mapping[str, Any], ...]
+    options: Mapping[str, Any]
+    key: str = ""
+    type: Literal["group_submitted"] = "group_submitted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundProposed:
+    """These places are to be booked for ``start``, each for ``length`` seconds of its job; beside a round
+    that is committed it is to take its place.
+    """
+
+    job: str
+    time: int
+    number: int
+    start: int
+    length: int
+    places: tuple[Place, ...]
+    why: str
+    type: Literal["round_proposed"] = "round_proposed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceBooked:
+    """The cluster has it booked, until confirmed or its time is over. ``plan`` is the plan's version."""
+
+    job: str
+    time: int
+    number: int
+    part: int
+    plan: int
+    type: Literal["place_booked"] = "place_booked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundCommitted:
+    """All is booked that must be: this round counts from now on, and the one before does not any more."""
+
+    job: str
+    time: int
+    number: int
+    type: Literal["round_committed"] = "round_committed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceConfirmed:
+    """The cluster does not give the booking up by itself any more."""
+
+    job: str
+    time: int
+    number: int
+    part: int
+    type: Literal["place_confirmed"] = "place_confirmed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundDropped:
+    """The round is nothing: what was booked is to be given back."""
+
+    job: str
+    time: int
+    number: int
+    why: str
+    type: Literal["round_dropped"] = "round_dropped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundCleared:
+    """All that was booked for a dropped round is given back."""
+
+    job: str
+    time: int
+    number: int
+    type: Literal["round_cleared"] = "round_cleared"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyHeld:
+    """The cluster's server has the job, on hold."""
+
+    job: str
+    time: int
+    copy: int
+    server_job: str
+    type: Literal["copy_held"] = "copy_held"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyRefused:
+    """The cluster does not take the job."""
+
+    job: str
+    time: int
+    copy: int
+    text: str
+    type: Literal["copy_refused"] = "copy_refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLetGo:
+    """All holds are to be released: what begins now begins everywhere, or nowhere."""
+
+    job: str
+    time: int
+    type: Literal["group_let_go"] = "group_let_go"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyStarted:
+    """The job runs, or ran."""
+
+    job: str
+    time: int
+    copy: int
+    type: Literal["copy_started"] = "copy_started"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupBegan:
+    """All parts run that must: they are to be kept."""
+
+    job: str
+    time: int
+    type: Literal["group_began"] = "group_began"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupReleased:
+    """A part did not start: all are to be deleted."""
+
+    job: str
+    time: int
+    why: str
+    type: Literal["group_released"] = "group_released"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyBack:
+    """The job is not wanted any more."""
+
+    job: str
+    time: int
+    copy: int
+    why: str
+    type: Literal["copy_back"] = "copy_back"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyGone:
+    """It is withdrawn, or deleted."""
+
+    job: str
+    time: int
+    copy: int
+    type: Literal["copy_gone"] = "copy_gone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyOver:
+    """The job ended, or somebody deleted it."""
+
+    job: str
+    time: int
+    copy: int
+    how: Literal["ended", "deleted"]
+    exit_status: int | None = None
+    type: Literal["copy_over"] = "copy_over"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupCancelled:
+    """Its owner does not want it any more."""
+
+    job: str
+    time: int
+    by: str
+    type: Literal["group_cancelled"] = "group_cancelled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOver:
+    """Nothing more is tried."""
+
+    job: str
+    time: int
+    how: Literal["ended", "cancelled", "failed", "refused"]
+    text: str
+    type: Literal["group_over"] = "group_over"
+
+
+OfCopy = CopyHeld | CopyRefused | CopyStarted | CopyBack | CopyGone | CopyOver
+GroupEvent = (
+    GroupSubmitted
+    | RoundProposed
+    | PlaceBooked
+    | RoundCommitted
+    | PlaceConfirmed
+    | RoundDropped
+    | RoundCleared
+    | GroupLetGo
+    | GroupBegan
+    | GroupReleased
+    | GroupCancelled
+    | GroupOver
+    | OfCopy
+)

@@ -1,0 +1,326 @@
+"""Does for groups what is to be done: asks the clusters' plans, books, confirms, submits, releases.
+
+One thread for all groups. What is seen of handovers comes from the threads that poll the clusters.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import structlog
+
+from schedd.client import Client, ClientError, Refused
+from schedd.federation.groups.events import CopyGone, PlaceBooked, PlaceConfirmed, RoundCleared, RoundDropped
+from schedd.federation.groups.group import Group, Round
+from schedd.federation.groups.search import Found, find, together
+from schedd.federation.groups.steps import Call, Looks, booking_name, calls, excluded, may_move, propose
+from schedd.federation.jobs import ImpossibleError
+from schedd.federation.peers import client_of
+from schedd.federation.roof import Roof
+from schedd.store import StoreError
+
+__all__ = ["Keeper"]
+
+_log = structlog.get_logger(__name__)
+_AT_ONCE: Final = 16
+"""Questions to clusters at once."""
+_LIVE: Final = ("flexible", "frozen", "open")
+_GONE: Final = ("unknown-handover", "unknown-booking")
+
+
+@dataclass(slots=True)
+class _Planning:
+    """When the plans were last asked for a group, and why nothing was found."""
+
+    asked: float = 0.0
+    generation: tuple[int, ...] = ()
+
+
+class Keeper(threading.Thread):
+    """The thread of all groups."""
+
+    def __init__(
+        self,
+        roof: Roof,
+        tokens: Mapping[str, str],
+        stopping: threading.Event,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(name="groups", daemon=True)
+        self._roof = roof
+        self._tokens = tokens
+        self._stopping = stopping
+        self._clock = clock
+        self._planned: dict[str, _Planning] = {}
+        self._cleared: dict[tuple[str, int], set[int]] = {}
+
+    def run(self) -> None:
+        """Rounds until it is to stop."""
+        while not self._stopping.is_set():
+            self._roof.group_bell.clear()
+            for name in list(self._roof.groups.open):
+                if self._stopping.is_set():
+                    return
+                try:
+                    self.tend(name)
+                except (StoreError, ImpossibleError) as error:
+                    _log.error("a group was not tended", group=name, why=str(error))
+                except Exception:
+                    _log.exception("a group was not tended", group=name)
+            self._roof.group_bell.wait(self._roof.settings.routing.poll)
+            self._stopping.wait(0.05)
+
+    def tend(self, name: str) -> None:
+        """Everything that can be done for one group now. Raises StoreError."""
+        roof = self._roof
+        group = roof.tend_group(name, self._looks(roof.groups[name]))
+        if group.over or group.let_go:
+            self._planned.pop(name, None)
+        elif not group.cancelled and group.proposed is None:
+            self._plan(group)
+        for _ in range(len(group.parts) + 1):  # one booking leads to the next
+            group = roof.groups[name]
+            asked = list(calls(group, roof.group_rules, self._now()))
+            if not asked:
+                return
+            booked = [one for one in asked if one.kind == "book"]
+            with ThreadPoolExecutor(min(_AT_ONCE, len(asked))) as pool:
+                list(pool.map(partial(self._do, group), asked))
+            if not booked:
+                return
+            group = roof.tend_group(name, {})
+
+    def _now(self) -> int:
+        return int(self._clock())
+
+    def _client(self, cluster: str) -> Client:
+        return client_of(self._roof.settings.clusters[cluster], self._tokens[cluster])
+
+    # ---- what is seen -----------------------------------------------------------------------------
+
+    def _looks(self, group: Group) -> dict[str, Looks]:
+        """What is seen of the clusters where the group is, or is to be."""
+        roof = self._roof
+        committed = group.committed
+        wanted = {copy.cluster for copy in group.copies}
+        here = set(committed.clusters) if committed is not None and not group.let_go else set()
+        found = {}
+        for name in wanted | here:
+            if name not in roof.seen:
+                found[name] = Looks(away="it is not known any more")
+                continue
+            seen = roof.seen[name]
+            bookings = None
+            if name in here and committed is not None and not seen.away:
+                bookings = self._bookings(name)
+            found[name] = Looks(seen.away, seen.handovers, bookings)
+        return found
+
+    def _bookings(self, cluster: str) -> frozenset[str] | None:
+        try:
+            with self._client(cluster) as client:
+                return frozenset(one["name"] for one in client.bookings() if one["phase"] in _LIVE)
+        except ClientError:
+            return None
+
+    # ---- where it can start ----------------------------------------------------------------------
+
+    def _plan(self, group: Group) -> None:
+        """Looks for a common start: the first, or an earlier one than it has."""
+        roof, rules = self._roof, self._roof.group_rules
+        now = self._now()
+        moving = group.committed is not None
+        if moving and not may_move(group, rules, now):
+            return
+        known = self._planned.setdefault(group.id, _Planning())
+        generation = tuple(roof.generations.get(name, 0) for name in sorted(roof.settings.clusters))
+        wait = roof.settings.routing.again if moving else roof.settings.routing.poll
+        if self._clock() < known.asked + wait or (moving and generation == known.generation):
+            return
+        known.asked, known.generation = self._clock(), generation
+        users = roof.settings.users(group.owner)
+        allowed = self._allowed(group, users, moving=moving)
+        found = find(
+            group.parts,
+            group.options,
+            allowed,
+            lambda asked, after: self._ask(group, users, asked, after),
+            now + rules.notice,
+            ends_before=_latest_end(group.committed, rules.gain) if moving else None,
+            first=int(group.id),
+        )
+        if found is None:
+            if not moving:
+                roof.note_group(group.id, self._why_not(group, users))
+            return
+        event = propose(group, found, users, now, _why(group, found))
+        if event is not None:
+            roof.take_group([event])
+
+    def _allowed(self, group: Group, users: Mapping[str, str], *, moving: bool) -> dict[int, tuple[str, ...]]:
+        """By part, the clusters that are asked: those that answer, where its owner has a user, and that did
+        not refuse it; one that waits keeps its clusters unless it may be mapped anew.
+        """
+        seen, without = self._roof.seen, excluded(group)
+        fixed: dict[int, str] = {}
+        if moving and not group.options.remap and group.committed is not None:
+            fixed = {place.part: place.cluster for place in group.committed.places}
+        found = {}
+        for i, part in enumerate(group.parts):
+            names = part.clusters or tuple(seen)
+            found[i] = tuple(
+                name
+                for name in names
+                if name in seen
+                and not seen[name].away
+                and name in users
+                and (i, name) not in without
+                and fixed.get(i, name) == name
+            )
+        return found
+
+    def _why_not(self, group: Group, users: Mapping[str, str]) -> str:
+        seen = self._roof.seen
+        away = [f"{name} does not answer ({one.away})" for name, one in seen.items() if one.away]
+        strangers = [f"{group.owner} has no user at {name}" for name in seen if name not in users]
+        refused = [
+            f"{copy.cluster} refused part {copy.part + 1}: {copy.text}"
+            for copy in group.copies
+            if copy.phase == "refused"
+        ]
+        words = "; ".join([*refused, *away, *strangers])
+        return f"no moment was found at which all parts can start{': ' + words if words else ''}"
+
+    def _ask(
+        self,
+        group: Group,
+        users: Mapping[str, str],
+        asked: Iterable[tuple[str, tuple[int, ...], int]],
+        after: int,
+    ) -> dict[tuple[str, tuple[int, ...]], int | None]:
+        """When parts could start together at a cluster, for as long as is booked for them."""
+        questions = list(asked)
+        if not questions:
+            return {}
+        with ThreadPoolExecutor(min(_AT_ONCE, len(questions))) as pool:
+            answers = pool.map(lambda one: self._ask_one(group, users, one, after), questions)
+            return {
+                (cluster, parts): start for (cluster, parts, _), start in zip(questions, answers, strict=True)
+            }
+
+    def _ask_one(
+        self,
+        group: Group,
+        users: Mapping[str, str],
+        asked: tuple[str, tuple[int, ...], int],
+        after: int,
+    ) -> int | None:
+        cluster, parts, seconds = asked
+        rules, before = self._roof.group_rules, group.committed
+        resources = together([group.parts[i] for i in parts], seconds + rules.limit)
+        if resources is None:
+            return None
+        own: list[str] = []
+        if before is not None:
+            own = [
+                booking_name(rules, group, before.number, place.part)
+                for place in before.places
+                if place.cluster == cluster
+            ]
+        queues = {group.parts[i].submission.get("queues", {}).get(cluster, "") for i in parts}
+        try:
+            with self._client(cluster) as client:
+                answer = client.what_if(
+                    resources=resources,
+                    queue=queues.pop() if len(queues) == 1 else "",
+                    owner=users[cluster],
+                    not_before=after,
+                    bookings=own,
+                )
+        except ClientError as error:
+            _log.info("a plan was not asked", cluster=cluster, group=group.id, why=str(error))
+            return None
+        return answer["planned_start"]
+
+    # ---- what is asked for ------------------------------------------------------------------------
+
+    def _do(self, group: Group, call: Call) -> None:
+        """One request; what fails is asked for again the next time, as long as it is wanted."""
+        if call.cluster not in self._roof.settings.clusters:
+            self._settle_lost(group, call)
+            return
+        try:
+            with self._client(call.cluster) as client:
+                self._ask_for(client, group, call)
+        except Refused as error:
+            self._refused(group, call, error)
+        except ClientError as error:
+            _log.info("not now", cluster=call.cluster, what=call.kind, name=call.name, why=str(error))
+
+    def _ask_for(self, client: Client, group: Group, call: Call) -> None:
+        now, take = self._now(), self._roof.take_group
+        body: dict[str, Any] = dict(call.body or {})
+        match call.kind:
+            case "book":
+                done = client.book(call.name, body)
+                if done["start"] != body["start"]:
+                    raise Refused("no-room", 409, f"{call.cluster} booked another start")
+                plan = self._roof.generations.get(call.cluster, 0)
+                take([PlaceBooked(job=group.id, time=now, number=call.number, part=call.part, plan=plan)])
+            case "confirm":
+                done = client.do_with_booking(call.name, "confirm")
+                if done["confirmed"]:
+                    take([PlaceConfirmed(job=group.id, time=now, number=call.number, part=call.part)])
+            case "keep":
+                client.do_with_booking(call.name, "keep")
+            case "unbook":
+                client.cancel_booking(call.name)
+                self._given_back(group, call)
+            case "submit":
+                client.hand_over(call.name, body)
+            case "release":
+                client.let_run(call.name)
+            case "withdraw":
+                client.take_back(call.name, forced=call.forced)
+
+    def _refused(self, group: Group, call: Call, error: Refused) -> None:
+        _log.info("refused", cluster=call.cluster, what=call.kind, name=call.name, why=error.detail)
+        now, take = self._now(), self._roof.take_group
+        if call.kind == "book":
+            why = f"{call.cluster} has no room for part {call.part + 1} then: {error.detail}"
+            take([RoundDropped(job=group.id, time=now, number=call.number, why=why)])
+        elif call.kind == "unbook" and error.kind in _GONE:
+            self._given_back(group, call)
+        elif call.kind == "submit" and error.kind in ("invalid", "bad-request", "too-large"):
+            self._roof.refuse_copy(group.id, call.copy, "; ".join(error.places) or error.detail)
+
+    def _given_back(self, group: Group, call: Call) -> None:
+        """A round is cleared when all its bookings are given back."""
+        done = self._cleared.setdefault((group.id, call.number), set())
+        done.add(call.part)
+        if done >= {place.part for place in group.rounds[call.number - 1].places}:
+            self._cleared.pop((group.id, call.number), None)
+            self._roof.take_group([RoundCleared(job=group.id, time=self._now(), number=call.number)])
+
+    def _settle_lost(self, group: Group, call: Call) -> None:
+        """The cluster is not one of the federation any more: nothing can be asked of it."""
+        if call.kind == "unbook":
+            self._given_back(group, call)
+        elif call.kind == "withdraw":
+            self._roof.take_group([CopyGone(job=group.id, time=self._now(), copy=call.copy)])
+
+
+def _latest_end(one: Round | None, gain: int) -> int | None:
+    return one.end - gain if one is not None else None
+
+
+def _why(group: Group, found: Found) -> str:
+    before = group.committed
+    if before is None:
+        return "the earliest common start"
+    kept = {place.part: place.cluster for place in before.places} == dict(found.places)
+    return f"{'shift' if kept else 'remap'}: it ends {before.end - found.start - found.length} s earlier"

@@ -1,0 +1,185 @@
+"""The earliest moment at which all parts of a group can start, and where each is then.
+
+The clusters' plans are asked: when would so many cores be free for so long, not before a moment? What they
+say for each part alone gives the moments that are tried; parts at one cluster are asked for together.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from schedd.dialect import format_walltime
+from schedd.federation.groups.group import Options, Part
+
+__all__ = ["Ask", "Found", "find", "together"]
+
+Ask = Callable[
+    [Iterable[tuple[str, tuple[int, ...], int]], int], Mapping[tuple[str, tuple[int, ...]], int | None]
+]
+"""Of each (cluster, parts, seconds), when these could start there together for so long, not before a moment;
+None: never."""
+_TRIES: Final = 60
+"""Moments that are tried."""
+_PLAIN: Final = frozenset({"nodes", "procs", "walltime"})
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A common start, for ``length`` seconds; the cluster of each part, optional ones left out where there is
+    no room for them.
+    """
+
+    start: int
+    length: int
+    places: Mapping[int, str]
+
+
+def together(parts: Sequence[Part], seconds: int) -> dict[str, str] | None:
+    """What parts at one cluster ask for at once; None where that cannot be said in one request."""
+    asked = [one.submission.get("resources", {}) for one in parts]
+    if len(asked) == 1:
+        return {**asked[0], "walltime": format_walltime(seconds)}
+    if any(set(one) - _PLAIN for one in asked):
+        return None
+    if all("nodes" in one for one in asked):
+        return {"nodes": "+".join(one["nodes"] for one in asked), "walltime": format_walltime(seconds)}
+    if all(one.get("procs", "").isdecimal() and "nodes" not in one for one in asked):
+        return {"procs": str(sum(int(one["procs"]) for one in asked)), "walltime": format_walltime(seconds)}
+    return None
+
+
+def find(
+    parts: Sequence[Part],
+    options: Options,
+    allowed: Mapping[int, Sequence[str]],
+    ask: Ask,
+    after: int,
+    *,
+    ends_before: int | None = None,
+    first: int = 0,
+) -> Found | None:
+    """The earliest common start from ``after`` on; with ``ends_before``, one that has ended by then.
+
+    ``allowed`` are by part the clusters to which it may go. As much as can be is put on one cluster before
+    the next (section 2.3); which comes ``first`` changes from group to group.
+    """
+    length = max(one.walltime for one in parts)
+    longer = length + length * options.overhead // 100
+    must = [i for i, one in enumerate(parts) if not one.optional]
+    wished = [i for i, one in enumerate(parts) if one.optional]
+    names = sorted({name for one in allowed.values() for name in one})
+    if not names or any(not allowed[i] for i in must):
+        return None
+    names = names[first % len(names) :] + names[: first % len(names)]
+    moment = max(after, options.ready)
+    for _ in range(_TRIES):
+        if _too_late(moment, length, options, ends_before):
+            return None
+        later: list[int] = []
+        for seconds, most in ((length, 1), (longer, options.most or len(names))):
+            if most > 1 and len(names) == 1:
+                continue
+            if _too_late(moment, seconds, options, ends_before):
+                continue
+            placed = _at(moment, seconds, most, must, wished, allowed, names, ask, later)
+            if placed is not None:
+                used = len(set(placed.values()))
+                return Found(moment, length if used == 1 else seconds, placed)
+        if not later:
+            return None
+        moment = min(later)
+    return None
+
+
+def _too_late(moment: int, seconds: int, options: Options, ends_before: int | None) -> bool:
+    ends = [one for one in (options.deadline, ends_before) if one is not None]
+    return bool(ends) and moment + seconds > min(ends)
+
+
+def _at(
+    moment: int,
+    seconds: int,
+    most: int,
+    must: Sequence[int],
+    wished: Sequence[int],
+    allowed: Mapping[int, Sequence[str]],
+    names: Sequence[str],
+    ask: Ask,
+    later: list[int],
+) -> dict[int, str] | None:
+    """A cluster for each part at this moment; what the plans say of later moments is added to ``later``."""
+    if most == 1:
+        single = [name for name in names if all(name in allowed[i] for i in must)]
+        answers = ask([(name, tuple(must), seconds) for name in single], moment)
+        _note(answers, moment, later)
+        for name in single:
+            if answers.get((name, tuple(must))) == moment:
+                alone_there = dict.fromkeys(must, name)
+                _wish(alone_there, wished, allowed, [name], moment, seconds, ask)
+                return alone_there
+        return None
+    alone = [(name, (i,), seconds) for i in must for name in names if name in allowed[i]]
+    answers = ask(alone, moment)
+    _note(answers, moment, later)
+    placed: dict[int, str] = {}
+    for i in must:
+        where = _room(i, placed, most, allowed, names, answers, moment, seconds, ask, later)
+        if where is None:
+            return None
+        placed[i] = where
+    used = [name for name in names if name in placed.values()]
+    more = names if not most or len(used) < most else used
+    _wish(placed, wished, allowed, more, moment, seconds, ask)
+    return placed
+
+
+def _room(
+    part: int,
+    placed: Mapping[int, str],
+    most: int,
+    allowed: Mapping[int, Sequence[str]],
+    names: Sequence[str],
+    alone: Mapping[tuple[str, tuple[int, ...]], int | None],
+    moment: int,
+    seconds: int,
+    ask: Ask,
+    later: list[int],
+) -> str | None:
+    used = set(placed.values())
+    for name in sorted(names, key=lambda one: one not in used):  # those in use first, else in their order
+        if name not in allowed[part] or alone.get((name, (part,))) != moment:
+            continue
+        if name not in used:
+            if len(used) < most:
+                return name
+            continue
+        there = tuple(sorted([*(i for i, where in placed.items() if where == name), part]))
+        answers = ask([(name, there, seconds)], moment)
+        _note(answers, moment, later)
+        if answers.get((name, there)) == moment:
+            return name
+    return None
+
+
+def _wish(
+    placed: dict[int, str],
+    wished: Sequence[int],
+    allowed: Mapping[int, Sequence[str]],
+    names: Sequence[str],
+    moment: int,
+    seconds: int,
+    ask: Ask,
+) -> None:
+    """Optional parts where there is room for them, too; they delay nobody."""
+    for i in wished:
+        for name in names:
+            if name not in allowed[i]:
+                continue
+            there = tuple(sorted([*(one for one, where in placed.items() if where == name), i]))
+            if ask([(name, there, seconds)], moment).get((name, there)) == moment:
+                placed[i] = name
+                break
+
+
+def _note(answers: Mapping[tuple[str, tuple[int, ...]], int | None], moment: int, later: list[int]) -> None:
+    later += [one for one in answers.values() if one is not None and one > moment]

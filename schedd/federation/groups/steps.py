@@ -1,0 +1,383 @@
+"""What is done for a group: from what is seen of the clusters to events, and to what is asked of them.
+
+Pure, like the core for single jobs: all that is asked of a cluster has a name and may be asked again, so what
+is lost in a crash is done anew from the log.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from schedd.dialect import format_walltime
+from schedd.federation.groups.events import (
+    CopyBack,
+    CopyGone,
+    CopyHeld,
+    CopyOver,
+    CopyRefused,
+    CopyStarted,
+    GroupBegan,
+    GroupEvent,
+    GroupLetGo,
+    GroupOver,
+    GroupReleased,
+    Place,
+    RoundCommitted,
+    RoundDropped,
+    RoundProposed,
+)
+from schedd.federation.groups.group import Copy, Group, Round
+from schedd.federation.groups.search import Found
+from schedd.federation.seen import HandoverSeen
+
+__all__ = [
+    "Call",
+    "GroupRules",
+    "Looks",
+    "booking_name",
+    "calls",
+    "copies_seen",
+    "decide",
+    "excluded",
+    "handover_name",
+    "may_move",
+    "propose",
+]
+
+_SENT: Final = ("script", "attributes", "variables")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRules:
+    """How groups are treated; times in seconds."""
+
+    name: str = "fed"
+    limit: int = 60
+    """A part that has not started so long after the common start did not start."""
+    lead: int = 20
+    """So long before it all holds are released: each cluster waits for the moment by itself."""
+    notice: int = 60
+    """A start is planned so long ahead at least: jobs are to be submitted and released by then."""
+    expiry: int = 30
+    """A booking that is not confirmed is given up after this."""
+    gain: int = 60
+    """A group that waits is moved where that ends it earlier by at least so much."""
+    moves: int = 20
+    """So often at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """What is seen of one cluster. ``bookings`` are names of those of ours that hold cores; None: unknown."""
+
+    away: str = ""
+    handovers: Mapping[str, HandoverSeen] = field(default_factory=dict)
+    bookings: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What is to be asked of a cluster. ``number`` is of the round, ``part`` of the place."""
+
+    cluster: str
+    kind: Literal["book", "confirm", "keep", "unbook", "submit", "release", "withdraw"]
+    name: str
+    number: int = 0
+    part: int = -1
+    copy: int = 0
+    body: Mapping[str, Any] | None = None
+    forced: bool = False
+
+
+def booking_name(rules: GroupRules, group: Group, number: int, part: int) -> str:
+    """The name of a place's booking, used once."""
+    return f"{rules.name}.{group.id}.r{number}.{part}"
+
+
+def handover_name(rules: GroupRules, group: Group, copy: Copy | int) -> str:
+    """The name of a copy's handover, used once."""
+    return f"{rules.name}.{group.id}.{copy if isinstance(copy, int) else copy.number}"
+
+
+# ---- what is to be asked --------------------------------------------------------------------------
+
+
+def calls(group: Group, rules: GroupRules, now: int) -> Iterator[Call]:
+    """What is to be asked of the clusters now, in order."""
+    for one in group.rounds:
+        if one.phase == "proposed":
+            yield from _booking(group, rules, one, now)
+        elif one.phase == "committed":
+            yield from _holding(group, rules, one)
+        elif one.phase == "dropped":
+            for place in one.places:
+                name = booking_name(rules, group, one.number, place.part)
+                yield Call(place.cluster, "unbook", name, one.number, place.part)
+    for copy in group.copies:
+        name = handover_name(rules, group, copy)
+        if copy.phase == "wanted":
+            yield Call(copy.cluster, "submit", name, copy=copy.number, body=_submission(group, copy))
+        elif copy.phase == "back":
+            yield Call(copy.cluster, "withdraw", name, copy=copy.number, forced=bool(group.let_go))
+        elif copy.phase == "held" and group.let_go and not group.over:
+            yield Call(copy.cluster, "release", name, copy=copy.number)
+
+
+def _booking(group: Group, rules: GroupRules, one: Round, now: int) -> Iterator[Call]:
+    """Of the places that are not booked yet the first, by the names of their clusters: who books in this
+    order never waits for one who waits for him.
+    """
+    before = group.committed
+    for place in sorted(one.places, key=lambda place: (place.cluster, place.part)):
+        if place.part in one.plans:
+            continue
+        instead = ""
+        if before is not None and any(
+            (old.part, old.cluster) == (place.part, place.cluster) for old in before.places
+        ):
+            instead = booking_name(rules, group, before.number, place.part)
+        asked = dict(group.parts[place.part].submission.get("resources", {}))
+        body = {
+            "resources": {name: value for name, value in asked.items() if name.lower() != "walltime"},
+            "duration": one.length + rules.limit,
+            "start": one.start,
+            "owner": place.user,
+            "until": now + rules.expiry,
+            "handover": handover_name(rules, group, place.copy),
+            "guard": 2 * rules.limit,
+            "instead": instead,
+        }
+        name = booking_name(rules, group, one.number, place.part)
+        yield Call(place.cluster, "book", name, one.number, place.part, place.copy, body)
+        return
+
+
+def _holding(group: Group, rules: GroupRules, one: Round) -> Iterator[Call]:
+    for place in one.places:
+        name = booking_name(rules, group, one.number, place.part)
+        if place.part not in one.confirmed and not group.over:
+            yield Call(place.cluster, "confirm", name, one.number, place.part)
+        if group.began and group.copy_of(place).phase == "started":
+            yield Call(place.cluster, "keep", name, one.number, place.part)
+
+
+def _submission(group: Group, copy: Copy) -> dict[str, Any]:
+    given = group.parts[copy.part].submission
+    body = {name: given[name] for name in _SENT if name in given}
+    resources = {**given.get("resources", {}), "walltime": format_walltime(copy.length)}
+    queue = given.get("queues", {}).get(copy.cluster, "")
+    return body | {"resources": resources, "user": copy.user, "queue": queue, "booked": True}
+
+
+# ---- what is seen ---------------------------------------------------------------------------------
+
+
+def copies_seen(group: Group, rules: GroupRules, looks: Mapping[str, Looks], now: int) -> list[GroupEvent]:
+    """The events that follow from what the clusters say of the group's jobs."""
+    found: list[GroupEvent] = []
+    for copy in group.copies:
+        look = looks.get(copy.cluster)
+        seen = look.handovers.get(handover_name(rules, group, copy)) if look is not None else None
+        event = _copy_seen(group, copy, seen, now) if seen is not None else None
+        if event is not None:
+            found.append(event)
+    return found
+
+
+def _copy_seen(group: Group, copy: Copy, seen: HandoverSeen, now: int) -> GroupEvent | None:
+    job, number = group.id, copy.number
+    match copy.phase:
+        case "wanted" if seen.phase in ("refused", "withdrawn"):
+            return CopyRefused(job=job, time=now, copy=number, text=seen.text or "it was taken back there")
+        case "wanted" if seen.job:
+            return CopyHeld(job=job, time=now, copy=number, server_job=seen.job)
+        case "held" if group.let_go and (seen.state == "running" or seen.end == "ended"):
+            return CopyStarted(job=job, time=now, copy=number)
+        case "held" if seen.end:
+            return CopyRefused(job=job, time=now, copy=number, text="somebody deleted it")
+        case "held" if seen.phase in ("withdrawn", "withdrawing"):
+            return CopyRefused(job=job, time=now, copy=number, text="its cluster took it back")
+        case "started" if seen.end:
+            return CopyOver(job=job, time=now, copy=number, how=seen.end, exit_status=seen.exit_status)
+        case "started" if seen.phase == "withdrawn":
+            return CopyOver(job=job, time=now, copy=number, how="deleted")
+        case "back" if seen.phase in ("withdrawn", "refused"):
+            return CopyGone(job=job, time=now, copy=number)
+        case "back" if seen.end:
+            return CopyOver(job=job, time=now, copy=number, how=seen.end, exit_status=seen.exit_status)
+    return None
+
+
+# ---- what is decided ------------------------------------------------------------------------------
+
+
+def decide(group: Group, rules: GroupRules, looks: Mapping[str, Looks], now: int) -> list[GroupEvent]:
+    """The next decisions for a group that is not over."""
+    if group.over:
+        return []
+    if group.let_go:
+        return _after(group, rules, looks, now)
+    if group.cancelled:
+        return [GroupOver(job=group.id, time=now, how="cancelled", text="it was taken back")]
+    proposed = group.proposed
+    if proposed is not None:
+        return _of_proposed(group, proposed, rules, now)
+    committed = group.committed
+    if committed is not None:
+        return _before(group, committed, rules, looks, now)
+    return []
+
+
+def _of_proposed(group: Group, one: Round, rules: GroupRules, now: int) -> list[GroupEvent]:
+    """Commits what is booked; drops what takes so long that its first bookings may be given up by now."""
+    if all(place.part in one.plans for place in one.places):
+        if now >= one.since + rules.expiry // 2:
+            why = "its bookings may be given up before they are confirmed"
+            return [RoundDropped(job=group.id, time=now, number=one.number, why=why)]
+        return [RoundCommitted(job=group.id, time=now, number=one.number)]
+    if now >= one.since + rules.expiry // 2:
+        why = "not all of it was booked in time"
+        return [RoundDropped(job=group.id, time=now, number=one.number, why=why)]
+    return []
+
+
+def _before(
+    group: Group, one: Round, rules: GroupRules, looks: Mapping[str, Looks], now: int
+) -> list[GroupEvent]:
+    """The round waits for its moment."""
+    why = _broken(group, one, rules, looks)
+    if why:
+        return [RoundDropped(job=group.id, time=now, number=one.number, why=why)]
+    if now < one.start - rules.lead:
+        return []
+    late = _not_ready(group, one, looks)
+    if not late:
+        return [GroupLetGo(job=group.id, time=now)]
+    if now >= one.start - rules.lead // 4:
+        return [RoundDropped(job=group.id, time=now, number=one.number, why=late)]
+    return []
+
+
+def _broken(group: Group, one: Round, rules: GroupRules, looks: Mapping[str, Looks]) -> str:
+    """Why the round cannot be; empty: it can."""
+    for place in one.places:
+        copy = group.copy_of(place)
+        if copy.phase in ("refused", "gone", "over", "back"):
+            if group.parts[place.part].optional:
+                continue
+            return f"part {place.part + 1} is not at {place.cluster}: {copy.text or copy.phase}"
+        look = looks.get(place.cluster)
+        name = booking_name(rules, group, one.number, place.part)
+        if look is not None and look.bookings is not None and name not in look.bookings:
+            return f"{place.cluster} does not keep the cores for part {place.part + 1} any more"
+    return ""
+
+
+def _not_ready(group: Group, one: Round, looks: Mapping[str, Looks]) -> str:
+    for place in one.places:
+        copy, look = group.copy_of(place), looks.get(place.cluster)
+        if group.parts[place.part].optional:
+            continue
+        if look is None or look.away:
+            return f"{place.cluster} does not answer: {look.away if look is not None else 'it is not known'}"
+        if copy.phase != "held":
+            return f"part {place.part + 1} was not submitted at {place.cluster} in time"
+        if place.part not in one.confirmed:
+            return f"the booking of part {place.part + 1} at {place.cluster} was not confirmed in time"
+    return ""
+
+
+def _after(group: Group, rules: GroupRules, looks: Mapping[str, Looks], now: int) -> list[GroupEvent]:
+    """The group is let go: it begins, or it is released."""
+    one = group.committed
+    assert one is not None, "a group that is let go keeps its round until it is over"
+    if group.released:
+        if all(copy.phase in ("gone", "refused", "over") for copy in group.copies):
+            return [GroupOver(job=group.id, time=now, how="failed", text=group.released)]
+        return []
+    places = [(place, group.copy_of(place)) for place in one.places]
+    if group.began:
+        if all(copy.phase in ("gone", "refused", "over") for _, copy in places):
+            return [GroupOver(job=group.id, time=now, how="ended", text="")]
+        return []
+    if group.cancelled:
+        return [GroupReleased(job=group.id, time=now, why="it was taken back")]
+    missing = [(place, copy) for place, copy in places if not _has_begun(copy)]
+    must = [(place, copy) for place, copy in missing if not group.parts[place.part].optional]
+    if not must and (not missing or now >= one.start + rules.limit):
+        back: list[GroupEvent] = [
+            CopyBack(job=group.id, time=now, copy=copy.number, why="it did not start with the others")
+            for _, copy in missing
+            if copy.phase == "held"
+        ]
+        return [*back, GroupBegan(job=group.id, time=now)]
+    lost = [(place, copy) for place, copy in must if copy.phase not in ("held", "started")]
+    if lost or (must and now >= one.start + rules.limit):
+        words = "; ".join(_missing(place, copy, group, rules, looks) for place, copy in lost or must)
+        return [GroupReleased(job=group.id, time=now, why=words)]
+    return []
+
+
+def _has_begun(copy: Copy) -> bool:
+    return bool(copy.started)
+
+
+def _missing(place: Place, copy: Copy, group: Group, rules: GroupRules, looks: Mapping[str, Looks]) -> str:
+    """Which part did not start, and why, as far as is known."""
+    what = f"part {place.part + 1} did not start at {place.cluster}"
+    if copy.phase not in ("held", "started"):
+        return f"{what}: {copy.text or copy.phase}"
+    look = looks.get(place.cluster)
+    if look is None or look.away:
+        return f"{what} within {rules.limit} s: it does not answer{': ' + look.away if look else ''}"
+    seen = look.handovers.get(handover_name(rules, group, copy))
+    words = f"its job is {seen.state or seen.phase}" if seen is not None else "its job is not known there"
+    more = f" ({seen.text})" if seen is not None and seen.text else ""
+    return f"{what} within {rules.limit} s: {words}{more}"
+
+
+# ---- places ---------------------------------------------------------------------------------------
+
+
+def excluded(group: Group) -> frozenset[tuple[int, str]]:
+    """Where parts were refused: they are not tried there again."""
+    return frozenset((copy.part, copy.cluster) for copy in group.copies if copy.phase == "refused")
+
+
+def may_move(group: Group, rules: GroupRules, now: int) -> bool:
+    """Whether another round may take the place of the one that waits."""
+    one = group.committed
+    if one is None or group.let_go or group.over or group.cancelled or group.proposed is not None:
+        return False
+    return now + rules.notice + rules.lead < one.start and group.moves < rules.moves
+
+
+def propose(group: Group, found: Found, users: Mapping[str, str], now: int, why: str) -> RoundProposed | None:
+    """A round of what was found; None where it is what there is."""
+    before = group.committed
+    places: list[Place] = []
+    copies = len(group.copies)
+    for part, cluster in sorted(found.places.items()):
+        known = next(
+            (
+                copy
+                for copy in group.copies
+                if (copy.part, copy.cluster, copy.length) == (part, cluster, found.length)
+                and copy.phase in ("wanted", "held")
+            ),
+            None,
+        )
+        if known is None:
+            copies += 1
+        places.append(Place(part, cluster, users[cluster], known.number if known else copies))
+    if before is not None and (before.start, before.length) == (found.start, found.length):
+        return None
+    return RoundProposed(
+        job=group.id,
+        time=now,
+        number=len(group.rounds) + 1,
+        start=found.start,
+        length=found.length,
+        places=tuple(places),
+        why=why,
+    )

@@ -1,0 +1,101 @@
+"""Bookings over HTTP: made, refused with offers, taken, frozen, given back; by those whose they are."""
+
+import hashlib
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from schedd.service.askers import Askers
+from schedd.service.roles import Bearer
+from schedd.service.tokens import Tokens
+from tests.api.conftest import token
+from tests.api.test_answers import MAIN, get
+from tests.service.build import T
+
+HERE = f"{MAIN}/bookings"
+ASKED = {"request": "nodes=1:ppn=2", "duration": 3600, "ready": T + 100_000, "deadline": T + 110_000}
+
+
+@pytest.fixture
+def open_site(busy_cluster: TestClient) -> TestClient:
+    """A site whose users may book."""
+    answer = busy_cluster.put(f"{MAIN}/policy", json={"bookings": {"most": 2}})
+    assert answer.status_code == 200, answer.text
+    return busy_cluster
+
+
+def put(client: TestClient, name: str, who: str = "", **body: Any) -> Any:
+    headers = {"Authorization": f"Bearer {token(who)}"} if who else {}
+    return client.put(f"{HERE}/{name}", json={**ASKED, **body}, headers=headers)
+
+
+def test_a_booking_is_made_shown_frozen_and_given_back(open_site: TestClient) -> None:
+    made = put(open_site, "b")
+    assert made.status_code == 200, made.text
+    booking = made.json()["booking"]
+    assert (booking["phase"], booking["start"], booking["cpus"]) == ("flexible", T + 100_000, 2)
+    assert (booking["spare"], len(booking["nodes"])) == (6_400, 1)
+    assert get(open_site, "/bookings")["bookings"] == [booking]
+    frozen = open_site.post(f"{HERE}/b/freeze").json()["booking"]
+    assert (frozen["phase"], frozen["spare"]) == ("frozen", 0)
+    gone = open_site.delete(f"{HERE}/b").json()["booking"]
+    assert (gone["phase"], gone["nodes"]) == ("cancelled", [])
+    assert open_site.post(f"{HERE}/b/freeze").status_code == 409
+
+
+def test_a_refusal_has_offers_changes_nothing_and_one_call_takes_one(open_site: TestClient) -> None:
+    wide: dict[str, Any] = {"request": "nodes=2:ppn=4", "ready": None, "deadline": None}
+    assert put(open_site, "a", **wide, start=T + 100_000).status_code == 200
+    refused = put(open_site, "b", **wide, start=T + 101_000)
+    assert refused.status_code == 409
+    problem = refused.json()
+    assert problem["type"].endswith("no-room")
+    assert {one["stretch"] < 0 for one in problem["options"]} == {True, False}
+    assert get(open_site, "/bookings/b")["booking"]["nodes"] == []
+    option = problem["options"][0]
+    taken = open_site.post(f"{HERE}/b/accept", json={"option": option["option"]}).json()["booking"]
+    assert (taken["start"], taken["phase"]) == (option["start"], "frozen")
+    again = open_site.post(f"{HERE}/b/accept", json={"option": 1})
+    assert again.status_code == 409
+    assert "has 0 counter-offers" in again.json()["detail"]
+
+
+def test_without_a_word_of_the_site_nobody_books(busy_cluster: TestClient) -> None:
+    answer = put(busy_cluster, "b")
+    assert answer.status_code == 409
+    assert "may book nothing" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"request": None}, "give either request or resources"),
+        ({"start": T}, "start says it all"),
+        ({"ready": None, "deadline": None}, "say when"),
+        ({"guard": 5}, "guard is for a handover"),
+        ({"request": "nodes=1:ppn"}, "ppn"),
+        ({"duration": 5}, "greater than or equal to 60"),
+        ({"freeze": 101}, "less than or equal to 100"),
+        ({"what": 1}, "Extra inputs"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(open_site: TestClient, body: dict[str, Any], said: str) -> None:
+    answer = put(open_site, "b", **body)
+    assert answer.status_code in (409, 422), answer.text
+    assert said in answer.text
+
+
+def test_a_user_books_in_his_own_name_and_touches_his_own_alone(open_site: TestClient) -> None:
+    people = [
+        (Bearer(name, "user"), hashlib.sha256(token(name).encode()).digest()) for name in ("ann", "bob")
+    ]
+    open_site.app.state.askers = Askers(Tokens(people))  # type: ignore[attr-defined]
+    assert put(open_site, "b", "ann").json()["booking"]["owner"] == "ann"
+    assert put(open_site, "c", "ann", owner="bob").status_code == 403
+    assert put(open_site, "c", "ann", handover="fed.1.1").status_code == 403
+    bob = {"Authorization": f"Bearer {token('bob')}"}
+    assert open_site.get(f"{HERE}/b", headers=bob).status_code == 404
+    assert open_site.delete(f"{HERE}/b", headers=bob).status_code == 404
+    assert put(open_site, "b", "bob").status_code == 409
+    assert open_site.get(HERE, headers=bob).json()["bookings"] == []
