@@ -49,6 +49,7 @@ class Decoder:
         self._known = [
             {slot: places.get(slot, home) for slot, home in self._home.items()} for places in known
         ]
+        self._tight = latest[slots] <= plan.starts(slots)
         self._working: Plan | None = None
 
     @property
@@ -64,9 +65,13 @@ class Decoder:
             working.stop()
 
     def decode(self, genes: Ints, keys: Floats) -> Decoded:
-        """The plan of a chromosome: a gene and a key for each of ``slots``. Raises WorkSpent."""
+        """The plan of a chromosome: a gene and a key for each of ``slots``. Raises WorkSpent.
+
+        Keys say the order among those that may start later, and among those that may not, who go first.
+        """
         self._working = plan = self._plan.fork()
-        order = np.argsort(keys, kind="stable")
+        # Who may not start later goes first: behind others hardly any of them would find a place in time.
+        order = np.lexsort((keys, ~self._tight))
         exact: list[Place] = []
         anew: list[tuple[int, int]] = []
         for i in order.tolist():

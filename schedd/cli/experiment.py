@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,7 +10,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from schedd.choice.pareto import NoPymoo
-from schedd.cli import experiment_front, experiment_prediction, experiment_routing, pictures
+from schedd.cli import (
+    experiment_energy,
+    experiment_front,
+    experiment_prediction,
+    experiment_routing,
+    experiment_thesis,
+    pictures,
+)
 from schedd.cli.arguments import Parser
 from schedd.replay.compare import warm_up
 from schedd.replay.experiments.cells import Cell
@@ -23,8 +30,14 @@ from schedd.replay.workload import TraceError
 
 __all__ = ["make_parser", "run"]
 
-_WHOLE: Final = {one.NAME: one for one in (experiment_front, experiment_prediction, experiment_routing)}
-"""Experiments that are no replays of one cluster."""
+_WHOLE: Final[dict[str, tuple[str, Callable[..., None]]]] = {
+    experiment_front.NAME: (experiment_front.ABOUT, experiment_front.run_front),
+    experiment_energy.NAME: (experiment_energy.ABOUT, experiment_energy.run_energy),
+    experiment_thesis.NAME: (experiment_thesis.ABOUT, experiment_thesis.run_thesis),
+    experiment_prediction.NAME: (experiment_prediction.ABOUT, experiment_prediction.run_prediction),
+    experiment_routing.NAME: (experiment_routing.ABOUT, experiment_routing.run_routing),
+}
+"""Experiments that are not made of cells: what each is about, and what runs it."""
 _PARTS: Final = ("whole", "first third", "rest", "busiest")
 
 
@@ -73,13 +86,13 @@ def run(argv: Sequence[str]) -> int:
     if args.name is None:
         for experiment in EXPERIMENTS.values():
             print(f"{experiment.name} ({len(experiment.cells)} replays)\n    {experiment.about}\n")
-        for name, module in _WHOLE.items():
-            print(f"{name}\n    {module.ABOUT}\n")
+        for name, (about, _) in _WHOLE.items():
+            print(f"{name}\n    {about}\n")
         return 0
     if args.name != experiment_routing.NAME and (args.jobs, args.repetitions) != (None, None):
         return _fail(f"--jobs and --repetitions are for {experiment_routing.NAME} alone", 2)
     if args.name in _WHOLE:
-        return _of_logs(args)
+        return _run_whole(args)
     if args.name not in EXPERIMENTS:
         return _fail(f"no experiment {args.name!r}: there are {', '.join((*EXPERIMENTS, *_WHOLE))}", 2)
     experiment = of_part(EXPERIMENTS[args.name], args.part)
@@ -93,31 +106,19 @@ def run(argv: Sequence[str]) -> int:
         return _fail(str(error), 1)
 
 
-def _of_logs(args: argparse.Namespace) -> int:
-    """No replay, and no choice of parts."""
+def _run_whole(args: argparse.Namespace) -> int:
+    """No choice of parts, and one process."""
     name: str = args.name
     routing = name == experiment_routing.NAME
     if args.part != "whole" or args.dask or (args.workers is not None and not routing):
-        return _fail(f"{name} has no --part, --dask or --workers: it reads whole logs, one after another", 2)
+        return _fail(f"{name} has no --part, --dask or --workers: it runs as a whole, in one process", 2)
+    more = {"workers": args.workers, "jobs": args.jobs, "repetitions": args.repetitions} if routing else {}
     try:
-        if routing:
-            experiment_routing.run_routing(
-                args.logs.resolve(),
-                args.out,
-                quick=args.quick,
-                only=args.only,
-                workers=args.workers,
-                jobs=args.jobs,
-                repetitions=args.repetitions,
-            )
-        elif name == experiment_front.NAME:
-            experiment_front.run_front(args.logs.resolve(), args.out, quick=args.quick, only=args.only)
-        else:
-            experiment_prediction.run_prediction(
-                args.logs.resolve(), args.out, quick=args.quick, only=args.only
-            )
+        _WHOLE[name][1](args.logs.resolve(), args.out, quick=args.quick, only=args.only, **more)
     except NoPymoo as error:
         return _fail(str(error), 1)
+    except Defect as error:
+        return _fail(str(error), 3)
     except (TraceError, OSError) as error:
         return _fail(str(error) or type(error).__name__, 2)
     except KeyboardInterrupt:

@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "emulate": ("schedd.cli.emulate", "Run an emulated pbs_server over a simulated cluster."),
     "experiment": ("schedd.cli.experiment", "Run a study of policies in parallel."),
     "federate": ("schedd.cli.federate", "Run a federation of several clusters."),
+    "group": ("schedd.cli.user.group", "Group many short tasks into few jobs."),
     "history": ("schedd.cli.history", "Show what happened to a job or a node."),
     "hold": ("schedd.cli.user.hold", "Drain nodes or hold queues."),
     "import": ("schedd.cli.import_config", "Translate a maui.cfg or sched_config into settings."),

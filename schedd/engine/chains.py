@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from schedd.dialect import Hold, Until, conditions, holds_in
 from schedd.engine.records import JobRecord, Link, Phase
 from schedd.model import WaitingFor
+from schedd.plan.columns import PLANNED, Ints
 
 if TYPE_CHECKING:
     from schedd.engine.state import EngineState
 
-__all__ = ["behind", "links_of", "may_be_planned", "moment", "ready_after"]
+__all__ = ["behind", "last_starts", "links_of", "may_be_planned", "moment", "ready_after"]
 
 _PLANNED = frozenset({Until.STARTED, Until.SUCCEEDED, Until.ENDED})
 _DEEPEST = 10_000
@@ -75,6 +76,29 @@ def ready_after(state: "EngineState", links: tuple[Link, ...]) -> int:
     """The first moment at which all links are met, as planned now; jobs that are gone have met theirs."""
     moments = [moment(state, link.kind, one) for link in links for one in _jobs(state, link)]
     return max((moment for moment in moments if moment is not None), default=0)
+
+
+def last_starts(state: "EngineState") -> Ints:
+    """The last start that a search may give each job, by slot: none passes its promise, and none for whom
+    others wait starts so late that one of these could not start where the plan would let it.
+
+    Who waits for others starts no earlier than they end in the live plan (see ``ready_after``); so whatever a
+    search makes of these bounds keeps all dependencies, without knowing any.
+    """
+    latest: Ints = state.bound.copy()
+    plan = state.plan
+    for name in state.chained:
+        record = state.records[name]
+        if record.slot < 0 or plan.state(record.slot) != PLANNED:
+            continue
+        ready = plan.ready(record.slot)
+        for link in record.behind:
+            for one in _jobs(state, link):
+                if one.slot < 0 or plan.state(one.slot) != PLANNED:
+                    continue
+                last = ready - (0 if link.kind == Until.STARTED else one.understood.walltime)
+                latest[one.slot] = min(int(latest[one.slot]), max(last, plan.start(one.slot)))
+    return latest
 
 
 def _jobs(state: "EngineState", link: Link) -> list[JobRecord]:

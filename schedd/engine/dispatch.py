@@ -14,10 +14,10 @@ from schedd.engine.promises import note
 from schedd.engine.quarantine import Concerning
 from schedd.engine.queueing import start_by_policy
 from schedd.engine.records import Cause, JobRecord, Phase, StartAttempt
-from schedd.engine.reliability import fails_less
 from schedd.engine.running import hold
 from schedd.engine.shares import shares_of
 from schedd.engine.state import EngineState
+from schedd.engine.suited import to_suited
 from schedd.plan.columns import PLANNED, Ints
 from schedd.wire import Run
 
@@ -91,7 +91,7 @@ def _try(state: EngineState, record: JobRecord, event: str) -> None:
         replan(state, record, event, Cause.ADMIN, "it would cost more than its limit")
         return
     if state.policy is None and not state.keeps_speed:
-        fails_less(state, record, placed_now=False)
+        to_suited(state, record, placed_now=False)
     names = {state.plan.name_of[take.row] for take in state.plan.takes(slot)}
     down = [state.down_since.get(name, state.now) for name in names if state.node_facts[name].state != "up"]
     if down:

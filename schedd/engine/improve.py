@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from schedd.engine.chains import last_starts
 from schedd.engine.promises import note_moves
 from schedd.engine.records import Cause, JobRecord, Phase
 from schedd.engine.state import EngineState
@@ -75,7 +76,7 @@ def _taken_over(state: EngineState, event: Improved | PlanChosen, *, must_gain: 
     weights = Weights(by_name(state.settings.criteria))
     patience = state.settings.search_patience
     use = state.walltime_use.share
-    latest = latest_starts(plan, state.bound, columns, state.now, patience, use)
+    latest = latest_starts(plan, last_starts(state), columns, state.now, patience, use)
     rebased = rebase(
         plan,
         places,

@@ -1,9 +1,10 @@
 """Where a job goes that arrives or is placed anew, by the site's choice of placement."""
 
+from schedd.engine.chains import last_starts
 from schedd.engine.promises import note_moves
 from schedd.engine.records import Cause, Choice, JobRecord
-from schedd.engine.reliability import fails_less
 from schedd.engine.state import HORIZON, EngineState
+from schedd.engine.suited import to_suited
 from schedd.plan.choose import Others, choose
 from schedd.plan.evaluate import Weights, by_name
 from schedd.plan.latest import latest_starts
@@ -24,14 +25,14 @@ def place(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> 
     if placement is Placing.FIRST_GAP or (plan.tiers == 1 and not edf):
         start = plan.place(slot, now, now + HORIZON)
         if start >= 0:
-            fails_less(state, record, placed_now=True)
+            to_suited(state, record, placed_now=True)
         return start, None
     state.describe(record)
     columns = state.columns
     others = None
     if edf:
         patience, use = state.settings.search_patience, state.walltime_use.share
-        latest = latest_starts(plan, state.bound, columns, state.now, patience, use)
+        latest = latest_starts(plan, last_starts(state), columns, state.now, patience, use)
         others = Others(latest, state.rank)
     weights = Weights(by_name(state.settings.criteria))
     found = choose(plan, slot, columns, now, now + HORIZON, weights, others)

@@ -48,8 +48,12 @@ _DAY: Final = 86_400
 
 def kind_of(state: EngineState, name: str) -> str:
     """Nodes of one kind boot alike: as many cpus, the same properties but those that have values."""
-    facts = state.node_facts[name]
-    return " ".join([str(facts.cpus), *sorted(one for one in facts.properties if "=" not in one)])
+    known = state.kinds.get(name)
+    if known is None:
+        facts = state.node_facts[name]
+        words = sorted(one for one in facts.properties if "=" not in one)
+        known = state.kinds[name] = " ".join([str(facts.cpus), *words])
+    return known
 
 
 def boot_time(state: EngineState, name: str) -> int:
@@ -77,6 +81,7 @@ def advance(state: EngineState, event: str) -> None:
     are taken, so that nothing is planned on a node before it could be there.
     """
     _count(state)
+    firsts = _Firsts(state)
     for name in list(state.power):
         one = state.power[name]
         if name not in state.node_facts or name not in state.plan.nodes:
@@ -87,14 +92,42 @@ def advance(state: EngineState, event: str) -> None:
             took = state.now - one.since
             _failed(state, one, f"the server does not show it up {took} s after it was switched on", event)
         elif one.away:
-            _keep_blocked(state, one, event)
+            _keep_blocked(state, one, event, firsts)
 
 
 def _stops(state: EngineState) -> int:
     return max(_STOPS, 3 * state.site.power_saving.stop_time)
 
 
-def _keep_blocked(state: EngineState, one: NodePower, event: str) -> None:
+class _Firsts:
+    """When the first job planned on a node starts, worked out for all nodes at once when it is first asked
+    for: many are off, and each batch asks for all of them.
+    """
+
+    def __init__(self, state: EngineState) -> None:
+        self._state = state
+        self._known: dict[int, int] | None = None
+
+    def of(self, name: str) -> int:
+        """FOREVER without one."""
+        plan = self._state.plan
+        if self._known is None:
+            slots = plan.planned()
+            held = plan.readable().held(slots)
+            held = held.of(~held.of_pools)
+            starts = plan.starts(slots)[held.owner]
+            self._known = {}
+            for row, start in zip(held.rows.tolist(), starts.tolist(), strict=True):
+                if start < self._known.get(row, FOREVER):
+                    self._known[row] = start
+        return self._known.get(plan.row_of[name], FOREVER)
+
+    def forget(self) -> None:
+        """Jobs were moved."""
+        self._known = None
+
+
+def _keep_blocked(state: EngineState, one: NodePower, event: str, firsts: _Firsts) -> None:
     """Let the node's block end when it could be back, or at the first job that it is switched on for."""
     if one.wish == "off" or (one.wish == "hold" and one.phase != "booting"):
         _put(state, _unblocked(state, one))
@@ -105,26 +138,20 @@ def _keep_blocked(state: EngineState, one: NodePower, event: str) -> None:
         if state.now >= max(until, one.until):  # it is late
             until = state.now + early
         if until > one.until or one.block < 0:
-            _put(state, _blocked(state, one, until, event))
+            _put(state, _blocked(state, one, until, event, firsts))
         return
     soonest = state.now + away_for(state, one)
     wanted = soonest + early + state.site.power_saving.delay
     if one.block >= 0:
-        first = _first(state, one.node)
+        first = firsts.of(one.node)
         if first < wanted:
             wanted = max(one.until, min(first, wanted), soonest)
         if abs(wanted - one.until) <= early // 2 and one.until >= soonest:
             return
-    _put(state, _blocked(state, one, wanted, event))
+    _put(state, _blocked(state, one, wanted, event, firsts))
 
 
-def _first(state: EngineState, name: str) -> int:
-    """When the first job planned on the node starts; FOREVER without one."""
-    slots = state.plan.on_node(name)
-    return int(state.plan.starts(slots).min()) if slots.shape[0] else FOREVER
-
-
-def _blocked(state: EngineState, one: NodePower, until: int, event: str) -> NodePower:
+def _blocked(state: EngineState, one: NodePower, until: int, event: str, firsts: _Firsts) -> NodePower:
     """Keep jobs off the node until then; those planned there before are planned anew."""
     plan, slot = state.plan, one.block
     if slot < 0:
@@ -132,9 +159,10 @@ def _blocked(state: EngineState, one: NodePower, until: int, event: str) -> Node
         plan.fix(slot, state.now, block_takes(plan, [one.node], ""))
     else:
         plan.set_duration(slot, max(1, until - plan.start(slot)), state.now)
-    if until > one.until or one.block < 0:
+    if one.block < 0 or (until > one.until and firsts.of(one.node) < until):
         words = f"node {one.node} is not on before {until}"
         make_way(state, [slot], event, Cause.NODE_LOST, words)
+        firsts.forget()
     state.due = None
     return replace(one, block=slot, until=until)
 
@@ -167,7 +195,7 @@ def order(state: EngineState, name: str, event: str, *, on: bool) -> None:
     one = replace(one, phase="booting" if on else "stopping", since=state.now)
     state.free_since.pop(name, None)
     state.power[name] = one
-    _keep_blocked(state, one, event)
+    _keep_blocked(state, one, event, _Firsts(state))
 
 
 def switched(state: EngineState, event: Switched) -> None:
@@ -244,7 +272,7 @@ def wish(state: EngineState, event: PowerWish) -> None:
     if event.node not in state.plan.nodes:
         return
     if one.away:
-        _keep_blocked(state, one, event.id)
+        _keep_blocked(state, one, event.id, _Firsts(state))
     words = f"node {event.node}: an admin wants its power {event.wish}"
     refresh(state, event.node, event.id, words)
 

@@ -219,6 +219,8 @@ class EngineState:
     """By node: how long it was up, and how often it failed."""
     flaky: tuple[int, dict[int, float]] | None = declared(MOMENT, default=None)
     """Failures per second by row, and of which moment; made when needed."""
+    thrifty: dict[str, dict[int, float]] | None = declared(MOMENT, default=None)
+    """What nodes draw for work of a kind, by row; made when needed."""
     told_halt: bool = declared(NUMBER, default=False)
     """Whether those about to start were told that nothing is started."""
     stale: str = declared(NUMBER, default="")
@@ -243,6 +245,8 @@ class EngineState:
     power: dict[str, NodePower] = declared(POWER, make=dict)
     boots: dict[str, list[int]] = declared(LISTS, make=dict)
     """By kind of node: how long its latest boots took, in seconds."""
+    kinds: dict[str, str] = declared(How(lambda _: {}, saved=False), make=dict)
+    """Of which kind nodes are, as far as it was asked since they changed."""
     free_since: dict[str, int] = declared(NAMES, make=dict)
     """Since when nothing runs on nodes, as far as it was looked at."""
     power_due: int = declared(NUMBER, default=0)
@@ -395,7 +399,7 @@ class EngineState:
         self.limits.set_site(site.limits)
         self.standing_due = self.now
         self.books.due["*"] = None
-        self.tariff, self.costs_due = None, self.now
+        self.tariff, self.thrifty, self.costs_due = None, None, self.now
         self.capped |= {
             record.id: None
             for record in self.records.values()
@@ -555,7 +559,8 @@ class EngineState:
         """Take over nodes as the plan is to see them; returns whether requests may now read differently."""
         self.plan.set_nodes(nodes, self.now)
         self.nevers.clear()
-        self.tariff = self.flaky = None
+        self.tariff = self.flaky = self.thrifty = None
+        self.kinds.clear()
         return self.intake.set_nodes(self.plan.nodes, self.uncounted)
 
     def why_never(self, request: Request) -> Never | None:

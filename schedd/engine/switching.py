@@ -122,6 +122,8 @@ def _spares(state: EngineState, use: _Use) -> dict[str, int]:
     job count.
     """
     found = dict.fromkeys(state.site.power_saving.spares, 0)
+    if not found:
+        return found
     for name in state.node_facts:
         one = state.power.get(name)
         coming = one is not None and one.phase == "booting" and use.needed(name) == FOREVER

@@ -15,8 +15,9 @@ __all__ = ["Start"]
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """``plan`` is a fork that is the search's own. ``promised``: the last start promised, by slot. ``use``:
-    what jobs use of their walltimes, see ``as_expected``.
+    """``plan`` is a fork that is the search's own. ``promised``: the last start allowed, by slot, by
+    promises and by others that wait for the job. ``use``: what jobs use of their walltimes, see
+    ``as_expected``.
     """
 
     plan: Plan

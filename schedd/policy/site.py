@@ -22,6 +22,7 @@ from schedd.policy.power import PowerSaving
 from schedd.policy.priority import JobClass, SiteWeights
 from schedd.policy.recurrence import Recurrence
 from schedd.policy.reliability import Reliability
+from schedd.policy.thrift import Thrift
 
 __all__ = [
     "STALE",
@@ -94,6 +95,8 @@ class SitePolicy:
     """Which jobs avoid nodes that fail."""
     bookings: BookingRules = field(default_factory=BookingRules)
     """What users may book."""
+    thrift: Thrift = field(default_factory=Thrift)
+    """Whether jobs go to nodes that draw less."""
     power_saving: PowerSaving = field(default_factory=PowerSaving)
     """When idle nodes are switched off."""
 
@@ -134,6 +137,7 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
         accounts=AccountRules(**(plain.get("accounts") or {}), zone=zone),
         reliability=reliability_of(plain),
         bookings=_bookings(plain.get("bookings") or {}),
+        thrift=Thrift(**(plain.get("thrift") or {})),
         power_saving=_power_saving(plain.get("power_saving") or {}),
         polled={name: one.get("stale", STALE) for name, one in licences.items() if one.get("command")},
         reservations=tuple(

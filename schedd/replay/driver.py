@@ -18,16 +18,28 @@ from schedd.engine import Engine, EngineSettings
 from schedd.engine.searching import SearchHistory
 from schedd.engine.slack import NONE, Slack
 from schedd.plan.columns import PLANNED, Ints
+from schedd.replay.boards import Boards, PowerPlay, PowerUse
+from schedd.replay.chains import Chains
 from schedd.replay.failures import Outage, check_outages
 from schedd.replay.floor import Defect, Floor, check_room
 from schedd.replay.limits import peaks
 from schedd.replay.metrics import kept, lateness, measure, series
 from schedd.replay.prepare import Prepared
 from schedd.replay.result import ReplayResult, SearchTotals
-from schedd.replay.searching import Searches, Searching
+from schedd.replay.searching import Improver, Searches, Searching
 from schedd.replay.telling import Teller, ToldFigures
 from schedd.replay.timing import TimedPlan
-from schedd.wire import Decision, Event, JobEnded, JobQueued, JobStarted, NodeChanged, Run, ShareFacts
+from schedd.wire import (
+    Decision,
+    Event,
+    JobEnded,
+    JobQueued,
+    JobStarted,
+    NodeChanged,
+    Run,
+    ShareFacts,
+    Switch,
+)
 
 __all__ = ["PLACEMENTS", "PLANNING_POLICY", "Defect", "Progress", "Schedule", "replay", "run"]
 
@@ -54,19 +66,22 @@ class Schedule:
     """When each job of a selection ran, in the log's seconds, and what the engine did for it.
 
     ``told`` is the start that was told of each job when it arrived, -1 for none; ``killed`` says who ended
-    with a node.
+    with a node, ``where`` on which nodes each ran; ``power`` is what the nodes drew, where their boards were
+    played.
     """
 
     start: Ints
     end: Ints
     told: Ints
     killed: Ints
+    where: tuple[tuple[str, ...], ...]
     events: int
     promise_breaches: int
     plan: TimedPlan | None
     searched: SearchTotals = SearchTotals()
     inversions: int | None = None
     told_figures: ToldFigures | None = None
+    power: PowerUse | None = None
 
 
 def replay(
@@ -172,14 +187,20 @@ def run(
     searching: Searching | None = None,
     weights: Mapping[str, float] | None = None,
     outages: Sequence[Outage] = (),
+    boards: Boards | None = None,
+    improver: Improver | None = None,
     tell: bool = False,
     validate: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Schedule:
     """Run ``prepared`` under ``policy`` to the end of its last job. Raises Defect.
 
-    To ``tell`` starts it is run twice, since the moments of asking for a job depend on its wait.
+    ``improver`` betters the plan instead of ``searching``. With ``boards`` nodes are switched off and on, and
+    what they draw is counted. To ``tell`` starts it is run twice, since the moments of asking for a job
+    depend on its wait; then there must be no ``boards``.
     """
+    if boards is not None and (tell or outages):
+        raise ValueError("boards go with neither told starts nor outages")
     settings = settings or _settings(site, slack, queue_slack, weights)
     placed = {"placement": PLACEMENTS[policy]} if policy in PLACEMENTS else {}
     settings = replace(
@@ -196,7 +217,7 @@ def run(
         site={**settings.site, **placed},
         validate=validate,
     )
-    simulation = _Simulation(prepared, settings, searching, outages)
+    simulation = _Simulation(prepared, settings, searching, outages, boards=boards, improver=improver)
     simulation.run(on_progress)
     schedule = simulation.schedule()
     if not tell:
@@ -233,6 +254,8 @@ class _Simulation:
         searching: Searching | None = None,
         outages: Sequence[Outage] = (),
         teller: Teller | None = None,
+        boards: Boards | None = None,
+        improver: Improver | None = None,
     ) -> None:
         self._prepared = prepared
         self._teller = teller
@@ -253,6 +276,10 @@ class _Simulation:
         if self._plan is not None:
             self._plan.clear_timings()
         self._floor = Floor(prepared.site.nodes)
+        self._power: PowerPlay | None = None
+        if boards is not None:
+            self._power = PowerPlay(boards, self._engine.state.node_facts, first)
+            self._engine.state.since = first  # as after a snapshot: what runs is known
         self._start = np.full(len(self._jobs), -1, np.int64)
         self._end = np.full(len(self._jobs), -1, np.int64)
         self._told = np.full(len(self._jobs), -1, np.int64)
@@ -263,7 +290,9 @@ class _Simulation:
         self._events = 0
         self._late = 0
         self._inverted = 0
-        self._searches: Searches | None = None
+        self._searches: Improver | None = improver
+        self._chains = Chains(prepared.jobs)
+        self._where: list[tuple[str, ...]] = [()] * len(self._jobs)
         if searching is not None:
             self._searches = Searches(searching.search, SearchHistory(whole=first, tried=first))
         check_outages(outages, len(prepared.site.nodes))
@@ -298,11 +327,13 @@ class _Simulation:
             end=self._end - self._offset,
             told=np.where(self._told < 0, -1, self._told - self._offset),
             killed=self._killed,
+            where=tuple(self._where),
             events=self._events,
             promise_breaches=self._engine.state.breaches + self._late,
             plan=self._plan,
             searched=self._searches.totals() if self._searches is not None else SearchTotals(),
             inversions=self._inverted if self._engine.state.ranks.matter else None,
+            power=self._power.use(int(self._end.max())) if self._power is not None else None,
         )
 
     def _progress(self, t: int) -> Progress:
@@ -321,6 +352,8 @@ class _Simulation:
             moments.append(self._jobs[self._arrived].submit + self._offset)
         if self._changes:
             moments.append(self._changes[-1][0])
+        if self._power is not None and (due := self._power.next()) is not None:
+            moments.append(due)
         wake = self._engine.next_wake
         if wake is not None:
             moments.append(wake)
@@ -355,13 +388,15 @@ class _Simulation:
         while ends and ends[0][0] == t:
             _, job = heapq.heappop(ends)
             if not self._killed[job]:
-                batch.append(self._leave(job, t))
+                batch += (self._leave(job, t), *self._chains.ended(job, t))
         while self._changes and self._changes[-1][0] == t:
             batch += self._change(self._changes.pop(), t)
+        if self._power is not None:
+            batch += self._switched(self._power, t)
         jobs, facts, offset = self._jobs, self._prepared.facts, self._offset
         i = self._arrived
         while i < len(jobs) and jobs[i].submit + offset == t:
-            batch.append(JobQueued(id=f"q{i}", time=t, job=facts(i)))
+            batch.append(JobQueued(id=f"q{i}", time=t, job=self._chains.queued(i, facts(i))))
             if self._teller is not None:
                 self._teller.queued(i, t)
             i += 1
@@ -369,9 +404,11 @@ class _Simulation:
         return batch
 
     def _leave(self, job: int, t: int) -> JobEnded:
-        self._floor.leave(job)
+        shares = self._floor.leave(job)
         self._ended += 1
         self._end[job] = t
+        if self._power is not None:
+            self._power.left(shares, t - int(self._start[job]), t)
         if self._teller is not None:
             self._teller.ended(job, t, killed=bool(self._killed[job]))
         status = KILLED if self._killed[job] else 0
@@ -386,8 +423,22 @@ class _Simulation:
             return [NodeChanged(id=f"u{number}:{t}", time=t, node=node)]
         killed = self._floor.fail(node.name)
         self._killed[killed] = 1
-        gone: list[Event] = [self._leave(job, t) for job in killed]
+        gone: list[Event] = []
+        for job in killed:
+            gone += (self._leave(job, t), *self._chains.ended(job, t))
         return [*gone, NodeChanged(id=f"d{number}:{t}", time=t, node=replace(node, state="down"))]
+
+    def _switched(self, power: PowerPlay, t: int) -> list[Event]:
+        """Nodes that are up or down now, as far as the server tells of it: where others switch them, it
+        shows them up.
+        """
+        events: list[Event] = []
+        nodes = self._engine.state.node_facts
+        for name, up in power.arrived(t):
+            if power.obeys:
+                now_is = replace(nodes[name], state="up" if up else "down")
+                events.append(NodeChanged(id=f"p{name}:{t}", time=t, node=now_is))
+        return events
 
     def _note_told(self, arrived: range) -> None:
         state = self._engine.state
@@ -400,6 +451,9 @@ class _Simulation:
         """Do what the engine decided: what it starts does start."""
         events: list[Event] = []
         for decision in decisions:
+            if isinstance(decision, Switch) and self._power is not None:
+                events.append(self._power.order(decision, t))
+                continue
             if not isinstance(decision, Run):
                 raise Defect(f"at {t - self._offset}: {decision}")
             job = int(decision.job_id)
@@ -412,10 +466,12 @@ class _Simulation:
             wrong = self._floor.enter(job, decision.shares)
             if wrong:
                 raise Defect(f"job {self._jobs[job].id} was started at {t - self._offset} on {wrong}")
-            self._start[job] = t
+            began = t + (self._power.began(decision.shares, t) if self._power is not None else 0)
+            self._start[job] = began
+            self._where[job] = tuple(dict.fromkeys(share.node for share in decision.shares))
             if self._teller is not None:
                 self._teller.started(job, t)
-            heapq.heappush(self._ends, (t + self._run_time(job, decision.shares), job))
+            heapq.heappush(self._ends, (began + self._run_time(job, decision.shares), job))
             events.append(JobStarted(id=f"s{job}", time=t, job_id=decision.job_id, shares=decision.shares))
         return events
 

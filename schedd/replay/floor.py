@@ -37,12 +37,14 @@ class Floor:
                 wrong = f"{share.node}, which is down"
         return wrong
 
-    def leave(self, job: int) -> None:
-        """A job has ended."""
-        for share in self._held.pop(job):
+    def leave(self, job: int) -> Sequence[ShareFacts]:
+        """A job has ended; returns what it held."""
+        shares = self._held.pop(job)
+        for share in shares:
             self._cpus[share.node] += share.cpus
             if share.node in self._mem:
                 self._mem[share.node] += share.mem
+        return shares
 
     def fail(self, node: str) -> list[int]:
         """A node goes down; returns the jobs that run there, even in part."""

@@ -48,14 +48,16 @@ class Prepared:
             queue=job.queue,
             submitted=job.submit + self.offset,
             family=ask.family,
-            resources={**ask.resources, "walltime": str(job.estimate), **self._deadline(job)},
+            resources={**ask.resources, "walltime": str(job.estimate), **self._wishes(job)},
         )
 
-    def _deadline(self, job: TraceJob) -> dict[str, str]:
-        if job.deadline is None:
-            return {}
-        due = datetime.fromtimestamp(job.deadline + self.offset, UTC)
-        return {"deadline": due.isoformat()}
+    def _wishes(self, job: TraceJob) -> dict[str, str]:
+        found = {}
+        if job.deadline is not None:
+            found["deadline"] = datetime.fromtimestamp(job.deadline + self.offset, UTC).isoformat()
+        if job.cost_limit is not None:
+            found["cost_limit"] = f"{job.cost_limit:.4f}"
+        return found
 
 
 def prepare(selection: Selection, site: Site, unix_start_time: int | None = None) -> Prepared:

@@ -1,20 +1,37 @@
 """Searches within a replay: due as the daemon's are, by the simulated clock."""
 
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Protocol, Self
 
 from schedd.engine import Engine, EngineSettings, Outcome
+from schedd.engine.chains import last_starts
 from schedd.engine.improve import improvement
 from schedd.engine.searching import MOST_MOVED, Due, SearchHistory, due, first_due
 from schedd.optimize import Report, SearchSettings, Start, WhyEnded
 from schedd.plan.evaluate import by_name
 from schedd.replay.result import SearchTotals
-from schedd.wire import Improved
+from schedd.wire import Improved, PlanChosen
 
-__all__ = ["SEARCH_POLICY", "Searches", "Searching"]
+__all__ = ["SEARCH_POLICY", "Improver", "Searches", "Searching"]
 
 SEARCH_POLICY = "tabu"
 _DAEMON = EngineSettings()
+
+
+class Improver(Protocol):
+    """What betters the plan of a replay beside its events: see ``Searches``."""
+
+    def heard(self, outcome: Outcome) -> None:
+        """What a call of the engine came to."""
+
+    def first_due(self, engine: Engine) -> int | None:
+        """When it begins though nothing else happens."""
+
+    def improved(self, engine: Engine) -> Improved | PlanChosen | None:
+        """What it finds, if it is due."""
+
+    def totals(self) -> SearchTotals:
+        """What was done up to now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +113,9 @@ class Searches:
         settings = replace(
             self.search, seed=self.search.seed * 1_000_003 + len(self.reports), most_moved=MOST_MOVED
         )
-        start = Start(state.plan.fork(), state.bound, state.columns, state.walltime_use.share, state.now)
+        start = Start(
+            state.plan.fork(), last_starts(state), state.columns, state.walltime_use.share, state.now
+        )
         patience = state.settings.search_patience
         found = start.search(settings, state.settings.criteria, patience, search.newcomers).run()
         self.reports.append(found.report)

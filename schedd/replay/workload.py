@@ -55,7 +55,8 @@ class TraceJob:
     node. ``nodes_spec`` is a TORQUE ``nodes=`` value, ``select_spec`` an OpenPBS ``select=`` value.
     ``wait`` is what the log's own scheduler achieved. ``status`` follows the Standard Workload Format:
     1 completed, 0 failed, 5 cancelled, -1 unknown. ``deadline``: when it should have ended, if it has one.
-    ``name``: of the job, or of its application; empty where the log does not say.
+    ``name``: of the job, or of its application; empty where the log does not say. ``after``: the id of the
+    job for whose end it waits. ``cost_limit``: the most that it may cost.
     """
 
     id: int | str
@@ -75,6 +76,8 @@ class TraceJob:
     status: int = -1
     deadline: int | None = None
     name: str = ""
+    after: int | str | None = None
+    cost_limit: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import secrets
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +15,8 @@ from schedd.choice.decode import Decoder
 from schedd.choice.front import Balance
 from schedd.choice.objectives import Facts, Objective, objectives, weights_of
 from schedd.choice.pareto import Pareto, ParetoSettings
+from schedd.choice.tiers import by_thrift
+from schedd.engine.chains import last_starts
 from schedd.engine.improve import places_told
 from schedd.engine.records import JobRecord, Phase
 from schedd.engine.view import Published
@@ -161,7 +163,7 @@ class Choices:
         loop = self._loop
         fork = loop.fork().result(_PATIENCE_S)
         published, now = fork.published, fork.as_of
-        bound = loop.at_rest(lambda engine: engine.state.bound.copy()).result(_PATIENCE_S)
+        bound = loop.at_rest(lambda engine: last_starts(engine.state)).result(_PATIENCE_S)
         plan = fork.copy()
         plan.limit_work()
         facts = facts_of(fork)
@@ -185,7 +187,7 @@ class Choices:
             known.append({place.slot: place for place in search.run().places})
             known += archive.plans
         if not _keeps_tiers(published):
-            _rank(plan, published, facts, weights, now)
+            by_thrift(plan, facts.books, weights, now)
         decoder = Decoder(plan, slots, latest, now, [places for places in known if places])
         live = {one.value: vector[one].value or 0.0 for one in weights}
         run = Pareto(
@@ -328,29 +330,6 @@ def _keeps_tiers(published: Published) -> bool:
     site = published.settings.site
     weighted = published.settings.criteria.get("weighted_utilisation", 0)
     return site.get("placement", "first_gap") != "first_gap" and weighted > 0
-
-
-def _rank(
-    plan: Plan, published: Published, facts: Facts, weights: Mapping[Objective, float], now: int
-) -> None:
-    """Let the tiers of a copy's nodes be those of thrift: what a core's second draws and costs there, and how
-    often they fail, each as a share of the most, by the weights of these objectives.
-    """
-    books = facts.books
-    rates = [float(rate.core[np.searchsorted(rate.edges, now, side="right") - 1]) for rate in books.rates]
-    price = np.array(rates)[books.tariff]
-    dear = np.zeros(price.shape[0])
-    if books.metered:
-        dear += (
-            weights.get(Objective.ENERGY, 0) * books.core / max(float(books.core[books.nodes].max()), 1e-9)
-        )
-    dear += weights.get(Objective.COST, 0) * price / max(float(price.max(initial=0)), 1e-9)
-    if not np.isnan(books.failing).any():
-        worst = max(float(books.failing.max(initial=0)), 1e-30)
-        dear += weights.get(Objective.LOSS, 0) * books.failing / worst
-    speeds = {name: 1.0 / (1.0 + round(float(dear[row]), 6)) for row, name in published.names.items()}
-    nodes = [replace(node, speed=speeds[name]) for name, node in plan.nodes.items() if name in speeds]
-    plan.set_nodes(nodes, now)
 
 
 def _tabu(how: ParetoSettings) -> SearchSettings:

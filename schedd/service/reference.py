@@ -42,6 +42,7 @@ from schedd.service.site_settings import (
     SiteLimitSettings,
     SiteReservationSettings,
     SiteSettings,
+    ThriftSettings,
 )
 from schedd.wire.duration import text_of
 from schedd.wire.times import InWords, unit_of, written
@@ -77,6 +78,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "[clusters.NAME.site.accounts]": AccountsSettings,
     "[clusters.NAME.site.choose]": ChooseSettings,
     "[clusters.NAME.site.reliability]": ReliabilitySettings,
+    "[clusters.NAME.site.thrift]": ThriftSettings,
 }
 """Every section of the file, and what may stand in it."""
 

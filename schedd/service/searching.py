@@ -11,6 +11,7 @@ from functools import partial
 import structlog
 
 from schedd.engine import Engine
+from schedd.engine.chains import last_starts
 from schedd.engine.improve import improvement
 from schedd.engine.records import JobRecord
 from schedd.engine.searching import MOST_MOVED, Due, SearchHistory, asked_for, due
@@ -219,7 +220,7 @@ def _copy(engine: Engine, search: Due | None) -> _Copy | None:
     state = engine.state
     start = Start(
         plan=state.plan.fork(),
-        promised=state.bound.copy(),
+        promised=last_starts(state),
         columns=state.columns.copy(),
         use=state.walltime_use.share,
         now=state.now,

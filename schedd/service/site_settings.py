@@ -15,6 +15,7 @@ from schedd.policy.power import PowerSaving
 from schedd.policy.priority import SiteWeights
 from schedd.policy.reliability import Reliability
 from schedd.policy.site import STALE, site_policy
+from schedd.policy.thrift import Thrift
 from schedd.service.section import Section
 from schedd.wire.times import Hours, Whole
 
@@ -36,6 +37,7 @@ __all__ = [
     "SiteLimitSettings",
     "SiteReservationSettings",
     "SiteSettings",
+    "ThriftSettings",
 ]
 
 _WEIGHTS = SiteWeights()
@@ -45,6 +47,7 @@ _SAVING = PowerSaving()
 _ACCOUNTS = AccountRules()
 _CHOOSING = Choosing()
 _RELIABILITY = Reliability()
+_THRIFT = Thrift()
 
 Weight = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
 
@@ -340,6 +343,15 @@ class ReliabilitySettings(Section):
     """What was seen of a node counts half after so long."""
 
 
+class ThriftSettings(Section):
+    """Jobs go to nodes that draw less. See docs/choices.md."""
+
+    prefer: bool = _THRIFT.prefer
+    """Of the nodes that are free at its start a job goes to those that draw least for its work."""
+    urgent: Whole = Field(default=_THRIFT.urgent, ge=0, le=3650 * 86_400)
+    """But one that would end less than this before its deadline to the fastest."""
+
+
 class PriceSettings(_Window):
     """What time on nodes costs, always or in windows that come again. Of several that hold at once for a node
     the last in the list counts; where none does, time is free.
@@ -465,6 +477,8 @@ class SiteSettings(Section):
     """Another plan is chosen by itself: `[clusters.main.site.choose]`."""
     reliability: ReliabilitySettings | None = None
     """Long jobs avoid nodes that fail: `[clusters.main.site.reliability]`."""
+    thrift: ThriftSettings | None = None
+    """Jobs go to nodes that draw less: `[clusters.main.site.thrift]`."""
     accounts: AccountsSettings | None = None
     """Accounts and budgets: `[clusters.main.site.accounts]`."""
     prices: tuple[PriceSettings, ...] = ()
@@ -483,6 +497,8 @@ class SiteSettings(Section):
             raise ValueError("priority.deadline_least must not be more than deadline_most")
         if self.power_caps and not self.power:
             raise ValueError("power_caps need watts of nodes: a table power")
+        if self.thrift is not None and self.thrift.prefer and not self.power:
+            raise ValueError("thrift.prefer needs watts of nodes: a table power")
         site_policy(self.plain)
         return self
 

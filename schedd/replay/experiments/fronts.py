@@ -1,10 +1,13 @@
 """How much of what may be wished for a search's plans dominate: hypervolumes of Tabu, NSGA-II and both.
 
 Waiting jobs of a log arrive at once on equal nodes of which every second one is thrifty and cheap. From that
-plan each method searches for so many seconds; what it found is measured by the same four objectives.
+plan each method searches for so many seconds of the processor, so that it matters little what runs beside it;
+what it found is measured by the same four objectives.
 """
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from statistics import median
 from time import process_time
@@ -19,9 +22,10 @@ from schedd.choice.decode import Decoder
 from schedd.choice.front import Balance, front
 from schedd.choice.objectives import Facts, Objective, objectives
 from schedd.choice.pareto import Pareto, ParetoSettings, hypervolume
+from schedd.choice.tiers import by_thrift
 from schedd.engine import Engine, EngineSettings
 from schedd.model import FOREVER
-from schedd.optimize import SearchSettings, Start
+from schedd.optimize import Search, SearchSettings, Start
 from schedd.plan.places import Place
 from schedd.plan.plan import Plan
 from schedd.policy.site import economy_of
@@ -47,12 +51,15 @@ _SLACK: Final = 7 * 86_400
 _ARCHIVE: Final = 12
 _SHARE: Final = 0.25
 _BEGIN: Final = 1_700_000_000
+_FOR_EVER: Final = 1e9
+_POLL: Final = 0.02
+"""Seconds between two looks at the processor's time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """What a method came to on one log in ``seconds``: the median hypervolume of its seeds, the least and the
-    most, and how many plans it has on average. ``cpu_s`` is the processor's time of a run.
+    """What a method came to on one log in ``seconds`` of the processor: the median hypervolume of its seeds,
+    the least and the most, and how many plans it has on average. ``cpu_s`` is the processor's time of a run.
     """
 
     log: str
@@ -140,20 +147,45 @@ def _searched(case: _Case, live: Floats, method: str, seconds: float, seed: int)
     found: list[Floats] = []
     if method != "nsga-2":
         archive = Archive(slots, case.values, _ARCHIVE, _SHARE) if method != "tabu" else None
-        how = SearchSettings(moves=None, seconds=seconds / 4 if method == "both" else seconds, seed=seed)
+        how = SearchSettings(moves=None, seconds=_FOR_EVER, seed=seed)
         start = Start(plan.fork(), case.engine.state.bound, case.facts.columns, 1.0, case.now)
         search = start.search(how, case.engine.state.settings.criteria, FOREVER >> 1, seen=archive)
-        places = {place.slot: place for place in search.run().places}
+        with _stopped_after(search, seconds / 4 if method == "both" else seconds):
+            improved = search.run()
+        places = {place.slot: place for place in improved.places}
         known = [places, *(archive.plans if archive is not None else ())]
         found = [_made(case, one) for one in known]
     if method not in ("nsga-2", "both"):
         return found
     left = seconds * 3 / 4 if method == "both" else seconds
+    by_thrift(plan, case.facts.books, dict.fromkeys(_AIMS, 1.0), case.now)
     decoder = Decoder(plan, slots, case.engine.state.bound, case.now, [one for one in known if one])
     names = [one.value for one in _AIMS]
     balance = Balance(dict.fromkeys(names, 1.0), dict(zip(names, live.tolist(), strict=True)))
-    run = Pareto(decoder, case.values, balance, ParetoSettings(seconds=left, seed=seed, most=48))
-    return [*found, *(np.array(one.values) for one in run.run().plans)]
+    run = Pareto(decoder, case.values, balance, ParetoSettings(seconds=_FOR_EVER, seed=seed, most=48))
+    with _stopped_after(run, left):
+        bred = run.run()
+    return [*found, *(np.array(one.values) for one in bred.plans)]
+
+
+@contextmanager
+def _stopped_after(run: Search | Pareto, seconds: float) -> Iterator[None]:
+    """Stop a run after so many seconds of this process's processor time."""
+    end, ended = process_time() + seconds, threading.Event()
+
+    def watch() -> None:
+        while process_time() < end:
+            if ended.wait(_POLL):
+                return
+        run.stop()
+
+    watcher = threading.Thread(target=watch, name="processor-time")
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
 
 
 def _made(case: _Case, places: Mapping[int, Place]) -> Floats:

@@ -1,0 +1,179 @@
+"""The power of a replay's nodes: orders are obeyed, each in its time, and what is drawn is counted.
+
+Beside the engine's own orders there is the rule that other schedulers have: a node goes off when it was idle
+for so long, and on when a job was given it, which waits for it then (Slurm: SuspendTime and ResumeProgram).
+"""
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from schedd.policy.economy import Draw
+from schedd.replay.floor import Defect
+from schedd.wire import ShareFacts, Switch, Switched
+
+__all__ = ["Boards", "PowerPlay", "PowerUse"]
+
+_KWH: Final = 3.6e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boards:
+    """What the nodes draw, and how long they take: ``boot`` seconds until the server shows a node up,
+    ``stop`` until it shows it down. With a ``timeout`` nodes are switched by the rule of others, after so
+    many idle seconds; without, as the engine orders. While it boots or stops a node draws what it draws idle.
+    """
+
+    draw: Draw
+    boot: int = 300
+    stop: int = 60
+    timeout: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PowerUse:
+    """What all nodes drew from the first submission to the last end. ``jobs_kwh`` is the part of busy cores,
+    ``idle_kwh`` that of nodes on which nothing ran, ``kwh`` all. ``switched_off`` counts orders.
+    """
+
+    kwh: float
+    jobs_kwh: float
+    idle_kwh: float
+    switched_off: int
+
+
+class _Phase(Enum):
+    ON = auto()
+    STOPPING = auto()
+    OFF = auto()
+    BOOTING = auto()
+
+
+class PowerPlay:
+    """One replay's boards, from the moment ``begin`` on, at which all are on and idle."""
+
+    def __init__(self, boards: Boards, nodes: Iterable[str], begin: int) -> None:
+        self._boards = boards
+        self._phase = dict.fromkeys(nodes, _Phase.ON)
+        self._since = dict.fromkeys(self._phase, begin)
+        self._busy = dict.fromkeys(self._phase, 0)
+        self._idle_since = dict.fromkeys(self._phase, begin)
+        self._due: list[tuple[int, str]] = []
+        """When a node is to be looked at: it is up or down then, or was idle for long."""
+        self._last = begin
+        self._drawn = self._idle = self._jobs = 0.0
+        self._offs = 0
+        if boards.timeout is not None:
+            self._due = [(begin + boards.timeout, name) for name in self._phase]
+            heapq.heapify(self._due)
+
+    @property
+    def obeys(self) -> bool:
+        """Whether the engine's orders are awaited."""
+        return self._boards.timeout is None
+
+    def next(self) -> int | None:
+        """When a node comes up, goes down, or is looked at."""
+        return self._due[0][0] if self._due else None
+
+    def order(self, decision: Switch, now: int) -> Switched:
+        """The engine's order is obeyed. Raises Defect where a job runs on a node that is to go off."""
+        name = decision.node
+        if self._busy[name] and not decision.on:
+            raise Defect(f"node {name}, on which a job runs, was switched off at {now}")
+        if decision.on != (self._phase[name] in (_Phase.ON, _Phase.BOOTING)):
+            (self._boot if decision.on else self._stop)(name, now)
+        return Switched(
+            id=f"p{decision.id}",
+            time=now,
+            decision_id=decision.id,
+            node=name,
+            on=decision.on,
+            done=True,
+        )
+
+    def arrived(self, now: int) -> list[tuple[str, bool]]:
+        """Nodes that are up (True) or down now; by the rule of others those idle for long begin to stop."""
+        found = []
+        while self._due and self._due[0][0] <= now:
+            _, name = heapq.heappop(self._due)
+            phase, since = self._phase[name], self._since[name]
+            if phase is _Phase.STOPPING and now >= since + self._boards.stop:
+                self._turn(name, _Phase.OFF, now)
+                found.append((name, False))
+            elif phase is _Phase.BOOTING and now >= since + self._boards.boot:
+                self._turn(name, _Phase.ON, now)
+                found.append((name, True))
+            elif phase is _Phase.ON and self._is_idle(name, now):
+                self._stop(name, now)
+        return found
+
+    def began(self, shares: Sequence[ShareFacts], now: int) -> int:
+        """A job was given these nodes; returns after how many seconds all of them are up. Raises Defect where
+        the engine gave it one that it had switched off.
+        """
+        self._count(now)
+        wait = 0
+        for name in {share.node for share in shares}:
+            phase = self._phase[name]
+            if phase is not _Phase.ON:
+                if self.obeys:
+                    raise Defect(f"a job was started on node {name}, which is {phase.name.lower()}, at {now}")
+                if phase is _Phase.STOPPING:  # it must be down before it can be switched on
+                    wait = max(wait, self._since[name] + self._boards.stop - now + self._boards.boot)
+                    self._since[name] += self._boards.stop  # it boots from then on
+                    self._phase[name] = _Phase.BOOTING
+                    heapq.heappush(self._due, (self._since[name] + self._boards.boot, name))
+                else:
+                    if phase is _Phase.OFF:
+                        self._boot(name, now)
+                    wait = max(wait, self._since[name] + self._boards.boot - now)
+            self._busy[name] += 1
+        return wait
+
+    def left(self, shares: Sequence[ShareFacts], ran: int, now: int) -> None:
+        """A job that ``ran`` for so many seconds has left these nodes."""
+        self._count(now)
+        self._jobs += self._boards.draw.core * ran * sum(share.cpus for share in shares)
+        for name in {share.node for share in shares}:
+            self._busy[name] -= 1
+            if not self._busy[name]:
+                self._idle_since[name] = now
+                if self._boards.timeout is not None:
+                    heapq.heappush(self._due, (now + self._boards.timeout, name))
+
+    def use(self, now: int) -> PowerUse:
+        """What was drawn up to ``now``."""
+        self._count(now)
+        jobs, drawn = self._jobs / _KWH, self._drawn / _KWH
+        return PowerUse(drawn + jobs, jobs, self._idle / _KWH, self._offs)
+
+    def _is_idle(self, name: str, now: int) -> bool:
+        """Whether the rule of others lets it stop."""
+        timeout = self._boards.timeout
+        return timeout is not None and not self._busy[name] and now >= self._idle_since[name] + timeout
+
+    def _count(self, now: int) -> None:
+        seconds, self._last = now - self._last, now
+        if not seconds:
+            return
+        draw = self._boards.draw
+        off = sum(phase is _Phase.OFF for phase in self._phase.values())
+        idle = sum(self._phase[name] is not _Phase.OFF and not busy for name, busy in self._busy.items())
+        self._drawn += seconds * (off * draw.off + (len(self._phase) - off) * draw.idle)
+        self._idle += seconds * (off * draw.off + idle * draw.idle)
+
+    def _turn(self, name: str, phase: _Phase, now: int) -> None:
+        self._count(now)
+        self._phase[name], self._since[name] = phase, now
+
+    def _boot(self, name: str, now: int) -> None:
+        self._turn(name, _Phase.BOOTING, now)
+        heapq.heappush(self._due, (now + self._boards.boot, name))
+
+    def _stop(self, name: str, now: int) -> None:
+        self._turn(name, _Phase.STOPPING, now)
+        self._offs += 1
+        heapq.heappush(self._due, (now + self._boards.stop, name))

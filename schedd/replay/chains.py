@@ -1,0 +1,49 @@
+"""Jobs of a replay that wait for others: held by the server, as it would, until these have ended."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from schedd.replay.workload import TraceError, TraceJob
+from schedd.wire import JobFacts, JobReleased
+
+__all__ = ["Chains"]
+
+
+class Chains:
+    """The server's part: who waits for whom, by the numbers that jobs have in a replay. Raises TraceError
+    where a job waits for one that is not there, or that does not come before it.
+    """
+
+    def __init__(self, jobs: Sequence[TraceJob]) -> None:
+        self._head: dict[int, int] = {}
+        self._behind: dict[int, list[int]] = {}
+        self._waits: set[int] = set()
+        self._done: set[int] = set()
+        if not any(job.after is not None for job in jobs):
+            return
+        number = {job.id: i for i, job in enumerate(jobs)}
+        for i, job in enumerate(jobs):
+            if job.after is None:
+                continue
+            head = number.get(job.after)
+            if head is None or head >= i:
+                raise TraceError(f"job {job.id} waits for {job.after}, which is not among the jobs before it")
+            self._head[i] = head
+            self._behind.setdefault(head, []).append(i)
+
+    def queued(self, job: int, facts: JobFacts) -> JobFacts:
+        """How the server describes a job that arrives: on hold while what it waits for has not ended."""
+        head = self._head.get(job)
+        if head is None or head in self._done:
+            return facts
+        self._waits.add(job)
+        return replace(facts, depend=f"afterany:{head}", state="H", holds="s")
+
+    def ended(self, job: int, now: int) -> list[JobReleased]:
+        """A job has ended: who waited for it is released."""
+        if job not in self._behind:
+            return []
+        self._done.add(job)
+        free = [one for one in self._behind[job] if one in self._waits]
+        self._waits.difference_update(free)
+        return [JobReleased(id=f"r{one}", time=now, job_id=str(one)) for one in free]

@@ -1,0 +1,108 @@
+"""Alternatives within a replay: sought now and then, and the best by the weights put in force."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from schedd.choice.decode import Decoder
+from schedd.choice.front import Balance
+from schedd.choice.objectives import Facts, Objective, objectives
+from schedd.choice.pareto import Pareto, ParetoSettings
+from schedd.choice.tiers import by_thrift
+from schedd.engine import Engine, Outcome
+from schedd.engine.chains import last_starts
+from schedd.engine.improve import movable, places_told
+from schedd.engine.state import EngineState
+from schedd.model import FOREVER
+from schedd.plan.latest import latest_starts
+from schedd.plan.plan import Plan
+from schedd.replay.result import SearchTotals
+from schedd.wire import PlanChosen
+
+__all__ = ["Choosings", "alternatives"]
+
+Floats = npt.NDArray[np.float64]
+
+_LEAST: Final = 4
+"""Waiting jobs below which there is nothing to choose."""
+
+
+def alternatives(
+    state: EngineState, facts: Facts, weights: Mapping[Objective, float], how: ParetoSettings
+) -> tuple[Pareto, Plan, Floats]:
+    """A run from the engine's plan, not begun; the copy on which it works; the values of the live plan."""
+    plan = state.plan.fork()
+    plan.limit_work()
+    names = tuple(weights)
+
+    def values(one: Plan) -> Floats:
+        found = {valued.objective: valued.value for valued in objectives(one, facts, state.now)}
+        return np.array([found[name] for name in names], np.float64)
+
+    live = values(plan)
+    slots = plan.planned()
+    slots = slots[plan.starts(slots) > state.now]
+    patience, use = state.settings.search_patience, state.walltime_use.share
+    latest = latest_starts(plan, last_starts(state), state.columns, state.now, patience, use)
+    by_thrift(plan, facts.books, weights, state.now)
+    decoder = Decoder(plan, slots, latest, state.now)
+    plain = {name.value: weight for name, weight in weights.items()}
+    balance = Balance(plain, dict(zip(plain, live.tolist(), strict=True)))
+    columns = state.columns
+    orders = [plan.jobs.durations[slots].astype(np.float64)]
+    if (columns.due[slots] < FOREVER).any():
+        orders.append(columns.due[slots].astype(np.float64))
+    return Pareto(decoder, values, balance, how, orders), plan, live
+
+
+@dataclass(slots=True)
+class Choosings:
+    """Every so many simulated seconds alternatives are sought, so many of them tried each time."""
+
+    weights: Mapping[Objective, float]
+    facts: Callable[[EngineState], Facts]
+    every: int
+    evaluations: int
+    seed: int = 0
+    _last: int = -FOREVER
+    _number: int = 0
+    _moved: int = 0
+    chosen: list[tuple[int, int]] = field(default_factory=list)
+    """When a plan was put in force, and how many jobs that moved."""
+
+    def heard(self, outcome: Outcome) -> None:
+        """What a call of the engine came to."""
+        self._moved += sum(
+            count for event, count in outcome.taken.items() if event == f"choice:{self._number}"
+        )
+
+    def first_due(self, engine: Engine) -> int | None:
+        """When alternatives are sought next though nothing else happens."""
+        if movable(engine.state).shape[0] < _LEAST:
+            return None
+        return max(self._last + self.every, engine.state.now + 1)
+
+    def improved(self, engine: Engine) -> PlanChosen | None:
+        """The choice, if one is due and a plan better than the live one was found."""
+        state = engine.state
+        if state.now < self._last + self.every or movable(state).shape[0] < _LEAST:
+            return None
+        self._last = state.now
+        how = ParetoSettings(seconds=None, evaluations=self.evaluations, seed=self.seed + self._number)
+        run, plan, _ = alternatives(state, self.facts(state), self.weights, how)
+        found = run.run()
+        if not found.plans:
+            return None
+        self._number += 1
+        best = found.plans[0]
+        jobs = {record.slot: record.id for record in state.records.values()}
+        self.chosen.append((state.now, len(best.places)))
+        places = places_told(plan, jobs, best.places)
+        return PlanChosen(id=f"choice:{self._number}", time=state.now, places=places, by="schedd")
+
+    def totals(self) -> SearchTotals:
+        """How often alternatives were sought and taken."""
+        return SearchTotals(searches=self._number, moves_accepted=self._moved)

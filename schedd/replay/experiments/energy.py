@@ -1,0 +1,116 @@
+"""What is saved by switching idle nodes off: as the plan needs them, and after a time idle, as others do.
+
+The same jobs of a log on nodes of equal watts, under the daemon's own power saving with several allowed
+delays, and under EASY backfilling with the rule of other schedulers.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from schedd.engine import EngineSettings
+from schedd.engine.settings import SITE_SLACK, SITE_SLACK_SHARE
+from schedd.policy.economy import Draw
+from schedd.replay.boards import Boards
+from schedd.replay.driver import PLANNING_POLICY, run
+from schedd.replay.prepare import Prepared
+
+__all__ = ["BOOT", "IDLE", "OFF", "RULES", "STOP", "WATTS", "Rule", "Saved", "saved"]
+
+WATTS: Final = 150.0
+"""Of an idle node; with all its cores busy it draws twice as much."""
+OFF: Final = 10.0
+BOOT: Final = 300
+STOP: Final = 60
+IDLE: Final = 900
+"""Seconds idle before a node goes off, under both rules."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How nodes are switched: not at all, by the plan with an allowed ``delay``, or after ``timeout`` idle
+    seconds.
+    """
+
+    name: str
+    policy: str
+    delay: int | None = None
+    timeout: int | None = None
+
+
+RULES: Final = (
+    Rule("planned, always on", PLANNING_POLICY),
+    Rule("planned, no delay", PLANNING_POLICY, delay=0),
+    Rule("planned, 5 min", PLANNING_POLICY, delay=300),
+    Rule("planned, 30 min", PLANNING_POLICY, delay=1800),
+    Rule("EASY, always on", "easy"),
+    Rule("EASY, idle 15 min", "easy", timeout=IDLE),
+    Rule("EASY, idle 5 min", "easy", timeout=300),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """One log under one rule: energy in kWh, of it ``idle_kwh`` on nodes where nothing ran, orders to switch
+    a node off, waits in seconds.
+    """
+
+    log: str
+    jobs: int
+    nodes: int
+    rule: str
+    days: float
+    kwh: float
+    idle_kwh: float
+    offs: int
+    wait_s: float
+    wait_p99_s: float
+    wait_max_s: float
+    breaches: int
+
+    def as_row(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+
+def saved(prepared: Prepared, rules: tuple[Rule, ...] = RULES) -> Iterator[Saved]:
+    """One log under each rule, on the nodes of ``prepared``. Raises Defect."""
+    cores = max(node.cpus for node in prepared.site.nodes)
+    draw = Draw(idle=WATTS, core=WATTS / cores, off=OFF)
+    watts = {"*": {"idle": draw.idle, "core": draw.core, "off": draw.off}}
+    submit = np.array([job.submit for job in prepared.jobs], np.int64)
+    for rule in rules:
+        site: dict[str, Any] = {"power": watts}
+        if rule.delay is not None:
+            site["power_saving"] = {
+                "mode": "on",
+                "idle": IDLE,
+                "delay": rule.delay,
+                "boot_time": BOOT,
+                "stop_time": STOP,
+                "at_once": len(prepared.site.nodes),
+            }
+        found = run(
+            prepared,
+            rule.policy,
+            settings=EngineSettings(site=site, slack=SITE_SLACK, slack_share=SITE_SLACK_SHARE),
+            boards=Boards(draw=draw, boot=BOOT, stop=STOP, timeout=rule.timeout),
+        )
+        waits = found.start - submit
+        assert found.power is not None  # boards were given
+        yield Saved(
+            prepared.name,
+            len(prepared.jobs),
+            len(prepared.site.nodes),
+            rule.name,
+            float(found.end.max() - submit.min()) / 86_400,
+            found.power.kwh,
+            found.power.idle_kwh,
+            found.power.switched_off,
+            float(waits.mean()),
+            float(np.percentile(waits, 99)),
+            float(waits.max()),
+            found.promise_breaches,
+        )

@@ -1,0 +1,82 @@
+"""Jobs go to nodes that draw less for their work, where they start no later for it."""
+
+from typing import Any
+
+import pytest
+
+from schedd.policy.economy import Draw
+from schedd.policy.thrift import draws_for_work
+from schedd.wire import PolicyChanged
+from tests.engine.cluster import Cluster, T
+
+POWER = {
+    "n1": {"idle": 100.0, "core": 9.0},
+    "n2": {"idle": 100.0, "core": 3.0},
+    "*": {"idle": 100.0, "core": 5.0},
+}
+
+
+def cluster_of(nodes: int = 3, site: dict[str, Any] | None = None, **more: Any) -> Cluster:
+    wanted = {"power": POWER, "thrift": {"prefer": True}, **(site or {})}
+    return Cluster(nodes=nodes, site=wanted, **more)
+
+
+def test_of_the_nodes_that_are_free_the_thriftiest_is_taken() -> None:
+    cluster = cluster_of()
+    for job in "123":
+        cluster.submit(job)
+    assert [cluster.where(job) for job in "123"] == [["n2"], ["n3"], ["n1"]]
+    assert [cluster.runs(job) for job in "123"] == [[0]] * 3
+
+
+def test_without_the_setting_it_is_not() -> None:
+    cluster = Cluster(nodes=3, site={"power": POWER})
+    cluster.submit("1")
+    assert cluster.where("1") == ["n1"]
+
+
+def test_nobody_waits_for_a_thriftier_node() -> None:
+    cluster = cluster_of(nodes=2)
+    cluster.submit("1", "n2:ppn=4", walltime=100)
+    cluster.submit("2")
+    assert (cluster.where("2"), cluster.runs("2")) == (["n1"], [0])
+
+
+def test_a_job_that_was_planned_elsewhere_goes_to_the_thriftier_node_when_that_is_free_at_its_start() -> None:
+    cluster = cluster_of(nodes=2)
+    cluster.submit("1", "n1:ppn=4", walltime=100)
+    cluster.submit("2", "n2:ppn=4", walltime=200, runtime=50)
+    cluster.submit("3", walltime=300)
+    assert (cluster.where("3"), cluster.start("3")) == (["n1"], 100)
+    cluster.at(101)
+    assert (cluster.where("3"), cluster.runs("3")) == (["n2"], [50])
+
+
+def test_one_whose_deadline_is_near_goes_to_the_fastest_the_others_to_who_draws_least_for_the_work() -> None:
+    power = {"n1": {"idle": 100.0, "core": 8.0}, "*": {"idle": 100.0, "core": 5.0}}
+    cluster = cluster_of(nodes=2, site={"power": power, "speeds": {"n1": 1.5}})
+    due = {"deadline": f"{T + 3000}"}
+    cluster.submit("later", "1:ppn=1", 100, resources={"deadline": f"{T + 9000}"})
+    cluster.submit("soon", "1:ppn=1", 100, resources=due)
+    cluster.submit("whenever", "1:ppn=1", 100)
+    assert [cluster.where(job) for job in ("later", "soon", "whenever")] == [["n2"], ["n1"], ["n2"]]
+
+
+def test_a_change_of_watts_counts_from_the_next_job_on() -> None:
+    cluster = cluster_of()
+    cluster.submit("1", "1:ppn=1")
+    assert cluster.where("1") == ["n2"]
+    power = {**POWER, "n3": {"idle": 100.0, "core": 1.0}}
+    site = {"power": power, "thrift": {"prefer": True}}
+    now = cluster.server.now
+    cluster.tell(PolicyChanged(id=cluster.server.event_id(), time=now, version=2, site=site, by="root"))
+    cluster.submit("2", "1:ppn=1")
+    assert cluster.where("2") == ["n3"]
+
+
+@pytest.mark.parametrize(("gpus", "best"), [(0.0, "few"), (0.5, "none")])
+def test_the_gpus_of_a_job_count_for_what_it_draws(gpus: float, best: str) -> None:
+    draws = {"few": Draw(100, 2, gpu=300), "none": Draw(100, 5, gpu=250), "unknown": None}
+    found = draws_for_work(draws, dict.fromkeys(draws, 1.0), gpus)
+    assert min(found, key=found.__getitem__) == best
+    assert found["unknown"] == max(found.values())

@@ -1,0 +1,116 @@
+"""Searches keep dependencies: who waits for another never starts before that one ends."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+
+from schedd.choice.decode import Decoder
+from schedd.engine.chains import last_starts
+from schedd.model import FOREVER
+from schedd.optimize import SearchSettings, Start
+from schedd.plan.columns import Ints
+from schedd.plan.latest import latest_starts
+from schedd.plan.places import place_of
+from schedd.plan.plan import Plan
+from tests.engine.cluster import Cluster
+
+DAY = 86_400
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Cluster:
+    """Two nodes, long jobs in front of short ones, and every third job behind an earlier one; no promises."""
+    found = Cluster(nodes=2, slack=10 * DAY)
+    random = np.random.default_rng(3)
+    found.submit("0", "2:ppn=4", walltime=500)
+    for i in range(1, 60):
+        walltime = int(random.integers(3000, 6000) if i < 20 else random.integers(60, 600))
+        more = {}
+        if i % 3 == 0:
+            more = {
+                "depend": f"afterok:{int(random.integers(max(1, i - 10), i))}",
+                "state": "H",
+                "holds": "s",
+            }
+        found.submit(str(i), f"1:ppn={random.integers(1, 5)}", walltime, **more)
+    while found.engine.state.plan.freed:
+        found.engine.handle((), found.server.now)
+    assert len(found.engine.state.chained) == 19
+    return found
+
+
+def broken(cluster: Cluster, plan: Plan) -> list[str]:
+    """Jobs that a plan starts before the end of what they wait for."""
+    state, found = cluster.engine.state, []
+    for name in state.chained:
+        for link in state.records[name].behind:
+            head = state.records[link.job]
+            if plan.start(state.records[name].slot) < plan.start(head.slot) + head.understood.walltime:
+                found.append(name)
+    return found
+
+
+def searched(cluster: Cluster, bounds: Ints, seed: int) -> tuple[Plan, int]:
+    """The plan that Tabu makes, and how many jobs it moved."""
+    state = cluster.engine.state
+    start = Start(state.plan.fork(), bounds, state.columns, 1.0, state.now)
+    how = SearchSettings(moves=400, seconds=None, seed=seed)
+    places = start.search(how, state.settings.criteria, DAY).run().places
+    plan = state.plan.fork()
+    for place in places:
+        plan.lift(place.slot, state.now)
+    for place in places:
+        plan.put(place.slot, place.start, place.takes, anew=False)
+    return plan, len(places)
+
+
+def decoded(cluster: Cluster, bounds: Ints, seeds: Iterable[int]) -> list[Plan]:
+    """Plans of random chromosomes."""
+    state = cluster.engine.state
+    slots = state.plan.planned()
+    slots = slots[state.plan.starts(slots) > state.now]
+    latest = latest_starts(state.plan, bounds, state.columns, state.now, DAY)
+    decoder = Decoder(state.plan, slots, latest, state.now)
+    found = []
+    for seed in seeds:
+        random = np.random.default_rng(seed)
+        genes = np.where(random.random(slots.shape[0]) < 0.5, decoder.anew[0], decoder.stays)
+        one = decoder.decode(genes, random.uniform(0, 1, (slots.shape[0],)))
+        if not one.homeless:
+            found.append(one.plan)
+    return found
+
+
+def test_tabu_keeps_dependencies_though_it_moves_many(cluster: Cluster) -> None:
+    state = cluster.engine.state
+    assert broken(cluster, state.plan) == []
+    for seed in range(3):
+        plan, moved = searched(cluster, last_starts(state), seed)
+        assert moved > 5
+        assert broken(cluster, plan) == []
+    assert any(broken(cluster, searched(cluster, state.bound, seed)[0]) for seed in range(3)), (
+        "by promises alone some would start too early: else this shows nothing"
+    )
+
+
+def test_alternative_plans_keep_dependencies(cluster: Cluster) -> None:
+    state = cluster.engine.state
+    plans = decoded(cluster, last_starts(state), range(40))
+    assert len(plans) >= 10
+    assert [broken(cluster, plan) for plan in plans] == [[]] * len(plans)
+    before = {slot: place_of(state.plan, slot) for slot in state.plan.planned().tolist()}
+    assert any(place_of(plan, slot) != place for plan in plans for slot, place in before.items())
+    assert any(broken(cluster, plan) for plan in decoded(cluster, state.bound, range(40)))
+
+
+def test_a_job_for_which_nobody_waits_has_its_promise_alone(cluster: Cluster) -> None:
+    state = cluster.engine.state
+    latest = last_starts(state)
+    assert state.bound[state.records["59"].slot] < FOREVER
+    heads = {link.job for name in state.chained for link in state.records[name].behind}
+    for record in state.records.values():
+        if record.id not in heads:
+            assert latest[record.slot] == state.bound[record.slot]
+        else:
+            assert state.plan.start(record.slot) <= latest[record.slot] <= state.bound[record.slot]

@@ -1,0 +1,135 @@
+"""Nodes that are switched off within a replay, and what is counted of it."""
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from schedd.cli.main import main
+from schedd.engine import EngineSettings
+from schedd.policy.economy import Draw
+from schedd.replay.boards import Boards, PowerPlay
+from schedd.replay.driver import Defect, Schedule, run
+from schedd.replay.experiments.energy import RULES
+from schedd.replay.prepare import Prepared, prepare
+from schedd.replay.site import equal_nodes
+from schedd.replay.workload import Trace, TraceJob, select
+from schedd.wire import ShareFacts, Switch
+
+DRAW = Draw(idle=100, core=50, off=10)
+HOUR = 3600
+
+
+def prepared(*jobs: tuple[int, int]) -> Prepared:
+    """(submitted, run time) of jobs that need a node each; two nodes."""
+    traced = tuple(
+        TraceJob(id=i, submit=submit, run=ran, procs=1, estimate=ran, user="u")
+        for i, (submit, ran) in enumerate(jobs, 1)
+    )
+    site = equal_nodes(2, 1)
+    return prepare(select(Trace("two", traced), procs=2), site)
+
+
+def played(what: Prepared, *, delay: int | None = None, timeout: int | None = None) -> Schedule:
+    site = {}
+    if delay is not None:
+        site = {"power_saving": {"mode": "on", "idle": 600, "min_up": 600, "min_off": 600, "delay": delay}}
+        site["power_saving"] |= {"boot_time": 300, "stop_time": 60}
+    policy = "easy" if timeout is not None else "conservative"
+    boards = Boards(draw=DRAW, boot=300, stop=60, timeout=timeout)
+    return run(what, policy, settings=EngineSettings(site=site), boards=boards, validate=True)
+
+
+def test_nodes_that_stay_on_draw_what_idle_nodes_draw_and_their_jobs() -> None:
+    found = played(prepared((0, HOUR), (4 * HOUR, HOUR)))
+    assert found.power is not None
+    hours = 5
+    assert found.power.kwh == pytest.approx((2 * hours * 100 + 2 * 50) / 1000)
+    assert found.power.jobs_kwh == pytest.approx(0.1)
+    assert found.power.idle_kwh == pytest.approx((2 * hours - 2) * 100 / 1000)
+    assert found.power.switched_off == 0
+
+
+def test_the_engine_switches_nodes_off_and_a_job_that_comes_waits_for_one_to_boot() -> None:
+    found = played(prepared((0, HOUR), (4 * HOUR, HOUR)), delay=0)
+    assert found.power is not None
+    assert found.power.switched_off >= 2
+    assert found.where[0] != ()
+    waited = int(found.start[1]) - 4 * HOUR
+    assert 300 <= waited <= 300 + 75 + 60
+    assert found.power.kwh < 0.75 * played(prepared((0, HOUR), (4 * HOUR, HOUR))).power.kwh  # type: ignore[union-attr]
+
+
+def test_with_a_delay_a_job_waits_for_the_node_that_is_on() -> None:
+    jobs = ((0, 3 * HOUR), (2 * HOUR, 60))
+    at_once, later = (played(prepared(*jobs), delay=delay) for delay in (0, 2 * HOUR))
+    assert int(at_once.start[1]) < 2 * HOUR + 500
+    assert int(later.start[1]) == 3 * HOUR
+    assert later.where[1] == later.where[0]
+
+
+def test_by_the_rule_of_others_a_node_goes_off_after_its_time_and_the_job_that_gets_it_waits() -> None:
+    found = played(prepared((0, HOUR), (4 * HOUR, HOUR)), timeout=600)
+    assert found.power is not None
+    assert (int(found.start[0]), int(found.start[1])) == (0, 4 * HOUR + 300)
+    assert int(found.end[1]) == 5 * HOUR + 300
+    # One node was on for 660 s, the other for the first job and 660 s; then one for 300 s and the second job.
+    on = 660 + (HOUR + 660) + 300 + HOUR
+    off = 2 * (5 * HOUR + 300) - on
+    assert found.power.kwh == pytest.approx((on * 100 + off * 10 + 2 * HOUR * 50) / 3.6e6)
+    assert found.power.switched_off == 2
+
+
+def test_a_job_that_gets_a_node_on_its_way_down_waits_for_both_ways() -> None:
+    play = PowerPlay(Boards(draw=DRAW, boot=300, stop=60, timeout=600), ["n1"], 0)
+    share = [ShareFacts("n1", 1)]
+    assert play.next() == 600
+    assert play.arrived(600) == []
+    assert play.began(share, 620) == 40 + 300
+    assert play.arrived(660) == []
+    assert play.arrived(960) == [("n1", True)]
+
+
+def test_the_engine_must_not_switch_off_a_node_on_which_a_job_runs_nor_start_one_on_a_node_that_is_off() -> (
+    None
+):
+    def order(on: bool) -> Switch:
+        return Switch(id="1", cause="", time=0, node="n1", on=on, expires=60)
+
+    play = PowerPlay(Boards(draw=DRAW), ["n1"], 0)
+    share = [ShareFacts("n1", 1)]
+    play.began(share, 0)
+    with pytest.raises(Defect, match="on which a job runs"):
+        play.order(order(False), 10)
+    play.left(share, 10, 10)
+    play.order(order(False), 20)
+    with pytest.raises(Defect, match="which is stopping"):
+        play.began(share, 30)
+
+
+def test_the_experiment_tells_what_each_rule_saves(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    line = "{0} {1} 0 {2} {3} -1 -1 {3} {4} -1 1 1 1 1 1 1 -1 -1"
+    lines = [
+        line.format(i, 900 * i, random.integers(60, 2000), random.integers(1, 30), 4_000)
+        for i in range(1, 240)
+    ]
+    packed = gzip.compress(("; MaxProcs: 100\n" + "\n".join(lines) + "\n").encode())
+    (tmp_path / "KTH-SP2-1996-2.swf.gz").write_bytes(packed)
+    out = tmp_path / "out"
+    words = ["experiment", "energy", "--quick", "--only", "KTH", "--logs", str(tmp_path), "--out", str(out)]
+    assert main(words) == 0
+    rows = {row["rule"]: row for row in json.loads((out / "energy-quick.json").read_text())["results"]}
+    assert tuple(rows) == tuple(rule.name for rule in RULES)
+    for name, row in rows.items():
+        assert row["jobs"] == 150
+        if "always on" not in name:
+            always = rows["planned, always on" if name.startswith("planned") else "EASY, always on"]
+            assert row["kwh"] < always["kwh"]
+            assert row["offs"] > 0
+    assert (out / "energy-quick.png").stat().st_size > 5_000
+    page = (out / "energy-quick.md").read_text()
+    assert "| planned, 30 min |" in page
+    assert "schedd experiment energy --quick --only KTH --logs LOGS" in page
