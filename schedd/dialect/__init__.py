@@ -6,7 +6,7 @@ Both families of servers; the meaning of requests is set out in ``docs/requests.
 from schedd.dialect.asked import resource_list
 from schedd.dialect.depend import Condition, Until, conditions
 from schedd.dialect.errors import RequestError
-from schedd.dialect.family import DIALECTS, KILLED, Dialect, Family, Site, dialect_of
+from schedd.dialect.family import DIALECTS, KILLED, Dialect, Family, Site, dialect_of, family_of
 from schedd.dialect.holds import Hold, holds_in
 from schedd.dialect.openpbs import parse_openpbs
 from schedd.dialect.render import canonical, openpbs_select, torque_nodes
@@ -26,6 +26,7 @@ __all__ = [
     "canonical",
     "conditions",
     "dialect_of",
+    "family_of",
     "format_size",
     "format_walltime",
     "holds_in",

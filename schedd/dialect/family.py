@@ -114,6 +114,11 @@ def _read_unknown(facts: JobFacts, site: Site) -> Request:
 _UNKNOWN: Final = Dialect("", _read_unknown, frozenset(), frozenset(), frozenset({0}))
 
 
+def family_of(resources: Mapping[str, str]) -> str:
+    """The family whose request this is: only OpenPBS knows ``select``."""
+    return "openpbs" if "select" in resources else _FIRST.name
+
+
 def dialect_of(family: str) -> Dialect:
     """The dialect of a server's family; an empty name is TORQUE's, which was there first.
 

@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from schedd.dialect import family_of
 from schedd.engine.accounts import account_of, amount_in_words, most_of
 from schedd.engine.booking import LIVE, Booking, BookingPhase, Option
 from schedd.engine.bound import booking_of, drop_pieces, fit, shares_of_takes
@@ -123,7 +124,7 @@ def _facts(event: Book) -> JobFacts:
         owner=event.owner,
         queue="",
         submitted=event.time,
-        family="openpbs" if "select" in event.resources else "torque",
+        family=family_of(event.resources),
         resources=dict(event.resources),
         group=event.group,
         account=event.account,
