@@ -96,6 +96,8 @@ function use() {
   chart.named("use_range").setv({ start: 0, end: Math.max(1, plan.capacity, ...plan.use.used) * 1.08 });
 }
 
+const short = (name) => (name.length > 9 ? `${name.slice(0, 8)}…` : name);
+
 function labels() {
   for (const axis of chart.models) {
     if (axis.type === "DatetimeAxis") axis.ticker.desired_num_ticks = Math.max(4, Math.floor(box.clientWidth / 130));
@@ -105,7 +107,7 @@ function labels() {
   const each = Math.max(1, Math.ceil(plan.count / Math.max(1, Math.floor((high - 40) / 15))));
   const names = [
     ...plan.nodes.name.map((name, n) => [plan.nodes.row[n], name.length > 10 ? `…${name.slice(-9)}` : name]),
-    ...plan.groups.map((group) => [group.row, `${group.open ? "▾" : "▸"} ${group.name.length > 9 ? `${group.name.slice(0, 8)}…` : group.name}`]),
+    ...plan.groups.map((group) => [group.row, `${group.open ? "▾" : "▸"} ${short(group.name.replace(`${view.group}=`, ""))}`]),
   ].filter(([row]) => row % each === 0 || plan.groups.some((group) => group.row === row));
   chart.named("row_ticks").ticks = names.map(([row]) => row + 0.5);
   chart.named("row_axis").major_label_overrides = new Map(names.map(([row, name]) => [row + 0.5, name]));
