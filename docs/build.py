@@ -1,10 +1,11 @@
-"""Writes the reference in docs/commands.md, and checks the links between the documents."""
+"""Writes the reference in docs/commands.md and the types of schedd/client/answers, and checks the links."""
 
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from docs.answers import write
 from schedd.cli.manual import reference
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -42,6 +43,7 @@ def with_reference(text: str) -> str:
 
 def main() -> int:
     """Prints what is broken; the exit code is 1 if anything is."""
+    write(ROOT / "schedd" / "client" / "answers")  # first: the commands need them
     page = ROOT / "docs" / "commands.md"
     page.write_text(with_reference(page.read_text("utf-8")), "utf-8")
     broken = list(broken_links(ROOT))

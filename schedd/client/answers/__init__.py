@@ -1,6 +1,6 @@
-"""The API's answers as typed dictionaries; a test compares them with its description.
+"""The API's answers as typed dictionaries; fields may be added, see docs/api.md.
 
-What each field means is told by the API itself (``/docs``). Fields may be added there: see docs/api.md.
+Written by ``make docs`` from the API's description, which says what each field means.
 """
 
 from schedd.client.answers.accounts import (
@@ -36,6 +36,7 @@ from schedd.client.answers.admin import (
     Searched,
     SearchesView,
     SearchView,
+    ServerFacts,
 )
 from schedd.client.answers.bookings import BookingDone, BookingsView, BookingView, MoveView, OptionView
 from schedd.client.answers.choices import Applied, OfferedMove, OfferedPlan, PlanSet, Sought, Stopped
@@ -181,6 +182,7 @@ __all__ = [
     "SearchView",
     "Searched",
     "SearchesView",
+    "ServerFacts",
     "ShareFacts",
     "Smaller",
     "Sought",

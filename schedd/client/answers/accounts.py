@@ -1,4 +1,7 @@
-"""What is told of accounts."""
+"""Accounts: budgets, charges, reports.
+
+Written by ``make docs`` from the API's description, which says what each field means.
+"""
 
 from typing import Literal, TypedDict
 
@@ -6,7 +9,9 @@ __all__ = ["AccountView", "AccountsView", "ChargedView", "LedgerView", "LineView
 
 
 class AccountView(TypedDict):
-    """An account. Amounts are in core-hours or in the currency, as ``unit`` says."""
+    """An account. Amounts are in core-hours or in the currency, as `unit` says; times in seconds since the
+    epoch.
+    """
 
     name: str
     unit: str
@@ -24,7 +29,7 @@ class AccountView(TypedDict):
 
 
 class AccountsView(TypedDict):
-    """Accounts that the asker may use or see."""
+    """Accounts that the asker may use or see, by name."""
 
     as_of: int
     generation: int
@@ -33,7 +38,7 @@ class AccountsView(TypedDict):
 
 
 class LineView(TypedDict):
-    """One line of the ledger."""
+    """One line of the ledger: what an account gained by it (less than 0: lost), and what it had then."""
 
     number: int
     time: int
@@ -59,7 +64,7 @@ class LedgerView(TypedDict):
 
 
 class ChargedView(TypedDict):
-    """What was charged, of a month, account and user as far as they are told apart."""
+    """What was charged, of a month, account and user as far as they are told apart; else they are empty."""
 
     month: str
     account: str

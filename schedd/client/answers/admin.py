@@ -1,4 +1,7 @@
-"""What is told of a cluster as a whole, of what the plan is worth, and of acts of admins."""
+"""Clusters and what admins ask of them: reservations, holds, policies, searches, objectives.
+
+Written by ``make docs`` from the API's description, which says what each field means.
+"""
 
 from typing import Any, Literal, TypedDict
 
@@ -35,7 +38,9 @@ __all__ = [
 
 
 class ServerFacts(TypedDict):
-    """What the server says of itself."""
+    """The server: whether scheduling is enabled, its defaults and limits, its version; ``open``: whether
+    users may see each other's jobs.
+    """
 
     scheduling: bool
     open: bool
@@ -74,6 +79,12 @@ class ClusterView(TypedDict):
     end_allowance: int
 
 
+class ClustersView(TypedDict):
+    """All clusters of this daemon."""
+
+    clusters: list[ClusterView]
+
+
 class AlertsView(TypedDict):
     """What is wrong and not over yet, the oldest first."""
 
@@ -83,17 +94,54 @@ class AlertsView(TypedDict):
     alerts: list[OpenAlert]
 
 
-class ClustersView(TypedDict):
-    """All clusters of this daemon."""
-
-    clusters: list[ClusterView]
-
-
 class Dispatch(TypedDict):
     """Whether jobs are started."""
 
     paused: str
     generation: int
+
+
+class ReservationDone(TypedDict):
+    """What came of it."""
+
+    as_of: int
+    generation: int
+    stale: str
+    reservation: ReservationView | None
+    at_risk: int
+
+
+class Moved(TypedDict):
+    """A waiting job whose planned start would be another; null: it would have, or has, none."""
+
+    job: str
+    owner: str
+    before: int | None
+    after: int | None
+    promised: int | None
+    broken: bool
+
+
+class InTheWay(TypedDict):
+    """A running job that still holds nodes when they are to be reserved; nothing is done to it."""
+
+    job: str
+    owner: str
+    nodes: list[str]
+    until: int
+
+
+class PreviewView(TypedDict):
+    """What would follow; nothing was done. Lists are cut after 1,000 entries."""
+
+    as_of: int
+    generation: int
+    stale: str
+    moved: list[Moved]
+    moves: int
+    broken: int
+    running: list[InTheWay]
+    alerts: list[str]
 
 
 class HoldView(TypedDict):
@@ -115,26 +163,6 @@ class HoldsView(TypedDict):
     holds: list[HoldView]
 
 
-class InTheWay(TypedDict):
-    """A running job that holds nodes which are to be kept free; nothing is done to it."""
-
-    job: str
-    owner: str
-    nodes: list[str]
-    until: int
-
-
-class Moved(TypedDict):
-    """A waiting job whose planned start would be another; null: it would have, or has, none."""
-
-    job: str
-    owner: str
-    before: int | None
-    after: int | None
-    promised: int | None
-    broken: bool
-
-
 class PolicyView(TypedDict):
     """The site's policy in force."""
 
@@ -145,21 +173,8 @@ class PolicyView(TypedDict):
     site: dict[str, Any]
 
 
-class PreviewView(TypedDict):
-    """What would follow; nothing was done."""
-
-    as_of: int
-    generation: int
-    stale: str
-    moved: list[Moved]
-    moves: int
-    broken: int
-    running: list[InTheWay]
-    alerts: list[str]
-
-
 class CriterionChange(TypedDict):
-    """A criterion before and after a search."""
+    """One criterion before and after a search; `docs/optimisation.md` has the formulas."""
 
     criterion: str
     unit: str
@@ -174,6 +189,67 @@ class ObjectiveChange(TypedDict):
     unit: str
     before: float
     after: float
+
+
+class SearchView(TypedDict):
+    """One search for a better plan."""
+
+    number: int
+    started: int
+    why: Literal["periodic", "room was freed", "jobs came", "jobs fit", "not at its end", "asked for"]
+    kind: str
+    seconds: float
+    ended: str
+    jobs: int
+    tried: int
+    accepted: int
+    too_late: int
+    moved: int
+    taken: int
+    gain: float
+    criteria: list[CriterionChange]
+    objectives: list[ObjectiveChange]
+
+
+class PolicyPreview(TypedDict):
+    """The same of a policy, with what a search under its criteria would find then, on a copy of the plan."""
+
+    as_of: int
+    generation: int
+    stale: str
+    moved: list[Moved]
+    moves: int
+    broken: int
+    running: list[InTheWay]
+    alerts: list[str]
+    search: SearchView | None
+
+
+class CriterionValue(TypedDict):
+    """What the plan is worth by one criterion; `docs/optimisation.md` has the formulas."""
+
+    criterion: str
+    value: float
+    unit: str
+
+
+class EvaluationView(TypedDict):
+    """What the plan is worth."""
+
+    as_of: int
+    generation: int
+    stale: str
+    criteria: list[CriterionValue]
+    walltime_use: float
+
+
+class EvaluatedView(TypedDict):
+    """What the plan was worth at a moment."""
+
+    time: int
+    generation: int
+    jobs: int
+    values: dict[str, float]
 
 
 class ObjectiveValue(TypedDict):
@@ -221,28 +297,8 @@ class JobCostView(TypedDict):
     nodes: list[NodeCost]
 
 
-class SearchView(TypedDict):
-    """A search for a better plan, and what became of it."""
-
-    number: int
-    started: int
-    why: str
-    kind: str
-    seconds: float
-    ended: str
-    jobs: int
-    tried: int
-    accepted: int
-    too_late: int
-    moved: int
-    taken: int
-    gain: float
-    criteria: list[CriterionChange]
-    objectives: list[ObjectiveChange]
-
-
-class PolicyPreview(PreviewView):
-    """The same of a policy, with what a search under its criteria would find then, on a copy of the plan."""
+class Searched(TypedDict):
+    """What became of a search that was asked for."""
 
     search: SearchView | None
 
@@ -252,46 +308,3 @@ class SearchesView(TypedDict):
 
     searches: list[SearchView]
     next: str | None
-
-
-class CriterionValue(TypedDict):
-    """What the plan is worth by one criterion; `docs/optimisation.md` has the formulas."""
-
-    criterion: str
-    value: float
-    unit: str
-
-
-class EvaluationView(TypedDict):
-    """What the plan is worth."""
-
-    as_of: int
-    generation: int
-    stale: str
-    criteria: list[CriterionValue]
-    walltime_use: float
-
-
-class EvaluatedView(TypedDict):
-    """What the plan was worth at a moment; by criterion, in the units of `EvaluationView`."""
-
-    time: int
-    generation: int
-    jobs: int
-    values: dict[str, float]
-
-
-class Searched(TypedDict):
-    """What became of a search that was asked for."""
-
-    search: SearchView | None
-
-
-class ReservationDone(TypedDict):
-    """What came of it."""
-
-    as_of: int
-    generation: int
-    stale: str
-    reservation: ReservationView | None
-    at_risk: int

@@ -1,4 +1,7 @@
-"""What is told of bookings."""
+"""Cores that users have for a time.
+
+Written by ``make docs`` from the API's description, which says what each field means.
+"""
 
 from typing import Literal, TypedDict
 
@@ -7,8 +10,16 @@ from schedd.client.answers.jobs import ShareFacts
 __all__ = ["BookingDone", "BookingView", "BookingsView", "MoveView", "OptionView"]
 
 
+class MoveView(TypedDict):
+    """A move of the planned start; a start of null: there was none."""
+
+    time: int
+    before: int | None
+    after: int
+
+
 class OptionView(TypedDict):
-    """A counter-offer; ``stretch`` is how far it is outside the window, in lengths of the booking."""
+    """A counter-offer."""
 
     option: int
     start: int
@@ -16,16 +27,8 @@ class OptionView(TypedDict):
     stretch: float
 
 
-class MoveView(TypedDict):
-    """A move of the planned start."""
-
-    time: int
-    before: int | None
-    after: int
-
-
 class BookingView(TypedDict):
-    """Cores that somebody has for a time. Times are seconds since the epoch."""
+    """Cores that somebody has for a time. Times are seconds since the epoch (UTC)."""
 
     name: str
     owner: str
@@ -60,7 +63,7 @@ class BookingsView(TypedDict):
 
 
 class BookingDone(TypedDict):
-    """One of them."""
+    """One booking after what was asked for."""
 
     as_of: int
     generation: int

@@ -1,4 +1,7 @@
-"""What is told of alternative plans."""
+"""Alternative plans.
+
+Written by ``make docs`` from the API's description, which says what each field means.
+"""
 
 from typing import TypedDict
 
@@ -19,7 +22,9 @@ class OfferedMove(TypedDict):
 
 
 class OfferedPlan(TypedDict):
-    """An alternative to the live plan."""
+    """An alternative to the live plan; ``values`` by objective. Plans of a set are numbered from 1 on, the
+    best by the weights first.
+    """
 
     number: int
     values: dict[str, float]
@@ -27,7 +32,9 @@ class OfferedPlan(TypedDict):
 
 
 class PlanSet(TypedDict):
-    """What came of one run."""
+    """What came of one run; the latest is kept. ``weights`` and ``units`` by objective, ``live`` the values
+    of the live plan at ``as_of``.
+    """
 
     number: int
     by: str

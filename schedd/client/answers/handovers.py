@@ -1,4 +1,7 @@
-"""What is told of jobs that were handed over."""
+"""Jobs that a federation handed over.
+
+Written by ``make docs`` from the API's description, which says what each field means.
+"""
 
 from typing import Literal, TypedDict
 
@@ -6,7 +9,7 @@ __all__ = ["HandoverDoneView", "HandoverView", "HandoversView"]
 
 
 class HandoverView(TypedDict):
-    """A job that was handed over. Times are seconds since the epoch."""
+    """A job that was handed over. Times are seconds since the epoch (UTC)."""
 
     handover: str
     user: str
@@ -26,7 +29,7 @@ class HandoverView(TypedDict):
 
 
 class HandoversView(TypedDict):
-    """Some of them."""
+    """Jobs that were handed over."""
 
     as_of: int
     generation: int
@@ -35,7 +38,7 @@ class HandoversView(TypedDict):
 
 
 class HandoverDoneView(TypedDict):
-    """One of them."""
+    """One handover after what was asked for."""
 
     as_of: int
     generation: int

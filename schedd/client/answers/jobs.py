@@ -1,4 +1,7 @@
-"""What is told of jobs: where each stands, why, what became of it, what changes."""
+"""What is told of jobs: where each stands, why, what became of it, what changes.
+
+Written by ``make docs`` from the API's description, which says what each field means.
+"""
 
 from typing import Any, Literal, TypedDict
 
@@ -27,17 +30,8 @@ __all__ = [
 ]
 
 
-class Counts(TypedDict):
-    """How many jobs stand where."""
-
-    running: int
-    starting: int
-    planned: int
-    without_start: int
-
-
 class ShareFacts(TypedDict):
-    """What a job holds, or is to hold, of one node; memory in KiB."""
+    """What a job holds, or is to hold, of one node; ``mem`` in KiB."""
 
     node: str
     cpus: int
@@ -46,7 +40,7 @@ class ShareFacts(TypedDict):
 
 
 class Risk(TypedDict):
-    """A promise that cannot be kept as planned now: since when, by which event, for which cause."""
+    """A promise that cannot be kept as planned now: since when, and what made it so."""
 
     time: int
     event: str
@@ -54,7 +48,11 @@ class Risk(TypedDict):
 
 
 class Breach(TypedDict):
-    """A promise that was not kept: at `time` the job had not started; `planned` was its start then, or -1."""
+    """A promise that was not kept: at ``time`` the job had not started, or had begun after it.
+
+    ``event`` and ``cause`` are those that first put the promise at risk; ``planned`` is the start that was
+    planned then, or the late one itself; -1: none was known.
+    """
 
     time: int
     event: str
@@ -101,15 +99,15 @@ class JobView(TypedDict):
     told_start: int | None
     planned_end: int | None
     planned_nodes: list[ShareFacts]
+    node_sets: list[str]
     expected_start: int | None
     expected_by: int | None
     expected_as_of: int | None
     promised_start: int | None
-    node_sets: list[str]
     limited_by: list[str]
-    conditional: list[str]
     deadline: int | None
     deadline_state: Literal["", "on_track", "at_risk", "missed"]
+    conditional: list[str]
     weak: bool
     answer: Literal["start_known", "waiting", "never"]
     waiting_for: str
@@ -134,7 +132,7 @@ class JobPage(TypedDict):
 
 
 class JobColumns(TypedDict):
-    """The same column by column: by field, in the order of the jobs."""
+    """The same column by column."""
 
     as_of: int
     generation: int
@@ -216,13 +214,6 @@ class Blocker(TypedDict):
     words: str
 
 
-class Ahead(TypedDict):
-    """How many planned jobs go before one on its nodes, by what right."""
-
-    right: Literal["priority", "earlier", "promise", "placement"]
-    count: int
-
-
 class LinkJob(TypedDict):
     """A job of a link."""
 
@@ -233,7 +224,7 @@ class LinkJob(TypedDict):
 
 
 class Link(TypedDict):
-    """What keeps a job off its planned nodes from `start` to before `until`; each link meets the next."""
+    """From `start` to before `until` this keeps the job off its planned nodes. Each link meets the next."""
 
     kind: Literal["eligible", "running", "queued", "reservation", "limit", "node", "free"]
     start: int
@@ -245,8 +236,21 @@ class Link(TypedDict):
     words: str
 
 
+class Ahead(TypedDict):
+    """How many planned jobs hold nodes of this one before it starts, by what right they go first."""
+
+    right: Literal["priority", "earlier", "promise", "placement"]
+    count: int
+
+
 class Explanation(TypedDict):
-    """Why a job does not start sooner. Times are seconds since the epoch (UTC)."""
+    """Why a job does not start sooner. Times are seconds since the epoch (UTC).
+
+    Without all `blockers` it would start at `earliest`; with any one of them it would not. Without those that
+    are `sooner` it would start at `without`, which is before the start that it has; with any one of these it
+    would not start before that. A job that may not be planned yet has no `earliest`; its blockers are what it
+    waits for.
+    """
 
     job: str
     state: Literal["running", "starting", "planned", "waiting", "never"]
@@ -267,6 +271,27 @@ class Explanation(TypedDict):
     stale: str
 
 
+class OpenAlert(TypedDict):
+    """An alert that is not over yet. Times are seconds since the epoch (UTC)."""
+
+    kind: str
+    about: str
+    text: str
+    since: int
+    last: int
+    times: int
+    until: int | None
+
+
+class Counts(TypedDict):
+    """How many jobs stand where."""
+
+    running: int
+    starting: int
+    planned: int
+    without_start: int
+
+
 class JobLine(TypedDict):
     """A job in short: enough for a row of a table or a bar of a chart."""
 
@@ -282,18 +307,6 @@ class JobLine(TypedDict):
     expected_by: int | None
     promised_start: int | None
     nodes: list[str]
-
-
-class OpenAlert(TypedDict):
-    """An alert that is not over yet."""
-
-    kind: str
-    about: str
-    text: str
-    since: int
-    last: int
-    times: int
-    until: int | None
 
 
 class News(TypedDict):

@@ -1,4 +1,7 @@
-"""Of what users are told by mail or command."""
+"""What somebody wants to be told.
+
+Written by ``make docs`` from the API's description, which says what each field means.
+"""
 
 from typing import Literal, TypedDict
 

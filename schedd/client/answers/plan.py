@@ -1,4 +1,7 @@
-"""What is told of the plan: nodes, what is placed and what is free, when a job would start."""
+"""Nodes, the plan over time, what is free, when a job would start.
+
+Written by ``make docs`` from the API's description, which says what each field means.
+"""
 
 from typing import Literal, TypedDict
 
@@ -80,15 +83,6 @@ class ReservationView(TypedDict):
     shorter: int
 
 
-class ReservationsView(TypedDict):
-    """All reservations by start."""
-
-    as_of: int
-    generation: int
-    stale: str
-    reservations: list[ReservationView]
-
-
 class Bars(TypedDict):
     """What is placed in a window of time, by start."""
 
@@ -151,6 +145,14 @@ class Smaller(TypedDict):
     value: int | None
 
 
+class Cheapest(TypedDict):
+    """The place that costs least, of several the first: a start, what it costs, and the nodes."""
+
+    start: int
+    cost: float
+    nodes: list[str]
+
+
 class VariantAnswer(TypedDict):
     """When the job would start if it were submitted so, now, and nothing else changed."""
 
@@ -174,20 +176,39 @@ class VariantAnswer(TypedDict):
     notes: list[str]
 
 
-class Cheapest(TypedDict):
-    """The place that costs least, of several the first: a start, what it costs, and the nodes."""
-
-    start: int
-    cost: float
-    nodes: list[str]
-
-
-class WhatIfAnswer(VariantAnswer):
+class WhatIfAnswer(TypedDict):
     """The same for the question itself, with all else that was asked."""
 
+    request: str
+    answer: Literal["start_known", "waiting", "never"]
+    planned_start: int | None
+    planned_end: int | None
+    planned_nodes: list[ShareFacts]
+    expected_start: int | None
+    expected_by: int | None
+    expected_as_of: int | None
+    promised_start: int | None
+    predicted_run_time: int | None
+    cost: float | None
+    currency: str
+    over: bool
+    waiting_for: str
+    why: str
+    walltime: int
+    walltime_assumed: bool
+    notes: list[str]
     windows: list[Window]
     changes: list[Smaller]
     cheapest: Cheapest | None
     variants: list[VariantAnswer]
     as_of: int
     generation: int
+
+
+class ReservationsView(TypedDict):
+    """All reservations by start."""
+
+    as_of: int
+    generation: int
+    stale: str
+    reservations: list[ReservationView]

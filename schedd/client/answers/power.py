@@ -1,4 +1,7 @@
-"""What is told of nodes that are switched off and on."""
+"""Nodes that are switched off and on.
+
+Written by ``make docs`` from the API's description, which says what each field means.
+"""
 
 from typing import Literal, TypedDict
 
@@ -6,7 +9,7 @@ __all__ = ["NodePowerView", "PowerView"]
 
 
 class NodePowerView(TypedDict):
-    """A node that was switched, or over which an admin decides. Times are seconds since the epoch."""
+    """A node that was switched, or of which an admin wants something. Times are seconds since the epoch."""
 
     node: str
     phase: Literal["on", "stopping", "off", "booting", "failed"]

@@ -1,4 +1,7 @@
-"""What is told of users, of who goes first and why, and of how right told starts were."""
+"""How well the plan's words were kept; users, priorities, fair shares, licences.
+
+Written by ``make docs`` from the API's description, which says what each field means.
+"""
 
 from typing import Literal, TypedDict
 
@@ -18,8 +21,50 @@ __all__ = [
 ]
 
 
+class ErrorView(TypedDict):
+    """By how much told starts were wrong: actual less told, in seconds; positive is later than told."""
+
+    lead: int
+    count: int
+    mean: float
+    median_absolute: float
+    p90_absolute: float
+
+
+class Figures(TypedDict):
+    """How good told starts were. Seconds, and shares between 0 and 1; None: there is nothing to tell of."""
+
+    count: int
+    p90_coverage: float | None
+    p50_coverage: float | None
+    median_error: float | None
+    plan_median_error: float | None
+    error_ratio: float | None
+    pinball_50: float | None
+    pinball_90: float | None
+    sharpness: float | None
+
+
+class HorizonView(TypedDict):
+    """How right expected starts of one horizon were."""
+
+    kind: Literal["submission", "waiting", "hour"]
+    lead: int | None
+    figures: Figures
+
+
+class AccuracyView(TypedDict):
+    """How right told starts were."""
+
+    kept: bool
+    overall: ErrorView | None
+    by_lead: list[ErrorView]
+    expected: list[HorizonView]
+    breaches: int | None
+
+
 class UserSummary(TypedDict):
-    """One user's jobs, counted. Times are seconds since the epoch (UTC)."""
+    """One user's jobs, counted."""
 
     user: str
     running: int
@@ -42,50 +87,8 @@ class UsersView(TypedDict):
     users: list[UserSummary]
 
 
-class ErrorView(TypedDict):
-    """By how much told starts were wrong: actual less told, in seconds; positive is later than told."""
-
-    lead: int
-    count: int
-    mean: float
-    median_absolute: float
-    p90_absolute: float
-
-
-class Figures(TypedDict):
-    """How good told starts were. Seconds, and shares between 0 and 1; null: there is nothing to tell of."""
-
-    count: int
-    p90_coverage: float | None
-    p50_coverage: float | None
-    median_error: float | None
-    plan_median_error: float | None
-    error_ratio: float | None
-    pinball_50: float | None
-    pinball_90: float | None
-    sharpness: float | None
-
-
-class HorizonView(TypedDict):
-    """How right expected starts of one horizon were."""
-
-    kind: Literal["submission", "waiting", "hour"]
-    lead: int | None
-    figures: Figures
-
-
-class AccuracyView(TypedDict):
-    """How right told starts were; by lead, the shortest first. Without a database none is kept."""
-
-    kept: bool
-    overall: ErrorView | None
-    by_lead: list[ErrorView]
-    expected: list[HorizonView]
-    breaches: int | None
-
-
 class Term(TypedDict):
-    """One term of a priority: `points` is what it adds, `value` what it found before it was weighted."""
+    """One term of a sum: ``points`` is what it adds, ``value`` what it found before it was weighted."""
 
     name: str
     weight: float
@@ -94,7 +97,7 @@ class Term(TypedDict):
 
 
 class PriorityView(TypedDict):
-    """A job's priority as it is now; the plan goes by `rank`, the total as it was last worked out."""
+    """A job's priority as it is now."""
 
     as_of: int
     generation: int
@@ -107,7 +110,7 @@ class PriorityView(TypedDict):
 
 
 class Place(TypedDict):
-    """One place of the tree of shares; `path` has the names from the top, such as `physics/ann`."""
+    """One place of the tree of shares."""
 
     path: str
     share: float
@@ -119,7 +122,7 @@ class Place(TypedDict):
 
 
 class FairShareView(TypedDict):
-    """The tree of shares, parents before children; no levels where the site has no fair share."""
+    """Who has used how much, against what is meant for each."""
 
     as_of: int
     generation: int
@@ -129,7 +132,7 @@ class FairShareView(TypedDict):
 
 
 class Licence(TypedDict):
-    """A resource of the whole cluster; `counted`: when a program last said how many there are."""
+    """A resource of the whole cluster, and how far it is in use."""
 
     name: str
     copies: int
@@ -139,7 +142,7 @@ class Licence(TypedDict):
 
 
 class LicencesView(TypedDict):
-    """Licences and other resources of the whole cluster, by name."""
+    """Licences and other resources of the whole cluster."""
 
     as_of: int
     generation: int
