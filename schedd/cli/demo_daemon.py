@@ -11,7 +11,7 @@ import sys
 import threading
 
 from schedd.api.listening import ListenError, listen
-from schedd.api.serving import serve
+from schedd.cli.serving import serve
 from schedd.service.clock import ScaledClock
 from schedd.service.logs import set_up
 from schedd.service.settings import ServerSettings, Settings

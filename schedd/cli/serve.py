@@ -32,7 +32,7 @@ def run(argv: Sequence[str]) -> int:
     # What the parser refuses is to be answered at once, without loading all this.
     from schedd.api.listening import ListenError, listen, listen_locally  # noqa: PLC0415
     from schedd.api.parts import parts_of  # noqa: PLC0415
-    from schedd.api.serving import serve  # noqa: PLC0415
+    from schedd.cli.serving import serve  # noqa: PLC0415
     from schedd.service.clock import SystemClock  # noqa: PLC0415
     from schedd.service.logs import set_up  # noqa: PLC0415
     from schedd.service.settings import Settings, SettingsError, load  # noqa: PLC0415

@@ -107,7 +107,7 @@ class EmulatedServer(SimulatedServer):
         self.cluster.command = SchedulerCommand.FIRST if self.cluster.scheduling else None
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await Session(self, reader, writer).run()
+        await Session(self, self.handlers, reader, writer).run()
 
     async def _vouch(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await answer_question(self.vouched, (self.cluster.server, self._port), reader, writer)
@@ -136,7 +136,7 @@ class EmulatedServer(SimulatedServer):
     async def _follow(self, connection: socket.socket) -> None:
         """Takes the scheduler's requests on the socket that its command went through (servers up to 3.x)."""
         reader, writer = await asyncio.open_connection(sock=connection)
-        session = Session(self, reader, writer, trusted=True)
+        session = Session(self, self.handlers, reader, writer, trusted=True)
         self.cluster.cycling = True
         try:
             await session.run()

@@ -2,21 +2,19 @@
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
 
 from server_adapter.dis import DisError, DisIncompleteError
 from server_adapter.emulator.decoding import ClientDecoder
 from server_adapter.emulator.dialogue import OK, Dialogue, error_reply, spoken
 from server_adapter.emulator.errors import RefusalError, refusal
+from server_adapter.emulator.handlers import Handlers
 from server_adapter.emulator.principal import principal_of
+from server_adapter.emulator.simulated import SimulatedServer
 from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.errors import ServerCode
 from server_adapter.torque.frames import RequestFrame, UnknownRequestError, decode_request
 from server_adapter.torque.replies import Reply, encode_reply
 from server_adapter.torque.requests import AuthenticateRequest, RunRequest
-
-if TYPE_CHECKING:
-    from server_adapter.emulator.server import EmulatedServer
 
 _CHUNK = 64 * 1024
 _MOST = 64 * 1024 * 1024
@@ -31,7 +29,8 @@ class Session:
 
     def __init__(
         self,
-        server: "EmulatedServer",
+        server: SimulatedServer,
+        handlers: Handlers,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         *,
@@ -41,6 +40,7 @@ class Session:
         self._version = server.cluster.version.protocol
         self.runs = 0
         self._server = server
+        self._handlers = handlers
         self._reader = reader
         self._writer = writer
         self._port: int = writer.get_extra_info("peername")[1]
@@ -128,4 +128,4 @@ class Session:
             self._dialogue.who = principal_of(server.cluster, frame.user, privileged=True)
         else:
             return error_reply(RefusalError(ServerCode.BADCRED))
-        return server.handlers.answer(frame.request, self._dialogue)
+        return self._handlers.answer(frame.request, self._dialogue)

@@ -11,10 +11,11 @@ from server_adapter.batch.answers import Status
 from server_adapter.batch.described import Described
 from server_adapter.dis import Decoder, encode_string
 from server_adapter.torque.codes import ObjectType, RequestCode
-from server_adapter.torque.describe import parse_job, parse_node, parse_queue, parse_server
 from server_adapter.torque.frames import RequestFrame, decode_request, encode_request
+from server_adapter.torque.node_status import parse_node
 from server_adapter.torque.replies import Reply, decode_reply, encode_reply
 from server_adapter.torque.status import StatusDecoder
+from tests.server_adapter.inventory import parse_job, parse_queue, parse_server
 
 CAPTURES = Path(__file__).resolve().parents[3] / "shared" / "protocols" / "captures" / "torque"
 FILES = sorted(CAPTURES.glob("*.jsonl"))

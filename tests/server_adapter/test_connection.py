@@ -22,12 +22,11 @@ from server_adapter.dis import Attribute, Limits
 from server_adapter.emulator import EmulatedServer, NodeSpec
 from server_adapter.emulator.dialogue import Dialogue
 from server_adapter.emulator.principal import principal_of
-from server_adapter.torque.attributes import JOB_ATTRIBUTES
 from server_adapter.torque.codes import READ_ONLY, RequestCode
 from server_adapter.torque.connection import Connection, open_connection
 from server_adapter.torque.credentials import AnyPort, Credential, PrivilegedPort, Trqauthd, Vouch
-from server_adapter.torque.describe import parse_job
 from server_adapter.torque.requests import JobRequest, ManageRequest, RunRequest, StatusRequest
+from tests.server_adapter.inventory import JOB_ATTRIBUTES, parse_job
 
 NODES = [NodeSpec("node1"), NodeSpec("node2")]
 ALL_JOBS = StatusRequest(code=RequestCode.STATUS_JOB)

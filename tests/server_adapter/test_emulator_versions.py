@@ -19,8 +19,8 @@ from server_adapter.torque import (
     open_connection,
     verbs,
 )
-from server_adapter.torque.inventory import read_jobs, read_nodes, read_server
 from server_adapter.torque.requests import ManageRequest, RunRequest, StatusRequest
+from tests.server_adapter.inventory import read_jobs, read_nodes, read_server
 
 NODES = [NodeSpec("node1", 4), NodeSpec("node2", 4)]
 

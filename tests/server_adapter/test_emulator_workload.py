@@ -15,7 +15,7 @@ from server_adapter.emulator.console import Console
 from server_adapter.emulator.server import EmulatedServer
 from server_adapter.emulator.workload import in_order
 from server_adapter.torque import AnyPort, open_connection, verbs
-from server_adapter.torque.inventory import read_jobs
+from tests.server_adapter.inventory import read_jobs
 
 NODES = read_nodes(["2:ppn=4"])
 

@@ -9,8 +9,8 @@ from server_adapter.batch.errors import ServerRefusedError, ServerUnreachableErr
 from server_adapter.batch.sockets import Address
 from server_adapter.emulator import EmulatedServer, NodeSpec, State, Timing
 from server_adapter.torque import AnyPort, CommandListener, Connection, RequestCode, open_connection, verbs
-from server_adapter.torque.inventory import read_job, read_jobs, read_nodes, read_queues, read_server
 from server_adapter.torque.requests import SelectRequest
+from tests.server_adapter.inventory import read_job, read_jobs, read_nodes, read_queues, read_server
 
 NODES = [NodeSpec(f"node{number}", 4, ("odd" if number % 2 else "even",)) for number in range(1, 9)]
 QUICK = Timing(obit=0.5, kill=1.0, refused=0.3, report=45.0, node_check=20.0)

@@ -9,9 +9,9 @@ from server_adapter.batch.layout import Request
 from server_adapter.dis import Attribute, Decoder, DisIncompleteError, DisSyntaxError, Operation
 from server_adapter.torque import values
 from server_adapter.torque.codes import READ_ONLY, ManagerCommand, ObjectType, RequestCode
-from server_adapter.torque.describe import parse_job, parse_node, parse_queue, parse_server
 from server_adapter.torque.errors import BUSY, code_name, refused
 from server_adapter.torque.frames import RequestFrame, UnknownRequestError, decode_request, encode_request
+from server_adapter.torque.node_status import parse_node
 from server_adapter.torque.replies import Reply, decode_reply, encode_reply
 from server_adapter.torque.requests import (
     SHAPES,
@@ -26,6 +26,7 @@ from server_adapter.torque.requests import (
     StatusRequest,
 )
 from server_adapter.torque.status import StatusDecoder
+from tests.server_adapter.inventory import parse_job, parse_queue, parse_server
 
 JOB = "0.localhost"
 # Request bytes as the protocol document has them, section 5 (user root, version 2).

@@ -30,7 +30,7 @@ def _skew(file: str) -> None:
 
 def main() -> None:
     """Fork until the input ends."""
-    import schedd.api.serving  # noqa: F401, PLC0415
+    import schedd.cli.serving  # noqa: F401, PLC0415
 
     warm_up()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries the children

@@ -12,17 +12,17 @@ from server_adapter.emulator.jobs import Order, Outcome
 from server_adapter.emulator.nodes import NodeSpec
 from server_adapter.emulator.openpbs import running, submission
 from server_adapter.emulator.openpbs.handlers import OK, Handlers, refused
-from server_adapter.emulator.openpbs.session import Session
+from server_adapter.emulator.openpbs.session import Session, SessionHost
 from server_adapter.emulator.openpbs.state import PbsCluster, Scheduler, new_pbs_cluster
 from server_adapter.emulator.principal import Principal
-from server_adapter.emulator.simulated import Clock, SimulatedServer, clock_of
+from server_adapter.emulator.simulated import Clock, clock_of
 from server_adapter.emulator.state import Timing, usual_outcome
 from server_adapter.openpbs.codes import Command, ServerCode
 from server_adapter.openpbs.replies import Reply, encode_reply
 from server_adapter.openpbs.requests import DeferredReplyRequest
 
 
-class EmulatedOpenPBS(SimulatedServer):
+class EmulatedOpenPBS(SessionHost):
     """An OpenPBS pbs_server over simulated vnodes, on loopback, for any client of its batch protocol.
 
     Every node is a vnode and a host of its own. `time_scale` simulated seconds pass in a real one; 0 stops

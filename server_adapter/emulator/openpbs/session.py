@@ -2,21 +2,19 @@
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from abc import abstractmethod
 
 from server_adapter.batch.layout import Request
 from server_adapter.dis import DisError
 from server_adapter.emulator.errors import RefusalError
-from server_adapter.emulator.openpbs.handlers import OK, Pending, refused
+from server_adapter.emulator.openpbs.handlers import OK, Handlers, Pending, refused
 from server_adapter.emulator.openpbs.state import Scheduler
 from server_adapter.emulator.principal import Principal
+from server_adapter.emulator.simulated import SimulatedServer
 from server_adapter.openpbs.codes import RequestCode, ServerCode
 from server_adapter.openpbs.frames import RequestFrame, UnknownRequestError, decode_request
 from server_adapter.openpbs.packets import PacketSplitter, encode_packet
 from server_adapter.openpbs.requests import AuthenticateRequest, RegisterSchedulerRequest, RunRequest
-
-if TYPE_CHECKING:
-    from server_adapter.emulator.openpbs.server import EmulatedOpenPBS
 
 _CHUNK = 64 * 1024
 _REQUEST = b"+2+2"  # how requests begin; the end of a cycle is one number
@@ -25,11 +23,41 @@ _UNKNOWN = RefusalError(ServerCode.UNKREQ, "Unknown request")
 _NOBODY = RefusalError(ServerCode.BADCRED, "Invalid credential")
 
 
+class SessionHost(SimulatedServer):
+    """What sessions need of the server that they belong to."""
+
+    handlers: Handlers
+
+    @abstractmethod
+    def manages(self, user: str) -> bool:
+        """Whether a user is root, a manager or an operator."""
+
+    @abstractmethod
+    def register(self, session: "Session", name: str, who: Principal) -> bytes:
+        """RegisterSched: the first connection takes requests, the second commands. The reply's body."""
+
+    @abstractmethod
+    def takes_end(self, session: "Session") -> bool:
+        """Whether this is a scheduler's second connection: whatever comes there ends its cycle."""
+
+    @abstractmethod
+    def lost(self, session: "Session") -> None:
+        """The client of a session is gone."""
+
+    @abstractmethod
+    async def ask_scheduler(self, name: str) -> bytes:
+        """Lets the scheduler run a job, and waits for what it says. The reply's body."""
+
+    @abstractmethod
+    def answer_qrun(self, request: Request) -> bytes:
+        """What the scheduler says of a job that it was asked to run. The reply's body."""
+
+
 class Session:
     """Reads packets and answers them one by one. `scheduler`: this is one of a scheduler's connections."""
 
     def __init__(
-        self, server: "EmulatedOpenPBS", reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, server: SessionHost, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         self._server = server
         self._reader, self._writer = reader, writer

@@ -14,11 +14,10 @@ from server_adapter.servers.torque.facts import ending, job_facts
 from server_adapter.servers.torque.link import ServerLink
 from server_adapter.servers.torque.question import Question
 from server_adapter.servers.torque.requests import run_request
-from server_adapter.torque.attributes import NodeStatus
 from server_adapter.torque.codes import RequestCode
 from server_adapter.torque.connection import Connection
-from server_adapter.torque.describe import parse_node
 from server_adapter.torque.errors import BUSY, ServerCode
+from server_adapter.torque.node_status import NodeStatus, parse_node
 from server_adapter.torque.requests import StatusRequest
 
 _log = logging.getLogger(__name__)

@@ -1,0 +1,123 @@
+"""What a node says about itself as a frozen value, read attribute by attribute.
+
+Unknown attributes are kept as text in `other`; a known one that cannot be read counts as absent and is
+named in `unreadable`, so that one odd value never hides an object (protocol document, section 6).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from server_adapter.torque import values as read
+
+T = TypeVar("T")
+Values = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStatus:
+    """One node. Memory in KiB: `memory` physical, `total_memory` with swap; None until its mom reported."""
+
+    name: str
+    states: tuple[str, ...] = ()
+    slots: int = 0
+    properties: tuple[str, ...] = ()
+    jobs: Mapping[str, int] = field(default_factory=dict)
+    note: str = ""
+    gpus: int = 0
+    memory: int | None = None
+    total_memory: int | None = None
+    available_memory: int | None = None
+    cores: int | None = None
+    load: float | None = None
+    reported: int | None = None
+    mom_jobs: tuple[str, ...] = ()
+    power: str = ""
+    other: Values = field(default_factory=dict)
+    unreadable: tuple[str, ...] = ()
+
+    @property
+    def used(self) -> int:
+        """Slots held by jobs."""
+        return sum(self.jobs.values())
+
+    @property
+    def down(self) -> bool:
+        """Whether the server has lost the node."""
+        return "down" in self.states or "unknown" in self.states
+
+    @property
+    def offline(self) -> bool:
+        """Whether an admin has taken the node out of service."""
+        return "offline" in self.states
+
+
+def parse_node(name: str, values: Values) -> NodeStatus:
+    """A node from its attributes, its mom's report included."""
+    fields = Fields(values)
+    report = Fields(read.node_status(fields.text("status")))
+    none: int | None = None
+    no_load: float | None = None
+    return NodeStatus(
+        name=name,
+        states=read.words(fields.text("state")),
+        slots=fields.number("np") or 0,
+        properties=read.words(fields.text("properties")),
+        jobs=fields.take("jobs", read.node_jobs, {}),
+        note=fields.text("note"),
+        gpus=fields.number("gpus") or 0,
+        memory=report.take("physmem", read.kib, none),
+        total_memory=report.take("totmem", read.kib, none),
+        available_memory=report.take("availmem", read.kib, none),
+        cores=report.number("ncpus"),
+        load=report.take("loadave", float, no_load),
+        reported=report.number("rectime"),
+        mom_jobs=tuple(report.text("jobs").split()),
+        power=fields.text("power_state"),
+        other=fields.other,
+        unreadable=fields.unreadable + tuple(f"status.{key}" for key in report.unreadable),
+    )
+
+
+class Fields:
+    """Takes attributes one by one out of a described object; remembers which could not be read."""
+
+    def __init__(self, values: Values) -> None:
+        self._left = dict(values)
+        self._unreadable: list[str] = []
+
+    def text(self, key: str) -> str:
+        """The text, or an empty one."""
+        return self._left.pop(key, "")
+
+    def take(self, key: str, parse: Callable[[str], T], default: T) -> T:
+        """The parsed value, or `default` where it is absent or cannot be read."""
+        text = self._left.pop(key, None)
+        if text is None:
+            return default
+        try:
+            return parse(text)
+        except ValueError:
+            self._unreadable.append(key)
+            return default
+
+    def number(self, key: str) -> int | None:
+        """An integer, or None."""
+        empty: int | None = None
+        return self.take(key, int, empty)
+
+    def group(self, name: str) -> dict[str, str]:
+        """All `name.resource` values by resource."""
+        prefix = name + "."
+        keys = [key for key in self._left if key.startswith(prefix)]
+        return {key[len(prefix) :]: self._left.pop(key) for key in keys}
+
+    @property
+    def other(self) -> Values:
+        """What nobody took."""
+        return self._left
+
+    @property
+    def unreadable(self) -> tuple[str, ...]:
+        """The attributes whose values made no sense."""
+        return tuple(self._unreadable)
