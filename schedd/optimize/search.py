@@ -71,7 +71,7 @@ class Search:
 
         ``patience``: see ``reference``; ``use``: see ``as_expected``. With ``newcomers``, the slots of jobs
         that came since the last search, or that room came back for, nothing else is tried than each of these
-        in front of others, see ``go_before``. ``seen`` is called with the plan after every move that is made.
+        in front of others (``try_before``). ``seen`` is called with the plan after every move that is made.
         """
         self._plan = plan
         self._now = now
@@ -270,7 +270,7 @@ class Search:
             while how is How.FULL:
                 if (why := self._ended(begin)) is not None:
                     return why
-                made, behind = trials.go_before(slot, _FRONT, behind, self._left(), self._cost)
+                made, behind = trials.try_before(slot, _FRONT, behind, self._left(), self._cost)
                 how = made.how
                 self._count(made)
                 if how is How.BETTER:

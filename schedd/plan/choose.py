@@ -14,8 +14,7 @@ from schedd.model import FOREVER
 from schedd.plan.evaluate import Evaluation, JobColumns, Weights
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.layout import Ints
-from schedd.plan.places import Attempt
-from schedd.plan.plan import Plan, WorkSpent
+from schedd.plan.plan import Plan
 from schedd.plan.records import Moves, no_moves
 from schedd.plan.trials import LEAST_GAIN, How, Trials
 
@@ -73,7 +72,7 @@ def choose(
     if not weights.regular:
         choosing.wait_for_faster(bound)
     if others is not None and columns.due[slot] < FOREVER:
-        choosing.go_before(others)
+        choosing.before_later_deadlines(others)
     return Chosen(choosing.start, placed[0], choosing.tier, choosing.moves)
 
 
@@ -142,7 +141,7 @@ class _Choosing:
 
     # ---- jobs with later deadlines --------------------------------------------------------------
 
-    def go_before(self, others: Others) -> None:
+    def before_later_deadlines(self, others: Others) -> None:
         """Put the job in front of planned jobs with later deadlines where that is better."""
         ready = max(self._now, int(self._plan.tables.jobs[at.READY, self._slot]))
         if self.start <= ready:
@@ -193,28 +192,14 @@ class _Choosing:
             yield np.concatenate([[slot], slots[[front]], slots[after]])
 
     def _make_way(self, slots: Ints, latest: Ints, tier: int) -> None:
-        """Make the move that was found better; should it fail all the same, all is as before."""
-        plan, now = self._plan, self._now
-        with Attempt(plan, now) as attempt:
-            attempt.take_back(self._slot)
-            for slot in slots[1:].tolist():
-                attempt.lift(slot)
-            old = np.array([attempt.start_of(slot) for slot in slots[1:].tolist()], np.int64)
-            try:
-                placed = all(
-                    plan.place(slot, now, int(latest[slot]) + 1, tier) >= 0 for slot in slots.tolist()
-                )
-            except WorkSpent:
-                placed = False
-            if not placed:
-                raise AssertionError(
-                    f"slots {slots.tolist()} found places when they were tried, and none now"
-                )
-            attempt.keep()
+        """Make the move that was found better."""
+        plan = self._plan
+        moves = plan.displace(slots, latest[slots], self._now, tier)
+        if moves is None:
+            raise AssertionError(f"slots {slots.tolist()} found places when they were tried, and none now")
         self.start, self.tier = plan.start(self._slot), tier
-        new = plan.starts(slots[1:])
-        moved = old != new
-        self.moves = Moves(slots[1:][moved], old[moved], new[moved])
+        theirs = moves.slots != self._slot
+        self.moves = Moves(moves.slots[theirs], moves.old[theirs], moves.new[theirs])
 
 
 def _could_use(plan: Plan, slot: int, tier: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

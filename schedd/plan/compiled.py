@@ -20,7 +20,6 @@ def compiled() -> tuple[int, int]:
         id(value): bool(value.overloads)
         for module in modules
         for value in list(vars(module).values())
-        # One that becomes part of its callers is never compiled by itself.
-        if hasattr(value, "overloads") and "inline" not in value.targetoptions
+        if hasattr(value, "overloads")
     }
     return sum(kernels.values()), len(kernels)

@@ -89,11 +89,6 @@ class Attempt:
         self._note(slot)
         self._plan.lift(slot, self._now)
 
-    def take_back(self, slot: int) -> None:
-        """Take out a job that was placed only just: what it held was there for everybody before."""
-        self._note(slot)
-        self._plan.take_back(slot)
-
     def put(self, place: Place) -> None:
         """Let an unplaced job be planned at exactly this place, whether there is room or not."""
         self._plan.put(place.slot, place.start, place.takes, anew=False)
@@ -116,10 +111,6 @@ class Attempt:
         """Let it not be used again."""
         self._opened.discard(row)
         self._plan.tables.rows[row, USABLE] = 0
-
-    def start_of(self, slot: int) -> int:
-        """When a job was to start before."""
-        return self._before[slot].place.start
 
     def keep(self) -> None:
         """It stays as it is now."""

@@ -12,8 +12,8 @@ import numpy as np
 from schedd.model import FOREVER, Node, Request
 from schedd.plan.contents import Contents
 from schedd.plan.kernels import layout as at
-from schedd.plan.kernels.advance import FULL, IN_VAIN
 from schedd.plan.kernels.ahead import go_before
+from schedd.plan.kernels.displace import displace_and_keep
 from schedd.plan.kernels.layout import Ints, Tables
 from schedd.plan.kernels.place import (
     evict,
@@ -414,19 +414,35 @@ class Plan(Contents):
         can, and is else placed no later than its ``promise`` (by slot; not asked if it ``breaks`` promises),
         and than ``until``. Nobody moves, and the moves are empty, when that cannot be.
         """
+        moves = self._displaced(
+            now, lambda tb: go_before(tb, slot, rank, promise, breaks, now, until, most, sets)
+        )
+        return no_moves() if moves is None else moves
+
+    def displace(self, slots: Ints, latest: Ints, now: int, tier: int = 0) -> Moves | None:
+        """Lift these planned jobs and place them again in this order, each in its earliest gap on nodes of at
+        least this ``tier``, no later than its ``latest`` start, (n,).
+
+        Returns who moved; None, and nobody moves, where one finds no such gap.
+        """
+        with self.on_tier(tier):
+            return self._displaced(now, lambda tb: displace_and_keep(tb, slots, latest, now))
+
+    def _displaced(self, now: int, kernel: Callable[[Tables], tuple[int, Ints, Ints]]) -> Moves | None:
+        """Let a kernel displace jobs; see there for what it returns. What they leave is noted for repair."""
         self.slabs.fit_log()
         work = int(self.slabs.tb.ctl[at.WORK])
         times = 0
         while True:
             tb = self.slabs.tb
-            how, slots, before = go_before(tb, slot, rank, promise, breaks, now, until, most, sets)
-            if how != FULL:
+            how, slots, before = kernel(tb)
+            if how != at.FULL:
                 break
             self.slabs.make_room(tb.out.shape[0] * 2, times)
             times += 1
             self.slabs.tb.ctl[at.WORK] = work
-        if how == IN_VAIN:
-            return no_moves()
+        if how != at.DONE:
+            return None
         jobs = tb.jobs
         old, first, held = before[OLD_START], before[OLD_ALLOC], before[OLD_ALLOCS]
         new = self.starts(slots)

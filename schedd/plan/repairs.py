@@ -8,7 +8,7 @@ import numpy.typing as npt
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.freed import drop_seen, forget_freed, note, note_entries
 from schedd.plan.kernels.layout import Ints
-from schedd.plan.kernels.repair import FULL, PAUSED, repair
+from schedd.plan.kernels.repair import PAUSED, repair
 from schedd.plan.records import Moves, moves_of, no_moves
 from schedd.plan.schema import NUMBER, SLOTS, declared
 from schedd.plan.slabs import Slabs
@@ -238,7 +238,7 @@ class Repairs:
             )
             if n:
                 moves.append(out[:n].copy())
-            if how != FULL:
+            if how != at.FULL:
                 return cursor, how
             ctl[at.NO_ROOM] = 1
             if budget < WHOLE_PASS:  # the next slice makes some

@@ -132,7 +132,7 @@ class Trials:
     def propose(self, kind: Kind, most: int, tries: int, cost: float) -> Made:
         """Propose and try up to ``tries`` changes of up to ``most`` jobs each, until one is better."""
         chooser = self._ordered()
-        how, k, decided, too_late = pr.search(
+        how, k, decided, too_late = pr.try_moves(
             self._plan.tables,
             self._evaluation.scores,
             self._trial,
@@ -150,7 +150,7 @@ class Trials:
         self._again = k if how == mv.FULL else 0
         return self._made(how, k, decided, too_late)
 
-    def go_before(self, slot: int, most: int, behind: int, tries: int, cost: float) -> tuple[Made, int]:
+    def try_before(self, slot: int, most: int, behind: int, tries: int, cost: float) -> tuple[Made, int]:
         """Try one job in front of jobs that are planned before it, fewer than ``most`` at once, until that is
         better; go on from ``behind``, which is 0 at first. Returns where to go on from, too.
         """
@@ -158,7 +158,7 @@ class Trials:
         place = np.flatnonzero(chooser.order == slot)
         if not place.shape[0]:
             return Made(How.NO_BETTER, np.zeros(0, np.int64), 0, 0), behind
-        how, k, behind, decided, too_late = pr.go_before(
+        how, k, behind, decided, too_late = pr.try_before(
             self._plan.tables,
             self._evaluation.scores,
             self._trial,

@@ -154,5 +154,7 @@ def _without_policy() -> None:
         settings = SearchSettings(moves=50)
         Search(state.plan.fork(), state.columns, latest, state.now, settings, newcomers=newcomers).run()
     plan = state.plan.fork()
+    two = plan.planned()[:2]
+    plan.displace(two, latest[two], state.now)
     sooner = [replace(place_of(plan, slot), start=plan.start(slot) - 1) for slot in movable(state).tolist()]
     rebase(plan, sooner, state.columns, latest, state.now, Weights(DEFAULT_WEIGHTS))

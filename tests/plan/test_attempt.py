@@ -67,7 +67,7 @@ def _mix(plan: Plan, attempt: Attempt, slots: list[int]) -> None:
 
 def _anew(plan: Plan, attempt: Attempt, slots: list[int]) -> None:
     elsewhen = replace(place_of(plan, slots[-1]), start=5000)
-    attempt.take_back(slots[-1])
+    attempt.lift(slots[-1])
     attempt.put(elsewhen)
 
 
@@ -93,9 +93,9 @@ def test_what_is_not_kept_is_as_it_was(
 
 def test_what_is_kept_stays() -> None:
     plan, slots = _plan(1)
+    was = plan.start(slots[-1])
     with Attempt(plan, 0) as attempt:
         attempt.lift(slots[-1])
-        was = attempt.start_of(slots[-1])
         plan.place(slots[-1], was + 500)
         attempt.keep()
     assert plan.start(slots[-1]) == was + 500

@@ -10,10 +10,12 @@ from schedd.model import FOREVER, Chunk, Node, NodeState, Request
 from schedd.plan.choose import Others, choose
 from schedd.plan.evaluate import Criterion, JobColumns, Weights
 from schedd.plan.kernels import layout as at
+from schedd.plan.kernels.layout import Ints
 from schedd.plan.latest import latest_starts
 from schedd.plan.machine import MOST_TIERS
 from schedd.plan.places import place_of
 from schedd.plan.plan import Plan
+from schedd.plan.records import Moves
 from tests.optimize.scenes import NOW, Scene, cost_between, scenes, weights
 from tests.plan.mirror import Mirror
 from tests.plan.strategies import DURATIONS, requests
@@ -128,7 +130,7 @@ def test_a_try_that_fails_after_all_leaves_everything_as_it_was() -> None:
     scene, slot, others = _a_queue()
     plan = scene.plan
     before = {s: place_of(plan, s) for s in scene.mirror.jobs if s != slot}
-    refuses = _Refuses(plan, slot)
+    refuses = _Refuses(plan)
     try:
         choose(refuses, slot, scene.columns, NOW, FAR, Weights({Criterion.LATE_JOBS: 1.0}), others)
     except AssertionError:
@@ -140,14 +142,13 @@ def test_a_try_that_fails_after_all_leaves_everything_as_it_was() -> None:
 
 
 class _Refuses(Plan):
-    """A plan that finds no place a second time for anybody but one."""
+    """A plan in which those who make way, when it comes to it, would have had to start long ago."""
 
-    def __init__(self, plan: Plan, but: int) -> None:
+    def __init__(self, plan: Plan) -> None:
         self.__dict__ = plan.__dict__
-        self._but = but
 
-    def place(self, slot: int, now: int, bound: int = FAR, tier: int = 0) -> int:
-        return super().place(slot, now, bound, tier) if slot == self._but else -1
+    def displace(self, slots: Ints, latest: Ints, now: int, tier: int = 0) -> Moves | None:
+        return super().displace(slots, np.where(np.arange(slots.shape[0]) == 0, latest, 0), now, tier)
 
 
 def _a_queue() -> tuple[Scene, int, Others]:

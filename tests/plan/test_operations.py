@@ -287,6 +287,34 @@ class Operations(RuleBasedStateMachine):
                 assert rank[other] < rank[slot]
                 assert after[other] <= (until if breaks else promise[other])
 
+    @precondition(lambda self: len(self.mirror.slots(at.PLANNED)) > 1)
+    @rule(data=st.data())
+    def displace(self, data: st.DataObject) -> None:
+        """Jobs are placed anew in an order, each in time: as one by one; or nothing changes."""
+        some = st.lists(st.sampled_from(self.mirror.slots(at.PLANNED)), min_size=1, max_size=5, unique=True)
+        slots = np.array(data.draw(some), np.int64)
+        late = st.lists(st.integers(-5, 200), min_size=len(slots), max_size=len(slots))
+        latest = self.plan.starts(slots) + np.array(data.draw(late), np.int64)
+        before, kept = self.starts(), _state(self.plan)
+        one_by_one = self.plan.fork()
+        for slot in slots.tolist():
+            one_by_one.lift(slot, self.now)
+        pairs = zip(slots.tolist(), latest.tolist(), strict=True)
+        in_time = all(one_by_one.place(slot, self.now, by + 1) >= 0 for slot, by in pairs)
+        moves = self.plan.displace(slots, latest, self.now)
+        after = self.starts()
+        assert (moves is not None) == in_time
+        if moves is None:
+            assert _same(_placed(kept), _placed(_state(self.plan)))
+            return
+        assert self.plan.starts(slots).tolist() == one_by_one.starts(slots).tolist()
+        assert dict(zip(moves.slots.tolist(), moves.new.tolist(), strict=True)) == {
+            slot: start for slot, start in after.items() if start != before[slot]
+        }
+        assert moves.old.tolist() == [before[slot] for slot in moves.slots.tolist()]
+        for slot in slots.tolist():
+            self.mirror.check_takes(slot)
+
     # ---- repair ---------------------------------------------------------------------------------
 
     @rule()

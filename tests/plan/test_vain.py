@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from schedd.model import Chunk, Node, Place, Request
 from schedd.plan.kernels import layout as at
-from schedd.plan.kernels.advance import DONE, FULL, IN_VAIN, advance
+from schedd.plan.kernels.displace import STAY_IN_POOLS, TOO_LATE, displace
 from schedd.plan.kernels.freed import tell_now
 from schedd.plan.kernels.undo import undo_for
 from schedd.plan.kernels.vain import is_vain, touched_for
@@ -94,11 +94,11 @@ def _said(seed: int) -> list[tuple[bool, int]]:
         vain = is_vain(fork.tables, touched_for(fork.tables), jobs, latest, row, NOW)
         assert _timelines(fork) == before
         assert np.array_equal(fork.tables.jobs, columns)
-        how, times = FULL, 0
-        while how == FULL:
+        how, times = at.FULL, 0
+        while how == at.FULL:
             undo = undo_for(fork.tables, jobs.shape[0], 8)
-            order = 1 + np.array(rng.sample(range(jobs.shape[0] - 1), jobs.shape[0] - 1), np.int64)
-            how = advance(fork.tables, undo, jobs, order, latest, NOW, False)
+            order = np.array([0, *rng.sample(range(1, jobs.shape[0]), jobs.shape[0] - 1)], np.int64)
+            how, _ = displace(fork.tables, undo, jobs, order, latest, NOW, STAY_IN_POOLS)
             fork.slabs.make_room(16, times)
             times += 1
         said.append((vain, how))
@@ -107,12 +107,12 @@ def _said(seed: int) -> list[tuple[bool, int]]:
 
 @given(seed=st.integers(0, 1 << 32))
 def test_what_is_said_to_be_in_vain_is(seed: int) -> None:
-    assert (True, DONE) not in _said(seed)
+    assert (True, at.DONE) not in _said(seed)
 
 
 def test_most_of_what_is_in_vain_is_said_to_be() -> None:
     said = [one for seed in range(40) for one in _said(seed)]
-    vain = [told for told, how in said if how == IN_VAIN]
+    vain = [told for told, how in said if how == TOO_LATE]
     assert len(vain) > 100
     assert sum(vain) > len(vain) / 2
-    assert (False, DONE) in said
+    assert (False, at.DONE) in said

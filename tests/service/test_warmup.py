@@ -58,6 +58,8 @@ plan = cluster.engine.state.plan
 jobs = {slot: cluster.engine.state.by_slot[slot].id for slot in movable(cluster.engine.state).tolist()}
 sooner = [replace(place_of(plan, slot), start=plan.start(slot) - 1) for slot in jobs]
 assert sooner
+two = plan.planned()[:2]
+assert plan.fork().displace(two, plan.starts(two) + 1000, cluster.server.now) is not None
 cluster.tell(improvement("search", cluster.server.now, plan, jobs, sooner))
 after = by_name()
 print(sorted(name for name in after if after[name] != before.get(name)))

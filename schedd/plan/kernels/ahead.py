@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from schedd.plan.kernels.advance import IN_VAIN, advance
+from schedd.plan.kernels.displace import STAY, STAY_IN_POOLS, TOO_LATE, displace
 from schedd.plan.kernels.freed import tell_now
-from schedd.plan.kernels.jit import kernel, lean
+from schedd.plan.kernels.jit import inner, kernel, maker
 from schedd.plan.kernels.layout import (
     A_CHUNK,
     A_ROW,
@@ -19,6 +19,7 @@ from schedd.plan.kernels.layout import (
     CHUNK,
     CHUNKS,
     COUNT,
+    DONE,
     DUR,
     FAR,
     PLANNED,
@@ -37,7 +38,7 @@ from schedd.plan.kernels.layout import (
 )
 from schedd.plan.kernels.place import holds
 from schedd.plan.kernels.rows import fit
-from schedd.plan.kernels.undo import OLD_FIELDS, undo_for
+from schedd.plan.kernels.undo import OLD_FIELDS, keep, undo_for
 from schedd.plan.kernels.vain import is_vain, touched_for
 
 _ROWS_REMEMBERED: Final = 512
@@ -57,24 +58,24 @@ class Way(NamedTuple):
     jobs: Ints
     """(n + 1,) the job itself, and those who are asked at last."""
     order: Ints
-    """(n,) in which they follow it, as indices in ``jobs``."""
+    """(n + 1,) in which they are placed, it before all others, as indices in ``jobs``."""
     latest: Ints
     """(n + 1,) their latest starts."""
 
 
-@kernel
+@maker
 def _way_for(tb: Tables, most: int) -> Way:
     return Way(
         np.empty(tb.jobs.shape[1], np.int64),
         np.zeros(tb.rows.shape[0], np.bool_),
         np.empty(most, np.int64),
         np.empty(most + 1, np.int64),
-        np.empty(most, np.int64),
+        np.zeros(most + 1, np.int64),
         np.empty(most + 1, np.int64),
     )
 
 
-@lean
+@inner
 def _reach(tb: Tables, slot: int, earliest: int, useful: npt.NDArray[np.bool_]) -> bool:
     """Flag the rows on which room for a planned ``slot`` would help: its nodes; and those of its pools that
     leave it no room from ``earliest`` up to its start. Returns whether there are such pools.
@@ -99,7 +100,7 @@ def _reach(tb: Tables, slot: int, earliest: int, useful: npt.NDArray[np.bool_]) 
     return binding
 
 
-@lean
+@inner
 def _others(tb: Tables, wy: Way, slot: int, rank: Ints, promise: Ints, breaks: bool) -> int:
     """Note who may make way for a planned ``slot``: planned jobs of lower rank that may start later than they
     do, and that hold something before its end. Returns how many.
@@ -131,7 +132,7 @@ def _others(tb: Tables, wy: Way, slot: int, rank: Ints, promise: Ints, breaks: b
     return n
 
 
-@lean
+@inner
 def _useful_row(tb: Tables, wy: Way, slot: int, pools: bool) -> int:
     """The first row on which room would help of those that a placed job holds, or -1; pools are looked at
     only if they matter.
@@ -147,7 +148,7 @@ def _useful_row(tb: Tables, wy: Way, slot: int, pools: bool) -> int:
     return int(found)
 
 
-@lean
+@inner
 def _best_row(tb: Tables, wy: Way, others: int, earliest: int) -> int:
     """The row on which the first of so many ``others`` to make way starts first, or -1."""
     best = -1
@@ -163,7 +164,7 @@ def _best_row(tb: Tables, wy: Way, others: int, earliest: int) -> int:
     return best
 
 
-@lean
+@inner
 def _ask(tb: Tables, wy: Way, n: int, slot: int) -> int:
     """Ask one more than the ``n`` who are asked; returns how many these are now."""
     start = tb.jobs[START, slot]
@@ -175,7 +176,7 @@ def _ask(tb: Tables, wy: Way, n: int, slot: int) -> int:
     return n + 1
 
 
-@lean
+@inner
 def _ask_first(tb: Tables, wy: Way, others: int, row: int, earliest: int) -> int:
     """Ask those who hold ``row`` from ``earliest`` on, the first to start; returns how many."""
     most = wy.asked.shape[0]
@@ -189,7 +190,7 @@ def _ask_first(tb: Tables, wy: Way, others: int, row: int, earliest: int) -> int
     return n
 
 
-@lean
+@inner
 def _ask_last(tb: Tables, wy: Way, others: int, pools: bool, earliest: int) -> int:
     """Ask those who hold a useful row from ``earliest`` on, the last to start; returns how many."""
     most = wy.asked.shape[0]
@@ -209,7 +210,7 @@ def _ask_last(tb: Tables, wy: Way, others: int, pools: bool, earliest: int) -> i
     return n
 
 
-@lean
+@inner
 def _order(
     tb: Tables,
     wy: Way,
@@ -229,8 +230,8 @@ def _order(
         wy.jobs[i + 1] = other
         wy.latest[i + 1] = until if breaks else min(until, promise[other])
         # The highest rank first, of equals the first to start.
-        j = i
-        while j > 0 and rank[other] > rank[wy.jobs[wy.order[j - 1]]]:
+        j = i + 1
+        while j > 1 and rank[other] > rank[wy.jobs[wy.order[j - 1]]]:
             wy.order[j] = wy.order[j - 1]
             j -= 1
         wy.order[j] = i + 1
@@ -255,7 +256,7 @@ def go_before(
     on one row, the first to start: the rows first on which room could be made soonest. Else the last to start
     of all who are in the way, then fewer of them.
 
-    Returns (DONE, IN_VAIN or FULL; the job and those who made way; ``Undo.old``, where they were).
+    Returns (DONE, TOO_LATE, STOPPED or FULL; the job and those who made way; ``Undo.old``, where they were).
     """
     wy = _way_for(tb, most)
     tell_now(tb, now)
@@ -285,7 +286,9 @@ def go_before(
         if one and is_vain(tb, touched_for(tb), jobs, latest, row, now):
             continue
         un = undo_for(tb, most + 1, _ROWS_REMEMBERED)
-        how = advance(tb, un, jobs, wy.order[:size], latest, now, pools)
-        if how != IN_VAIN:
+        how, _ = displace(tb, un, jobs, wy.order[: size + 1], latest, now, STAY if pools else STAY_IN_POOLS)
+        if how == DONE:
+            keep(tb, un)
+        if how != TOO_LATE:
             return how, jobs, un.old[:, : size + 1]
-    return IN_VAIN, wy.jobs[:0], np.empty((OLD_FIELDS, 0), np.int64)
+    return TOO_LATE, wy.jobs[:0], np.empty((OLD_FIELDS, 0), np.int64)

@@ -5,7 +5,7 @@
 
 import numpy as np
 
-from schedd.plan.kernels.jit import kernel, lean
+from schedd.plan.kernels.jit import inner, maker
 from schedd.plan.kernels.layout import (
     CLOSED,
     COUNT,
@@ -31,7 +31,7 @@ from schedd.plan.kernels.pick import select
 from schedd.plan.kernels.rows import fit, floor, is_spent, needed
 
 
-@kernel
+@maker
 def choose_spread(
     tb: Tables, sets_at: int, sets_len: int, count: int, per_node: int, t: int, dur: int
 ) -> int:
@@ -81,7 +81,7 @@ def choose_spread(
     return found
 
 
-@kernel
+@maker
 def assign_distinct(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int, dur: int) -> int:
     """Give every unit of several chunks a row of its own at ``t``: maximum matching by augmenting paths.
 
@@ -150,7 +150,7 @@ def assign_distinct(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int
     return found
 
 
-@kernel
+@maker
 def assign_shared(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int, dur: int) -> int:
     """Give the units of several chunks rows at ``t``, first fit in the order of chunks and rows.
 
@@ -198,7 +198,7 @@ def assign_shared(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int, 
     return found
 
 
-@lean
+@inner
 def assign(tb: Tables, chunk0: int, chunks: int, exclusive: int, t: int, dur: int) -> int:
     """Give the units of several chunks rows at ``t``; entries written to ``out``, NONE or SPENT."""
     if tb.chunks[chunk0, PER_NODE] == 1:

@@ -8,7 +8,7 @@ where they looked in vain, so every segment is passed over once per level and st
 
 import numpy as np
 
-from schedd.plan.kernels.jit import inlined, lean
+from schedd.plan.kernels.jit import inlined, inner, lean
 from schedd.plan.kernels.layout import (
     CPUS,
     DURATIONS,
@@ -73,7 +73,7 @@ def level_cpus(level: int) -> int:
     return low if level % 2 else low + low // 2
 
 
-@lean
+@inner
 def step_of(dur: int) -> int:
     """The last step that is no longer than ``dur``."""
     step = 0
@@ -82,7 +82,7 @@ def step_of(dur: int) -> int:
     return step
 
 
-@lean
+@inner
 def lower(tb: Tables, row: int, start: int) -> None:
     """Something was given back on ``row`` from ``start`` on. Of pools no bounds are kept."""
     if tb.rows[row, KIND] != NODE:

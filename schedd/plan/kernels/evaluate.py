@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from schedd.plan.kernels.jit import kernel
+from schedd.plan.kernels.jit import inner, kernel
 from schedd.plan.kernels.layout import (
     A_CHUNK,
     A_ROW,
@@ -114,7 +114,7 @@ class Scores(NamedTuple):
     """(BASE_FIELDS,)."""
 
 
-@kernel
+@inner
 def cpus_of(tb: Tables, slot: int) -> int:
     """The cpus that a job asks for, at least 1."""
     shape = tb.jobs[SHAPE, slot]
@@ -125,7 +125,7 @@ def cpus_of(tb: Tables, slot: int) -> int:
     return max(cpus, 1)
 
 
-@kernel
+@inner
 def fill_parts(tb: Tables, sc: Scores, slot: int) -> None:
     """Write the parts of a placed job."""
     now = int(sc.base[NOW])
@@ -155,7 +155,7 @@ def fill_parts(tb: Tables, sc: Scores, slot: int) -> None:
     sc.part[ASKED, slot] = cpus_of(tb, slot) * float(dur)
 
 
-@kernel
+@inner
 def seek_most(sc: Scores, p: int) -> None:
     """Find the largest of a part among the counted jobs."""
     best = 0.0
@@ -222,7 +222,7 @@ def count_fixed(tb: Tables, sc: Scores) -> None:
                 sc.base[FIXED_WEIGHTED] += held * sc.speed[tb.alloc[i, A_ROW]]
 
 
-@kernel
+@inner
 def fairness(sc: Scores) -> tuple[float, float, float]:
     """Mean and maximum of the users' normalised waits, and the sum of squared differences from the mean."""
     n = 0
@@ -274,7 +274,7 @@ def valued(sc: Scores, values: Floats) -> None:
     values[NUWT_MEAN], values[NUWT_MAX], values[UNFAIRNESS] = fairness(sc)
 
 
-@kernel
+@inner
 def slope_of(tb: Tables, sc: Scores, slot: int, weights: Floats, reference: Floats) -> float:
     """About how much the cost of n plans of n jobs grows for each second that a planned job starts later.
 

@@ -4,11 +4,11 @@ The chunks of its shape come once for all nodes, then once for each set; see ``l
 """
 
 from schedd.plan.kernels.assign import assign
-from schedd.plan.kernels.jit import lean
+from schedd.plan.kernels.jit import inner
 from schedd.plan.kernels.layout import CLOSED, FRESH, NEXT, SET, SET_LEN, UNITS, Tables
 
 
-@lean
+@inner
 def keep_few(tb: Tables, chunk0: int, sets: int, count: int) -> None:
     """After ``find_spread``: of the units that fit, keep only those on as few sets as hold ``count``.
 
@@ -48,14 +48,14 @@ def keep_few(tb: Tables, chunk0: int, sets: int, count: int) -> None:
             u[i - at] = 0
 
 
-@lean
+@inner
 def _close(tb: Tables, chunk0: int, chunks: int, closed: int) -> None:
     for c in range(chunk0, chunk0 + chunks):
         for i in range(tb.chunks[c, SET], tb.chunks[c, SET] + tb.chunks[c, SET_LEN]):
             tb.scratch[CLOSED, tb.sets[i]] = closed
 
 
-@lean
+@inner
 def assign_few(tb: Tables, chunk0: int, chunks: int, sets: int, exclusive: int, t: int, dur: int) -> int:
     """Give the units of several chunks, which fit at ``t``, rows of so few sets that none can be left out.
 

@@ -10,7 +10,7 @@ not seen all of it is searched as a whole.
 from typing import NamedTuple
 
 from schedd.plan.kernels.bounds import level_cpus
-from schedd.plan.kernels.jit import inlined, lean
+from schedd.plan.kernels.jit import inlined, inner, lean
 from schedd.plan.kernels.layout import (
     A_ROW,
     A_TAKE,
@@ -63,7 +63,7 @@ class Freed(NamedTuple):
     """(levels, capacity) end of the last such run."""
 
 
-@lean
+@inner
 def measure(tb: Tables, fr: Freed, i: int) -> None:
     """Find the runs of entry ``i`` anew."""
     row = fr.entries[T_ROW, i]
@@ -123,7 +123,7 @@ def measure(tb: Tables, fr: Freed, i: int) -> None:
         fr.until[level, i] = until
 
 
-@lean
+@inner
 def _note(tb: Tables, fr: Freed, row: int, lo: int, hi: int) -> None:
     i = tb.ctl[FREED]
     if i >= fr.entries.shape[1]:
@@ -226,7 +226,7 @@ def reaching(length: Ints, since: Ints, begin: int, end: int, dur: int, latest: 
     return found
 
 
-@lean
+@inner
 def member(sets: Ints, at: int, n: int, row: int) -> bool:
     """Whether ``row`` is in the sorted row set ``sets[at:at + n]``."""
     lo = at

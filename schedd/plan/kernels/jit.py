@@ -12,7 +12,9 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
 
-__all__ = ["cache_dir", "inlined", "kernel", "lean"]
+from schedd.plan.kernels import compiler
+
+__all__ = ["cache_dir", "inlined", "inner", "kernel", "lean", "maker"]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -40,7 +42,7 @@ numba.config.CACHE_DIR = str(cache_dir())  # type: ignore[attr-defined]
 
 def kernel(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Compile ``function`` to machine code on its first call; its types stay those it was written with."""
-    return _compiled(function, counting=True)
+    return _compiled(function, counting=True, inner=False)
 
 
 def lean(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -48,15 +50,35 @@ def lean(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     With some fifteen arrays handed from call to call, counting took half of the time of a repair.
     """
-    return _compiled(function, counting=False)
+    return _compiled(function, counting=False, inner=False)
 
 
-def _compiled(function: Callable[_P, _R], counting: bool) -> Callable[_P, _R]:
-    # numba's stubs leave out the option that its own library uses for this.
-    options: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": counting}
-    return cast("Callable[_P, _R]", numba.njit(**options)(function))
+def inner(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """A lean kernel that other kernels alone call; from Python it cannot be called.
+
+    What takes the arguments of a call from Python is longer than most kernels, and costs as much to compile.
+    """
+    return _compiled(function, counting=False, inner=True)
+
+
+def maker(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """A kernel that makes arrays, and that other kernels alone call."""
+    return _compiled(function, counting=True, inner=True)
+
+
+def _compiled(
+    function: Callable[_P, _R], *, counting: bool, inner: bool, into_callers: bool = False
+) -> Callable[_P, _R]:
+    if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+        return function
+    # numba's stubs leave out the options that its own library uses for this.
+    options: dict[str, Any] = {"nogil": True, "_nrt": counting}
+    options |= {"no_cpython_wrapper": inner, "no_cfunc_wrapper": True, "forceinline": into_callers}
+    if compiler.KNOWN:
+        return cast("Callable[_P, _R]", compiler.dispatcher(function, options, inner))
+    return cast("Callable[_P, _R]", numba.njit(cache=True, **options)(function))
 
 
 def inlined(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """A kernel that becomes part of its callers: passing all the tables costs more than a short search."""
-    return cast("Callable[_P, _R]", numba.njit(cache=True, nogil=True, inline="always")(function))
+    return _compiled(function, counting=False, inner=True, into_callers=True)

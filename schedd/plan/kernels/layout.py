@@ -149,6 +149,11 @@ GROW: Final = -2  # a slab is full: grow it and call again; nothing was changed
 LATER: Final = -3  # a search left off at its limit: it goes on from CAME_TO
 SPENT: Final = -4  # a search has done all the work that it may: nobody knows whether there is a start
 
+# How a kernel went that changes places.
+DONE: Final = 0
+FULL: Final = 1
+"""A slab is full: grow it and call again."""
+
 
 class Tables(NamedTuple):
     """All arrays of one plan; R resources, S segments, N rows, J slots."""

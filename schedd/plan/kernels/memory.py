@@ -1,6 +1,6 @@
 """Kernels that move rows and allocations to new slabs, dropping what lies unused."""
 
-from schedd.plan.kernels.jit import lean
+from schedd.plan.kernels.jit import inner, lean
 from schedd.plan.kernels.layout import (
     ALLOC,
     ALLOC_GARBAGE,
@@ -38,7 +38,7 @@ def repack_rows(tb: Tables, T: Ints, F: Ints) -> None:
     tb.ctl[GARBAGE] = 0
 
 
-@lean
+@inner
 def _copy(tb: Tables, slot: int, alloc: Ints, top: int) -> None:
     at = tb.jobs[ALLOC, slot]
     for i in range(tb.jobs[ALLOCS, slot]):

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from schedd.plan.kernels.displace import ALL, STOPPED, TOO_LATE, displace
 from schedd.plan.kernels.evaluate import (
     CRITERIA,
     PARTS,
@@ -18,20 +19,26 @@ from schedd.plan.kernels.evaluate import (
     update,
     valued,
 )
-from schedd.plan.kernels.freed import tell_now
 from schedd.plan.kernels.jit import kernel
-from schedd.plan.kernels.layout import ALLOCS, GROW, STOP, Ints, Tables
-from schedd.plan.kernels.place import place
-from schedd.plan.kernels.undo import OLD_START, Undo, begin, lift_noted, note_placed, take_back, undo_for
+from schedd.plan.kernels.layout import DONE, FULL, START, Ints, Tables
+from schedd.plan.kernels.undo import OLD_START, Undo, take_back, undo_for
 
-BETTER: Final = 0
+__all__ = [
+    "BETTER",
+    "FULL",
+    "LEAST_GAIN",
+    "NO_BETTER",
+    "STOPPED",
+    "TOO_LATE",
+    "Trial",
+    "attempt",
+    "trial",
+]
+
+# How a trial went: as its displacement did, or
+BETTER: Final = DONE
 """The move makes the plan better."""
-NO_BETTER: Final = 1
-TOO_LATE: Final = 2
-"""A job would start after its latest start: given up there."""
-STOPPED: Final = 3
-FULL: Final = 4
-"""A slab is full: grow it and try again."""
+NO_BETTER: Final = 4
 
 LEAST_GAIN: Final = 1e-12
 """What a move must gain of the cost at least; less is what floating-point sums leave."""
@@ -42,6 +49,10 @@ class Trial(NamedTuple):
 
     slots: Ints
     """(n,) the jobs of the move, in the order in which they are inserted."""
+    order: Ints
+    """(n,) 0, 1, ..."""
+    latest: Ints
+    """(n,) their latest starts."""
     undo: Undo
     """How to put the plan back."""
     parts: Floats
@@ -62,6 +73,8 @@ def trial(tb: Tables, sc: Scores, most: int) -> Trial:
     """Room for trials of up to ``most`` jobs on a plan with these tables."""
     return Trial(
         slots=np.zeros(most, np.int64),
+        order=np.arange(most),
+        latest=np.zeros(most, np.int64),
         undo=undo_for(tb, most, tb.rows.shape[0]),
         parts=np.zeros((PARTS, most)),
         sums=np.zeros((2, PARTS)),
@@ -89,39 +102,20 @@ def attempt(
     ``latest`` are the last starts allowed, by slot; ``cost`` is what the plan costs now. Returns (BETTER |
     NO_BETTER | TOO_LATE | STOPPED | FULL, the cost with the move); nothing is changed.
     """
-    tell_now(tb, now)  # before bounds are remembered: they are void where now went back
-    begin(tb, tr.undo, tr.slots[:k])
-    how = BETTER
     for i in range(k):
-        if tb.ctl[STOP] != 0:
-            how = STOPPED
-            break
-        if not lift_noted(tb, tr.undo, tr.slots[i], tb.jobs[ALLOCS, tr.slots[i]]):
-            how = FULL
-            break
+        tr.latest[i] = latest[tr.slots[i]]
+    how, tr.placed[0] = displace(tb, tr.undo, tr.slots[:k], tr.order[:k], tr.latest[:k], now, ALL)
+    if how != DONE:
+        return how, np.inf
     # Without a start that differs nothing differs, but for which nodes are used.
     same = weights[WEIGHTED_UTILISATION] == 0
-    placed = 0
-    while placed < k and how == BETTER:
-        slot = tr.slots[placed]
-        if tb.ctl[STOP] != 0:
-            how = STOPPED
-            break
-        start = place(tb, slot, now, latest[slot] + 1)
-        if start == GROW:
-            how = FULL
-        elif start < 0:
-            how = TOO_LATE
-        else:
-            note_placed(tb, tr.undo, slot)
-            same = same and start == tr.undo.old[OLD_START, placed]
-            placed += 1
-    tr.placed[0] = placed
+    for i in range(k):
+        same = same and tb.jobs[START, tr.slots[i]] == tr.undo.old[OLD_START, i]
     after = np.inf
-    if how == BETTER and same:
+    if same:
         how = NO_BETTER
         after = cost
-    if how == BETTER:
+    else:
         for i in range(k):
             for p in range(PARTS):
                 tr.parts[p, i] = sc.part[p, tr.slots[i]]

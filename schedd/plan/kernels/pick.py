@@ -1,12 +1,12 @@
 """The few smallest of many: kernels for the searches."""
 
-from schedd.plan.kernels.jit import lean
+from schedd.plan.kernels.jit import inner
 from schedd.plan.kernels.layout import (
     Ints,
 )
 
 
-@lean
+@inner
 def select(a: Ints, n: int, k: int) -> int:
     """The ``k``-th smallest (from 1) of ``a[:n]``, which is reordered (quickselect)."""
     lo = 0
@@ -34,7 +34,7 @@ def select(a: Ints, n: int, k: int) -> int:
     return int(a[k])
 
 
-@lean
+@inner
 def sift(heap: Ints, n: int, key: Ints, at: int) -> None:
     """Let what stands at ``at`` sink to its place in ``heap[:n]``, a heap of indices by (key, index)."""
     i = heap[at] if at < n else 0

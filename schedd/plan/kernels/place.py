@@ -4,7 +4,8 @@ import numpy as np
 
 from schedd.plan.kernels.bounds import lower
 from schedd.plan.kernels.freed import Freed, member, note_entries, tell_now
-from schedd.plan.kernels.jit import inlined, kernel, lean
+from schedd.plan.kernels.gaps import find
+from schedd.plan.kernels.jit import inlined, inner, kernel, lean
 from schedd.plan.kernels.layout import (
     A_CHUNK,
     A_ROW,
@@ -45,7 +46,6 @@ from schedd.plan.kernels.layout import (
     Tables,
 )
 from schedd.plan.kernels.rows import amend, change, floor, make_room
-from schedd.plan.kernels.search import find
 
 
 @inlined
@@ -73,7 +73,7 @@ def note_all_held(tb: Tables) -> None:
         note_held(tb, slot)
 
 
-@lean
+@inner
 def _want(tb: Tables, row: int) -> None:
     """A slab is too small for what ``EXTRA`` says of ``row``: note what this takes, once for each row."""
     extra = tb.scratch[EXTRA]
@@ -82,7 +82,7 @@ def _want(tb: Tables, row: int) -> None:
         extra[row] = 0
 
 
-@lean
+@inner
 def _entries_fit(tb: Tables, n: int) -> bool:
     """Whether the allocations have room for ``n`` entries; if not, it is noted that they are wanted."""
     if tb.ctl[ALLOC_TOP] + n <= tb.alloc.shape[0]:
@@ -91,7 +91,7 @@ def _entries_fit(tb: Tables, n: int) -> bool:
     return False
 
 
-@lean
+@inner
 def room_to_put(tb: Tables, slot: int, found: int) -> bool:
     """See to it that ``slot`` can be lifted, where it is placed, and put on the entries of ``out``.
 
@@ -135,7 +135,7 @@ def room_to_put(tb: Tables, slot: int, found: int) -> bool:
     return good
 
 
-@lean
+@inner
 def put(tb: Tables, slot: int, start: int, found: int) -> bool:
     """Place ``slot`` at ``start`` on the ``found`` entries of ``out``; False (no change): slab full."""
     shape = tb.jobs[SHAPE, slot]
@@ -187,7 +187,7 @@ def put(tb: Tables, slot: int, start: int, found: int) -> bool:
     return True
 
 
-@lean
+@inner
 def shift(tb: Tables, slot: int, start: int, end: int, sign: int, joined: bool) -> bool:
     """Take (-1) or give back (+1) over ``[start, end)`` what ``slot`` holds; False (no change): slab full.
 
@@ -290,7 +290,7 @@ def lift(tb: Tables, slot: int) -> bool:
     return True
 
 
-@lean
+@inner
 def leave(tb: Tables, slot: int) -> None:
     """``slot`` has given back what it held: it is unplaced."""
     tb.ctl[ALLOC_GARBAGE] += tb.jobs[ALLOCS, slot]
@@ -381,7 +381,7 @@ def evict(tb: Tables, fr: Freed, slots: Ints, begin: int, gone: Ints) -> tuple[i
     return slots.shape[0], lifted
 
 
-@lean
+@inner
 def holds(tb: Tables, slot: int, row: int) -> bool:
     """Whether a placed job holds something of this row, which is one of a node."""
     if tb.jobs[HELD, slot] & held_bit(row) == 0:
@@ -410,7 +410,7 @@ def on_row(tb: Tables, slots: Ints, row: int) -> Ints:
     return hit[:m]
 
 
-@lean
+@inner
 def _within(tb: Tables, slot: int, chunk0: int) -> bool:
     """Whether all rows that ``slot`` holds are in the row sets of these chunks."""
     at = tb.jobs[ALLOC, slot]

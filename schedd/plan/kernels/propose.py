@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schedd.plan.kernels.evaluate import ASKED, Floats, Scores, slope_of
-from schedd.plan.kernels.jit import kernel
+from schedd.plan.kernels.jit import inner, kernel
 from schedd.plan.kernels.layout import (
     A_ROW,
     ALLOC,
@@ -83,7 +83,7 @@ def asked_and_free(tb: Tables, slots: Ints, now: int) -> tuple[Ints, int]:
     return asked, free
 
 
-@kernel
+@inner
 def draw(random: npt.NDArray[np.uint64], below: int) -> int:
     """A number in ``[0, below)``, below < 2**31, from the generator splitmix64."""
     random[0] += _A
@@ -93,7 +93,7 @@ def draw(random: npt.NDArray[np.uint64], below: int) -> int:
     return int(np.int64(z >> _33) % below)
 
 
-@kernel
+@inner
 def _size(ch: Chooser, most: int) -> int:
     """How many jobs to lift: 2 to ``most``, small numbers more often."""
     levels = 1
@@ -103,7 +103,7 @@ def _size(ch: Chooser, most: int) -> int:
     return min(size, most)
 
 
-@kernel
+@inner
 def _is_tabu(ch: Chooser, slot: int) -> bool:
     for i in range(TABU_LENGTH):
         if ch.tabu[i] == slot:
@@ -111,7 +111,7 @@ def _is_tabu(ch: Chooser, slot: int) -> bool:
     return False
 
 
-@kernel
+@inner
 def _pick(
     tb: Tables, sc: Scores, ch: Chooser, tabu: bool, weights: Floats, reference: Floats
 ) -> tuple[int, int]:
@@ -151,7 +151,7 @@ def _pick(
     return best, behind
 
 
-@kernel
+@inner
 def _open_gap(
     tb: Tables,
     sc: Scores,
@@ -173,14 +173,14 @@ def _open_gap(
     return k
 
 
-@kernel
+@inner
 def _mark_rows(tb: Tables, ch: Chooser, slot: int) -> None:
     at = tb.jobs[ALLOC, slot]
     for e in range(at, at + tb.jobs[ALLOCS, slot]):
         ch.mark[tb.alloc[e, A_ROW]] = ch.counts[1]
 
 
-@kernel
+@inner
 def _in_front(tb: Tables, ch: Chooser, tr: Trial, i: int, j: int, most: int) -> int:
     """The job at place i, the one at j, and those between them on marked rows; how many, ``most`` at most."""
     tr.slots[0] = ch.order[i]
@@ -199,7 +199,7 @@ def _in_front(tb: Tables, ch: Chooser, tr: Trial, i: int, j: int, most: int) -> 
     return k
 
 
-@kernel
+@inner
 def _perhaps_by_rule(tb: Tables, sc: Scores, ch: Chooser, tr: Trial, k: int) -> None:
     """Half of the time leave the order, else sort it: the shortest or the smallest first."""
     rule = draw(ch.random, 4)
@@ -222,7 +222,7 @@ def _perhaps_by_rule(tb: Tables, sc: Scores, ch: Chooser, tr: Trial, k: int) -> 
         tr.slots[m] = slot
 
 
-@kernel
+@inner
 def _at_random(ch: Chooser, tr: Trial, most: int) -> int:
     """Some jobs in random order; returns how many."""
     n = ch.mixed.shape[0]
@@ -235,7 +235,7 @@ def _at_random(ch: Chooser, tr: Trial, most: int) -> int:
 
 
 @kernel
-def search(
+def try_moves(
     tb: Tables,
     sc: Scores,
     tr: Trial,
@@ -280,7 +280,7 @@ def search(
 
 
 @kernel
-def go_before(
+def try_before(
     tb: Tables,
     sc: Scores,
     tr: Trial,

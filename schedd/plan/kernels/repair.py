@@ -5,6 +5,8 @@ long enough: elsewhere nothing changed for it. A job of one unit moves to the be
 several units is searched as a whole, from the first moment at which one of its units gains.
 """
 
+from typing import Final
+
 import numpy as np
 
 from schedd.plan.kernels.bounds import lower, step_of
@@ -17,7 +19,8 @@ from schedd.plan.kernels.freed import (
     reaching,
     tell_now,
 )
-from schedd.plan.kernels.jit import kernel, lean
+from schedd.plan.kernels.gaps import find
+from schedd.plan.kernels.jit import inner, lean, maker
 from schedd.plan.kernels.layout import (
     A_CHUNK,
     A_ROW,
@@ -30,6 +33,7 @@ from schedd.plan.kernels.layout import (
     CHUNKS,
     COUNT,
     CPUS,
+    DONE,
     DUR,
     DURATIONS,
     EXCLUSIVE,
@@ -37,6 +41,7 @@ from schedd.plan.kernels.layout import (
     FREED,
     FREED_AT,
     FREED_BASE,
+    FULL,
     GROW,
     HALF,
     HALF_START,
@@ -75,16 +80,16 @@ from schedd.plan.kernels.layout import (
 )
 from schedd.plan.kernels.place import lift, put, room_to_put
 from schedd.plan.kernels.rows import change, fit, floor, free_before, needed
-from schedd.plan.kernels.search import find
 
-DONE, PAUSED, FULL = 0, 1, 2
-"""How a slice of repair ended: all jobs seen; budget spent or stopped; a slab must grow first."""
+# How a slice of repair ended: DONE (all jobs seen), FULL, or
+PAUSED: Final = 2
+"""its budget is spent, or it was stopped."""
 
 _LOOK = 8
 """What a look at a job costs, in segments visited: its columns lie far apart in memory."""
 
 
-@lean
+@inner
 def _gain_own(tb: Tables, fr: Freed, slot: int, seen: int, ready: int) -> tuple[int, int]:
     """The first and the last moment from which a row that ``slot`` holds may let it grow; or (FAR, -1).
 
@@ -133,7 +138,7 @@ def _gain_own(tb: Tables, fr: Freed, slot: int, seen: int, ready: int) -> tuple[
     return first, last
 
 
-@lean
+@inner
 def _tier_of(tb: Tables, slot: int) -> int:
     """The lowest tier of the nodes that a planned job has; 0 where one of them cannot be used."""
     least = FAR
@@ -144,7 +149,7 @@ def _tier_of(tb: Tables, slot: int) -> int:
     return max(least, 0)
 
 
-@lean
+@inner
 def _gains_in_pools(tb: Tables, slot: int, seen: int) -> bool:
     """Whether something was freed from ``seen`` on in a pool of which the job needs some."""
     pool = tb.jobs[POOL, slot]
@@ -154,7 +159,7 @@ def _gains_in_pools(tb: Tables, slot: int, seen: int) -> bool:
     return False
 
 
-@lean
+@inner
 def _pools_allow(tb: Tables, slot: int, begin: int) -> bool:
     """Whether a planned job finds room in its pools from ``begin``, before its start, on; what it holds of
     them is its own.
@@ -173,7 +178,7 @@ def _pools_allow(tb: Tables, slot: int, begin: int) -> bool:
     return True
 
 
-@lean
+@inner
 def gain(tb: Tables, fr: Freed, slot: int, seen: int, ready: int, latest: int, one: bool) -> tuple[int, int]:
     """The moments in ``[ready, latest]`` at which a unit of ``slot`` may fit in a hole from ``seen`` on.
 
@@ -233,7 +238,7 @@ def gain(tb: Tables, fr: Freed, slot: int, seen: int, ready: int, latest: int, o
     return best, bound
 
 
-@kernel
+@maker
 def _try(tb: Tables, slot: int, ready: int, bound: int, limit: int) -> int:
     """Search a planned job as if it were lifted, and move it when it can start before ``bound``.
 
@@ -292,7 +297,7 @@ def _try(tb: Tables, slot: int, ready: int, bound: int, limit: int) -> int:
     return best
 
 
-@lean
+@inner
 def _still_half(tb: Tables, start: int, seen: int) -> bool:
     """Whether the search of a job that left off still tells where the job, now at ``start``, cannot start.
 

@@ -1,6 +1,6 @@
 """Kernels on one row: find a moment, take and give back what is free over an interval."""
 
-from schedd.plan.kernels.jit import inlined, lean
+from schedd.plan.kernels.jit import inlined, inner, lean
 from schedd.plan.kernels.layout import (
     BASE_RESOURCES,
     CPUS,
@@ -66,7 +66,7 @@ def make_room(tb: Tables, row: int, extra: int) -> bool:
     return True
 
 
-@lean
+@inner
 def _split(tb: Tables, row: int, t: int) -> int:
     """Make a segment of ``row`` begin at ``t`` and return it; the row must have room for one more."""
     off = tb.rows[row, OFF]
@@ -88,7 +88,7 @@ def _split(tb: Tables, row: int, t: int) -> int:
     return k + 1
 
 
-@lean
+@inner
 def _merge(tb: Tables, row: int, k: int) -> None:
     """Join segment ``k`` with the one before it where the same is free on both."""
     off = tb.rows[row, OFF]
@@ -107,7 +107,7 @@ def _merge(tb: Tables, row: int, k: int) -> None:
     tb.rows[row, LEN] -= 1
 
 
-@lean
+@inner
 def amend(tb: Tables, row: int, start: int, end: int, amount: Ints, sign: int) -> tuple[int, int]:
     """Like ``change``, but segments that are alike now stay apart until they are joined.
 
@@ -138,7 +138,7 @@ def change(tb: Tables, row: int, start: int, end: int, amount: Ints, sign: int) 
     _merge(tb, row, first)
 
 
-@lean
+@inner
 def join(tb: Tables, row: int, t: int) -> None:
     """Join the segments that meet at ``t`` where the same is free on both."""
     off = tb.rows[row, OFF]
@@ -230,7 +230,7 @@ def floor(tb: Tables, row: int, column: int, start: int, end: int) -> int:
     return least
 
 
-@lean
+@inner
 def free_before(tb: Tables, row: int, need: Ints, cols: int, ready: int, start: int) -> int:
     """Since when (at least ``ready``) ``need`` is free on ``row`` without a break up to ``start``."""
     off = tb.rows[row, OFF]
@@ -248,7 +248,7 @@ def free_before(tb: Tables, row: int, need: Ints, cols: int, ready: int, start: 
     return since
 
 
-@lean
+@inner
 def needed(need: Ints, exclusive: int) -> int:
     """The resources that must be looked at to know whether ``need`` is free, a bit for each."""
     cols = 0

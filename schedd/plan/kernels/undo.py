@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from schedd.plan.kernels.bounds import STEPS, lower, step_of
-from schedd.plan.kernels.jit import kernel, lean
+from schedd.plan.kernels.jit import inner, kernel
 from schedd.plan.kernels.layout import (
     A_ROW,
     A_TAKE,
@@ -106,7 +106,7 @@ def undo_for(tb: Tables, jobs: int, most_rows: int) -> Undo:
     )
 
 
-@lean
+@inner
 def begin(tb: Tables, un: Undo, jobs: Ints) -> None:
     """Begin an attempt with these jobs: from now on all is noted. Tell the plan the present moment before."""
     un.counts[_NUMBER] += 1
@@ -129,7 +129,7 @@ def begin(tb: Tables, un: Undo, jobs: Ints) -> None:
     un.counts[_ASKED] = n
 
 
-@lean
+@inner
 def _note(tb: Tables, un: Undo, slot: int, sign: int) -> None:
     """``slot`` is about to be lifted (+1), or was placed (-1): the bounds of its rows are kept.
 
@@ -171,7 +171,7 @@ def _note(tb: Tables, un: Undo, slot: int, sign: int) -> None:
     un.counts[_CHANGES] = j + 1
 
 
-@lean
+@inner
 def _lift(tb: Tables, un: Undo, slot: int) -> bool:
     """Give back all that ``slot`` holds, and note it; False (and no change): slab full.
 
@@ -187,7 +187,7 @@ def _lift(tb: Tables, un: Undo, slot: int) -> bool:
     return True
 
 
-@lean
+@inner
 def lift_noted(tb: Tables, un: Undo, slot: int, entries: int) -> bool:
     """Lift a planned job from the first ``entries`` of its allocations; False (and no change): slab full.
 
@@ -208,7 +208,7 @@ def lift_noted(tb: Tables, un: Undo, slot: int, entries: int) -> bool:
     return True
 
 
-@lean
+@inner
 def let_go(tb: Tables, un: Undo, i: int, entries: int) -> bool:
     """Lift the i-th job lifted, of which only so many ``entries`` were, from the others, too; False (and no
     change): slab full.
@@ -220,13 +220,13 @@ def let_go(tb: Tables, un: Undo, i: int, entries: int) -> bool:
     return _lift(tb, un, slot)
 
 
-@lean
+@inner
 def note_placed(tb: Tables, un: Undo, slot: int) -> None:
     """``slot``, lifted before, has just been placed."""
     _note(tb, un, slot, -1)
 
 
-@lean
+@inner
 def keep(tb: Tables, un: Undo) -> None:
     """Let it be: only now segments are joined, and those bounds follow that were not asked."""
     for j in range(un.counts[_CHANGES]):
@@ -245,7 +245,7 @@ def keep(tb: Tables, un: Undo) -> None:
             lower(tb, row, un.low[row])
 
 
-@lean
+@inner
 def take_back(tb: Tables, un: Undo) -> None:
     """Put the plan back: what was done last first, so that rows have the room they had."""
     for j in range(un.counts[_CHANGES] - 1, -1, -1):

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from schedd.plan.kernels.bounds import fit_bounded, raised, step_of
-from schedd.plan.kernels.jit import kernel, lean
+from schedd.plan.kernels.jit import inner, kernel, lean
 from schedd.plan.kernels.layout import (
     A_CHUNK,
     A_ROW,
@@ -76,7 +76,7 @@ def touched_for(tb: Tables) -> Touched:
     )
 
 
-@lean
+@inner
 def _touch(tb: Tables, th: Touched, jobs: Ints) -> int:
     """Note the rows of these jobs; returns how many, or -1 if they are too many."""
     n = 0
@@ -96,7 +96,7 @@ def _touch(tb: Tables, th: Touched, jobs: Ints) -> int:
     return n
 
 
-@lean
+@inner
 def _give(tb: Tables, th: Touched, n: int, jobs: Ints, moment: int) -> None:
     """Add up what these jobs hold at ``moment``, by row."""
     for m in range(n):
@@ -116,7 +116,7 @@ def _give(tb: Tables, th: Touched, n: int, jobs: Ints, moment: int) -> None:
                 th.given[m, r] += tb.alloc[i, A_TAKE + r]
 
 
-@lean
+@inner
 def _units_in(
     tb: Tables, th: Touched, m: int, need: Ints, cols: int, exclusive: int, most: int, moment: int
 ) -> int:
@@ -132,7 +132,7 @@ def _units_in(
     return most
 
 
-@lean
+@inner
 def _at_most(most: int, free: int, need: int, exclusive: int) -> int:
     """How many of ``most`` units have room by one resource; of those that take the whole node all or none."""
     if free < need:
@@ -140,7 +140,7 @@ def _at_most(most: int, free: int, need: int, exclusive: int) -> int:
     return most if exclusive else min(most, free // need)
 
 
-@lean
+@inner
 def _start_on(
     tb: Tables, jobs: Ints, row: int, need: Ints, cols: int, ready: int, dur: int, latest: int
 ) -> int:
@@ -155,7 +155,7 @@ def _start_on(
     return start
 
 
-@lean
+@inner
 def _is_used(tb: Tables, jobs: Ints, row: int, begin: int, end: int) -> bool:
     """Whether one of these jobs holds something of the row between ``begin`` and ``end``."""
     for slot in jobs:
@@ -165,7 +165,7 @@ def _is_used(tb: Tables, jobs: Ints, row: int, begin: int, end: int) -> bool:
     return False
 
 
-@lean
+@inner
 def _place_of(
     tb: Tables, th: Touched, jobs: Ints, ready: int, latest: int, need: Ints, cols: int, likely: int
 ) -> tuple[int, int]:
@@ -205,7 +205,7 @@ def _place_of(
     return best, best_row
 
 
-@lean
+@inner
 def _finds_none(
     tb: Tables, th: Touched, n: int, jobs: Ints, slot: int, row: int, latest: int, now: int
 ) -> bool:
@@ -255,7 +255,7 @@ def _finds_none(
     return False
 
 
-@lean
+@inner
 def _next_on(tb: Tables, slot: int, row: int, i: int) -> int:
     """Of the allocations of a job from ``i`` on the first that is of ``row``, one of a node; -1: no more."""
     end = tb.jobs[ALLOC, slot] + tb.jobs[ALLOCS, slot]
@@ -266,7 +266,7 @@ def _next_on(tb: Tables, slot: int, row: int, i: int) -> int:
     return -1
 
 
-@lean
+@inner
 def _entries_on(tb: Tables, jobs: Ints, row: int) -> int:
     """How many of the allocations of these jobs are of ``row``."""
     n = 0
@@ -278,7 +278,7 @@ def _entries_on(tb: Tables, jobs: Ints, row: int) -> int:
     return n
 
 
-@lean
+@inner
 def _lift_on(tb: Tables, slot: int, row: int, sign: int) -> None:
     """Give back (+1) or take again (-1) what a job holds of one row."""
     start = tb.jobs[START, slot]
@@ -292,7 +292,7 @@ def _lift_on(tb: Tables, slot: int, row: int, sign: int) -> None:
         i = _next_on(tb, slot, row, i + 1)
 
 
-@lean
+@inner
 def _stays(tb: Tables, slot: int, row: int, now: int) -> bool:
     """Whether a job, lifted from ``row``, could go back there as far as that row is concerned."""
     start = tb.jobs[START, slot]
@@ -307,7 +307,7 @@ def _stays(tb: Tables, slot: int, row: int, now: int) -> bool:
     return bool(start >= now)
 
 
-@lean
+@inner
 def _take(tb: Tables, th: Touched, slot: int, row: int) -> None:
     """Note what a job of one unit takes of a row."""
     shape = tb.jobs[SHAPE, slot]
@@ -318,7 +318,7 @@ def _take(tb: Tables, th: Touched, slot: int, row: int) -> None:
             th.take[r] = tb.chunks[tb.shapes[shape, CHUNK], NEED + r]
 
 
-@lean
+@inner
 def _put_back_on(tb: Tables, jobs: Ints, row: int, version: int) -> None:
     """Let these jobs, lifted from ``row``, hold again what they held: all that was remembered of its
     ``version`` is as true as before.
@@ -328,7 +328,7 @@ def _put_back_on(tb: Tables, jobs: Ints, row: int, version: int) -> None:
     tb.rows[row, VERSION] = version
 
 
-@lean
+@inner
 def _pools_allow(tb: Tables, slot: int, start: int) -> bool:
     """Whether the pools of a job surely have room for it from ``start`` on."""
     pool = tb.jobs[POOL, slot]
@@ -343,7 +343,7 @@ def _pools_allow(tb: Tables, slot: int, start: int) -> bool:
 @lean
 def is_vain(tb: Tables, th: Touched, jobs: Ints, latest: Ints, row: int, now: int) -> bool:
     """Whether the others surely cannot make way for ``jobs[0]``, of one unit, to start by their ``latest``:
-    then ``advance`` would say IN_VAIN. All of them hold ``row``. The plan is left as it is.
+    then ``displace`` would say TOO_LATE. All of them hold ``row``. The plan is left as it is.
     """
     slot = jobs[0]
     shape = tb.jobs[SHAPE, slot]

@@ -10,7 +10,7 @@ give up with SPENT when they have done the work that one search, or the question
 from schedd.plan.kernels.assign import assign, choose_spread
 from schedd.plan.kernels.bounds import fit_bounded, level_of, raised, step_of
 from schedd.plan.kernels.few import assign_few, keep_few
-from schedd.plan.kernels.jit import lean
+from schedd.plan.kernels.jit import inner
 from schedd.plan.kernels.layout import (
     CAME_TO,
     CHUNK,
@@ -54,7 +54,7 @@ from schedd.plan.kernels.pick import select, sift
 from schedd.plan.kernels.rows import fit, is_spent, locate, needed
 
 
-@lean
+@inner
 def find_one(
     tb: Tables,
     sets_at: int,
@@ -114,7 +114,7 @@ def find_one(
     return best
 
 
-@lean
+@inner
 def units(
     tb: Tables,
     row: int,
@@ -180,7 +180,7 @@ def units(
     return m, again
 
 
-@lean
+@inner
 def find_spread(
     tb: Tables,
     sets_at: int,
@@ -261,7 +261,7 @@ def find_spread(
                 total += u[i]
 
 
-@lean
+@inner
 def _next_edge(tb: Tables, chunk0: int, chunks: int, t: int) -> int:
     """The first moment after ``t`` at which anything changes on a row of these chunks."""
     edge = FAR
@@ -278,7 +278,7 @@ def _next_edge(tb: Tables, chunk0: int, chunks: int, t: int) -> int:
     return edge
 
 
-@lean
+@inner
 def _find_mixed(
     tb: Tables, chunk0: int, chunks: int, exclusive: int, ready: int, dur: int, bound: int
 ) -> tuple[int, int]:
@@ -329,7 +329,7 @@ def _find_mixed(
             limit = max(tb.ctl[LIMIT], 2 * tb.ctl[WORK] - begun)
 
 
-@lean
+@inner
 def _through_pools(tb: Tables, pool: int, pools: int, ready: int, dur: int, bound: int) -> int:
     """Earliest start before ``bound`` that every pool has room for, NONE or SPENT."""
     t = ready
@@ -355,7 +355,7 @@ def _through_pools(tb: Tables, pool: int, pools: int, ready: int, dur: int, boun
     return t
 
 
-@lean
+@inner
 def _agreed(
     tb: Tables,
     chunk0: int,
@@ -405,7 +405,7 @@ def _agreed(
     return start, found
 
 
-@lean
+@inner
 def _among_sets(
     tb: Tables, shape: int, pool: int, pools: int, ready: int, dur: int, bound: int
 ) -> tuple[int, int, int]:
@@ -464,7 +464,7 @@ def _among_sets(
     return best, first, found
 
 
-@lean
+@inner
 def find(
     tb: Tables,
     shape: int,
