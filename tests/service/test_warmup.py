@@ -22,7 +22,8 @@ def by_name():
     for info in pkgutil.iter_modules(kernels.__path__):
         module = importlib.import_module(f"schedd.plan.kernels.{info.name}")
         for name, value in vars(module).items():
-            if hasattr(value, "signatures") and not isinstance(value, type) and value.__module__ == module.__name__:
+            is_kernel = hasattr(value, "signatures") and not isinstance(value, type)
+            if is_kernel and value.__module__ == module.__name__:
                 found[f"{info.name}.{name}"] = len(value.signatures)
     return found
 
