@@ -23,7 +23,7 @@ from schedd.replay.compare import warm_up
 from schedd.replay.experiments.cells import Cell
 from schedd.replay.experiments.named import EXPERIMENTS, Experiment, of_part, quick
 from schedd.replay.experiments.parallel import NoDask, run_cells
-from schedd.replay.experiments.report import command_line, lines_of, page
+from schedd.replay.experiments.report import command_line, lines_of, page, ratios_of
 from schedd.replay.experiments.results import Results
 from schedd.replay.floor import Defect
 from schedd.replay.workload import TraceError
@@ -95,6 +95,8 @@ def run(argv: Sequence[str]) -> int:
         return _run_whole(args)
     if args.name not in EXPERIMENTS:
         return _fail(f"no experiment {args.name!r}: there are {', '.join((*EXPERIMENTS, *_WHOLE))}", 2)
+    if EXPERIMENTS[args.name].ratios and args.part != "whole":
+        return _fail(f"{args.name} has no --part: its windows lie where they lie", 2)
     experiment = of_part(EXPERIMENTS[args.name], args.part)
     if args.quick:
         experiment = quick(experiment)
@@ -189,7 +191,11 @@ def _write(experiment: Experiment, results: Results, out: Path, command: str) ->
 
     found = results.found()
     picture = f"{experiment.name}.png"
-    save(experiment, lines_of(found), out / picture)
+    lines = lines_of(found)
+    if experiment.ratios and not ratios_of(lines):
+        picture = ""  # nothing to compare yet
+    else:
+        save(experiment, lines, out / picture)
     (out / f"{experiment.name}.md").write_text(page(experiment, found, command, picture), encoding="utf-8")
 
 

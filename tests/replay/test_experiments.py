@@ -261,6 +261,65 @@ def test_the_page_says_whether_promises_were_kept() -> None:
     assert "*Held*" not in text
 
 
+def windows() -> tuple[Experiment, list[Found]]:
+    """Two windows under EASY and the search, one no worse in all four figures, one with a longer wait."""
+    experiment = replace(EXPERIMENTS["windows"], cells=EXPERIMENTS["windows"].cells[:4])
+    rows = []
+    for wait, slowdown, p999, longest, searches in (
+        (100, 50, 400, 1000, 0), (50, 20, 400, 500, 9), (100, 50, 400, 1000, 0), (50, 20, 100, 2000, 9)
+    ):  # fmt: skip
+        told = {
+            "avg_wait_s": wait, "avg_bounded_slowdown_10s": slowdown,
+            "p999_wait_s": p999, "max_wait_s": longest,
+        }  # fmt: skip
+        rows.append({**ROWS[0], **told, "searches": searches, "held_share": 0.97, "told_late_s": 7.0})
+    return experiment, [Found(cell, row, "abc") for cell, row in zip(experiment.cells, rows, strict=True)]
+
+
+def test_windows_are_told_by_their_ratios_to_easy_and_how_many_are_no_worse_in_all_four() -> None:
+    experiment, found = windows()
+    text = page(experiment, found, "schedd experiment windows", "windows.png")
+    kth, ctc = "KTH-SP2-1996-2, from job 10,001 on, user", "CTC-SP2-1996-3.1-cln, from job 30,001 on, user"
+    assert f"| {kth} | 0.50 | 0.40 | 1.00 | 0.50 | yes |" in text  # 1.00 is no worse
+    assert f"| {ctc} | 0.50 | 0.40 | 0.25 | 2.00 |  |" in text
+    assert "| **geometric mean** | 0.500 | 0.400 | 0.500 | 1.000 | 1 of 2 |" in text
+    assert "| **worst** | 0.50 | 0.40 | 1.00 | 2.00 |  |" in text
+    assert "left out" not in text
+    text = page(experiment, found[:3], "", "")
+    assert "1 of 2 windows are left out, since they were not run yet." in text
+    assert "| **geometric mean** | 0.500 | 0.400 | 1.000 | 0.500 | 1 of 1 |" in text
+    assert "None was run under both yet." in page(experiment, found[:1], "", "")
+    figure = draw(experiment, lines_of(found))
+    assert [len(axes.patches) for axes in figure.axes] == [2, 2, 2, 2]
+    with pytest.raises(ValueError, match="under both"):
+        draw(experiment, lines_of(found[:1]))
+
+
+def test_the_windows_are_eighteen_beyond_the_first_thirds_and_none_overlaps_another() -> None:
+    experiment = EXPERIMENTS["windows"]
+    jobs = {"KTH": 28_481, "CTC": 77_205, "SDSC-SP2": 54_034, "SDSC-BLUE": 232_542, "HPC2N": 202_876}
+    of = {(cell.workload.log, cell.workload.skip) for cell in experiment.cells}
+    assert len(of) == 18
+    assert len(experiment.cells) == 36
+    for log, skip in of:
+        all_jobs = next(n for name, n in jobs.items() if log.startswith(name))
+        assert all_jobs // 3 <= skip <= all_jobs - 10_000
+        assert not any(other == log and 0 < begin - skip < 10_000 for other, begin in of)
+    assert {cell.slack for cell in experiment.cells if cell.search} == {"1h+0.5w"}
+
+
+def test_a_window_begins_behind_the_jobs_that_it_passes_over(logs: Path) -> None:
+    whole = _prepared(SMALL, str(logs)).jobs
+    assert _prepared(replace(SMALL, skip=20, jobs=30), str(logs)).jobs == whole[20:50]
+    assert _prepared(replace(SMALL, part="rest", skip=10), str(logs)).jobs == whole[40:]
+
+
+def test_results_from_before_there_were_windows_still_count() -> None:
+    cell = Cell(workload=SMALL, name="easy", policy="easy")
+    assert "skip" not in cell.as_dict()["workload"]
+    assert replace(cell, workload=replace(SMALL, skip=1)).as_dict()["workload"]["skip"] == 1
+
+
 def test_a_loss_in_a_digit_that_tables_do_not_have_is_told_with_it() -> None:
     close = [*found()[:2], *(replace(each, row={**each.row, "max_wait_s": 2060.4}) for each in found()[2:])]
     close[0] = replace(close[0], row={**close[0].row, "max_wait_s": 2060.1})
@@ -345,6 +404,7 @@ def test_an_experiment_runs_on_workers_and_goes_on_where_it_ended(logs: Path, tm
         (("paper", "--logs", "LOGS"), "it has no CTC-SP2-1996-3.1-cln.swf.gz"),
         (("paper", "--only", "nobody", "--logs", "LOGS"), "--only nobody: the experiment has no such log"),
         (("deadlines", "--workers", "0"), "--workers 0: at least 1"),
+        (("windows", "--part", "rest", "--logs", "LOGS"), "windows has no --part"),
     ],
 )
 def test_what_cannot_be_run_is_one_clear_line(

@@ -39,7 +39,7 @@ class Workload:
     ``log`` is a file's name below the directory of logs, or ``stream``. ``estimates``: ``exact``, ``user``,
     or ``xF``: run times of about F times, but never above the user's. ``part`` of the log (``busiest``: of
     the rest the 20,000 jobs in a row that ask for most of the machine, none of them in the first third, on
-    which a search is tuned), of which at most the first ``jobs``. With
+    which a search is tuned), of which ``skip`` are passed over and at most the next ``jobs`` taken. With
     ``requirements`` off a log's node specifications and memory are ignored. ``failures``: hours for which
     each node is up and then down, in the mean. ``paced`` of a stream: faster machines run jobs sooner.
     """
@@ -49,6 +49,7 @@ class Workload:
     machines: str | None = None
     estimates: str = "exact"
     part: Part = "whole"
+    skip: int = 0
     jobs: int | None = None
     requirements: bool = True
     failures: tuple[float, float] | None = None
@@ -97,6 +98,8 @@ class Cell:
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as JSON has them."""
         found = asdict(self)
+        if not self.workload.skip:  # so it was before there were windows: what was found then still counts
+            del found["workload"]["skip"]
         if self.workload.failures is not None:
             found["workload"]["failures"] = list(self.workload.failures)
         return found
@@ -215,7 +218,8 @@ def _part(trace: Trace, workload: Workload) -> tuple[int, int | None]:
     else:
         parts = {"whole": (0, ran), "first third": (0, third), "rest": (third, ran - third)}
         skip, most = parts[workload.part]
-    return skip, max(1, most if workload.jobs is None else min(most, workload.jobs))
+    most = max(0, most - workload.skip)
+    return skip + workload.skip, max(1, most if workload.jobs is None else min(most, workload.jobs))
 
 
 def busiest(jobs: Sequence[TraceJob], most: int) -> int:

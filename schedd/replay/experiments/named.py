@@ -23,7 +23,8 @@ class Experiment:
     """One question, the cells that answer it, and the figures that are told.
 
     ``against``: the search is compared with all others, figure by figure. ``curve``: the picture has lines
-    over the workloads of a log or over slacks, instead of bars.
+    over the workloads of a log or over slacks, instead of bars. ``ratios``: each workload is told by the
+    ratios of the search's figures to those of ``easy``, with their geometric means.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Experiment:
     figures: tuple[Figure, ...] = ("wait", "slowdown", "p999", "longest")
     against: bool = False
     curve: Literal["", "slack", "estimates", "every_s"] = ""
+    ratios: bool = False
 
 
 _SEEDS: Final = (1, 2, 3)
@@ -101,6 +103,34 @@ def _users_estimates() -> Experiment:
         cells=tuple(cells),
         figures=("wait", "slowdown", "p999", "longest", "held"),
         against=True,
+    )
+
+
+_WINDOW: Final = 10_000
+_WINDOWS: Final = (
+    (_KTH, (10_000,)),
+    (_CTC, (30_000, 40_000, 50_000, 60_000)),
+    (_SDSC, (20_000, 30_000, 40_000)),
+    (_BLUE, (80_000, 110_000, 140_000, 170_000, 200_000)),
+    (_HPC2N, (70_000, 100_000, 130_000, 160_000, 190_000)),
+)
+"""How many jobs of each log that ran are passed over: all beyond its first third."""
+
+
+def _windows() -> Experiment:
+    cells: list[Cell] = []
+    for log, begins in _WINDOWS:
+        for skip in begins:
+            window = replace(log, estimates="user", skip=skip, jobs=_WINDOW)
+            cells += [*_rivals(window, ("easy",)), *_searches(window, _DEFAULT, (1,))]
+    return Experiment(
+        name="windows",
+        about=f"Users' estimates and the default slack ({_DEFAULT}) on 18 windows of 10,000 jobs of five "
+        "logs, all beyond the first thirds, on which the search was tuned. A longest wait is that of one "
+        "job: many windows say more of it than five whole logs.",
+        cells=tuple(cells),
+        figures=("wait", "slowdown", "p999", "longest", "held"),
+        ratios=True,
     )
 
 
@@ -219,7 +249,8 @@ def _failures() -> Experiment:
 EXPERIMENTS: Final = {
     experiment.name: experiment
     for experiment in (
-        _paper(), _users_estimates(), _slack_curve(), _deadlines(), _speeds(), _inaccurate(), _failures()
+        _paper(), _users_estimates(), _windows(), _slack_curve(), _deadlines(), _speeds(), _inaccurate(),
+        _failures(),
     )
 }  # fmt: skip
 

@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from schedd.replay.experiments.cells import Workload
 from schedd.replay.experiments.named import Experiment, Figure
-from schedd.replay.experiments.report import FIGURES, Line, label_of
+from schedd.replay.experiments.report import FIGURES, Line, Ratios, label_of, ratios_of
 
 __all__ = ["draw", "save"]
 
@@ -22,6 +22,7 @@ _COLOURS: Final = (
 )  # fmt: skip
 """Okabe and Ito's palette, its yellow darker; told apart with any colour vision."""
 _SEARCH: Final = "#d55e00"
+_BETTER: Final = "#0072b2"
 _OTHER: Final = "#9aa5b1"
 _INK: Final = "#333333"
 _MOST: Final = 4
@@ -38,6 +39,8 @@ def draw(experiment: Experiment, lines: Sequence[Line]) -> Drawing:
     """One row for each log, one panel for each of the first four figures. Raises ValueError for no lines."""
     if not lines:
         raise ValueError("nothing was run: there is nothing to draw")
+    if experiment.ratios:
+        return _drawn_ratios(ratios_of(lines))
     figures = experiment.figures[:_MOST]
     rows = list(dict.fromkeys(_row_of(experiment, line.workload) for line in lines))
     most = max(sum(_row_of(experiment, line.workload) == row for line in lines) for row in rows)
@@ -59,6 +62,30 @@ def draw(experiment: Experiment, lines: Sequence[Line]) -> Drawing:
             across[0].legend(fontsize=7.5, frameon=False, labelcolor=_INK)
         else:
             across[0].set_yticks(range(len(chosen)), [line.label for line in chosen])
+    return drawing
+
+
+def _drawn_ratios(found: Sequence[Ratios]) -> Drawing:
+    """One panel for each figure, a bar for each workload: how far it is from EASY's. Raises ValueError."""
+    if not found:
+        raise ValueError("no workload was run under both the search and easy: there is nothing to draw")
+    drawing = Drawing(figsize=(15, 1.2 + 0.26 * len(found)), facecolor="white")
+    drawing.set_layout_engine(ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
+    names = list(found[0].values)
+    panels = drawing.subplots(1, len(names), squeeze=False)[0]
+    for name, axes in zip(names, panels, strict=True):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(labelsize=8, colors=_INK)
+        title = FIGURES[name].title.removesuffix(" s")
+        axes.set_title(f"search / EASY\n{title}", fontsize=9, loc="left", color=_INK)
+        values = [one.values[name] for one in found]
+        colours = [_SEARCH if value > 1 else _BETTER for value in values]
+        axes.barh(range(len(found)), values, color=colours, height=0.7)
+        axes.axvline(1.0, color=_INK, linewidth=0.8)
+        axes.set_xlim(0, max(1.2, 1.05 * max(values)))
+        axes.set_yticks([])
+        axes.invert_yaxis()
+    panels[0].set_yticks(range(len(found)), [label_of(one.workload) for one in found])
     return drawing
 
 

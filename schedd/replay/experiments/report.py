@@ -3,14 +3,14 @@
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, geometric_mean
 from typing import Any, Final
 
 from schedd.replay.experiments.cells import Workload
 from schedd.replay.experiments.named import Experiment, Figure
 from schedd.replay.experiments.results import Found
 
-__all__ = ["FIGURES", "Line", "lines_of", "page"]
+__all__ = ["FIGURES", "Line", "Ratios", "lines_of", "page", "ratios_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,8 @@ def label_of(workload: Workload) -> str:
     if workload.every_s:
         return f"a job every {workload.every_s} s" + (", three speeds" if workload.paced else "")
     parts = [workload.title]
+    if workload.skip:
+        parts.append(f"from job {workload.skip + 1:,} on")
     if workload.machines:
         parts.append("requirements" if workload.requirements else "no requirements")
         parts.append("failures" if workload.failures else "no failures")
@@ -106,6 +108,7 @@ def page(experiment: Experiment, found: Sequence[Found], command: str, picture: 
             if "held" in experiment.figures or _broken(lines)
             else []
         ),
+        *(["## Ratios to EASY", "\n".join(_ratios(experiment, lines))] if experiment.ratios else []),
         *(
             ["## The search against each other policy", "\n".join(_against(lines))]
             if experiment.against
@@ -220,6 +223,53 @@ def _number(value: float) -> str:
 # ---- who is better than whom --------------------------------------------------------------------
 
 _COMPARED: Final[tuple[Figure, ...]] = ("wait", "slowdown", "p999", "longest")
+
+
+@dataclass(frozen=True, slots=True)
+class Ratios:
+    """What the search makes of one workload, over what EASY makes of it, by figure; below 1 is better."""
+
+    workload: Workload
+    values: Mapping[Figure, float]
+
+
+def ratios_of(lines: Sequence[Line]) -> list[Ratios]:
+    """Of the workloads that were run under both; of one whose figure is 0 under EASY there is none."""
+    searched = {line.workload: line for line in lines if any(row["searches"] for row in line.rows)}
+    found = []
+    for easy in lines:
+        search = searched.get(easy.workload)
+        if easy.name != "easy" or search is None:
+            continue
+        pairs = {name: (search.mean(FIGURES[name]), easy.mean(FIGURES[name])) for name in _COMPARED}
+        values = {
+            name: ours / theirs for name, (ours, theirs) in pairs.items() if ours is not None and theirs
+        }
+        if len(values) == len(_COMPARED):
+            found.append(Ratios(easy.workload, values))
+    return found
+
+
+def _ratios(experiment: Experiment, lines: Sequence[Line]) -> Iterator[str]:
+    """The ratios of each workload, and all of them together."""
+    found = ratios_of(lines)
+    windows = len({cell.workload for cell in experiment.cells})
+    if not found:
+        yield "None was run under both yet."
+        return
+    yield "Below 1 the search is better.\n"
+    yield _row(["", *(FIGURES[name].title.removesuffix(" s") for name in _COMPARED), "no worse in all four"])
+    yield "|---|" + "--:|" * (len(_COMPARED) + 1)
+    better = [all(value <= 1 for value in one.values.values()) for one in found]
+    for one, throughout in zip(found, better, strict=True):
+        values = [f"{one.values[name]:.2f}" for name in _COMPARED]
+        yield _row([label_of(one.workload), *values, "yes" if throughout else ""])
+    mean = [f"{geometric_mean(one.values[name] for one in found):.3f}" for name in _COMPARED]
+    worst = [f"{max(one.values[name] for one in found):.2f}" for name in _COMPARED]
+    yield _row(["**geometric mean**", *mean, f"{sum(better)} of {len(found)}"])
+    yield _row(["**worst**", *worst, ""])
+    if len(found) < windows:
+        yield f"\n{windows - len(found)} of {windows} windows are left out, since they were not run yet."
 
 
 def _against(lines: Sequence[Line]) -> Iterator[str]:
