@@ -80,7 +80,7 @@ def cluster_view(loop: PlanLoop) -> ClusterView:
         foreign=published.foreign,
         halted=published.halted,
         stale=published.stale,
-        trouble=loop.failure or loop.trouble,
+        trouble=loop.failure or loop.trouble or loop.failing,
         jobs=counts(published),
         nodes=len(published.nodes),
         cpus=sum(node.cpus for node in published.nodes.values()),

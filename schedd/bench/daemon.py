@@ -21,7 +21,7 @@ __all__ = ["BenchDaemon", "Client", "DaemonFailed", "Size", "bench_daemon"]
 
 _PATIENCE_S = 300.0
 """It may have to compile its kernels first."""
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+_PAGE, _TICKS = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
 
 
 class DaemonFailed(Exception):
@@ -132,6 +132,14 @@ class BenchDaemon:
         assert self.process is not None
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text(encoding="ascii").split()[1])
         return Size(pages * _PAGE / (1 << 20), _mib(self._file), _mib(self._file, "-wal"))
+
+    @property
+    def processor_s(self) -> float:
+        """Seconds of processor time that this life of it has taken."""
+        assert self.process is not None
+        stat = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="ascii")
+        user, system = stat.rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / _TICKS
 
     def last_words(self) -> str:
         """The end of its log."""

@@ -67,6 +67,8 @@ def _planner(loop: PlanLoop) -> Part:
         return Part("Planner", "bad", loop.failure)
     if loop.trouble:
         return Part("Planner", "bad", f"waiting for the database: {loop.trouble}")
+    if loop.failing:
+        return Part("Planner", "bad", loop.failing)
     if loop.standing_by:
         return Part("Planner", "warn", "standby: another daemon leads, or no leader yet")
     return Part(

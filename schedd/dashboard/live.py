@@ -36,7 +36,7 @@ async def live(request: Request, cluster: Cluster, viewer: Reader) -> Response:
 def state_of(cluster: PlanLoop) -> str:
     """What a page shows, in short: as long as it is the same there is nothing new to see."""
     shown = cluster.published
-    trouble = cluster.failure or cluster.trouble
+    trouble = cluster.failure or cluster.trouble or cluster.failing
     alerts = tuple((alert.kind, alert.about) for alert in cluster.alarms.open)
     what = hash((shown.stale, shown.paused, shown.halted, trouble, alerts))
     return f"{shown.generation}.{what & 0xFFFF:x}"

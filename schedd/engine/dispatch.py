@@ -14,6 +14,7 @@ from schedd.engine.promises import note
 from schedd.engine.quarantine import Concerning
 from schedd.engine.queueing import start_by_policy
 from schedd.engine.records import Cause, JobRecord, Phase, StartAttempt
+from schedd.engine.rereading import look_again
 from schedd.engine.running import hold
 from schedd.engine.shares import shares_of
 from schedd.engine.state import EngineState
@@ -75,6 +76,9 @@ def _dispatch(state: EngineState, slot: int, event: str) -> None:
 
 def _try(state: EngineState, record: JobRecord, event: str) -> None:
     slot = record.slot
+    if record.id in state.rereading and look_again(state, [record.id]):
+        state.due = None
+        return
     if slot_limited(record.facts):
         _let_another_go(state, record, event)
         return

@@ -16,12 +16,12 @@ from schedd.engine.failing import pass_over
 from schedd.engine.foresight import judge
 from schedd.engine.handlers import apply_all, take_site
 from schedd.engine.handovers import end_kept_places, forget_handovers
-from schedd.engine.jobs import reread_slice
 from schedd.engine.log import BatchLog, Incident, LoggedBatch
 from schedd.engine.order import in_order
 from schedd.engine.outcomes import hear
 from schedd.engine.power import advance
 from schedd.engine.records import Outcome
+from schedd.engine.rereading import reread_slice
 from schedd.engine.set_back import set_back
 from schedd.engine.settings import EngineSettings
 from schedd.engine.settle import next_wake, settle
@@ -97,7 +97,7 @@ class Engine:
             if not state.arriving:
                 state.kept.clear()
         if state.rereading and state.begins("requests that read differently"):
-            reread_slice(state)
+            reread_slice(state, first)
         if state.now >= state.standing_due and state.begins("standing reservations"):
             renew(state)
         if state.kept_places:

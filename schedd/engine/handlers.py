@@ -21,11 +21,12 @@ from schedd.engine.arrivals import put_off, taken_first
 from schedd.engine.failing import stays_aside
 from schedd.engine.foresight import told_starts
 from schedd.engine.intake import Understood
-from schedd.engine.places import leave, make_room_in_pools, replan
+from schedd.engine.places import leave, make_room_in_pools
 from schedd.engine.pools import claim_of
 from schedd.engine.quarantine import quarantine
 from schedd.engine.reask import reask
 from schedd.engine.records import Cause, JobRecord, Phase
+from schedd.engine.rereading import follow_limits, follow_queue, reread
 from schedd.engine.running import hold_new_node
 from schedd.engine.state import EngineState
 from schedd.policy.site import site_policy
@@ -91,7 +92,7 @@ def apply_all(state: EngineState, events: Iterable[Event], *, of_snapshot: bool 
             _take_nodes(state, together, of_snapshot)
             together = []
         _guarded(state, event, _HANDLERS[type(event)], event, of_snapshot)
-        if state.limits.lowered and state.begins("limits"):
+        if state.limits.lowered and not state.rereading and state.begins("limits"):
             make_room_in_pools(state, event.id, Cause.QUEUE, "a slot limit was lowered")
     if together:
         _take_nodes(state, together, of_snapshot)
@@ -152,7 +153,7 @@ def _nodes(state: EngineState, events: Sequence[NodeChanged]) -> None:
     if state.power:
         power.seen(state, events)
     if nodes.take_nodes(state, events):
-        jobs.reread(state, events[-1].id, None, "the cluster has other nodes or resources than before")
+        reread(state, events[-1].id, None, "the cluster has other nodes or resources than before")
     if state.note_power():
         _limits(state, events[-1].id, "the nodes that a power cap is about were changed", ())
     reservations.nodes_again(state)
@@ -171,16 +172,13 @@ def _queue(state: EngineState, event: QueueChanged) -> None:
         odd = state.limits.read_queue(queue)
         _limits(state, event.id, f"the limits of queue {queue.name} were changed", odd)
     if before is None or before.defaults != queue.defaults:
-        jobs.reread(state, event.id, queue.name, f"the defaults of queue {queue.name} were changed")
+        reread(state, event.id, queue.name, f"the defaults of queue {queue.name} were changed")
     if queue.priority != (before.priority if before is not None else 0):
         state.ranks.again, state.ranks.matter = state.now, True
     if queue.started == (before is None or before.started):
         return
-    cause = Cause.RELEASED if queue.started else Cause.QUEUE
     words = f"queue {queue.name} was {'started' if queue.started else 'stopped'}"
-    for record in [r for r in state.records.values() if r.facts.queue == queue.name]:
-        if record.phase in (Phase.WAITING, Phase.BLOCKED):
-            replan(state, record, event.id, cause, words)
+    follow_queue(state, event.id, queue.name, words)
 
 
 def _server(state: EngineState, event: ServerChanged) -> None:
@@ -189,7 +187,7 @@ def _server(state: EngineState, event: ServerChanged) -> None:
         odd = state.limits.read_server(event.server)
         _limits(state, event.id, "the server's limits were changed", odd)
     if before.defaults != event.server.defaults:
-        jobs.reread(state, event.id, None, "the server's defaults were changed")
+        reread(state, event.id, None, "the server's defaults were changed")
 
 
 def _counted(state: EngineState, event: Counted) -> None:
@@ -202,10 +200,7 @@ def _counted(state: EngineState, event: Counted) -> None:
                 held += claim.amounts.get(event.name, 0)
     amount = event.amount + held
     if state.limits.count(event.name, amount, event.time):
-        words = f"there are {amount} of {event.name} now"
-        if state.intake.set_shared(state.limits.shared):
-            jobs.reread(state, event.id, None, words)
-        _limits(state, event.id, words, ())
+        _limits(state, event.id, f"there are {amount} of {event.name} now", ())
 
 
 def _policy(state: EngineState, event: PolicyChanged) -> None:
@@ -238,21 +233,18 @@ def take_site(state: EngineState, event: str) -> None:
     misplaced = state.plan.misplaced()
     if misplaced.shape[0]:  # the nodes of some are of several sets, and may no longer be
         leave(state, misplaced, event, Cause.ADMIN, words)
-    jobs.reread(state, event, None, words)
+    reread(state, event, None, words)
     _limits(state, event, words, ())
 
 
 def _limits(state: EngineState, event: str, words: str, odd: Iterable[str]) -> None:
-    """Limits were changed: jobs are counted anew, and those beyond what is allowed now move."""
+    """Limits were changed; ``odd`` are those that cannot be read."""
     state.alerts.pop(f"limit {words}", None)
     for line in odd:
         state.alert(event, "limit", f"a limit of the server cannot be read, so it is not kept: {line}", words)
     if state.intake.set_shared(state.limits.shared):
-        jobs.reread(state, event, None, words)
-    for record in state.records.values():
-        state.refit(record)
-    state.limits.forget(state.plan.drop_idle_pools())
-    make_room_in_pools(state, event, Cause.QUEUE, words)
+        reread(state, event, None, words)
+    follow_limits(state, event, words)
 
 
 def _snapshot(state: EngineState, event: Snapshot) -> None:

@@ -249,9 +249,14 @@ def waits(facts: JobFacts, stopped: Mapping[str, str]) -> list[tuple[str, str]]:
     return found
 
 
-def waits_for(facts: JobFacts, stopped: Mapping[str, str]) -> tuple[str, str] | None:
-    """What must happen first before the job may be planned, as (kind, words); None for a job that may."""
-    found = waits(facts, stopped)
+def waits_for(
+    facts: JobFacts, stopped: Mapping[str, str], *, chained: bool = False
+) -> tuple[str, str] | None:
+    """What must happen first before the job may be planned, as (kind, words); None for a job that may.
+
+    ``chained``: it is planned behind the jobs that it waits for.
+    """
+    found = [one for one in waits(facts, stopped) if not (chained and one[0] == "dependency")]
     if not found:
         return None
     kind = found[0][0]

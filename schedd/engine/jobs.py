@@ -1,11 +1,9 @@
 """What the events of a job do: it arrives, is altered, held, released, starts, ends, comes back."""
 
 from dataclasses import replace
-from itertools import islice
 
 from schedd.dialect import dialect_of
 from schedd.engine.accounts import book_charge
-from schedd.engine.arrivals import SLICE
 from schedd.engine.fair_use import book_run
 from schedd.engine.foresight import ran_to_its_end
 from schedd.engine.intake import Understood, held_by_limit, holds_resources, is_eligible, slot_limited
@@ -39,8 +37,7 @@ __all__ = [
     "held",
     "queued",
     "released",
-    "reread",
-    "reread_slice",
+    "resettle",
     "started",
     "unchanged",
 ]
@@ -138,7 +135,7 @@ def _came_back(state: EngineState, event: str, record: JobRecord, facts: JobFact
             returns=returns,
         )
     record = ended_run(state, event, record, back_off, "it came back to its queue")
-    _resettle(state, event, record, facts, Cause.REFUSED, "it came back to its queue")
+    resettle(state, event, record, facts, Cause.REFUSED, "it came back to its queue")
 
 
 def _open_until(state: EngineState, record: JobRecord) -> int:
@@ -186,7 +183,7 @@ def alter(
             known = end_promise(state, known, event, f"it was moved to queue {facts.queue}")
         state.put(after(known, Step.DESCRIBED, facts=facts))
     elif _bears_on_plan(state, known, facts):
-        _resettle(state, event, after(known, Step.FORGIVEN), facts, cause, words)
+        resettle(state, event, after(known, Step.FORGIVEN), facts, cause, words)
     else:
         record = state.put(after(known, Step.DESCRIBED, facts=facts))
         _raised(state, event, record, known.facts.priority)
@@ -221,7 +218,7 @@ def _counts_as(facts: JobFacts) -> tuple[str, ...]:
     return facts.owner, facts.group, facts.account, facts.project, facts.array
 
 
-def _resettle(
+def resettle(
     state: EngineState, event: str, record: JobRecord, facts: JobFacts, cause: Cause, words: str
 ) -> None:
     """Plan a job anew that is not, or no longer, about to start, with the server's present word on it.
@@ -246,7 +243,11 @@ def _resettle(
     old = unplan(state, record)
     followers, before_them = lift_chain(state, record.id) if state.chained else (None, None)
     record = _fit_slot(state, after(record, Step.READ, facts=facts, understood=understood))
-    if record.slot >= 0 and state.limits.lowered & state.plan.pools_of(record.slot).keys():
+    if (
+        record.slot >= 0
+        and record.facts.array
+        and state.limits.lowered & state.plan.pools_of(record.slot).keys()
+    ):
         cause, words = Cause.QUEUE, "the slot limit of its array was changed"
     set_rank(state, record)
     seat(state, record, event, ahead=True)
@@ -312,35 +313,6 @@ def _fit_slot(state: EngineState, record: JobRecord) -> JobRecord:
             state.tell_due[new] = state.tell_due[slot] or state.told[slot] >= 0  # it has no start yet
         state.drop_slot(slot)
     return after(record, Step.GIVEN_SLOT, slot=new)
-
-
-def reread(state: EngineState, event: str, queue: str | None, words: str) -> None:
-    """Defaults or nodes changed: what waits (in ``queue``; None: anywhere) may ask for other things now.
-
-    Where these are many, the next calls of the engine plan them anew, a slice each.
-    """
-    for record in list(state.records.values()):
-        if (queue is None or record.facts.queue == queue) and _reads_differently(state, record):
-            state.rereading[record.id] = (event, words)
-    if len(state.rereading) <= SLICE:
-        reread_slice(state)
-
-
-def reread_slice(state: EngineState) -> None:
-    """Plan the next of those anew that ask for other things now."""
-    for job_id in list(islice(state.rereading, SLICE)):
-        event, words = state.rereading.pop(job_id)
-        record = state.records.get(job_id)
-        if record is not None and _reads_differently(state, record):
-            _resettle(state, event, record, record.facts, Cause.ADMIN, words)
-
-
-def _reads_differently(state: EngineState, record: JobRecord) -> bool:
-    facts = record.facts
-    if record.phase in (Phase.RUNNING, Phase.DISPATCHED) or facts.id in state.aside:
-        return False
-    queue = state.queues.get(facts.queue)
-    return state.intake.read(facts, queue, state.server.defaults) != record.understood
 
 
 # ---- holds --------------------------------------------------------------------------------------
@@ -433,7 +405,7 @@ def _gone(state: EngineState, event: str, job_id: str, how: str, at: int) -> Non
 
 def again(state: EngineState, event: str, record: JobRecord, cause: Cause, words: str) -> None:
     """A job whose run decision came to nothing is planned anew, as the server describes it by now."""
-    _resettle(state, event, record, record.facts, cause, words)
+    resettle(state, event, record, record.facts, cause, words)
 
 
 def unchanged(state: EngineState, record: JobRecord) -> bool:

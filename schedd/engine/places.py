@@ -177,10 +177,10 @@ def _must_wait(state: EngineState, record: JobRecord) -> WaitingFor | Never | No
     too_much = state.limits.too_much(state.plan.pools_of(record.slot))
     if too_much is not None:
         return too_much
-    wait = waits_for(record.facts, state.stopped_queues)
-    if wait is None or (wait[0] == "dependency" and record.behind) or is_kept(state, record):
+    if is_kept(state, record):
         return None
-    return WaitingFor(*wait)
+    wait = waits_for(record.facts, state.stopped_queues, chained=bool(record.behind))
+    return WaitingFor(*wait) if wait is not None else None
 
 
 def follow_chains(state: EngineState, event: str) -> None:
@@ -266,13 +266,17 @@ def _on_usable(state: EngineState, slot: int) -> bool:
     return all(state.plan.is_usable(take.row) for take in state.plan.takes(slot))
 
 
-def leave_if_crowded(state: EngineState, slots: Ints, event: str, cause: Cause, words: str) -> None:
-    """Plan those of ``slots`` anew that lie where a node is over-committed, tried in this order."""
+def leave_if_crowded(state: EngineState, slots: Ints, event: str, cause: Cause, words: str) -> int:
+    """Plan those of ``slots`` anew that lie where a node or pool is over-committed, tried in this order.
+
+    Returns how many these are.
+    """
     starts = state.plan.jobs.starts.copy()
     gone = state.plan.evict(slots)
     if gone.shape[0]:
         gone = gone[::-1]  # who lost the place last is the first to get another
         displace(state, gone, starts[gone], event, cause, words)
+    return int(gone.shape[0])
 
 
 def leave(state: EngineState, slots: Ints, event: str, cause: Cause, words: str) -> None:
@@ -295,27 +299,17 @@ def judge_again(state: EngineState, event: str, words: str) -> None:
 
 
 def make_room_in_pools(state: EngineState, event: str, cause: Cause, words: str) -> None:
-    """Limits were changed: plan anew who is planned where a pool is over-committed, the latest to start
-    first, and who asks for more than there is; try again for those who waited for their limits.
+    """Pools were lowered: plan anew who is planned where one is over-committed, the latest to start first,
+    and who asks for more than there is.
     """
     book, plan = state.limits, state.plan
     lowered = sorted(book.lowered & book.pools.keys() & plan.pools.keys())
     book.lowered.clear()
     for pool in lowered:
-        limit = book.pools[pool]
-        if limit.shared and limit.who == "all":
-            left = f"there are only {limit.amount} of {limit.what}"
-            slots = plan.in_pool(pool)
-            waits = [slot for slot in slots.tolist() if plan.pools_of(slot)[pool] > limit.amount]
-            leave(state, np.array(waits, np.int64), event, Cause.LICENCE, left)
-            leave_if_crowded(state, np.ascontiguousarray(slots[::-1]), event, Cause.LICENCE, left)
-    waits = [slot for slot in plan.planned().tolist() if book.too_much(plan.pools_of(slot))]
-    leave(state, np.array(waits, np.int64), event, cause, words)
-    leave_if_crowded(state, np.ascontiguousarray(state.plan.planned()[::-1]), event, cause, words)
-    limited = [
-        r for r in state.records.values() if isinstance(r.answer, WaitingFor) and r.answer.kind == "limit"
-    ]
-    _try_again(state, limited, event, words)
+        slots = plan.in_pool(pool)
+        waits = [slot for slot in slots.tolist() if book.too_much(plan.pools_of(slot))]
+        leave(state, np.array(waits, np.int64), event, cause, words)
+        leave_if_crowded(state, np.ascontiguousarray(plan.in_pool(pool)[::-1]), event, cause, words)
 
 
 def lift_chain(state: EngineState, job_id: str) -> tuple[Ints, Ints]:

@@ -57,6 +57,7 @@ def _held(state: EngineState) -> _Held:
 def _check_row(state: EngineState, row: int, entries: list[tuple[int, int, Ints, int]]) -> None:
     """No planned job lies where a row is over-committed, and the timeline says what the placements say."""
     planned, timeline = state.plan.jobs.states == PLANNED, state.plan.timeline(row)
+    planned[_pending(state)] = False
     edges = {max(start, state.now) for start, end, _, _ in entries if end > state.now}
     edges |= {end for _, end, _, _ in entries if end > state.now}
     limit = next((one for pool, one in state.limits.pools.items() if state.plan.pools.get(pool) == row), None)
@@ -77,6 +78,12 @@ def _check_row(state: EngineState, row: int, entries: list[tuple[int, int, Ints,
         for take, slot in here:
             guilty = planned[slot] and bool((over & (take > 0)).any())
             assert not guilty, f"row {row} over-committed at {t} by slot {slot}: {total} of {cap}"
+
+
+def _pending(state: EngineState) -> list[int]:
+    """The slots of jobs that are still to be looked at since limits were changed."""
+    found = [state.records[job].slot for job in state.rereading if job in state.records]
+    return [slot for slot in found if slot >= 0]
 
 
 def _check_record(state: EngineState, record: JobRecord) -> None:

@@ -8,10 +8,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from schedd.engine import Engine, Outcome
-from schedd.store import Batch
+from schedd.service.errors import PlannerStopped
+from schedd.store import Batch, StoreError
 from schedd.wire import Event, Snapshot
 
-__all__ = ["CallFailed", "Watch", "call", "gone_on"]
+__all__ = ["CallFailed", "Watch", "call", "following", "gone_on"]
 
 _LOOK_S = 0.2
 _ENDS_S = 10.0
@@ -120,6 +121,20 @@ def call(engine: Engine, batch: Batch, events: Sequence[Event], number: int, wat
         if settings.validate and isinstance(error, AssertionError):
             raise
         raise CallFailed(engine, batch, number, error, seconds) from error
+
+
+@contextmanager
+def following(engine: Engine, batch: Batch) -> Iterator[None]:
+    """What is done here follows from a batch that the engine handled: an error in it is one over that batch.
+
+    Raises CallFailed; errors of the store, and the word to end, go through as they are.
+    """
+    try:
+        yield
+    except (StoreError, PlannerStopped):
+        raise
+    except Exception as error:
+        raise CallFailed(engine, batch, max(0, batch.calls - 1), error, 0) from error
 
 
 def gone_on(engine: Engine, batch: Batch) -> tuple[Engine, bytes]:

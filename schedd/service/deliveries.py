@@ -35,6 +35,8 @@ class Delivery:
     accepted: int = 0
     duplicates: list[str] = field(default_factory=list)
     taken: int = 0
+    failed: bool = False
+    """It was answered with an error: the rest of it is not handled."""
     came: float = field(default_factory=time.monotonic)
     """When, by the monotonic clock."""
 

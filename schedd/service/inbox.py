@@ -95,6 +95,18 @@ class Inbox:
                     Handled(delivery.accepted, tuple(delivery.duplicates), generation, delivery.taken)
                 )
 
+    def fail(self, parts: Sequence[Part], error: Exception) -> None:
+        """Answer the deliveries of these parts with an error; what more there is of them is not handled."""
+        for part in parts:
+            delivery = part.delivery
+            if delivery.failed:
+                continue
+            delivery.failed = True
+            with self.turn:
+                self.pending -= len(delivery.events)
+            if delivery.answer.set_running_or_notify_cancel():
+                delivery.answer.set_exception(error)
+
     def answer_calls(self, engine: Callable[[], Engine]) -> None:
         """Call what is asked for, with the engine of the moment. Raises PlannerStopped and NotLeader."""
         while self.calls:

@@ -19,7 +19,7 @@ from schedd.service.clock_watch import ClockWatch
 from schedd.service.decisions import DecisionLog
 from schedd.service.deliveries import Delivery, Handled, batches
 from schedd.service.durable import Succession
-from schedd.service.errors import PlannerStopped, StandingBy
+from schedd.service.errors import NotKept, PlannerStopped, StandingBy
 from schedd.service.feed import Feed
 from schedd.service.forks import Fork, fork
 from schedd.service.hearing import Hearing
@@ -135,7 +135,7 @@ class PlanLoop:
             return self.failure
         if self.trouble:
             return f"the daemon waits for its database: {self.trouble}"
-        return self.silence
+        return self.failing or self.silence
 
     @property
     def silence(self) -> str:
@@ -155,7 +155,11 @@ class PlanLoop:
         self.feed.bell.ring()
 
     def _around(self) -> dict[str, str]:
-        found = {"planner": self.failure, "database": self.trouble, "adapter": self.silence}
+        found = {
+            "planner": self.failure or self._planner.failing,
+            "database": self.trouble,
+            "adapter": self.silence,
+        }
         was_set = self._clock_watch.look(self._planner.engine.state.now)
         found["clock"] = "; ".join(filter(None, (was_set, self.clocks)))
         return {kind: why for kind, why in found.items() if why}
@@ -186,6 +190,11 @@ class PlanLoop:
         """Why the planner waits for its journal, or would have to; empty while it works."""
         found = self._patience.trouble or self._planner.trouble
         return found or (self._succession.trouble if self._succession is not None else "")
+
+    @property
+    def failing(self) -> str:
+        """What fails beside the plan itself, which goes on; empty while all works."""
+        return self._planner.failing
 
     @property
     def leads(self) -> bool:
@@ -410,7 +419,7 @@ class PlanLoop:
                     raise NotLeader("another daemon leads")
                 if self._planner.set_back:
                     break
-                wake = self._planner.engine.next_wake
+                wake = self._planner.wake
                 wait = _LOOK_S if wake is None else min(self._clock.wait_for(wake), _LOOK_S)
                 if wait <= 0:
                     break
@@ -418,14 +427,22 @@ class PlanLoop:
             return not self._stopping
 
     def _due(self) -> bool:
-        wake = self._planner.engine.next_wake
+        wake = self._planner.wake
         return wake is not None and self._clock.wait_for(wake) <= 0
 
     def _take_in(self, deliveries: list[Delivery]) -> None:
         """Handle deliveries in batches; each is answered after the batch with its last event."""
         try:
-            for parts in batches(deliveries):
-                batch = self._planner.batch([event for part in parts for event in part.events])
+            for together in batches(deliveries):
+                parts = [part for part in together if not part.delivery.failed]
+                if not parts:
+                    continue
+                try:
+                    batch = self._planner.batch([event for part in parts for event in part.events])
+                except NotKept as error:
+                    _log.exception("events are refused", cluster=self.name)
+                    self._inbox.fail(parts, error)
+                    continue
                 self._inbox.answer(parts, batch, self.published.generation, self._planner.taken)
         finally:
             for delivery in deliveries:

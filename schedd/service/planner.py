@@ -1,15 +1,17 @@
 """One cluster's engine at work: each batch kept, handled, kept what follows from it, shown."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import structlog
 
 from schedd.engine import Engine, EngineSettings
-from schedd.service.calls import CallFailed, Watch, call, gone_on
+from schedd.service.calls import CallFailed, Watch, call, following, gone_on
 from schedd.service.clock import Clock
 from schedd.service.clock_watch import MOST_BEHIND_S
 from schedd.service.decisions import DecisionLog
 from schedd.service.durable import TRIES, Reign, Succession
+from schedd.service.errors import NotKept, PlannerStopped
 from schedd.service.follow import in_the_log
 from schedd.service.incidents import Incidents
 from schedd.service.meters import ClusterMeters
@@ -18,12 +20,13 @@ from schedd.service.patience import Patience
 from schedd.service.promised import Promised
 from schedd.service.publisher import Publisher
 from schedd.service.spoken import speak_of
-from schedd.store import Batch, Journal, StoreError
+from schedd.store import Batch, Journal, NotLeader, StoreError
 from schedd.wire import Alert, ClockSet, Event, Run
 
 __all__ = ["Planner"]
 
 _log = structlog.get_logger(__name__)
+_WAKE = "the engine does not know when it is to be called"
 
 
 class Planner:
@@ -57,16 +60,50 @@ class Planner:
         self._succession = succession
         self.watch = succession.watch if succession is not None else Watch()
         self._passing = Passing(name, patience, self.watch)
+        self._failing: dict[str, str] = {}
+        """What beside the plan itself fails, with why; it is tried again and again."""
 
     @property
     def trouble(self) -> str:
         """Over what the engine failed, while it is rebuilt; empty while it works."""
         return self._passing.trouble
 
+    @property
+    def failing(self) -> str:
+        """What fails beside the plan itself, which goes on; empty while all works."""
+        return "; ".join(self._failing.copy().values())
+
     def show(self, engine: Engine) -> None:
         """Make this engine's plan the one that is seen."""
         self.engine = engine
-        self._publisher.publish(engine)
+        with self._beside("the plan cannot be shown"):
+            self._publisher.publish(engine)
+
+    @property
+    def wake(self) -> int | None:
+        """When the engine is to be called though nothing happened; None: not before the next event."""
+        try:
+            wake = self.engine.next_wake
+        except Exception as error:
+            self._fails(_WAKE, error)
+            return self.engine.state.now + 1
+        self._failing.pop(_WAKE, None)
+        return wake
+
+    @contextmanager
+    def _beside(self, what: str) -> Iterator[None]:
+        """Work without which the planner goes on: an error in it is said, and ends nothing."""
+        try:
+            yield
+        except Exception as error:
+            self._fails(what, error)
+        else:
+            self._failing.pop(what, None)
+
+    def _fails(self, what: str, error: Exception) -> None:
+        if what not in self._failing:
+            _log.error(what, cluster=self._name, exc_info=error)
+        self._failing[what] = f"{what}: {error!r}"
 
     def take_over(self, reign: Reign) -> None:
         """Go on with what was led to so far."""
@@ -92,7 +129,7 @@ class Planner:
         batch: Batch | None
         if events:
             with self._meters.timed("keep"):
-                batch = self._patience.insist(lambda: self.journal.commit_events(events, now, paused))
+                batch = self._kept(events, now, paused)
         else:
             batch = self.journal.woke(now, paused, resumed=resumed)
         if batch is not None:
@@ -104,6 +141,15 @@ class Planner:
             if failed is not None:
                 self._pass_over(failed)
         return batch
+
+    def _kept(self, events: Sequence[Event], now: int, paused: str) -> Batch | None:
+        """The batch of those events that are new. Raises NotKept of such as cannot be written down."""
+        try:
+            return self._patience.insist(lambda: self.journal.commit_events(events, now, paused))
+        except (StoreError, PlannerStopped):
+            raise
+        except Exception as error:
+            raise NotKept(f"these events cannot be kept: {error!r}") from error
 
     @property
     def set_back(self) -> bool:
@@ -119,7 +165,8 @@ class Planner:
 
     def _handle(self, batch: Batch) -> None:
         engine, meters, publisher = self.engine, self._meters, self._publisher
-        meters.before(engine, batch.events)
+        with self._beside("batches cannot be counted"):
+            meters.before(engine, batch.events)
         with meters.timed("plan"):
             outcome = call(engine, batch, batch.events, batch.calls - 1, self.watch)
         self._passing.went_well()
@@ -127,8 +174,10 @@ class Planner:
         set_aside = any(isinstance(one, Alert) and one.kind == "quarantine" for one in decisions)
         if set_aside or engine.strayed:
             self.keep_incident("quarantine" if set_aside else "error")
-        meters.after(outcome.moves, publisher.latest)
-        promises, breaches = self._promised.news(engine) if self._promised is not None else ((), ())
+        with self._beside("moves cannot be counted"):
+            meters.after(outcome.moves, publisher.latest)
+        with following(engine, batch):
+            promises, breaches = self._promised.news(engine) if self._promised is not None else ((), ())
         state = b""
         if engine.strayed:
             # The same calls may lead elsewhere: who follows, and this daemon, go on from the state itself.
@@ -136,7 +185,7 @@ class Planner:
             self.engine = engine
             if self._promised is not None:
                 self._promised.begin(engine)
-        with meters.timed("record"):
+        with meters.timed("record"), following(engine, batch):
             made = self._patience.insist(
                 lambda: self.journal.commit_decisions(batch, decisions, promises, breaches, state)
             )
@@ -146,7 +195,7 @@ class Planner:
             self.decisions.acknowledge(batch.events)
         # A repair that goes on slice by slice shows its progress now and then.
         if batch.events or made or not engine.state.plan.freed or publisher.lapsed:
-            publisher.publish(engine)
+            self.show(engine)
         if made:
             self.decisions.append(made)
             speak_of(self._name, made)
@@ -234,10 +283,12 @@ class Planner:
             self.engine.freeze()  # nobody else does, and what led to a failure is to be known
         try:
             self.journal.maybe_checkpoint(lambda: self.engine.freeze().parts(), now, must=must)
+        except NotLeader:
+            raise
         except StoreError as error:
-            if not error.retryable:
-                raise
             _log.error("no checkpoint was kept", cluster=self._name, why=str(error))
+        except Exception:
+            _log.exception("no checkpoint was kept", cluster=self._name)
 
     def keep_failed(self, failed: CallFailed) -> None:
         """Keep what led to a call that failed as a file."""

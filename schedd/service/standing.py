@@ -81,7 +81,7 @@ class StateOf(Collector):
             paused.add_metric(name, bool(published.paused))
             halted.add_metric(name, bool(published.halted) and published.mode == "scheduler")
             stale.add_metric(name, bool(published.stale))
-            failing.add_metric(name, bool(loop.failure or loop.trouble))
+            failing.add_metric(name, bool(loop.failure or loop.trouble or loop.failing))
             opened = Counter(alert.kind for alert in loop.alarms.open)
             for kind in KINDS:
                 alerts.add_metric([*name, kind], opened[kind])

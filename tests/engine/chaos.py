@@ -544,6 +544,12 @@ class Placed(Chaos):
     )
 
 
+class Strict(Ranked):
+    """No slack at all: the first start that a job is given is what it is promised."""
+
+    settings = replace(Ranked.settings, slack=0)
+
+
 def play(world: Chaos, random: Random, steps: int) -> None:
     """Let any of the rules happen, many times: more of a life than the state machine's careful steps."""
     world.begin(random.randint(0, 1 << 30))

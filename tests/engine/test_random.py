@@ -6,7 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.engine.chaos import Chaos, Placed, Ranked, play, seeds
+from schedd.engine import arrivals, rereading
+from tests.engine.chaos import Chaos, Placed, Ranked, Strict, play, seeds
+
+KINDS = [Chaos, Ranked, Placed, Strict]
 
 TestChaos = Chaos.TestCase
 TestRanked = Ranked.TestCase
@@ -16,13 +19,35 @@ TestChaos.settings = TestRanked.settings = settings(
 
 
 @settings(max_examples=30, suppress_health_check=list(HealthCheck))
-@given(seed=seeds, steps=st.integers(1, 150), kind=st.sampled_from([Chaos, Ranked, Placed]))
+@given(seed=seeds, steps=st.integers(1, 150), kind=st.sampled_from(KINDS))
 def test_a_life_among_random_events_breaks_nothing(seed: int, steps: int, kind: type[Chaos]) -> None:
     play(kind(), Random(seed), steps)
+
+
+@pytest.fixture
+def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two jobs at a time, where it would be hundreds."""
+    monkeypatch.setattr(arrivals, "SLICE", 2)
+    monkeypatch.setattr(rereading, "SLICE", 2)
+    monkeypatch.setattr(rereading, "_LOOKS", 4)
+
+
+@pytest.mark.usefixtures("small_slices")
+@pytest.mark.parametrize("seed", range(12))
+def test_a_life_in_which_all_is_done_in_small_slices_breaks_nothing(seed: int) -> None:
+    play(KINDS[seed % 4](), Random(seed), 60)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("small_slices")
+@pytest.mark.parametrize("seed", range(1000, 1500))
+def test_a_long_life_in_which_all_is_done_in_small_slices_breaks_nothing(seed: int) -> None:
+    play(KINDS[seed % 4](), Random(seed), 400)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(1000))
 def test_a_long_life_among_random_events_breaks_nothing(seed: int) -> None:
-    play([Chaos, Ranked, Placed][seed % 3](), Random(seed), 400)
+    play(KINDS[seed % 4](), Random(seed), 400)

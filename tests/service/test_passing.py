@@ -15,6 +15,7 @@ from schedd.engine.dispatch import dispatch_due
 from schedd.engine.job_view import JobView, job_view
 from schedd.engine.state import EngineState
 from schedd.service.calls import CallFailed, Watch, _OutOfTime
+from schedd.service.errors import NotKept
 from schedd.service.incidents import Incidents
 from schedd.service.loop import PlanLoop
 from schedd.service.passing import Passing
@@ -166,6 +167,88 @@ def test_what_concerns_the_whole_cluster_is_tried_again_with_a_snapshot(
         assert [
             limit.amount for limit in loop.at_rest(lambda e: e.state.limits.queues["batch"]).result(WAIT)
         ] == [1]
+
+
+# ---- what fails beside the call ------------------------------------------------------------------
+
+
+def beside_fails(loop: PlanLoop, monkeypatch: pytest.MonkeyPatch, where: str, words: str) -> None:
+    """What fails is said on the faces, the plan goes on; when it works again nothing is said any more."""
+    with monkeypatch.context() as patched:
+        patched.setattr(where, once(lambda *_: None, times=1_000_000))
+        assert loop.submit([job("2")]).result(WAIT).accepted == 1
+        runs = [one.job_id for one in loop.decisions.after("").decisions if isinstance(one, Run)]
+        assert runs == ["1", "2"]
+        until = time.monotonic() + WAIT
+        while words not in loop.failing:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        assert words in loop.published.stale
+        loop.alarms.look()
+        assert [alert.kind for alert in loop.alarms.open] == ["planner"]
+        assert loop.alive
+    loop.submit([job("3", nodes="1:ppn=8")]).result(WAIT)
+    assert (loop.alive, loop.failing, loop.published.stale) == (True, "", "")
+    assert answers(loop, "1", "2", "3") == ["start_known"] * 3
+
+
+def test_a_plan_that_cannot_be_shown_is_kept_right_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    with planner() as loop:
+        loop.submit([node("n1", 8), job("1")]).result(WAIT)
+        beside_fails(loop, monkeypatch, "schedd.service.publisher.publish", "the plan cannot be shown")
+
+
+def test_an_engine_that_does_not_know_when_it_is_to_be_called_is_called_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with planner() as loop:
+        loop.submit([node("n1", 8), job("1")]).result(WAIT)
+        where = "schedd.engine.engine.next_wake"
+        beside_fails(loop, monkeypatch, where, "the engine does not know when it is to be called")
+
+
+def test_what_follows_from_a_batch_and_cannot_be_found_has_it_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with planner() as loop:
+        loop.submit([node("n1", 8), job("1")]).result(WAIT)
+        journal = loop._planner.journal
+        monkeypatch.setattr(journal, "commit_decisions", once(journal.commit_decisions))
+        assert loop.submit([job("2")]).result(WAIT).accepted == 1
+        loop.submit([job("3")]).result(WAIT)
+        assert loop.alive
+        assert answers(loop, "1", "2", "3") == ["start_known", "", "start_known"]
+        (told,) = alerts(loop, "passed_over")
+        assert "RuntimeError('broken on purpose')" in told
+
+
+def test_a_checkpoint_that_cannot_be_made_stops_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with planner() as loop:
+        loop.submit([node("n1", 8), job("1")]).result(WAIT)
+        journal = loop._planner.journal
+        monkeypatch.setattr(journal, "maybe_checkpoint", once(journal.maybe_checkpoint, times=2))
+        loop.submit([job("2")]).result(WAIT)
+        loop.submit([job("3")]).result(WAIT)
+        assert loop.alive
+        assert answers(loop, "1", "2", "3") == ["start_known"] * 3
+
+
+def test_events_that_cannot_be_written_down_are_refused_and_others_are_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with planner() as loop:
+        loop.submit([node("n1", 8), job("1")]).result(WAIT)
+        journal = loop._planner.journal
+        monkeypatch.setattr(journal, "commit_events", once(journal.commit_events))
+        many = [job(str(number)) for number in range(100, 350)]  # more than one batch
+        with pytest.raises(NotKept, match="cannot be kept"):
+            loop.submit(many).result(WAIT)
+        assert loop.pending == 0
+        assert loop.submit([job("2")]).result(WAIT).accepted == 1
+        assert loop.alive
+        assert answers(loop, "1", "2", "100", "349") == ["start_known", "start_known", "", ""]
 
 
 def test_calls_get_more_time_after_some_that_did_not_return_and_soon_less_again() -> None:

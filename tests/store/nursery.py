@@ -14,6 +14,7 @@ from pathlib import Path
 
 from schedd.cli import serve as command
 from schedd.service.warmup import warm_up
+from tests.store.faults import fail_at_random
 from tests.store.killing import die_at
 
 
@@ -49,6 +50,9 @@ def main() -> None:
                 _skew(order["skew"])
             if at := os.environ.get("SCHEDD_TEST_DIE_AT"):
                 die_at(int(at))
+            if faults := os.environ.get("SCHEDD_TEST_FAULTS"):
+                switch, *how = json.loads(faults)
+                fail_at_random(Path(switch), *how)
             os._exit(command.run(order["args"]))
         _say(child)
 

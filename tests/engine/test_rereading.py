@@ -1,0 +1,229 @@
+"""A queue or limit that concerns thousands of jobs is followed in slices; nothing forbidden starts."""
+
+from collections import Counter
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from schedd.engine import Engine, EngineSettings, arrivals, rereading
+from schedd.engine.job_view import job_view
+from schedd.engine.records import Phase
+from schedd.engine.view import publish
+from schedd.wire import (
+    JobFacts,
+    JobQueued,
+    NodeFacts,
+    PlanningHeld,
+    PlanningReleased,
+    QueueChanged,
+    QueueFacts,
+    Run,
+    ServerChanged,
+    ServerFacts,
+    Snapshot,
+)
+from tests.engine.cluster import Cluster
+
+NOW = 1_000_000
+SLICE = arrivals.SLICE
+MANY = 3 * SLICE
+Q, OTHER = QueueFacts(name="q"), QueueFacts(name="other")
+
+
+def facts(number: int, **other: object) -> JobFacts:
+    resources = {"nodes": f"1:ppn={1 + number % 4}", "walltime": str(600 + number)}
+    chosen: dict[str, object] = {"owner": f"u{number % 7}@x", "queue": "q", "resources": resources, **other}
+    return JobFacts(id=f"{number}.s", submitted=NOW - 10, **chosen)  # type: ignore[arg-type]
+
+
+def engine(*jobs: JobFacts, nodes: int = 40, paused: str = "for now", **settings: object) -> Engine:
+    one = Engine(EngineSettings(validate=True, slack=0, tell=False, **settings), NOW)  # type: ignore[arg-type]
+    one.pause(paused)
+    machines = tuple(NodeFacts(name=f"n{i}", cpus=4, mem=8 << 20) for i in range(nodes))
+    one.handle([Snapshot(id="s:1", time=NOW, jobs=jobs, nodes=machines, queues=(Q, OTHER))], NOW)
+    settled(one)
+    return one
+
+
+def settled(one: Engine, now: int = NOW) -> int:
+    """Until nothing is to be done at once; returns the number of calls."""
+    for calls in range(1_000):
+        if one.next_wake is None or one.next_wake > now:
+            return calls
+        one.handle([], now)
+    raise AssertionError("it comes to no rest")
+
+
+def planned(one: Engine) -> int:
+    return sum(
+        record.slot >= 0 and one.state.plan.start(record.slot) >= 0 for record in one.state.records.values()
+    )
+
+
+def queue(number: int, *, started: bool) -> QueueChanged:
+    return QueueChanged(id=f"q:{number}", time=NOW, queue=QueueFacts(name="q", started=started))
+
+
+def limits(number: int, **limited: str) -> ServerChanged:
+    return ServerChanged(id=f"l:{number}", time=NOW, server=ServerFacts(limits=limited))
+
+
+def cpus(number: int, most: int) -> ServerChanged:
+    limited = {"max_run_res.ncpus": f"[u:PBS_GENERIC={most}]"}
+    return ServerChanged(id=f"l:{number}", time=NOW, server=ServerFacts(limits=limited))
+
+
+def test_a_queue_of_thousands_of_jobs_is_stopped_and_started_in_slices() -> None:
+    one = engine(*map(facts, range(MANY)))
+    assert planned(one) == MANY
+    one.handle([queue(1, started=False)], NOW)
+    assert MANY - planned(one) == SLICE
+    assert settled(one) == MANY // SLICE - 1
+    assert planned(one) == 0
+    view = job_view(publish(one.state), "5.s")
+    assert view is not None
+    assert (view.answer, view.why) == ("waiting", "waiting for queue q, which is stopped")
+    one.handle([queue(2, started=True)], NOW)
+    assert planned(one) == SLICE
+    settled(one)
+    assert planned(one) == MANY
+
+
+def test_no_job_of_a_stopped_queue_is_started_though_it_was_not_looked_at_yet() -> None:
+    jobs = [*map(facts, range(MANY)), *(facts(i, queue="other") for i in range(MANY, MANY + 40))]
+    one = engine(*jobs, nodes=MANY)
+    one.resume()
+    made = list(one.handle([queue(1, started=False)], NOW).decisions)
+    while one.next_wake == NOW:
+        made += one.handle([], NOW).decisions
+    started = {decision.job_id for decision in made if isinstance(decision, Run)}
+    assert started == {f"{i}.s" for i in range(MANY, MANY + 40)}
+
+
+def test_the_planning_of_a_queue_is_held_and_released_in_slices() -> None:
+    one = engine(*map(facts, range(MANY)))
+    held = PlanningHeld(id="h:1", time=NOW, kind="queue", name="q", reason="audit", by="root")
+    one.handle([held], NOW)
+    assert planned(one) == MANY - SLICE
+    settled(one)
+    assert planned(one) == 0
+    answer = one.state.records["5.s"].answer
+    assert answer is not None
+    assert "which is held: audit" in str(answer)
+    one.handle(
+        [queue(1, started=False), PlanningReleased(id="h:2", time=NOW, kind="queue", name="q")],
+        NOW,
+    )
+    settled(one)
+    assert "which is stopped" in str(one.state.records["5.s"].answer)  # the reason that is left is told
+    one.handle([queue(2, started=True)], NOW)
+    settled(one)
+    assert planned(one) == MANY
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_limits_that_are_lowered_are_kept_in_the_plan_and_at_each_start(seed: int) -> None:
+    random = Random(seed)
+    jobs = [facts(i, owner=f"u{random.randint(0, 4)}@x") for i in range(MANY)]
+    one = engine(*jobs)
+    one.resume()
+    per_user = random.choice(["3", "8", "20"])
+    made = list(one.handle([limits(1, max_run=f"[u:PBS_GENERIC={per_user}]")], NOW).decisions)
+    assert one.state.rereading
+    calls = 0
+    while one.next_wake == NOW:
+        made += one.handle([], NOW).decisions
+        calls += 1
+    assert calls > 2
+    users = Counter(
+        one.state.records[decision.job_id].facts.owner for decision in made if isinstance(decision, Run)
+    )
+    assert users
+    assert max(users.values()) <= int(per_user)
+    assert _most_at_once(one) <= int(per_user)
+    one.handle([limits(2)], NOW)
+    settled(one)
+    assert not one.state.plan.pools
+    assert planned(one) == MANY
+
+
+def _most_at_once(one: Engine) -> int:
+    """Of one user's jobs, at any moment of the plan."""
+    most = 0
+    for owner in {record.facts.owner for record in one.state.records.values()}:
+        slots = [record.slot for record in one.state.records.values() if record.facts.owner == owner]
+        edges = sorted(
+            [(one.state.plan.start(slot), 1) for slot in slots]
+            + [(one.state.plan.end(slot), -1) for slot in slots]
+        )
+        running = 0
+        for _, step in edges:
+            running += step
+            most = max(most, running)
+    return most
+
+
+def test_a_limit_below_what_jobs_ask_for_leaves_them_without_a_start_until_it_is_raised() -> None:
+    one = engine(*map(facts, range(MANY)))
+    one.handle([cpus(1, 3)], NOW)
+    settled(one)
+    large = [record for record in one.state.records.values() if int(record.id.split(".")[0]) % 4 == 3]
+    assert {record.phase for record in large} == {Phase.BLOCKED}
+    assert planned(one) == MANY - len(large)
+    one.handle([cpus(2, 8)], NOW)
+    settled(one)
+    assert planned(one) == MANY
+
+
+def test_a_checkpoint_between_two_slices_leads_to_the_same() -> None:
+    one = engine(*map(facts, range(MANY)))
+    one.handle([limits(1, max_run="[u:PBS_GENERIC=5]"), queue(1, started=True)], NOW)
+    one.handle([], NOW)
+    other = Engine.restore(one.checkpoint())
+    assert list(other.state.rereading.items()) == list(one.state.rereading.items())
+    settled(one)
+    settled(other)
+    assert {n: one.state.plan.start(r.slot) for n, r in one.state.records.items()} == {
+        n: other.state.plan.start(r.slot) for n, r in other.state.records.items()
+    }
+
+
+def test_an_event_of_one_job_is_handled_between_two_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rereading, "_LOOKS", SLICE)
+    one = engine(*map(facts, range(MANY)))
+    one.handle([limits(1, max_run="[u:PBS_GENERIC=2]")], NOW)
+    new = facts(9_999, queue="other", owner="new@x")
+    one.handle([JobQueued(id="new", time=NOW, job=new)], NOW)
+    assert one.state.rereading
+    assert one.state.plan.start(one.state.records["9999.s"].slot) >= NOW
+
+
+def test_a_job_of_which_the_look_fails_is_set_aside_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = engine(*map(facts, range(MANY)))
+    one.state.settings = replace(one.state.settings, validate=False)
+    look = rereading._look
+
+    def fails(state: object, record: object, *why: str) -> bool:
+        if getattr(record, "id", "") == "7.s":
+            raise RuntimeError("broken on purpose")
+        return look(state, record, *why)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(rereading, "_look", fails)
+    one.handle([queue(1, started=False)], NOW)
+    settled(one)
+    aside = [record.id for record in one.state.records.values() if record.quarantine]
+    assert aside == ["7.s"]
+    assert planned(one) == 0
+
+
+def test_a_job_behind_another_has_no_start_in_a_queue_that_is_stopped() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.submit("1", walltime=100)
+    cluster.submit("2", queue="night", state="H", holds="s", depend="afterok:1")
+    assert cluster.start("2") == 100
+    cluster.tell(*cluster.server.change_queue(QueueFacts(name="night", started=False)))
+    assert cluster.start("2") is None
+    assert cluster.view("2").why == "waiting for queue night, which is stopped"
+    cluster.tell(*cluster.server.change_queue(QueueFacts(name="night")))
+    assert cluster.start("2") == 100

@@ -1,0 +1,122 @@
+"""The engine of this process fails at random: any function of it may throw, or never return.
+
+What throws or hangs is any function or method of the engine's modules, and of the plan's class, while
+``Engine.handle`` is at work; a fault comes once in so many calls of them. As long as a file says ``off``
+none does.
+"""
+
+import importlib
+import json
+import pkgutil
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from random import Random
+from types import FunctionType
+from typing import Any
+
+__all__ = ["fail_at_random"]
+
+_LOOK = 0.05
+"""Seconds between two looks at the file."""
+
+
+class _Broken(Exception):
+    """Not one that anybody expects."""
+
+
+class _Faults:
+    def __init__(self, switch: Path, seed: int, often: int, hangs: float) -> None:
+        self.inside = 0
+        self._switch, self._random = switch, Random(seed)
+        self._often, self._hangs = often, hangs
+        self._left = self._next()
+        self._looked, self._on = 0.0, False
+        self.counts: Counter[str] = Counter()
+
+    def _next(self) -> int:
+        return self._random.randint(1, 2 * self._often)
+
+    def here(self, name: str) -> None:
+        """A function begins."""
+        self._left -= 1
+        if self._left > 0:
+            return
+        self._left = self._next()
+        now = time.monotonic()
+        if now > self._looked + _LOOK:
+            self._looked, self._on = now, self._switch.read_text() != "off"
+        if not self._on:
+            return
+        hangs = self._random.random() < self._hangs
+        self.counts["hangs" if hangs else "throws"] += 1
+        with self._switch.with_suffix(".told").open("a") as told:
+            told.write(json.dumps([name, "hangs" if hangs else "throws"]) + "\n")
+        while hangs:
+            time.sleep(0.01)
+        raise _Broken(f"on purpose, in {name}")
+
+    def wrap(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
+        @wraps(function)
+        def fails(*args: Any, **named: Any) -> Any:
+            if self.inside:
+                self.here(name)
+            return function(*args, **named)
+
+        return fails
+
+
+def fail_at_random(switch: Path, seed: int, often: int, hangs: float) -> None:
+    """From now on one of about ``often`` calls fails, a share ``hangs`` of these by never returning.
+
+    What failed is written beside the file ``switch``.
+    """
+    import schedd.engine as package  # noqa: PLC0415
+    from schedd.engine import Engine  # noqa: PLC0415
+    from schedd.plan.plan import Plan  # noqa: PLC0415
+
+    faults = _Faults(switch, seed, often, hangs)
+    modules = [
+        importlib.import_module(f"schedd.engine.{found.name}")
+        for found in pkgutil.iter_modules(package.__path__)
+    ]
+    replaced: dict[int, Callable[..., Any]] = {}
+    for module in modules:
+        for name, found in list(vars(module).items()):
+            if getattr(found, "__module__", "") != module.__name__ or found is Engine:
+                continue
+            if isinstance(found, FunctionType):
+                replaced[id(found)] = faults.wrap(found, f"{module.__name__}.{name}")
+            elif isinstance(found, type):
+                _wrap_methods(faults, found)
+    _wrap_methods(faults, Plan)
+    for other in [module for name, module in sys.modules.items() if name.startswith("schedd.")]:
+        for name, found in list(vars(other).items()):
+            if id(found) in replaced:
+                setattr(other, name, replaced[id(found)])
+            elif isinstance(found, dict):
+                for key, value in found.items():
+                    if isinstance(value, FunctionType) and id(value) in replaced:
+                        found[key] = replaced[id(value)]
+    handle = Engine.handle
+
+    @wraps(handle)
+    def inside(*args: Any) -> Any:
+        faults.inside += 1
+        try:
+            return handle(*args)
+        finally:
+            faults.inside -= 1
+
+    setattr(Engine, "handle", inside)  # noqa: B010
+
+
+def _wrap_methods(faults: _Faults, kind: type) -> None:
+    for name, found in list(vars(kind).items()):
+        if isinstance(found, FunctionType) and not name.startswith("__"):
+            setattr(kind, name, faults.wrap(found, f"{kind.__name__}.{name}"))
+        elif isinstance(found, property) and found.fget is not None:
+            setattr(kind, name, property(faults.wrap(found.fget, f"{kind.__name__}.{name}"), found.fset))
