@@ -46,6 +46,13 @@ def view(loop: PlanLoop, number: str) -> JobView:
     return found
 
 
+@pytest.fixture(scope="module")
+def warm() -> None:
+    """The kernels are loaded, so that no call is ended for that."""
+    with planner() as loop:
+        loop.submit([node("n1", 8), job("1"), job("2")]).result(WAIT)
+
+
 def once(work: Callable[..., Any], *, hangs: bool = False, times: int = 1) -> Callable[..., Any]:
     """The same, but that it fails so often at first."""
     left = [times]
@@ -61,11 +68,12 @@ def once(work: Callable[..., Any], *, hangs: bool = False, times: int = 1) -> Ca
     return fails
 
 
+@pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize("hangs", [False, True])
 def test_a_batch_over_which_the_engine_fails_is_passed_over_and_a_snapshot_asked_for(
     hangs: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    with planner(incidents=Incidents(tmp_path), batch_limit=1) as loop:
+    with planner(incidents=Incidents(tmp_path), batch_limit=1 if hangs else 30) as loop:
         loop.submit([node("n1", 8), job("1")]).result(WAIT)
         monkeypatch.setattr(settle, "dispatch_due", once(dispatch_due, hangs=hangs))
         assert loop.submit([job("2")]).result(WAIT).accepted == 1
@@ -98,6 +106,7 @@ def test_a_step_that_fails_is_left_out_for_a_while_and_then_done_again(
         assert [run.job_id for run in runs] == ["1"]
 
 
+@pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize("hangs", [False, True])
 def test_a_job_that_the_planner_does_not_come_back_from_is_set_aside_alone(
     hangs: bool, monkeypatch: pytest.MonkeyPatch
