@@ -20,12 +20,23 @@ from schedd.api.waiting import answer_of, the_database
 from schedd.engine.view import Published
 from schedd.policy.accounts import SCALE, Account, Period, Unit
 from schedd.policy.site import economy_of
+from schedd.service.clusters import Clusters
 from schedd.service.loop import PlanLoop
 from schedd.service.sight import Sight
 from schedd.store.records import Charged, LedgerRow
 from schedd.wire import AccountMoved, AccountSet
 
-__all__ = ["AccountView", "AccountsView", "ChargedView", "LedgerView", "LineView", "ReportView", "router"]
+__all__ = [
+    "AccountView",
+    "AccountsView",
+    "ChargedView",
+    "LedgerView",
+    "LineView",
+    "ReportView",
+    "accounts_seen",
+    "charges_seen",
+    "router",
+]
 
 router = APIRouter(prefix="/v1/clusters/{cluster}/accounts", tags=["accounts"], route_class=TextRoute)
 _log = structlog.get_logger(__name__)
@@ -302,12 +313,31 @@ def _own(seen: Sight, user: str) -> str:
     return user or seen.whose.name
 
 
-def _reply(request: Request, cluster: PlanLoop, who: str, seen: Sight) -> Response:
-    published = cluster.published
+def accounts_seen(published: Published, who: str, seen: Sight) -> tuple[AccountView, ...]:
+    """The accounts that somebody may see, by name."""
     user = who.partition("@")[0]
     found = [one for one in published.accounts.values() if seen.whose is None or one.lets(user)]
     found.sort(key=lambda one: one.name)
-    views = tuple(_view(one, published, all_users=seen.whose is None) for one in found)
+    return tuple(_view(one, published, all_users=seen.whose is None) for one in found)
+
+
+def charges_seen(clusters: Clusters, cluster: PlanLoop, seen: Sight, since: int) -> tuple[ChargedView, ...]:
+    """What was charged since then by month, account and user, newest month first, as far as somebody may see
+    it. Waits for the database.
+    """
+    with the_database():
+        rows = clusters.ledgers[cluster.name].charged(
+            since, _MOST, ["month", "account", "user"], account="", user=_own(seen, "")
+        )
+    found = [_charged(one, cluster.published) for one in rows]
+    found.sort(key=lambda one: (one.account, one.user))
+    found.sort(key=lambda one: one.month, reverse=True)
+    return tuple(found)
+
+
+def _reply(request: Request, cluster: PlanLoop, who: str, seen: Sight) -> Response:
+    published = cluster.published
+    views = accounts_seen(published, who, seen)
     return reply(request, AccountsView(accounts=views, **dated(published)), published)
 
 

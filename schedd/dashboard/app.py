@@ -15,6 +15,7 @@ from schedd.api.problems import KINDS, ProblemError
 from schedd.dashboard import assets, live, login, single_sign_on
 from schedd.dashboard.headers import Guarded
 from schedd.dashboard.pages import (
+    accounts,
     admin,
     calendar,
     choices,
@@ -58,6 +59,7 @@ def add_dashboard(app: FastAPI) -> Sessions:
         calendar,
         what_if,
         quality,
+        accounts,
         choices,
         admin,
         steering,

@@ -26,6 +26,7 @@ _PAGES: Final = (
     ("calendar", "Calendar"),
     ("what-if", "What if"),
     ("quality", "Quality"),
+    ("accounts", "Accounts"),
     ("choices", "Alternatives"),
     ("admin", "Admin"),
 )
@@ -74,6 +75,7 @@ def page(
         clusters=viewer.open_to(request),
         root=f"{base_of(request)}/{cluster.name}",
         standing_by=cluster.standing_by,
+        has_accounts=bool(cluster.published.accounts),
         live_state=state,
         alerts=alerts,
         more_alerts=[alert for alert in alerts if alert.kind not in _BANNERS],

@@ -1,0 +1,59 @@
+"""Accounts: what is left of each, and what was charged by month, account and user."""
+
+import csv
+import io
+from dataclasses import astuple, fields
+from typing import Final
+
+from fastapi import APIRouter, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from schedd.api.accounts import ChargedView, accounts_seen, charges_seen
+from schedd.dashboard.rendering import page
+from schedd.dashboard.viewer import Cluster, Reader, Seen
+from schedd.policy.site import site_policy
+from schedd.service.clusters import Clusters
+
+__all__ = ["router"]
+
+router = APIRouter()
+_YEAR_S: Final = 366 * 86_400
+_SHOWN: Final = 500
+
+
+@router.get("/{cluster}/accounts")
+async def accounts(request: Request, cluster: Cluster, viewer: Reader, seen: Seen) -> Response:
+    """Accounts that the viewer may see, and charges of a year."""
+    since = max(0, cluster.now() - _YEAR_S)
+    charged = await run_in_threadpool(charges_seen, _clusters(request), cluster, seen, since)
+    site = site_policy(cluster.published.settings.site)
+    return page(
+        request,
+        "accounts",
+        viewer,
+        cluster,
+        accounts=accounts_seen(cluster.published, viewer.bearer.name, seen),
+        charged=charged[:_SHOWN],
+        more=max(0, len(charged) - _SHOWN),
+        all_seen=seen.whose is None,
+        last=site.accounts.empty == "last",
+    )
+
+
+@router.get("/{cluster}/accounts.csv")
+async def download(request: Request, cluster: Cluster, _: Reader, seen: Seen) -> Response:
+    """All charges of a year, by month, account and user."""
+    since = max(0, cluster.now() - _YEAR_S)
+    charged = await run_in_threadpool(charges_seen, _clusters(request), cluster, seen, since)
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow([field.name for field in fields(ChargedView)])
+    writer.writerows(astuple(one) for one in charged)
+    headers = {"Content-Disposition": f'attachment; filename="{cluster.name}-charges.csv"'}
+    return Response(out.getvalue(), media_type="text/csv; charset=utf-8", headers=headers)
+
+
+def _clusters(request: Request) -> Clusters:
+    found: Clusters = request.app.state.clusters
+    return found

@@ -1,0 +1,62 @@
+"""The page of accounts, in a real browser: what is left of each, and what was charged."""
+
+from collections.abc import Callable
+
+import httpx2
+import pytest
+from playwright.sync_api import expect
+
+from schedd.engine import EngineSettings
+from schedd.wire import AccountSet
+from tests.dashboard.conftest import Look, Site, T, token
+
+Open = Callable[..., Look]
+SITE = EngineSettings(
+    slack=10**6, search_every=0, end_allowance=0, site={"accounts": {"by": "user", "unknown": "run"}}
+)
+
+
+def account(name: str, hours: float, *users: str) -> AccountSet:
+    amount = round(hours * 3600)
+    return AccountSet(
+        id=f"a:{name}",
+        time=T,
+        name=name,
+        unit="core_hours",
+        amount=amount,
+        period="month",
+        users=users,
+        by="r",
+    )
+
+
+@pytest.mark.parametrize("site", [SITE], indirect=True)
+def test_an_admin_sees_what_is_left_and_a_user_what_is_open_to_the_user(look: Open, site: Site) -> None:
+    page = look("admin").go("plan")
+    expect(page.get_by_role("link", name="Accounts")).to_have_count(0)
+    site.happen(account("ann", 100), account("closed-club", 50, "zoe"))
+    known = {one["name"]: one for one in site.ask("/accounts")["accounts"]}
+    page = look("admin").go("accounts")
+    expect(page.get_by_role("link", name="Accounts")).to_have_attribute("aria-current", "page")
+    row = page.locator("tr", has=page.get_by_text("ann", exact=True))
+    expect(row).to_contain_text(f"{known['ann']['left']:.2f}")
+    expect(row).to_contain_text("each month")
+    expect(row).to_contain_text("everybody")
+    expect(page.locator("tr", has=page.get_by_text("closed-club"))).to_contain_text("zoe")
+    expect(page.locator("#charged")).to_contain_text("Nothing was charged")
+    page = look("user").go("accounts")
+    expect(page.locator("#list tbody tr")).to_have_count(1)
+    expect(page.locator("#list")).not_to_contain_text("zoe")
+
+
+@pytest.mark.parametrize("site", [SITE], indirect=True)
+def test_charges_can_be_downloaded(look: Open, site: Site) -> None:
+    site.happen(account("ann", 100))
+    window = look("admin")
+    window.go("accounts")
+    cookies = {one["name"]: one["value"] for one in window.context.cookies()}
+    answer = httpx2.get(f"{site.url}/dashboard/main/accounts.csv", cookies=cookies)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/csv")
+    assert answer.text.splitlines()[0] == "month,account,user,unit,jobs,core_hours,gpu_hours,charged"
+    assert token("admin") not in answer.text
