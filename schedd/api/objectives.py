@@ -12,7 +12,7 @@ from schedd.api.jobs import found_job
 from schedd.api.problems import answers
 from schedd.api.replies import documented, reply
 from schedd.api.waiting import a_copy
-from schedd.service.objectives import NodeCost, cost_of, measured
+from schedd.service.objectives import NodeCost, cost_of, expected, measured
 
 __all__ = ["JobCostView", "ObjectiveValue", "ObjectivesView", "router"]
 
@@ -36,6 +36,9 @@ class ObjectiveValue:
     """`s`, `kWh`, `core-h`, the site's currency, or `1` for a plain number."""
     why: str
     """What is missing where the value is null."""
+    expected: float | None
+    """The same by the starts that are expected from predicted run times: of `wait` and `wait_max`, where run
+    times are predicted."""
 
 
 @documented
@@ -76,7 +79,11 @@ async def get_objectives(request: Request, cluster: Cluster, _: Seen) -> Respons
     """
     copy = await a_copy(cluster)
     found = await worked_out(request, measured, copy)
-    values = tuple(ObjectiveValue(one.objective.value, one.value, one.unit, one.why) for one in found)
+    soon = expected(copy)
+    values = tuple(
+        ObjectiveValue(one.objective.value, one.value, one.unit, one.why, soon.get(one.objective))
+        for one in found
+    )
     return reply(request, ObjectivesView(objectives=values, **dated(copy.published)), copy.published)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from schedd.cli.user.asking import Session, answer, parser, show_json
 from schedd.cli.user.text import amount, rows
-from schedd.client.answers import ObjectivesView
+from schedd.client.answers import ObjectivesView, ObjectiveValue
 
 __all__ = ["make_parser", "run"]
 
@@ -32,9 +32,18 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
     lines = [
         (
             one["objective"],
-            amount(one["value"], one["unit"]) if one["value"] is not None else f"not known: {one['why']}",
+            _told(one),
         )
         for one in found["objectives"]
     ]
     print(rows(lines))
     return True
+
+
+def _told(one: ObjectiveValue) -> str:
+    if one["value"] is None:
+        return f"not known: {one['why']}"
+    told = amount(one["value"], one["unit"])
+    if one["expected"] is None:
+        return told
+    return f"{told}, {amount(one['expected'], one['unit'])} expected"

@@ -259,6 +259,7 @@ class ObjectiveValue(TypedDict):
     value: float | None
     unit: str
     why: str
+    expected: float | None
 
 
 class ObjectivesView(TypedDict):
