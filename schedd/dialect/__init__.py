@@ -10,6 +10,7 @@ from schedd.dialect.family import DIALECTS, KILLED, Dialect, Family, Site, diale
 from schedd.dialect.holds import Hold, holds_in
 from schedd.dialect.openpbs import parse_openpbs
 from schedd.dialect.render import canonical, openpbs_select, torque_nodes
+from schedd.dialect.sharing import NodeKind, kinds_of
 from schedd.dialect.torque import parse_torque
 from schedd.dialect.units import format_size, format_walltime, parse_size, parse_walltime
 
@@ -20,6 +21,7 @@ __all__ = [
     "Dialect",
     "Family",
     "Hold",
+    "NodeKind",
     "RequestError",
     "Site",
     "Until",
@@ -30,6 +32,7 @@ __all__ = [
     "format_size",
     "format_walltime",
     "holds_in",
+    "kinds_of",
     "openpbs_select",
     "parse_openpbs",
     "parse_size",

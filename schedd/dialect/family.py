@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 from schedd.dialect.errors import RequestError
 from schedd.dialect.openpbs import parse_openpbs
+from schedd.dialect.sharing import NodeKind
 from schedd.dialect.torque import parse_torque
 from schedd.model import Request
 from schedd.wire import JobFacts
@@ -23,7 +24,8 @@ class Site:
     """What a request is read against: the site's rules, and what its nodes and the cluster have.
 
     ``mem_per_core`` in KiB is planned where a job asks for no memory; ``pack``: units of one request may
-    share a node where the family's default is a node for each.
+    share a node where the family's default is a node for each; ``kinds`` are those of the nodes where some
+    decide by themselves whether jobs share them.
     """
 
     defaults: Mapping[str, str]
@@ -32,6 +34,7 @@ class Site:
     known_nodes: Collection[str] = ()
     generic: Collection[str] = ()
     shared: Collection[str] = ()
+    kinds: Collection[NodeKind] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,7 @@ def _read_openpbs(facts: JobFacts, site: Site) -> Request:
         known_nodes=site.known_nodes,
         generic=site.generic,
         shared=site.shared,
+        kinds=site.kinds,
     )
 
 

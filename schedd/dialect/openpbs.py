@@ -13,6 +13,7 @@ from schedd.dialect.deadline import deadline_names
 from schedd.dialect.openpbs_nodes import nodes_chunks
 from schedd.dialect.selectspec import Placing, SelectChunk, parse_place, parse_select
 from schedd.dialect.shared import shared_names
+from schedd.dialect.sharing import NodeKind, shared_or_not
 from schedd.dialect.span import Span, whole_number
 from schedd.dialect.units import looks_like_amount, parse_size
 from schedd.model.request import Chunk, NodeSets, Place, Request
@@ -29,6 +30,8 @@ _OF_A_CHUNK: Final = frozenset(
     {"ncpus", "mem", "vmem", "ngpus", "host", "vnode", *_NOT_FOR_THE_PLAN, *_STRINGS}
 )
 """Names that, without a select, are put into the one chunk of the job."""
+
+_SAID: Final = {True: frozenset({"excl"}), False: frozenset[str]()}
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -55,6 +58,7 @@ def parse_openpbs(
     generic: Collection[str] = (),
     shared: Collection[str] = (),
     strings: Collection[str] = (),
+    kinds: Collection[NodeKind] = (),
 ) -> Request:
     """The request of an OpenPBS job; its meaning is set out in ``docs/requests.md``.
 
@@ -64,7 +68,8 @@ def parse_openpbs(
     ``chunk_defaults`` the ``default_chunk`` of queue and server. ``mem_per_core_default`` in KiB is planned
     for chunks that ask for no memory, never more than their vmem. ``known_nodes`` tells hosts from
     properties in ``nodes=``; ``generic`` are node-locked resources that the plan knows, ``strings`` resources
-    of type string, whose values are features even where they look like numbers. Raises RequestError.
+    of type string, whose values are features even where they look like numbers; ``kinds`` those of the nodes
+    where some are shared otherwise than jobs ask. Raises RequestError.
     """
     asked = Asked({**resources, **({"select": schedselect} if schedselect.strip() else {})}, defaults)
     asked.ignore(
@@ -103,12 +108,17 @@ def parse_openpbs(
     chunks = _on_nodes_of_the_queue(chunks, asked)
     placing = parse_place(span) if (span := asked.get("place")) is not None else usual
     asked.ignore({"nodect"})
-    for word in sorted(placing.words & {"exclhost", "vscatter"}):
-        asked.note(f"place={word}: every vnode is planned as a host of its own")
+    if "exclhost" in placing.words:
+        asked.note("place=exclhost: every vnode is planned as a host of its own")
+    exclusive = placing.exclusive
+    if kinds:
+        exclusive, chunks, note = shared_or_not(placing.words or _SAID[exclusive], chunks, kinds)
+        if note:
+            asked.note(note)
     request = assemble(
         chunks,
         placing.place,
-        exclusive=placing.exclusive,
+        exclusive=exclusive,
         walltime=_walltime(asked),
         asked=asked,
         about=about,

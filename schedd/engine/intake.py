@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from schedd.dialect import Hold, RequestError, Site, dialect_of, holds_in, parse_walltime
+from schedd.dialect import Hold, NodeKind, RequestError, Site, dialect_of, holds_in, kinds_of, parse_walltime
 from schedd.engine.settings import EngineSettings
 from schedd.model import Never, Node, NodeSets, NodeState, Request
 from schedd.plan.shapes import GATE
@@ -50,11 +50,13 @@ class Intake:
         self._nodes: frozenset[str] = frozenset()
         self._generic: frozenset[str] = frozenset()
         self._shared: frozenset[str] = frozenset()
+        self._kinds: tuple[NodeKind, ...] = ()
 
     def copy(self) -> "Intake":
         """One that knows the same nodes, for a copy of the engine; texts are read anew."""
         new = Intake(self._settings)
         new._nodes, new._generic, new._shared = self._nodes, self._generic, self._shared
+        new._kinds = self._kinds
         return new
 
     def set_nodes(self, nodes: Mapping[str, Node], uncounted: Iterable[str] = ()) -> bool:
@@ -67,9 +69,10 @@ class Intake:
             name for node in nodes.values() for name, _ in node.resources if not name.startswith(GATE)
         )
         generic |= frozenset(uncounted)
-        if names == self._nodes and generic == self._generic:
+        kinds = kinds_of(nodes.values(), GATE)
+        if names == self._nodes and generic == self._generic and kinds == self._kinds:
             return False
-        self._nodes, self._generic = names, generic
+        self._nodes, self._generic, self._kinds = names, generic, kinds
         self._known.clear()
         self._requests.clear()
         return True
@@ -135,6 +138,7 @@ class Intake:
                     known_nodes=self._nodes,
                     generic=self._generic,
                     shared=self._shared,
+                    kinds=self._kinds,
                 ),
             )
         except RequestError as error:

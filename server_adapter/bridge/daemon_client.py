@@ -126,12 +126,12 @@ class DaemonClient:
         except MessageError as error:
             raise DaemonAwayError(str(error)) from error
 
-    async def what_if(self, resources: Mapping[str, str], *, not_before: int) -> Place:
-        """Where and when a job with these resources could start, from then on at the earliest.
+    async def what_if(self, resources: Mapping[str, str], *, not_before: int, queue: str = "") -> Place:
+        """Where and when a job of the queue with these resources could start, from then on at the earliest.
 
         Raises `DaemonAwayError`, `DaemonRefusedError`.
         """
-        body = {"resources": dict(resources), "not_before": not_before}
+        body = {"resources": dict(resources), "not_before": not_before, "queue": queue}
         answer = await self._ask("POST", "/what-if", json=body)
         try:
             found = answer.json()

@@ -61,7 +61,7 @@ def reserved(name: str, held: Held, *, id: str, now: int) -> Reserve:  # noqa: A
         start=held.start,
         end=held.end,
         reason="the server's own reservation",
-        queues=(held.queue,),
+        queues=held.queues,
     )
 
 

@@ -24,6 +24,14 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Placed:
+    """Where one time of a reservation is to be: from `start` on, on these nodes beside those it keeps."""
+
+    start: int
+    shares: tuple[ShareFacts, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Told:
     """What the server says of itself, a queue or a scheduler: values by `name` or `name.resource`."""
 
@@ -83,9 +91,10 @@ class Server(Protocol):
         """Whether the job runs, or ran, as decided."""
         ...
 
-    async def confirm(self, name: str, wish: Wish, shares: Sequence[ShareFacts]) -> None:
-        """Gives a reservation these nodes, or refuses it where there are none. Raises ValueError where the
-        shares do not make up what it asks for.
+    async def confirm(self, name: str, wish: Wish, places: Sequence[Placed]) -> None:
+        """Gives a reservation nodes, one place for each of its slots; or refuses it where there are none.
+
+        Raises ValueError where the shares do not make up what it asks for.
         """
         ...
 

@@ -21,24 +21,43 @@ class Writing:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Nodes that the server itself keeps for the jobs of a queue over `[start, end)`: its own reservation."""
+    """Nodes that the server itself keeps for the jobs of `queues` over `[start, end)`: its own reservation."""
 
     start: int
     end: int
     nodes: tuple[str, ...]
-    queue: str
+    queues: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One time of a reservation: from `start` on what `resources` ask for, as of a job.
+
+    `select` is the server's own text for that. `where` is the server's text for nodes that it has already
+    and keeps: with no resources, all is as it should be.
+    """
+
+    start: int
+    resources: Mapping[str, str] = field(default_factory=dict)
+    select: str = ""
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A reservation that waits for nodes: from `start` on what `resources` ask for, as of a job.
+    """A reservation that waits for nodes, at each of its times.
 
-    `select` is the server's own text for it; `problem` why it cannot be had, in words, mostly empty.
+    `begin` is the start that the server is told, 0 where it keeps the one it has; None: as soon as it can.
+    `queue` is that of its own jobs, for which what it holds already counts as free; empty where it does not.
+    Before `since` it is not to be dealt with (seconds since the epoch). `problem` says why it cannot be had, in
+    words, mostly empty. A `standing` one comes back, even where a single time of it is left.
     """
 
-    start: int
-    resources: Mapping[str, str]
-    select: str = ""
+    slots: tuple[Slot, ...]
+    standing: bool = False
+    begin: int | None = 0
+    queue: str = ""
+    since: int = 0
     problem: str = ""
 
 
@@ -132,7 +151,7 @@ class StateBuilder:
                 endings[name] = fresh
             else:
                 entry = self._jobs.get(name)
-                if entry is None or entry[0] != values:
+                if entry is None or (entry[0] is not values and entry[0] != values):
                     entry = (values, _reuse(entry, self._facts(job)), self._words.writing(values))
                 living[name] = entry
                 facts[name] = entry[1]

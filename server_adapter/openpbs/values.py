@@ -1,7 +1,7 @@
-"""OpenPBS's notations to plain values: sizes, resources, `exec_vnode`, `select`, indices of subjobs."""
+"""OpenPBS's notations to plain values: sizes, times, resources, `exec_vnode`, `select`, indices of subjobs."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -51,6 +51,55 @@ def exec_vnode(text: str) -> list[list[Piece]]:
             pieces.append(Piece(vnode, _pairs(pairs)))
         chunks.append(pieces)
     return chunks
+
+
+def seconds(text: str) -> int:
+    """`3600`, `60:00` or `01:00:00` in seconds. Raises ValueError."""
+    total = 0
+    for part in text.split(":"):
+        if not part.isdecimal():
+            raise ValueError(f"not a duration: {text!r}")
+        total = 60 * total + int(part)
+    return total
+
+
+def condensed(places: Sequence[str]) -> str:
+    """Where each time of a standing reservation is, as one text: `3#(n1:ncpus=1){0-1}(n2:ncpus=1){2}`."""
+    times: dict[str, list[int]] = {}
+    for index, where in enumerate(places):
+        times.setdefault(where, []).append(index)
+    return f"{len(places)}#" + "".join(f"{where}{{{_ranges(found)}}}" for where, found in times.items())
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in found)
+
+
+def unrolled(text: str) -> list[str]:
+    """The text of each time of what `condensed` writes; empty for an empty text. Raises ValueError."""
+    if not text:
+        return []
+    count, hash_, rest = text.partition("#")
+    size = int(count) if hash_ and count.strip().isdecimal() else -1
+    if not 0 <= size <= _MOST:
+        raise ValueError(f"not a sequence of vnodes: {text[:80]!r}")
+    found = [""] * size
+    for where, ranges in re.findall(r"([^{}]+)\{([^{}]*)\}", rest):
+        for part in ranges.split(","):
+            if not part.strip():
+                continue
+            low, dash, high = part.strip().partition("-")
+            for index in range(int(low), int(high if dash else low) + 1):
+                if index >= size:
+                    raise ValueError(f"not a sequence of vnodes: {text[:80]!r}")
+                found[index] = where
+    return found
 
 
 def select(text: str) -> Iterator[tuple[int, dict[str, str]]]:

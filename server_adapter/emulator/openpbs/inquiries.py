@@ -1,5 +1,6 @@
 """Requests that only ask: status and selection, answered in parts of some hundred objects (section 2)."""
 
+import operator
 from collections.abc import Iterable, Sequence
 
 from server_adapter.batch.answers import Location, Selection
@@ -22,6 +23,13 @@ _BUILT_IN = (
     *(("ncpus", 0), ("mem", 6), ("walltime", 0), ("cput", 0), ("vmem", 6), ("ngpus", 0), ("select", 3)),
     *(("place", 3), ("host", 5), ("vnode", 5), ("arch", 5), ("nodect", 0), ("soft_walltime", 0)),
 )
+
+_ORDERS = {
+    Operation.GE: operator.ge,
+    Operation.GT: operator.gt,
+    Operation.LE: operator.le,
+    Operation.LT: operator.lt,
+}
 
 Found = tuple[ObjectType, str, Sequence[tuple[str, bytes]]]
 """An object: what it is, its name, its encoded entries."""
@@ -199,6 +207,8 @@ class Inquiries:
                 met = values["job_state"] in condition.value
             case "User_List" | "euser" | "Job_Owner":
                 met = jobs[0].order.user in [one.partition("@")[0] for one in condition.value.split(",")]
+            case _ if condition.operation in _ORDERS:
+                met = _compared(values.get(condition.key, ""), condition)
             case _:
                 met = values.get(condition.key) == condition.value
         return met is not (condition.operation is Operation.NE)
@@ -249,6 +259,12 @@ class Inquiries:
             order = [*wanted, *[extra for extra in by_name if extra not in wanted]]
             chosen.append((kind, name, [one for key in order for one in by_name.get(key, ())]))
         return _parts(chosen)
+
+
+def _compared(value: str, condition: Attribute) -> bool:
+    if not value.isdecimal() or not condition.value.isdecimal():
+        return False
+    return _ORDERS[condition.operation](int(value), int(condition.value))
 
 
 def _entries_of(attributes: Iterable[Attribute]) -> list[tuple[str, bytes]]:

@@ -10,8 +10,7 @@ from typing import Final
 from schedd.wire import JobFacts, NodeFacts, QueueFacts, ServerFacts, ShareFacts
 from schedd.wire.facts import JobLetter, NodeStateName
 from server_adapter.bridge.facts import ACTIVE, Ending, Values, attempt, number, version
-from server_adapter.bridge.state import NOTHING, Held, Wish, Words, Writing
-from server_adapter.openpbs.codes import ReservationState
+from server_adapter.bridge.state import NOTHING, Words, Writing
 from server_adapter.openpbs.values import Piece, amount, exec_vnode, kib
 
 FAMILY: Final = "openpbs"
@@ -72,18 +71,7 @@ _ASSIGNED: Final = "resources_assigned."
 _DEFAULT: Final = "resources_default."
 _LIMITS: Final = ("max_", "resources_max.", "resources_min.", "resources_available.", "queued_jobs_threshold")
 _NOT_AMOUNTS: Final = frozenset({"ncpus", "mem", "vmem", "ngpus", "host", "vnode"})
-_EXCLUSIVE: Final = frozenset({"job-exclusive", "resv-exclusive"})
-_KEPT: Final = frozenset(
-    {
-        ReservationState.CONFIRMED,
-        ReservationState.WAITING,
-        ReservationState.TIME_TO_RUN,
-        ReservationState.RUNNING,
-        ReservationState.DEGRADED,
-        ReservationState.BEING_ALTERED,
-        ReservationState.IN_CONFLICT,
-    }
-)
+_SHARED: Final = "default_shared"
 _NO_CHUNKS: Final[list[list[Piece]]] = []
 
 
@@ -174,7 +162,9 @@ def writing(values: Values) -> Writing:
 
 
 def node_facts(name: str, values: Values, before: NodeFacts | None = None) -> NodeFacts:
-    """A vnode. Its host's name, strings, booleans, reservation and queue are properties."""
+    """A vnode. Its host's name, strings, booleans, reservations, queue and a `sharing` of its own are
+    properties.
+    """
     del before
     amounts: dict[str, int] = {}
     properties = []
@@ -194,6 +184,8 @@ def node_facts(name: str, values: Values, before: NodeFacts | None = None) -> No
         f"resv={one.strip().partition('.')[0]}" for one in values.get("resv", "").split(",") if one
     ]
     get = values.get
+    if (sharing := get("sharing", _SHARED)) != _SHARED:
+        properties.append(f"sharing={sharing}")
     if queue := get("queue"):
         properties += [f"{OF_QUEUE}={queue}", f"{OF_QUEUE}=*"]
     return NodeFacts(
@@ -219,12 +211,16 @@ class VnodeUse:
 
 def vnode_use(values: Values) -> VnodeUse:
     """What jobs hold of a vnode, as the server counts it."""
-    states = {state.strip() for state in values.get("state", "").split(",")}
     return VnodeUse(
         cpus=number(values.get(_ASSIGNED + "ncpus")) or 0,
         mem=attempt(kib, values.get(_ASSIGNED + "mem"), default=0),
-        exclusive="job-exclusive" in states,
+        exclusive=is_exclusive(values),
     )
+
+
+def is_exclusive(values: Values) -> bool:
+    """Whether a job has the whole vnode: it asked for that, or the vnode's `sharing` gives it no less."""
+    return "job-exclusive" in {state.strip() for state in values.get("state", "").split(",")}
 
 
 def queue_facts(name: str, values: Values) -> QueueFacts:
@@ -249,26 +245,6 @@ def server_facts(values: Values) -> ServerFacts:
         defaults=_group(values, _DEFAULT),
         limits=_limits(values),
     )
-
-
-def reservation(values: Values) -> Held | None:
-    """A reservation that has its vnodes and is not over; None for any other."""
-    start, end = number(values.get("reserve_start")), number(values.get("reserve_end"))
-    held = shares(values.get("resv_nodes", ""))
-    if not held or start is None or end is None or number(values.get("reserve_state")) not in _KEPT:
-        return None
-    return Held(start, end, tuple([share.node for share in held]), values.get("queue", ""))
-
-
-def wish(values: Values) -> Wish | None:
-    """A reservation that waits for a scheduler to give it vnodes; None for any other."""
-    start = number(values.get("reserve_start"))
-    if start is None or number(values.get("reserve_state")) != ReservationState.UNCONFIRMED:
-        return None
-    select, place = values.get("schedselect", ""), values.get("Resource_List.place", "free")
-    resources = {"select": select, "place": place, "walltime": values.get("reserve_duration", "")}
-    problem = "standing reservations are not confirmed" if "reserve_rrule" in values else ""
-    return Wish(start, resources, select, problem)
 
 
 WORDS: Final = Words(

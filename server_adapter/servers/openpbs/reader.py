@@ -19,7 +19,9 @@ from server_adapter.openpbs.codes import RequestCode, ServerCode
 from server_adapter.openpbs.connection import Connection
 from server_adapter.openpbs.requests import SelectRequest, StatusRequest
 from server_adapter.servers.openpbs.arrays import expanded
-from server_adapter.servers.openpbs.facts import JOB_ATTRIBUTES, OF_QUEUE, WORDS, reservation, wish
+from server_adapter.servers.openpbs.facts import JOB_ATTRIBUTES, OF_QUEUE, WORDS, is_exclusive
+from server_adapter.servers.openpbs.jobs import JobList
+from server_adapter.servers.openpbs.reservations import begins, kept, wish
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +29,7 @@ DEFAULT: Final = "default"
 """The name of the scheduler that has what no partition names."""
 
 _SINGLY: Final = 50  # vanished runs whose ends are asked for one by one, in one reading
-_NODE_ATTRIBUTES: Final = ("state", "resources_available", "queue", "partition", "resv")
+_NODE_ATTRIBUTES: Final = ("state", "sharing", "resources_available", "queue", "partition", "resv")
 _GONE: Final = frozenset({ServerCode.UNKJOBID, ServerCode.HISTJOBID})
 
 SERVER: Final = StatusRequest(code=RequestCode.STATUS_SERVER)
@@ -37,8 +39,6 @@ SCHEDULERS: Final = StatusRequest(code=RequestCode.STATUS_SCHEDULER)
 NODES: Final = StatusRequest(
     code=RequestCode.STATUS_NODE, attributes=tuple([Attribute(name) for name in _NODE_ATTRIBUTES])
 )
-JOBS: Final = SelectRequest(attributes=tuple([Attribute(name) for name in JOB_ATTRIBUTES]), extension="S")
-"""All jobs that are not over, arrays as their parents and the subjobs that run."""
 
 
 def job_request(name: str, *, history: bool = False) -> StatusRequest:
@@ -75,6 +75,7 @@ class StateReader:
         self._name = name
         self._by_hand = by_hand
         self._builder = StateBuilder(WORDS, by_hand.who) if by_hand else StateBuilder(WORDS)
+        self._jobs = JobList(self._ask)
         self._before: State | None = None
         self.partition = ""
         """That of the last reading; empty for the default scheduler's."""
@@ -87,7 +88,7 @@ class StateReader:
         queues = [queue for queue in await self._ask(QUEUES) if ours.has(queue)]
         nodes = [node for node in await self._ask(NODES) if ours.has(node)]
         names = {queue.name for queue in queues}
-        jobs = [job for job in expanded(await self._ask(JOBS)) if job.values.get("queue") in names]
+        jobs = [job for job in expanded(await self._jobs.read()) if job.values.get("queue") in names]
         jobs += await self._ended({job.name for job in jobs})
         if self._by_hand is not None:
             self._by_hand.refresh()  # after the jobs: the server notes a run before it shows it
@@ -97,14 +98,19 @@ class StateReader:
             state = built
             await asyncio.sleep(0)
         assert state is not None, "the last thing built is the state"
-        found = [one for one in await self._ask(RESERVATIONS) if ours.has(one)]
-        kept = {one.name: held for one in found if (held := reservation(one.values)) is not None}
-        wishes = {one.name: wanted for one in found if (wanted := wish(one.values)) is not None}
+        # One that nobody has confirmed yet is in no partition: each scheduler is to answer for it.
+        found = [
+            one for one in await self._ask(RESERVATIONS) if ours.has(one) or "partition" not in one.values
+        ]
+        usable = {name for name, node in state.nodes.items() if node.state == "up"}
+        wishes = {one.name: wanted for one in found if (wanted := wish(one.values, usable)) is not None}
         queues_of = {queue for node in nodes if (queue := node.values.get("queue"))}
         state = replace(
-            state, reservations=kept, wishes=wishes, queues=_on_their_nodes(state.queues, queues_of)
+            state, reservations=kept(found), wishes=wishes, queues=_on_their_nodes(state.queues, queues_of)
         )
-        self._before = state = _whole(state, ours)
+        state = _planned_ahead(state, begins(found))
+        whole = {node.name for node in nodes if is_exclusive(node.values)}
+        self._before = state = _whole(state, ours, whole)
         return state
 
     def _ours(self, schedulers: Iterable[Described]) -> Ours:
@@ -163,12 +169,38 @@ def _on_their_nodes(
     }
 
 
-def _whole(state: State, ours: Ours) -> State:
-    """Jobs that have their vnodes for themselves hold all of each; the scheduler's own switch counts, too."""
+def _planned_ahead(state: State, begins: Mapping[str, int]) -> State:
+    """Jobs of a reservation are planned from its begin on, though its queue starts nothing before.
+
+    A run decision does not rely on that: whether the queue is started is looked at right before the run.
+    """
+    ahead = {name for name in begins if name in state.queues and not state.queues[name].started}
+    if not ahead:
+        return state
+    queues = {
+        name: replace(queue, started=True) if name in ahead else queue for name, queue in state.queues.items()
+    }
+    jobs = {
+        name: replace(job, not_before=max(job.not_before or 0, begins[job.queue]))
+        for name, job in state.jobs.items()
+        if job.queue in ahead and job.state not in ACTIVE
+    }
+    return replace(state, queues=queues, jobs={**state.jobs, **jobs})
+
+
+def _whole(state: State, ours: Ours, whole: Collection[str]) -> State:
+    """Jobs that have their vnodes for themselves hold all of each, those on vnodes of the names `whole` these;
+    the scheduler's own switch counts, too.
+    """
     changed = {}
     for name, job in state.jobs.items():
-        if job.exclusive and job.shares:
-            shares = tuple([_all_of(share, state) for share in job.shares])
+        if job.shares and (job.exclusive or whole):
+            shares = tuple(
+                [
+                    _all_of(share, state) if job.exclusive or share.node in whole else share
+                    for share in job.shares
+                ]
+            )
             if shares != job.shares:
                 changed[name] = replace(job, shares=shares)
     server: ServerFacts = replace(state.server, scheduling=state.server.scheduling and ours.scheduling)

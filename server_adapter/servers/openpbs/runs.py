@@ -55,6 +55,8 @@ class Starter:
                 return Outcome(False, 0, "the server's scheduling is False")
             values = await self._job(connection, run.job_id)
             check = check_job(run, _living(run.job_id, values))
+            if check.verdict is Verdict.RUN and values and values.get("reserve_ID"):
+                check = await self._begun(connection, values.get("queue", ""))
             nodes: dict[str, Described] = {}
             if check.verdict is Verdict.RUN:
                 nodes = await self._nodes(connection, run)
@@ -99,6 +101,16 @@ class Starter:
             parents = await connection.describe(job_request(parent(job)))
             found = [one for one in expanded(parents) if one.name == job]
         return found[0].values if found else None
+
+    async def _begun(self, connection: Connection, queue: str) -> Check:
+        """A reservation starts its queue when it begins, which the server does not see to for a run."""
+        wanted = (Attribute("started"),)
+        found = await connection.describe(
+            StatusRequest(code=RequestCode.STATUS_QUEUE, name=queue, attributes=wanted)
+        )
+        if found and found[0].values.get("started", "").lower() == "true":
+            return Check(Verdict.RUN)
+        return Check(Verdict.BUSY, f"reservation {queue} has not begun")
 
     async def _nodes(self, connection: Connection, run: Run) -> dict[str, Described]:
         names = [share.node for share in run.shares]

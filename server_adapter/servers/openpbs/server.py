@@ -5,23 +5,25 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Final
 
-from schedd.wire import Run, ShareFacts
+from schedd.wire import Run
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.by_hand import ByHand
 from server_adapter.bridge.checks import Check
 from server_adapter.bridge.link import Link
 from server_adapter.bridge.rates import Pace
-from server_adapter.bridge.server import Outcome, Told
-from server_adapter.bridge.state import State, Wish, Writing
+from server_adapter.bridge.server import Outcome, Placed, Told
+from server_adapter.bridge.state import Slot, State, Wish, Writing
 from server_adapter.bridge.tells import Write
 from server_adapter.openpbs.codes import READ_ONLY, RequestCode
 from server_adapter.openpbs.connection import Connection, open_connection
 from server_adapter.openpbs.credentials import Credential
 from server_adapter.openpbs.requests import ConfirmReservationRequest
+from server_adapter.openpbs.values import condensed
 from server_adapter.servers.openpbs.pen import Pen
 from server_adapter.servers.openpbs.place import Place
 from server_adapter.servers.openpbs.placing import exec_vnode
 from server_adapter.servers.openpbs.reader import DEFAULT_PARTITION, StateReader
+from server_adapter.servers.openpbs.reservations import composed
 from server_adapter.servers.openpbs.runs import Starter
 from server_adapter.settings import Settings
 
@@ -120,14 +122,24 @@ class OpenPBSServer:
         """Whether the job runs, or ran, as decided."""
         return await self._starter.became(run)
 
-    async def confirm(self, name: str, wish: Wish, shares: Sequence[ShareFacts]) -> None:
+    async def confirm(self, name: str, wish: Wish, places: Sequence[Placed]) -> None:
         """Gives a reservation its vnodes, one bracket for each unit of its select; or refuses it."""
-        where = exec_vnode(wish.select, shares, self._amounts()) if shares else "null"
-        partition = self._reader.partition or DEFAULT_PARTITION
-        said = f"PBS_RESV_CONFIRM_SUCCESS:partition={partition}" if shares else "PBS_RESV_CONFIRM_FAIL"
-        request = ConfirmReservationRequest(name=name, destination=where, start=wish.start, extension=said)
+        start = wish.begin or 0
+        if not places:
+            where, said = "null", "PBS_RESV_CONFIRM_FAIL"
+        else:
+            texts = [self._composed(slot, one) for slot, one in zip(wish.slots, places, strict=True)]
+            where = condensed(texts) if wish.standing else texts[0]
+            said = f"PBS_RESV_CONFIRM_SUCCESS:partition={self._reader.partition or DEFAULT_PARTITION}"
+            start = places[0].start if wish.begin is None else wish.begin
+        request = ConfirmReservationRequest(name=name, destination=where, start=start, extension=said)
         async with self.place.talk() as connection:
             await connection.request(request)
+
+    def _composed(self, slot: Slot, place: Placed) -> str:
+        if not slot.select:
+            return slot.where
+        return composed(slot, exec_vnode(slot.select, place.shares, self._amounts()))
 
     def _amounts(self) -> set[str]:
         nodes = {} if self._state is None else self._state.nodes

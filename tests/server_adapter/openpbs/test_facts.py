@@ -10,7 +10,7 @@ from schedd.wire import Reserve, ShareFacts, Unreserve
 from server_adapter.batch.described import Described
 from server_adapter.bridge.changes import apply
 from server_adapter.bridge.diff import diff
-from server_adapter.bridge.state import NOTHING, Held, State, Wish
+from server_adapter.bridge.state import NOTHING, Held, State
 from server_adapter.openpbs.values import indices, parent, subjob
 from server_adapter.servers.openpbs.arrays import expanded
 from server_adapter.servers.openpbs.facts import (
@@ -18,11 +18,9 @@ from server_adapter.servers.openpbs.facts import (
     job_facts,
     node_facts,
     queue_facts,
-    reservation,
     server_facts,
     shares,
     vnode_use,
-    wish,
     writing,
 )
 from server_adapter.servers.openpbs.placing import exec_vnode
@@ -208,29 +206,8 @@ def test_a_select_that_is_another_than_was_decided_on_is_refused(select: str) ->
         exec_vnode(select, (ShareFacts("n1", 3),))
 
 
-def test_a_confirmed_reservation_keeps_its_vnodes_and_one_that_waits_keeps_none() -> None:
-    values = {
-        "reserve_state": "2",
-        "reserve_start": "100",
-        "reserve_end": "160",
-        "resv_nodes": "(n1:ncpus=2)+(n1:ncpus=2)+(n2:ncpus=1)",
-        "queue": "R7",
-    }
-    assert reservation(values) == Held(100, 160, ("n1", "n2"), "R7")
-    waits = values | {"reserve_state": "1", "reserve_duration": "60", "schedselect": "1:ncpus=1"}
-    del waits["resv_nodes"]
-    assert reservation(waits) is None
-    wanted = {"select": "1:ncpus=1", "place": "free", "walltime": "60"}
-    assert wish(waits) == Wish(100, wanted, "1:ncpus=1")
-    standing = wish(waits | {"reserve_rrule": "FREQ=DAILY;COUNT=3"})
-    assert standing is not None
-    assert "standing" in standing.problem
-    assert wish(values) is None
-    assert reservation(values | {"reserve_state": "6"}) is None
-
-
 def test_a_reservation_is_told_when_it_comes_changes_and_goes() -> None:
-    held = Held(100, 160, ("n1",), "R7")
+    held = Held(100, 160, ("n1",), ("R7",))
     ids = (str(number) for number in range(9))
     events = list(diff(State(), State(reservations={"R7.s": held}), ids=ids, now=5))
     [event] = events

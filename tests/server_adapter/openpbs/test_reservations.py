@@ -1,5 +1,6 @@
 """Reservations that wait for nodes: one after the other, with the plan's nodes or a refusal."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
@@ -7,7 +8,8 @@ import pytest
 from schedd.wire import ShareFacts
 from server_adapter.bridge.daemon_client import DaemonAwayError, DaemonRefusedError, Place
 from server_adapter.bridge.reservations import Reservations
-from server_adapter.bridge.state import State, Wish
+from server_adapter.bridge.server import Placed
+from server_adapter.bridge.state import Slot, State, Wish
 
 pytestmark = pytest.mark.anyio
 NOW = 1_000
@@ -23,35 +25,40 @@ def anyio_backend() -> str:
 class Plan:
     """Answers what-if."""
 
-    answer: Place | Exception
+    answer: Place | Exception | Callable[[int], Place]
     asked: list[int] = field(default_factory=list)
+    queues: list[str] = field(default_factory=list)
 
-    async def what_if(self, resources: dict[str, str], *, not_before: int) -> Place:
+    async def what_if(self, resources: dict[str, str], *, not_before: int, queue: str) -> Place:
         assert resources
         self.asked.append(not_before)
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
+        self.queues.append(queue)
+        answer = self.answer(not_before) if callable(self.answer) else self.answer
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
 
 @dataclass
 class Server:
     """Takes what is confirmed."""
 
-    told: list[tuple[str, tuple[ShareFacts, ...]]] = field(default_factory=list)
+    told: list[tuple[str, list[Placed]]] = field(default_factory=list)
 
-    async def confirm(self, name: str, wish: Wish, shares: tuple[ShareFacts, ...]) -> None:
-        assert wish.resources
-        self.told.append((name, shares))
+    async def confirm(self, name: str, wish: Wish, places: list[Placed]) -> None:
+        assert not places or len(places) == len(wish.slots)
+        self.told.append((name, places))
+
+
+def slot(start: int) -> Slot:
+    return Slot(start, {"select": "1:ncpus=4"}, "1:ncpus=4")
 
 
 def wishes(**starts: int) -> State:
-    return State(
-        wishes={name: Wish(start, {"select": "1:ncpus=4"}, "1:ncpus=4") for name, start in starts.items()}
-    )
+    return State(wishes={name: Wish((slot(start),), begin=start) for name, start in starts.items()})
 
 
-def house(answer: Place | Exception) -> tuple[Reservations, Server, Plan]:
+def house(answer: Place | Exception | Callable[[int], Place]) -> tuple[Reservations, Server, Plan]:
     server, plan = Server(), Plan(answer)
     return Reservations(server, plan, lambda: NOW), server, plan  # type: ignore[arg-type]
 
@@ -60,26 +67,26 @@ async def test_a_reservation_gets_the_nodes_that_the_plan_has_free_from_its_star
     reservations, server, plan = house(Place(2_000, SHARES, ""))
     state = wishes(R1=2_000)
     assert await reservations.settle(state)
-    assert (server.told, plan.asked) == ([("R1", SHARES)], [2_000])
+    assert (server.told, plan.asked) == ([("R1", [Placed(2_000, SHARES)])], [2_000])
     assert not await reservations.settle(state), "each is settled once"
 
 
 async def test_nodes_that_are_free_only_later_are_a_refusal() -> None:
     reservations, server, _ = house(Place(2_500, SHARES, ""))
     await reservations.settle(wishes(R1=2_000))
-    assert server.told == [("R1", ())]
+    assert server.told == [("R1", [])]
 
 
 async def test_a_request_that_nobody_understands_is_a_refusal() -> None:
     reservations, server, _ = house(DaemonRefusedError(422, "body: no such placing"))
     await reservations.settle(wishes(R1=2_000))
-    assert server.told == [("R1", ())]
+    assert server.told == [("R1", [])]
 
 
 async def test_one_that_has_begun_already_begins_now() -> None:
     reservations, server, plan = house(Place(NOW, SHARES, ""))
     await reservations.settle(wishes(R1=NOW - 20))
-    assert (server.told, plan.asked) == ([("R1", SHARES)], [NOW])
+    assert (server.told, plan.asked) == ([("R1", [Placed(NOW - 20, SHARES)])], [NOW])
 
 
 async def test_two_are_settled_one_after_the_other_so_that_they_do_not_get_the_same_nodes() -> None:
@@ -97,13 +104,55 @@ async def test_while_the_daemon_is_away_a_reservation_waits() -> None:
         await reservations.settle(wishes(R1=2_000))
     plan.answer = Place(2_000, SHARES, "")
     await reservations.settle(wishes(R1=2_000))
-    assert server.told == [("R1", SHARES)]
+    assert server.told == [("R1", [Placed(2_000, SHARES)])]
 
 
-async def test_a_standing_one_is_left_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_standing_one_has_all_of_its_times_or_none() -> None:
+    standing = State(wishes={"R1": Wish((slot(2_000), slot(9_000)), standing=True, begin=2_000)})
+    reservations, server, plan = house(lambda begin: Place(begin, SHARES, ""))
+    await reservations.settle(standing)
+    assert server.told == [("R1", [Placed(2_000, SHARES), Placed(9_000, SHARES)])]
+    assert plan.asked == [2_000, 9_000]
+    reservations, server, _ = house(lambda begin: Place(2_000 if begin == 2_000 else begin + 60, SHARES, ""))
+    await reservations.settle(standing)
+    assert server.told == [("R1", [])]
+
+
+async def test_a_time_that_keeps_its_nodes_is_no_question() -> None:
+    reservations, server, plan = house(Place(9_000, SHARES, ""))
+    wish = Wish((Slot(2_000, where="(n1:ncpus=4)"), slot(9_000)), standing=True)
+    await reservations.settle(State(wishes={"R1": wish}))
+    assert plan.asked == [9_000]
+    assert server.told == [("R1", [Placed(2_000, ()), Placed(9_000, SHARES)])]
+
+
+async def test_what_it_holds_already_counts_as_free_for_an_altered_one() -> None:
+    reservations, _, plan = house(Place(2_000, SHARES, ""))
+    await reservations.settle(State(wishes={"R1": Wish((slot(2_000),), queue="R1")}))
+    assert plan.queues == ["R1"]
+
+
+async def test_one_without_a_start_begins_as_soon_as_the_plan_has_room() -> None:
+    reservations, server, plan = house(Place(7_777, SHARES, ""))
+    await reservations.settle(State(wishes={"R1": Wish((slot(0),), begin=None)}))
+    assert (plan.asked, server.told) == ([NOW], [("R1", [Placed(7_777, SHARES)])])
+
+
+async def test_one_that_was_altered_again_is_settled_again_and_one_too_early_waits_for_its_moment() -> None:
+    reservations, server, _ = house(lambda begin: Place(begin, SHARES, ""))
+    await reservations.settle(wishes(R1=2_000))
+    assert not await reservations.settle(wishes(R1=2_000))
+    assert await reservations.settle(wishes(R1=3_000))
+    later = State(wishes={"R1": Wish((slot(4_000),), since=NOW + 1)})
+    assert not reservations.open(later)
+    assert not await reservations.settle(later)
+    assert [places[0].start for _, places in server.told] == [2_000, 3_000]
+
+
+async def test_what_cannot_be_had_is_refused_with_its_reason_once(caplog: pytest.LogCaptureFixture) -> None:
     reservations, server, _ = house(Place(2_000, SHARES, ""))
-    state = State(wishes={"R1": Wish(2_000, {"select": "1"}, "1", "standing ones are not confirmed")})
+    state = State(wishes={"R1": Wish((), problem="500 times are too many")})
     await reservations.settle(state)
     assert not await reservations.settle(state)
-    assert server.told == []
-    assert caplog.text.count("standing ones") == 1
+    assert server.told == [("R1", [])]
+    assert caplog.text.count("500 times") == 1

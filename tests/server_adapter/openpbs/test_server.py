@@ -10,6 +10,7 @@ from schedd.wire import Run, ShareFacts, Tell
 from server_adapter.batch.answers import Status, StatusObject
 from server_adapter.batch.layout import Request
 from server_adapter.bridge.rates import Pace
+from server_adapter.bridge.server import Placed
 from server_adapter.bridge.tells import Write
 from server_adapter.dis import Attribute
 from server_adapter.families import connector
@@ -71,10 +72,20 @@ class Site:
         if request.code in self.refuse:
             return [refusal(self.refuse[request.code], "no")]
         if isinstance(request, SelectRequest):
-            return [status(ObjectType.JOB, self.jobs)]
+            return [status(ObjectType.JOB, self.selected(request))]
         if isinstance(request, StatusRequest):
             return [self.describe(request)]
         return [OK]
+
+    def selected(self, request: SelectRequest) -> Objects:
+        """In the wanted attributes, those that were changed since a moment where one is named."""
+        since = next((int(one.value) for one in request.conditions if one.name == "mtime"), 0)
+        wanted = {one.name for one in request.attributes}
+        return {
+            name: {key: value for key, value in job.items() if key.partition(".")[0] in wanted}
+            for name, job in self.jobs.items()
+            if int(job.get("mtime", "0")) >= since
+        }
 
     def describe(self, request: StatusRequest) -> Reply:
         match request.code:
@@ -376,7 +387,7 @@ async def test_a_reservation_is_confirmed_or_refused_in_the_servers_words(tmp_pa
         server = site.server_of(tmp_path)
         await server.take_place(lambda: None)
         wishes = (await server.read()).wishes
-        await server.confirm("R1.s", wishes["R1.s"], (ShareFacts("n1", 4),))
+        await server.confirm("R1.s", wishes["R1.s"], (Placed(5_000, (ShareFacts("n1", 4),)),))
         await server.confirm("R2.s", wishes["R2.s"], ())
         await server.close()
     told = [request for request in site.peer.seen if isinstance(request, ConfirmReservationRequest)]

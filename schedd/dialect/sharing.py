@@ -1,0 +1,114 @@
+"""OpenPBS vnodes whose own attribute ``sharing`` says whether a job has them to itself.
+
+The adapter tells it as the feature ``sharing=…`` of each vnode that is not ``default_shared``. After ``is_excl``
+of the server's scheduler.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from schedd.model import Node
+from schedd.model.request import Chunk
+
+__all__ = ["NodeKind", "kinds_of", "shared_or_not"]
+
+_SHARING: Final = "sharing="
+_USUAL: Final = "default_shared"
+_FORCED: Final = frozenset({"force_excl", "force_exclhost"})
+_BY_DEFAULT: Final = frozenset({"default_excl", "default_exclhost"})
+_PASSING: Final = "resv="  # a feature that comes and goes, and makes no other kind of node
+
+
+@dataclass(frozen=True, slots=True)
+class NodeKind:
+    """Nodes alike in what they have; ``names`` are those that each of them alone goes by."""
+
+    features: frozenset[str]
+    capacity: tuple[int, int, int, int, tuple[tuple[str, int], ...]]
+    names: frozenset[str] = field(default=frozenset())
+
+    @property
+    def sharing(self) -> str:
+        """The value of ``sharing``."""
+        return next((one[len(_SHARING) :] for one in self.features if one.startswith(_SHARING)), _USUAL)
+
+    def could_hold(self, chunk: Chunk) -> bool:
+        """Whether a unit fits on such a node when it is empty."""
+        cpus, mem, vmem, gpus, resources = self.capacity
+        has = dict(resources)
+        return (
+            chunk.cpus <= cpus
+            and (not mem or chunk.mem <= mem)
+            and (not vmem or chunk.vmem <= vmem)
+            and chunk.gpus <= gpus
+            and all(amount <= has.get(name, 0) for name, amount in chunk.resources)
+            and all(any(self._meets(name) for name in alternatives) for alternatives in chunk.features)
+        )
+
+    def _meets(self, name: str) -> bool:
+        if name.startswith("!"):
+            return name[1:] not in self.features
+        return name in self.features or name in self.names or name.startswith(_PASSING)
+
+
+def kinds_of(nodes: Iterable[Node], hidden: str = "") -> tuple[NodeKind, ...]:
+    """The kinds of nodes; none where every node is shared as its jobs ask, so that nothing depends on them.
+
+    Resources whose names begin with ``hidden`` make no difference.
+    """
+    nodes = list(nodes)
+    if not any(one.startswith(_SHARING) for node in nodes for one in node.features):
+        return ()
+    names: dict[NodeKind, set[str]] = {}
+    for node in nodes:
+        features = frozenset(one for one in node.features if "=" in one and not one.startswith(_PASSING))
+        resources = tuple(one for one in node.resources if not (hidden and one[0].startswith(hidden)))
+        capacity = (node.cpus, node.mem, node.vmem, node.gpus, resources)
+        own = names.setdefault(NodeKind(features, capacity), set())
+        own.update([node.name, *(one for one in node.features if "=" not in one)])
+    return tuple([replace(kind, names=frozenset(own)) for kind, own in names.items()])
+
+
+def shared_or_not(
+    words: Collection[str], chunks: Sequence[Chunk], kinds: Collection[NodeKind]
+) -> tuple[bool, Sequence[Chunk], str]:
+    """Whether a job with these words in its ``place`` has its nodes to itself; its chunks; a note or nothing.
+
+    Where that differs from node to node, the job is kept to those on which it is as it asks, if its chunks fit
+    there; else to the others; else it has all of its nodes to itself.
+    """
+    asks = bool({"excl", "exclhost"} & set(words))
+    values = {kind.sharing for kind in kinds} or {_USUAL}
+    alone = {value for value in values if _is_alone(value, words)}
+    together = values - alone
+    if not alone or not together:
+        return bool(alone), chunks, ""
+    for exclusive, wanted, other in sorted(
+        [(True, alone, together), (False, together, alone)], key=lambda one: one[0] is not asks
+    ):
+        there = [kind for kind in kinds if kind.sharing in wanted]
+        if all(any(kind.could_hold(chunk) for kind in there) for chunk in chunks):
+            return exclusive, _kept_to(chunks, wanted, other), ""
+    return True, chunks, "its chunks fit on shared and on exclusive nodes only together: planned as place=excl"
+
+
+def _is_alone(sharing: str, words: Collection[str]) -> bool:
+    if sharing in _FORCED:
+        return True
+    if sharing == "ignore_excl":
+        return False
+    if {"excl", "exclhost"} & set(words):
+        return True
+    return "shared" not in words and sharing in _BY_DEFAULT
+
+
+def _kept_to(chunks: Sequence[Chunk], wanted: Collection[str], other: Collection[str]) -> list[Chunk]:
+    """On nodes with one of the ``wanted`` values; ``default_shared`` is no feature of a node."""
+    if _USUAL in wanted:
+        clauses = [frozenset({f"!{_SHARING}{value}"}) for value in other]
+    else:
+        clauses = [frozenset(f"{_SHARING}{value}" for value in wanted)]
+    return [
+        replace(chunk, features=tuple(sorted({*chunk.features, *clauses}, key=sorted))) for chunk in chunks
+    ]

@@ -1,0 +1,107 @@
+"""The list of all jobs that are not over: read as a whole, or, where there are many, as far as it changed."""
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from server_adapter.batch.described import Described
+from server_adapter.bridge.facts import number
+from server_adapter.dis import Attribute, Operation
+from server_adapter.openpbs.requests import SelectRequest
+from server_adapter.servers.openpbs.facts import JOB_ATTRIBUTES
+
+MANY: Final = 1_000
+"""From so many jobs on only their states and times of change are read each time."""
+
+WHOLE: Final = 300.0
+"""Seconds after which all is read again, whatever the times say."""
+
+_SETTLED: Final = 2.0  # seconds after which no job is changed any more in the second of a change
+_WANTED: Final = tuple([Attribute(name) for name in JOB_ATTRIBUTES])
+_STAMP: Final = (Attribute("job_state"), Attribute("mtime"))
+
+JOBS: Final = SelectRequest(attributes=(*_WANTED, Attribute("mtime")), extension="S")
+"""All jobs that are not over, arrays as their parents and the subjobs that run."""
+
+STAMPS: Final = SelectRequest(attributes=_STAMP, extension="S")
+"""The same, each with no more than its state and when it was last changed."""
+
+Ask = Callable[[SelectRequest], Awaitable[list[Described]]]
+
+
+def changed_since(moment: int) -> SelectRequest:
+    """The jobs that were changed at the moment or later, in all wanted attributes."""
+    condition = Attribute("mtime", str(moment), operation=Operation.GE)
+    return SelectRequest(conditions=(condition,), attributes=JOBS.attributes, extension="S")
+
+
+class JobList:
+    """Reads the list one time after the other, by `ask`; what did not change is the same object as before."""
+
+    def __init__(
+        self,
+        ask: Ask,
+        *,
+        many: int = MANY,
+        whole: float = WHOLE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._ask = ask
+        self._many = many
+        self._whole = whole
+        self._clock = clock
+        self._known: dict[str, Described] = {}
+        self._read_whole = float("-inf")
+        self._latest = 0  # the newest time of change that was seen,
+        self._latest_seen = 0.0  # and when it was first
+        self._last_read = 0.0
+
+    async def read(self) -> list[Described]:
+        """All jobs now. Raises what `ask` raises, and then reads all anew the next time."""
+        now = self._clock()
+        if len(self._known) < self._many or now - self._read_whole >= self._whole:
+            self._known = {}
+            found = await self._ask(JOBS)
+            self._read_whole = now
+        else:
+            known, self._known = self._known, {}
+            found = await self._changed(known)
+        self._known = {job.name: job for job in found}
+        latest = max((number(job.values.get("mtime")) or 0 for job in found), default=0)
+        if latest > self._latest:
+            self._latest, self._latest_seen = latest, now
+        self._last_read = now
+        return found
+
+    async def _changed(self, known: dict[str, Described]) -> list[Described]:
+        # A job may have been changed once more in the second in which we saw it changed.
+        open_second = self._last_read - self._latest_seen < _SETTLED
+        listed = await self._ask(STAMPS)
+        since: int | None = None
+        for job in listed:
+            stamp = job.values
+            changed = number(stamp.get("mtime")) or 0
+            before = known.get(job.name)
+            if (
+                before is None
+                or (open_second and changed >= self._latest)
+                or before.values.get("mtime") != stamp.get("mtime")
+                or before.values.get("job_state") != stamp.get("job_state")
+            ):
+                since = changed if since is None else min(since, changed)
+        if since is None:
+            return [known[job.name] for job in listed]
+        fresh = {job.name: job for job in await self._ask(changed_since(since))}
+        found = []
+        for job in listed:
+            # One that changed and is not among them has ended in between.
+            one = fresh.pop(job.name, None) or _same(known.get(job.name), job)
+            if one is not None:
+                found.append(one)
+        return [*found, *fresh.values()]
+
+
+def _same(before: Described | None, stamp: Described) -> Described | None:
+    if before is None or any(before.values.get(name) != stamp.values.get(name) for name in stamp.values):
+        return None
+    return before

@@ -1,0 +1,269 @@
+"""Reservations: what the server keeps free for them, and what they still want of a scheduler.
+
+A standing reservation is one object of the server: its rule (`reserve_rrule`) says when, one text for all of its
+times (`reserve_execvnodes`) says where.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from dateutil.rrule import rrulestr
+
+from server_adapter.batch.described import Described
+from server_adapter.bridge.facts import Values, attempt, number
+from server_adapter.bridge.state import Held, Slot, Wish
+from server_adapter.openpbs.codes import ReservationState
+from server_adapter.openpbs.values import Piece, exec_vnode, seconds, select, unrolled
+from server_adapter.servers.openpbs.facts import shares
+
+SOONEST: Final = 1_893_488_460
+"""`reserve_start` of a reservation that is made from a job, and may begin as soon as it can."""
+
+_MOST_TIMES: Final = 400  # of a standing reservation: each is a question to the plan
+_KEPT: Final = frozenset(
+    {
+        ReservationState.CONFIRMED,
+        ReservationState.WAITING,
+        ReservationState.TIME_TO_RUN,
+        ReservationState.RUNNING,
+        ReservationState.DELETING_JOBS,
+        ReservationState.DEGRADED,
+        ReservationState.BEING_ALTERED,
+        ReservationState.IN_CONFLICT,
+    }
+)
+_BROKEN: Final = frozenset({ReservationState.DEGRADED, ReservationState.IN_CONFLICT})
+_OPEN: Final = _KEPT - {ReservationState.DELETING_JOBS}
+_RESOURCE: Final = "Resource_List."
+_REVERT: Final = "reserve_alter_revert."
+_FIRST: Final = "reserve_standing_revert."
+_NO_CHUNKS: Final[list[list[Piece]]] = []
+
+
+@dataclass(frozen=True, slots=True)
+class _Time:
+    start: int
+    end: int
+    where: str
+
+
+def kept(found: Iterable[Described]) -> dict[str, Held]:
+    """What is kept free by name; the later times of a standing reservation have names of their own.
+
+    All of them let in the jobs of all reservations: which job may be where, the vnodes themselves say, each of
+    which has its reservations as properties.
+    """
+    times = {one.name: _times(one.values) for one in found if _state(one.values) in _KEPT}
+    named: dict[str, _Time] = {}
+    for name, of_one in times.items():
+        for index, time in enumerate(of_one):
+            named[f"{name}#{index + 1}" if index else name] = time
+    queues = tuple(sorted({queue_of(name) for name in times}))
+    return {
+        name: Held(time.start, time.end, nodes, queues)
+        for name, time in named.items()
+        if (nodes := tuple(share.node for share in shares(time.where)))
+    }
+
+
+def queue_of(name: str) -> str:
+    """The queue of a reservation's jobs: `R12` of `R12.server`."""
+    return name.partition(".")[0]
+
+
+def begins(found: Iterable[Described]) -> dict[str, int]:
+    """When the reservation of each queue begins or has begun, of those that have their vnodes."""
+    return {
+        queue_of(one.name): start
+        for one in found
+        if _state(one.values) in _OPEN and (start := number(one.values.get("reserve_start"))) is not None
+    }
+
+
+def wish(values: Values, usable: Collection[str]) -> Wish | None:
+    """What a scheduler is to do for a reservation; None where there is nothing to do.
+
+    New ones want vnodes; altered ones others, or theirs for another time; of a degraded one, those of its
+    units are moved whose vnode is none of the `usable`, at each of its times.
+    """
+    found = _wish(values, frozenset(usable))
+    return found if found is None else replace(found, standing="reserve_rrule" in values)
+
+
+def _wish(values: Values, usable: frozenset[str]) -> Wish | None:
+    state = _state(values)
+    if state == ReservationState.UNCONFIRMED:
+        return _new(values)
+    if state == ReservationState.BEING_ALTERED:
+        return _altered(values, values.get("queue", ""))
+    broken = state in _BROKEN or number(values.get("reserve_substate")) in _BROKEN
+    since = number(values.get("reserve_retry"))
+    if not broken or since is None:
+        return None
+    return _degraded(values, usable, since)
+
+
+def _new(values: Values) -> Wish | None:
+    start = number(values.get("reserve_start"))
+    if start is None:
+        return None
+    if start == SOONEST:
+        return Wish((Slot(0, _wanted(values), values.get("schedselect", "")),), begin=None)
+    try:
+        starts = _starts(values, start)
+    except ValueError as error:
+        return Wish((), problem=str(error))
+    resources, text = _wanted(values), values.get("schedselect", "")
+    return Wish(tuple([Slot(one, resources, text) for one in starts]), begin=starts[0])
+
+
+def _altered(values: Values, queue: str) -> Wish | None:
+    """Of a standing one only the next time is altered.
+
+    Once it runs, it keeps its vnodes: only whether they are free for longer is asked.
+    """
+    start, end = number(values.get("reserve_start")), number(values.get("reserve_end"))
+    if start is None or end is None:
+        return None
+    text, where = values.get("schedselect", ""), values.get("resv_nodes", "")
+    before = number(values.get(_REVERT + "start_time")) or start
+    until = before + attempt(seconds, values.get(_REVERT + "walltime"), default=end - start)
+    reshaped = values.get(_REVERT + "select", "") not in ("", values.get(_RESOURCE + "select", ""))
+    if number(values.get("reserve_substate")) != ReservationState.RUNNING:
+        return Wish((Slot(start, _wanted(values), text),), queue=queue, begin=start)
+    if reshaped:
+        return Wish((), queue=queue, problem="its select cannot be altered while it runs")
+    if end <= until:
+        return Wish((Slot(start, where=where),), queue=queue)
+    inside = "+".join(f"{chunk}:resv={queue}" for chunk in text.split("+"))
+    longer = {"select": inside, "place": _place(values), "walltime": str(end - until)}
+    return Wish((Slot(until, longer, where=where),), queue=queue)
+
+
+def _degraded(values: Values, usable: frozenset[str], since: int) -> Wish | None:
+    times = _times(values)
+    if not times:
+        return None
+    slots = []
+    for time in times:
+        slot = _mended(values, time, usable)
+        if slot is None:
+            words = f"its place={_place(values)} leaves no other vnodes for a part of it"
+            return Wish((), since=since, problem=words)
+        slots.append(slot)
+    if not any(slot.resources for slot in slots):
+        return None  # its vnodes are back: the server sees that by itself
+    return Wish(tuple(slots), since=since)
+
+
+def _mended(values: Values, time: _Time, usable: frozenset[str]) -> Slot | None:
+    """The time with those of its units that are to be moved; None where they cannot be moved singly."""
+    brackets = attempt(exec_vnode, time.where, default=_NO_CHUNKS)
+    lost = [i for i, bracket in enumerate(brackets) if any(piece.vnode not in usable for piece in bracket)]
+    if not lost:
+        return Slot(time.start, where=time.where)
+    if _place(values).partition(":")[0] not in ("", "free", "excl", "shared"):
+        return None
+    units = [one for count, one in select(values.get("schedselect", "")) for _ in range(count)]
+    if len(units) != len(brackets):
+        return None
+    moved = ["1" + "".join(f":{name}={value}" for name, value in units[i].items()) for i in lost]
+    resources = {"select": "+".join(moved), "place": _place(values), "walltime": str(time.end - time.start)}
+    staying = "+".join("" if i in lost else text for i, text in enumerate(_brackets(time.where)))
+    return Slot(time.start, resources, resources["select"], staying)
+
+
+# ---- times ------------------------------------------------------------------------------------------
+
+
+def _times(values: Values) -> list[_Time]:
+    """The times that are left of a reservation that has vnodes."""
+    start, end = number(values.get("reserve_start")), number(values.get("reserve_end"))
+    if start is None or end is None:
+        return []
+    first = _Time(start, end, values.get("resv_nodes", ""))
+    if "reserve_rrule" not in values:
+        return [first]
+    usual = attempt(seconds, values.get(_FIRST + "walltime"), default=end - start)
+    try:
+        starts = _starts(values, number(values.get(_FIRST + "start_time")) or start)
+        places = unrolled(values.get("reserve_execvnodes", ""))
+    except ValueError:
+        return [first]
+    places = places[max(0, len(places) - len(starts)) :]
+    later = [_Time(at, at + usual, where) for at, where in zip(starts[1:], places[1:], strict=False)]
+    return [first, *later]
+
+
+def _starts(values: Values, start: int) -> list[int]:
+    """When its times begin that are left; of one that is not standing, its start. Raises ValueError."""
+    rule = values.get("reserve_rrule")
+    if rule is None:
+        return [start]
+    left = (number(values.get("reserve_count")) or 1) - (number(values.get("reserve_index")) or 1) + 1
+    if left > _MOST_TIMES:
+        raise ValueError(f"{left} times are too many: {_MOST_TIMES} are looked for at most")
+    found = list(islice(recurring(rule, start, values.get("reserve_timezone", "UTC")), left))
+    if len(found) != left:
+        raise ValueError(f"its rule {rule} has {len(found)} times, the server counts {left}")
+    return found
+
+
+def recurring(rule: str, start: int, zone: str) -> Iterator[int]:
+    """The times of an iCalendar rule from `start` on, by the clock of the time zone. Raises ValueError."""
+    try:
+        clock = ZoneInfo(zone)
+    except (KeyError, OSError, ValueError) as error:
+        raise ValueError(f"its time zone {zone!r} is not known") from error
+    parts = []
+    for part in rule.split(";"):
+        name, _, value = part.partition("=")
+        if name.strip().upper() == "UNTIL" and value.endswith("Z"):
+            until = datetime.strptime(value, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+            part = f"UNTIL={until.astimezone(clock):%Y%m%dT%H%M%S}"
+        parts.append(part)
+    begin = datetime.fromtimestamp(start, clock).replace(tzinfo=None)
+    try:
+        times = rrulestr(";".join(parts), dtstart=begin)
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise ValueError(f"its rule {rule!r} is not understood: {error}") from error
+    return (int(time.replace(tzinfo=clock).timestamp()) for time in times)
+
+
+# ---- what it asks for -------------------------------------------------------------------------------
+
+
+def _wanted(values: Values) -> Mapping[str, str]:
+    length = values.get("reserve_duration", "")
+    return {"select": values.get("schedselect", ""), "place": _place(values), "walltime": length}
+
+
+def _place(values: Values) -> str:
+    return values.get(_RESOURCE + "place", "free")
+
+
+def _state(values: Values) -> int | None:
+    return number(values.get("reserve_state"))
+
+
+def composed(slot: Slot, moved: str) -> str:
+    """The server's text for a time: what it keeps, with the units that were moved in the gaps left for them."""
+    if not slot.where:
+        return moved
+    fresh = iter(_brackets(moved))
+    return "+".join(text or next(fresh) for text in _brackets(slot.where))
+
+
+def _brackets(text: str) -> list[str]:
+    """The parts of `(a+b)++(c)`: `(a+b)`, nothing, `(c)`."""
+    found, depth, start = [], 0, 0
+    for i, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if letter == "+" and not depth:
+            found.append(text[start:i])
+            start = i + 1
+    return [*found, text[start:]]

@@ -1,0 +1,82 @@
+"""Vnodes that decide by themselves whether a job has them to itself (`sharing`)."""
+
+import pytest
+
+from schedd.dialect import kinds_of, parse_openpbs
+from schedd.model import Node, Request
+
+GIB = 1 << 20
+
+
+def node(name: str, sharing: str = "", *, cpus: int = 8, gpus: int = 0, **more: str) -> Node:
+    features = {f"host-{name}", *(f"{key}={value}" for key, value in more.items())}
+    if sharing:
+        features.add(f"sharing={sharing}")
+    return Node(name, cpus, 16 * GIB, gpus=gpus, features=frozenset(features))
+
+
+def asked(select: str, place: str, *nodes: Node) -> Request:
+    return parse_openpbs({"select": select, "place": place}, kinds=kinds_of(nodes))
+
+
+def test_where_no_node_decides_by_itself_the_kinds_of_nodes_are_nobodys_concern() -> None:
+    assert kinds_of([node("a"), node("b", cpus=16)]) == ()
+    assert asked("1:ncpus=1", "free", node("a")).exclusive is False
+
+
+@pytest.mark.parametrize(
+    ("sharing", "place", "exclusive"),
+    [
+        ("default_excl", "free", True),
+        ("default_excl", "free:shared", False),
+        ("default_excl", "free:excl", True),
+        ("default_exclhost", "free", True),
+        ("default_exclhost", "free:shared", False),
+        ("force_excl", "free:shared", True),
+        ("force_exclhost", "free", True),
+        ("ignore_excl", "free:excl", False),
+        ("ignore_excl", "free", False),
+    ],
+)
+def test_nodes_that_are_all_alike_decide_over_what_the_job_says(
+    sharing: str, place: str, exclusive: bool
+) -> None:
+    request = asked("2:ncpus=2", place, node("a", sharing), node("b", sharing))
+    assert request.exclusive is exclusive
+    assert request.chunks[0].features == (), "any of them will do"
+
+
+def test_where_nodes_differ_a_job_is_kept_to_those_that_it_shares_as_it_asks() -> None:
+    nodes = (node("a"), node("g", "force_excl"))
+    request = asked("1:ncpus=2", "free", *nodes)
+    assert (request.exclusive, request.chunks[0].features) == (False, (frozenset({"!sharing=force_excl"}),))
+    nodes = (node("a", "ignore_excl"), node("g", "default_excl"))
+    request = asked("1:ncpus=2", "excl", *nodes)
+    assert (request.exclusive, request.chunks[0].features) == (True, (frozenset({"sharing=default_excl"}),))
+
+
+@pytest.mark.parametrize("select", ["1:ncpus=2:ngpus=1", "1:ncpus=32", "1:vnode=g", "1:host=host-g", "1:big=True"])
+def test_a_job_that_fits_on_the_others_alone_has_those_to_itself(select: str) -> None:
+    nodes = (node("a"), node("g", "force_excl", cpus=64, gpus=2, big="True"))
+    request = asked(select, "free", *nodes)
+    assert request.exclusive
+    assert frozenset({"sharing=force_excl"}) in request.chunks[0].features
+
+
+def test_a_job_that_needs_both_has_all_of_its_nodes_to_itself_and_is_told() -> None:
+    nodes = (node("a", cpus=64), node("g", "force_excl", gpus=2))
+    request = asked("1:ncpus=32+1:ngpus=1", "free", *nodes)
+    assert request.exclusive
+    assert "only together" in request.notes[0]
+
+
+def test_a_reservation_of_a_node_makes_no_other_kind_of_it() -> None:
+    before = kinds_of([node("a", "force_excl"), node("b", "force_excl")])
+    after = kinds_of([node("a", "force_excl", resv="R7"), node("b", "force_excl")])
+    assert before == after
+    assert asked("1:ncpus=1:resv=R7", "free", node("a", "force_excl", resv="R7"), node("b")).exclusive
+
+
+def test_what_only_some_of_alike_nodes_are_called_makes_one_kind_of_them() -> None:
+    [kind] = kinds_of([node("a", "force_excl"), node("b", "force_excl")])
+    assert kind.names == {"a", "b", "host-a", "host-b"}

@@ -1,0 +1,225 @@
+"""What a server says of its reservations: what they hold, and what they want of a scheduler."""
+
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from server_adapter.batch.described import Described
+from server_adapter.bridge.state import Held, Slot, Wish
+from server_adapter.openpbs.codes import ObjectType
+from server_adapter.openpbs.values import condensed, unrolled
+from server_adapter.servers.openpbs.reservations import SOONEST, begins, composed, kept, recurring, wish
+
+DAY = 86_400
+CONFIRMED = {
+    "reserve_state": "2",
+    "reserve_substate": "2",
+    "reserve_start": "100",
+    "reserve_end": "160",
+    "reserve_duration": "60",
+    "schedselect": "2:ncpus=2+1:ncpus=1",
+    "Resource_List.select": "2:ncpus=2+1:ncpus=1",
+    "Resource_List.place": "free",
+    "resv_nodes": "(n1:ncpus=2)+(n1:ncpus=2)+(n2:ncpus=1)",
+    "queue": "R7",
+}
+ASKED = {"select": "2:ncpus=2+1:ncpus=1", "place": "free", "walltime": "60"}
+UNCONFIRMED = {name: value for name, value in CONFIRMED.items() if name != "resv_nodes"} | {
+    "reserve_state": "1",
+    "reserve_substate": "1",
+}
+DAILY = {"reserve_rrule": "FREQ=DAILY;COUNT=3", "reserve_count": "3", "reserve_timezone": "UTC"}
+STANDING = (
+    CONFIRMED
+    | DAILY
+    | {
+        "reserve_index": "1",
+        "resv_nodes": "(n1:ncpus=2)+(n1:ncpus=2)+(n2:ncpus=1)",
+        "reserve_execvnodes": "3#(n1:ncpus=2)+(n1:ncpus=2)+(n2:ncpus=1){0,2}(n3:ncpus=2)+(n3:ncpus=2)+(n3:ncpus=1){1}",
+    }
+)
+ALL = {"n1", "n2", "n3"}
+
+
+def described(**reservations: dict[str, str]) -> list[Described]:
+    return [
+        Described(ObjectType.RESERVATION, f"{name}.s", values) for name, values in reservations.items()
+    ]
+
+
+def test_a_confirmed_reservation_keeps_its_vnodes_and_one_that_waits_keeps_none() -> None:
+    assert kept(described(R7=CONFIRMED)) == {"R7.s": Held(100, 160, ("n1", "n2"), ("R7",))}
+    assert kept(described(R7=UNCONFIRMED)) == {}
+    assert kept(described(R7=CONFIRMED | {"reserve_state": "6"})) == {}
+    assert wish(CONFIRMED, ALL) is None
+
+
+def test_all_reservations_let_in_the_jobs_of_each_other_since_their_vnodes_say_which_may_be_where() -> None:
+    held = kept(described(R7=CONFIRMED, R9=CONFIRMED))
+    assert {one.queues for one in held.values()} == {("R7", "R9")}
+
+
+def test_a_new_one_wants_what_it_asks_for_from_its_start_on() -> None:
+    assert wish(UNCONFIRMED, ALL) == Wish((Slot(100, ASKED, ASKED["select"]),), begin=100)
+
+
+def test_one_that_is_made_from_a_job_may_begin_at_any_time() -> None:
+    found = wish(UNCONFIRMED | {"reserve_start": str(SOONEST)}, ALL)
+    assert found == Wish((Slot(0, ASKED, ASKED["select"]),), begin=None)
+
+
+def test_a_standing_one_wants_vnodes_at_each_of_its_times() -> None:
+    found = wish(UNCONFIRMED | DAILY, ALL)
+    assert found is not None
+    assert found.standing
+    assert [slot.start for slot in found.slots] == [100, 100 + DAY, 100 + 2 * DAY]
+    assert found.begin == 100
+
+
+def test_a_rule_goes_by_the_clock_of_its_time_zone() -> None:
+    prague = ZoneInfo("Europe/Prague")
+    start = int(datetime(2026, 3, 28, 9, tzinfo=prague).timestamp())
+    found = list(recurring("FREQ=DAILY;UNTIL=20260330T120000Z", start, "Europe/Prague"))
+    assert [datetime.fromtimestamp(one, prague).isoformat() for one in found] == [
+        "2026-03-28T09:00:00+01:00",
+        "2026-03-29T09:00:00+02:00",
+        "2026-03-30T09:00:00+02:00",
+    ]
+
+
+def test_the_first_time_of_a_rule_may_be_after_the_start_that_was_asked_for() -> None:
+    values = UNCONFIRMED | {
+        "reserve_rrule": "FREQ=DAILY;BYHOUR=9;BYMINUTE=0;BYSECOND=0;COUNT=2",
+        "reserve_count": "2",
+        "reserve_timezone": "UTC",
+    }
+    found = wish(values, ALL)
+    assert found is not None
+    assert (found.begin, [slot.start for slot in found.slots]) == (9 * 3600, [9 * 3600, 9 * 3600 + DAY])
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"reserve_count": "401"}, "401 times are too many"),
+        ({"reserve_count": "4"}, "has 3 times, the server counts 4"),
+        ({"reserve_timezone": "Middle/Earth"}, "time zone 'Middle/Earth'"),
+        ({"reserve_rrule": "FREQ=EVERY"}, "is not understood"),
+    ],
+)
+def test_a_rule_that_makes_no_sense_is_a_problem_in_words(changed: dict[str, str], words: str) -> None:
+    found = wish(UNCONFIRMED | DAILY | changed, ALL)
+    assert found is not None
+    assert words in found.problem
+
+
+def test_a_standing_one_keeps_the_vnodes_of_each_time_that_is_left() -> None:
+    held = kept(described(R7=STANDING))
+    assert {name: (one.start, one.nodes) for name, one in held.items()} == {
+        "R7.s": (100, ("n1", "n2")),
+        "R7.s#2": (100 + DAY, ("n3",)),
+        "R7.s#3": (100 + 2 * DAY, ("n1", "n2")),
+    }
+    second = STANDING | {
+        "reserve_index": "2",
+        "reserve_start": str(100 + DAY),
+        "reserve_end": str(160 + DAY),
+        "resv_nodes": "(n3:ncpus=2)+(n3:ncpus=2)+(n3:ncpus=1)",
+    }
+    held = kept(described(R7=second))
+    assert {name: (one.start, one.nodes) for name, one in held.items()} == {
+        "R7.s": (100 + DAY, ("n3",)),
+        "R7.s#2": (100 + 2 * DAY, ("n1", "n2")),
+    }
+
+
+def test_when_one_time_was_altered_the_others_go_by_the_rule_as_it_was() -> None:
+    altered = STANDING | {
+        "reserve_start": "3700",
+        "reserve_end": "3800",
+        "reserve_standing_revert.start_time": "100",
+        "reserve_standing_revert.walltime": "00:01:00",
+    }
+    held = kept(described(R7=altered))
+    assert [(one.start, one.end) for one in held.values()] == [
+        (3_700, 3_800),
+        (100 + DAY, 160 + DAY),
+        (100 + 2 * DAY, 160 + 2 * DAY),
+    ]
+
+
+def test_of_a_degraded_one_the_units_of_lost_vnodes_are_moved_and_the_others_stay() -> None:
+    values = CONFIRMED | {"reserve_state": "10", "reserve_substate": "10", "reserve_retry": "70"}
+    found = wish(values, {"n1", "n3"})
+    moved = {"select": "1:ncpus=1", "place": "free", "walltime": "60"}
+    slot = Slot(100, moved, "1:ncpus=1", "(n1:ncpus=2)+(n1:ncpus=2)+")
+    assert found == Wish((slot,), since=70)
+    assert composed(slot, "(n3:ncpus=1)") == "(n1:ncpus=2)+(n1:ncpus=2)+(n3:ncpus=1)"
+    assert wish(values, ALL) is None, "its vnodes are back"
+    del values["reserve_retry"]
+    assert wish(values, {"n1"}) is None, "the server does not ask for it now"
+
+
+def test_of_a_standing_one_only_the_times_that_lost_vnodes_are_moved() -> None:
+    values = STANDING | {"reserve_state": "10", "reserve_substate": "10", "reserve_retry": "70"}
+    found = wish(values, {"n1", "n2"})
+    assert found is not None
+    assert [bool(slot.resources) for slot in found.slots] == [False, True, False]
+    assert [slot.where for slot in found.slots] == [CONFIRMED["resv_nodes"], "++", CONFIRMED["resv_nodes"]]
+
+
+def test_a_degraded_one_that_must_be_packed_is_not_moved_in_parts() -> None:
+    values = CONFIRMED | {"reserve_state": "10", "reserve_retry": "70", "Resource_List.place": "pack"}
+    found = wish(values, {"n1"})
+    assert found is not None
+    assert "place=pack" in found.problem
+
+
+def test_an_altered_one_wants_vnodes_anew_and_its_own_count_as_free() -> None:
+    values = CONFIRMED | {"reserve_state": "11", "reserve_start": "500", "reserve_end": "560"}
+    assert wish(values, ALL) == Wish((Slot(500, ASKED, ASKED["select"]),), begin=500, queue="R7")
+
+
+def test_one_that_runs_keeps_its_vnodes_where_they_are_free_for_longer() -> None:
+    values = CONFIRMED | {
+        "reserve_state": "11",
+        "reserve_substate": "5",
+        "reserve_end": "200",
+        "reserve_alter_revert.start_time": "100",
+        "reserve_alter_revert.walltime": "00:01:00",
+        "reserve_alter_revert.select": CONFIRMED["Resource_List.select"],
+    }
+    found = wish(values, ALL)
+    assert found is not None
+    [slot] = found.slots
+    assert (slot.start, slot.where, slot.select) == (160, CONFIRMED["resv_nodes"], "")
+    assert slot.resources == {
+        "select": "2:ncpus=2:resv=R7+1:ncpus=1:resv=R7",
+        "place": "free",
+        "walltime": "40",
+    }
+    shorter = wish(values | {"reserve_end": "130"}, ALL)
+    assert shorter == Wish((Slot(100, where=CONFIRMED["resv_nodes"]),), queue="R7")
+    smaller = wish(values | {"Resource_List.select": "1:ncpus=1"}, ALL)
+    assert smaller is not None
+    assert "while it runs" in smaller.problem
+
+
+def test_jobs_of_a_reservation_may_begin_when_it_does() -> None:
+    assert begins(described(R7=CONFIRMED, R8=UNCONFIRMED)) == {"R7": 100}
+
+
+def test_where_the_times_of_a_standing_one_are_is_one_text() -> None:
+    places = ["(n1:ncpus=1)", "(n1:ncpus=1)", "(n2:ncpus=1)+(n2:ncpus=1)", "(n1:ncpus=1)"]
+    text = condensed(places)
+    assert text == "4#(n1:ncpus=1){0-1,3}(n2:ncpus=1)+(n2:ncpus=1){2}"
+    assert unrolled(text) == places
+    # A list of several ranges as the server's own scheduler writes it, with a blank and a comma at the end.
+    assert unrolled("5#(a:ncpus=1){0-1, 3-4}(b:ncpus=1){2}")[2:4] == ["(b:ncpus=1)", "(a:ncpus=1)"]
+
+
+@pytest.mark.parametrize("text", ["x", "2(n1){0}", "1#(n1:ncpus=1){0-1}", "-1#(n1){0}", "9999999#(n1){0}"])
+def test_a_text_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="sequence of vnodes"):
+        unrolled(text)
