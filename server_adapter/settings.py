@@ -141,6 +141,9 @@ class TellSettings(_Section):
     start: Literal["planned", "expected"] = "planned"
     """Which start `start_time`, or OpenPBS's `estimated.start_time`, carries: where the plan has the job, or
     when it is expected by how long jobs really run. The comment has both."""
+    soft_walltime: bool = False
+    """How long nine of ten such jobs run is written as an OpenPBS job's `soft_walltime`, where it has none of
+    its own: pbs_sched plans with that, too. Its owner can then not `qalter` its walltime below it."""
 
 
 class PowerSettings(_Section):

@@ -1,7 +1,7 @@
 """OpenPBS vnodes whose own attribute ``sharing`` says whether a job has them to itself.
 
-The adapter tells it as the feature ``sharing=…`` of each vnode that is not ``default_shared``. After ``is_excl``
-of the server's scheduler.
+The adapter tells it as the feature ``sharing=…`` of each vnode that is not ``default_shared``. After
+``is_excl`` of the server's scheduler.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -49,7 +49,7 @@ class NodeKind:
     def _meets(self, name: str) -> bool:
         if name.startswith("!"):
             return name[1:] not in self.features
-        return name in self.features or name in self.names or name.startswith(_PASSING)
+        return name in self.features or name in self.names
 
 
 def kinds_of(nodes: Iterable[Node], hidden: str = "") -> tuple[NodeKind, ...]:
@@ -71,12 +71,12 @@ def kinds_of(nodes: Iterable[Node], hidden: str = "") -> tuple[NodeKind, ...]:
 
 
 def shared_or_not(
-    words: Collection[str], chunks: Sequence[Chunk], kinds: Collection[NodeKind]
-) -> tuple[bool, Sequence[Chunk], str]:
+    words: Collection[str], chunks: list[Chunk], kinds: Collection[NodeKind]
+) -> tuple[bool, list[Chunk], str]:
     """Whether a job with these words in its ``place`` has its nodes to itself; its chunks; a note or nothing.
 
-    Where that differs from node to node, the job is kept to those on which it is as it asks, if its chunks fit
-    there; else to the others; else it has all of its nodes to itself.
+    Where that differs from node to node, the job is kept to those on which it is as it asks, if its chunks
+    fit there; else to the others; else, as a job of a reservation, it has all of its nodes to itself.
     """
     asks = bool({"excl", "exclhost"} & set(words))
     values = {kind.sharing for kind in kinds} or {_USUAL}
@@ -84,13 +84,19 @@ def shared_or_not(
     together = values - alone
     if not alone or not together:
         return bool(alone), chunks, ""
+    if any(name.startswith(_PASSING) for chunk in chunks for names in chunk.features for name in names):
+        return True, chunks, ""  # where its reservation is now is not asked: the kinds of nodes outlast it
     for exclusive, wanted, other in sorted(
         [(True, alone, together), (False, together, alone)], key=lambda one: one[0] is not asks
     ):
         there = [kind for kind in kinds if kind.sharing in wanted]
         if all(any(kind.could_hold(chunk) for kind in there) for chunk in chunks):
             return exclusive, _kept_to(chunks, wanted, other), ""
-    return True, chunks, "its chunks fit on shared and on exclusive nodes only together: planned as place=excl"
+    return (
+        True,
+        chunks,
+        "its chunks fit on shared and on exclusive nodes only together: planned as place=excl",
+    )
 
 
 def _is_alone(sharing: str, words: Collection[str]) -> bool:

@@ -17,7 +17,7 @@ from schedd.plan.columns import Ints
 if TYPE_CHECKING:
     from schedd.engine.state import EngineState
 
-__all__ = ["NEAR", "back", "ripe_at", "shown", "wrong"]
+__all__ = ["NEAR", "back", "ripe_at", "shown", "wrong", "wrong_one"]
 
 NEAR: Final = 600
 """Who starts within so many seconds is told at once."""
@@ -28,6 +28,11 @@ def wrong(told: Ints, planned: Ints, threshold: int) -> npt.NDArray[np.bool_]:
     """Where what was told does not hold any more: it moved by more, was lost, or is known now."""
     found: npt.NDArray[np.bool_] = (np.abs(planned - told) > threshold) | ((planned < 0) != (told < 0))
     return found
+
+
+def wrong_one(told: int, planned: int, threshold: int) -> bool:
+    """The same of one job."""
+    return abs(planned - told) > threshold or (planned < 0) != (told < 0)
 
 
 def ripe_at(told: Ints, told_when: Ints, planned: Ints, now: int, pause: int) -> Ints:

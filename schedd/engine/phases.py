@@ -7,6 +7,7 @@ defect of ours, which quarantines that job alone. ``docs/architecture.md`` shows
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any, Final
 
 from schedd.engine.records import BackOff, JobRecord, Phase, RunSoFar, StartAttempt
@@ -131,6 +132,9 @@ def _cleared(rule: Rule) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     return whole, grouped
 
 
+_NAMES: Final = tuple(one.name for one in fields(JobRecord))
+_VALUES: Final = attrgetter(*_NAMES)
+_PLACE: Final = {name: place for place, name in enumerate(_NAMES)}
 _CLEARED: Final = {one: _cleared(rule) for one, rule in TABLE.items()}
 
 
@@ -142,8 +146,15 @@ def after(record: JobRecord, what: Step, **sets: Any) -> JobRecord:
     if sets.keys() != set(rule.sets):
         raise IllegalStep(f"{what.value} sets {', '.join(rule.sets) or 'nothing'}, not {', '.join(sets)}")
     whole, grouped = _CLEARED[what]
-    groups = {name: replace(getattr(record, name), **inner) for name, inner in grouped.items()}
-    return replace(record, **{**whole, **groups, **sets})
+    # Not by `replace`, which takes twice as long: each job of a long queue comes here more than once.
+    values = list(_VALUES(record))
+    for name, value in whole.items():
+        values[_PLACE[name]] = value
+    for name, inner in grouped.items():
+        values[_PLACE[name]] = replace(getattr(record, name), **inner)
+    for name, value in sets.items():
+        values[_PLACE[name]] = value
+    return JobRecord(*values)
 
 
 def fault_of(record: JobRecord) -> str:

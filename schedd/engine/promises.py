@@ -12,7 +12,7 @@ start that it had to be given, with the slack: what cannot be kept does not leav
 import numpy as np
 import numpy.typing as npt
 
-from schedd.engine.calm import wrong
+from schedd.engine.calm import wrong, wrong_one
 from schedd.engine.intake import slot_limited
 from schedd.engine.phases import Step, after
 from schedd.engine.records import MAY_BREAK, Breach, Cause, ChangeSet, Ended, JobRecord, Phase, Risk
@@ -44,17 +44,7 @@ def note(state: EngineState, event: str, cause: Cause, words: str, slots: Ints, 
     """Keep who moved and why; find the promises that are at risk, or no more, and the starts to tell."""
     if slots.shape[0] == 0:
         return
-    state.changed[slots] = state.generation
-    state.last_move[slots] = state.change_number
-    changes = ChangeSet(
-        state.change_number, state.generation, state.now, event, cause, words, slots, old, new
-    )
-    state.change_number += 1
-    state.changes.append(changes)
-    state.moves.append(changes)
-    state.changes_kept += slots.shape[0] + _SET_WEIGHT
-    while state.changes_kept > _CHANGES_KEPT and len(state.changes) > 1:
-        state.changes_kept -= state.changes.popleft().slots.shape[0] + _SET_WEIGHT
+    changes = _keep(state, event, cause, words, slots, old, new)
     if state.tells:
         due = wrong(state.told[slots], new, state.settings.tell_threshold)
         # Without a start there may be another reason to tell already: what it waits for.
@@ -67,9 +57,34 @@ def note(state: EngineState, event: str, cause: Cause, words: str, slots: Ints, 
 
 
 def note_one(state: EngineState, event: str, cause: Cause, words: str, slot: int, old: int, new: int) -> None:
-    """The same for one job; nothing when it did not move."""
-    if old != new:
-        note(state, event, cause, words, *(np.array([value], np.int64) for value in (slot, old, new)))
+    """The same for one job; nothing when it did not move. By itself: each job of a long queue comes here."""
+    if old == new:
+        return
+    arrays = [np.array([value], np.int64) for value in (slot, old, new)]
+    changes = _keep(state, event, cause, words, *arrays)
+    if state.tells:
+        due = wrong_one(int(state.told[slot]), new, state.settings.tell_threshold)
+        state.tell_due[slot] = due or (new < 0 and bool(state.tell_due[slot]))
+    promised = int(state.promise[slot])
+    if promised < FOREVER and (new > promised or new < 0 or old > promised or old < 0):
+        _judge(state, changes, slot, promised, old, new)
+
+
+def _keep(
+    state: EngineState, event: str, cause: Cause, words: str, slots: Ints, old: Ints, new: Ints
+) -> ChangeSet:
+    state.changed[slots] = state.generation
+    state.last_move[slots] = state.change_number
+    changes = ChangeSet(
+        state.change_number, state.generation, state.now, event, cause, words, slots, old, new
+    )
+    state.change_number += 1
+    state.changes.append(changes)
+    state.moves.append(changes)
+    state.changes_kept += slots.shape[0] + _SET_WEIGHT
+    while state.changes_kept > _CHANGES_KEPT and len(state.changes) > 1:
+        state.changes_kept -= state.changes.popleft().slots.shape[0] + _SET_WEIGHT
+    return changes
 
 
 def note_moves(state: EngineState, event: str, cause: Cause, words: str, moves: Moves) -> None:
@@ -237,5 +252,7 @@ def _behind_assumed(state: EngineState, slot: int) -> bool:
     others = np.fromiter(state.assumed, np.int64, len(state.assumed))
     starts = plan.starts(others)
     others = others[(starts >= 0) & (starts < plan.start(slot)) & (others != slot)]
+    if not others.shape[0]:
+        return False
     own = plan.held(np.array([slot], np.int64)).rows
     return bool(np.isin(plan.held(others).rows, own).any())

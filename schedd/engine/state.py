@@ -7,6 +7,7 @@ stand in columns by slot; what is particular to a job stands in its record.
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -95,9 +96,10 @@ def _column(begins: int) -> Any:
     return declared(COLUMN, make=lambda: np.zeros(0, np.int64), begins=begins)
 
 
-def _columns(state: "EngineState") -> dict[str, int]:
+@cache
+def _columns(kind: type["EngineState"]) -> tuple[tuple[str, int], ...]:
     """The columns by name, with what they begin with."""
-    return {one.name: one.metadata["begins"] for one in fields(state) if "begins" in one.metadata}
+    return tuple((one.name, one.metadata["begins"]) for one in fields(kind) if "begins" in one.metadata)
 
 
 @dataclass(slots=True)
@@ -432,13 +434,13 @@ class EngineState:
         size = self.plan.jobs.size
         if len(self.by_slot) == size:
             return
-        for name, begins in _columns(self).items():
+        for name, begins in _columns(EngineState):
             column = getattr(self, name)
             setattr(self, name, np.append(column, np.full(size - column.shape[0], begins)))
         self.by_slot = [*self.by_slot, *[None] * (size - len(self.by_slot))]
 
     def _reset(self, slot: int) -> None:
-        for name, begins in _columns(self).items():
+        for name, begins in _columns(EngineState):
             getattr(self, name)[slot] = begins
         self.changed[slot] = self.generation
         self.born[slot] = self.change_number

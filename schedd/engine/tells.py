@@ -134,7 +134,16 @@ def _tell(
         text=text,
         expected_start=int(state.expected[slot]) if expected else None,
         expected_by=int(state.expected_by[slot]) if expected else None,
+        runs_for=_runs_for(state, record) if start is not None else None,
     )
+
+
+def _runs_for(state: EngineState, record: JobRecord) -> int | None:
+    learner = state.outlook.learner if state.outlook is not None else None
+    if learner is None or record.id not in learner:
+        return None
+    found = learner.prediction(record.id).p90
+    return found if found < record.understood.walltime else None
 
 
 def why_text(state: EngineState, record: JobRecord) -> str:

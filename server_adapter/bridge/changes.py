@@ -64,7 +64,7 @@ def apply(state: State, events: Iterable[Event]) -> State:
                 queues[event.queue.name] = event.queue
             case Reserve():
                 end = event.start if event.end is None else event.end
-                reservations[event.name] = Held(event.start, end, event.nodes, "".join(event.queues))
+                reservations[event.name] = Held(event.start, end, event.nodes, event.queues)
             case Unreserve():
                 del reservations[event.name]
             case ServerChanged():

@@ -17,11 +17,13 @@ class Writing:
     start_time: int | None = None
     planned_start: int | None = None
     planned_nodes: str = ""
+    length: bool = False
+    """A length that we wrote, by which other schedulers plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Nodes that the server itself keeps for the jobs of `queues` over `[start, end)`: its own reservation."""
+    """Nodes that the server keeps for the jobs of `queues` over `[start, end)`: its own reservation."""
 
     start: int
     end: int
@@ -49,8 +51,8 @@ class Wish:
 
     `begin` is the start that the server is told, 0 where it keeps the one it has; None: as soon as it can.
     `queue` is that of its own jobs, for which what it holds already counts as free; empty where it does not.
-    Before `since` it is not to be dealt with (seconds since the epoch). `problem` says why it cannot be had, in
-    words, mostly empty. A `standing` one comes back, even where a single time of it is left.
+    Before `since` it is not to be dealt with (seconds since the epoch). `problem` says why it cannot be had,
+    in words, mostly empty. A `standing` one comes back, even where a single time of it is left.
     """
 
     slots: tuple[Slot, ...]

@@ -1,4 +1,4 @@
-"""OpenPBS's notations to plain values: sizes, times, resources, `exec_vnode`, `select`, indices of subjobs."""
+"""OpenPBS's notations to plain values: sizes, times, `exec_vnode`, `select`, indices of subjobs."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -61,6 +61,11 @@ def seconds(text: str) -> int:
             raise ValueError(f"not a duration: {text!r}")
         total = 60 * total + int(part)
     return total
+
+
+def clock_time(seconds: int) -> str:
+    """`01:00:00`, as the server writes a time."""
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 
 def condensed(places: Sequence[str]) -> str:

@@ -55,7 +55,9 @@ def test_where_nodes_differ_a_job_is_kept_to_those_that_it_shares_as_it_asks() -
     assert (request.exclusive, request.chunks[0].features) == (True, (frozenset({"sharing=default_excl"}),))
 
 
-@pytest.mark.parametrize("select", ["1:ncpus=2:ngpus=1", "1:ncpus=32", "1:vnode=g", "1:host=host-g", "1:big=True"])
+@pytest.mark.parametrize(
+    "select", ["1:ncpus=2:ngpus=1", "1:ncpus=32", "1:vnode=g", "1:host=host-g", "1:big=True"]
+)
 def test_a_job_that_fits_on_the_others_alone_has_those_to_itself(select: str) -> None:
     nodes = (node("a"), node("g", "force_excl", cpus=64, gpus=2, big="True"))
     request = asked(select, "free", *nodes)

@@ -264,7 +264,7 @@ class Inquiries:
 def _compared(value: str, condition: Attribute) -> bool:
     if not value.isdecimal() or not condition.value.isdecimal():
         return False
-    return _ORDERS[condition.operation](int(value), int(condition.value))
+    return bool(_ORDERS[condition.operation](int(value), int(condition.value)))
 
 
 def _entries_of(attributes: Iterable[Attribute]) -> list[tuple[str, bytes]]:

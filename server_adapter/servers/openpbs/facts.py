@@ -48,6 +48,9 @@ JOB_ATTRIBUTES: Final = (
 )
 """What we ask of every job."""
 
+SOFT_WALLTIME: Final = "soft_walltime"
+"""The length by which pbs_sched plans a job that has one."""
+
 OF_QUEUE: Final = "of_queue"
 """A vnode with a ``queue`` has the properties ``of_queue=NAME`` and ``of_queue=*``."""
 
@@ -86,6 +89,8 @@ def job_facts(name: str, values: Values) -> JobFacts:
     active = state in ACTIVE
     holds = "".join([letter for letter in get("Hold_Types", "") if letter in _HOLDS])
     resources = {key[14:]: value for key, value in values.items() if key.startswith(_RESOURCE)}
+    if wrote_length(values):
+        del resources[SOFT_WALLTIME]
     if schedselect := get("schedselect"):
         reservation = get("reserve_ID", "").partition(".")[0]
         resources["schedselect"] = _within(schedselect, reservation) if reservation else schedselect
@@ -155,10 +160,17 @@ def writing(values: Values) -> Writing:
     """What stands on a job. An estimate of 0 says that there is none."""
     comment = values.get("comment", "")
     start = number(values.get("estimated.start_time")) or None
-    if not comment and start is None:
+    length = wrote_length(values)
+    if not comment and start is None and not length:
         return NOTHING
     nodes = ",".join(share.node for share in shares(values.get("estimated.exec_vnode", "")))
-    return Writing(comment, None, start, nodes if start is not None else "")
+    return Writing(comment, None, start, nodes if start is not None else "", length)
+
+
+def wrote_length(values: Values) -> bool:
+    """Whether the job's `soft_walltime` is one that we wrote: it then stands among the estimates, too."""
+    length = values.get(_RESOURCE + SOFT_WALLTIME)
+    return length is not None and length == values.get(f"estimated.{SOFT_WALLTIME}")
 
 
 def node_facts(name: str, values: Values, before: NodeFacts | None = None) -> NodeFacts:

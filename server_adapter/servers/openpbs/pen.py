@@ -3,43 +3,64 @@
 import logging
 import time
 
+from schedd.wire import Tell
 from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.bridge.comments import is_ours, told_start
+from server_adapter.bridge.facts import attempt
 from server_adapter.bridge.link import Link
 from server_adapter.bridge.rates import Pace
-from server_adapter.bridge.state import State, Writing
+from server_adapter.bridge.state import EMPTY, State, Writing
 from server_adapter.bridge.tells import Write
 from server_adapter.dis import Attribute, Operation
 from server_adapter.openpbs.codes import ServerCode
 from server_adapter.openpbs.connection import Connection
 from server_adapter.openpbs.requests import ManageRequest
-from server_adapter.openpbs.values import parent
-from server_adapter.servers.openpbs.requests import comment_attribute, estimate, modify_request
+from server_adapter.openpbs.values import parent, seconds
+from server_adapter.servers.openpbs.requests import (
+    comment_attribute,
+    estimate,
+    length,
+    modify_request,
+    no_length,
+)
 
 _log = logging.getLogger(__name__)
 
 _OVERTAKEN = frozenset(
     {ServerCode.UNKJOBID, ServerCode.BADSTATE, ServerCode.MODATRRUN, ServerCode.HISTJOBID, ServerCode.IVALREQ}
 )
+_OWN_LENGTHS = frozenset({"soft_walltime", "min_walltime", "max_walltime"})
 _NO_RIGHT = frozenset({ServerCode.ATTRRO, ServerCode.PERM})
 
 
 class Pen:
     """Sets attributes of jobs; of an array, the parent's alone: the soonest start of its queued subjobs.
 
-    `pace` learns how long each write took. Estimates are `expected` starts, where the site wants that.
+    `pace` learns how long each write took. Estimates are `expected` starts, where the site wants that;
+    predicted `lengths` are written, too.
     """
 
-    def __init__(self, link: Link[Connection], pace: Pace, *, comments: bool, expected: bool = False) -> None:
+    def __init__(
+        self,
+        link: Link[Connection],
+        pace: Pace,
+        *,
+        comments: bool,
+        expected: bool = False,
+        lengths: bool = False,
+    ) -> None:
         self._link = link
         self._pace = pace
         self._expected = expected
+        self._lengths = lengths
+        self._state = EMPTY
         self._starts: dict[str, dict[str, int | None]] = {}
         self._written: dict[str, int | None] = {}
         self.comments = comments
 
     def see(self, state: State) -> None:
         """Forgets subjobs that no longer wait, and arrays that are gone."""
+        self._state = state
         for array, starts in list(self._starts.items()):
             for job in [
                 job for job in starts if (found := state.jobs.get(job)) is None or found.state != "Q"
@@ -55,6 +76,7 @@ class Pen:
         if "[" in tell.job_id:
             return await self._write_on_array(write)
         attributes = estimate(told_start(tell, expected=self._expected), tell.planned_nodes)
+        attributes += self._length(tell)
         if self.comments and write.comment_free:
             attributes.append(comment_attribute(tell))
         return await self._send(modify_request(tell.job_id, attributes))
@@ -69,6 +91,8 @@ class Pen:
         gone = [Attribute("comment", operation=Operation.UNSET)] if is_ours(writing.comment) else []
         if writing.planned_start is not None:
             gone += estimate(None, ())
+        if writing.length:
+            gone += no_length()
         if gone:
             await self._send(modify_request(parent(job), gone))
         return bool(gone)
@@ -82,7 +106,16 @@ class Pen:
             return True
         nodes = tell.planned_nodes if soonest == told else ()
         self._written[array] = soonest
-        return await self._send(modify_request(array, estimate(soonest, nodes)[: 2 if nodes else 1]))
+        attributes = estimate(soonest, nodes)[: 2 if nodes else 1] + self._length(tell)
+        return await self._send(modify_request(array, attributes))
+
+    def _length(self, tell: Tell) -> list[Attribute]:
+        """The predicted length, for a job that has a walltime above it and neither a soft nor a least one."""
+        job = self._state.jobs.get(tell.job_id) if self._lengths and tell.runs_for is not None else None
+        if job is None or tell.runs_for is None or _OWN_LENGTHS & job.resources.keys():
+            return []
+        walltime = attempt(seconds, job.resources.get("walltime"), default=0)
+        return length(tell.runs_for) if 0 < tell.runs_for < walltime else []
 
     async def _send(self, request: ManageRequest) -> bool:
         try:

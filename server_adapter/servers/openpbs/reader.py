@@ -189,8 +189,8 @@ def _planned_ahead(state: State, begins: Mapping[str, int]) -> State:
 
 
 def _whole(state: State, ours: Ours, whole: Collection[str]) -> State:
-    """Jobs that have their vnodes for themselves hold all of each, those on vnodes of the names `whole` these;
-    the scheduler's own switch counts, too.
+    """Jobs that have their vnodes for themselves hold all of each, those on the vnodes `whole` these; the
+    scheduler's own switch counts, too.
     """
     changed = {}
     for name, job in state.jobs.items():

@@ -7,6 +7,8 @@ from server_adapter.bridge.comments import comment
 from server_adapter.dis import Attribute, Operation
 from server_adapter.openpbs.codes import ManagerCommand, ObjectType, RequestCode
 from server_adapter.openpbs.requests import ManageRequest, RunRequest
+from server_adapter.openpbs.values import clock_time
+from server_adapter.servers.openpbs.facts import SOFT_WALLTIME
 
 _ESTIMATED = "estimated"
 _NO_START = "0"  # the server cannot unset a resource of `estimated`; qstat shows `?` for 0
@@ -24,6 +26,20 @@ def estimate(start: int | None, nodes: Sequence[str]) -> list[Attribute]:
         return [Attribute(_ESTIMATED, _NO_START, "start_time")]
     where = "+".join(f"({node})" for node in nodes)
     return [Attribute(_ESTIMATED, str(start), "start_time"), Attribute(_ESTIMATED, where, "exec_vnode")]
+
+
+def length(seconds: int) -> list[Attribute]:
+    """The length by which other schedulers are to plan; among the estimates it is ours to know again."""
+    text = clock_time(seconds)
+    return [Attribute("Resource_List", text, SOFT_WALLTIME), Attribute(_ESTIMATED, text, SOFT_WALLTIME)]
+
+
+def no_length() -> list[Attribute]:
+    """Takes it away."""
+    return [
+        Attribute("Resource_List", "", SOFT_WALLTIME, Operation.UNSET),
+        Attribute(_ESTIMATED, "0", SOFT_WALLTIME),
+    ]
 
 
 def comment_attribute(tell: Tell) -> Attribute:

@@ -1,7 +1,7 @@
 """Reservations: what the server keeps free for them, and what they still want of a scheduler.
 
-A standing reservation is one object of the server: its rule (`reserve_rrule`) says when, one text for all of its
-times (`reserve_execvnodes`) says where.
+A standing reservation is one object of the server: its rule (`reserve_rrule`) says when, one text for all of
+its times (`reserve_execvnodes`) says where.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -54,8 +54,8 @@ class _Time:
 def kept(found: Iterable[Described]) -> dict[str, Held]:
     """What is kept free by name; the later times of a standing reservation have names of their own.
 
-    All of them let in the jobs of all reservations: which job may be where, the vnodes themselves say, each of
-    which has its reservations as properties.
+    All of them let in the jobs of all reservations: which job may be where, the vnodes themselves say, each
+    of which has its reservations as properties.
     """
     times = {one.name: _times(one.values) for one in found if _state(one.values) in _KEPT}
     named: dict[str, _Time] = {}
@@ -251,7 +251,7 @@ def _state(values: Values) -> int | None:
 
 
 def composed(slot: Slot, moved: str) -> str:
-    """The server's text for a time: what it keeps, with the units that were moved in the gaps left for them."""
+    """The server's text for a time: what it keeps, with the moved units in the gaps left for them."""
     if not slot.where:
         return moved
     fresh = iter(_brackets(moved))

@@ -69,7 +69,13 @@ class OpenPBSServer:
         )
         self.place = Place(server.scheduler, lambda: open_with(_PLACE), self._about_qrun)
         comments = tell.comment and settings.mode == "scheduler"  # beside pbs_sched, estimates and no more
-        self.pen = Pen(self.link, pace, comments=comments, expected=tell.start == "expected")
+        self.pen = Pen(
+            self.link,
+            pace,
+            comments=comments,
+            expected=tell.start == "expected",
+            lengths=tell.soft_walltime,
+        )
         self._starter = Starter(self.place.talk, asynchronous=settings.run.asynchronous)
         self._reader = StateReader(self.link, server.scheduler, by_hand)
         self._state: State | None = None

@@ -5,13 +5,13 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from schedd.wire import Run, ShareFacts, SubmissionFacts
+from schedd.wire import Run, SubmissionFacts
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.by_hand import ByHand
 from server_adapter.bridge.checks import Check
 from server_adapter.bridge.draining import Drained
 from server_adapter.bridge.rates import Pace
-from server_adapter.bridge.server import Outcome, Told
+from server_adapter.bridge.server import Outcome, Placed, Told
 from server_adapter.bridge.state import State, Wish, Writing
 from server_adapter.bridge.tells import Write
 from server_adapter.servers.torque import drain
@@ -159,9 +159,9 @@ class TorqueServer:
         """Deletes it, though it may run."""
         await self._desk.delete(job)
 
-    async def confirm(self, name: str, wish: Wish, shares: Sequence[ShareFacts]) -> None:
+    async def confirm(self, name: str, wish: Wish, places: Sequence[Placed]) -> None:
         """TORQUE has no reservations of its own."""
-        del wish, shares
+        del wish, places
         raise ValueError(f"there is no reservation {name} at this server")
 
     async def write(self, write: Write) -> bool:

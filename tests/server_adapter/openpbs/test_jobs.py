@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from server_adapter.batch.described import Described
+from server_adapter.batch.errors import ServerUnreachableError
 from server_adapter.dis import Operation
 from server_adapter.openpbs.codes import ObjectType
 from server_adapter.openpbs.requests import SelectRequest
@@ -144,10 +145,10 @@ async def test_after_a_while_and_after_a_fault_all_is_read_again() -> None:
     good = queue.ask
 
     async def fails(_: SelectRequest) -> list[Described]:
-        raise OSError
+        raise ServerUnreachableError("gone")
 
     jobs._ask = fails
-    with pytest.raises(OSError):
+    with pytest.raises(ServerUnreachableError):
         await jobs.read()
     jobs._ask = good
     await jobs.read()

@@ -36,16 +36,15 @@ STANDING = (
     | {
         "reserve_index": "1",
         "resv_nodes": "(n1:ncpus=2)+(n1:ncpus=2)+(n2:ncpus=1)",
-        "reserve_execvnodes": "3#(n1:ncpus=2)+(n1:ncpus=2)+(n2:ncpus=1){0,2}(n3:ncpus=2)+(n3:ncpus=2)+(n3:ncpus=1){1}",
+        "reserve_execvnodes": "3#(n1:ncpus=2)+(n1:ncpus=2)+(n2:ncpus=1){0,2}"
+        "(n3:ncpus=2)+(n3:ncpus=2)+(n3:ncpus=1){1}",
     }
 )
 ALL = {"n1", "n2", "n3"}
 
 
 def described(**reservations: dict[str, str]) -> list[Described]:
-    return [
-        Described(ObjectType.RESERVATION, f"{name}.s", values) for name, values in reservations.items()
-    ]
+    return [Described(ObjectType.RESERVATION, f"{name}.s", values) for name, values in reservations.items()]
 
 
 def test_a_confirmed_reservation_keeps_its_vnodes_and_one_that_waits_keeps_none() -> None:

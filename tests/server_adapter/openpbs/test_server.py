@@ -404,3 +404,49 @@ def test_a_family_or_a_way_of_trust_that_there_is_not_is_refused_with_the_settin
     ):
         with pytest.raises(SettingsError, match=words):
             connector(load_settings(None, {"state_dir": tmp_path, **options}))(Pace(1))
+
+
+async def test_predicted_lengths_are_written_where_wanted_and_known_as_ours(
+    tmp_path: Path,
+) -> None:
+    plain = QUEUED | {"Resource_List.walltime": "10:00:00"}
+    site = Site(
+        jobs={
+            "1.s": plain,
+            "2.s": plain | {"Resource_List.soft_walltime": "01:00:00"},
+            "3.s": QUEUED | {"Resource_List.walltime": "00:10:00"},
+            "4.s": plain
+            | {
+                "Resource_List.soft_walltime": "02:00:00",
+                "estimated.soft_walltime": "02:00:00",
+                "estimated.start_time": "2000",
+            },
+        }
+    )
+    async with site.peer.listening():
+        server = site.server_of(tmp_path, **{"tell.soft_walltime": True, "tell.comment": False})
+        state = await server.read()
+        server.see(state)
+        assert "soft_walltime" not in state.jobs["4.s"].resources, "the plan goes by the job's own words"
+        assert state.jobs["2.s"].resources["soft_walltime"] == "01:00:00"
+        for job in state.jobs:
+            assert await server.write(replace_runs_for(tell(job, 2_000, "n1"), 5_400))
+        assert await server.clean("4.s", state.writings["4.s"])
+        await server.close()
+    written = {one["job"]: one for one in site.written()[:4]}
+    soft = {
+        job: (one.get("Resource_List.soft_walltime"), one.get("estimated.soft_walltime"))
+        for job, one in written.items()
+    }
+    assert soft == {
+        "1.s": ("01:30:00", "01:30:00"),
+        "2.s": (None, None),
+        "3.s": (None, None),
+        "4.s": ("01:30:00", "01:30:00"),
+    }
+    gone = site.written()[-1]
+    assert (gone["Resource_List.soft_walltime"], gone["estimated.soft_walltime"]) == ("", "0")
+
+
+def replace_runs_for(write: Write, seconds: int) -> Write:
+    return replace(write, tell=replace(write.tell, runs_for=seconds))
