@@ -434,13 +434,13 @@ class EngineState:
         size = self.plan.jobs.size
         if len(self.by_slot) == size:
             return
-        for name, begins in _columns(EngineState):
+        for name, begins in _columns(type(self)):
             column = getattr(self, name)
             setattr(self, name, np.append(column, np.full(size - column.shape[0], begins)))
         self.by_slot = [*self.by_slot, *[None] * (size - len(self.by_slot))]
 
     def _reset(self, slot: int) -> None:
-        for name, begins in _columns(EngineState):
+        for name, begins in _columns(type(self)):
             getattr(self, name)[slot] = begins
         self.changed[slot] = self.generation
         self.born[slot] = self.change_number

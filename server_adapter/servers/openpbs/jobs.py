@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Final
 
 from server_adapter.batch.described import Described
@@ -33,6 +34,11 @@ def changed_since(moment: int) -> SelectRequest:
     """The jobs that were changed at the moment or later, in all wanted attributes."""
     condition = Attribute("mtime", str(moment), operation=Operation.GE)
     return SelectRequest(conditions=(condition,), attributes=JOBS.attributes, extension="S")
+
+
+def ended_since(moment: int) -> SelectRequest:
+    """The same, those included that are over (`job_history_enable`)."""
+    return replace(changed_since(moment), extension="xS")
 
 
 class JobList:

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -19,8 +20,8 @@ from server_adapter.openpbs.codes import RequestCode, ServerCode
 from server_adapter.openpbs.connection import Connection
 from server_adapter.openpbs.requests import SelectRequest, StatusRequest
 from server_adapter.servers.openpbs.arrays import expanded
-from server_adapter.servers.openpbs.facts import JOB_ATTRIBUTES, OF_QUEUE, WORDS, is_exclusive
-from server_adapter.servers.openpbs.jobs import JobList
+from server_adapter.servers.openpbs.facts import JOB_ATTRIBUTES, OF_QUEUE, WORDS, is_exclusive, is_over
+from server_adapter.servers.openpbs.jobs import JobList, ended_since
 from server_adapter.servers.openpbs.reservations import begins, kept, wish
 
 _log = logging.getLogger(__name__)
@@ -28,6 +29,7 @@ _log = logging.getLogger(__name__)
 DEFAULT: Final = "default"
 """The name of the scheduler that has what no partition names."""
 
+_OF_LATE: Final = 6 * 3600  # seconds before the first reading
 _SINGLY: Final = 50  # vanished runs whose ends are asked for one by one, in one reading
 _NODE_ATTRIBUTES: Final = ("state", "sharing", "resources_available", "queue", "partition", "resv")
 _GONE: Final = frozenset({ServerCode.UNKJOBID, ServerCode.HISTJOBID})
@@ -70,11 +72,19 @@ class StateReader:
     between the requests.
     """
 
-    def __init__(self, link: Link[Connection], name: str, by_hand: ByHand | None = None) -> None:
+    def __init__(
+        self,
+        link: Link[Connection],
+        name: str,
+        by_hand: ByHand | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._link = link
         self._name = name
         self._by_hand = by_hand
         self._builder = StateBuilder(WORDS, by_hand.who) if by_hand else StateBuilder(WORDS)
+        self._clock = clock
         self._jobs = JobList(self._ask)
         self._before: State | None = None
         self.partition = ""
@@ -121,9 +131,17 @@ class StateReader:
         return Ours("", True)
 
     async def _ended(self, seen: set[str]) -> list[Described]:
-        """How runs ended that the last reading showed and that are gone, by the server's history."""
+        """How runs ended that the last reading showed and that are gone, by the server's history.
+
+        The first reading shows what ended of late: the daemon may know these jobs as running.
+        """
         if self._before is None:
-            return []
+            try:
+                found = await self._ask(ended_since(int(self._clock()) - _OF_LATE))
+            except ServerRefusedError as error:
+                _log.info("what ended while nobody looked is not known: %s", error)
+                return []
+            return [job for job in found if job.name not in seen and is_over(job.values)]
         gone = [job.id for job in self._before.jobs.values() if job.state in ACTIVE and job.id not in seen]
         found: list[Described] = []
         for name in gone[:_SINGLY]:

@@ -77,7 +77,7 @@ class OpenPBSServer:
             lengths=tell.soft_walltime,
         )
         self._starter = Starter(self.place.talk, asynchronous=settings.run.asynchronous)
-        self._reader = StateReader(self.link, server.scheduler, by_hand)
+        self._reader = StateReader(self.link, server.scheduler, by_hand, clock=clock)
         self._state: State | None = None
 
     @property

@@ -1,5 +1,6 @@
 """Reading, starting and writing at an OpenPBS server, against a scripted one over real sockets."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -63,6 +64,7 @@ class Site:
     reservations: Objects = field(default_factory=dict)
     server: dict[str, str] = field(default_factory=lambda: {"scheduling": "True", "pbs_version": "23.06.06"})
     refuse: dict[int, int] = field(default_factory=dict)
+    no_history: bool = False
     peer: Peer = field(default_factory=Peer)
 
     def __post_init__(self) -> None:
@@ -71,6 +73,8 @@ class Site:
     def answer(self, request: Request) -> list[Reply]:
         if request.code in self.refuse:
             return [refusal(self.refuse[request.code], "no")]
+        if self.no_history and "x" in (request.extension or ""):
+            return [refusal(15174, "no history")]
         if isinstance(request, SelectRequest):
             return [status(ObjectType.JOB, self.selected(request))]
         if isinstance(request, StatusRequest):
@@ -81,9 +85,10 @@ class Site:
         """In the wanted attributes, those that were changed since a moment where one is named."""
         since = next((int(one.value) for one in request.conditions if one.name == "mtime"), 0)
         wanted = {one.name for one in request.attributes}
+        jobs = self.jobs | (self.history if "x" in (request.extension or "") else {})
         return {
             name: {key: value for key, value in job.items() if key.partition(".")[0] in wanted}
-            for name, job in self.jobs.items()
+            for name, job in jobs.items()
             if int(job.get("mtime", "0")) >= since
         }
 
@@ -450,3 +455,26 @@ async def test_predicted_lengths_are_written_where_wanted_and_known_as_ours(
 
 def replace_runs_for(write: Write, seconds: int) -> Write:
     return replace(write, tell=replace(write.tell, runs_for=seconds))
+
+
+async def test_the_first_reading_tells_what_ended_of_late_and_later_ones_do_not(tmp_path: Path) -> None:
+    over = QUEUED | {"job_state": "F", "Exit_status": "3", "exec_vnode": "(n1:ncpus=2)", "obittime": "900"}
+    late = {"mtime": str(int(time.time()) - 60)}
+    site = Site(jobs={"1.s": QUEUED}, history={"2.s": over | late, "3.s": over | {"mtime": "900"}})
+    async with site.peer.listening():
+        server = site.server_of(tmp_path)
+        state = await server.read()
+        assert (list(state.jobs), {name: end.exit_status for name, end in state.ended.items()}) == (
+            ["1.s"],
+            {"2.s": 3},
+        )
+        assert (await server.read()).ended == {}
+        await server.close()
+
+
+async def test_a_server_without_history_is_read_all_the_same(tmp_path: Path) -> None:
+    site = Site(jobs={"1.s": QUEUED}, no_history=True)
+    async with site.peer.listening():
+        server = site.server_of(tmp_path)
+        assert list((await server.read()).jobs) == ["1.s"]
+        await server.close()
