@@ -37,7 +37,8 @@ _KEPT: Final = frozenset(
     }
 )
 _BROKEN: Final = frozenset({ReservationState.DEGRADED, ReservationState.IN_CONFLICT})
-_OPEN: Final = _KEPT - {ReservationState.DELETING_JOBS}
+_OPEN: Final = _KEPT - {ReservationState.DELETING_JOBS, ReservationState.BEING_ALTERED}
+"""Its jobs may be planned: else those of an altered one would stand in the way of what it is to be."""
 _RESOURCE: Final = "Resource_List."
 _REVERT: Final = "reserve_alter_revert."
 _FIRST: Final = "reserve_standing_revert."
