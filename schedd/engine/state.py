@@ -7,7 +7,6 @@ stand in columns by slot; what is particular to a job stands in its record.
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -96,10 +95,17 @@ def _column(begins: int) -> Any:
     return declared(COLUMN, make=lambda: np.zeros(0, np.int64), begins=begins)
 
 
-@cache
-def _columns(kind: type["EngineState"]) -> tuple[tuple[str, int], ...]:
-    """The columns by name, with what they begin with."""
-    return tuple((one.name, one.metadata["begins"]) for one in fields(kind) if "begins" in one.metadata)
+_KNOWN: Final[dict[type[Any], tuple[tuple[str, int], ...]]] = {}
+
+
+def _columns(state: "EngineState") -> tuple[tuple[str, int], ...]:
+    """The columns by name, with what they begin with. Looked up once for a class: each job asks."""
+    kind = type(state)
+    found = _KNOWN.get(kind)
+    if found is None:
+        found = tuple((one.name, one.metadata["begins"]) for one in fields(kind) if "begins" in one.metadata)
+        _KNOWN[kind] = found
+    return found
 
 
 @dataclass(slots=True)
@@ -434,13 +440,13 @@ class EngineState:
         size = self.plan.jobs.size
         if len(self.by_slot) == size:
             return
-        for name, begins in _columns(type(self)):
+        for name, begins in _columns(self):
             column = getattr(self, name)
             setattr(self, name, np.append(column, np.full(size - column.shape[0], begins)))
         self.by_slot = [*self.by_slot, *[None] * (size - len(self.by_slot))]
 
     def _reset(self, slot: int) -> None:
-        for name, begins in _columns(type(self)):
+        for name, begins in _columns(self):
             getattr(self, name)[slot] = begins
         self.changed[slot] = self.generation
         self.born[slot] = self.change_number

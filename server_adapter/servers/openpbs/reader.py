@@ -137,11 +137,11 @@ class StateReader:
         """
         if self._before is None:
             try:
-                found = await self._ask(ended_since(int(self._clock()) - _OF_LATE))
+                late = await self._ask(ended_since(int(self._clock()) - _OF_LATE))
             except ServerRefusedError as error:
                 _log.info("what ended while nobody looked is not known: %s", error)
                 return []
-            return [job for job in found if job.name not in seen and is_over(job.values)]
+            return [job for job in late if job.name not in seen and is_over(job.values)]
         gone = [job.id for job in self._before.jobs.values() if job.state in ACTIVE and job.id not in seen]
         found: list[Described] = []
         for name in gone[:_SINGLY]:

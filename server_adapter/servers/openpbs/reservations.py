@@ -37,8 +37,7 @@ _KEPT: Final = frozenset(
     }
 )
 _BROKEN: Final = frozenset({ReservationState.DEGRADED, ReservationState.IN_CONFLICT})
-_OPEN: Final = _KEPT - {ReservationState.DELETING_JOBS, ReservationState.BEING_ALTERED}
-"""Its jobs may be planned: else those of an altered one would stand in the way of what it is to be."""
+_OPEN: Final = _KEPT - {ReservationState.DELETING_JOBS}
 _RESOURCE: Final = "Resource_List."
 _REVERT: Final = "reserve_alter_revert."
 _FIRST: Final = "reserve_standing_revert."
@@ -77,12 +76,18 @@ def queue_of(name: str) -> str:
 
 
 def begins(found: Iterable[Described]) -> dict[str, int]:
-    """When the reservation of each queue begins or has begun, of those that have their vnodes."""
-    return {
-        queue_of(one.name): start
-        for one in found
-        if _state(one.values) in _OPEN and (start := number(one.values.get("reserve_start"))) is not None
-    }
+    """From when on jobs of the queue of each reservation may be planned, of those that have their vnodes.
+
+    Of one that is being altered, behind its end: else its own jobs would stand in its way.
+    """
+    moments: dict[str, int] = {}
+    for one in found:
+        state = _state(one.values)
+        name = "reserve_end" if state == ReservationState.BEING_ALTERED else "reserve_start"
+        moment = number(one.values.get(name))
+        if state in _OPEN and moment is not None:
+            moments[queue_of(one.name)] = moment
+    return moments
 
 
 def wish(values: Values, usable: Collection[str]) -> Wish | None:

@@ -208,7 +208,7 @@ def test_one_that_runs_keeps_its_vnodes_where_they_are_free_for_longer() -> None
 def test_jobs_of_a_reservation_may_begin_when_it_does() -> None:
     assert begins(described(R7=CONFIRMED, R8=UNCONFIRMED)) == {"R7": 100}
     altered = CONFIRMED | {"reserve_state": "11"}
-    assert begins(described(R7=altered)) == {}, "its jobs are planned when that is settled"
+    assert begins(described(R7=altered)) == {"R7": 160}, "out of its way until that is settled"
 
 
 def test_where_the_times_of_a_standing_one_are_is_one_text() -> None:
