@@ -1,0 +1,326 @@
+"""Some clusters, each a real engine with a small server, under the production roof and keeper of groups.
+
+There are no sockets and no clock: requests are calls, any of which may be lost before or after it is done,
+and the federation may be killed between any two of them.
+"""
+
+import random
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from threading import Event as Flag
+from threading import RLock
+from typing import Any, Self
+
+from schedd.api.bookings import BookingRequest, view
+from schedd.api.handovers import view as handover_view
+from schedd.client import Refused, Unreachable
+from schedd.engine.booking import LIVE
+from schedd.engine.view import publish
+from schedd.federation.groups.group import Group
+from schedd.federation.groups.keeper import Keeper
+from schedd.federation.log import Log
+from schedd.federation.roof import Report, Roof
+from schedd.federation.seen import HandoverSeen
+from schedd.federation.settings import Settings
+from schedd.model import StartKnown
+from schedd.service.forks import Fork
+from schedd.wire import (
+    Act,
+    Book,
+    BookingStep,
+    Event,
+    HandOver,
+    Handover,
+    HandoverDone,
+    JobFacts,
+    LetRun,
+    Run,
+    SubmissionFacts,
+    TakeBack,
+)
+from tests.engine.cluster import Cluster, T
+
+SEEN = tuple(HandoverSeen.__dataclass_fields__)
+
+
+class Killed(Exception):
+    """The federation's process is gone, in the middle of what it did."""
+
+
+class Provider(Cluster):
+    """A cluster to which jobs are handed over; ``deaf``: its adapter carries nothing out."""
+
+    def __init__(self, name: str, nodes: int = 2) -> None:
+        self.name = name
+        self.deaf = False
+        self.turn = RLock()
+        self.undone: list[Handover] = []
+        self.handed: dict[str, str] = {}
+        super().__init__(nodes)
+
+    def _handle(self, events: tuple[Event, ...]) -> None:
+        while True:
+            decisions = self.engine.handle(events, self.server.now).decisions
+            self.decisions += decisions
+            self.undone += [one for one in decisions if isinstance(one, Handover)]
+            found: list[Event] = []
+            for one in decisions if self.obeys else ():
+                if isinstance(one, Run):
+                    found += self.server.run(one)
+            while self.undone and not self.deaf:
+                found += self._carry_out(self.undone.pop(0))
+            events = tuple(found)
+            wake = self.engine.next_wake
+            if not events and (wake is None or wake > self.server.now):
+                return
+
+    def _carry_out(self, one: Handover) -> Iterator[Event]:
+        server, job = self.server, self.handed.get(one.handover, "")
+        done = True
+        if one.step == "submit" and one.submission is not None:
+            job = f"{len(self.handed) + 1}.{self.name}"
+            self.handed[one.handover] = job
+            facts = JobFacts(
+                id=job,
+                owner=f"{one.submission.user}@login",
+                queue="batch",
+                submitted=server.now,
+                state="H",
+                holds="o",
+                resources=dict(one.submission.resources),
+            )
+            yield from server.submit(facts, 100)
+        elif one.step == "release" and job in server.jobs:
+            yield from server.release(job)
+        elif one.step in ("withdraw", "delete") and job in server.jobs:
+            if server.jobs[job].state == "R" and one.step == "withdraw":
+                done = False
+            else:
+                yield from server.delete(job)
+        yield HandoverDone(
+            id=server.event_id(),
+            time=server.now,
+            decision_id=one.id,
+            handover=one.handover,
+            step=one.step,
+            done=done,
+            server_job=job,
+        )
+
+    def started(self) -> dict[str, int]:
+        """When jobs that were handed over were started, by handover."""
+        names = {job: name for name, job in self.handed.items()}
+        return {names[d.job_id]: d.time for d in self.decisions if isinstance(d, Run) and d.job_id in names}
+
+    def report(self) -> Report:
+        published = publish(self.engine.state)
+        found = {}
+        for name, record in published.handovers.items():
+            seen = handover_view(published, record)
+            found[name] = HandoverSeen(**{one: getattr(seen, one) for one in SEEN})
+        return Report(handovers=found, cpus=8, generation=published.generation)
+
+
+class Wire:
+    """What the keeper takes for a client of the cluster's schedd."""
+
+    def __init__(self, provider: Provider, region: "Region") -> None:
+        self._at, self._region = provider, region
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def _tell(self, event: Event) -> None:
+        self._region.weather(self._at)
+        with self._at.turn:
+            self._at.tell(event)
+        self._region.weather(self._at)
+
+    def _id(self) -> dict[str, Any]:
+        return {"id": self._at.server.event_id(), "time": self._at.server.now}
+
+    def book(self, name: str, body: Mapping[str, Any]) -> Any:
+        asked = BookingRequest.model_validate(body)
+        start = asked.start or 0
+        self._tell(
+            Book(
+                **self._id(),
+                name=name,
+                owner=asked.owner,
+                resources=asked.asked,
+                duration=asked.duration,
+                ready=start,
+                deadline=start + asked.duration,
+                freeze=0,
+                by="ours",
+                until=asked.until,
+                handover=asked.handover,
+                guard=asked.guard,
+                instead=asked.instead,
+            )
+        )
+        return self._booking(name, wanted=True)
+
+    def _booking(self, name: str, *, wanted: bool = False) -> dict[str, Any]:
+        published = publish(self._at.engine.state)
+        one = published.bookings.get(name)
+        if one is None:
+            raise Refused("unknown-booking", 404, "there is none")
+        if wanted and one.phase not in LIVE:
+            raise Refused("no-room", 409, one.text)
+        found = view(published, one)
+        return {field: getattr(found, field) for field in ("name", "phase", "start", "confirmed")}
+
+    def do_with_booking(self, name: str, act: Act) -> Any:
+        self._tell(BookingStep(**self._id(), name=name, act=act, by="ours"))
+        return self._booking(name)
+
+    def cancel_booking(self, name: str) -> Any:
+        return self.do_with_booking(name, "cancel")
+
+    def bookings(self) -> list[dict[str, Any]]:
+        self._region.weather(self._at)
+        return [self._booking(name) for name in self._at.engine.state.bookings]
+
+    def hand_over(self, name: str, body: Mapping[str, Any]) -> None:
+        submission = SubmissionFacts(body["user"], body["script"], resources=body["resources"])
+        self._tell(
+            HandOver(**self._id(), handover=name, submission=submission, by="ours", booked=body["booked"])
+        )
+
+    def let_run(self, name: str) -> None:
+        self._tell(LetRun(**self._id(), handover=name))
+
+    def take_back(self, name: str, *, forced: bool) -> None:
+        self._tell(TakeBack(**self._id(), handover=name, by="ours", forced=forced))
+
+    def what_if(self, **asked: Any) -> dict[str, Any]:
+        self._region.weather(self._at)
+        with self._at.turn:
+            return self._answer(asked)
+
+    def _answer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        state = self._at.engine.state
+        fork = Fork(state.plan.fork(), publish(state), state.limits.copy(), state.columns)
+        facts = JobFacts(
+            id="what-if",
+            owner=asked["owner"],
+            queue="",
+            submitted=state.now,
+            family="torque",
+            resources=asked["resources"],
+            not_before=asked["not_before"],
+        )
+        answer = fork.what_if(facts, state.now, bookings=tuple(asked["bookings"])).answer
+        return {"planned_start": answer.placement.start if isinstance(answer, StartKnown) else None}
+
+
+class Tender(Keeper):
+    """The keeper, over these wires."""
+
+    region: "Region"
+
+    def _client(self, cluster: str) -> Any:
+        return Wire(self.region.clusters[cluster], self.region)
+
+
+class Region:
+    """``loss``: how likely a request, or its answer, is lost; ``death``: that the federation dies there."""
+
+    def __init__(self, directory: Path, names: str = "ab", seed: int = 0, **groups: Any) -> None:
+        self.chance = random.Random(seed)
+        self.loss = self.death = 0.0
+        self.clusters = {name: Provider(name) for name in names}
+        self.cut: set[str] = set()
+        (directory / "token").write_text("x")
+        one = {"url": "http://127.0.0.1:9", "token_file": str(directory / "token"), "realms": ["org"]}
+        self.settings = Settings.model_validate(
+            {
+                "clusters": {name: {**one, "cluster": name} for name in names},
+                "routing": {"again": "1s", "poll": 0.1},
+                "groups": {"gain": "5s", **groups},
+            }
+        )
+        self.log = Log(f"sqlite:///{directory}/fed.sqlite", "here", 600.0)
+        assert self.log.lead.take()
+        self.begin()
+
+    @property
+    def now(self) -> int:
+        """The moment at all clusters."""
+        return next(iter(self.clusters.values())).server.now
+
+    def begin(self) -> None:
+        """A federation that has the log alone."""
+        self.roof = Roof(self.settings, self.log, dict.fromkeys(self.clusters, "x"), lambda: self.now)
+        self.keeper = Tender(self.roof, self.roof.peer_tokens, Flag(), lambda: self.now)
+        self.keeper.region = self
+        self.look()
+
+    def weather(self, provider: Provider) -> None:
+        """A request, or an answer, is on its way."""
+        if self.death and self.chance.random() < self.death:
+            raise Killed
+        if provider.name in self.cut or self.chance.random() < self.loss:
+            raise Unreachable("the network is cut")
+
+    def look(self) -> None:
+        """The federation polls its clusters."""
+        for name, provider in self.clusters.items():
+            if name in self.cut or self.chance.random() < self.loss:
+                self.roof.report(name, Report("it does not answer"))
+            else:
+                self.roof.report(name, provider.report())
+
+    def go(self, seconds: int, step: int = 1) -> None:
+        """Time passes; the federation does its rounds."""
+        for _ in range(0, seconds, step):
+            for provider in self.clusters.values():
+                provider.at(provider.server.now - T + step)
+            try:
+                self.look()
+                for name in list(self.roof.groups.open):
+                    self.keeper.tend(name)
+            except Killed:
+                self.begin()
+
+    def submit(self, *parts: Mapping[str, Any], owner: str = "ann@org", **options: Any) -> str:
+        """A group; each part is resources, and perhaps ``clusters`` and ``optional``."""
+        made = tuple(
+            {
+                "submission": {"script": "sleep 1", "resources": {"nodes": one.get("nodes", "1:ppn=4")}},
+                "walltime": one.get("walltime", 100),
+                "clusters": tuple(one.get("clusters", ())),
+                "optional": one.get("optional", False),
+            }
+            for one in parts
+        )
+        return self.roof.submit_group(owner, made, options).id
+
+    def group(self, name: str) -> Group:
+        """As it is now."""
+        return self.roof.groups[name]
+
+    def starts(self, name: str) -> dict[int, list[int]]:
+        """By part, when its jobs were started, in seconds after the beginning."""
+        found: dict[int, list[int]] = {}
+        for provider in self.clusters.values():
+            for handover, moment in provider.started().items():
+                _, group, copy = handover.split(".")
+                if group == name:
+                    part = self.group(name).copies[int(copy) - 1].part
+                    found.setdefault(part, []).append(moment - T)
+        return found
+
+    def busy(self, cluster: str, count: int, walltime: int, **more: Any) -> None:
+        """Local jobs, each of a whole node."""
+        provider = self.clusters[cluster]
+        for _ in range(count):
+            number = len(provider.server.jobs) + len(provider.decisions)
+            provider.submit(f"{number}{cluster}l.s", "1:ppn=4", walltime, owner="bob@login", **more)
+
+    def close(self) -> None:
+        self.log.close()

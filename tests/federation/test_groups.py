@@ -1,0 +1,227 @@
+"""Groups: all parts at one moment or none, moved only to end earlier, whatever is cut, killed or refused."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from schedd.federation.groups.events import GroupLetGo, PlaceBooked, RoundCommitted, RoundProposed
+from schedd.federation.jobs import ImpossibleError
+from tests.engine.cluster import T
+from tests.federation.region import Region
+
+WHOLE = {"nodes": "2:ppn=4"}
+
+
+@pytest.fixture
+def region(tmp_path: Path) -> Iterator[Region]:
+    made = Region(tmp_path)
+    yield made
+    made.close()
+
+
+def test_all_parts_start_at_the_moment_that_was_told_first(region: Region) -> None:
+    region.busy("a", 2, 200)
+    region.busy("b", 2, 300)
+    name = region.submit({**WHOLE, "clusters": ["a"]}, {**WHOLE, "clusters": ["b"]})
+    region.go(5)
+    told = region.group(name).told
+    assert told is not None
+    assert told[0] == T + 300
+    region.go(500, 5)
+    group = region.group(name)
+    assert region.starts(name) == {0: [300], 1: [300]}
+    assert (group.over, group.settled) == ("ended", True)
+    assert not any(one.slots for at in region.clusters.values() for one in at.engine.state.bookings.values())
+
+
+def test_a_group_that_fits_on_one_cluster_is_put_there(region: Region) -> None:
+    name = region.submit({}, {}, overhead=20)
+    region.go(10)
+    one = region.group(name).committed
+    assert one is not None
+    assert (len(one.clusters), one.length) == (1, 100)
+    wide = region.submit(WHOLE, WHOLE, overhead=20)
+    region.go(10)
+    two = region.group(wide).committed
+    assert two is not None
+    assert (two.clusters, two.length) == (("a", "b"), 120)
+
+
+def test_a_group_shifts_into_a_hole_that_local_jobs_leave_and_is_never_later(region: Region) -> None:
+    region.busy("a", 2, 1000, runtime=200)
+    name = region.submit({**WHOLE, "clusters": ["a"]}, {**WHOLE, "clusters": ["b"]})
+    region.go(5)
+    first = region.group(name).committed
+    assert first is not None
+    assert first.start == T + 1000
+    region.busy("a", 2, 400)  # it may use the hole first
+    region.go(300, 5)
+    group = region.group(name)
+    assert group.committed is not None
+    assert group.committed.start == T + 600  # behind the local jobs that took the hole at 200
+    assert group.committed.why.startswith("shift")
+    region.go(700, 5)
+    assert region.starts(name) == {0: [600], 1: [600]}
+
+
+def test_a_group_is_mapped_anew_on_one_cluster_where_that_ends_it_earlier(region: Region) -> None:
+    region.busy("a", 1, 1000)
+    region.busy("b", 1, 2000, runtime=100)
+    name = region.submit({}, {}, {}, overhead=20)
+    region.go(5)
+    assert region.group(name).committed is not None
+    region.go(150, 5)
+    one = region.group(name).committed
+    assert one is not None or region.group(name).over == "ended"
+    region.go(1500, 10)
+    starts = region.starts(name)
+    assert len({moment for moments in starts.values() for moment in moments}) == 1
+    assert sorted(starts) == [0, 1, 2]
+
+
+def test_without_remap_parts_keep_their_clusters(region: Region) -> None:
+    region.busy("a", 2, 1000)
+    region.busy("b", 2, 1000, runtime=100)
+    name = region.submit({"clusters": ["a", "b"]}, {"clusters": ["a"]}, remap=False)
+    region.go(5)
+    before = region.group(name).committed
+    region.go(300, 5)
+    after = region.group(name).committed
+    assert before is not None
+    assert after is not None
+    assert {p.part: p.cluster for p in before.places} == {p.part: p.cluster for p in after.places}
+
+
+def test_when_a_part_does_not_start_all_are_deleted_and_it_is_said_which_and_why(region: Region) -> None:
+    name = region.submit({**WHOLE, "clusters": ["a"]}, {**WHOLE, "clusters": ["b"]})
+    region.go(20)
+    region.clusters["b"].obeys = False  # its run decisions come to nothing
+    region.go(200)
+    group = region.group(name)
+    assert (group.over, group.settled) == ("failed", True)
+    assert group.text.startswith("part 2 did not start at b within 60 s")
+    assert region.starts(name)[0] == [61]  # the other ran until then
+    for provider in region.clusters.values():
+        assert not any(job.state == "R" for job in provider.server.jobs.values())
+        assert not any(one.slots for one in provider.engine.state.bookings.values())
+
+
+def test_a_group_begins_without_an_optional_part(region: Region) -> None:
+    region.busy("b", 2, 5000)
+    name = region.submit({"clusters": ["a"]}, {"clusters": ["b"], "optional": True})
+    region.go(300, 5)
+    group = region.group(name)
+    assert (group.over, sorted(region.starts(name))) == ("ended", [0])
+
+
+def test_half_a_group_is_deleted_by_its_clusters_when_nobody_says_that_all_began(region: Region) -> None:
+    name = region.submit({**WHOLE, "clusters": ["a"]}, {**WHOLE, "clusters": ["b"]})
+    region.go(30)
+    region.cut = {"b"}
+    while not region.group(name).let_go and region.now < T + 70:
+        region.cut = set() if region.now < T + 39 else {"b"}
+        region.go(1)
+    # From here on the federation is gone for good.
+    for provider in region.clusters.values():
+        provider.at(400)
+    for provider in region.clusters.values():
+        assert not any(job.state == "R" for job in provider.server.jobs.values())
+
+
+def test_a_cluster_that_is_away_when_it_is_due_moves_the_group_and_none_begins(region: Region) -> None:
+    name = region.submit({**WHOLE, "clusters": ["a"]}, {**WHOLE, "clusters": ["b"]})
+    region.go(30)
+    region.cut = {"b"}
+    region.go(100)
+    assert region.starts(name) == {}
+    assert not region.group(name).let_go
+    region.cut = set()
+    region.go(400, 5)
+    starts = region.starts(name)
+    assert sorted(starts) == [0, 1]
+    assert starts[0] == starts[1]
+
+
+def test_a_group_that_is_taken_back_leaves_nothing_behind(region: Region) -> None:
+    name = region.submit(WHOLE, WHOLE)
+    region.go(10)
+    region.roof.cancel_group(name, "ann@org")
+    region.go(20)
+    group = region.group(name)
+    assert (group.over, group.settled, region.starts(name)) == ("cancelled", True, {})
+    assert not any(provider.server.jobs for provider in region.clusters.values())
+
+
+def test_two_groups_for_the_same_cores_never_share_them_and_both_run(region: Region) -> None:
+    names = [region.submit(WHOLE, WHOLE) for _ in range(2)]
+    region.go(600, 2)
+    starts = [region.starts(name) for name in names]
+    assert all(sorted(one) == [0, 1] and one[0] == one[1] for one in starts)
+    assert abs(starts[0][0][0] - starts[1][0][0]) >= 100
+
+
+def test_a_group_is_let_go_once_and_only_when_a_round_holds(region: Region) -> None:
+    name = region.submit({})
+    with pytest.raises(ImpossibleError):
+        region.roof.groups.apply(GroupLetGo(job=name, time=T))
+    region.go(5)
+    round_ = region.group(name).committed
+    assert round_ is not None
+    region.roof.groups.apply(GroupLetGo(job=name, time=T))
+    for event in (
+        GroupLetGo(job=name, time=T),
+        RoundProposed(job=name, time=T, number=2, start=T, length=5, places=(), why=""),
+        RoundCommitted(job=name, time=T, number=1),
+        PlaceBooked(job=name, time=T, number=1, part=0, plan=1),
+    ):
+        with pytest.raises(ImpossibleError):
+            region.roof.groups.apply(event)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_is_lost_or_killed_a_group_runs_as_a_whole_or_not_at_all(tmp_path: Path, seed: int) -> None:
+    play(tmp_path, seed)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", range(100, 300))
+def test_many_courses_of_losses_and_kills(tmp_path: Path, seed: int) -> None:
+    play(tmp_path, seed)
+
+
+def play(directory: Path, seed: int) -> None:
+    region = Region(directory, "abc", seed)
+    chance = region.chance
+    names = []
+    for cluster in "abc":
+        region.busy(cluster, chance.randint(0, 3), chance.randint(50, 400), runtime=chance.randint(20, 400))
+    region.loss, region.death = 0.1, 0.02
+    for _ in range(3):
+        parts = [
+            {"nodes": chance.choice(["1:ppn=4", "2:ppn=4", "2:ppn=2"]), "optional": chance.random() < 0.15}
+            for _ in range(chance.randint(1, 3))
+        ]
+        parts[0]["optional"] = False
+        names.append(region.submit(*parts, overhead=chance.choice([0, 20])))
+        region.go(chance.randint(5, 60), 2)
+        region.cut = {chance.choice("abc")} if chance.random() < 0.4 else set()
+        region.busy(chance.choice("abc"), 1, chance.randint(50, 300))
+    region.go(200, 2)
+    region.loss = region.death = 0.0
+    region.cut = set()
+    region.go(2500, 5)
+    for name in names:
+        group, starts = region.group(name), region.starts(name)
+        assert group.over in ("ended", "failed"), (seed, group)
+        assert group.settled, (seed, group)
+        if group.over == "ended":
+            must = {i for i, one in enumerate(group.parts) if not one.optional}
+            assert must <= set(starts), (seed, group, starts)
+            assert all(len(one) == 1 for one in starts.values()), (seed, starts)
+            moments = {one[0] for one in starts.values()}
+            assert max(moments) - min(moments) <= 60, (seed, starts)
+    for provider in region.clusters.values():
+        assert not any(one.slots for one in provider.engine.state.bookings.values())
+    region.close()
