@@ -13,6 +13,7 @@ import structlog
 import uvicorn
 from fastapi import FastAPI
 
+from schedd.api import groups
 from schedd.api.roof import Tokens, create_app
 from schedd.federation.groups.keeper import Keeper
 from schedd.federation.log import Log
@@ -82,6 +83,7 @@ def federate(settings: Settings, tokens: Tokens, own: dict[str, str], server: so
         worker.join()
 
     app = create_app(tokens, life)
+    groups.add(app)
     config = uvicorn.Config(
         app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=10
     )

@@ -32,7 +32,7 @@ from schedd.federation.roof import Roof
 from schedd.service.roles import Bearer
 from schedd.wire import HANDED_ATTRIBUTES
 
-__all__ = ["Tokens", "create_app"]
+__all__ = ["Asked", "Asker", "TheRoof", "Tokens", "Words", "create_app", "owner_of"]
 
 _ABOUT: Final = """
 A federation takes a job once and hands it to the cluster whose plan ends it first. `POST /v1/federation/jobs`
@@ -42,7 +42,7 @@ start first. Times are seconds since the epoch (UTC).
 _WALLTIME: Final = 3600
 """Of a job that names none."""
 _MOST_BODY: Final = 4 << 20
-_Words = Annotated[dict[str, str], Field(max_length=500)]
+Words = Annotated[dict[str, str], Field(max_length=500)]
 _READ: Final = ("no-token", "not-ready", "invalid")
 _JobName = Annotated[str, Path(pattern=r"^[0-9]{1,18}$", examples=["17"])]
 
@@ -59,14 +59,14 @@ class Tokens:
         return next((one for one, digest in self._entries if hmac.compare_digest(digest, given)), None)
 
 
-class _Asked(BaseModel):
+class Asked(BaseModel):
     """What a job asks for, as `qsub -l` takes it or name by name."""
 
     model_config = ConfigDict(extra="forbid")
 
     request: Annotated[str | None, Field(min_length=1, max_length=10_000)] = None
-    resources: _Words | None = None
-    queues: Annotated[_Words, Field(description="By cluster: the queue there.")] = {}
+    resources: Words | None = None
+    queues: Annotated[Words, Field(description="By cluster: the queue there.")] = {}
     clusters: Annotated[
         tuple[str, ...], Field(description="It may go to these alone.", max_length=1_000)
     ] = ()
@@ -75,7 +75,7 @@ class _Asked(BaseModel):
     )
 
     @model_validator(mode="after")
-    def _understood(self) -> "_Asked":
+    def _understood(self) -> "Asked":
         if (self.request is None) == (self.resources is None):
             raise ValueError("give either request or resources")
         try:
@@ -94,11 +94,11 @@ class _Asked(BaseModel):
         return found
 
 
-class WhatIf(_Asked):
+class WhatIf(Asked):
     """A job that is not submitted yet."""
 
 
-class Bag(_Asked):
+class Bag(Asked):
     """A bag of equal tasks that should all have ended by ``deadline``; what is asked for is one task's."""
 
     tasks: Annotated[int, Field(ge=1, le=100_000)]
@@ -123,12 +123,12 @@ class Bag(_Asked):
         raise ValueError("what one task asks for is given as nodes=1:ppn=… or procs=…")
 
 
-class NewJob(_Asked):
+class NewJob(Asked):
     """A job for the federation."""
 
     script: Annotated[str, Field(min_length=1, max_length=1 << 20, pattern=r"^[^\x00]+$")]
-    attributes: _Words = {}
-    variables: _Words = {}
+    attributes: Words = {}
+    variables: Words = {}
     data: Annotated[
         tuple[Annotated[str, Field(min_length=1, max_length=200)], ...],
         Field(
@@ -173,8 +173,8 @@ async def _roof(request: Request) -> Roof:
     return roof
 
 
-_Asker = Annotated[Bearer, Depends(_asker)]
-_Roof = Annotated[Roof, Depends(_roof)]
+Asker = Annotated[Bearer, Depends(_asker)]
+TheRoof = Annotated[Roof, Depends(_roof)]
 
 
 def create_app(tokens: Tokens, lifespan: Lifespan | None = None) -> FastAPI:
@@ -228,12 +228,12 @@ def _health() -> dict[str, str]:
     return {"status": "ok", "version": __version__}
 
 
-def _ready(_: _Roof) -> dict[str, str]:
+def _ready(_: TheRoof) -> dict[str, str]:
     """It leads and takes jobs."""
     return {"status": "ready"}
 
 
-def _clusters(roof: _Roof, _: _Asker) -> dict[str, Any]:
+def _clusters(roof: TheRoof, _: Asker) -> dict[str, Any]:
     """The clusters, whether they answer, and what of them is shown."""
     return {"clusters": cluster_rows(roof)}
 
@@ -259,7 +259,7 @@ def cluster_rows(roof: Roof) -> list[dict[str, Any]]:
     return found
 
 
-def _jobs(roof: _Roof, asker: _Asker, state: Literal["all", "open"] = "all") -> dict[str, Any]:
+def _jobs(roof: TheRoof, asker: Asker, state: Literal["all", "open"] = "all") -> dict[str, Any]:
     """Jobs of the asker; of all, for a reader or an admin."""
     rows = [job_row(roof, job) for job in list(roof.jobs.by_id.values()) if _sees(asker, job)]
     return {"jobs": [row for row in rows if state == "all" or not row["over"]]}
@@ -312,14 +312,14 @@ def _found(roof: Roof, asker: Bearer, name: str) -> Job:
     return job
 
 
-def _job(roof: _Roof, asker: _Asker, job: _JobName) -> dict[str, Any]:
+def _job(roof: TheRoof, asker: Asker, job: _JobName) -> dict[str, Any]:
     """One job: where it is, and each attempt to put it somewhere."""
     return job_row(roof, _found(roof, asker, job))
 
 
-async def _submit(roof: _Roof, asker: _Asker, body: NewJob) -> Response:
+async def _submit(roof: TheRoof, asker: Asker, body: NewJob) -> Response:
     """Hand a job to the federation. The answer comes when it cannot be lost any more."""
-    owner = _owner(roof, asker, body)
+    owner = owner_of(roof, asker, body)
     submission = {
         "script": body.script,
         "resources": body.asked,
@@ -327,7 +327,7 @@ async def _submit(roof: _Roof, asker: _Asker, body: NewJob) -> Response:
         "variables": body.variables,
         "queues": body.queues,
         "data": list(body.data),
-        "cpu_seconds": _cpu_seconds(body.asked),
+        "cpu_seconds": cpu_seconds(body.asked),
         "walltime": parse_torque(body.asked).walltime or _WALLTIME,
     }
     more = {"clusters": tuple(body.clusters), "key": body.key, "deadline": body.deadline}
@@ -335,7 +335,7 @@ async def _submit(roof: _Roof, asker: _Asker, body: NewJob) -> Response:
     return JSONResponse(job_row(roof, job), 201)
 
 
-async def _cancel(roof: _Roof, asker: _Asker, job: _JobName) -> dict[str, Any]:
+async def _cancel(roof: TheRoof, asker: Asker, job: _JobName) -> dict[str, Any]:
     """Take a job back: deleted unless it runs. Its owner and an admin may."""
     found = _found(roof, asker, job)
     if asker.role == "reader":
@@ -343,13 +343,13 @@ async def _cancel(roof: _Roof, asker: _Asker, job: _JobName) -> dict[str, Any]:
     return job_row(roof, await run_in_threadpool(roof.cancel, found.id, asker.name))
 
 
-async def _what_if(roof: _Roof, asker: _Asker, body: WhatIf) -> dict[str, Any]:
+async def _what_if(roof: TheRoof, asker: Asker, body: WhatIf) -> dict[str, Any]:
     """Where would it start first? Each cluster's plan is asked; the earliest end stands first."""
-    owner = _owner(roof, asker, body)
+    owner = owner_of(roof, asker, body)
     return {"clusters": await run_in_threadpool(first, roof, owner, body)}
 
 
-def first(roof: Roof, owner: str, body: _Asked) -> list[dict[str, Any]]:
+def first(roof: Roof, owner: str, body: Asked) -> list[dict[str, Any]]:
     """What each cluster's plan says of the job, the earliest end first."""
     users = roof.settings.users(owner)
     names = [name for name in roof.settings.clusters if not body.clusters or name in body.clusters]
@@ -379,12 +379,12 @@ def first(roof: Roof, owner: str, body: _Asked) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["end"] is None, row["end"] or 0, row["cluster"]))
 
 
-async def _bag(roof: _Roof, asker: _Asker, body: Bag) -> dict[str, Any]:
+async def _bag(roof: TheRoof, asker: Asker, body: Bag) -> dict[str, Any]:
     """How would a bag of tasks be shared, to end by its deadline or as early as can be? Nothing is submitted.
 
     Each cluster's plan is asked for parts of the bag, all tasks of a part at once: its offers.
     """
-    owner = _owner(roof, asker, body)
+    owner = owner_of(roof, asker, body)
     return await run_in_threadpool(shared, roof, owner, body)
 
 
@@ -392,7 +392,7 @@ def shared(roof: Roof, owner: str, body: Bag) -> dict[str, Any]:
     """The offers and the split. Raises ProblemError where a balance needs what is not disclosed."""
     offers: list[Offered] = []
     for tasks in sorted({max(1, body.tasks * part // 100) for part in _PARTS}):
-        part = _Asked(
+        part = Asked(
             resources=body.of_tasks(tasks), queues=body.queues, clusters=body.clusters, owner=body.owner
         )
         found = (row for row in first(roof, owner, part) if row["end"] is not None)
@@ -414,7 +414,8 @@ _PARTS: Final = (10, 25, 50, 75, 100)
 """Per cent of a bag that clusters are asked for, after the thesis."""
 
 
-def _owner(roof: Roof, asker: Bearer, body: _Asked) -> str:
+def owner_of(roof: Roof, asker: Bearer, body: Asked) -> str:
+    """Whose it is. Raises ProblemError."""
     unknown = [name for name in (*body.clusters, *body.queues) if name not in roof.settings.clusters]
     if unknown:
         known = ", ".join(roof.settings.clusters)
@@ -429,7 +430,7 @@ def _owner(roof: Roof, asker: Bearer, body: _Asked) -> str:
     return asker.name
 
 
-def _cpu_seconds(asked: Mapping[str, str]) -> int:
+def cpu_seconds(asked: Mapping[str, str]) -> int:
     request = parse_torque(asked)
     return request.cpus * (request.walltime or _WALLTIME)
 

@@ -108,6 +108,23 @@ class FederationClient:
         """Take a job back."""
         return cast("JobRow", self._http.ask("DELETE", f"/v1/federation/jobs/{name}"))
 
+    def groups(self, *, over: bool = True) -> list[dict[str, Any]]:
+        """Groups that the asker may see."""
+        query = {"state": "all" if over else "open"}
+        return cast("list[dict[str, Any]]", self._http.ask("GET", "/v1/federation/groups", query)["groups"])
+
+    def group(self, name: str) -> dict[str, Any]:
+        """One of them."""
+        return cast("dict[str, Any]", self._http.ask("GET", f"/v1/federation/groups/{name}"))
+
+    def submit_group(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Hand a group over: ``parts``, and so on."""
+        return cast("dict[str, Any]", self._http.ask("POST", "/v1/federation/groups", body=dict(body)))
+
+    def cancel_group(self, name: str) -> dict[str, Any]:
+        """Take a group back."""
+        return cast("dict[str, Any]", self._http.ask("DELETE", f"/v1/federation/groups/{name}"))
+
     def what_if(self, request: str, clusters: Sequence[str] = ()) -> list[WhatIfRow]:
         """Where it would start; the earliest end stands first."""
         body = {"request": request, "clusters": list(clusters)}

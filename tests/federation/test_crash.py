@@ -87,3 +87,70 @@ async def test_three_hundred_jobs_over_three_clusters_and_ten_kills(tmp_path: Pa
         words = f"ended {len(rows)}, by cluster {dict(where)}, attempts {dict(phases)}, moved {moved}"
         (tmp_path / "record").write_text(words)
         assert set(where) == set("abc"), words
+
+
+GROUPS = "[groups]\nnotice = 8\nlead = 3\nlimit = 20\nexpiry = 20\ngain = 3"
+
+
+async def test_parts_on_two_clusters_start_together_though_the_federation_is_killed(tmp_path: Path) -> None:
+    async with Town(tmp_path, "ab", f"again = 1\n{GROUPS}") as town:
+        two = [{"clusters": ["a"]}, {"clusters": ["b"]}]
+        first = await town.submit_group("g1", *two)
+        assert (await town.submit_group("g1", *two))["id"] == first["id"]
+        await asyncio.sleep(1)
+        await town.restart()
+        await town.submit_group("g2", {"request": "nodes=2:ppn=4,walltime=60"}, {}, overhead=10)
+        rows = await town.groups_over(2)
+        assert [row["over"] for row in rows] == ["ended", "ended"], rows
+        starts = town.starts()
+        assert {name: len(starts[name]) for name in starts} == {row["id"]: 2 for row in rows}
+        for row in rows:
+            assert max(starts[row["id"]]) - min(starts[row["id"]]) <= 2
+            assert row["told_start"] >= row["start"]
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+async def test_groups_over_three_clusters_with_kills_a_cut_and_a_part_that_cannot_start(
+    tmp_path: Path,
+) -> None:
+    """The record of docs/federation.md."""
+    chance = random.Random(5)
+    async with Town(tmp_path, "abc", f"threshold = 5\nagain = 1\n{GROUPS}") as town:
+        count = 0
+        for number in range(12):
+            parts = [{} for _ in range(chance.choice([2, 2, 3]))]
+            for part, cluster in zip(parts, chance.sample("abc", len(parts)), strict=True):
+                if chance.random() < 0.6:
+                    part["clusters"] = [cluster]
+            await town.submit_group(f"g{number}", *parts, overhead=chance.choice([0, 20]))
+            for job in range(5):
+                await town.submit(f"j{number}.{job}")
+                count += 1
+            await asyncio.sleep(2)
+            if number % 3 == 1:
+                await town.restart()
+            if number == 5:
+                town.wires["b"].drop()
+            if number == 6:
+                town.wires["b"].mend()
+            if number == 8:
+                town.houses["c"].daemon.kill()
+                town.houses["c"].daemon.start()
+        rows = await town.groups_over(12, 600)
+        jobs = await town.until_over(count, 300)
+        starts = town.starts()
+        spreads = {
+            row["id"]: max(starts[row["id"]]) - min(starts[row["id"]]) for row in rows if row["id"] in starts
+        }
+        over = Counter(row["over"] for row in rows)
+        moves = sum(row["moves"] for row in rows)
+        (tmp_path / "record").write_text(f"{dict(over)}, moves {moves}, spreads {spreads}")
+        runs = town.runs()
+        for row in rows:
+            placed = [part for part in row["parts"] if part["cluster"]]
+            if row["over"] == "ended":
+                assert (runs[row["id"]], len(placed)) == (len(row["parts"]), len(row["parts"])), row
+                assert spreads[row["id"]] <= 2, row
+        assert {job["id"]: runs[job["id"]] for job in jobs} == {job["id"]: 1 for job in jobs}
+        assert over["ended"] >= 10, rows

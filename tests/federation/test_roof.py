@@ -14,6 +14,7 @@ import pytest
 import uvicorn
 from fastapi.testclient import TestClient
 
+from schedd.api import groups
 from schedd.api.roof import Tokens, create_app
 from schedd.cli.main import main
 from schedd.cli.user.submit import make_parser, read
@@ -62,6 +63,7 @@ class Desk:
                 ]
             )
         )
+        groups.add(self.app)
         self.begin()
 
     def begin(self) -> None:
@@ -393,3 +395,44 @@ def test_without_a_federation_they_say_so(
     assert main(["showq", "--federation"]) == 2
     assert "where is the federation? Give --url or set SCHEDD_FEDERATION" in capsys.readouterr().err
     assert main(["cancel", "1", "--url", "http://127.0.0.1:9"]) == 4
+
+
+GROUPS = "/v1/federation/groups"
+PART = {"script": "sleep 1", "request": "nodes=1:ppn=4,walltime=100"}
+
+
+def test_a_group_is_kept_before_it_is_acknowledged_and_shown_to_its_owner(desk: Desk) -> None:
+    ann = desk.client("ann@org")
+    body = {"parts": [PART, {**PART, "clusters": ["north"], "optional": True}], "overhead": 20, "key": "g"}
+    made = ann.post(GROUPS, json=body)
+    assert made.status_code == 201, made.text
+    row = made.json()
+    assert (row["owner"], row["state"], row["start"]) == ("ann@org", "seeking a start", None)
+    assert [one["optional"] for one in row["parts"]] == [False, True]
+    assert ann.post(GROUPS, json=body).json()["id"] == row["id"]
+    desk.log.close()
+    desk.begin()
+    assert [one["id"] for one in ann.get(GROUPS).json()["groups"]] == [row["id"]]
+    assert desk.client("bob@org").get(f"{GROUPS}/{row['id']}").status_code == 404
+    assert desk.client("eyes").delete(f"{GROUPS}/{row['id']}").status_code == 403
+    job = ann.post(HERE, json=JOB).json()["id"]  # numbers are of jobs and groups
+    assert job != row["id"]
+    assert ann.delete(f"{GROUPS}/{row['id']}").json()["cancelled"]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"parts": []}, "at least 1"),
+        ({"parts": [{**PART, "optional": True}]}, "must not be optional"),
+        ({"parts": [{**PART, "clusters": ["west"]}]}, "no cluster west"),
+        ({"parts": [{**PART, "owner": "bob@org"}]}, "the owner is the group's"),
+        ({"parts": [PART], "deadline": 50}, "it runs for 100 s"),
+        ({"parts": [{**PART, "attributes": {"User_List": "x"}}]}, "cannot be handed over"),
+        ({"parts": [{**PART, "request": "nodes=1:ppn=x"}]}, "ppn"),
+    ],
+)
+def test_a_group_that_makes_no_sense_is_refused(desk: Desk, body: dict[str, Any], said: str) -> None:
+    answer = desk.client("ann@org").post(GROUPS, json=body)
+    assert answer.status_code == 422, answer.text
+    assert said in answer.text

@@ -193,6 +193,58 @@ class Town:
         with self.client() as client:
             return client.submit(body)
 
+    async def submit_group(self, key: str, *parts: dict[str, Any], **body: Any) -> dict[str, Any]:
+        """Until it is known to be taken."""
+        asked = {
+            "parts": [
+                {"script": "sleep 3", "request": "nodes=1:ppn=4,walltime=60", **part} for part in parts
+            ],
+            "key": key,
+            **body,
+        }
+
+        def ask() -> dict[str, Any]:
+            with self.client() as client:
+                return client.submit_group(asked)
+
+        while True:
+            try:
+                return await asyncio.to_thread(ask)
+            except ClientError:
+                await asyncio.sleep(0.2)
+
+    async def groups(self) -> list[dict[str, Any]]:
+        def ask() -> list[dict[str, Any]]:
+            with self.client(CAROL) as client:
+                return client.groups()
+
+        try:
+            return await asyncio.to_thread(ask)
+        except ClientError:
+            return []
+
+    async def groups_over(self, count: int, seconds: float = 120) -> list[dict[str, Any]]:
+        """All groups, once each of so many is over."""
+        rows: list[dict[str, Any]] = []
+        try:
+            async with asyncio.timeout(seconds):
+                while len(rows) < count or not all(row["over"] for row in rows):
+                    await asyncio.sleep(0.3)
+                    rows = await self.groups()
+        except TimeoutError:
+            raise AssertionError(f"not over: {[row for row in rows if not row['over']]}") from None
+        return rows
+
+    def starts(self) -> dict[str, list[float]]:
+        """By job or group of the federation, when each of its jobs was started, by its server's clock."""
+        found: dict[str, list[float]] = {}
+        for house in self.houses.values():
+            for job in house.server.cluster.jobs.values():
+                mark = _MARK.search(job.order.variables)
+                if mark is not None and job.started is not None:
+                    found.setdefault(mark.group(1), []).append(job.started)
+        return found
+
     async def jobs(self) -> list[JobRow]:
         def ask() -> list[JobRow]:
             with self.client(CAROL) as client:

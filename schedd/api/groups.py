@@ -1,0 +1,249 @@
+"""Groups over HTTP: parts at several clusters that start at the same moment, or none of them."""
+
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from fastapi import FastAPI
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse, Response
+
+from schedd.api.problems import ProblemError, answers
+from schedd.api.roof import Asked, Asker, TheRoof, Words, owner_of
+from schedd.dialect import parse_torque
+from schedd.federation.groups.group import Copy, Group, Round
+from schedd.federation.groups.search import together
+from schedd.federation.groups.steps import handover_name
+from schedd.federation.roof import Roof
+from schedd.service.roles import Bearer
+from schedd.wire import HANDED_ATTRIBUTES
+
+__all__ = ["GroupRequest", "add", "group_row"]
+
+_WALLTIME = 3600
+"""Of a part that names none."""
+_READ = ("no-token", "not-ready", "invalid")
+
+
+class GroupPart(Asked):
+    """A part of a group: a job. It starts with the others; an ``optional`` one may be left out."""
+
+    script: Annotated[str, Field(min_length=1, max_length=1 << 20, pattern=r"^[^\x00]+$")]
+    attributes: Words = Field(default_factory=dict)
+    variables: Words = Field(default_factory=dict)
+    optional: bool = False
+
+    @field_validator("attributes")
+    @classmethod
+    def _allowed(cls, words: dict[str, str]) -> dict[str, str]:
+        unknown = [name for name in words if name not in HANDED_ATTRIBUTES]
+        if unknown:
+            known = ", ".join(sorted(HANDED_ATTRIBUTES))
+            raise ValueError(f"{unknown[0]} cannot be handed over; there is {known}")
+        return words
+
+    @model_validator(mode="after")
+    def _no_owner(self) -> "GroupPart":
+        if self.owner:
+            raise ValueError("the owner is the group's, not a part's")
+        return self
+
+    @property
+    def walltime(self) -> int:
+        """In seconds."""
+        return parse_torque(self.asked).walltime or _WALLTIME
+
+
+class GroupRequest(BaseModel):
+    """Parts that start at the same moment, each at some cluster; all or none."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    parts: Annotated[list[GroupPart], Field(min_length=1, max_length=32)]
+    ready: Annotated[int, Field(description="They start then or later.", ge=0, lt=1 << 36)] = 0
+    deadline: Annotated[int | None, Field(description="They have ended by then.", ge=0, lt=1 << 36)] = None
+    overhead: Annotated[
+        int, Field(description="By so many percent it runs longer on several clusters.", ge=0, le=1_000)
+    ] = 0
+    remap: Annotated[bool, Field(description="Parts may change their clusters while they wait.")] = True
+    most: Annotated[int, Field(description="So many clusters at most; 0: any number.", ge=0, le=32)] = 0
+    owner: Annotated[str, Field(description="An admin alone names another than himself.", max_length=200)] = (
+        ""
+    )
+    key: Annotated[
+        str,
+        Field(
+            description="The sender's name for this: the same key again is the same group.", max_length=200
+        ),
+    ] = ""
+
+    @model_validator(mode="after")
+    def _make_sense(self) -> "GroupRequest":
+        if all(part.optional for part in self.parts):
+            raise ValueError("one part at least must not be optional")
+        longest = max(part.walltime for part in self.parts)
+        if self.deadline is not None and self.deadline < self.ready + longest:
+            raise ValueError(f"deadline: it runs for {longest} s from {self.ready} on, and ends after that")
+        return self
+
+
+def add(app: FastAPI) -> None:
+    """Serve groups, too."""
+    route = app.add_api_route
+    body = ("not-allowed", "bad-request", "too-large")
+    route("/v1/federation/groups", _groups, methods=["GET"], responses=answers(*_READ))
+    route(
+        "/v1/federation/groups",
+        _submit,
+        methods=["POST"],
+        status_code=201,
+        responses=answers(*_READ, *body),
+    )
+    one = "/v1/federation/groups/{group}"
+    route(one, _group, methods=["GET"], responses=answers(*_READ, "unknown-job"))
+    route(one, _cancel, methods=["DELETE"], responses=answers(*_READ, "unknown-job", "not-allowed"))
+
+
+def _groups(roof: TheRoof, asker: Asker, state: Literal["all", "open"] = "all") -> dict[str, Any]:
+    """Groups of the asker; of all, for a reader or an admin."""
+    rows = [group_row(roof, one) for one in list(roof.groups.by_id.values()) if _sees(asker, one)]
+    return {"groups": [row for row in rows if state == "all" or not row["over"]]}
+
+
+async def _submit(roof: TheRoof, asker: Asker, body: GroupRequest) -> Response:
+    """Hand a group to the federation. The answer comes when it cannot be lost any more.
+
+    Its start is told as soon as all parts are booked; it is moved only to end earlier.
+    """
+    parts = []
+    owner = ""
+    for part in body.parts:
+        owner = owner_of(roof, asker, part.model_copy(update={"owner": body.owner}))
+        submission = {
+            "script": part.script,
+            "resources": part.asked,
+            "attributes": part.attributes,
+            "variables": part.variables,
+            "queues": part.queues,
+        }
+        parts.append(
+            {
+                "submission": submission,
+                "walltime": part.walltime,
+                "clusters": part.clusters,
+                "optional": part.optional,
+            }
+        )
+    options = body.model_dump(include={"ready", "deadline", "overhead", "remap", "most"})
+    group = await run_in_threadpool(partial(roof.submit_group, owner, tuple(parts), options, body.key))
+    return JSONResponse(group_row(roof, group), 201)
+
+
+def _group(roof: TheRoof, asker: Asker, group: str) -> dict[str, Any]:
+    """One group: when it starts, where its parts are, each move, and what went wrong."""
+    return group_row(roof, _found(roof, asker, group))
+
+
+async def _cancel(roof: TheRoof, asker: Asker, group: str) -> dict[str, Any]:
+    """Take a group back: its jobs are deleted. One that has begun goes on; `qdel` at each cluster ends it."""
+    found = _found(roof, asker, group)
+    if asker.role == "reader":
+        raise ProblemError("not-allowed", f"{asker.name} may only read")
+    return group_row(roof, await run_in_threadpool(roof.cancel_group, found.id, asker.name))
+
+
+def _sees(asker: Bearer, group: Group) -> bool:
+    return asker.role != "user" or asker.name == group.owner
+
+
+def _found(roof: Roof, asker: Bearer, name: str) -> Group:
+    group = roof.groups.by_id.get(name)
+    if group is None or not _sees(asker, group):
+        raise ProblemError("unknown-job", f"the federation has no group {name[:40]}")
+    return group
+
+
+def group_row(roof: Roof, group: Group) -> dict[str, Any]:
+    """A group as its owner sees it."""
+    one = group.committed or (group.rounds[-1] if group.over and group.rounds else None)
+    placed = {place.part: place for place in one.places} if one is not None else {}
+    parts = []
+    for i, part in enumerate(group.parts):
+        place = placed.get(i)
+        copy = group.copy_of(place) if place is not None and place.copy <= len(group.copies) else None
+        parts.append(
+            {
+                "part": i + 1,
+                "resources": part.submission.get("resources", {}),
+                "optional": part.optional,
+                "cluster": place.cluster if place is not None else "",
+                **_copy_row(roof, group, copy),
+            }
+        )
+    return {
+        "id": group.id,
+        "owner": group.owner,
+        "submitted": group.submitted,
+        "state": _state(group),
+        "start": one.start if one is not None else None,
+        "end": one.end if one is not None else None,
+        "told_start": group.told[0] if group.told is not None else None,
+        "told_end": group.told[1] if group.told is not None else None,
+        "moves": group.moves,
+        "parts": parts,
+        "rounds": [_round_row(one) for one in group.rounds],
+        "together": together(group.parts, max(part.walltime for part in group.parts)) is not None,
+        "over": group.over,
+        "over_at": group.over_at or None,
+        "cancelled": group.cancelled,
+        "text": group.text or group.released or _waits(roof, group),
+    }
+
+
+def _copy_row(roof: Roof, group: Group, copy: Copy | None) -> dict[str, Any]:
+    if copy is None:
+        return {"job": "", "phase": "", "state": "", "started": None, "exit_status": None, "text": ""}
+    seen = roof.seen[copy.cluster].handovers if copy.cluster in roof.seen else {}
+    there = seen.get(handover_name(roof.group_rules, group, copy))
+    return {
+        "job": copy.server_job,
+        "phase": copy.phase,
+        "state": there.state if there is not None else "",
+        "started": copy.started or None,
+        "exit_status": copy.exit_status,
+        "text": copy.text,
+    }
+
+
+def _round_row(one: Round) -> dict[str, Any]:
+    return {
+        "number": one.number,
+        "start": one.start,
+        "end": one.end,
+        "clusters": {str(place.part + 1): place.cluster for place in one.places},
+        "phase": one.phase,
+        "since": one.since,
+        "why": one.why,
+        "plans": {str(part + 1): plan for part, plan in one.plans.items()},
+        "text": one.text,
+    }
+
+
+def _state(group: Group) -> str:
+    """In a word."""
+    if group.over:
+        return group.over
+    if group.released:
+        return "being deleted"
+    if group.began:
+        return "running"
+    if group.let_go:
+        return "starting"
+    return "planned" if group.committed is not None else "seeking a start"
+
+
+def _waits(roof: Roof, group: Group) -> str:
+    if group.committed is not None or group.over:
+        return ""
+    dropped = [one.text for one in group.rounds if one.phase in ("dropped", "cleared") and one.text]
+    return roof.group_notes.get(group.id, dropped[-1] if dropped else "")
