@@ -12,7 +12,6 @@ from schedd.api.problems import ProblemError, answers
 from schedd.api.roof import Asked, Asker, TheRoof, Words, owner_of
 from schedd.dialect import parse_torque
 from schedd.federation.groups.group import Copy, Group, Round
-from schedd.federation.groups.search import together
 from schedd.federation.groups.steps import handover_name
 from schedd.federation.roof import Roof
 from schedd.service.roles import Bearer
@@ -192,7 +191,6 @@ def group_row(roof: Roof, group: Group) -> dict[str, Any]:
         "moves": group.moves,
         "parts": parts,
         "rounds": [_round_row(one) for one in group.rounds],
-        "together": together(group.parts, max(part.walltime for part in group.parts)) is not None,
         "over": group.over,
         "over_at": group.over_at or None,
         "cancelled": group.cancelled,

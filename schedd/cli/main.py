@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "book": ("schedd.cli.user.book", "Book cores for a time within a window."),
     "cancel": ("schedd.cli.user.cancel", "Cancel jobs of the federation."),
     "checkjob": ("schedd.cli.user.checkjob", "Show everything about a job."),
+    "coallocate": ("schedd.cli.user.coallocate", "Start jobs at several clusters at the same moment."),
     "config": ("schedd.cli.config", "Create, check, show and explain settings."),
     "cost": ("schedd.cli.user.cost", "Show a job's cost and energy."),
     "demo": ("schedd.cli.demo", "Show the daemon at work on an emulated cluster."),
