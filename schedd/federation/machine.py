@@ -136,7 +136,8 @@ def decide(
     """
     found: list[Event] = []
     about = About(clusters, users, load if load is not None else assigned(jobs, clusters, rules))
-    for name in list(jobs.open if among is None else among):
+    # One that is named twice is decided once: a second event of it would follow from what is past.
+    for name in dict.fromkeys(jobs.open if among is None else among):
         job = jobs.by_id.get(name)
         event = _next(job, rules, about, now) if job is not None else None
         if job is not None and event is not None:

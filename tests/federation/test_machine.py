@@ -172,6 +172,11 @@ def test_a_waiting_job_moves_where_it_ends_earlier_by_the_threshold() -> None:
     assert decide(jobs, Rules(moves=0), seen(), 10, USERS) == []
 
 
+def test_a_job_that_is_named_twice_is_decided_once() -> None:
+    jobs = taken(*OUT)
+    assert len(decide(jobs, RULES, seen(), 10, USERS, ["1", "1"])) == 1
+
+
 def test_a_job_never_moves_past_its_promise() -> None:
     jobs = taken(*OUT)
     there = HandoverSeen(
