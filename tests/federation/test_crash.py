@@ -5,6 +5,7 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -119,7 +120,7 @@ async def test_groups_over_three_clusters_with_kills_a_cut_and_a_part_that_canno
     async with Town(tmp_path, "abc", f"threshold = 5\nagain = 1\n{GROUPS}") as town:
         count = 0
         for number in range(12):
-            parts = [{} for _ in range(chance.choice([2, 2, 3]))]
+            parts: list[dict[str, Any]] = [{} for _ in range(chance.choice([2, 2, 3]))]
             for part, cluster in zip(parts, chance.sample("abc", len(parts)), strict=True):
                 if chance.random() < 0.6:
                     part["clusters"] = [cluster]

@@ -124,21 +124,18 @@ def _table(found: Sequence[BookingView], now: int) -> str:
                 moment(one["start"], now) if one["start"] is not None else "-",
                 moment(one["end"], now) if one["end"] is not None else "-",
                 str(one["cpus"]),
-                _room(one, now),
+                _room(one),
                 one["text"] or few([share["node"] for share in one["nodes"]]),
             )
             for one in found
         ],
-        last=12,
+        last=34,
     )
 
 
-def _room(one: BookingView, now: int) -> str:
-    """By how much it may move, and until when."""
-    if one["phase"] != "flexible" or not one["spare"]:
-        return "no"
-    freezes = one["freezes"]
-    return span(one["spare"]) + (f" until {moment(freezes, now)}" if freezes is not None else "")
+def _room(one: BookingView) -> str:
+    """By how much it may still be moved."""
+    return span(one["spare"]) if one["phase"] == "flexible" and one["spare"] else "no"
 
 
 def _offers(name: str, error: Refused, now: int) -> str:
