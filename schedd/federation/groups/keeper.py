@@ -62,25 +62,45 @@ class Keeper(threading.Thread):
         """Rounds until it is to stop."""
         while not self._stopping.is_set():
             self._roof.group_bell.clear()
-            for name in list(self._roof.groups.open):
-                if self._stopping.is_set():
-                    return
-                try:
-                    self.tend(name)
-                except (StoreError, ImpossibleError) as error:
-                    _log.error("a group was not tended", group=name, why=str(error))
-                except Exception:
-                    _log.exception("a group was not tended", group=name)
+            names = list(self._roof.groups.open)
+            for name in names:
+                self._try(name, plan=False)
+            for name in names:
+                self._try(name)
+                for other in self._urgent():  # asking plans takes a while: nobody misses his moment by it
+                    self._try(other, plan=False)
             self._roof.group_bell.wait(self._roof.settings.routing.poll)
             self._stopping.wait(0.05)
 
-    def tend(self, name: str) -> None:
-        """Everything that can be done for one group now. Raises StoreError."""
+    def _try(self, name: str, *, plan: bool = True) -> None:
+        if self._stopping.is_set() or name not in self._roof.groups.open:
+            return
+        try:
+            self.tend(name, plan=plan)
+        except (StoreError, ImpossibleError) as error:
+            _log.error("a group was not tended", group=name, why=str(error))
+        except Exception:
+            _log.exception("a group was not tended", group=name)
+
+    def _urgent(self) -> list[str]:
+        """Groups that start soon, or are about to."""
+        soon = self._now() + 2 * self._roof.group_rules.lead
+        groups = [self._roof.groups[name] for name in list(self._roof.groups.open)]
+        return [
+            one.id
+            for one in groups
+            if not one.began and one.committed is not None and one.committed.start <= soon
+        ]
+
+    def tend(self, name: str, *, plan: bool = True) -> None:
+        """Everything that can be done for one group now; without its ``plan``: clusters are not asked where
+        it could start. Raises StoreError.
+        """
         roof = self._roof
         group = roof.tend_group(name, self._looks(roof.groups[name]))
         if group.over or group.let_go:
             self._planned.pop(name, None)
-        elif not group.cancelled and group.proposed is None:
+        elif plan and not group.cancelled and group.proposed is None:
             self._plan(group)
         for _ in range(len(group.parts) + 1):  # one booking leads to the next
             group = roof.groups[name]

@@ -251,11 +251,10 @@ def _before(
     if now < one.start - rules.lead:
         return []
     late = _not_ready(group, one, looks)
-    if not late:
-        return [GroupLetGo(job=group.id, time=now)]
-    if now >= one.start - rules.lead // 4:
-        return [RoundDropped(job=group.id, time=now, number=one.number, why=late)]
-    return []
+    if now >= one.start - rules.lead // 4:  # holds that are released now may be too late
+        why = late or "the federation did not look in time"
+        return [RoundDropped(job=group.id, time=now, number=one.number, why=why)]
+    return [] if late else [GroupLetGo(job=group.id, time=now)]
 
 
 def _broken(group: Group, one: Round, rules: GroupRules, looks: Mapping[str, Looks]) -> str:
