@@ -34,8 +34,10 @@ test: $(STAMP) ## lint, then all tests but the long ones
 	@# A file's tests stay together: many share what is dear to start. Three workers for two cores: many tests wait.
 	$(VENV)/bin/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
-soak: $(STAMP) ## the long runs, and the property tests with new examples
+soak: $(STAMP) ## the long runs, the property tests with new examples, the kernels with their indices checked
 	HYPOTHESIS_PROFILE=explore $(VENV)/bin/pytest -m "hypothesis and not soak"
+	@# Kernels of their own: those in the cache do not look whether an index is within its array.
+	NUMBA_BOUNDSCHECK=1 SCHEDD_KERNEL_CACHE=$(CURDIR)/build/checked $(VENV)/bin/pytest tests/plan tests/optimize
 	$(VENV)/bin/pytest -m soak --timeout 0
 
 bench: $(STAMP) ## measure the planner and the daemon; build/*.json has the figures

@@ -294,7 +294,7 @@ def main() -> int:
     if _quietly([*folders], [watch]) != 0:
         print(f"tests fail without any change: {', '.join(watch.failed)}")
         return 2
-    print(f"{len(watch.seconds)} tests in {time.monotonic() - begun:.0f} s")
+    print(f"{len(watch.seconds)} tests in {time.monotonic() - begun:.0f} s", flush=True)
     callers: dict[tuple[str, str], list[str]] = defaultdict(list)
     for test, called in watch.calls.items():
         for function in called:

@@ -47,7 +47,7 @@ class PriorityView(Dated):
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ShareEntry:
     """One place of the tree of shares."""
 
     path: str
@@ -73,7 +73,7 @@ class FairShareView(Dated):
 
     levels: tuple[str, ...]
     """What the tree is made of, from the top; empty where the site has no fair share."""
-    places: tuple[Place, ...]
+    places: tuple[ShareEntry, ...]
     """Parents before children."""
 
 
@@ -207,8 +207,8 @@ def _licences(engine: Engine) -> LicencesView:
     )
 
 
-def _place(row: Standing) -> Place:
-    return Place(
+def _place(row: Standing) -> ShareEntry:
+    return ShareEntry(
         path="/".join(row.path),
         share=row.share,
         target=row.target,

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from schedd.choice.front import shown
 from schedd.plan.columns import Ints
-from schedd.plan.places import Place, place_of
+from schedd.plan.places import Allocation, allocation_of
 from schedd.plan.plan import Plan
 
 __all__ = ["Archive"]
@@ -29,7 +29,7 @@ class Archive:
     ) -> None:
         """``slots``: the jobs whose places are kept; ``most`` plans are given in the end."""
         self._slots, self._values, self._most, self._share = slots, values, most, share
-        self._kept: list[tuple[Floats, dict[int, Place]]] = []
+        self._kept: list[tuple[Floats, dict[int, Allocation]]] = []
         self._begin = perf_counter()
         self._spent = 0.0
         self.seen = 0
@@ -43,7 +43,9 @@ class Archive:
         value = self._values(plan)
         self.seen += 1
         if not any((other <= value).all() for other, _ in self._kept):
-            places = {slot: place_of(plan, slot) for slot in self._slots.tolist() if plan.start(slot) >= 0}
+            places = {
+                slot: allocation_of(plan, slot) for slot in self._slots.tolist() if plan.start(slot) >= 0
+            }
             stays = [one for one in self._kept if not (value <= one[0]).all()]
             self._kept = [*stays, (value, places)]
             if len(self._kept) > 4 * self._most:
@@ -55,7 +57,7 @@ class Archive:
         self._kept = [self._kept[i] for i in best.tolist()]
 
     @property
-    def plans(self) -> list[Mapping[int, Place]]:
+    def plans(self) -> list[Mapping[int, Allocation]]:
         """Places by slot, of plans spread over the front."""
         if self._kept:
             self._thin(self._most)

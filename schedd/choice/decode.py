@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schedd.plan.columns import Ints
-from schedd.plan.places import Place, free_at, place_of
+from schedd.plan.places import Allocation, allocation_of, free_at
 from schedd.plan.plan import Plan
 
 __all__ = ["Decoded", "Decoder"]
@@ -38,14 +38,14 @@ class Decoder:
     """
 
     def __init__(
-        self, plan: Plan, slots: Ints, latest: Ints, now: int, known: Sequence[Mapping[int, Place]] = ()
+        self, plan: Plan, slots: Ints, latest: Ints, now: int, known: Sequence[Mapping[int, Allocation]] = ()
     ) -> None:
         self.slots = slots
         self.stays = 0
         self.known = tuple(range(1, 1 + len(known)))
         self.anew = tuple(range(1 + len(known), 1 + len(known) + plan.tiers))
         self._plan, self._latest, self._now = plan, latest, now
-        self._home = {slot: place_of(plan, slot) for slot in slots.tolist()}
+        self._home = {slot: allocation_of(plan, slot) for slot in slots.tolist()}
         self._known = [
             {slot: places.get(slot, home) for slot, home in self._home.items()} for places in known
         ]
@@ -72,7 +72,7 @@ class Decoder:
         self._working = plan = self._plan.fork()
         # Who may not start later goes first: behind others hardly any of them would find a place in time.
         order = np.lexsort((keys, ~self._tight))
-        exact: list[Place] = []
+        exact: list[Allocation] = []
         anew: list[tuple[int, int]] = []
         for i in order.tolist():
             slot, gene = int(self.slots[i]), int(genes[i])
@@ -106,9 +106,9 @@ class Decoder:
             return True
         return False
 
-    def moved(self, plan: Plan) -> tuple[Place, ...]:
+    def moved(self, plan: Plan) -> tuple[Allocation, ...]:
         """The places of the jobs that are elsewhere in a plan that was decoded, by start."""
-        places = (place_of(plan, slot) for slot in self.slots.tolist())
+        places = (allocation_of(plan, slot) for slot in self.slots.tolist())
         return tuple(
             sorted(
                 (place for place in places if place != self._home[place.slot]),

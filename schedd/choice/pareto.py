@@ -16,7 +16,7 @@ import numpy.typing as npt
 from schedd.choice.decode import Decoder
 from schedd.choice.front import Balance, front, shown
 from schedd.plan.columns import Ints
-from schedd.plan.places import Place
+from schedd.plan.places import Allocation
 from schedd.plan.plan import Plan, WorkSpent
 
 __all__ = ["Alternative", "Front", "NoPymoo", "Pareto", "ParetoSettings", "hypervolume"]
@@ -65,7 +65,7 @@ class Alternative:
     """A plan that is offered: its values, in the order of the objectives asked for, and who is elsewhere."""
 
     values: tuple[float, ...]
-    places: tuple[Place, ...]
+    places: tuple[Allocation, ...]
 
 
 @dataclass(frozen=True, slots=True)

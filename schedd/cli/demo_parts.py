@@ -13,7 +13,7 @@ from typing import Any
 
 from schedd.service.clock import ScaledClock
 
-__all__ = ["CLUSTER", "DemoError", "Logins", "Part", "adapter", "daemon"]
+__all__ = ["CLUSTER", "DemoError", "DemoPart", "Logins", "adapter", "daemon"]
 
 CLUSTER = "demo"
 _PORT = 8080
@@ -40,7 +40,7 @@ class DemoError(Exception):
     """A part of the demo did not come up, or went away."""
 
 
-class Part:
+class DemoPart:
     """A module run as a process of its own: told one line, it answers with one, and ends with its input."""
 
     def __init__(self, name: str, module: str, told: Mapping[str, Any]) -> None:
@@ -87,7 +87,7 @@ class Part:
         return code
 
 
-def daemon(clock: ScaledClock, port: int | None, directory: Path) -> tuple[Part, Logins]:
+def daemon(clock: ScaledClock, port: int | None, directory: Path) -> tuple[DemoPart, Logins]:
     """The daemon, and by what others are known to it; it greets with its port.
 
     On this port of loopback; None: the usual one, or any where that is taken. Its database is a file in
@@ -128,12 +128,12 @@ def daemon(clock: ScaledClock, port: int | None, directory: Path) -> tuple[Part,
     }
     login = {"login_key": logins.key, "login_as": _digest(logins.admin)}
     told = {"settings": settings, "any_port": port is None, **login, **_time(clock)}
-    return Part("the daemon", "schedd.cli.demo_daemon", told), logins
+    return DemoPart("the daemon", "schedd.cli.demo_daemon", told), logins
 
 
 def adapter(
     clock: ScaledClock, server: tuple[str, int], url: str, token: str, directory: Path, family: str
-) -> Part:
+) -> DemoPart:
     """The adapter between the emulated server and the daemon; it greets with the port on which
     it takes commands, or with None where they come over a connection of its own.
     """
@@ -154,7 +154,7 @@ def adapter(
         "run.busy_wait": 0.05,
     }
     told = {"settings": settings, "token": token, **_time(clock)}
-    return Part("the adapter", "schedd.cli.demo_adapter", told)
+    return DemoPart("the adapter", "schedd.cli.demo_adapter", told)
 
 
 def _digest(token: str) -> str:

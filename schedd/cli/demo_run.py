@@ -12,7 +12,7 @@ from typing import Any, TextIO
 import httpx2
 
 from schedd.cli.arrivals import Workload
-from schedd.cli.demo_parts import CLUSTER, DemoError, Logins, Part, adapter
+from schedd.cli.demo_parts import CLUSTER, DemoError, DemoPart, Logins, adapter
 from schedd.cli.demo_table import Table
 from schedd.cli.steady import Steady, asked_of
 from schedd.service.clock import ScaledClock
@@ -152,7 +152,7 @@ class _Show:
 
 
 async def play(
-    daemon: Part,
+    daemon: DemoPart,
     url: str,
     logins: Logins,
     clock: ScaledClock,
@@ -210,7 +210,7 @@ def _endless(workload: Steady, trial: Trial) -> Iterator[Arrival]:
     return workload.arrivals(waiting, lambda: cluster.now - trial.feed.begin)
 
 
-async def _watch(show: _Show, trial: Trial, joined: Part) -> None:
+async def _watch(show: _Show, trial: Trial, joined: DemoPart) -> None:
     while True:
         over = trial.finished
         await show.look()
@@ -235,7 +235,7 @@ async def _ask(client: httpx2.AsyncClient, path: str) -> dict[str, Any] | None:
     return found
 
 
-async def _until_ready(client: httpx2.AsyncClient, daemon: Part, say: Progress) -> None:
+async def _until_ready(client: httpx2.AsyncClient, daemon: DemoPart, say: Progress) -> None:
     for _ in range(_FIRST_WAIT_S * 5):
         if not daemon.alive:
             raise DemoError("the daemon ended while it was getting ready")

@@ -10,11 +10,11 @@ from schedd.service.durable import Durable
 from schedd.service.loop import PlanLoop
 from schedd.store import AuditEntry, StoreError
 
-__all__ = ["Part", "audit_of", "health_of"]
+__all__ = ["HealthPart", "audit_of", "health_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class HealthPart:
     """One part: well, to be looked at, or not working; and why."""
 
     name: str
@@ -22,7 +22,7 @@ class Part:
     words: str
 
 
-def health_of(clusters: Clusters, loop: PlanLoop) -> tuple[Part, ...]:
+def health_of(clusters: Clusters, loop: PlanLoop) -> tuple[HealthPart, ...]:
     """All parts, in the order in which an event goes through them."""
     return (
         _server(loop),
@@ -33,52 +33,52 @@ def health_of(clusters: Clusters, loop: PlanLoop) -> tuple[Part, ...]:
     )
 
 
-def _server(loop: PlanLoop) -> Part:
+def _server(loop: PlanLoop) -> HealthPart:
     server = loop.published.server
     name = f"PBS server {server.version}".strip()
     if not server.scheduling:
-        return Part(name, "warn", "scheduling disabled: the server attribute scheduling is False")
-    return Part(name, "good", "scheduling enabled")
+        return HealthPart(name, "warn", "scheduling disabled: the server attribute scheduling is False")
+    return HealthPart(name, "good", "scheduling enabled")
 
 
-def _adapter(loop: PlanLoop) -> Part:
+def _adapter(loop: PlanLoop) -> HealthPart:
     published = loop.published
     waiting = f"; {loop.pending} events waiting" if loop.pending else ""
     why = loop.silence or (published.stale if not loop.doubt else "")
     if why:
-        return Part("Adapter", "bad", why + waiting)
+        return HealthPart("Adapter", "bad", why + waiting)
     if loop.standing_by:
-        return Part("Adapter", "good", "connected to the leader")
+        return HealthPart("Adapter", "good", "connected to the leader")
     heard = f"last contact {span(loop.hearing.age)} ago" if loop.hearing.at else "no contact yet"
     age = max(0, loop.now() - published.as_of)
-    return Part("Adapter", "good", f"{heard}; the plan is {span(age)} old{waiting}")
+    return HealthPart("Adapter", "good", f"{heard}; the plan is {span(age)} old{waiting}")
 
 
-def _database(durable: Durable | None) -> Part:
+def _database(durable: Durable | None) -> HealthPart:
     if durable is None:
-        return Part("Database", "warn", "none: a restart loses everything, and there is no audit")
+        return HealthPart("Database", "warn", "none: a restart loses everything, and there is no audit")
     if durable.trouble:
-        return Part("Database", "bad", durable.trouble)
-    return Part("Database", "good", "OK")
+        return HealthPart("Database", "bad", durable.trouble)
+    return HealthPart("Database", "good", "OK")
 
 
-def _planner(loop: PlanLoop) -> Part:
+def _planner(loop: PlanLoop) -> HealthPart:
     if loop.failure:
-        return Part("Planner", "bad", loop.failure)
+        return HealthPart("Planner", "bad", loop.failure)
     if loop.trouble:
-        return Part("Planner", "bad", f"waiting for the database: {loop.trouble}")
+        return HealthPart("Planner", "bad", f"waiting for the database: {loop.trouble}")
     if loop.failing:
-        return Part("Planner", "bad", loop.failing)
+        return HealthPart("Planner", "bad", loop.failing)
     if loop.standing_by:
-        return Part("Planner", "warn", "standby: another daemon leads, or no leader yet")
-    return Part(
+        return HealthPart("Planner", "warn", "standby: another daemon leads, or no leader yet")
+    return HealthPart(
         "Planner", "good", f"running; {loop.published.breaches} promises broken since the daemon started"
     )
 
 
-def _dispatch(loop: PlanLoop) -> Part:
+def _dispatch(loop: PlanLoop) -> HealthPart:
     halted = loop.published.halted
-    return Part("Dispatch", "warn" if halted else "good", halted or "on")
+    return HealthPart("Dispatch", "warn" if halted else "good", halted or "on")
 
 
 def audit_of(clusters: Clusters, cluster: str, most: int, *, alone: bool) -> tuple[Sequence[AuditEntry], str]:

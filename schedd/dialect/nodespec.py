@@ -14,7 +14,7 @@ from schedd.dialect.errors import RequestError
 from schedd.dialect.span import Span, whole_number
 from schedd.model.request import Features
 
-__all__ = ["NAME", "NodeSpec", "Part", "normal_form", "parse_alternatives", "parse_nodes"]
+__all__ = ["NAME", "NodeSpec", "NodeSpecPart", "normal_form", "parse_alternatives", "parse_nodes"]
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
 """What the servers take for a property or a node's name."""
@@ -28,7 +28,7 @@ _GPU_MODES = frozenset(
 
 
 @dataclass(slots=True)
-class Part:
+class NodeSpecPart:
     """One part of a list of nodes: ``count`` units of ``ppn`` times ``cpp`` cores each.
 
     ``host`` is the known node that the part names, or empty; ``amounts`` are per unit.
@@ -54,7 +54,7 @@ class Part:
 class NodeSpec:
     """All parts in their order; ``exclusive`` is True for ``#excl``, False for ``#shared``, else None."""
 
-    parts: list[Part]
+    parts: list[NodeSpecPart]
     exclusive: bool | None = None
     gpu_modes: set[str] = field(default_factory=set)
 
@@ -102,7 +102,7 @@ def parse_nodes(span: Span, *, known_nodes: Collection[str] = (), amounts: Colle
     return spec
 
 
-def _head(span: Span, known_nodes: Collection[str]) -> tuple[Part, list[Span]]:
+def _head(span: Span, known_nodes: Collection[str]) -> tuple[NodeSpecPart, list[Span]]:
     """A part with the count or the name it begins with, and the conditions that remain to be read."""
     first, *rest = span.split(":")
     text = str(first)
@@ -111,18 +111,18 @@ def _head(span: Span, known_nodes: Collection[str]) -> tuple[Part, list[Span]]:
             "a part of the list is empty", "a count or a name, for example 2:ppn=4 or node1:ppn=4"
         )
     if text.isascii() and text.isdigit():
-        return Part(count=whole_number(first, "the number of nodes")), rest
+        return NodeSpecPart(count=whole_number(first, "the number of nodes")), rest
     host = next((name for name in (text, _without_processor(text)) if name in known_nodes), "")
     if host:
-        return Part(host=host, features=[frozenset({host})]), rest
+        return NodeSpecPart(host=host, features=[frozenset({host})]), rest
     if text[0].isdigit():
         raise first.error(
             f"{first.shown()} is neither a count nor a name", "a count, then : and its conditions"
         )
-    return Part(), [first, *rest]
+    return NodeSpecPart(), [first, *rest]
 
 
-def _conditions(pieces: list[Span], part: Part, spec: NodeSpec, amounts: Collection[str]) -> None:
+def _conditions(pieces: list[Span], part: NodeSpecPart, spec: NodeSpec, amounts: Collection[str]) -> None:
     for piece in pieces:
         name, value = piece.partition("=")
         key = str(name).lower()
@@ -144,7 +144,7 @@ def _conditions(pieces: list[Span], part: Part, spec: NodeSpec, amounts: Collect
             raise _unknown(piece, amounts)
 
 
-def _word(piece: Span, word: str, part: Part, spec: NodeSpec) -> None:
+def _word(piece: Span, word: str, part: NodeSpecPart, spec: NodeSpec) -> None:
     """A condition without a value: a property, or after ``gpus=`` how the server is to set them up."""
     if "gpus" in part.given and word in _GPU_MODES:
         spec.gpu_modes.add(word)

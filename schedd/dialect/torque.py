@@ -11,7 +11,7 @@ from schedd.dialect.asked import Asked
 from schedd.dialect.assemble import assemble, by_lower_name, divided, resources_of, walltime_of
 from schedd.dialect.cost_limit import cost_limit_names
 from schedd.dialect.deadline import deadline_names
-from schedd.dialect.nodespec import Part, normal_form, parse_alternatives, parse_nodes
+from schedd.dialect.nodespec import NodeSpecPart, normal_form, parse_alternatives, parse_nodes
 from schedd.dialect.shared import shared_names
 from schedd.dialect.span import Span, whole_number
 from schedd.dialect.torque_access import access_policy, extension_list
@@ -207,9 +207,9 @@ def _node_chunks(
     return chunks, exclusive or spec.exclusive is True
 
 
-def _hosts_once(parts: Sequence[Part], asked: Asked) -> list[Part]:
+def _hosts_once(parts: Sequence[NodeSpecPart], asked: Asked) -> list[NodeSpecPart]:
     """Parts that name the same node are one unit on it: a node cannot be two nodes."""
-    first: dict[str, Part] = {}
+    first: dict[str, NodeSpecPart] = {}
     kept = []
     for part in parts:
         known = first.get(part.host) if part.host and part.count == 1 else None

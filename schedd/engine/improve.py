@@ -12,7 +12,7 @@ from schedd.engine.state import EngineState
 from schedd.plan.columns import PLANNED, Ints
 from schedd.plan.evaluate import Weights, by_name
 from schedd.plan.latest import latest_starts
-from schedd.plan.places import Place
+from schedd.plan.places import Allocation
 from schedd.plan.plan import Plan, Take
 from schedd.plan.rebase import rebase
 from schedd.plan.records import Moves, no_moves
@@ -31,18 +31,18 @@ def movable(state: EngineState) -> Ints:
 
 
 def improvement(
-    event: str, now: int, plan: Plan, jobs: Mapping[int, str], places: Iterable[Place]
+    event: str, now: int, plan: Plan, jobs: Mapping[int, str], places: Iterable[Allocation]
 ) -> Improved:
     """The event that tells of ``places`` on ``plan``, or a fork of it; ``jobs``: the ids of jobs by slot."""
     return Improved(id=event, time=now, places=places_told(plan, jobs, places))
 
 
-def places_told(plan: Plan, jobs: Mapping[int, str], places: Iterable[Place]) -> tuple[PlaceFacts, ...]:
+def places_told(plan: Plan, jobs: Mapping[int, str], places: Iterable[Allocation]) -> tuple[PlaceFacts, ...]:
     """``places`` on ``plan`` as events tell them; ``jobs``: the ids of jobs by slot."""
     return tuple(_place_facts(plan, jobs[place.slot], place) for place in places)
 
 
-def _place_facts(plan: Plan, job_id: str, place: Place) -> PlaceFacts:
+def _place_facts(plan: Plan, job_id: str, place: Allocation) -> PlaceFacts:
     units = (UnitsFacts(plan.name_of[take.row], take.chunk, take.units) for take in place.takes)
     return PlaceFacts(job_id, place.start, tuple(units))
 
@@ -92,7 +92,7 @@ def _taken_over(state: EngineState, event: Improved | PlanChosen, *, must_gain: 
     return rebased.moves
 
 
-def _place(state: EngineState, facts: PlaceFacts) -> Place | None:
+def _place(state: EngineState, facts: PlaceFacts) -> Allocation | None:
     """The place as the plan has it; None when the job is not planned, or not of this shape, any more."""
     record = state.records.get(facts.job_id)
     if record is None or record.phase is not Phase.WAITING or record.slot < 0:
@@ -100,7 +100,7 @@ def _place(state: EngineState, facts: PlaceFacts) -> Place | None:
     if state.plan.state(record.slot) != PLANNED:
         return None
     takes = _takes(state, record, facts)
-    return None if takes is None else Place(record.slot, facts.start, takes)
+    return None if takes is None else Allocation(record.slot, facts.start, takes)
 
 
 def _takes(state: EngineState, record: JobRecord, facts: PlaceFacts) -> tuple[Take, ...] | None:

@@ -16,7 +16,7 @@ from schedd.optimize.settings import SearchSettings
 from schedd.plan.columns import Ints
 from schedd.plan.evaluate import UNITS, Criterion, Evaluation, JobColumns, Values, Weights
 from schedd.plan.latest import PATIENCE, as_expected, reference
-from schedd.plan.places import Place, place_of
+from schedd.plan.places import Allocation, allocation_of
 from schedd.plan.plan import Plan
 from schedd.plan.trials import How, Made, Trials
 
@@ -47,7 +47,7 @@ _PULL = 300_000
 class Improvement:
     """What a search found: new places of the jobs that it moved, by start, and how it went."""
 
-    places: tuple[Place, ...]
+    places: tuple[Allocation, ...]
     report: Report
 
 
@@ -319,11 +319,11 @@ class Search:
 
     # ---- the end --------------------------------------------------------------------------------
 
-    def _places(self) -> tuple[Place, ...]:
+    def _places(self) -> tuple[Allocation, ...]:
         slots = np.array(sorted(self._touched), np.int64)
         elsewhen = self._plan.starts(slots) != self._was.starts[slots]
         new = [
-            place_of(self._plan, slot)
+            allocation_of(self._plan, slot)
             for slot, moved in zip(slots.tolist(), elsewhen.tolist(), strict=True)
             if moved or self._plan.takes(slot) != self._was.takes(slot)
         ]

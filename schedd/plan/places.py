@@ -9,11 +9,11 @@ from schedd.plan.kernels.place import misplaced
 from schedd.plan.kernels.rows import floor
 from schedd.plan.plan import Plan, Take
 
-__all__ = ["Attempt", "Place", "free_at", "is_misplaced", "place_of"]
+__all__ = ["Allocation", "Attempt", "allocation_of", "free_at", "is_misplaced"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Allocation:
     """Where a planned job is: its start (seconds since the epoch), and what it holds of nodes."""
 
     slot: int
@@ -21,12 +21,12 @@ class Place:
     takes: tuple[Take, ...]
 
 
-def place_of(plan: Plan, slot: int) -> Place:
+def allocation_of(plan: Plan, slot: int) -> Allocation:
     """Where ``slot`` is."""
-    return Place(slot, plan.start(slot), plan.takes(slot))
+    return Allocation(slot, plan.start(slot), plan.takes(slot))
 
 
-def free_at(plan: Plan, place: Place) -> bool:
+def free_at(plan: Plan, place: Allocation) -> bool:
     """Whether an unplaced job would find all that ``place`` holds free and usable there, its pools too."""
     tb = plan.tables
     first = int(tb.jobs[POOL, place.slot])
@@ -57,7 +57,7 @@ def is_misplaced(plan: Plan, slots: Ints) -> bool:
 class _Before:
     """Where a job was when an attempt first touched it."""
 
-    place: Place
+    place: Allocation
     fixed: bool
     seen: int
 
@@ -89,7 +89,7 @@ class Attempt:
         self._note(slot)
         self._plan.lift(slot, self._now)
 
-    def put(self, place: Place) -> None:
+    def put(self, place: Allocation) -> None:
         """Let an unplaced job be planned at exactly this place, whether there is room or not."""
         self._plan.put(place.slot, place.start, place.takes, anew=False)
 
@@ -131,4 +131,4 @@ class Attempt:
         if slot not in self._before:
             plan = self._plan
             seen = int(plan.tables.jobs[SEEN, slot])
-            self._before[slot] = _Before(place_of(plan, slot), plan.state(slot) == FIXED, seen)
+            self._before[slot] = _Before(allocation_of(plan, slot), plan.state(slot) == FIXED, seen)

@@ -11,7 +11,7 @@ from schedd.plan.evaluate import Evaluation, JobColumns, Weights
 from schedd.plan.kernels.layout import DUR, PLANNED, POOLS, READY, START, STATE, Ints
 from schedd.plan.kernels.moves import LEAST_GAIN
 from schedd.plan.latest import PATIENCE, as_expected, reference
-from schedd.plan.places import Attempt, Place, free_at, is_misplaced, place_of
+from schedd.plan.places import Allocation, Attempt, allocation_of, free_at, is_misplaced
 from schedd.plan.plan import Plan
 from schedd.plan.records import Moves
 
@@ -28,7 +28,7 @@ class Rebased:
 
 def rebase(
     live: Plan,
-    places: Sequence[Place],
+    places: Sequence[Allocation],
     columns: JobColumns,
     latest: Ints,
     now: int,
@@ -90,9 +90,9 @@ class _Rebasing:
         self._cost = self._weights.cost(before, self._reference)
         self._taken = False
 
-    def run(self, places: Sequence[Place]) -> Rebased:
+    def run(self, places: Sequence[Allocation]) -> Rebased:
         wanted = [place for place in places if self._may_move(place)]
-        old = {place.slot: place_of(self._live, place.slot) for place in wanted}
+        old = {place.slot: allocation_of(self._live, place.slot) for place in wanted}
         wanted = sorted((p for p in wanted if p != old[p.slot]), key=lambda p: (p.start, p.slot))
         whole = bool(wanted) and (
             self._all_together(wanted, old, _How.LAST)
@@ -103,7 +103,7 @@ class _Rebasing:
             for place in wanted:
                 if place.start < old[place.slot].start:
                     self._all_together([place], old, _How.EXACTLY)
-        moved = [slot for slot, was in old.items() if place_of(self._live, slot) != was]
+        moved = [slot for slot, was in old.items() if allocation_of(self._live, slot) != was]
         for slot in moved:
             if self._live.start(slot) > old[slot].start:  # what was of no use to it before may be now
                 self._live.look_at(slot)
@@ -114,7 +114,7 @@ class _Rebasing:
         )
         return Rebased(moves, whole)
 
-    def _may_move(self, place: Place) -> bool:
+    def _may_move(self, place: Allocation) -> bool:
         jobs = self._live.tables.jobs
         slot = place.slot
         return bool(
@@ -123,7 +123,7 @@ class _Rebasing:
             and max(self._now, jobs[READY, slot]) <= place.start <= self._latest[slot]
         )
 
-    def _all_together(self, wanted: Sequence[Place], old: Mapping[int, Place], how: _How) -> bool:
+    def _all_together(self, wanted: Sequence[Allocation], old: Mapping[int, Allocation], how: _How) -> bool:
         """Move these jobs if the plan is better for it; else leave all as it was. Says which."""
         slots = np.array([place.slot for place in wanted], np.int64)
         with Attempt(self._live, self._now) as attempt:
@@ -139,7 +139,9 @@ class _Rebasing:
         self._evaluation.update(slots)
         return False
 
-    def _put(self, attempt: Attempt, wanted: Sequence[Place], old: Mapping[int, Place], how: _How) -> bool:
+    def _put(
+        self, attempt: Attempt, wanted: Sequence[Allocation], old: Mapping[int, Allocation], how: _How
+    ) -> bool:
         """Plan these jobs, all lifted, where they are wanted, or else as ``how`` says; whether all have a
         place. Where not, some may have none.
         """
@@ -159,7 +161,7 @@ class _Rebasing:
         return self._seat(attempt, homeless, placed, old)
 
     def _seat(
-        self, attempt: Attempt, homeless: deque[int], placed: list[int], old: Mapping[int, Place]
+        self, attempt: Attempt, homeless: deque[int], placed: list[int], old: Mapping[int, Allocation]
     ) -> bool:
         """Plan all the homeless in their earliest gaps, or where they were."""
         live = self._live
@@ -179,7 +181,7 @@ class _Rebasing:
             homeless.extend(away)
         return True
 
-    def _in_the_way(self, home: Place, placed: Sequence[int]) -> list[int]:
+    def _in_the_way(self, home: Allocation, placed: Sequence[int]) -> list[int]:
         """Those of the planned jobs ``placed``, by start, that may hold what ``home`` takes."""
         tb = self._live.tables
         slots = np.array(placed, np.int64)

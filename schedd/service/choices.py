@@ -24,7 +24,7 @@ from schedd.model import FOREVER
 from schedd.optimize import Search, SearchSettings, Start
 from schedd.plan.columns import PLANNED, Ints
 from schedd.plan.latest import latest_starts
-from schedd.plan.places import Place
+from schedd.plan.places import Allocation
 from schedd.plan.plan import Plan
 from schedd.service.loop import PlanLoop
 from schedd.service.objectives import ObjectiveChange, facts_of, measured, moved
@@ -174,7 +174,7 @@ class Choices:
         settings = published.settings
         patience, use = settings.search_patience, fork.walltime_use
         latest = latest_starts(plan, bound, fork.columns, now, patience, use)
-        known: list[Mapping[int, Place]] = []
+        known: list[Mapping[int, Allocation]] = []
         if slots.shape[0] >= 2 and settings.policy == "conservative":
             start = Start(plan.fork(), bound, fork.columns, use, now)
             archive = Archive(
@@ -364,7 +364,7 @@ def _records(published: Published, slots: Ints) -> list[tuple[int, JobRecord]]:
     ]
 
 
-def _moves(published: Published, plan: Plan, places: tuple[Place, ...]) -> tuple[OfferedMove, ...]:
+def _moves(published: Published, plan: Plan, places: tuple[Allocation, ...]) -> tuple[OfferedMove, ...]:
     found = []
     for place in places:
         record = published.records[place.slot]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from schedd.wire import Event, Snapshot
 
-__all__ = ["Delivery", "Handled", "Part", "batches"]
+__all__ = ["DeliveryPart", "Handled", "PendingDelivery", "batches"]
 
 _MOST = 200
 """Events at most in one batch: about 50 ms of work."""
@@ -27,7 +27,7 @@ class Handled:
 
 
 @dataclass(slots=True)
-class Delivery:
+class PendingDelivery:
     """Events of one sender, and what became of those handled so far; ``answer`` when all are."""
 
     events: Sequence[Event]
@@ -42,17 +42,17 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DeliveryPart:
     """Some events of a delivery, perhaps its last."""
 
-    delivery: Delivery
+    delivery: PendingDelivery
     events: Sequence[Event]
     last: bool
 
 
-def batches(deliveries: Sequence[Delivery]) -> Iterator[Sequence[Part]]:
+def batches(deliveries: Sequence[PendingDelivery]) -> Iterator[Sequence[DeliveryPart]]:
     """In order, in batches of bounded size. A snapshot stands alone: what it says must not be reordered."""
-    batch: list[Part] = []
+    batch: list[DeliveryPart] = []
     size = 0
     for delivery in deliveries:
         begin = 0
@@ -62,7 +62,7 @@ def batches(deliveries: Sequence[Delivery]) -> Iterator[Sequence[Part]]:
             if batch and (alone or size + len(events) > _MOST):
                 yield batch
                 batch, size = [], 0
-            batch.append(Part(delivery, events, end == len(delivery.events)))
+            batch.append(DeliveryPart(delivery, events, end == len(delivery.events)))
             size += len(events)
             begin = end
             if alone:

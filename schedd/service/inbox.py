@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from schedd.engine import Engine
-from schedd.service.deliveries import Delivery, Handled, Part
+from schedd.service.deliveries import DeliveryPart, Handled, PendingDelivery
 from schedd.service.errors import Overloaded, PlannerStopped, StandingBy
 from schedd.service.meters import ClusterMeters
 from schedd.store import Batch, NotLeader
@@ -28,7 +28,7 @@ class Inbox:
         """Events that are not answered yet."""
         self.most_pending = most_pending
         self.calls: deque[_Call] = deque()
-        self._deliveries: deque[Delivery] = deque()
+        self._deliveries: deque[PendingDelivery] = deque()
         self._meters = meters
 
     def __bool__(self) -> bool:
@@ -43,7 +43,7 @@ class Inbox:
             if self.pending and self.pending + len(events) > self.most_pending:
                 raise Overloaded(f"{self.pending} events wait to be handled; send them again later")
             self.pending += len(events)
-            self._deliveries.append(Delivery(events, answer))
+            self._deliveries.append(PendingDelivery(events, answer))
             self.turn.notify()
         return answer
 
@@ -61,7 +61,7 @@ class Inbox:
         with self.turn:
             self.turn.notify()
 
-    def take(self) -> list[Delivery]:
+    def take(self) -> list[PendingDelivery]:
         """All deliveries that wait."""
         with self.turn:
             taken = list(self._deliveries)
@@ -69,7 +69,7 @@ class Inbox:
         return taken
 
     def answer(
-        self, parts: Sequence[Part], batch: Batch | None, generation: int, taken: Mapping[str, int]
+        self, parts: Sequence[DeliveryPart], batch: Batch | None, generation: int, taken: Mapping[str, int]
     ) -> None:
         """Answer those deliveries of which ``batch`` (None: nothing was new) held the last event.
 
@@ -95,7 +95,7 @@ class Inbox:
                     Handled(delivery.accepted, tuple(delivery.duplicates), generation, delivery.taken)
                 )
 
-    def fail(self, parts: Sequence[Part], error: Exception) -> None:
+    def fail(self, parts: Sequence[DeliveryPart], error: Exception) -> None:
         """Answer the deliveries of these parts with an error; what more there is of them is not handled."""
         for part in parts:
             delivery = part.delivery

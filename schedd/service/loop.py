@@ -17,7 +17,7 @@ from schedd.service.calls import CallFailed
 from schedd.service.clock import Clock
 from schedd.service.clock_watch import ClockWatch
 from schedd.service.decisions import DecisionLog
-from schedd.service.deliveries import Delivery, Handled, batches
+from schedd.service.deliveries import Handled, PendingDelivery, batches
 from schedd.service.durable import Succession
 from schedd.service.errors import NotKept, PlannerStopped, StandingBy
 from schedd.service.feed import Feed
@@ -430,7 +430,7 @@ class PlanLoop:
         wake = self._planner.wake
         return wake is not None and self._clock.wait_for(wake) <= 0
 
-    def _take_in(self, deliveries: list[Delivery]) -> None:
+    def _take_in(self, deliveries: list[PendingDelivery]) -> None:
         """Handle deliveries in batches; each is answered after the batch with its last event."""
         try:
             for together in batches(deliveries):

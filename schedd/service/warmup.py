@@ -16,7 +16,7 @@ from schedd.optimize import Search, SearchSettings
 from schedd.plan.compiled import compiled
 from schedd.plan.evaluate import DEFAULT_WEIGHTS, Weights
 from schedd.plan.latest import latest_starts
-from schedd.plan.places import place_of
+from schedd.plan.places import allocation_of
 from schedd.plan.rebase import rebase
 from schedd.plan.startable import startable
 from schedd.service.forks import fork
@@ -156,5 +156,7 @@ def _without_policy() -> None:
     plan = state.plan.fork()
     two = plan.planned()[:2]
     plan.displace(two, latest[two], state.now)
-    sooner = [replace(place_of(plan, slot), start=plan.start(slot) - 1) for slot in movable(state).tolist()]
+    sooner = [
+        replace(allocation_of(plan, slot), start=plan.start(slot) - 1) for slot in movable(state).tolist()
+    ]
     rebase(plan, sooner, state.columns, latest, state.now, Weights(DEFAULT_WEIGHTS))

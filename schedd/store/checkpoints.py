@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, insert, select
 
 from schedd.store import log
-from schedd.store.envelope import Place, opened, sealed
+from schedd.store.envelope import CheckpointRow, opened, sealed
 from schedd.store.errors import BadCheckpoint
 from schedd.store.records import Tail
 from schedd.store.tables import checkpoints
@@ -22,7 +22,7 @@ def save(connection: Connection, cluster: int, at: Tail, time: int, body: bytes)
     same = (checkpoints.c.cluster == cluster, checkpoints.c.batch == at.batch)
     connection.execute(delete(checkpoints).where(*same))
     values = {"batch": at.batch, "last_event": at.event, "time": time, "chain": chain}
-    kept_as = sealed(Place(cluster, at, time, chain), body)
+    kept_as = sealed(CheckpointRow(cluster, at, time, chain), body)
     connection.execute(insert(checkpoints).values(cluster=cluster, body=kept_as, **values))
     newest = select(checkpoints.c.batch).where(checkpoints.c.cluster == cluster)
     kept = connection.scalars(newest.order_by(checkpoints.c.batch.desc()).limit(_KEPT)).all()
@@ -50,14 +50,14 @@ def latest(connection: Connection, cluster: int, before: int | None = None) -> t
         raise BadCheckpoint(row.batch, f"checkpoint after batch {row.batch}: {error}") from None
 
 
-def _place(row: Row[Any]) -> Place:
+def _place(row: Row[Any]) -> CheckpointRow:
     """SQLite keeps whatever stands in the file, of any type: a damaged one is told as all other damage."""
     numbers = (row.cluster, row.batch, row.last_event, row.time)
     fine = isinstance(row.body, bytes | memoryview) and isinstance(row.chain, bytes | memoryview | None)
     if not fine or not all(isinstance(one, int) for one in numbers):
         raise BadCheckpoint(row.batch, f"checkpoint after batch {row.batch}: its row is damaged")
     chain = bytes(row.chain) if row.chain is not None else None
-    return Place(row.cluster, Tail(row.batch, row.last_event), row.time, chain)
+    return CheckpointRow(row.cluster, Tail(row.batch, row.last_event), row.time, chain)
 
 
 def oldest(connection: Connection, cluster: int) -> Tail:

@@ -13,7 +13,7 @@ from typing import Final
 from schedd.store.errors import BadCheckpoint
 from schedd.store.records import Tail
 
-__all__ = ["Place", "opened", "sealed"]
+__all__ = ["CheckpointRow", "opened", "sealed"]
 
 _FIRST: Final = b"schedd-ckpt1"
 _MAGIC: Final = b"schedd-ckpt2"
@@ -23,7 +23,7 @@ _ROW: Final = struct.Struct("<qqqqqQ")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CheckpointRow:
     """The row of a checkpoint but for its body: ``time`` in seconds, ``chain`` the log's digest, if known."""
 
     cluster: int
@@ -32,12 +32,12 @@ class Place:
     chain: bytes | None
 
 
-def sealed(place: Place, body: bytes) -> bytes:
+def sealed(place: CheckpointRow, body: bytes) -> bytes:
     """The body of the checkpoint of ``place``, as it is kept."""
     return _HEAD.pack(_MAGIC, len(body), _digest(_MAGIC, place, body)) + body
 
 
-def opened(place: Place, kept: bytes) -> bytes:
+def opened(place: CheckpointRow, kept: bytes) -> bytes:
     """The body of the checkpoint of ``place``. Raises BadCheckpoint for what was not sealed as that."""
     batch = place.at.batch
     words = f"checkpoint after batch {batch}: "
@@ -53,7 +53,7 @@ def opened(place: Place, kept: bytes) -> bytes:
     return body
 
 
-def _digest(magic: bytes, place: Place, body: bytes) -> bytes:
+def _digest(magic: bytes, place: CheckpointRow, body: bytes) -> bytes:
     at = place.at
     try:
         if magic == _FIRST:

@@ -40,7 +40,7 @@ class DaemonRefusedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PossibleStart:
     """When and where something could start; without a start `why` says what is in the way."""
 
     start: int | None
@@ -126,7 +126,9 @@ class DaemonClient:
         except MessageError as error:
             raise DaemonAwayError(str(error)) from error
 
-    async def what_if(self, resources: Mapping[str, str], *, not_before: int, queue: str = "") -> Place:
+    async def what_if(
+        self, resources: Mapping[str, str], *, not_before: int, queue: str = ""
+    ) -> PossibleStart:
         """Where and when a job of the queue with these resources could start, from then on at the earliest.
 
         Raises `DaemonAwayError`, `DaemonRefusedError`.
@@ -139,7 +141,7 @@ class DaemonClient:
                 ShareFacts(one["node"], one["cpus"], one["mem"], one["gpus"])
                 for one in found["planned_nodes"]
             ]
-            return Place(found["planned_start"], tuple(shares), found["why"])
+            return PossibleStart(found["planned_start"], tuple(shares), found["why"])
         except (ValueError, KeyError, TypeError) as error:
             raise DaemonAwayError("an answer to a question that makes no sense") from error
 

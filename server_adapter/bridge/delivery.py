@@ -35,7 +35,7 @@ class Waits:
         self._next = min(self._longest, self._next * 2)
 
 
-class Delivery:
+class PostOffice:
     """The post office between adapter and daemon.
 
     `on_return` is called when the daemon is there again after it was not, when another one leads, and when

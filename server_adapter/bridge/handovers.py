@@ -14,7 +14,7 @@ from typing import Final, Protocol, TypeVar, runtime_checkable
 
 from schedd.wire import Handover, HandoverDone, SubmissionFacts
 from server_adapter.batch.errors import ProtocolError, RightsError, ServerRefusedError, ServerUnreachableError
-from server_adapter.bridge.delivery import Delivery
+from server_adapter.bridge.delivery import PostOffice
 
 __all__ = ["MARK", "Handovers", "JobRunsError", "Taker"]
 
@@ -73,7 +73,7 @@ class Handovers:
     def __init__(
         self,
         server: object,
-        delivery: Delivery,
+        delivery: PostOffice,
         barred: Callable[[], str],
         look: Callable[[], None],
         clock: Callable[[], float] = time.time,

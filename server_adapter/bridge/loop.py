@@ -24,7 +24,7 @@ from schedd.wire import (
 from server_adapter.batch.errors import ProtocolError, RightsError, ServerRefusedError, ServerUnreachableError
 from server_adapter.bridge.accepted import AcceptedRuns
 from server_adapter.bridge.daemon_client import DaemonAwayError, DaemonClient
-from server_adapter.bridge.delivery import Delivery, Waits
+from server_adapter.bridge.delivery import PostOffice, Waits
 from server_adapter.bridge.diff import diff, endings, reserved, snapshot
 from server_adapter.bridge.dispatch import Dispatcher, RunRules
 from server_adapter.bridge.draining import Drain
@@ -77,7 +77,7 @@ class Adapter:
         self._client = DaemonClient(
             daemon.url, settings.cluster, token=token, transport=transport, clock=clock
         )
-        self.delivery = Delivery(self._client, self.journal.epoch, self._want_snapshot)
+        self.delivery = PostOffice(self._client, self.journal.epoch, self._want_snapshot)
         run = settings.run
         rules = RunRules(
             busy_retries=run.busy_retries,

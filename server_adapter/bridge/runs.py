@@ -7,7 +7,7 @@ from collections.abc import Callable
 from schedd.wire import Event, Run, RunAccepted, RunRefused
 from server_adapter.batch.errors import RightsError
 from server_adapter.bridge.accepted import AcceptedRuns
-from server_adapter.bridge.delivery import Delivery
+from server_adapter.bridge.delivery import PostOffice
 from server_adapter.bridge.dispatch import Dispatcher
 from server_adapter.bridge.server import Outcome
 
@@ -20,7 +20,7 @@ class Runs:
     def __init__(
         self,
         dispatcher: Dispatcher,
-        delivery: Delivery,
+        delivery: PostOffice,
         accepted: AcceptedRuns,
         look: Callable[[], None],
         clock: Callable[[], float],

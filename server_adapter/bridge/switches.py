@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from schedd.wire import Switch, Switched
-from server_adapter.bridge.delivery import Delivery
+from server_adapter.bridge.delivery import PostOffice
 from server_adapter.bridge.facts import ACTIVE
 from server_adapter.bridge.state import State
 from server_adapter.settings import PowerSettings
@@ -76,7 +76,7 @@ class Switches:
     def __init__(
         self,
         settings: PowerSettings,
-        delivery: Delivery,
+        delivery: PostOffice,
         barred: Callable[[], str],
         fresh: Callable[[], Awaitable[State]],
         term: Callable[[], int],

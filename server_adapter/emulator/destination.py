@@ -9,7 +9,7 @@ from server_adapter.torque.errors import ServerCode
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DestinationPart:
     """One `+` part: `count` nodes with `slots` each, the node called `name` or any with `properties`."""
 
     name: str | None
@@ -19,7 +19,9 @@ class Part:
     leading: bool = False  # a property stood in the place of a name
 
 
-def parse_destination(text: str, nodes: Mapping[str, Node], *, plain: bool = False) -> tuple[Part, ...]:
+def parse_destination(
+    text: str, nodes: Mapping[str, Node], *, plain: bool = False
+) -> tuple[DestinationPart, ...]:
     """`node1:ppn=4+node2:ppn=4`, `2:ppn=2:even`, `node1/0+node1/1`, `odd:ppn=2`.
 
     A name without ppn is one slot. Slot numbers are ignored. Servers up to 3.x take the `plain` form alone:
@@ -32,7 +34,7 @@ def parse_destination(text: str, nodes: Mapping[str, Node], *, plain: bool = Fal
     return parts
 
 
-def _part(text: str, nodes: Mapping[str, Node]) -> Part:
+def _part(text: str, nodes: Mapping[str, Node]) -> DestinationPart:
     first, *rest = text.strip().split(":")
     first = first.partition("/")[0]
     slots, properties = 1, []
@@ -45,15 +47,15 @@ def _part(text: str, nodes: Mapping[str, Node]) -> Part:
         elif key not in ("gpus", "mics"):
             raise RefusalError(ServerCode.UNKNODE)
     if first.isdecimal():
-        return Part(None, int(first), slots, tuple(properties))
+        return DestinationPart(None, int(first), slots, tuple(properties))
     if first in nodes:
-        return Part(first, 1, slots, tuple(properties))
+        return DestinationPart(first, 1, slots, tuple(properties))
     if any(first in node.properties for node in nodes.values()):
-        return Part(None, 1, slots, (first, *properties), leading=True)
+        return DestinationPart(None, 1, slots, (first, *properties), leading=True)
     raise RefusalError(ServerCode.UNKNODE)
 
 
-def find_slots(parts: Sequence[Part], nodes: Mapping[str, Node]) -> list[tuple[Node, int]]:
+def find_slots(parts: Sequence[DestinationPart], nodes: Mapping[str, Node]) -> list[tuple[Node, int]]:
     """Nodes and slot counts for all parts, in their order; a node named twice appears once.
 
     Raises 15064 when the parts can never fit these nodes, 15046 when they do not fit now. The job's own
@@ -86,7 +88,7 @@ def find_slots(parts: Sequence[Part], nodes: Mapping[str, Node]) -> list[tuple[N
     return [(nodes[name], count) for name, count in wanted.items()]
 
 
-def _choose(part: Part, nodes: Mapping[str, Node], wanted: Mapping[str, int]) -> list[str]:
+def _choose(part: DestinationPart, nodes: Mapping[str, Node], wanted: Mapping[str, int]) -> list[str]:
     able = [
         node
         for node in nodes.values()

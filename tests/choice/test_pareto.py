@@ -18,7 +18,7 @@ from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED, Ints
 from schedd.plan.evaluate import JobColumns
 from schedd.plan.latest import latest_starts
-from schedd.plan.places import place_of
+from schedd.plan.places import allocation_of
 from schedd.plan.plan import Plan
 from schedd.policy.economy import Draw, Economy, Price
 from schedd.wire import NodeFacts
@@ -131,7 +131,7 @@ def test_nothing_that_is_offered_is_dominated_or_worse_than_the_live_plan_by_the
         for place in one.places:
             plan.put(place.slot, place.start, place.takes)
         assert scene.values(plan) == pytest.approx(np.array(one.values))
-        assert all(place_of(plan, place.slot) == place for place in one.places)
+        assert all(allocation_of(plan, place.slot) == place for place in one.places)
 
 
 def test_some_plan_takes_less_energy(found: Front) -> None:

@@ -11,7 +11,7 @@ from schedd.model import FOREVER
 from schedd.optimize import SearchSettings, Start
 from schedd.plan.columns import Ints
 from schedd.plan.latest import latest_starts
-from schedd.plan.places import place_of
+from schedd.plan.places import allocation_of
 from schedd.plan.plan import Plan
 from tests.engine.cluster import Cluster
 
@@ -99,8 +99,8 @@ def test_alternative_plans_keep_dependencies(cluster: Cluster) -> None:
     plans = decoded(cluster, last_starts(state), range(40))
     assert len(plans) >= 10
     assert [broken(cluster, plan) for plan in plans] == [[]] * len(plans)
-    before = {slot: place_of(state.plan, slot) for slot in state.plan.planned().tolist()}
-    assert any(place_of(plan, slot) != place for plan in plans for slot, place in before.items())
+    before = {slot: allocation_of(state.plan, slot) for slot in state.plan.planned().tolist()}
+    assert any(allocation_of(plan, slot) != place for plan in plans for slot, place in before.items())
     assert any(broken(cluster, plan) for plan in decoded(cluster, state.bound, range(40)))
 
 

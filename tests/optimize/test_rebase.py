@@ -12,7 +12,7 @@ from schedd.optimize import Search, SearchSettings
 from schedd.plan.evaluate import Criterion, JobColumns, Weights
 from schedd.plan.kernels import layout as at
 from schedd.plan.latest import PATIENCE, as_expected, latest_starts
-from schedd.plan.places import Place, place_of
+from schedd.plan.places import Allocation, allocation_of
 from schedd.plan.plan import Plan
 from schedd.plan.rebase import rebase
 from tests.optimize.scenes import NOW, Scene, cost_between, scenes, search_settings
@@ -70,7 +70,7 @@ def test_a_rebase_keeps_what_must_be_kept(
     scene.check()
     assert set(scene.waiting) == set(before.waiting)
     for slot in scene.running:
-        assert place_of(scene.plan, slot) == place_of(before.plan, slot)
+        assert allocation_of(scene.plan, slot) == allocation_of(before.plan, slot)
     for slot in scene.waiting:
         assert scene.plan.start(slot) <= max(scene.promised[slot], before.plan.start(slot))
         assert scene.plan.start(slot) >= min(now, before.plan.start(slot))
@@ -82,7 +82,7 @@ def test_a_rebase_keeps_what_must_be_kept(
     changed = {
         slot: (before.plan.start(slot), scene.plan.start(slot))
         for slot in scene.waiting
-        if place_of(scene.plan, slot) != place_of(before.plan, slot)
+        if allocation_of(scene.plan, slot) != allocation_of(before.plan, slot)
     }
     assert changed == {
         slot: (was, start)
@@ -116,7 +116,7 @@ def test_into_the_same_plan_all_is_taken_over(scene: Scene, settings: SearchSett
     )
     assert rebased.whole == bool(improvement.places)
     for slot in scene.waiting:
-        assert place_of(scene.plan, slot) == place_of(found.plan, slot)
+        assert allocation_of(scene.plan, slot) == allocation_of(found.plan, slot)
 
 
 MEANS = {Criterion.WAIT: 1.0}
@@ -164,8 +164,8 @@ def test_a_promise_made_in_the_meantime_counts() -> None:
 def test_what_is_given_up_takes_no_chance_from_a_later_repair() -> None:
     plan, columns, free = queue(1000, 10, 10)
     plan.drop(1, 0)  # its place is free, nobody has been moved up yet
-    taken = Place(2, 10, plan.takes(2))  # another runs there: it would go to its earliest gap, at 50
-    bad = Place(3, 5000, plan.takes(3))
+    taken = Allocation(2, 10, plan.takes(2))  # another runs there: it would go to its earliest gap, at 50
+    bad = Allocation(3, 5000, plan.takes(3))
     rebased = rebase(plan, [taken, bad], columns, free, 0, Weights(MEANS))
     assert len(rebased.moves) == 0
     assert [plan.start(slot) for slot in (2, 3)] == [1050, 1060]

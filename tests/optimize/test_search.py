@@ -15,7 +15,7 @@ from schedd.model import FOREVER, Chunk, Node, NodeState, Request
 from schedd.optimize import Kind, Search, SearchSettings, WhyEnded
 from schedd.plan.evaluate import Criterion, Evaluation, JobColumns, Weights
 from schedd.plan.latest import as_expected, latest_starts, reference
-from schedd.plan.places import place_of
+from schedd.plan.places import allocation_of
 from schedd.plan.plan import Plan
 from schedd.plan.startable import startable
 from tests.optimize.scenes import NOW, Scene, cost_between, scenes, search_settings
@@ -66,7 +66,7 @@ def test_searches_keep_what_must_be_kept(
     found.check()
     assert set(found.waiting) == set(scene.waiting)
     for slot in scene.running:
-        assert place_of(found.plan, slot) == place_of(scene.plan, slot)
+        assert allocation_of(found.plan, slot) == allocation_of(scene.plan, slot)
     for slot in scene.waiting:
         start = found.plan.start(slot)
         assert start <= max(scene.promised[slot], before[slot])
@@ -75,7 +75,7 @@ def test_searches_keep_what_must_be_kept(
         if NOW - release >= patience:
             assert (start - release - 1) // step <= (before[slot] - release - 1) // step, "its twelfth"
         if before[slot] == NOW:
-            assert place_of(found.plan, slot) == place_of(scene.plan, slot)
+            assert allocation_of(found.plan, slot) == allocation_of(scene.plan, slot)
     # Never worse, and better by what the report says.
     weights = Weights(settings.weights)
     then, now = (replace(plan, columns=expected) for plan in (scene, found))
@@ -85,9 +85,9 @@ def test_searches_keep_what_must_be_kept(
     assert (report.accepted > 0) == (new < old) or report.gain < 1e-9
     # What is told is what differs.
     assert {place.slot: place for place in improvement.places} == {
-        slot: place_of(found.plan, slot)
+        slot: allocation_of(found.plan, slot)
         for slot in scene.waiting
-        if place_of(found.plan, slot) != place_of(scene.plan, slot)
+        if allocation_of(found.plan, slot) != allocation_of(scene.plan, slot)
     }
     assert report.moved == len(improvement.places)
     assert report.accepted + report.too_late <= report.tried <= (settings.moves or 0)

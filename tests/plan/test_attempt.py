@@ -10,7 +10,7 @@ import pytest
 
 from schedd.model import Chunk, Node, NodeState, Request
 from schedd.plan.kernels import layout as at
-from schedd.plan.places import Attempt, place_of
+from schedd.plan.places import Attempt, allocation_of
 from schedd.plan.plan import Plan
 
 NODES = [Node(f"n{i}", 4) for i in range(3)]
@@ -37,7 +37,7 @@ def _plan(seed: int) -> tuple[Plan, list[int]]:
 def _told(plan: Plan, slots: list[int]) -> list[Any]:
     """All that must be as before."""
     tb = plan.tables
-    places = [(place_of(plan, slot), plan.state(slot), int(tb.jobs[at.SEEN, slot])) for slot in slots]
+    places = [(allocation_of(plan, slot), plan.state(slot), int(tb.jobs[at.SEEN, slot])) for slot in slots]
     rows = range(tb.rows.shape[0])
     # Neighbouring segments alike may be two now: what is free at every moment counts.
     lines = [(row, _free(plan, row)) for row in rows if tb.rows[row, at.KIND] != at.SPARE_ROW]
@@ -66,7 +66,7 @@ def _mix(plan: Plan, attempt: Attempt, slots: list[int]) -> None:
 
 
 def _anew(plan: Plan, attempt: Attempt, slots: list[int]) -> None:
-    elsewhen = replace(place_of(plan, slots[-1]), start=5000)
+    elsewhen = replace(allocation_of(plan, slots[-1]), start=5000)
     attempt.lift(slots[-1])
     attempt.put(elsewhen)
 

@@ -13,7 +13,7 @@ from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.latest import latest_starts
 from schedd.plan.machine import MOST_TIERS
-from schedd.plan.places import place_of
+from schedd.plan.places import allocation_of
 from schedd.plan.plan import Plan
 from schedd.plan.records import Moves
 from tests.optimize.scenes import NOW, Scene, cost_between, scenes, weights
@@ -49,7 +49,7 @@ def test_with_one_speed_it_is_the_first_gap(
     start = plain.place(slot, NOW, FAR)
     found = choose(scene.plan, slot, scene.columns, NOW, FAR, Weights(drawn))
     assert (found.start if found is not None else -1) == start
-    assert place_of(scene.plan, slot) == place_of(plain, slot)
+    assert allocation_of(scene.plan, slot) == allocation_of(plain, slot)
 
 
 @given(scenes(), weights(), st.data())
@@ -129,12 +129,12 @@ def test_a_try_that_fails_after_all_leaves_everything_as_it_was() -> None:
     """Which cannot happen; so it is made to."""
     scene, slot, others = _a_queue()
     plan = scene.plan
-    before = {s: place_of(plan, s) for s in scene.mirror.jobs if s != slot}
+    before = {s: allocation_of(plan, s) for s in scene.mirror.jobs if s != slot}
     refuses = _Refuses(plan)
     try:
         choose(refuses, slot, scene.columns, NOW, FAR, Weights({Criterion.LATE_JOBS: 1.0}), others)
     except AssertionError:
-        assert {s: place_of(plan, s) for s in before} == before
+        assert {s: allocation_of(plan, s) for s in before} == before
         assert plan.start(slot) >= 0
         scene.check()
     else:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from schedd.engine.job_view import record_of
 from schedd.engine.view import publish
-from schedd.plan.places import Place, free_at
+from schedd.plan.places import Allocation, free_at
 from schedd.plan.views import chain
 from schedd.service.chain import ahead_in_words
 from schedd.service.explain import Explanation, explain
@@ -79,7 +79,7 @@ def could_start(copy: Fork, job_id: str, moments: list[int]) -> list[bool]:
     takes = plan.takes(record.slot)
     plan.lift(record.slot, T)
     ready = plan.ready(record.slot)
-    return [moment >= ready and free_at(plan, Place(record.slot, moment, takes)) for moment in moments]
+    return [moment >= ready and free_at(plan, Allocation(record.slot, moment, takes)) for moment in moments]
 
 
 @settings(max_examples=80, deadline=None)
@@ -158,7 +158,7 @@ def test_any_start_has_a_chain_also_one_that_nothing_explains(
     ready = plan.ready(record.slot)
     for one in found:
         for moment in {one.start, one.until - 1}:
-            free = moment >= ready and free_at(plan, Place(record.slot, moment, takes))
+            free = moment >= ready and free_at(plan, Allocation(record.slot, moment, takes))
             assert free == (one.cause == "free")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from schedd.engine import Engine
 from schedd.engine.job_view import job_view
-from schedd.service.deliveries import Delivery, Handled, batches
+from schedd.service.deliveries import Handled, PendingDelivery, batches
 from schedd.service.errors import Overloaded, PlannerStopped
 from schedd.service.gaps import gaps
 from schedd.service.loop import PlanLoop
@@ -237,7 +237,7 @@ def test_a_job_as_it_is_shown_is_what_was_sent() -> None:
 
 
 def _sizes(*deliveries: Sequence[Event]) -> list[list[int]]:
-    waiting = [Delivery(events, Future()) for events in deliveries]
+    waiting = [PendingDelivery(events, Future()) for events in deliveries]
     found = [list(parts) for parts in batches(waiting)]
     # Nothing is lost or reordered, and each delivery has exactly one last part.
     sent = [event for events in deliveries for event in events]

@@ -13,8 +13,8 @@ __all__ = [
     "HorizonView",
     "Licence",
     "LicencesView",
-    "Place",
     "PriorityView",
+    "ShareEntry",
     "Term",
     "UserSummary",
     "UsersView",
@@ -109,7 +109,7 @@ class PriorityView(TypedDict):
     breaks_promises: bool
 
 
-class Place(TypedDict):
+class ShareEntry(TypedDict):
     """One place of the tree of shares."""
 
     path: str
@@ -128,7 +128,7 @@ class FairShareView(TypedDict):
     generation: int
     stale: str
     levels: list[str]
-    places: list[Place]
+    places: list[ShareEntry]
 
 
 class Licence(TypedDict):

@@ -26,7 +26,7 @@ from schedd.choice.tiers import by_thrift
 from schedd.engine import Engine, EngineSettings
 from schedd.model import FOREVER
 from schedd.optimize import Search, SearchSettings, Start
-from schedd.plan.places import Place
+from schedd.plan.places import Allocation
 from schedd.plan.plan import Plan
 from schedd.policy.site import economy_of
 from schedd.replay.prepare import Prepared
@@ -143,7 +143,7 @@ def _searched(case: _Case, live: Floats, method: str, seconds: float, seed: int)
     plan = case.plan.fork()
     slots = plan.planned()
     slots = slots[plan.starts(slots) > case.now]
-    known: list[Mapping[int, Place]] = []
+    known: list[Mapping[int, Allocation]] = []
     found: list[Floats] = []
     if method != "nsga-2":
         archive = Archive(slots, case.values, _ARCHIVE, _SHARE) if method != "tabu" else None
@@ -188,7 +188,7 @@ def _stopped_after(run: Search | Pareto, seconds: float) -> Iterator[None]:
         watcher.join()
 
 
-def _made(case: _Case, places: Mapping[int, Place]) -> Floats:
+def _made(case: _Case, places: Mapping[int, Allocation]) -> Floats:
     """The objectives of the plan with jobs at these places."""
     plan = case.plan.fork()
     for slot in places:

@@ -26,7 +26,7 @@ _REMINDED: Final = 60.0  # seconds between reminders of one and the same trouble
 _TROUBLE: Final = (ServerUnreachableError, ProtocolError, RightsError, ServerRefusedError, TakenError)
 
 
-class Place:
+class SchedulerPlace:
     """We are the scheduler `name`, over connections that `connect` opens, as long as the server lets us.
 
     `qrun` is asked what to tell an admin who wants a job to run and leaves the vnodes to the scheduler.

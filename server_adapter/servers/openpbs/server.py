@@ -20,7 +20,7 @@ from server_adapter.openpbs.credentials import Credential
 from server_adapter.openpbs.requests import ConfirmReservationRequest
 from server_adapter.openpbs.values import condensed
 from server_adapter.servers.openpbs.pen import Pen
-from server_adapter.servers.openpbs.place import Place
+from server_adapter.servers.openpbs.place import SchedulerPlace
 from server_adapter.servers.openpbs.placing import exec_vnode
 from server_adapter.servers.openpbs.reader import DEFAULT_PARTITION, StateReader
 from server_adapter.servers.openpbs.reservations import composed
@@ -67,7 +67,7 @@ class OpenPBSServer:
         self.link = Link(
             address, lambda: open_with(PERMITTED[settings.mode]), clock=clock, owner=server.owner_id
         )
-        self.place = Place(server.scheduler, lambda: open_with(_PLACE), self._about_qrun)
+        self.place = SchedulerPlace(server.scheduler, lambda: open_with(_PLACE), self._about_qrun)
         comments = tell.comment and settings.mode == "scheduler"  # beside pbs_sched, estimates and no more
         self.pen = Pen(
             self.link,

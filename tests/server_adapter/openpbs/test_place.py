@@ -29,7 +29,7 @@ from server_adapter.openpbs.requests import (
     StatusRequest,
 )
 from server_adapter.openpbs.scheduler import register
-from server_adapter.servers.openpbs.place import Place
+from server_adapter.servers.openpbs.place import SchedulerPlace
 from tests.server_adapter.openpbs.peer import OK, Peer, refusal
 
 pytestmark = pytest.mark.anyio
@@ -150,7 +150,7 @@ async def test_who_may_not_be_the_scheduler_is_told_what_to_do(code: int, words:
 async def test_each_command_makes_us_look_and_its_cycle_ends() -> None:
     looks: list[int] = []
     async with Peer().listening() as peer:
-        place = Place("default", lambda: connect(peer), lambda job: f"no start for {job}")
+        place = SchedulerPlace("default", lambda: connect(peer), lambda job: f"no start for {job}")
         assert "not registered" in place.barred()
         await place.take(lambda: looks.append(1))
         assert place.barred() == ""
@@ -167,7 +167,7 @@ async def test_each_command_makes_us_look_and_its_cycle_ends() -> None:
 
 async def test_a_qrun_that_leaves_the_nodes_to_us_is_answered_before_its_cycle_ends() -> None:
     async with Peer().listening() as peer:
-        place = Place("default", lambda: connect(peer), lambda job: f"no start for {job}")
+        place = SchedulerPlace("default", lambda: connect(peer), lambda job: f"no start for {job}")
         await place.take(lambda: None)
         keeping = asyncio.create_task(place.keep())
         async with asyncio.timeout(5):
@@ -188,7 +188,7 @@ async def test_after_a_restart_of_the_server_we_register_again_and_look_by_ourse
     peer = Peer()
     async with peer.listening():
         port = peer.port
-        place = Place("default", lambda: connect(peer), lambda _: "")
+        place = SchedulerPlace("default", lambda: connect(peer), lambda _: "")
         await place.take(lambda: looks.append(1))
         keeping = asyncio.create_task(place.keep())
         with caplog.at_level(logging.ERROR):

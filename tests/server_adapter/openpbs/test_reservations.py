@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from schedd.wire import ShareFacts
-from server_adapter.bridge.daemon_client import DaemonAwayError, DaemonRefusedError, Place
+from server_adapter.bridge.daemon_client import DaemonAwayError, DaemonRefusedError, PossibleStart
 from server_adapter.bridge.reservations import Reservations
 from server_adapter.bridge.server import Placed
 from server_adapter.bridge.state import Slot, State, Wish
@@ -25,11 +25,11 @@ def anyio_backend() -> str:
 class Plan:
     """Answers what-if."""
 
-    answer: Place | Exception | Callable[[int], Place]
+    answer: PossibleStart | Exception | Callable[[int], PossibleStart]
     asked: list[int] = field(default_factory=list)
     queues: list[str] = field(default_factory=list)
 
-    async def what_if(self, resources: dict[str, str], *, not_before: int, queue: str) -> Place:
+    async def what_if(self, resources: dict[str, str], *, not_before: int, queue: str) -> PossibleStart:
         assert resources
         self.asked.append(not_before)
         self.queues.append(queue)
@@ -58,13 +58,15 @@ def wishes(**starts: int) -> State:
     return State(wishes={name: Wish((slot(start),), begin=start) for name, start in starts.items()})
 
 
-def house(answer: Place | Exception | Callable[[int], Place]) -> tuple[Reservations, Server, Plan]:
+def house(
+    answer: PossibleStart | Exception | Callable[[int], PossibleStart],
+) -> tuple[Reservations, Server, Plan]:
     server, plan = Server(), Plan(answer)
     return Reservations(server, plan, lambda: NOW), server, plan  # type: ignore[arg-type]
 
 
 async def test_a_reservation_gets_the_nodes_that_the_plan_has_free_from_its_start_on() -> None:
-    reservations, server, plan = house(Place(2_000, SHARES, ""))
+    reservations, server, plan = house(PossibleStart(2_000, SHARES, ""))
     state = wishes(R1=2_000)
     assert await reservations.settle(state)
     assert (server.told, plan.asked) == ([("R1", [Placed(2_000, SHARES)])], [2_000])
@@ -72,7 +74,7 @@ async def test_a_reservation_gets_the_nodes_that_the_plan_has_free_from_its_star
 
 
 async def test_nodes_that_are_free_only_later_are_a_refusal() -> None:
-    reservations, server, _ = house(Place(2_500, SHARES, ""))
+    reservations, server, _ = house(PossibleStart(2_500, SHARES, ""))
     await reservations.settle(wishes(R1=2_000))
     assert server.told == [("R1", [])]
 
@@ -84,13 +86,13 @@ async def test_a_request_that_nobody_understands_is_a_refusal() -> None:
 
 
 async def test_one_that_has_begun_already_begins_now() -> None:
-    reservations, server, plan = house(Place(NOW, SHARES, ""))
+    reservations, server, plan = house(PossibleStart(NOW, SHARES, ""))
     await reservations.settle(wishes(R1=NOW - 20))
     assert (server.told, plan.asked) == ([("R1", [Placed(NOW - 20, SHARES)])], [NOW])
 
 
 async def test_two_are_settled_one_after_the_other_so_that_they_do_not_get_the_same_nodes() -> None:
-    reservations, server, _ = house(Place(2_000, SHARES, ""))
+    reservations, server, _ = house(PossibleStart(2_000, SHARES, ""))
     state = wishes(R1=2_000, R2=2_000)
     await reservations.settle(state)
     assert [name for name, _ in server.told] == ["R1"]
@@ -102,24 +104,26 @@ async def test_while_the_daemon_is_away_a_reservation_waits() -> None:
     reservations, server, plan = house(DaemonAwayError("no answer"))
     with pytest.raises(DaemonAwayError):
         await reservations.settle(wishes(R1=2_000))
-    plan.answer = Place(2_000, SHARES, "")
+    plan.answer = PossibleStart(2_000, SHARES, "")
     await reservations.settle(wishes(R1=2_000))
     assert server.told == [("R1", [Placed(2_000, SHARES)])]
 
 
 async def test_a_standing_one_has_all_of_its_times_or_none() -> None:
     standing = State(wishes={"R1": Wish((slot(2_000), slot(9_000)), standing=True, begin=2_000)})
-    reservations, server, plan = house(lambda begin: Place(begin, SHARES, ""))
+    reservations, server, plan = house(lambda begin: PossibleStart(begin, SHARES, ""))
     await reservations.settle(standing)
     assert server.told == [("R1", [Placed(2_000, SHARES), Placed(9_000, SHARES)])]
     assert plan.asked == [2_000, 9_000]
-    reservations, server, _ = house(lambda begin: Place(2_000 if begin == 2_000 else begin + 60, SHARES, ""))
+    reservations, server, _ = house(
+        lambda begin: PossibleStart(2_000 if begin == 2_000 else begin + 60, SHARES, "")
+    )
     await reservations.settle(standing)
     assert server.told == [("R1", [])]
 
 
 async def test_a_time_that_keeps_its_nodes_is_no_question() -> None:
-    reservations, server, plan = house(Place(9_000, SHARES, ""))
+    reservations, server, plan = house(PossibleStart(9_000, SHARES, ""))
     wish = Wish((Slot(2_000, where="(n1:ncpus=4)"), slot(9_000)), standing=True)
     await reservations.settle(State(wishes={"R1": wish}))
     assert plan.asked == [9_000]
@@ -127,19 +131,19 @@ async def test_a_time_that_keeps_its_nodes_is_no_question() -> None:
 
 
 async def test_what_it_holds_already_counts_as_free_for_an_altered_one() -> None:
-    reservations, _, plan = house(Place(2_000, SHARES, ""))
+    reservations, _, plan = house(PossibleStart(2_000, SHARES, ""))
     await reservations.settle(State(wishes={"R1": Wish((slot(2_000),), queue="R1")}))
     assert plan.queues == ["R1"]
 
 
 async def test_one_without_a_start_begins_as_soon_as_the_plan_has_room() -> None:
-    reservations, server, plan = house(Place(7_777, SHARES, ""))
+    reservations, server, plan = house(PossibleStart(7_777, SHARES, ""))
     await reservations.settle(State(wishes={"R1": Wish((slot(0),), begin=None)}))
     assert (plan.asked, server.told) == ([NOW], [("R1", [Placed(7_777, SHARES)])])
 
 
 async def test_one_that_was_altered_again_is_settled_again_and_one_too_early_waits_for_its_moment() -> None:
-    reservations, server, _ = house(lambda begin: Place(begin, SHARES, ""))
+    reservations, server, _ = house(lambda begin: PossibleStart(begin, SHARES, ""))
     await reservations.settle(wishes(R1=2_000))
     assert not await reservations.settle(wishes(R1=2_000))
     assert await reservations.settle(wishes(R1=3_000))
@@ -150,7 +154,7 @@ async def test_one_that_was_altered_again_is_settled_again_and_one_too_early_wai
 
 
 async def test_what_cannot_be_had_is_refused_with_its_reason_once(caplog: pytest.LogCaptureFixture) -> None:
-    reservations, server, _ = house(Place(2_000, SHARES, ""))
+    reservations, server, _ = house(PossibleStart(2_000, SHARES, ""))
     state = State(wishes={"R1": Wish((), problem="500 times are too many")})
     await reservations.settle(state)
     assert not await reservations.settle(state)
