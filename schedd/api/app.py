@@ -21,6 +21,7 @@ from schedd.api import (
     health,
     holds,
     jobs,
+    lending,
     notices,
     objectives,
     pareto,
@@ -138,6 +139,7 @@ def create_app(
         pareto,
         exchange,
         handovers,
+        lending,
         health,
     ):
         app.include_router(

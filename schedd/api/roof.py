@@ -194,6 +194,7 @@ def create_app(tokens: Tokens, lifespan: Lifespan | None = None) -> FastAPI:
     add("/healthz", _health, methods=["GET"])
     add("/readyz", _ready, methods=["GET"], responses=answers("not-ready"))
     add("/v1/federation/clusters", _clusters, methods=["GET"], responses=answers(*_READ))
+    add("/v1/federation/licences", _licences, methods=["GET"], responses=answers(*_READ))
     add("/v1/federation/jobs", _jobs, methods=["GET"], responses=answers(*_READ))
     add(
         "/v1/federation/jobs",
@@ -256,6 +257,33 @@ def cluster_rows(roof: Roof) -> list[dict[str, Any]]:
                 "running": sum(one.state == "running" for one in ours),
             }
         )
+    return found
+
+
+def _licences(roof: TheRoof, _: Asker) -> dict[str, Any]:
+    """Floating licences that the clusters share: how many copies each may use, uses and waits for."""
+    return {"licences": licence_rows(roof)}
+
+
+def licence_rows(roof: Roof) -> list[dict[str, Any]]:
+    """What is shown of each licence; what a cluster does not tell, or said before it went away, is null."""
+    found = []
+    for name, pool in roof.licences.pools.items():
+        places = []
+        for cluster in roof.settings.clusters:
+            told = pool.told.get(cluster)
+            places.append(
+                {
+                    "cluster": cluster,
+                    "most": pool.bounds.get(cluster, 0),
+                    "copies": told.copies if told is not None else None,
+                    "held": told.held if told is not None else None,
+                    "wanted": told.wanted if told is not None else None,
+                    "why": pool.strange.get(cluster, ""),
+                }
+            )
+        free = roof.licences.free(name)
+        found.append({"name": name, "copies": pool.copies, "free": free, "clusters": places})
     return found
 
 
@@ -446,6 +474,9 @@ def _page(request: Request) -> Response:
     text = _PAGES.get_template("federation.html").render(
         clusters=cluster_rows(roof) if roof is not None else [],
         totals=_totals(roof) if roof is not None else {},
+        licences=licence_rows(roof) if roof is not None else [],
+        name=roof.settings.name if roof is not None else "",
+        policy=roof.settings.routing.policy.value if roof is not None else "",
         leads=roof is not None,
         version=__version__,
     )

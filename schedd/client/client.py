@@ -14,6 +14,7 @@ from schedd.client.answers import (
     HandoverView,
     HoldsView,
     HoldView,
+    LentView,
     NoticesView,
     PolicyPreview,
     PolicyView,
@@ -181,6 +182,11 @@ class Client(Reading):
     def take_back(self, name: str, *, forced: bool = False) -> HandoverView:
         """Delete it unless it runs (``forced``: or then, too); one that did not come yet will not come."""
         return self._handover("DELETE", name, "?forced=true" if forced else "")
+
+    def lend(self, licence: str, copies: int, number: int) -> LentView:
+        """Lend copies of a licence, instead of those that were lent by a lower ``number``."""
+        path = self._path(f"/licences/{quote(licence, safe='')}")
+        return cast("LentView", self._http.ask("PUT", path, body={"copies": copies, "number": number}))
 
     def _handover(self, method: str, name: str, what: str, body: object = None) -> HandoverView:
         path = self._path(f"/handovers/{quote(name, safe='')}{what}")

@@ -156,6 +156,7 @@ def _header(
         "opened": state.limits.opened,
         "counted": state.limits.counted,
         "polled": dict(sorted(state.limits.polled.items())),
+        "lent": dict(sorted(state.limits.lent.items())),
         "old": sorted(state.limits.old),
         "usage": state.usage.saved() if state.usage is not None else None,
         "ranks": _save_ranks(state.ranks),
@@ -252,6 +253,7 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
             state.by_slot[record.slot] = record
     state.slotless = {job_id: state.records[job_id] for job_id in header["slotless"]}
     state.limits.polled = dict(header["polled"])
+    state.limits.lent = dict(header.get("lent", {}))
     state.limits.old = set(header["old"])
     state.limits.counted |= {name: (amount, at) for name, (amount, at) in header["counted"].items()}
     state.limits.read_server(state.server)

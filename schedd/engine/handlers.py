@@ -192,6 +192,8 @@ def _server(state: EngineState, event: ServerChanged) -> None:
 
 def _counted(state: EngineState, event: Counted) -> None:
     """How much there is of a licence; one of which less is left than jobs hold is used up."""
+    if event.number and not state.limits.lend(event.name, event.number):
+        return
     held = 0
     if event.free:
         for record in state.records.values():

@@ -127,6 +127,8 @@ class LimitBook:
     """How much there is of resources that somebody counts, and when it was last counted."""
     polled: Mapping[str, int] = field(default_factory=dict)
     """Resources that a program is asked for: after how many seconds their count is old."""
+    lent: dict[str, int] = field(default_factory=dict)
+    """Licences that a federation lends: the number of its last word."""
     old: set[str] = field(default_factory=set)
     """Those of them of which it was told that their count is old."""
     opened: dict[str, int] = field(default_factory=dict)
@@ -180,6 +182,13 @@ class LimitBook:
         if before is not None and before[0] == amount:
             return False
         self._changed()
+        return True
+
+    def lend(self, name: str, number: int) -> bool:
+        """Whether what a federation says of a licence is newer than what it said before."""
+        if number <= self.lent.get(name, 0):
+            return False
+        self.lent[name] = number
         return True
 
     def set_polled(self, polled: Mapping[str, int]) -> None:

@@ -21,6 +21,7 @@ __all__ = [
     "GivenUp",
     "Held",
     "Kept",
+    "Leased",
     "LetGo",
     "Out",
     "Refused",
@@ -172,16 +173,30 @@ class Failed:
     type: Literal["failed"] = "failed"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leased:
+    """A cluster may use so many ``copies`` of a licence, or is known to use no more; ``job`` is empty."""
+
+    job: str
+    time: int
+    licence: str
+    cluster: str
+    copies: int
+    number: int
+    type: Literal["leased"] = "leased"
+
+
 OfAttempt = Chosen | Held | Refused | LetGo | Out | GivenUp | Withdrawn | Kept | Ended
 Event = Submitted | OfAttempt | Cancelled | Failed | GroupEvent
-_ADAPTER: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="type")])
+_Logged = Event | Leased
+_ADAPTER: TypeAdapter[_Logged] = TypeAdapter(Annotated[_Logged, Field(discriminator="type")])
 
 
-def encode(event: Event) -> str:
+def encode(event: Event | Leased) -> str:
     """The event as JSON."""
     return _ADAPTER.dump_json(event).decode()
 
 
-def decode(text: str) -> Event:
+def decode(text: str) -> Event | Leased:
     """The event of a row. Raises ValueError for one that this program does not know."""
     return _ADAPTER.validate_json(text)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from sqlalchemy import delete, insert, select
 
-from schedd.federation.events import Event, decode, encode
+from schedd.federation.events import Event, Leased, decode, encode
 from schedd.store.codec import plain
 from schedd.store.database import Database
 from schedd.store.leadership import Leadership
@@ -20,17 +20,25 @@ class Log:
         self._database = Database.open(url)
         self.lead = Leadership(self._database, holder, seconds=lease)
 
-    def read(self) -> Sequence[Event]:
+    def read(self) -> Sequence[Event | Leased]:
         """All events in order. Raises ValueError for one that this program does not know."""
         with self._database.read() as connection:
             rows = connection.execute(select(federation.c.body).order_by(federation.c.number))
             return [decode(row.body) for row in rows]
 
-    def append(self, events: Iterable[Event]) -> None:
+    def append(self, events: Iterable[Event | Leased]) -> None:
         """Keeps these, all or none of them."""
         rows = [{"job": event.job, "time": event.time, "body": plain(encode(event))} for event in events]
         if rows:
             with self._database.write(guarded=True) as connection:
+                connection.execute(insert(federation), rows)
+
+    def lease_anew(self, leases: Iterable[Leased]) -> None:
+        """Keeps these instead of all leases that were kept."""
+        rows = [{"job": "", "time": one.time, "body": plain(encode(one))} for one in leases]
+        with self._database.write(guarded=True) as connection:
+            connection.execute(delete(federation).where(federation.c.job == ""))
+            if rows:
                 connection.execute(insert(federation), rows)
 
     def forget(self, jobs: Sequence[str]) -> None:

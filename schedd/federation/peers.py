@@ -11,6 +11,7 @@ import structlog
 from schedd.client import Client, ClientError, Place, Refused
 from schedd.client.answers import ClusterView
 from schedd.federation.jobs import Question
+from schedd.federation.licences import Lent
 from schedd.federation.machine import Action
 from schedd.federation.roof import Report, Roof
 from schedd.federation.seen import HandoverSeen, Offer
@@ -30,6 +31,8 @@ _SOON_S: Final = 0.25
 """Until the next look while something is under way there."""
 _AGAIN_S: Final = 3.0
 """Until what was asked for, and does not show, is asked for again."""
+_LEND_S: Final = 30.0
+"""Between two looks at who has how many licences, at the longest."""
 _WHOLE_S: Final = 600.0
 """Between two looks at all handovers, and not only at those that changed."""
 
@@ -58,7 +61,7 @@ class Peer(threading.Thread):
         self._asked: dict[tuple[str, str], float] = {}
         """By handover and step, when it was asked for."""
         self._look_at = 0.0
-        self._whole_at = 0.0
+        self._whole_at = self._lend_at = 0.0
         self._after: tuple[int, int] | None = None
         """Generation and time of the plan that was looked at last."""
 
@@ -178,6 +181,25 @@ class Peer(threading.Thread):
         )
         self._after = (generation, view["as_of"]) if kept else None
         self._ask(roof.questions(self.cluster, generation))
+        if kept and roof.settings.licences and time.monotonic() >= self._lend_at:
+            self._lend_at = time.monotonic() + min(_LEND_S, roof.settings.routing.again)
+            self._lend(client)
+
+    def _lend(self, client: Client) -> None:
+        """Its parts of the licences."""
+        try:
+            for grant in self._roof.grants(self.cluster):
+                try:
+                    found = client.lend(grant.licence, grant.copies, grant.number)
+                except Refused as error:
+                    if error.kind not in ("invalid", "not-allowed"):
+                        raise
+                    self._roof.not_lent(grant, "; ".join(error.places) or error.detail)
+                else:
+                    lent = Lent(found["copies"], found["number"], found["held"], found["wanted"])
+                    self._roof.lent(grant, lent)
+        except StoreError as failed:
+            _log.error("the log cannot be written; no licence is lent", why=str(failed))
 
     def _ask(self, questions: list[Question]) -> None:
         if questions:

@@ -14,12 +14,13 @@ from typing import Any, Final
 import structlog
 
 from schedd.federation.choosing import Load, assigned, priority_of
-from schedd.federation.events import Cancelled, Event, Out, Submitted
+from schedd.federation.events import Cancelled, Event, Leased, Out, Submitted
 from schedd.federation.groups.events import CopyRefused, GroupCancelled, GroupEvent, GroupSubmitted
 from schedd.federation.groups.group import Group, Groups
 from schedd.federation.groups.steps import GroupRules, Looks, copies_seen
 from schedd.federation.groups.steps import decide as decide_group
 from schedd.federation.jobs import ImpossibleError, Job, Jobs, Question
+from schedd.federation.licences import Grant, Lent, Licences
 from schedd.federation.log import Log
 from schedd.federation.machine import Action, actions, decide, observe
 from schedd.federation.quotes import Quotes
@@ -122,7 +123,11 @@ class Roof:
         self.counts: dict[str, Mapping[str, int]] = {}
         self.bells = {name: threading.Event() for name in settings.clusters}
         self._number = 0
+        self.licences = Licences(settings.licences, settings.clusters)
         for event in log.read():
+            if isinstance(event, Leased):
+                self.licences.apply(event)
+                continue
             self._apply(event)
             self._number = max(self._number, int(event.job))
         self._swept = self._scanned = 0
@@ -272,6 +277,7 @@ class Roof:
             if report.handovers is None:
                 since = before.since if before.away else now
                 self.seen[cluster] = replace(before, away=report.away or "it does not answer", since=since)
+                self.licences.forget(cluster)
                 if not before.away:
                     _log.warning("a cluster does not answer", cluster=cluster, why=report.away)
             else:
@@ -314,6 +320,27 @@ class Roof:
             self._sweep()
             return True
 
+    # ---- licences ---------------------------------------------------------------------------------
+
+    def grants(self, cluster: str) -> list[Grant]:
+        """What a cluster is to be told of the licences now; what is raised is kept. Raises StoreError."""
+        with self._lock:
+            reachable = [name for name, seen in self.seen.items() if not seen.away]
+            found = self.licences.grants(cluster, reachable, self._now())
+            self._lease([one.raised for one in found if one.raised is not None])
+            return found
+
+    def lent(self, grant: Grant, lent: Lent) -> None:
+        """A cluster has answered. Raises StoreError."""
+        with self._lock:
+            self._lease(self.licences.told(grant, lent, self._now()))
+
+    def not_lent(self, grant: Grant, why: str) -> None:
+        """A cluster does not take a licence from us. Raises StoreError."""
+        with self._lock:
+            self._lease(self.licences.refused(grant, why, self._now()))
+        _log.warning("a licence is not lent", cluster=grant.cluster, licence=grant.licence, why=why)
+
     def refused(self, action: Action, text: str) -> None:
         """The cluster's schedd refuses a submission as it is. Raises StoreError."""
         seen = {action.handover: HandoverSeen("refused", text=text)}
@@ -354,6 +381,13 @@ class Roof:
             if isinstance(event, Out):
                 self._due[event.job] = event.time
 
+    def _lease(self, events: Sequence[Leased]) -> None:
+        if events:
+            self._log.append(events)
+        for event in events:
+            self.licences.apply(event)
+            _log.info("leased", cluster=event.cluster, licence=event.licence, copies=event.copies)
+
     def _ask_for(self, job: Job, *, new: bool) -> None:
         """Lets the clusters that could take the job say what they offer."""
         now = self._now()
@@ -393,6 +427,8 @@ class Roof:
             old = (*self.jobs.forget(before), *self.groups.forget(before))
             if old:
                 self._log.forget(old)
+            if self.settings.licences:
+                self._log.lease_anew(self.licences.events(now))
 
     def _apply(self, event: Event) -> None:
         if isinstance(event, GroupEvent):

@@ -153,6 +153,11 @@ class Settings(Section):
     """See `[routing]`."""
     groups: GroupSettings = GroupSettings()
     """See `[groups]`."""
+    licences: dict[Annotated[str, Field(pattern=_NAME)], Annotated[int, Field(ge=0, le=1 << 40)]] = Field(
+        default_factory=dict
+    )
+    """Floating licences that the clusters share: how many copies there are of each. A cluster takes its part
+    where its policy says so: `[clusters.NAME.site.licences.matlab]` with `lent = true`."""
     clusters: dict[Annotated[str, Field(pattern=_NAME)], ClusterSettings]
     """See `[clusters.NAME]`; each by its name in the federation."""
 
@@ -178,6 +183,7 @@ class Settings(Section):
             one.moves,
             fetch=one.fetch,
             price_weight=one.price_weight,
+            licences=tuple(self.licences),
             classes=classes,
         )
 

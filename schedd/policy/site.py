@@ -139,7 +139,11 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
         bookings=_bookings(plain.get("bookings") or {}),
         thrift=Thrift(**(plain.get("thrift") or {})),
         power_saving=_power_saving(plain.get("power_saving") or {}),
-        polled={name: one.get("stale", STALE) for name, one in licences.items() if one.get("command")},
+        polled={
+            name: one.get("stale", STALE)
+            for name, one in licences.items()
+            if one.get("command") or one.get("lent")
+        },
         reservations=tuple(
             _reservation(name, one, zone) for name, one in (plain.get("reservations") or {}).items()
         ),

@@ -377,13 +377,18 @@ class LicenceSettings(Section):
     """Time between two runs of it. It has 10 seconds to answer."""
     free: bool = False
     """What it says is how many are free, not how many there are (as for `server_dyn_res` of OpenPBS)."""
+    lent: bool = False
+    """A federation says how many there are for this cluster; none until it has. With `copies`, the least
+    counts."""
     stale: Whole = Field(default=STALE, ge=10, le=7 * 86_400)
     """Time without an answer after which an alert says that the count is old; it holds on."""
 
     @model_validator(mode="after")
     def _be_known(self) -> Self:
-        if self.copies is None and not self.command:
-            raise ValueError("copies or command must be set")
+        if self.copies is None and not self.command and not self.lent:
+            raise ValueError("copies, command or lent must be set")
+        if self.command and self.lent:
+            raise ValueError("command and lent: only one of them says how many there are")
         return self
 
 

@@ -199,7 +199,8 @@ class Unreserve:
 class Counted:
     """Somebody counted how much there is of a resource of the whole cluster, such as a floating licence.
 
-    ``amount`` is all there is or, with ``free``, what is left beside what running jobs hold.
+    ``amount`` is all there is or, with ``free``, what is left beside what running jobs hold. With a
+    ``number`` above 0 it was lent by a federation: one that is not above the last of them comes too late.
     """
 
     id: str
@@ -207,6 +208,7 @@ class Counted:
     name: str
     amount: int
     free: bool = False
+    number: int = 0
     type: Literal["counted"] = "counted"
 
 

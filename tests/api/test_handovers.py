@@ -138,3 +138,67 @@ def test_a_what_if_in_the_name_of_another_takes_a_right(app: FastAPI, fed: TestC
     assert fed.post(f"{MAIN}/what-if", json=question).status_code == 200
     user = TestClient(app, headers={"Authorization": f"Bearer {token('user')}"})
     problem(user.post(f"{MAIN}/what-if", json=question), "not-allowed")
+
+
+# ---- licences that a federation lends ----------------------------------------------------------------------
+
+
+def lent(client: TestClient, copies: int, number: int, name: str = "matlab", role: str = "federation") -> Any:
+    return client.put(
+        f"/v1/clusters/main/licences/{name}",
+        json={"copies": copies, "number": number},
+        headers={"Authorization": f"Bearer {token(role)}"},
+    )
+
+
+@pytest.fixture
+def lending(client: TestClient, loop: PlanLoop) -> TestClient:
+    """The cluster takes matlab from a federation; three jobs want a copy each, on three nodes."""
+    site = {"licences": {"matlab": {"lent": True}}}
+    assert client.put("/v1/clusters/main/policy", json=site).status_code == 200
+    nodes = [
+        {"type": "node_changed", "id": f"n:{i}", "time": T, "node": {"name": f"m{i}", "cpus": 1}}
+        for i in range(3)
+    ]
+    jobs = [
+        {
+            "type": "job_queued",
+            "id": f"l:{i}",
+            "time": T,
+            "job": {
+                "id": f"9{i}.server",
+                "owner": "ann@login",
+                "queue": "batch",
+                "submitted": T,
+                "resources": {"nodes": "1", "walltime": "60", "matlab": "1"},
+                "version": "1",
+            },
+        }
+        for i in range(3)
+    ]
+    assert client.post("/v1/clusters/main/events", json={"events": nodes + jobs}).status_code == 200
+    return client
+
+
+def test_jobs_start_with_the_copies_that_are_lent_and_none_beyond(
+    lending: TestClient, loop: PlanLoop
+) -> None:
+    assert lent(lending, 9, 0).json()["copies"] == 0, "number 0 only looks"
+    view = lent(lending, 2, 1).json()
+    assert (view["copies"], view["number"]) == (2, 1)
+    assert view["held"] + view["wanted"] == 3
+    starts = loop.published.starts
+    later = lent(lending, 1, 2).json()
+    assert later["copies"] == 1
+    assert lent(lending, 3, 2).json()["copies"] == 1, "what comes late changes nothing"
+    assert lent(lending, 3, 1).json()["copies"] == 1
+    assert later["held"] <= 2, "those that run go on"
+    del starts
+
+
+def test_only_a_licence_that_the_policy_takes_is_lent(lending: TestClient) -> None:
+    refused = lent(lending, 1, 1, name="fluent")
+    assert refused.status_code == 422
+    assert "lent = true" in refused.text
+    assert lent(lending, 1, 1, role="operator").status_code == 403
+    assert lent(lending, -1, 1).status_code == 422

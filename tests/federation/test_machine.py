@@ -9,7 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedd.federation.choosing import assigned, priority_of
-from schedd.federation.events import Chosen, Event, GivenUp, Held, LetGo, Out, Submitted, decode, encode
+from schedd.federation.events import (
+    Chosen,
+    Event,
+    GivenUp,
+    Held,
+    Leased,
+    LetGo,
+    Out,
+    Submitted,
+    decode,
+    encode,
+)
 from schedd.federation.jobs import ImpossibleError, Jobs, Question
 from schedd.federation.machine import actions, decide, observe
 from schedd.federation.ordering import LEVELS, Backlog
@@ -44,7 +55,9 @@ class Federation:
     def kill(self) -> None:
         self.jobs = Jobs()
         for text in self.log:
-            self.jobs.apply(decode(text))
+            event = decode(text)
+            assert not isinstance(event, Leased)
+            self.jobs.apply(event)
         self.seen = {name: ClusterSeen("not asked yet", self.now) for name in self.clusters}
         self.known.clear()
         self.lives += 1

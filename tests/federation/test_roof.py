@@ -19,6 +19,7 @@ from schedd.api.roof import Tokens, create_app
 from schedd.cli.main import main
 from schedd.cli.user.submit import make_parser, read
 from schedd.federation.jobs import Question
+from schedd.federation.licences import Lent
 from schedd.federation.log import Log
 from schedd.federation.roof import Report, Roof
 from schedd.federation.seen import HandoverSeen, Offer
@@ -39,10 +40,11 @@ def settings(path: Path) -> Settings:
     cluster = {"url": "http://127.0.0.1:9", "token_file": str(path), "realms": ["org"], "timeout": 0.2}
     return Settings.model_validate(
         {
+            "licences": {"matlab": 10},
             "clusters": {
                 "north": {**cluster, "disclosure": "plan"},
                 "south": {**cluster, "cluster": "other", "disclosure": "offers"},
-            }
+            },
         }
     )
 
@@ -221,7 +223,7 @@ def test_the_page_shows_clusters_and_no_job(desk: Desk) -> None:
     desk.client("ann@org").post(HERE, json={**JOB, "attributes": {"Job_Name": "secret"}})
     page = TestClient(desk.app).get("/").text
     assert "north" in page
-    assert "1 jobs are under way" in page
+    assert "<b>1</b> under way" in page
     assert "secret" not in page
     assert "ann@" not in page
 
@@ -436,3 +438,42 @@ def test_a_group_that_makes_no_sense_is_refused(desk: Desk, body: dict[str, Any]
     answer = desk.client("ann@org").post(GROUPS, json=body)
     assert answer.status_code == 422, answer.text
     assert said in answer.text
+
+
+# ---- licences ----------------------------------------------------------------------------------------------
+
+
+def test_licences_are_lent_by_what_is_wanted_and_shown(desk: Desk) -> None:
+    desk.report("north")
+    desk.report("south")
+    for name, held, wanted in (("north", 0, 6), ("south", 0, 0)):
+        (grant,) = desk.roof.grants(name)
+        assert (grant.copies, grant.number) == (0, 0)
+        desk.roof.lent(grant, Lent(0, 0, held, wanted))
+    (grant,) = desk.roof.grants("north")
+    assert (grant.copies, grant.number) == (8, 1)
+    desk.roof.lent(grant, Lent(8, 1, 0, 6))
+    shown = desk.client("eyes").get("/v1/federation/licences").json()["licences"]
+    assert [(one["name"], one["copies"], one["free"]) for one in shown] == [("matlab", 10, 2)]
+    assert shown[0]["clusters"][0] == {
+        "cluster": "north",
+        "most": 8,
+        "copies": 8,
+        "held": 0,
+        "wanted": 6,
+        "why": "",
+    }
+    assert "matlab: 10 copies, 2 free" in TestClient(desk.app).get("/").text
+    desk.log.close()
+    desk.begin()  # the log knows who may use what
+    assert desk.roof.licences.pools["matlab"].bounds == {"north": 8, "south": 0}
+    desk.roof.report("north", Report("it does not answer"))
+    desk.report("south")
+    assert desk.roof.licences.free("matlab") == 2, "a cluster that is away keeps what it has"
+    (grant,) = desk.roof.grants("south")
+    desk.roof.not_lent(grant, "no such licence here")
+    assert desk.roof.grants("south") == []
+    desk.log.lease_anew(desk.roof.licences.events(desk.now))
+    desk.log.close()
+    desk.begin()
+    assert desk.roof.licences.pools["matlab"].bounds == {"north": 8, "south": 0}

@@ -2,7 +2,8 @@
 
 Real planners behind the daemon's real HTTP interface, and a real federation over them with its log in SQLite;
 what is simulated is the network, which passes requests on within the process, and the pbs_servers, which do
-at once what they are asked for. Every cluster is full with running jobs, so that all that is routed waits.
+at once what they are asked for. Every cluster is full with running jobs, so that all that is routed waits; of
+each waiting job it is looked every minute whether it should move.
 """
 
 import hashlib
@@ -454,7 +455,8 @@ def _write(log: Log, names: Sequence[str], spread: Sequence[BenchJob]) -> None:
 def _settings(names: Sequence[str], directory: Path, poll: float) -> Settings:
     return Settings.model_validate(
         {
-            "routing": {"poll": poll, "again": "60s", "patience": "60s"},
+            # Waiting jobs are looked at, and stay: they were not spread by any plan.
+            "routing": {"poll": poll, "again": "60s", "patience": "60s", "threshold": 864_000},
             "clusters": {
                 name: {
                     "url": "http://inside",

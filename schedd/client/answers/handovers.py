@@ -5,7 +5,7 @@ Written by ``make docs`` from the API's description, which says what each field 
 
 from typing import Literal, TypedDict
 
-__all__ = ["HandoverDoneView", "HandoverView", "HandoversView"]
+__all__ = ["HandoverDoneView", "HandoverView", "HandoversView", "LentView"]
 
 
 class HandoverView(TypedDict):
@@ -35,6 +35,19 @@ class HandoversView(TypedDict):
     generation: int
     stale: str
     handovers: list[HandoverView]
+
+
+class LentView(TypedDict):
+    """A licence that a federation lends to a cluster."""
+
+    as_of: int
+    generation: int
+    stale: str
+    name: str
+    copies: int
+    number: int
+    held: int
+    wanted: int
 
 
 class HandoverDoneView(TypedDict):

@@ -1,0 +1,209 @@
+"""Licences shared by clusters: no copy is used twice, whatever is cut, late, lost or killed."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schedd.federation.events import Leased, decode, encode
+from schedd.federation.licences import Grant, Lent, Licences, targets
+
+NAMES = ("a", "b", "c")
+COPIES = 10
+
+
+@pytest.mark.parametrize(
+    ("copies", "wanted", "found"),
+    [
+        (10, {"a": 0, "b": 0}, {"a": 5, "b": 5}),
+        (10, {"a": 2, "b": 0, "c": 0}, {"a": 5, "b": 3, "c": 2}),
+        (10, {"a": 2, "b": 50}, {"a": 2, "b": 8}),
+        (10, {"a": 50, "b": 50}, {"a": 5, "b": 5}),
+        (7, {"a": 50, "b": 50, "c": 1}, {"a": 3, "b": 3, "c": 1}),
+        (0, {"a": 3}, {"a": 0}),
+        (-2, {"a": 3}, {"a": 0}),
+    ],
+)
+def test_copies_are_shared_by_what_is_wanted(
+    copies: int, wanted: dict[str, int], found: dict[str, int]
+) -> None:
+    assert targets(copies, wanted) == found
+
+
+@given(st.integers(0, 50), st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 40), min_size=1))
+def test_all_copies_are_shared_and_nobody_has_too_many_while_others_want(
+    copies: int, wanted: dict[str, int]
+) -> None:
+    found = targets(copies, wanted)
+    assert sum(found.values()) == copies
+    if sum(wanted.values()) >= copies:
+        assert all(found[name] <= wanted[name] for name in wanted)
+    else:
+        assert all(found[name] >= wanted[name] for name in wanted)
+
+
+@dataclass
+class Site:
+    """A cluster: starts jobs while it counts on free copies, and takes no lease that comes late."""
+
+    chance: random.Random
+    copies: int = 0
+    number: int = 0
+    held: int = 0
+    wanted: int = 0
+    cut: bool = False
+    late: list[Grant] = field(default_factory=list)
+
+    def live(self) -> None:
+        match self.chance.randrange(3):
+            case 0:
+                self.wanted = min(20, self.wanted + self.chance.randrange(4))
+            case 1 if self.wanted and self.held < self.copies:
+                self.wanted, self.held = self.wanted - 1, self.held + 1
+            case 2 if self.held and self.chance.random() < 0.4:
+                self.held -= 1
+            case _:
+                pass
+
+    def take(self, grant: Grant) -> Lent:
+        if grant.number > self.number:
+            self.copies, self.number = grant.copies, grant.number
+        return Lent(self.copies, self.number, self.held, self.wanted)
+
+
+class Lender:
+    """A log, and what is made of it."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+        self.log: list[str] = []
+        self.lossy = True
+        self.kill()
+
+    def kill(self) -> None:
+        self.licences = Licences({"l": COPIES}, NAMES)
+        for text in self.log:
+            event = decode(text)
+            assert isinstance(event, Leased)
+            self.licences.apply(event)
+
+    def keep(self, events: list[Leased]) -> None:
+        for event in events:
+            self.log.append(encode(event))
+            self.licences.apply(event)
+
+    def ask(self, name: str, sites: dict[str, Site]) -> None:
+        """One round with a cluster; requests come late or not at all, answers are lost."""
+        site = sites[name]
+        reachable = [one for one in NAMES if not sites[one].cut]
+        for grant in list(self.licences.grants(name, reachable, 0)):
+            if grant.raised is not None:
+                self.keep([grant.raised])
+            if site.cut or (self.lossy and self.chance.random() < 0.1):
+                site.late.append(grant)  # it may yet come
+                self.licences.forget(name)
+                return
+            lent = site.take(grant)
+            if self.lossy and self.chance.random() < 0.1:
+                self.licences.forget(name)
+                return
+            self.keep(self.licences.told(grant, lent, 0))
+
+
+def used(sites: dict[str, Site]) -> Iterator[int]:
+    for site in sites.values():
+        yield max(site.copies, site.held)
+
+
+@given(st.integers(0, 1 << 32))
+@settings(max_examples=150)
+def test_no_copy_is_used_twice(seed: int) -> None:
+    chance = random.Random(seed)
+    sites = {name: Site(chance) for name in NAMES}
+    lender = Lender(chance)
+    for _ in range(400):
+        site = chance.choice(list(sites.values()))
+        if chance.random() < 0.05:
+            site.cut = not site.cut
+        if site.late and chance.random() < 0.2:
+            site.take(site.late.pop(chance.randrange(len(site.late))))
+        if chance.random() < 0.03:
+            lender.kill()
+        lender.ask(chance.choice(NAMES), sites)
+        for one in sites.values():
+            one.live()
+        assert sum(used(sites)) <= COPIES, sites
+    # All is well again: nobody waits while copies lie about.
+    for one in sites.values():
+        one.cut = False
+        one.wanted = 20
+    lender.lossy = False
+    for _ in range(12):
+        for name in NAMES:
+            lender.ask(name, sites)
+    assert sum(used(sites)) == COPIES
+
+
+def lender(**bounds: int) -> Licences:
+    found = Licences({"l": COPIES}, NAMES)
+    for name, copies in bounds.items():
+        found.apply(Leased(job="", time=0, licence="l", cluster=name, copies=copies, number=1))
+    return found
+
+
+def grant(licences: Licences, cluster: str, reachable: str = "abc") -> Grant:
+    (found,) = licences.grants(cluster, reachable, 0)
+    return found
+
+
+def tell(licences: Licences, cluster: str, lent: Lent) -> list[Leased]:
+    events = licences.told(Grant("l", cluster, lent.copies, lent.number), lent, 0)
+    for event in events:
+        licences.apply(event)
+    return events
+
+
+def test_nothing_is_lent_before_every_cluster_was_heard() -> None:
+    licences = lender()
+    assert grant(licences, "a") == Grant("l", "a", 0, 0)  # it only looks
+    tell(licences, "a", Lent(0, 0, 0, 5))
+    tell(licences, "b", Lent(0, 0, 0, 0))
+    assert grant(licences, "a").raised is None
+    tell(licences, "c", Lent(4, 9, 0, 0))  # it has some, of an earlier log
+    assert licences.free("l") == 6
+    raised = grant(licences, "a").raised
+    assert raised is not None
+    assert raised.copies <= 6
+
+
+def test_a_cluster_that_is_cut_off_keeps_what_it_has() -> None:
+    licences = lender(a=4, b=6, c=0)
+    tell(licences, "a", Lent(4, 1, 4, 9))
+    tell(licences, "c", Lent(0, 1, 0, 9))
+    assert licences.free("l") == 0
+    assert grant(licences, "a", "ac").copies == 2  # they share the four that b does not have
+    assert grant(licences, "c", "ac").raised is None
+    events = tell(licences, "a", Lent(2, 2, 4, 9))  # its jobs still hold four
+    assert events == [] or events[0].copies == 4
+    assert licences.free("l") == 0
+    tell(licences, "a", Lent(2, 2, 2, 9))
+    raised = grant(licences, "c", "ac").raised
+    assert raised is not None
+    assert raised.copies == 2
+
+
+def test_a_cluster_that_takes_no_licence_is_left_alone() -> None:
+    licences = lender(a=0, b=0)
+    for event in licences.refused(Grant("l", "c", 0, 0), "not here", 0):
+        licences.apply(event)
+    assert licences.grants("c", "abc", 0) == []
+    tell(licences, "a", Lent(0, 1, 0, 3))
+    tell(licences, "b", Lent(0, 1, 0, 0))
+    assert grant(licences, "a").copies == 7
+    again = Licences({"l": COPIES}, NAMES)
+    for event in licences.events(0):
+        again.apply(event)
+    assert again.pools["l"].bounds == {"a": 0, "b": 0, "c": 0}
