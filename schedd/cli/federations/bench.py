@@ -25,7 +25,7 @@ from schedd.api.app import create_app
 from schedd.bench.workload import BenchJob, Profile, cluster, jobs
 from schedd.cli.federations.inside import Inside, Traffic
 from schedd.engine import EngineSettings
-from schedd.federation.events import Chosen, Event, Held, LetGo, Out, Submitted
+from schedd.federation.events import Chosen, Event, Held, Leased, LetGo, Out, Submitted
 from schedd.federation.log import Log
 from schedd.federation.peers import Peer
 from schedd.federation.roof import Roof
@@ -87,6 +87,9 @@ class FederationFigures:
     rate: float
     poll_s: float
     decision_ms: Mapping[str, float]
+    decision_cpu_ms: Mapping[str, float]
+    """Processor time of the thread that hands a job over, all offers being known: on a machine that does
+    other things, too, this is what a decision costs."""
     known_ms: Mapping[str, float]
     asked_ms: Mapping[str, float]
     known: int
@@ -179,7 +182,7 @@ class _TimedLog(Log):
         self.chosen: dict[str, float] = {}
         self.out: dict[str, float] = {}
 
-    def append(self, events: Iterable[Event]) -> None:
+    def append(self, events: Iterable[Event | Leased]) -> None:
         kept = list(events)
         super().append(kept)
         now = time.perf_counter()
@@ -188,6 +191,15 @@ class _TimedLog(Log):
                 self.chosen.setdefault(event.job, now)
             elif isinstance(event, Out):
                 self.out.setdefault(event.job, now)
+
+
+@dataclass(frozen=True, slots=True)
+class _Came:
+    """When a job came, what taking it cost (seconds of the processor), and whether it was routed with it."""
+
+    came: float
+    cpu: float
+    at_once: bool
 
 
 def bench_federation(
@@ -263,9 +275,9 @@ def bench_federation(
             for peer in peers:
                 peer.join()
             log.close()
-    took = {job: 1e3 * (log.chosen[job] - came) for job, (came, _) in at.items()}
-    known = [took[job] for job, (_, now) in at.items() if now]
-    asked = [took[job] for job, (_, now) in at.items() if not now]
+    took = {job: 1e3 * (log.chosen[job] - one.came) for job, one in at.items()}
+    known = [took[job] for job, one in at.items() if one.at_once]
+    asked = [took[job] for job, one in at.items() if not one.at_once]
     return FederationFigures(
         clusters=clusters,
         nodes=nodes,
@@ -275,11 +287,12 @@ def bench_federation(
         rate=rate,
         poll_s=poll,
         decision_ms=_shares(list(took.values())),
+        decision_cpu_ms=_shares([1e3 * one.cpu for one in at.values() if one.at_once]),
         known_ms=_shares(known),
         asked_ms=_shares(asked),
         known=len(known),
         asked=len(asked),
-        routed_s=_shares([log.out[job] - came for job, (came, _) in at.items() if job in log.out]),
+        routed_s=_shares([log.out[job] - one.came for job, one in at.items() if job in log.out]),
         cpu_ms=1e3 * cpu / routed,
         requests={kind: count / routed for kind, count in sorted(traffic.requests.items())},
         sent={kind: count / routed for kind, count in sorted(traffic.sent.items())},
@@ -298,17 +311,17 @@ def _route(
     rate: float,
     chance: random.Random,
     tell: Callable[[str], None],
-) -> dict[str, tuple[float, bool]]:
-    """By job, when it came, and whether it was routed before the sender had his answer."""
-    at: dict[str, tuple[float, bool]] = {}
+) -> dict[str, _Came]:
+    """By job, how it came."""
+    at: dict[str, _Came] = {}
     begin = time.perf_counter()
     for number in range(routed):
         wait = begin + number / rate - time.perf_counter()
         if wait > 0:
             time.sleep(wait)
-        came = time.perf_counter()
+        came, cpu = time.perf_counter(), time.thread_time()
         job = roof.submit(_OWNER, _job(kinds[chance.randrange(len(kinds))]))
-        at[job.id] = (came, bool(job.attempts))
+        at[job.id] = _Came(came, time.thread_time() - cpu, bool(job.attempts))
         if number % 50 == 0:
             tell(f"{number} of {routed} jobs are routed")
     return at
@@ -522,6 +535,7 @@ def table_of(found: FederationFigures) -> Table:
     rows = (
         ("a routing decision, ms", found.decision_ms),
         (f"  all offers known ({found.known}), ms", found.known_ms),
+        ("    processor time of it, ms", found.decision_cpu_ms),
         (f"  clusters were asked ({found.asked}), ms", found.asked_ms),
         ("until the server let it go, s", found.routed_s),
     )

@@ -1,0 +1,220 @@
+"""What a federation asks of a cluster, how often, and what of the answers it uses and shows."""
+
+import threading
+from pathlib import Path
+from typing import Any, Self, cast
+
+import pytest
+
+from schedd.api.roof import cluster_rows, job_row
+from schedd.client import Client, Refused, Unreachable
+from schedd.federation.log import Log
+from schedd.federation.peers import Peer
+from schedd.federation.roof import Roof
+from schedd.federation.settings import Settings
+
+JOB = {
+    "script": "sleep 1",
+    "resources": {"nodes": "1"},
+    "attributes": {},
+    "variables": {},
+    "queues": {},
+    "cpu_seconds": 60,
+    "walltime": 60,
+}
+
+
+class Cluster:
+    """Answers for a daemon, and notes what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+        self.generation = 1
+        self.rows: list[dict[str, Any]] = []
+        self.fails: Exception | None = None
+
+    def cluster(self) -> dict[str, Any]:
+        self._note("cluster")
+        return {
+            "generation": self.generation,
+            "as_of": 1_700_000_000,
+            "stale": "",
+            "nodes": 3,
+            "mode": "scheduler",
+            "cpus": 64,
+            "jobs": {"planned": 5},
+        }
+
+    def handovers(self, since: int = 0, *, after: int | None = None) -> list[dict[str, Any]]:
+        self._note("handovers", since, after)
+        return self.rows
+
+    def what_if(self, **question: Any) -> dict[str, Any]:
+        self._note("what_if", question["owner"])
+        return {
+            "planned_start": 1_700_000_100,
+            "planned_end": 1_700_000_160,
+            "expected_start": None,
+            "why": "room",
+            "answer": "start_known",
+            "cost": 2.5,
+            "generation": self.generation,
+        }
+
+    def hand_over(self, name: str, body: Any) -> None:
+        self._note("hand_over", name, body["user"])
+
+    def let_run(self, name: str) -> None:
+        self._note("let_run", name)
+
+    def close(self) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def _note(self, *what: Any) -> None:
+        if self.fails is not None:
+            raise self.fails
+        self.asked.append(what)
+
+    def count(self, what: str) -> int:
+        return sum(one[0] == what for one in self.asked)
+
+
+class Street:
+    """A roof over one cluster, whose rounds are made by hand."""
+
+    def __init__(self, path: Path, disclosure: str = "plan") -> None:
+        self.log = Log(f"sqlite:///{path}/fed.sqlite", "here", 6.0)
+        assert self.log.lead.take()
+        place = {
+            "url": "http://127.0.0.1:9",
+            "token_file": str(path),
+            "realms": ["org"],
+            "disclosure": disclosure,
+        }
+        settings = Settings.model_validate({"clusters": {"north": place}, "routing": {"poll": 5}})
+        self.now = 1_700_000_000
+        self.roof = Roof(settings, self.log, {"north": "x"}, lambda: self.now)
+        self.cluster = Cluster()
+        client = cast("Client", self.cluster)
+        self.peer = Peer("north", self.roof, "x", threading.Event(), lambda _settings, _token: client)
+
+    def round(self, *, look: bool = True) -> None:
+        if look:
+            self.peer._look_at = 0.0
+        self.peer.round()
+
+    def row(self, **more: Any) -> dict[str, Any]:
+        found = {
+            "handover": "fed.1.1",
+            "phase": "held",
+            "job": "7.north",
+            "state": "waiting",
+            "let_run": False,
+            "end": "",
+            "exit_status": None,
+            "planned_start": None,
+            "planned_end": None,
+            "promised_start": None,
+            "text": "",
+        }
+        return found | more
+
+
+@pytest.mark.parametrize(
+    ("disclosure", "cpus", "jobs", "start"),
+    [
+        ("offers", None, None, None),
+        ("power", 64, None, None),
+        ("load", 64, {"planned": 5}, None),
+        ("plan", 64, {"planned": 5}, 1_700_000_100),
+    ],
+)
+def test_no_more_of_a_cluster_is_used_and_shown_than_it_discloses(
+    tmp_path: Path, disclosure: str, cpus: int | None, jobs: dict[str, int] | None, start: int | None
+) -> None:
+    street = Street(tmp_path, disclosure)
+    street.round()
+    job = street.roof.submit("ann@org", JOB)
+    street.round()
+    street.cluster.rows = [street.row()]
+    street.cluster.generation = 2
+    street.round()
+    street.cluster.rows = [
+        street.row(phase="released", let_run=True, state="planned", planned_start=1_700_000_100)
+    ]
+    street.cluster.generation = 3
+    street.round()
+    (row,) = cluster_rows(street.roof)
+    assert (row["cpus"], row["jobs"], row["disclosure"]) == (cpus, jobs, disclosure)
+    assert street.roof.seen["north"].cpus == (cpus or 0)
+    (attempt,) = job_row(street.roof, street.roof.jobs[job.id])["attempts"]
+    assert (attempt["phase"], attempt["planned_start"]) == ("out", start)
+    street.log.close()
+
+
+def test_jobs_alike_are_asked_about_once_for_each_plan(tmp_path: Path) -> None:
+    street = Street(tmp_path)
+    street.round()
+    for _ in range(5):
+        street.roof.submit("ann@org", JOB)
+    street.round()
+    assert street.cluster.count("what_if") == 1
+    assert all(street.roof.jobs[name].attempts for name in "12345")
+    job = street.roof.submit("ann@org", JOB)
+    assert job.attempts, "what is known is enough to route it at once"
+    street.round()
+    assert street.cluster.count("what_if") == 1
+    street.cluster.generation, street.now = 2, street.now + 6
+    street.round()
+    assert street.cluster.count("what_if") == 2
+    street.round()
+    assert street.cluster.count("what_if") == 2
+    street.roof.submit("bob@org", JOB)  # another user's limits are others
+    street.round(look=False)
+    assert street.cluster.count("what_if") == 3
+    street.log.close()
+
+
+def test_only_what_changed_is_read_again(tmp_path: Path) -> None:
+    street = Street(tmp_path)
+    street.round()
+    street.round()
+    assert street.cluster.asked[-2:] == [("handovers", 0, None), ("cluster",)]
+    street.cluster.generation = 7
+    street.round()
+    assert street.cluster.asked[-1:] == [("handovers", 1_700_000_000, 1)]
+    street.cluster.fails = Unreachable("no daemon answers")
+    street.round()
+    assert street.roof.seen["north"].away == "no daemon answers"
+    street.cluster.fails = None
+    street.round()
+    assert street.cluster.asked[-1:] == [("handovers", 0, None)], "nobody knows what was missed"
+    assert street.roof.seen["north"].away == ""
+    street.log.close()
+
+
+def test_what_was_asked_for_is_not_asked_for_again_at_once(tmp_path: Path) -> None:
+    street = Street(tmp_path)
+    street.round()
+    street.roof.submit("ann@org", JOB)
+    for _ in range(3):
+        street.round()
+    assert street.cluster.count("hand_over") == 1
+    street.peer._asked = {name: at - 3.5 for name, at in street.peer._asked.items()}
+    street.round()
+    assert street.cluster.count("hand_over") == 2
+    street.log.close()
+
+
+def test_a_federation_that_is_refused_says_so(tmp_path: Path) -> None:
+    street = Street(tmp_path)
+    street.cluster.fails = Refused("no-token", 401, "no token that is known here was sent", "", [])
+    street.round()
+    assert "it refuses the federation" in street.roof.seen["north"].away
+    street.log.close()

@@ -1,0 +1,36 @@
+"""Two federations on one database: one leads, the other takes over with the log."""
+
+import time
+
+import pytest
+
+from schedd.federation.events import Submitted
+from schedd.federation.log import Log
+from schedd.store.errors import NotLeader
+from tests.store.postgres import PostgresServer
+
+
+def test_a_second_federation_on_the_same_database_stands_by_and_takes_over_with_the_log() -> None:
+    server = PostgresServer()
+    try:
+        server.start()
+        url = str(server.create("fed"))
+        first, second = Log(url, "north", 2.0), Log(url, "south", 2.0)
+        assert first.lead.take()
+        assert not second.lead.take()
+        event = Submitted(job="1", time=5, owner="ann@org", submission={"script": "x"})
+        first.append([event])
+        first.lead._stopping.set()  # as if it hung: its lease is not renewed
+        end = time.monotonic() + 30
+        while not second.lead.take():
+            assert time.monotonic() < end
+            time.sleep(0.2)
+        assert second.lead.term > first.lead.term
+        assert list(second.read()) == [event]
+        with pytest.raises(NotLeader):
+            first.append([event])
+        assert list(second.read()) == [event]
+        first._database.close()
+        second.close()
+    finally:
+        server.close()
