@@ -484,15 +484,16 @@ def _page(request: Request) -> Response:
 
 
 def _totals(roof: Roof) -> dict[str, int]:
-    jobs = [roof.jobs[name] for name in list(roof.jobs.open)]
-    running = sum(
-        any(seen.state == "running" for seen in roof.standing(job).values()) for job in jobs if job.active
-    )
-    active = sum(job.active is not None for job in jobs)
+    """Numbers of jobs; nothing is looked up for each of them, since there may be many and nobody is asked for
+    a token.
+    """
+    jobs = roof.jobs
+    choosing = sum(jobs[name].active is None for name in list(jobs.stirring))
+    running = sum(row["running"] for row in cluster_rows(roof))
     return {
-        "open": len(jobs),
-        "choosing": len(jobs) - active,
+        "open": len(jobs.open),
+        "choosing": choosing,
         "running": running,
-        "waiting": active - running,
-        "moved": sum(job.moves > 0 for job in jobs),
+        "waiting": max(0, len(jobs.open) - choosing - running),
+        "moved": sum(jobs[name].moves > 0 for name in list(jobs.open)),
     }

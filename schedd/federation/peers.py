@@ -214,7 +214,9 @@ class Peer(threading.Thread):
         except Refused as error:
             if error.kind not in _OF_THE_JOB:
                 raise
-            return Offer(None, None, "; ".join(error.places) or error.detail, True), -1
+            # One that took too long may be answered the next time.
+            never = error.kind != "too-hard"
+            return Offer(None, None, "; ".join(error.places) or error.detail, never), -1
         start = found.get("expected_start") or found["planned_start"]
         length = (found["planned_end"] or 0) - (found["planned_start"] or 0)
         end = start + length if start is not None else None

@@ -32,6 +32,8 @@ class Cluster:
         self.generation = 1
         self.rows: list[dict[str, Any]] = []
         self.fails: Exception | None = None
+        self.answers: Exception | None = None
+        """To questions alone."""
 
     def cluster(self) -> dict[str, Any]:
         self._note("cluster")
@@ -51,6 +53,8 @@ class Cluster:
 
     def what_if(self, **question: Any) -> dict[str, Any]:
         self._note("what_if", question["owner"])
+        if self.answers is not None:
+            raise self.answers
         return {
             "planned_start": 1_700_000_100,
             "planned_end": 1_700_000_160,
@@ -217,4 +221,22 @@ def test_a_federation_that_is_refused_says_so(tmp_path: Path) -> None:
     street.cluster.fails = Refused("no-token", 401, "no token that is known here was sent", "", [])
     street.round()
     assert "it refuses the federation" in street.roof.seen["north"].away
+    street.log.close()
+
+
+def test_a_question_that_took_too_long_is_no_refusal_of_the_job(tmp_path: Path) -> None:
+    street = Street(tmp_path)
+    street.round()
+    street.cluster.answers = Refused("too-hard", 422, "it takes too much work", "", [])
+    job = street.roof.submit("ann@org", JOB)
+    street.round()
+    assert not street.roof.jobs[job.id].over
+    street.cluster.answers, street.now = None, street.now + 6
+    street.round()
+    assert street.roof.jobs[job.id].attempts
+    street.cluster.answers = Refused("invalid", 422, "no such queue", "", ["body.queue: no such queue"])
+    other = street.roof.submit("bob@org", JOB)
+    street.round()
+    assert street.roof.jobs[other.id].over == "refused"
+    assert street.roof.jobs[other.id].text == "north: body.queue: no such queue"
     street.log.close()
