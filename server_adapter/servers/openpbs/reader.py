@@ -89,6 +89,8 @@ class StateReader:
         self._before: State | None = None
         self.partition = ""
         """That of the last reading; empty for the default scheduler's."""
+        self.queues: frozenset[str] | None = None
+        """Its queues at the last reading; None before the first."""
 
     async def read(self) -> State:
         """The server's state now. Raises what `Link.talk` and `Connection.describe` raise."""
@@ -97,7 +99,7 @@ class StateReader:
         self.partition = ours.partition
         queues = [queue for queue in await self._ask(QUEUES) if ours.has(queue)]
         nodes = [node for node in await self._ask(NODES) if ours.has(node)]
-        names = {queue.name for queue in queues}
+        names = self.queues = frozenset(queue.name for queue in queues)
         jobs = [job for job in expanded(await self._jobs.read()) if job.values.get("queue") in names]
         jobs += await self._ended({job.name for job in jobs})
         if self._by_hand is not None:

@@ -43,8 +43,12 @@ Talk = Callable[[], AbstractAsyncContextManager[Connection]]
 class Starter:
     """Asks for runs, on the connection that `talk` lends."""
 
-    def __init__(self, talk: Talk, *, asynchronous: bool) -> None:
+    def __init__(
+        self, talk: Talk, *, asynchronous: bool, queues: Callable[[], Collection[str] | None] = lambda: None
+    ) -> None:
+        """`queues` are those whose jobs are ours to start; None: nobody has looked yet, and all are."""
         self._talk = talk
+        self._queues = queues
         self._asynchronous = asynchronous
 
     async def run(self, run: Run, asked: Callable[[], None]) -> Outcome:
@@ -55,8 +59,12 @@ class Starter:
                 return Outcome(False, 0, "the server's scheduling is False")
             values = await self._job(connection, run.job_id)
             check = check_job(run, _living(run.job_id, values))
+            queue = (values or {}).get("queue", "")
+            ours = self._queues()
+            if check.verdict is Verdict.RUN and ours is not None and queue not in ours:
+                return Outcome(False, 0, f"queue {queue} is not in this scheduler's partition")
             if check.verdict is Verdict.RUN and values and values.get("reserve_ID"):
-                check = await self._begun(connection, values.get("queue", ""))
+                check = await self._begun(connection, queue)
             nodes: dict[str, Described] = {}
             if check.verdict is Verdict.RUN:
                 nodes = await self._nodes(connection, run)

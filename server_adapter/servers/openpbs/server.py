@@ -76,8 +76,10 @@ class OpenPBSServer:
             expected=tell.start == "expected",
             lengths=tell.soft_walltime,
         )
-        self._starter = Starter(self.place.talk, asynchronous=settings.run.asynchronous)
         self._reader = StateReader(self.link, server.scheduler, by_hand, clock=clock)
+        self._starter = Starter(
+            self.place.talk, asynchronous=settings.run.asynchronous, queues=lambda: self._reader.queues
+        )
         self._state: State | None = None
 
     @property

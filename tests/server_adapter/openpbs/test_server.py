@@ -478,3 +478,25 @@ async def test_a_server_without_history_is_read_all_the_same(tmp_path: Path) -> 
         server = site.server_of(tmp_path)
         assert list((await server.read()).jobs) == ["1.s"]
         await server.close()
+
+
+async def test_a_job_in_a_queue_of_another_partition_is_not_started(tmp_path: Path) -> None:
+    site = Site(
+        jobs={"1.s": QUEUED},
+        schedulers={"default": {"scheduling": "True"}},
+        queues={
+            "workq": {"queue_type": "E", "started": "True", "enabled": "True"},
+            "planned": {"queue_type": "E", "started": "True", "enabled": "True", "partition": "p1"},
+        },
+    )
+    async with site.peer.listening():
+        server = site.server_of(tmp_path)
+        await server.take_place(lambda: None)
+        version = (await server.read()).jobs["1.s"].version
+        site.queues["workq"]["partition"] = "p1"
+        await server.read()
+        outcome = await server.run(run("1.s", version, ShareFacts("n1", 4)), lambda: None)
+        await server.close()
+    assert (outcome.accepted, outcome.code) == (False, 0)
+    assert "queue workq is not in this scheduler's partition" in outcome.text
+    assert site.runs() == []
