@@ -1,4 +1,4 @@
-"""Takes the pictures of docs/dashboard.md, in docs/images/, of a demo that it starts."""
+"""Takes the pictures of docs/dashboard.md, in docs/images/, of a demo: all, or those that are named."""
 
 import io
 import os
@@ -51,6 +51,8 @@ def _read(file: IO[str]) -> str:
 
 def picture(page: Page, name: str, *, whole: bool = False) -> None:
     """What the page shows now, its charts drawn."""
+    if sys.argv[1:] and name not in sys.argv[1:]:
+        return
     page.wait_for_timeout(800)
     for chart in page.locator(".plot[data-figure]").all():
         chart.wait_for()
@@ -82,6 +84,20 @@ def jobs(api: str) -> tuple[str, str]:
     return max(histories, key=lambda one: len(one["changes"]))["job"], past["job"]
 
 
+def reserve(api: str, token: str) -> None:
+    """Some reservations for the calendar, from the demo's present on."""
+    now = httpx2.get(api.rstrip("/")).json()["as_of"] // 3600 * 3600
+    headers = {"Authorization": f"Bearer {token}"}
+    for name, days, hours, more in (
+        ("memory", 1, 4, {"nodes": ["node3", "node4"], "reason": "new memory"}),
+        ("course", 2, 3, {"nodes": ["node1", "node2"], "users": ["user1"], "reason": "course"}),
+        ("maintenance", 4, 30, {"everywhere": True, "reason": "cooling"}),
+    ):
+        start = now + 86_400 * days
+        body = {"start": start, "end": start + 3600 * hours, **more}
+        httpx2.put(f"{api}reservations/{name}", json=body, headers=headers).raise_for_status()
+
+
 def preview(page: Page) -> None:
     """Other weights, looked at before they are put in force."""
     page.get_by_text("Try other weights").click()
@@ -100,7 +116,7 @@ def main() -> int:
         return 1
     TO.mkdir(exist_ok=True)
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-    with demo("--nodes", "40", "--speed", "300") as (link, _), sync_playwright() as playwright:
+    with demo("--nodes", "40", "--speed", "300") as (link, said), sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=arguments)
         context = browser.new_context()
         context.new_page().goto(link)
@@ -108,6 +124,7 @@ def main() -> int:
         base = link.partition("/enter")[0] + "/demo/"
         api = base.replace("/dashboard/", "/v1/clusters/")
         job, over = jobs(api)
+        reserve(api, re.findall(r"^ +admin +(\S+)$", said(), re.MULTILINE)[0])
         pages = {name: name for name in ("plan", "queue", "nodes", "calendar", "quality", "admin")}
         pages |= {"what-if": WHAT_IF, "job": f"jobs/{job}", "past": f"jobs/{over}"}
         whole = {"quality", "admin", "calendar", "job", "past"}
