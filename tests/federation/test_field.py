@@ -153,5 +153,7 @@ def test_a_bench_routes_through_real_planners_and_states_the_traffic() -> None:
     assert found.requests["PUT handovers"] >= 1
     assert found.sent["PUT handovers"] > 500  # a script goes with every job
     assert found.received["GET handovers"] > 0
+    found = bench_federation(2, 22, 8, routed=4, rate=50.0, shapes=8, poll=0.3, profile="metacentrum")
+    assert found.known + found.asked == 4  # some of these shapes ask for nodes with a property
     with pytest.raises(ValueError, match="a cluster, a node"):
         bench_federation(0)

@@ -275,6 +275,9 @@ def bench_federation(
             for peer in peers:
                 peer.join()
             log.close()
+    refused = [roof.jobs.by_id[job].text for job in at if job not in log.chosen]
+    if refused:
+        raise ValueError(f"no cluster takes {len(refused)} of the jobs: {refused[0][:200]}")
     took = {job: 1e3 * (log.chosen[job] - one.came) for job, one in at.items()}
     known = [took[job] for job, one in at.items() if one.at_once]
     asked = [took[job] for job, one in at.items() if not one.at_once]
@@ -368,7 +371,13 @@ def _fill(
                 NodeChanged(
                     id=f"node {node.name}",
                     time=now,
-                    node=NodeFacts(name=node.name, cpus=node.cpus, mem=node.mem, vmem=node.mem),
+                    node=NodeFacts(
+                        name=node.name,
+                        cpus=node.cpus,
+                        mem=node.mem,
+                        vmem=node.mem,
+                        properties=tuple(sorted(node.features)),
+                    ),
                 )
                 for node in machines
             ),
