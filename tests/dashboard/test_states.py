@@ -187,7 +187,7 @@ def test_a_page_says_when_the_daemon_does_not_answer(look: Open, site: Site) -> 
     expect(page.locator("#away")).to_be_hidden()
     page.route("**/main/queue", lambda route: route.abort())
     site.happen(job("50.server"))
-    expect(page.locator("#away")).to_contain_text("The connection to the daemon is lost")
+    expect(page.locator("#away")).to_contain_text("Connection to the daemon lost")
     page.unroute("**/main/queue")
     site.happen(job("51.server"))
     expect(page.locator("#list tbody")).to_contain_text("51.server")

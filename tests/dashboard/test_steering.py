@@ -27,7 +27,7 @@ def test_an_operator_drains_a_node_sees_it_so_and_releases_it(look: Open, site: 
     assert wanted["moves"]
     assert site.ask("/holds")["holds"] == []
     page.locator("#hold").get_by_role("button", name="Hold").click()
-    expect(page.locator("main").get_by_role("status")).to_contain_text("Nothing new is planned there")
+    expect(page.locator("main").get_by_role("status")).to_contain_text("No new jobs are planned there")
     expect(page.locator("#holds tbody")).to_contain_text("new memory")
     (held,) = site.ask("/holds")["holds"]
     assert (held["kind"], held["name"], held["by"]) == ("node", "n2", "our-operator")
