@@ -39,7 +39,7 @@ ROOMS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "choices": ("Alternative plans.", ("Sought", "PlanSet", "Applied", "Stopped")),
     "handovers": (
         "Jobs that a federation handed over.",
-        ("HandoversView", "HandoverDoneView"),
+        ("HandoversView", "HandoverDoneView", "LentView"),
     ),
     "notices": ("What somebody wants to be told.", ("NoticesView",)),
     "power": ("Nodes that are switched off and on.", ("PowerView",)),

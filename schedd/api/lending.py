@@ -27,7 +27,10 @@ router = APIRouter(
 )
 _PATIENCE: Final = 10.0
 _HINT: Final = "ask for the same again: what was done is not done twice"
-_Name = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$", examples=["matlab"])]
+_Name = Annotated[
+    str,
+    Path(description="The licence's name.", pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$", examples=["matlab"]),
+]
 
 
 class Lease(BaseModel):

@@ -37,8 +37,17 @@ class HandoversView(TypedDict):
     handovers: list[HandoverView]
 
 
+class HandoverDoneView(TypedDict):
+    """One handover after what was asked for."""
+
+    as_of: int
+    generation: int
+    stale: str
+    handover: HandoverView
+
+
 class LentView(TypedDict):
-    """A licence that a federation lends to a cluster."""
+    """A licence that is lent, as it is after the lease."""
 
     as_of: int
     generation: int
@@ -48,12 +57,3 @@ class LentView(TypedDict):
     number: int
     held: int
     wanted: int
-
-
-class HandoverDoneView(TypedDict):
-    """One handover after what was asked for."""
-
-    as_of: int
-    generation: int
-    stale: str
-    handover: HandoverView
