@@ -28,7 +28,7 @@ _LOGS: Final = {
     "HPC2N-2002-2.1-cln.swf.gz": (120, 2),
 }
 """With nodes, and cpus of each."""
-_JOBS: Final = 1_500
+_JOBS: Final = 500
 _QUICK: Final = 150
 
 

@@ -34,7 +34,7 @@ _TWELVE: Final = tuple(model for model in _SIX for _ in range(2))
 _MIXES: Final = (0.3, 0.5, 0.7)
 _AIMS: Final = (Objective.MAKESPAN, Objective.ENERGY, Objective.LATENESS)
 _LONGEST: Final = {"DAS-2": 20_000, "SHARCNET": 100_000}
-_SIZES: Final = ((2_000, 10), (3_000, 15), (5_000, 25))
+_SIZES: Final = ((1_000, 10), (2_000, 25))
 
 
 def run_thesis(_: Path, out: Path, *, quick: bool, only: Sequence[str]) -> None:
@@ -44,7 +44,7 @@ def run_thesis(_: Path, out: Path, *, quick: bool, only: Sequence[str]) -> None:
     if (missing := pictures.lacking()) is not None:
         raise TraceError(missing)
     out.mkdir(parents=True, exist_ok=True)
-    jobs, tried, front_jobs, front_tried = (120, 12, 60, 60) if quick else (2_000, 24, 1_000, 600)
+    jobs, tried, front_jobs, front_tried = (120, 12, 60, 60) if quick else (1_000, 24, 500, 300)
     sizes = ((120, 10),) if quick else _SIZES
     with Console(stderr=True).status("drawing jobs") as status:
         tables = [(one, _of_table(one, jobs, tried, status.update)) for one in PRINTED]
