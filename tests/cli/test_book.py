@@ -1,0 +1,93 @@
+"""``schedd book`` against a daemon on a socket."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schedd.api.app import create_app
+from schedd.cli.main import main
+from schedd.engine import EngineSettings
+from schedd.service.clusters import Clusters
+from tests.api.conftest import token, tokens
+from tests.api.serving import WAIT, serving
+from tests.service.build import StillClock, node
+
+Run = Callable[..., tuple[int, str, str]]
+SITE: dict[str, Any] = {"bookings": {"most": 2}}
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    """Runs a command as a user of two nodes of 8 cpus: exit code, output, errors."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("SCHEDD_TOKEN", token("user"))
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    clock = StillClock()
+    clusters = Clusters({"main": EngineSettings(tell=False, site=SITE)}, clock)
+    clusters.start(warm=False)
+    app = create_app(clusters, tokens())
+    with serving(app, clusters) as url:
+        monkeypatch.setenv("SCHEDD_URL", url)
+        clusters["main"].submit([node("n1", 8), node("n2", 8)]).result(WAIT)
+
+        def run(*args: str) -> tuple[int, str, str]:
+            try:
+                code = main(("book", *args))
+            except SystemExit as end:
+                code = int(end.code or 0)
+            shown = capsys.readouterr()
+            assert "--json" in args or all(len(line) <= 80 for line in shown.out.splitlines()), shown.out
+            return code, shown.out, shown.err
+
+        yield run
+    clusters.stop()
+
+
+def test_cores_are_booked_shown_kept_where_they_are_and_given_back(run: Run) -> None:
+    assert run()[:2] == (0, "you have no bookings\n")
+    code, out, err = run(
+        "add", "exam", "-l", "nodes=1:ppn=2", "--for", "1:00:00", "--after", "+1h", "--by", "+5h"
+    )
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0].split() == ["NAME", "PHASE", "FROM", "UNTIL", "CORES", "MAY", "MOVE", "ON"]
+    assert [word in out for word in ("exam", "flexible", "23:13:20", "Wed 15 Nov 00:13:20", "n1")] == [
+        True
+    ] * 5
+    assert run("list")[1] == out
+    code, out, _ = run("freeze", "exam")
+    assert (code, "frozen" in out) == (0, True)
+    assert run("cancel", "exam")[:2] == (0, "booking exam is given back\n")
+
+
+def test_what_has_no_room_gets_offers_and_accept_takes_one(run: Run) -> None:
+    wide = ("-l", "nodes=2:ppn=8", "--for", "60m")
+    assert run("add", "first", *wide, "--at", "+2h")[0] == 0
+    code, out, _ = run("add", "second", *wide, "--at", "+2h")
+    assert (code, "not booked: there is no room for it in its window" in out) == (1, True)
+    assert "schedd book accept second NUMBER takes one" in out
+    code, out, _ = run("--json", "accept", "second", "1")
+    taken = json.loads(out)
+    assert (code, taken["name"], taken["phase"]) == (0, "second", "frozen")
+    assert "has 0 counter-offers" in run("accept", "second", "1")[2]
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("add", "b", "-l", "nodes=1", "--for", "2h"), "say when: --at, or --by (and --after)"),
+        (("add", "b", "-l", "nodes=1", "--for", "soon", "--by", "+5h"), "soon: no length of time"),
+        (("add", "b", "-l", "nodes=1:ppn", "--for", "2h", "--by", "+5h"), "ppn"),
+        (("add", "b", "-l", "nodes=1:ppn=9", "--for", "2h", "--by", "+5h"), "9 cpus of a node"),
+        (("freeze", "nobody"), "nobody"),
+    ],
+)
+def test_what_cannot_be_booked_says_why(run: Run, args: tuple[str, ...], words: str) -> None:
+    code, out, err = run(*args)
+    assert (code != 0, words in out + err) == (True, True), (code, out, err)
+    assert not any(word in run()[1] for word in ("flexible", "frozen"))
