@@ -92,7 +92,7 @@ def apply_all(state: EngineState, events: Iterable[Event], *, of_snapshot: bool 
             _take_nodes(state, together, of_snapshot)
             together = []
         _guarded(state, event, _HANDLERS[type(event)], event, of_snapshot)
-        if state.limits.lowered and not state.rereading and state.begins("limits"):
+        if state.limits.lowered and state.begins("limits"):
             make_room_in_pools(state, event.id, Cause.QUEUE, "a slot limit was lowered")
     if together:
         _take_nodes(state, together, of_snapshot)

@@ -301,10 +301,14 @@ def judge_again(state: EngineState, event: str, words: str) -> None:
 def make_room_in_pools(state: EngineState, event: str, cause: Cause, words: str) -> None:
     """Pools were lowered: plan anew who is planned where one is over-committed, the latest to start first,
     and who asks for more than there is.
+
+    While jobs are still to be looked at since limits were changed, those that share the limit of an array
+    alone: the others are looked at one after another.
     """
     book, plan = state.limits, state.plan
-    lowered = sorted(book.lowered & book.pools.keys() & plan.pools.keys())
-    book.lowered.clear()
+    known = book.lowered & book.pools.keys() & plan.pools.keys()
+    lowered = sorted(pool for pool in known if not state.rereading or book.pools[pool].who == "array")
+    book.lowered = known.difference(lowered)
     for pool in lowered:
         slots = plan.in_pool(pool)
         waits = [slot for slot in slots.tolist() if book.too_much(plan.pools_of(slot))]

@@ -74,8 +74,8 @@ def reread_slice(state: EngineState, event: str) -> None:
         looked += len(some)
     if not state.rereading:
         state.limits.forget(state.plan.drop_idle_pools())
-        if state.limits.lowered:
-            make_room_in_pools(state, event, Cause.QUEUE, "a limit was lowered")
+    if state.limits.lowered:
+        make_room_in_pools(state, event, Cause.QUEUE, "a limit was lowered")
 
 
 def look_again(state: EngineState, jobs: Iterable[str]) -> int:
