@@ -1,14 +1,15 @@
 """The engine of this process fails at random: any function of it may throw, or never return.
 
-What throws or hangs is any function or method of the engine's modules, and of the plan's class, while
-``Engine.handle`` is at work; a fault comes once in so many calls of them. As long as a file says ``off``
-none does.
+What throws or hangs is any function or method of the engine's modules, and of the plan's class, while a
+planner's thread is in ``Engine.handle``, once in so many calls of them. (Not while kernels are warmed up: a
+daemon that fails there ends, and systemd starts it again.) As long as a file says ``off`` none does.
 """
 
 import importlib
 import json
 import pkgutil
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -62,7 +63,7 @@ class _Faults:
     def wrap(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
         @wraps(function)
         def fails(*args: Any, **named: Any) -> Any:
-            if self.inside:
+            if self.inside and threading.current_thread().name.startswith("plan-"):
                 self.here(name)
             return function(*args, **named)
 
