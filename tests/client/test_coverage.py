@@ -22,7 +22,7 @@ from tests.service.build import StillClock, T, job, node
 SITE: dict[str, Any] = {
     "bookings": {"most": 1},
     "fair_share": {"levels": ["user"]},
-    "licences": {"matlab": {"copies": 3}},
+    "licences": {"matlab": {"copies": 3}, "ansys": {"copies": 2, "lent": True}},
 }
 BOOKING = {"request": "nodes=1:ppn=1", "duration": 60, "deadline": T + 86_400}
 NODE: Reserved = {"nodes": ["n1"], "start": T + 10**6}
@@ -96,6 +96,7 @@ METHODS: dict[tuple[str, str], Callable[[Client], object]] = {
     ("get", f"{C}/handovers/{{name}}"): lambda client: client.handover("h.1"),
     ("get", f"{C}/handovers"): Client.handovers,
     ("delete", f"{C}/handovers/{{name}}"): lambda client: client.take_back("h.1"),
+    ("put", f"{C}/licences/{{name}}"): lambda client: client.lend("ansys", 1, 1),
     ("get", f"{C}/notices"): Client.notices,
     ("post", f"{C}/notices"): lambda client: _none_sent(lambda: client.add_notice(moved=600)),
     ("delete", f"{C}/notices/{{number}}"): lambda client: _none_sent(lambda: client.remove_notice(1)),
@@ -164,7 +165,7 @@ def test_who_goes_first_is_told(client: Client) -> None:
     tree = client.fair_share()
     assert tree["levels"] == ["user"]
     assert sum(place["target"] for place in tree["places"]) == pytest.approx(1)
-    assert [(one["name"], one["copies"], one["wanted"]) for one in client.licences()] == [("matlab", 3, 0)]
+    assert ("matlab", 3, 0) in [(one["name"], one["copies"], one["wanted"]) for one in client.licences()]
 
 
 def test_users_are_counted(client: Client) -> None:

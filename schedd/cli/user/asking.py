@@ -15,7 +15,7 @@ __all__ = ["EXIT_CODES", "Command", "Session", "answer", "exit_code", "parser", 
 
 EXIT_CODES: Final = {
     0: "answered",
-    1: "answered, but the job has no planned start: it waits for something, or can never run here",
+    1: "answered, but the job has no planned start: it waits, or can never run here",
     2: "wrong usage",
     3: "no such job, cluster or reservation",
     4: "no daemon answers, or it is not ready",
