@@ -14,7 +14,7 @@ from schedd.engine.records import JobRecord
 from schedd.engine.state import EngineState
 from schedd.engine.words import moment_in_words
 from schedd.model import Chunk, Place, Request, WaitingFor
-from schedd.plan.columns import CPUS, GPUS, UNPLACED
+from schedd.plan.columns import CPUS, GPUS, SHARE, UNPLACED
 from schedd.plan.plan import Take
 
 __all__ = ["booking_of", "drop_pieces", "fit", "room_in", "shares_of_takes", "waits_for_booking"]
@@ -152,11 +152,18 @@ def _pieces(booking: Booking, uses: Sequence[Piece]) -> tuple[Piece, ...]:
                     if node in left:
                         taken = _sum([], amounts, len(left[node]))
                         left[node] = [max(0, a - b) for a, b in zip(left[node], taken, strict=True)]
-        rest = tuple((node, tuple(amounts)) for node, amounts in left.items() if any(amounts))
+        rest = tuple((node, _shared(amounts)) for node, amounts in left.items() if any(amounts))
         if rest and found and found[-1][1:] == (first, rest):
             found[-1] = (found[-1][0], last, rest)
         elif rest:
             found.append((first, last, rest))
+    return tuple(found)
+
+
+def _shared(amounts: Sequence[int]) -> tuple[int, ...]:
+    """What is held of a node is a part of it: no job may have the node as a whole, whatever is left."""
+    found = list(amounts)
+    found[SHARE] = max(1, found[SHARE])
     return tuple(found)
 
 
