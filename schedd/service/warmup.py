@@ -156,6 +156,8 @@ def _without_policy() -> None:
     plan = state.plan.fork()
     two = plan.planned()[:2]
     plan.displace(two, latest[two], state.now)
+    plan.first_startable(two, 0, state.now)
+    plan.set_pools(int(plan.planned()[0]), {}, state.now)
     sooner = [
         replace(allocation_of(plan, slot), start=plan.start(slot) - 1) for slot in movable(state).tolist()
     ]

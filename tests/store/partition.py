@@ -41,7 +41,7 @@ class Wire:
 
     def mend(self) -> None:
         """What was held back comes through; a connection of which bytes were lost is gone."""
-        for each in self._torn:
+        for each in tuple(self._torn):
             with contextlib.suppress(OSError):
                 each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NOW_GONE)
                 each.shutdown(socket.SHUT_RDWR)
