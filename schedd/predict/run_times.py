@@ -137,7 +137,7 @@ class RunTimes:
             self._note(int(keys[USER]), run > prediction.p90)
         size = self._tb.keys.shape[0]
         if self._filled > _FULL * size and size < self._most:
-            self._grow()
+            self.grow()
 
     def outlived(self, prediction: Prediction) -> None:
         """A job runs longer than the P90 predicted at its submission; its end is learned later.
@@ -151,7 +151,8 @@ class RunTimes:
         self._shift += _STEP_ALL * by
         move(self._tb, user, _STEP_USER * by, _MOST_SHIFT, self._ends)
 
-    def _grow(self) -> None:
+    def grow(self) -> None:
+        """Make room for twice as many templates."""
         larger = _table(2 * self._tb.keys.shape[0])
         copy_into(self._tb, larger)
         self._tb = larger

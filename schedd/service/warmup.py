@@ -19,6 +19,7 @@ from schedd.plan.latest import latest_starts
 from schedd.plan.places import allocation_of
 from schedd.plan.rebase import rebase
 from schedd.plan.startable import startable
+from schedd.predict.run_times import RunTimes
 from schedd.service.forks import fork
 from schedd.service.summaries import evaluated
 from schedd.wire import (
@@ -141,6 +142,7 @@ def _without_policy() -> None:
         (120, []),
     ]
     _run(engine, steps)
+    RunTimes().grow()
     copy = fork(engine.state, publish(engine.state))
     copy.what_if(_job(1000, nodes="1:ppn=2", walltime="60"), _T + 200)
     evaluated(copy)

@@ -17,7 +17,7 @@ WAIT_S = 40
 BOOTS = 3.0
 SAVING = """
 [clusters.main.site.power."*"]
-idle = 100
+idle = 100000
 off = 10
 [clusters.main.site.power_saving]
 mode = "on"
