@@ -27,6 +27,7 @@ KINDS: Final[Mapping[str, str]] = {
     "error": "an event could not be handled",
     "expected": "too many or too few jobs start by the time predicted for 90 % of them",
     "foreign": "another scheduler starts jobs; no more are started",
+    "group": "a part of a group of jobs was deleted: nobody said in time that all parts had begun",
     "licence": "the count of a licence is old",
     "limit": "a limit of the server cannot be read, so it is not kept",
     "log": "a part of the log was lost; the plan goes on from the server's state",

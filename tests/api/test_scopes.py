@@ -14,7 +14,7 @@ from schedd.api.access import still_counts
 from schedd.service.askers import Askers
 from schedd.service.clusters import Clusters
 from schedd.service.roles import Bearer, Grant, Role, granted
-from schedd.service.settings import AuthSettings, GrantSettings
+from schedd.service.settings import AuthSettings, GrantSettings, LimitSettings
 from schedd.service.tokens import Tokens
 from tests.api.conftest import EVENTS
 from tests.api.test_errors import problem
@@ -43,8 +43,11 @@ def scoped_tokens(cluster: str = "main") -> Tokens:
 
 @pytest.fixture
 def scoped(app: FastAPI) -> Iterator[TestClient]:
-    """The application with tokens whose scope is the cluster main; both clusters are busy."""
-    app.state.askers = Askers(scoped_tokens())
+    """The application with tokens whose scope is the cluster main; both clusters are busy.
+
+    Over all routes come more requests at once than a user's rate lets through: there is none here.
+    """
+    app.state.askers = Askers(scoped_tokens(), limits=LimitSettings(user_rate=0))
     with TestClient(app, raise_server_exceptions=False) as client:
         for cluster in ("main", OTHER):
             events = {"events": EVENTS}

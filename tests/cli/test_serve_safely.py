@@ -348,6 +348,7 @@ def test_whatever_changes_something_is_in_the_audit_with_who_did_it(served: Serv
     served.events(node(1, now))
     soon = {"start": now + 1_000, "end": now + 2_000}
     reserve = {"type": "reserve", "id": "r:1", "time": now, "name": "y", "nodes": ["n1"], "start": now}
+    booked = {"duration": 600, "deadline": now + 7_200}
     acts: list[tuple[str, str, dict[str, Any] | None, str, str]] = [
         ("POST", "/pause", {"reason": "a test"}, "pause", "a test"),
         ("POST", "/resume", None, "resume", ""),
@@ -367,7 +368,13 @@ def test_whatever_changes_something_is_in_the_audit_with_who_did_it(served: Serv
             "account",
             "2 core_hours from outside to phys",
         ),
-        ("PUT", "/policy", {"priority": {"waiting": 2}}, "policy", ""),
+        ("PUT", "/policy", {"licences": {"x": {"lent": True}}, "bookings": {"most": 1}}, "policy", ""),
+        ("PUT", "/licences/x", {"copies": 3, "number": 1}, "lend", "x: 3 copies, lease 1"),
+        ("PUT", "/bookings/x", {"request": "nodes=1", **booked}, "book", "x: 600 s for tester"),
+        ("POST", "/bookings/x/freeze", None, "booking freeze", "x"),
+        ("POST", "/bookings/x/confirm", None, "booking confirm", "x"),
+        ("POST", "/bookings/x/keep", None, "booking keep", "x"),
+        ("DELETE", "/bookings/x", None, "booking cancel", "x"),
         ("DELETE", "/policy", None, "policy", ""),
         ("POST", "/searches", None, "search", ""),
         ("DELETE", "/pareto", None, "pareto", "the search"),
@@ -376,6 +383,7 @@ def test_whatever_changes_something_is_in_the_audit_with_who_did_it(served: Serv
     ]
     # What these change must be there first: tests/api has them.
     staged = {
+        ("POST", "/bookings/{name}/accept"),
         ("POST", "/handovers/{name}/release"),
         ("POST", "/notices"),
         ("DELETE", "/notices/{number}"),
@@ -394,7 +402,7 @@ def test_whatever_changes_something_is_in_the_audit_with_who_did_it(served: Serv
     named = {
         (
             one[0],
-            re.sub("/[xy]$", "/{name}", one[1])
+            re.sub("/[xy]$", "/{name}", re.sub("/x/(freeze|confirm|keep)$", "/{name}/{act}", one[1]))
             .replace("/node/n1", "/{kind}/{name}")
             .replace("/n1", "/{node}")
             .replace("/accounts/phys", "/accounts/{account}"),

@@ -84,7 +84,7 @@ def write(path: Path, text: str, mode: int = 0o600) -> Path:
         (RESERVATION + 'everywhere = true\nnodes = ["n1"]', "and only one"),
         (RESERVATION + 'everywhere = true\nuser = ["ann"]', "m.user: no such setting; did you mean users?"),
         (RESERVATION + 'everywhere = true\nrule = "FREQ=MINUTELY"', "FREQ must be one of DAILY"),
-        (AUTH + "[clusters.main.site.licences.matlab]\nfree = true", "copies or command must be set"),
+        (AUTH + "[clusters.main.site.licences.matlab]\nfree = true", "copies, command or lent must be set"),
         (AUTH + "[clusters.main.site.licences.matlab]\ncopy = 3", "did you mean copies?"),
         ("[server", "toml"),
         ('[store]\nurl = "memory"', "there are no tokens"),
