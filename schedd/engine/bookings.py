@@ -439,11 +439,11 @@ def _close(state: EngineState, booking: Booking, phase: BookingPhase, text: str,
 
 
 def _bound(state: EngineState, name: str) -> list[JobRecord]:
-    """Jobs that wait for the booking."""
+    """Jobs that wait for the booking, or for other jobs before they start in it."""
     waiting = [
         one
         for one in state.records.values()
-        if isinstance(one.answer, WaitingFor) and one.answer.kind == "reservation"
+        if isinstance(one.answer, WaitingFor) and one.answer.kind in ("reservation", "dependency")
     ]
     return [one for one in waiting if (its := booking_of(state, one)) is not None and its.name == name]
 

@@ -17,7 +17,7 @@ from schedd.model import Chunk, Place, Request, WaitingFor
 from schedd.plan.columns import CPUS, GPUS, SHARE, UNPLACED
 from schedd.plan.plan import Take
 
-__all__ = ["booking_of", "drop_pieces", "fit", "room_in", "shares_of_takes", "waits_for_booking"]
+__all__ = ["booking_of", "drop_pieces", "fit", "room_in", "shares_of_takes", "strays", "waits_for_booking"]
 
 _PIECE = Request((Chunk(cpus=0),), Place.FREE)
 
@@ -75,6 +75,17 @@ def room_in(state: EngineState, record: JobRecord, booking: Booking) -> bool:
     state.bookings[booking.name] = replace(booking, slots=(), pieces=(), jobs=jobs)
     fit(state, booking.name)
     return placed
+
+
+def strays(state: EngineState, record: JobRecord, booking: Booking) -> bool:
+    """Whether a job that has a place in the booking was moved to one that is not the booking's."""
+    if record.id not in booking.jobs:
+        return False
+    has = dict(booking.held)
+    return any(
+        node not in has or any(amounts[column] > has[node][column] for column in (CPUS, GPUS))
+        for node, amounts in shares_of_takes(state, state.plan.takes(record.slot))
+    )
 
 
 def _leaves_others_theirs(state: EngineState, record: JobRecord, booking: Booking) -> bool:

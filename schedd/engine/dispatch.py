@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from schedd.engine.bound import booking_of, strays
 from schedd.engine.costs import over_limit
 from schedd.engine.intake import slot_limited
 from schedd.engine.kept_places import is_kept
@@ -94,7 +95,11 @@ def _try(state: EngineState, record: JobRecord, event: str) -> None:
     if over_limit(state, record):
         replan(state, record, event, Cause.ADMIN, "it would cost more than its limit")
         return
-    if state.policy is None and not state.keeps_speed:
+    booking = booking_of(state, record)
+    if booking is not None and strays(state, record, booking):
+        replan(state, record, event, Cause.RESERVATION, f"it runs in reservation {booking.name} alone")
+        return
+    if state.policy is None and not state.keeps_speed and booking is None:
         to_suited(state, record, placed_now=False)
     names = {state.plan.name_of[take.row] for take in state.plan.takes(slot)}
     down = [state.down_since.get(name, state.now) for name in names if state.node_facts[name].state != "up"]

@@ -101,7 +101,9 @@ def _seat(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> 
     state.homeless.pop(record.id, None)
     state.chained.pop(record.id, None)
     links = chains.behind(state, record)
-    behind = links if isinstance(links, tuple) and state.policy is None else ()
+    booking = booking_of(state, record)
+    # In a booking a job takes its place in the moment in which it may start: it waits for others unplanned.
+    behind = links if isinstance(links, tuple) and state.policy is None and booking is None else ()
     if behind != record.behind:
         record = after(record, Step.CHAINED, behind=behind)
     wait = _must_wait(state, record)
@@ -109,7 +111,6 @@ def _seat(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> 
         wait = budget(state, record)
     else:
         state.books.free(record.id)
-    booking = booking_of(state, record)
     if wait is None:
         wait = waits_for_booking(state, record, booking)
     if wait is not None:
@@ -208,7 +209,11 @@ def _follow_chain(state: EngineState, record: JobRecord, event: str) -> None:
     ready = max(ready, record.facts.not_before or 0, record.back_off.until)
     if ready > state.plan.start(slot) and ready > state.now:
         replan(state, record, event, Cause.CHAIN, "what it waits for was moved")
-    elif ready < state.plan.ready(slot) and record.id not in state.capped:
+    elif (
+        ready < state.plan.ready(slot)
+        and state.now < state.plan.start(slot)
+        and record.id not in state.capped
+    ):
         state.plan.set_ready(slot, max(state.now, ready))
 
 

@@ -1,5 +1,6 @@
 """Bookings: taken, refused with counter-offers, moved while they may; jobs in them; what is over."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -211,6 +212,46 @@ def test_a_job_too_long_for_its_booking_runs_after_it_like_any_other() -> None:
     assert "ends before its walltime" in site.view("1").why
     site.at(151)
     assert site.runs("1") == [150]
+
+
+def test_a_job_that_waits_for_another_takes_its_place_in_a_booking_when_it_is_released() -> None:
+    site = Site(nodes=2)
+    site.book("b", length=1000, within=(0, 1000))
+    site.submit("1", walltime=300)
+    site.submit("2", walltime=100, depend="afterok:1", state="H", holds="s", resources={"advres": "b"})
+    assert "its dependency afterok:1" in site.view("2").why
+    assert site.engine.next_wake is None or site.engine.next_wake > T
+    site.at(50)
+    site.alter("2", state="Q", holds="")
+    assert site.runs("2") == [50]
+
+
+def test_a_job_that_waits_for_another_is_planned_behind_it_when_its_booking_is_given_back() -> None:
+    site = Site(nodes=2)
+    site.book("b", length=1000, within=(0, 1000))
+    site.submit("1", walltime=300)
+    site.submit("2", walltime=100, depend="afterok:1", state="H", holds="s", resources={"advres": "b"})
+    site.do("b", "cancel")
+    assert site.start("2") == 300
+
+
+def test_a_job_that_was_moved_out_of_its_booking_starts_in_it_nevertheless() -> None:
+    site = Site(nodes=2)
+    site.book("b", length=1000, within=(0, 1000))
+    site.engine.pause("upgrade")
+    site.submit("1", walltime=100, resources={"advres": "b"})
+    state = site.engine.state
+    slot, ((node, _),) = state.records["1"].slot, state.bookings["b"].held
+    (take,) = state.plan.takes(slot)
+    assert state.plan.name_of[take.row] == node
+    other = next(row for row, name in state.plan.name_of.items() if name != node)
+    state.plan.lift(slot, state.now)
+    state.plan.put(slot, T, [replace(take, row=other)])
+    site.engine.resume()
+    site.at(1)
+    assert site.runs("1") == [1]
+    (begun,) = state.plan.takes(slot)
+    assert state.plan.name_of[begun.row] == node
 
 
 def test_what_jobs_of_a_booking_leave_is_still_kept_for_it() -> None:
