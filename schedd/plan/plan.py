@@ -6,6 +6,7 @@ every operation is told ``now``.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from heapq import heappop, heappush
 
 import numpy as np
 
@@ -102,7 +103,7 @@ class Plan(Contents):
         shape = self.shapes.intern(request)
         if not self.slabs.vacant:
             self.slabs.add_slots()
-        slot = self.slabs.vacant.pop()
+        slot = heappop(self.slabs.vacant)
         first = self._ask(entries)
         column = (-1, duration, ready, shape, at.UNPLACED, 0, 0, first, len(entries), -1, 0)
         self.slabs.tb.jobs[:, slot] = column
@@ -337,7 +338,7 @@ class Plan(Contents):
         jobs = self.slabs.tb.jobs
         self.shapes.release(int(jobs[at.SHAPE, slot]))
         jobs[:, slot] = 0
-        self.slabs.vacant.append(slot)
+        heappush(self.slabs.vacant, slot)
 
     def set_duration(self, slot: int, duration: int, now: int) -> None:
         """Change how long a job holds its resources; a longer one may then over-commit: see ``evict``."""

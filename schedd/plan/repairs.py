@@ -31,18 +31,13 @@ def planned(jobs: Ints) -> Ints:
 
 
 def _by_age(jobs: Ints, slots: Ints) -> Ints:
-    """These slots, which ascend, by the moment since when the job may start; ties by planned start and slot.
+    """These slots, which ascend, by the moment since when the job may start, ties by slot.
 
-    Slots are used again, so alone they would let the later of two that came in one second go first.
     Not by start: a hole that a wide job leaves early is what the next wide job needs. Where those planned
     before it went first, narrow ones ate up the hole, and the machine was drained once more for the wide one
     (docs/decisions/009-who-waits-longest-is-repaired-first.md).
     """
-    order = _by(at.READY, jobs, slots)
-    ready, start = jobs[at.READY, order], jobs[at.START, order]
-    if ((ready[1:] == ready[:-1]) & (start[1:] < start[:-1])).any():
-        order = order[np.lexsort((start, ready))]
-    return order
+    return _by(at.READY, jobs, slots)
 
 
 def _by(field: int, jobs: Ints, slots: Ints) -> Ints:

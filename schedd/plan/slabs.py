@@ -119,7 +119,8 @@ class Slabs:
     tb: Tables
     freed: Freed
     vacant: list[int] = declared(NUMBERS, make=list)
-    """Slots that no job has; the last is given away next."""
+    """A heap of slots that no job has. The lowest is given away next: of jobs that come in one second
+    the first has the lowest, and goes first in repair."""
     n_shapes: int = declared(NUMBER, default=0)
     n_chunks: int = declared(NUMBER, default=0)
     n_sets: int = declared(NUMBER, default=0)
@@ -132,7 +133,7 @@ class Slabs:
     def empty(cls) -> Self:
         """Of a plan without nodes and jobs."""
         arrays = {name: table.make(*table.shape(_BEGIN)) for name, table in _TABLES.items()}
-        new = cls(*_bundled(arrays), vacant=list(range(_BEGIN["slots"] - 1, -1, -1)))
+        new = cls(*_bundled(arrays), vacant=list(range(_BEGIN["slots"])))
         new.limit_work(MOST_WORK, at.FAR)
         return new
 
@@ -412,7 +413,7 @@ class Slabs:
         """Twice as many places for jobs."""
         size = self.tb.jobs.shape[1]
         self._extend(slots=2 * size)
-        self.vacant = list(range(2 * size - 1, size - 1, -1))
+        self.vacant = list(range(size, 2 * size))
 
     def add_pools(self, entries: list[tuple[int, int]]) -> int:
         """Append (row, amount) entries; returns the first."""

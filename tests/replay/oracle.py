@@ -124,14 +124,14 @@ def kept(jobs: Sequence[Job], start: Sequence[int], each: Each) -> bool:
 
 
 def _plan(machine: _Machine, new: list[int], early: bool, now: int) -> bool:
-    """Arrivals take their earliest gaps; after an early end all planned jobs are repaired."""
+    """Arrivals take their earliest gaps; after an early end planned jobs are repaired, the oldest first."""
     jobs, planned = machine.jobs, machine.planned
     for i in new:
         planned[i] = machine.earliest(jobs[i], now)
     clear = True
     if early:
         clear = len(set(planned.values())) == len(planned)
-        for i, old in sorted(planned.items(), key=lambda item: item[1]):
+        for i, old in sorted(planned.items(), key=lambda item: (jobs[item[0]].submit, item[0])):
             del planned[i]
             planned[i] = now if machine.fits(jobs[i], now) else old
         _begin(machine, now)
@@ -139,7 +139,7 @@ def _plan(machine: _Machine, new: list[int], early: bool, now: int) -> bool:
         while gained:
             gained = False
             clear &= len(set(planned.values())) == len(planned)
-            for i, old in sorted(planned.items(), key=lambda item: item[1]):
+            for i, old in sorted(planned.items(), key=lambda item: (jobs[item[0]].submit, item[0])):
                 del planned[i]
                 planned[i] = min(old, machine.earliest(jobs[i], now))
                 gained |= planned[i] < old
