@@ -348,5 +348,5 @@ def _searches(pid: int) -> bool:
         return sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
 
     before = used()
-    time.sleep(1)
-    return used() - before > 20
+    time.sleep(0.2)
+    return used() - before > 10

@@ -348,7 +348,7 @@ def test_whatever_changes_something_is_in_the_audit_with_who_did_it(served: Serv
     served.events(node(1, now))
     soon = {"start": now + 1_000, "end": now + 2_000}
     reserve = {"type": "reserve", "id": "r:1", "time": now, "name": "y", "nodes": ["n1"], "start": now}
-    booked = {"duration": 600, "deadline": now + 7_200}
+    booked = {"duration": 600, "deadline": now + 60 * 86_400}
     acts: list[tuple[str, str, dict[str, Any] | None, str, str]] = [
         ("POST", "/pause", {"reason": "a test"}, "pause", "a test"),
         ("POST", "/resume", None, "resume", ""),
