@@ -416,7 +416,7 @@ def test_whatever_changes_something_is_in_the_audit_with_who_did_it(served: Serv
             while True:
                 before = store.audited()
                 answer = served.client.request(method, MAIN + path, json=body)
-                # What was lifted a moment ago may still stand in the plan.
+                # In one run of all tests a booking was refused here; why is not known.
                 if answer.status_code != 409 or time.monotonic() > until:
                     break
                 time.sleep(0.1)

@@ -28,7 +28,9 @@ def past(session: Session, wanted: str, error: Refused, *, as_json: bool, briefl
         show_json({"job": None, "explain": None, "history": history})
         return found["started"] is not None
     name = f" {found['name']}" if found["name"] else ""
-    print(f"job {history['job']}{name}: {found['owner']}, {found['queue']}, is over\n")
+    # The log may know of a job before the plan does, and of its end later than that.
+    stands = "is not in the plan now" if found["ended"] is None else "is over"
+    print(f"job {history['job']}{name}: {found['owner']}, {found['queue']}, {stands}\n")
     print(rows(list(_rows(found, now, briefly=briefly))))
     if not briefly and found["moments"]:
         print("\nWhat happened to it:")

@@ -1,0 +1,39 @@
+"""What the commands say of a job that the plan does not have."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from schedd.cli.user.asking import Session
+from schedd.cli.user.past import past
+from schedd.client import Refused
+
+UNKNOWN = Refused("unknown-job", 404, "no such job")
+KNOWN: dict[str, Any] = {
+    "name": "STDIN",
+    "owner": "alice",
+    "queue": "batch",
+    "resources": {"nodes": "1"},
+    "submitted": 1_000,
+    "started": None,
+    "told_start": None,
+    "promised_start": None,
+    "ended": None,
+    "how": "",
+    "exit_status": None,
+    "moments": [],
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "stands"), [({}, "is not in the plan now"), ({"ended": 2_000, "how": "deleted"}, "is over")]
+)
+def test_only_a_job_that_ended_is_said_to_be_over(
+    changes: dict[str, Any], stands: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that was queued a moment ago may be in the log and not yet in the plan."""
+    history = {"job": "1.srv", "past": {**KNOWN, **changes}}
+    session = SimpleNamespace(client=SimpleNamespace(history=lambda _: history), now=3_000)
+    assert not past(cast("Session", session), "1", UNKNOWN, as_json=False)
+    assert capsys.readouterr().out.splitlines()[0] == f"job 1.srv STDIN: alice, batch, {stands}"
