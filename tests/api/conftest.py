@@ -54,11 +54,12 @@ def the_app() -> FastAPI:
 
 
 @pytest.fixture
-def app(the_app: FastAPI, clusters: Clusters) -> FastAPI:
-    """The same over this test's clusters."""
+def app(the_app: FastAPI, clusters: Clusters) -> Iterator[FastAPI]:
+    """The same over this test's clusters; whom a test lets in instead counts for that test alone."""
     the_app.state.clusters = clusters
     the_app.state.askers = Askers(tokens())
-    return the_app
+    yield the_app
+    the_app.state.askers = Askers(tokens())
 
 
 @pytest.fixture
