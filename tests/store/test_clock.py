@@ -61,6 +61,12 @@ def until_not_ready(daemon: Daemon, words: str) -> None:
             why = str(error)
 
 
+def heard_and_ready(world: World, daemon: Daemon) -> None:
+    """The adapter is heard as ever, and the daemon is ready. Raises AwayError."""
+    settle(world, daemon)
+    daemon.get("/readyz")
+
+
 def planned_within(daemon: Daemon, seconds: int) -> None:
     """All planned starts are of now, by the daemon's own clock."""
     now = daemon.get("/v1/clusters/main")["now"]
@@ -93,8 +99,7 @@ def test_a_clock_that_is_set_forward_a_day_and_back(
         until_not_ready(daemon, "the clock was set back")
         until_open(daemon, "the clock was set back by")
         until_said(daemon, "the clock was set back; the plan is made anew")
-        settle(world, daemon)
-        daemon.insist(lambda: daemon.get("/readyz"))
+        daemon.insist(lambda: heard_and_ready(world, daemon))
         planned_within(daemon, 7_200)
         started = world.accepted.total()
         turn(world, daemon, 25)
