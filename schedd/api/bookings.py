@@ -24,7 +24,7 @@ from schedd.service.loop import PlanLoop
 from schedd.service.roles import Bearer
 from schedd.wire import Act, Book, BookingStep, ShareFacts
 
-__all__ = ["BookingRequest", "BookingView", "BookingsView", "router"]
+__all__ = ["BookingRequest", "BookingView", "BookingsView", "router", "sees"]
 
 router = APIRouter(prefix="/v1/clusters/{cluster}/bookings", tags=["bookings"], route_class=TextRoute)
 _log = structlog.get_logger(__name__)
@@ -102,7 +102,15 @@ class BookingRequest(BaseModel):
             le=86_400,
         ),
     ] = 0
-
+    late: Annotated[
+        int,
+        Field(
+            description="With `handover`: its job starts at most so many seconds after the start, or is "
+            "deleted. 0: as late as it can.",
+            ge=0,
+            le=3_600,
+        ),
+    ] = 0
     instead: Annotated[
         str,
         Field(
@@ -121,8 +129,8 @@ class BookingRequest(BaseModel):
             raise ValueError("start says it all: give it alone, or ready and deadline")
         if self.start is None and self.deadline is None:
             raise ValueError("say when: start, or deadline (and ready)")
-        if self.guard and not self.handover:
-            raise ValueError("guard is for a handover's job")
+        if (self.guard or self.late) and not self.handover:
+            raise ValueError("guard and late are for a handover's job")
         try:
             _ = self.asked
         except RequestError as error:
@@ -266,7 +274,7 @@ def list_bookings(request: Request, cluster: Cluster, asker: User) -> Response:
     Who may see all jobs sees all.
     """
     published = cluster.published
-    found = [view(published, one) for one in published.bookings.values() if _sees(asker, one)]
+    found = [view(published, one) for one in published.bookings.values() if sees(asker, one)]
     found.sort(key=lambda one: (one.start is None, one.start or 0, one.name))
     return reply(request, BookingsView(bookings=tuple(found), **dated(published)), published)
 
@@ -313,6 +321,7 @@ async def put_booking(
         until=body.until,
         handover=body.handover,
         guard=body.guard,
+        late=body.late,
         instead=body.instead,
     )
     await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
@@ -408,7 +417,8 @@ def _done(request: Request, cluster: PlanLoop, name: str) -> Response:
     return reply(request, BookingDone(booking=view(published, booking), **dated(published)))
 
 
-def _sees(asker: Bearer, booking: Booking) -> bool:
+def sees(asker: Bearer, booking: Booking) -> bool:
+    """Whether it is shown to the asker: all are to who sees all jobs, else one's own."""
     return asker.may("see all") or asker.owns(booking.event.owner) or _is_his(asker, booking)
 
 
@@ -422,6 +432,6 @@ def _is_his(asker: Bearer, booking: Booking) -> bool:
 
 def _known(cluster: PlanLoop, name: str, asker: Bearer) -> Booking:
     booking = cluster.published.bookings.get(name)
-    if booking is None or not _sees(asker, booking):
+    if booking is None or not sees(asker, booking):
         raise ProblemError("unknown-booking", f"cluster {cluster.name} has no booking {name}")
     return booking

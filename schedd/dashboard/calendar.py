@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
+from schedd.dashboard.words import span
 from schedd.wire import Reserve
 
 __all__ = ["Entry", "entries", "windows_of"]
@@ -40,7 +41,8 @@ class Entry:
     def access(self) -> str:
         """Whose jobs may use the nodes all the same."""
         one = self.next
-        return ", ".join(one.users + one.groups + one.accounts + one.queues)
+        short = (f"jobs up to {span(one.shorter)}",) if one.shorter else ()
+        return ", ".join((*short, *one.users, *one.groups, *one.accounts, *one.queues))
 
 
 def entries(reservations: Iterable[Reserve]) -> list[Entry]:

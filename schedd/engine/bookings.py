@@ -16,6 +16,7 @@ from schedd.engine.booking import LIVE, Booking, BookingPhase, Option
 from schedd.engine.bound import booking_of, drop_pieces, fit, shares_of_takes
 from schedd.engine.handovers import take_back
 from schedd.engine.intake import Understood, not_counted
+from schedd.engine.parts import bounds, overdue
 from schedd.engine.places import make_way, plan_job
 from schedd.engine.records import Cause, JobRecord, Phase
 from schedd.engine.state import HORIZON, EngineState
@@ -392,24 +393,17 @@ def advance(state: EngineState, event: str) -> None:
 
 
 def _guard(state: EngineState, booking: Booking, event: str) -> None:
-    """A group's part that began, and that nobody says to keep, is deleted: the others may not have begun."""
-    due = _guard_due(booking)
-    if due is None or due > state.now:
+    """A group's part that is late, or that nobody says to keep, is deleted: the others may not have begun."""
+    words = overdue(state, booking)
+    if not words:
         return
-    words = "nobody said in time that all parts of its group had begun"
     state.alert(event, "group", f"handover {booking.event.handover} is deleted: {words}")
     take_back(
         state,
         TakeBack(id=event, time=state.now, handover=booking.event.handover, by=booking.event.by, forced=True),
+        words,
     )
     _close(state, booking, "cancelled", words, event)
-
-
-def _guard_due(booking: Booking) -> int | None:
-    event = booking.event
-    if booking.phase not in LIVE or booking.kept or not event.handover or not event.guard:
-        return None
-    return booking.start + event.guard
 
 
 def next_edge(state: EngineState) -> Iterable[int]:
@@ -418,8 +412,7 @@ def next_edge(state: EngineState) -> Iterable[int]:
         if booking.phase not in LIVE:
             continue
         until = booking.event.until if not booking.confirmed else None
-        guard = _guard_due(booking)
-        for moment in (booking.frozen_at, booking.start, booking.end, until, guard):
+        for moment in (booking.frozen_at, booking.start, booking.end, until, *bounds(booking)):
             if moment is not None and moment > state.now:
                 yield moment
 

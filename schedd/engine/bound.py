@@ -17,7 +17,16 @@ from schedd.model import Chunk, Place, Request, WaitingFor
 from schedd.plan.columns import CPUS, GPUS, SHARE, UNPLACED
 from schedd.plan.plan import Take
 
-__all__ = ["booking_of", "drop_pieces", "fit", "room_in", "shares_of_takes", "strays", "waits_for_booking"]
+__all__ = [
+    "booking_for",
+    "booking_of",
+    "drop_pieces",
+    "fit",
+    "room_in",
+    "shares_of_takes",
+    "strays",
+    "waits_for_booking",
+]
 
 _PIECE = Request((Chunk(cpus=0),), Place.FREE)
 
@@ -31,14 +40,20 @@ def booking_of(state: EngineState, record: JobRecord) -> Booking | None:
         return None
     handover = state.handed.get(record.id)
     if handover is not None:
-        return next(
-            (one for one in state.bookings.values() if one.event.handover == handover and one.phase in LIVE),
-            None,
-        )
+        return booking_for(state, handover)
     found = state.bookings.get(read_advres(record.facts.resources))
     if found is None or found.phase not in LIVE or found.event.handover:
         return None
     return found if record.facts.owner.partition("@")[0] == found.event.owner else None
+
+
+def booking_for(state: EngineState, handover: str) -> Booking | None:
+    """The booking in which a handover's job is to start: of several, the newest that is confirmed.
+
+    While a group moves there are two: the one that it has, and the one that it is to have.
+    """
+    found = [one for one in state.bookings.values() if one.event.handover == handover and one.phase in LIVE]
+    return max(found, key=lambda one: (one.confirmed, one.event.time), default=None)
 
 
 def waits_for_booking(state: EngineState, record: JobRecord, booking: Booking | None) -> WaitingFor | None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from schedd.engine.bound import booking_of, strays
+from schedd.engine.bound import booking_of, strays, waits_for_booking
 from schedd.engine.costs import over_limit
 from schedd.engine.intake import slot_limited
 from schedd.engine.kept_places import is_kept
@@ -96,6 +96,9 @@ def _try(state: EngineState, record: JobRecord, event: str) -> None:
         replan(state, record, event, Cause.ADMIN, "it would cost more than its limit")
         return
     booking = booking_of(state, record)
+    if booking is None and waits_for_booking(state, record, booking) is not None:
+        replan(state, record, event, Cause.RESERVATION, "its group does not start here")
+        return
     if booking is not None and strays(state, record, booking):
         replan(state, record, event, Cause.RESERVATION, f"it runs in reservation {booking.name} alone")
         return
@@ -112,6 +115,8 @@ def _try(state: EngineState, record: JobRecord, event: str) -> None:
         state.plan.set_ready(slot, state.now + 1)
         return
     expires = state.now + state.settings.decision_expiry
+    if booking is not None and booking.event.handover and booking.event.late:
+        expires = min(expires, booking.start + booking.event.late)
     decision = Run(
         id=state.next_decision(),
         cause=event,

@@ -54,8 +54,11 @@ def let_run(state: EngineState, event: LetRun) -> None:
         _decide(state, event.id, replace(record, phase="releasing", let_run=True), "release")
 
 
-def take_back(state: EngineState, event: TakeBack) -> None:
-    """The job is not wanted any more; one that never came is remembered, so that it does not come late."""
+def take_back(state: EngineState, event: TakeBack, why: str = "") -> None:
+    """The job is not wanted any more; one that never came is remembered, so that it does not come late.
+
+    ``why`` is told to who handed it over.
+    """
     record = state.handovers.get(event.handover)
     if record is None:
         state.handovers[event.handover] = HandedOver(event.handover, "", event.by, "withdrawn", state.now)
@@ -65,9 +68,10 @@ def take_back(state: EngineState, event: TakeBack) -> None:
         _put(state, replace(record, phase="withdrawn"))
     elif event.forced and record.let_run:
         if not record.forced or record.phase not in ("withdrawing", "withdrawn"):
-            _decide(state, event.id, replace(record, phase="withdrawing", forced=True), "delete")
+            gone = replace(record, phase="withdrawing", forced=True)
+            _decide(state, event.id, gone, "delete", text=why)
     elif record.phase not in ("withdrawing", "withdrawn"):
-        _decide(state, event.id, replace(record, phase="withdrawing"), "withdraw")
+        _decide(state, event.id, replace(record, phase="withdrawing"), "withdraw", text=why)
 
 
 def done(state: EngineState, event: HandoverDone) -> None:
@@ -92,7 +96,7 @@ def done(state: EngineState, event: HandoverDone) -> None:
             phase = "withdrawn" if back else "released" if record.let_run else "held"
         case "delete":
             phase = "withdrawn" if event.done or record.end else "released"
-    text = "" if event.done else event.text
+    text = (record.text if phase == "withdrawn" else "") if event.done else event.text
     _put(state, replace(record, phase=phase, decision="", code=event.code, text=text))
     if phase == "held" and record.keep_until > state.now:
         _keep_place(state, record, event.id)
@@ -139,9 +143,10 @@ def _decide(
     record: HandedOver,
     step: HandoverStep,
     submission: SubmissionFacts | None = None,
+    text: str = "",
 ) -> None:
     name = state.next_decision()
-    _put(state, replace(record, decision=name, code=0, text=""))
+    _put(state, replace(record, decision=name, code=0, text=text))
     state.decisions.append(
         Handover(
             id=name,

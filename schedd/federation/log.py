@@ -1,8 +1,9 @@
 """A federation's log in its database: what is appended is durable, and only the one that leads appends."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import Connection, delete, func, insert, select
 
 from schedd.federation.events import Event, Leased, decode, encode
 from schedd.store.codec import plain
@@ -14,41 +15,67 @@ __all__ = ["Log"]
 
 
 class Log:
-    """Raises StoreError for all that the database does; NotLeader where another daemon leads by now."""
+    """Raises StoreError for all that the database does; NotLeader where another daemon leads by now.
+
+    What it raised for is not in the log once anything is appended after it: a database that was lost while it
+    committed may have kept it all the same, and nobody acted upon that.
+    """
 
     def __init__(self, url: str, holder: str, lease: float) -> None:
         self._database = Database.open(url)
         self.lead = Leadership(self._database, holder, seconds=lease)
+        self._newest = 0
+        self._doubted: set[str] = set()
+        """Bodies that may be there behind the newest, though appending them failed."""
 
     def read(self) -> Sequence[Event | Leased]:
         """All events in order. Raises ValueError for one that this program does not know."""
         with self._database.read() as connection:
             rows = connection.execute(select(federation.c.body).order_by(federation.c.number))
-            return [decode(row.body) for row in rows]
+            found = [decode(row.body) for row in rows]
+            self._newest, self._doubted = _newest(connection), set()
+            return found
 
     def append(self, events: Iterable[Event | Leased]) -> None:
         """Keeps these, all or none of them."""
         rows = [{"job": event.job, "time": event.time, "body": plain(encode(event))} for event in events]
         if rows:
-            with self._database.write(guarded=True) as connection:
+            with self._writing(row["body"] for row in rows) as connection:
                 connection.execute(insert(federation), rows)
 
     def lease_anew(self, leases: Iterable[Leased]) -> None:
         """Keeps these instead of all leases that were kept."""
         rows = [{"job": "", "time": one.time, "body": plain(encode(one))} for one in leases]
-        with self._database.write(guarded=True) as connection:
+        with self._writing() as connection:
             connection.execute(delete(federation).where(federation.c.job == ""))
             if rows:
                 connection.execute(insert(federation), rows)
 
     def forget(self, jobs: Sequence[str]) -> None:
         """Drops all that is told of these jobs."""
-        with self._database.write(guarded=True) as connection:
+        with self._writing() as connection:
             for first in range(0, len(jobs), 500):
                 some = jobs[first : first + 500]
                 connection.execute(delete(federation).where(federation.c.job.in_(some)))
+
+    @contextmanager
+    def _writing(self, bodies: Iterable[str] = ()) -> Iterator[Connection]:
+        doubted = self._doubted
+        self._doubted = doubted | set(bodies)
+        with self._database.write(guarded=True) as connection:
+            if doubted:
+                rows = connection.execute(select(federation).where(federation.c.number > self._newest))
+                wrong = [row.number for row in rows if row.body in doubted]
+                connection.execute(delete(federation).where(federation.c.number.in_(wrong)))
+            yield connection
+            newest = _newest(connection)
+        self._newest, self._doubted = newest, set()
 
     def close(self) -> None:
         """Lets another daemon lead, and lets go of the database."""
         self.lead.give_up()
         self._database.close()
+
+
+def _newest(connection: Connection) -> int:
+    return connection.execute(select(func.max(federation.c.number))).scalar() or 0

@@ -128,8 +128,12 @@ class Roof:
             if isinstance(event, Leased):
                 self.licences.apply(event)
                 continue
-            self._apply(event)
             self._number = max(self._number, int(event.job))
+            try:
+                self._apply(event)
+            except ImpossibleError as error:
+                # Nothing was ever done upon it: whoever wrote it could not apply it, either.
+                _log.error("the log holds what cannot have been; it is passed over", why=str(error))
         self._swept = self._scanned = 0
         self._sweep()
         self._load = assigned(self.jobs, self.seen, self._rules)
@@ -221,11 +225,10 @@ class Roof:
         with self._lock:
             now = self._now()
             self._take(copies_seen(self.groups[name], self.group_rules, looks, now))
-            for _ in range(4):  # what follows at once from what was decided
+            for _ in range(_STEPS):
                 events = decide_group(self.groups[name], self.group_rules, looks, now)
-                if not events:
+                if not self._take(events):
                     break
-                self._take(events)
             return self.groups[name]
 
     def take_group(self, events: Sequence[GroupEvent]) -> None:
@@ -306,10 +309,10 @@ class Roof:
                     events = observe(
                         self.jobs, self._rules, cluster, self.seen[cluster].handovers, now, among
                     )
-                    if not events:
+                    taken = self._take(events)
+                    if not taken:
                         break
-                    self._take(events)
-                    names |= dict.fromkeys(event.job for event in events)
+                    names |= dict.fromkeys(event.job for event in taken)
             except StoreError as error:
                 _log.error("the log cannot be written; nothing is done", why=str(error))
                 return False
@@ -361,16 +364,16 @@ class Roof:
         now = self._now()
         for _ in range(_STEPS):
             events = decide(self.jobs, self._rules, self.seen, now, self._users, names, self._load)
-            if not events:
+            taken = self._take(events)
+            if not taken:
                 return
-            self._take(events)
-            names = dict.fromkeys(event.job for event in events)
+            names = dict.fromkeys(event.job for event in taken)
 
-    def _take(self, events: Sequence[Event]) -> None:
-        if not events:
-            return
-        self._log.append(events)
-        for event in events:
+    def _take(self, events: Sequence[Event]) -> Sequence[Event]:
+        """Keeps events and applies them; returns those that could be. Raises StoreError: none is kept."""
+        possible = self._possible(events)
+        self._log.append(possible)
+        for event in possible:
             self._apply(event)
             _log.info(event.type, job=event.job, attempt=getattr(event, "attempt", None))
             number = getattr(event, "attempt", 0)
@@ -380,6 +383,28 @@ class Roof:
                     self.bells[cluster].set()
             if isinstance(event, Out):
                 self._due[event.job] = event.time
+        return possible
+
+    def _possible(self, events: Sequence[Event]) -> list[Event]:
+        """Those that can follow what was and one another. Others are a defect: they are said loudly and kept
+        nowhere, since a log that holds one could not be followed again. It concerns that job alone.
+        """
+        jobs, groups, bad = Jobs(), Groups(), set[str]()
+        found: list[Event] = []
+        for event in events:
+            tried, known = (groups, self.groups) if isinstance(event, GroupEvent) else (jobs, self.jobs)
+            if event.job in bad:
+                continue
+            if event.job in known.by_id:
+                tried.by_id.setdefault(event.job, known.by_id[event.job])  # type: ignore[arg-type]
+            try:
+                tried.apply(event)  # type: ignore[arg-type]
+            except ImpossibleError as error:
+                bad.add(event.job)
+                _log.error("cannot be, and is left out", what=event.type, job=event.job, why=str(error))
+            else:
+                found.append(event)
+        return found
 
     def _lease(self, events: Sequence[Leased]) -> None:
         if events:
@@ -425,8 +450,8 @@ class Roof:
             self._swept = now
             before = now - _KEPT_S
             old = (*self.jobs.forget(before), *self.groups.forget(before))
-            if old:
-                self._log.forget(old)
+            if old:  # the newest stays: its number is not to be given again
+                self._log.forget([name for name in old if int(name) != self._number])
             if self.settings.licences:
                 self._log.lease_anew(self.licences.events(now))
 

@@ -95,6 +95,8 @@ class GroupSettings(Section):
     """A group that waits is moved where that ends it earlier by at least so much."""
     moves: int = Field(default=20, ge=0, le=1_000)
     """So often at most; 0: groups stay."""
+    apart: Annotated[Seconds, Field(ge=0, le=3_600)] = 0
+    """A part starts at most so long after the common start, else all are deleted; 0: `limit` alone counts."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -191,7 +193,8 @@ class Settings(Section):
     def group_rules(self) -> GroupRules:
         """As groups take them."""
         one = self.groups
-        return GroupRules(self.name, one.limit, one.lead, one.notice, one.expiry, one.gain, one.moves)
+        times = (one.limit, one.lead, one.notice, one.expiry, one.gain)
+        return GroupRules(self.name, *times, one.moves, one.apart)
 
     def users(self, owner: str) -> dict[str, str]:
         """By cluster, whom the owner is there."""

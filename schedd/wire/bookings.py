@@ -16,7 +16,8 @@ class Book:
 
     It may be moved within that window until ``freeze`` percent of the wait are over. With ``until`` it is
     given up at that moment unless it was confirmed. ``handover`` is the job of a federation that it is for:
-    with a ``guard`` that job is deleted so many seconds after its start unless somebody says to keep it.
+    with a ``guard`` that job is deleted so many seconds after its start unless somebody says to keep it, and
+    with ``late`` it starts no more than so many seconds after ``ready``, or is deleted.
     What the booking ``instead`` of which it is made has counts as free for it, until one of the two is given
     back.
     """
@@ -36,6 +37,7 @@ class Book:
     until: int | None = None
     handover: str = ""
     guard: int = 0
+    late: int = 0
     instead: str = ""
     type: Literal["book"] = "book"
 

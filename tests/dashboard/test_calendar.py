@@ -1,11 +1,12 @@
 """The calendar: maintenance and reservations, standing ones together, as a month and as a list."""
 
 from collections.abc import Callable
+from typing import Any
 
 from playwright.sync_api import expect
 
 from schedd.dashboard.calendar import entries, windows_of
-from schedd.wire import PlanningHeld, Reserve
+from schedd.wire import Book, BookingStep, PlanningHeld, Reserve
 from tests.dashboard.conftest import Look, Site
 from tests.service.build import T, event_id
 
@@ -47,6 +48,32 @@ def test_who_has_access_and_which_properties_are_named() -> None:
     (found,) = entries([kept("course", T, T + 1, features=("gpu", "ib"), users=("ann",), queues=("short",))])
     assert (found.where, found.access) == ("nodes with gpu, ib", "ann, short")
     assert windows_of([found])[0]["kept"] is True
+    (short,) = entries([kept("quick", T, T + 1, nodes=("n1",), users=("ann",), shorter=1800)])
+    assert short.access == "jobs up to 30 min, ann"
+
+
+def test_bookings_are_listed_to_whom_they_concern(look: Open, site: Site) -> None:
+    def book(name: str, owner: str, start: int, **more: Any) -> Book:
+        asked = {"nodes": "1:ppn=2"}
+        window = {"duration": HOUR, "ready": start, "deadline": start + HOUR}
+        return Book(
+            id=event_id(), time=T, name=name, owner=owner, resources=asked, handover=name, **window, **more
+        )
+
+    site.happen(
+        book("fed.2", "ann", T + 2 * HOUR, freeze=0, until=T + HOUR), book("fed.1", "bob", T + 4 * HOUR, freeze=0)
+    )
+    page = look("operator").go("calendar")
+    rows = page.locator("#bookings tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.nth(0)).to_contain_text("not confirmed yet")
+    expect(rows.nth(0)).to_contain_text("(2)")
+    expect(rows.nth(1)).to_contain_text("bob")
+    page = look("user").go("calendar")
+    expect(page.locator("#bookings tbody tr")).to_have_count(1)
+    expect(page.locator("#bookings")).to_contain_text("1 of others are not shown")
+    site.happen(BookingStep(id=event_id(), time=T, name="fed.2", act="cancel"))
+    expect(page.locator("#bookings")).to_contain_text("None of yours; 1 of others")
 
 
 def test_a_month_is_shown_in_the_reader_s_zone_and_the_address_keeps_it(look: Open, site: Site) -> None:

@@ -148,6 +148,31 @@ def test_a_gate_is_used_again_by_another_list() -> None:
                 cluster.tell(*cluster.server.delete(f"{job}{other}"))
 
 
+def test_nodes_kept_for_short_jobs_take_no_longer_ones() -> None:
+    cluster = Cluster(nodes=2)
+    reserve(cluster, "quick", 0, None, nodes=("n1",), shorter=300, queues=("urgent",))
+    for job, walltime in (("1", 301), ("2", 300), ("3", 20)):
+        cluster.submit(job, walltime=walltime)
+    cluster.submit("4", walltime=None)  # its length is not known to be short
+    cluster.submit("5", walltime=9_999, queue="urgent")
+    assert [cluster.where(job) for job in "12345"] == [["n2"], ["n1"], ["n1"], ["n2"], ["n1"]]
+    assert [cluster.start(job) for job in "12345"] == [0, 0, 300, 301, 320]
+
+
+def test_a_job_that_is_made_longer_leaves_what_is_kept_for_short_ones() -> None:
+    cluster = Cluster(nodes=2)
+    reserve(cluster, "quick", 100, None, nodes=("n1",), shorter=300)
+    cluster.submit("1", walltime=100)
+    cluster.submit("2", walltime=400)
+    cluster.submit("3", walltime=300)
+    assert (cluster.start("3"), cluster.where("3")) == (100, ["n1"])
+    cluster.ask("3", walltime="301")
+    assert (cluster.start("3"), cluster.where("3")) == (400, ["n2"])
+    again = Engine.restore(cluster.engine.checkpoint())
+    (gate,) = again.state.gates.values()
+    assert gate.shorter == 300
+
+
 WHOLE = {"naccesspolicy": "singlejob"}
 
 

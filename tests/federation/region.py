@@ -35,6 +35,7 @@ from schedd.wire import (
     JobFacts,
     LetRun,
     Run,
+    RunAccepted,
     SubmissionFacts,
     TakeBack,
 )
@@ -48,14 +49,18 @@ class Killed(Exception):
 
 
 class Provider(Cluster):
-    """A cluster to which jobs are handed over; ``deaf``: its adapter carries nothing out."""
+    """A cluster to which jobs are handed over; ``deaf``: its adapter carries no step of a handover out;
+    ``refuses``: why its server starts nothing.
+    """
 
     def __init__(self, name: str, nodes: int = 2) -> None:
         self.name = name
         self.deaf = False
+        self.refuses = ""
         self.turn = RLock()
         self.undone: list[Handover] = []
         self.handed: dict[str, str] = {}
+        self.began: dict[str, int] = {}
         super().__init__(nodes)
 
     def _handle(self, events: tuple[Event, ...]) -> None:
@@ -65,8 +70,13 @@ class Provider(Cluster):
             self.undone += [one for one in decisions if isinstance(one, Handover)]
             found: list[Event] = []
             for one in decisions if self.obeys else ():
-                if isinstance(one, Run):
-                    found += self.server.run(one)
+                if isinstance(one, Run) and self.refuses:
+                    found += self.server.refuse(one, 15046, self.refuses)
+                elif isinstance(one, Run):
+                    came = self.server.run(one)
+                    if isinstance(came[0], RunAccepted):
+                        self.began[one.job_id] = self.server.now
+                    found += came
             while self.undone and not self.deaf:
                 found += self._carry_out(self.undone.pop(0))
             events = tuple(found)
@@ -109,8 +119,7 @@ class Provider(Cluster):
 
     def started(self) -> dict[str, int]:
         """When jobs that were handed over were started, by handover."""
-        names = {job: name for name, job in self.handed.items()}
-        return {names[d.job_id]: d.time for d in self.decisions if isinstance(d, Run) and d.job_id in names}
+        return {name: self.began[job] for name, job in self.handed.items() if job in self.began}
 
     def report(self) -> Report:
         published = publish(self.engine.state)
@@ -159,6 +168,7 @@ class Wire:
                 until=asked.until,
                 handover=asked.handover,
                 guard=asked.guard,
+                late=asked.late,
                 instead=asked.instead,
             )
         )
@@ -175,6 +185,8 @@ class Wire:
         return {field: getattr(found, field) for field in ("name", "phase", "start", "confirmed")}
 
     def do_with_booking(self, name: str, act: Act) -> Any:
+        if act == self._region.lost:
+            raise Unreachable("the network is cut")
         self._tell(BookingStep(**self._id(), name=name, act=act, by="ours"))
         return self._booking(name)
 
@@ -233,6 +245,8 @@ class Region:
     def __init__(self, directory: Path, names: str = "ab", seed: int = 0, **groups: Any) -> None:
         self.chance = random.Random(seed)
         self.loss = self.death = 0.0
+        self.lost = ""
+        """An act on bookings that never gets through."""
         self.clusters = {name: Provider(name) for name in names}
         self.cut: set[str] = set()
         (directory / "token").write_text("x")

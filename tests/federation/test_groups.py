@@ -107,6 +107,50 @@ def test_when_a_part_does_not_start_all_are_deleted_and_it_is_said_which_and_why
         assert not any(one.slots for one in provider.engine.state.bookings.values())
 
 
+def test_a_part_that_would_start_too_far_from_the_others_does_not_start(tmp_path: Path) -> None:
+    region = Region(tmp_path, apart=2)
+    name = region.submit({**WHOLE, "clusters": ["a"]}, {**WHOLE, "clusters": ["b"]})
+    region.go(45)
+    assert region.group(name).let_go
+    region.clusters["b"].refuses = "a node is busy"
+    region.go(30)
+    group = region.group(name)
+    assert region.starts(name) == {0: [61]}, "the other part was deleted, not run for a minute"
+    assert (group.over, group.settled) == ("failed", True)
+    assert group.text.startswith("part 2 did not start at b: it could not be started within 2 s of")
+    assert group.text.endswith("a node is busy"), group.text
+    region.close()
+
+
+def test_a_part_whose_hold_is_released_too_late_does_not_start(tmp_path: Path) -> None:
+    region = Region(tmp_path, apart=2)
+    name = region.submit({**WHOLE, "clusters": ["a"]}, {**WHOLE, "clusters": ["b"]})
+    region.go(30)
+    region.clusters["b"].deaf = True  # its adapter is busy with something else
+    region.go(36)
+    region.clusters["b"].deaf = False
+    region.go(30)
+    group = region.group(name)
+    assert 1 not in region.starts(name)
+    assert (group.over, group.settled) == ("failed", True)
+    assert "it could not be started within 2 s of" in group.text
+    region.close()
+
+
+def test_while_a_group_moves_its_part_starts_in_the_booking_that_counts(region: Region) -> None:
+    """What it had before is given back only when the network lets that through."""
+    region.busy("a", 2, 1000, runtime=100)
+    name = region.submit({**WHOLE, "clusters": ["a"]}, {**WHOLE, "clusters": ["b"]})
+    region.go(5)
+    region.lost = "cancel"
+    region.go(500, 5)
+    assert region.group(name).moves >= 1
+    starts = region.starts(name)
+    assert starts[0] == starts[1]
+    assert starts[0][0] < 1000
+    assert region.group(name).over == "ended", region.group(name)
+
+
 def test_a_group_begins_without_an_optional_part(region: Region) -> None:
     region.busy("b", 2, 5000)
     name = region.submit({"clusters": ["a"]}, {"clusters": ["b"], "optional": True})

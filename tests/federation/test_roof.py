@@ -1,96 +1,17 @@
 """The federation over HTTP: who may, what is taken, what is told; over a roof whose clusters are away."""
 
-import hashlib
-import json
-import os
-import socket
-import threading
-from argparse import Namespace
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 from fastapi.testclient import TestClient
 
-from schedd.api import groups
-from schedd.api.roof import Tokens, create_app
-from schedd.cli.main import main
-from schedd.cli.user.submit import make_parser, read
 from schedd.federation.jobs import Question
 from schedd.federation.licences import Lent
 from schedd.federation.log import Log
 from schedd.federation.roof import Report, Roof
-from schedd.federation.seen import HandoverSeen, Offer
-from schedd.federation.settings import Settings
-from schedd.service.roles import Bearer
+from schedd.federation.seen import HandoverSeen
 from schedd.store.errors import NotLeader
-
-JOB = {"script": "sleep 1", "request": "nodes=2:ppn=4,walltime=100", "key": "k1"}
-HERE = "/v1/federation/jobs"
-PEOPLE = [("ann@org", "user"), ("bob@org", "user"), ("root", "admin"), ("eyes", "reader")]
-
-
-def bearer(name: str, role: Any) -> tuple[Bearer, bytes]:
-    return Bearer(name, role), hashlib.sha256(f"token-of-{name}".encode()).digest()
-
-
-def settings(path: Path) -> Settings:
-    cluster = {"url": "http://127.0.0.1:9", "token_file": str(path), "realms": ["org"], "timeout": 0.2}
-    return Settings.model_validate(
-        {
-            "licences": {"matlab": 10},
-            "clusters": {
-                "north": {**cluster, "disclosure": "plan"},
-                "south": {**cluster, "cluster": "other", "disclosure": "offers"},
-            },
-        }
-    )
-
-
-class Desk:
-    """A roof over a real database, and its application."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.now = 1_700_000_000
-        self.app = create_app(
-            Tokens(
-                [
-                    bearer("ann@org", "user"),
-                    bearer("bob@org", "user"),
-                    bearer("root", "admin"),
-                    bearer("eyes", "reader"),
-                ]
-            )
-        )
-        groups.add(self.app)
-        self.begin()
-
-    def begin(self) -> None:
-        self.log = Log(f"sqlite:///{self.path}/fed.sqlite", "here", 6.0)
-        assert self.log.lead.take()
-        self.roof = Roof(settings(self.path), self.log, {"north": "x", "south": "x"}, lambda: self.now)
-        self.app.state.roof = self.roof
-
-    def report(self, cluster: str, end: int | None = None, **handovers: HandoverSeen) -> None:
-        """The cluster is looked at; with ``end``, its plan ends every job after so many seconds."""
-        if end is not None:
-            offer = Offer(self.now, self.now + end)
-            self.roof.answered(cluster, dict.fromkeys(self.roof.questions(cluster), (offer, 1)))
-        seen = {name.replace("_", "."): one for name, one in handovers.items()}
-        self.roof.report(cluster, Report(handovers=seen, cpus=8, generation=1))
-
-    def client(self, name: str) -> TestClient:
-        return TestClient(self.app, headers={"Authorization": f"Bearer token-of-{name}"})
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    made = Desk(tmp_path)
-    yield made
-    made.log.close()
+from tests.federation.desk import HERE, JOB, Desk
 
 
 def test_a_job_is_kept_before_it_is_acknowledged_and_once_for_a_key(desk: Desk) -> None:
@@ -228,61 +149,6 @@ def test_the_page_shows_clusters_and_no_job(desk: Desk) -> None:
     assert "ann@" not in page
 
 
-# ---- schedd submit -----------------------------------------------------------------------------------------
-
-
-def options(*words: str) -> Namespace:
-    return make_parser().parse_args(list(words))
-
-
-def test_submit_reads_qsubs_options_and_the_scripts_own() -> None:
-    script = (
-        "#!/bin/sh\n#PBS -N relax -l nodes=2:ppn=4\n#PBS -l walltime=100\n#PBS -v A=1\necho\n#PBS -N late\n"
-    )
-    words = (
-        "-v",
-        "B=2,HOME",
-        "-W",
-        "stagein=x@h:/x",
-        "-q",
-        "long@north",
-        "--only",
-        "north,south",
-        "--data",
-        "climate,ocean",
-        "-N",
-        "mine",
-    )
-    found = read(options(*words, "--key", "k"), script, {"HOME": "/home/ann", "PWD": "/work", "SECRET": "s"})
-    assert found["request"] == "nodes=2:ppn=4,walltime=100"
-    assert found["attributes"]["Job_Name"] == "mine"
-    assert found["attributes"]["stagein"] == "x@h:/x"
-    assert found["attributes"]["init_work_dir"] == "/work"
-    assert found["queues"] == {"north": "long"}
-    assert found["clusters"] == ["north", "south"]
-    assert found["data"] == ["climate", "ocean"]
-    variables = found["variables"]
-    assert (variables["A"], variables["B"], variables["HOME"]) == ("1", "2", "/home/ann")
-    assert variables["PBS_O_HOME"] == "/home/ann"
-    assert "SECRET" not in variables
-    everything = read(options("-V", "-l", "nodes=1"), "x", {"SECRET": "s"})
-    assert everything["variables"]["SECRET"] == "s"
-    assert everything["key"] != read(options("-l", "nodes=1"), "x", os.environ)["key"]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("-q", "batch", "-l", "nodes=1"), "QUEUE@CLUSTER"),
-        (("-W", "depend=afterok:1", "-l", "nodes=1"), "stagein="),
-        ((), "what does it ask for"),
-    ],
-)
-def test_submit_says_what_it_does_not_understand(words: tuple[str, ...], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        read(options(*words), "x", {})
-
-
 def test_a_bag_of_tasks_is_shared_by_offers(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(roof: Roof, owner: str, body: Any) -> list[dict[str, Any]]:
         del roof, owner
@@ -301,102 +167,6 @@ def test_a_bag_of_tasks_is_shared_by_offers(desk: Desk, monkeypatch: pytest.Monk
     assert refused.status_code == 422
     assert "needs the power" in refused.text
     assert ann.post("/v1/federation/bag", json={**bag, "request": "nodes=2:ppn=2"}).status_code == 422
-
-
-# ---- showq, showstart, checkjob --federation; schedd cancel ------------------------------------------------
-
-
-@pytest.fixture
-def shell(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
-    """Runs commands as ann, of whom two jobs are known: one that is planned in the north, one nowhere yet."""
-    server = uvicorn.Server(uvicorn.Config(desk.app, port=0, log_config=None, lifespan="off"))
-    listening = socket.create_server(("127.0.0.1", 0))
-    thread = threading.Thread(target=server.run, args=([listening],))
-    thread.start()
-    monkeypatch.setenv("SCHEDD_FEDERATION", f"http://127.0.0.1:{listening.getsockname()[1]}")
-    monkeypatch.setenv("SCHEDD_TOKEN", "token-of-ann@org")
-    monkeypatch.setenv("COLUMNS", "120")
-    ann = desk.client("ann@org")
-    ann.post(HERE, json={**JOB, "request": "nodes=1,walltime=90m", "attributes": {"Job_Name": "fold"}})
-    for name, end in (("north", 500), ("south", 900)):
-        desk.report(name, end)
-    assert [one.kind for one in desk.roof.work("north")] == ["submit"]
-    for state in ("held", "released"):
-        seen = HandoverSeen(state, job="7.north", state="planned", planned_start=1_699_999_950)
-        desk.report("north", fed_1_1=seen)
-        desk.roof.work("north")
-    desk.now += 61
-    desk.report("south")
-    ann.post(HERE, json={**JOB, "key": "k2"})
-    desk.client("bob@org").post(HERE, json=JOB)
-    yield lambda *words: main(list(words))
-    server.should_exit = True
-    thread.join()
-
-
-def test_users_commands_show_the_jobs_of_all_clusters(
-    shell: Callable[..., int], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert shell("showq", "--federation") == 0
-    heads, first, second, _, count = capsys.readouterr().out.splitlines()
-    assert heads.split() == ["JOB", "OWNER", "CLUSTER", "JOB", "THERE", "STATE", "PLANNED", "START"]
-    assert first.split()[:5] == ["1", "ann@org", "north", "7.north", "planned"]
-    assert "14 Nov 2023" in first
-    assert second.split() == ["2", "ann@org", "-", "-", "waits", "for", "a", "cluster", "not", "known"]
-    assert count == "2 jobs on 1 cluster"
-    assert shell("showstart", "--federation", "1") == 0
-    shown = capsys.readouterr().out
-    assert "job 1 fold: ann@org" in shown
-    assert "walltime=01:30:00" in shown, "as every server reads it"
-    assert "north, as job 7.north" in shown
-    assert shell("showstart", "--federation", "2") == 1, "no start is known"
-    capsys.readouterr()
-    assert shell("checkjob", "--federation", "1") == 0
-    copies = [line.split()[:3] for line in capsys.readouterr().out.splitlines()[-3:]]
-    assert copies[1:] == [["1", "north", "7.north"], ["2", "south", "-"]], (
-        "it is asked whether it should move"
-    )
-    assert shell("checkjob", "--federation", "1", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["server_job"] == "7.north"
-
-
-def test_a_job_is_taken_back(shell: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
-    assert shell("cancel", "2", "9", "3") == 3, "there is no job 9, and 3 is not ours"
-    shown = capsys.readouterr()
-    assert shown.out.splitlines()[-1] == "job 2: taken back"
-    assert shown.err.count("the federation has no job") == 2
-    assert shell("cancel", "2") == 0
-    assert shell("showq", "--federation") == 0
-    assert "\n2 " not in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        (("showq", "--federation", "-r"), 2, "with --federation there are -u and --json alone"),
-        (("showstart", "--federation", "2@8@4:00:00"), 2, "name a job of the federation"),
-        (("showstart", "--federation"), 2, "name a job of the federation"),
-        (("checkjob", "--federation", "12"), 3, "the federation has no job 12"),
-    ],
-)
-def test_what_a_federation_cannot_answer_is_said(
-    shell: Callable[..., int],
-    capsys: pytest.CaptureFixture[str],
-    words: tuple[str, ...],
-    code: int,
-    said: str,
-) -> None:
-    assert shell(*words) == code
-    assert said in capsys.readouterr().err
-
-
-def test_without_a_federation_they_say_so(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("SCHEDD_FEDERATION", raising=False)
-    assert main(["showq", "--federation"]) == 2
-    assert "where is the federation? Give --url or set SCHEDD_FEDERATION" in capsys.readouterr().err
-    assert main(["cancel", "1", "--url", "http://127.0.0.1:9"]) == 4
 
 
 GROUPS = "/v1/federation/groups"

@@ -1,12 +1,14 @@
-"""Calendar: when which nodes are under maintenance or kept for some."""
+"""Calendar: when which nodes are under maintenance or kept for some, and which cores are booked."""
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from schedd.api.bookings import sees, view
 from schedd.api.node_names import natural
 from schedd.dashboard.calendar import entries, windows_of
 from schedd.dashboard.rendering import page
 from schedd.dashboard.viewer import Cluster, Reader
+from schedd.engine.booking import LIVE
 
 __all__ = ["router"]
 
@@ -15,9 +17,14 @@ router = APIRouter()
 
 @router.get("/{cluster}/calendar")
 def calendar(request: Request, cluster: Cluster, viewer: Reader) -> Response:
-    """Reservations that people made, standing ones of the next 60 days, and what is drained or held now."""
+    """Reservations that people made, standing ones of the next 60 days, bookings that the viewer may see, and
+    what is drained or held now.
+    """
     published = cluster.published
     found = entries(published.reservations)
+    live = [one for one in published.bookings.values() if one.phase in LIVE]
+    live.sort(key=lambda one: (one.start, one.name))
+    shown = [view(published, one) for one in live if sees(viewer.bearer, one)]
     return page(
         request,
         "calendar",
@@ -25,5 +32,7 @@ def calendar(request: Request, cluster: Cluster, viewer: Reader) -> Response:
         cluster,
         entries=found,
         windows=windows_of(found),
+        bookings=shown,
+        others=len(live) - len(shown),
         holds=sorted(published.holds, key=lambda one: (one.kind, natural(one.name))),
     )

@@ -64,6 +64,8 @@ class GroupRules:
     """A group that waits is moved where that ends it earlier by at least so much."""
     moves: int = 20
     """So often at most."""
+    apart: int = 0
+    """A part starts no more than so long after the common start, or not at all; 0: ``limit`` alone counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,7 @@ def _booking(group: Group, rules: GroupRules, one: Round, now: int) -> Iterator[
             "handover": handover_name(rules, group, place.copy),
             "guard": 2 * rules.limit,
             "instead": instead,
+            **({"late": rules.apart} if rules.apart else {}),
         }
         name = booking_name(rules, group, one.number, place.part)
         yield Call(place.cluster, "book", name, one.number, place.part, place.copy, body)
@@ -196,7 +199,7 @@ def _copy_seen(group: Group, copy: Copy, seen: HandoverSeen, now: int) -> GroupE
         case "held" if seen.end:
             return CopyRefused(job=job, time=now, copy=number, text="somebody deleted it")
         case "held" if seen.phase in ("withdrawn", "withdrawing"):
-            return CopyRefused(job=job, time=now, copy=number, text="its cluster took it back")
+            return CopyRefused(job=job, time=now, copy=number, text=seen.text or "its cluster took it back")
         case "started" if seen.end:
             return CopyOver(job=job, time=now, copy=number, how=seen.end, exit_status=seen.exit_status)
         case "started" if seen.phase == "withdrawn":

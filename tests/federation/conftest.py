@@ -1,0 +1,48 @@
+"""The roof that its tests share, and the users' commands over it."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from schedd.cli.main import main
+from schedd.federation.seen import HandoverSeen
+from tests.federation.desk import HERE, JOB, Desk
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    made = Desk(tmp_path)
+    yield made
+    made.log.close()
+
+
+@pytest.fixture
+def shell(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
+    """Runs commands as ann, of whom two jobs are known: one that is planned in the north, one nowhere yet."""
+    server = uvicorn.Server(uvicorn.Config(desk.app, port=0, log_config=None, lifespan="off"))
+    listening = socket.create_server(("127.0.0.1", 0))
+    thread = threading.Thread(target=server.run, args=([listening],))
+    thread.start()
+    monkeypatch.setenv("SCHEDD_FEDERATION", f"http://127.0.0.1:{listening.getsockname()[1]}")
+    monkeypatch.setenv("SCHEDD_TOKEN", "token-of-ann@org")
+    monkeypatch.setenv("COLUMNS", "120")
+    ann = desk.client("ann@org")
+    ann.post(HERE, json={**JOB, "request": "nodes=1,walltime=90m", "attributes": {"Job_Name": "fold"}})
+    for name, end in (("north", 500), ("south", 900)):
+        desk.report(name, end)
+    assert [one.kind for one in desk.roof.work("north")] == ["submit"]
+    for state in ("held", "released"):
+        seen = HandoverSeen(state, job="7.north", state="planned", planned_start=1_699_999_950)
+        desk.report("north", fed_1_1=seen)
+        desk.roof.work("north")
+    desk.now += 61
+    desk.report("south")
+    ann.post(HERE, json={**JOB, "key": "k2"})
+    desk.client("bob@org").post(HERE, json=JOB)
+    yield lambda *words: main(list(words))
+    server.should_exit = True
+    thread.join()

@@ -1,0 +1,74 @@
+"""A federation's roof over a real database, and its HTTP interface; its clusters are away."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from fastapi.testclient import TestClient
+
+from schedd.api import groups
+from schedd.api.roof import Tokens, create_app
+from schedd.federation.log import Log
+from schedd.federation.roof import Report, Roof
+from schedd.federation.seen import HandoverSeen, Offer
+from schedd.federation.settings import Settings
+from schedd.service.roles import Bearer
+
+__all__ = ["HERE", "JOB", "Desk"]
+
+JOB = {"script": "sleep 1", "request": "nodes=2:ppn=4,walltime=100", "key": "k1"}
+HERE = "/v1/federation/jobs"
+
+
+def bearer(name: str, role: Any) -> tuple[Bearer, bytes]:
+    return Bearer(name, role), hashlib.sha256(f"token-of-{name}".encode()).digest()
+
+
+def settings(path: Path) -> Settings:
+    cluster = {"url": "http://127.0.0.1:9", "token_file": str(path), "realms": ["org"], "timeout": 0.2}
+    return Settings.model_validate(
+        {
+            "licences": {"matlab": 10},
+            "clusters": {
+                "north": {**cluster, "disclosure": "plan"},
+                "south": {**cluster, "cluster": "other", "disclosure": "offers"},
+            },
+        }
+    )
+
+
+class Desk:
+    """A roof over a real database, and its application."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.now = 1_700_000_000
+        self.app = create_app(
+            Tokens(
+                [
+                    bearer("ann@org", "user"),
+                    bearer("bob@org", "user"),
+                    bearer("root", "admin"),
+                    bearer("eyes", "reader"),
+                ]
+            )
+        )
+        groups.add(self.app)
+        self.begin()
+
+    def begin(self) -> None:
+        self.log = Log(f"sqlite:///{self.path}/fed.sqlite", "here", 6.0)
+        assert self.log.lead.take()
+        self.roof = Roof(settings(self.path), self.log, {"north": "x", "south": "x"}, lambda: self.now)
+        self.app.state.roof = self.roof
+
+    def report(self, cluster: str, end: int | None = None, **handovers: HandoverSeen) -> None:
+        """The cluster is looked at; with ``end``, its plan ends every job after so many seconds."""
+        if end is not None:
+            offer = Offer(self.now, self.now + end)
+            self.roof.answered(cluster, dict.fromkeys(self.roof.questions(cluster), (offer, 1)))
+        seen = {name.replace("_", "."): one for name, one in handovers.items()}
+        self.roof.report(cluster, Report(handovers=seen, cpus=8, generation=1))
+
+    def client(self, name: str) -> TestClient:
+        return TestClient(self.app, headers={"Authorization": f"Bearer token-of-{name}"})

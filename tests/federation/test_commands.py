@@ -1,0 +1,205 @@
+"""Users' commands with a federation: what they read, ask for and show, and how they end."""
+
+import json
+import os
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schedd.cli.main import main
+from schedd.cli.user.submit import make_parser, read
+from schedd.federation.groups.events import CopyHeld, Place, PlaceBooked, RoundCommitted, RoundProposed
+from tests.federation.desk import Desk
+
+# ---- schedd submit -----------------------------------------------------------------------------------------
+
+
+def options(*words: str) -> Namespace:
+    return make_parser().parse_args(list(words))
+
+
+def test_submit_reads_qsubs_options_and_the_scripts_own() -> None:
+    script = (
+        "#!/bin/sh\n#PBS -N relax -l nodes=2:ppn=4\n#PBS -l walltime=100\n#PBS -v A=1\necho\n#PBS -N late\n"
+    )
+    words = (
+        "-v",
+        "B=2,HOME",
+        "-W",
+        "stagein=x@h:/x",
+        "-q",
+        "long@north",
+        "--only",
+        "north,south",
+        "--data",
+        "climate,ocean",
+        "-N",
+        "mine",
+    )
+    found = read(options(*words, "--key", "k"), script, {"HOME": "/home/ann", "PWD": "/work", "SECRET": "s"})
+    assert found["request"] == "nodes=2:ppn=4,walltime=100"
+    assert found["attributes"]["Job_Name"] == "mine"
+    assert found["attributes"]["stagein"] == "x@h:/x"
+    assert found["attributes"]["init_work_dir"] == "/work"
+    assert found["queues"] == {"north": "long"}
+    assert found["clusters"] == ["north", "south"]
+    assert found["data"] == ["climate", "ocean"]
+    variables = found["variables"]
+    assert (variables["A"], variables["B"], variables["HOME"]) == ("1", "2", "/home/ann")
+    assert variables["PBS_O_HOME"] == "/home/ann"
+    assert "SECRET" not in variables
+    everything = read(options("-V", "-l", "nodes=1"), "x", {"SECRET": "s"})
+    assert everything["variables"]["SECRET"] == "s"
+    assert everything["key"] != read(options("-l", "nodes=1"), "x", os.environ)["key"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("-q", "batch", "-l", "nodes=1"), "QUEUE@CLUSTER"),
+        (("-W", "depend=afterok:1", "-l", "nodes=1"), "stagein="),
+        ((), "what does it ask for"),
+    ],
+)
+def test_submit_says_what_it_does_not_understand(words: tuple[str, ...], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        read(options(*words), "x", {})
+
+
+# ---- showq, showstart, checkjob --federation; schedd cancel ------------------------------------------------
+
+
+def test_users_commands_show_the_jobs_of_all_clusters(
+    shell: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert shell("showq", "--federation") == 0
+    heads, first, second, _, count = capsys.readouterr().out.splitlines()
+    assert heads.split() == ["JOB", "OWNER", "CLUSTER", "JOB", "THERE", "STATE", "PLANNED", "START"]
+    assert first.split()[:5] == ["1", "ann@org", "north", "7.north", "planned"]
+    assert "14 Nov 2023" in first
+    assert second.split() == ["2", "ann@org", "-", "-", "waits", "for", "a", "cluster", "not", "known"]
+    assert count == "2 jobs on 1 cluster"
+    assert shell("showstart", "--federation", "1") == 0
+    shown = capsys.readouterr().out
+    assert "job 1 fold: ann@org" in shown
+    assert "walltime=01:30:00" in shown, "as every server reads it"
+    assert "north, as job 7.north" in shown
+    assert shell("showstart", "--federation", "2") == 1, "no start is known"
+    capsys.readouterr()
+    assert shell("checkjob", "--federation", "1") == 0
+    copies = [line.split()[:3] for line in capsys.readouterr().out.splitlines()[-3:]]
+    assert copies[1:] == [["1", "north", "7.north"], ["2", "south", "-"]], (
+        "it is asked whether it should move"
+    )
+    assert shell("checkjob", "--federation", "1", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["server_job"] == "7.north"
+
+
+def test_a_job_is_taken_back(shell: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert shell("cancel", "2", "9", "3") == 3, "there is no job 9, and 3 is not ours"
+    shown = capsys.readouterr()
+    assert shown.out.splitlines()[-1] == "job 2: taken back"
+    assert shown.err.count("the federation has no job") == 2
+    assert shell("cancel", "2") == 0
+    assert shell("showq", "--federation") == 0
+    assert "\n2 " not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("showq", "--federation", "-r"), 2, "with --federation there are -u and --json alone"),
+        (("showstart", "--federation", "2@8@4:00:00"), 2, "name a job of the federation"),
+        (("showstart", "--federation"), 2, "name a job of the federation"),
+        (("checkjob", "--federation", "12"), 3, "the federation has no job 12"),
+    ],
+)
+def test_what_a_federation_cannot_answer_is_said(
+    shell: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    code: int,
+    said: str,
+) -> None:
+    assert shell(*words) == code
+    assert said in capsys.readouterr().err
+
+
+def test_without_a_federation_they_say_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SCHEDD_FEDERATION", raising=False)
+    assert main(["showq", "--federation"]) == 2
+    assert "where is the federation? Give --url or set SCHEDD_FEDERATION" in capsys.readouterr().err
+    assert main(["cancel", "1", "--url", "http://127.0.0.1:9"]) == 4
+
+
+# ---- schedd coallocate -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def group_file(tmp_path: Path) -> Path:
+    (tmp_path / "b.sh").write_text("#!/bin/sh\necho b\n")
+    asks = "nodes=1:ppn=4,walltime=100"
+    parts = [
+        {"request": asks, "script": "sleep 1"},
+        {"request": asks, "script_file": "b.sh", "clusters": ["south"], "optional": True},
+    ]
+    (tmp_path / "group.json").write_text(json.dumps({"parts": parts, "overhead": 20}))
+    return tmp_path / "group.json"
+
+
+def test_a_group_is_handed_over_shown_and_taken_back(
+    desk: Desk, shell: Callable[..., int], capsys: pytest.CaptureFixture[str], group_file: Path
+) -> None:
+    assert shell("coallocate") == 0
+    assert capsys.readouterr().out == "there are no groups\n"
+    assert shell("coallocate", "submit", str(group_file), "--key", "g") == 0
+    name = capsys.readouterr().out.split()[-1]  # the federation's own log is before it
+    assert shell("coallocate", "submit", str(group_file), "--key", "g") == 0
+    assert capsys.readouterr().out.strip() == name, "the same key is the same group"
+    assert desk.roof.groups[name].parts[1].submission["script"] == "#!/bin/sh\necho b\n"
+    assert shell("coallocate", "show", name) == 1, "it has no start yet"
+    assert "seeking a start" in capsys.readouterr().out
+    now = desk.now
+    places = tuple(Place(i, cluster, "ann", i + 1) for i, cluster in enumerate(("north", "south")))
+    about: dict[str, Any] = {"job": name, "time": now, "number": 1}
+    desk.roof.take_group([RoundProposed(**about, start=now + 60, length=120, places=places, why="the first")])
+    for i, plan in enumerate((17, 18)):
+        desk.roof.take_group([PlaceBooked(**about, part=i, plan=plan)])
+    desk.roof.take_group(
+        [RoundCommitted(**about), CopyHeld(job=name, time=now, copy=2, server_job="8.south")]
+    )
+    assert shell("coallocate", "show", name) == 0
+    shown = capsys.readouterr().out
+    assert "first told  14 Nov 2023 22:15:21 to 14 Nov 2023 22:17:21" in shown
+    assert "2 (optional)  south" in shown
+    assert "8.south" in shown
+    assert "nodes=1:ppn=4,walltime=00:01:40" in shown
+    assert "1: north, 2: south" in shown
+    assert shell("coallocate", "--json", "list") == 0
+    (row,) = json.loads(capsys.readouterr().out)["groups"]
+    assert (row["id"], row["start"], row["rounds"][0]["plans"]) == (name, now + 60, {"1": 17, "2": 18})
+    assert shell("coallocate", "cancel", name) == 0
+    assert capsys.readouterr().out.endswith(f"group {name}: taken back\n")
+    assert shell("coallocate", "show", "999") == 3
+    assert "999" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "not a group"),
+        ('{"parts": 5}', "not a group"),
+        ('{"parts": [{"script_file": "no.sh"}]}', "no.sh"),
+    ],
+)
+def test_a_file_that_is_no_group_is_said(
+    shell: Callable[..., int], capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, said: str
+) -> None:
+    (tmp_path / "bad.json").write_text(text)
+    assert shell("coallocate", "submit", str(tmp_path / "bad.json")) != 0
+    assert said in capsys.readouterr().err
