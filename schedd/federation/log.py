@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select
 
@@ -38,7 +39,9 @@ class Log:
 
     def append(self, events: Iterable[Event | Leased]) -> None:
         """Keeps these, all or none of them."""
-        rows = [{"job": event.job, "time": event.time, "body": plain(encode(event))} for event in events]
+        rows: list[dict[str, Any]] = [
+            {"job": event.job, "time": event.time, "body": plain(encode(event))} for event in events
+        ]
         if rows:
             with self._writing(row["body"] for row in rows) as connection:
                 connection.execute(insert(federation), rows)
