@@ -60,9 +60,8 @@ def test_bookings_are_listed_to_whom_they_concern(look: Open, site: Site) -> Non
             id=event_id(), time=T, name=name, owner=owner, resources=asked, handover=name, **window, **more
         )
 
-    site.happen(
-        book("fed.2", "ann", T + 2 * HOUR, freeze=0, until=T + HOUR), book("fed.1", "bob", T + 4 * HOUR, freeze=0)
-    )
+    his = book("fed.1", "bob", T + 4 * HOUR, freeze=0)
+    site.happen(book("fed.2", "ann", T + 2 * HOUR, freeze=0, until=T + HOUR), his)
     page = look("operator").go("calendar")
     rows = page.locator("#bookings tbody tr")
     expect(rows).to_have_count(2)
