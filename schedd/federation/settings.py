@@ -194,7 +194,7 @@ class Settings(Section):
         """As groups take them."""
         one = self.groups
         times = (one.limit, one.lead, one.notice, one.expiry, one.gain)
-        return GroupRules(self.name, *times, one.moves, one.apart)
+        return GroupRules(self.name, *times, one.moves, one.apart, self.routing.patience)
 
     def users(self, owner: str) -> dict[str, str]:
         """By cluster, whom the owner is there."""

@@ -187,6 +187,22 @@ def test_a_cluster_that_is_away_when_it_is_due_moves_the_group_and_none_begins(r
     assert starts[0] == starts[1]
 
 
+def test_a_federation_that_comes_back_late_hears_the_clusters_before_it_judges(region: Region) -> None:
+    """It was away when the parts started, and one cluster does not answer at once."""
+    name = region.submit({**WHOLE, "clusters": ["a"]}, {**WHOLE, "clusters": ["b"]})
+    while not region.group(name).let_go:
+        region.go(1)
+    for provider in region.clusters.values():
+        provider.at(region.now - T + 95)  # longer than the limit, shorter than parts run without word
+    region.cut = {"b"}
+    region.begin()
+    region.go(5)
+    region.cut = set()
+    region.go(200)
+    assert region.starts(name) == {0: [61], 1: [61]}
+    assert (region.group(name).over, region.group(name).text) == ("ended", "")
+
+
 def test_a_group_that_is_taken_back_leaves_nothing_behind(region: Region) -> None:
     name = region.submit(WHOLE, WHOLE)
     region.go(10)

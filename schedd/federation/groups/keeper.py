@@ -137,7 +137,7 @@ class Keeper(threading.Thread):
             bookings = None
             if name in here and committed is not None and not seen.away:
                 bookings = self._bookings(name)
-            found[name] = Looks(seen.away, seen.handovers, bookings)
+            found[name] = Looks(seen.away, seen.since, seen.handovers, bookings)
         return found
 
     def _bookings(self, cluster: str) -> frozenset[str] | None:

@@ -66,13 +66,18 @@ class GroupRules:
     """So often at most."""
     apart: int = 0
     """A part starts no more than so long after the common start, or not at all; 0: ``limit`` alone counts."""
+    patience: int = 30
+    """A cluster that does not answer is waited for so long before it is judged by its silence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """What is seen of one cluster. ``bookings`` are names of those of ours that hold cores; None: unknown."""
+    """What is seen of one cluster; ``away`` since ``since``. ``bookings`` are names of those of ours that hold
+    cores; None: unknown.
+    """
 
     away: str = ""
+    since: int = 0
     handovers: Mapping[str, HandoverSeen] = field(default_factory=dict)
     bookings: frozenset[str] | None = None
 
@@ -314,10 +319,21 @@ def _after(group: Group, rules: GroupRules, looks: Mapping[str, Looks], now: int
         ]
         return [*back, GroupBegan(job=group.id, time=now)]
     lost = [(place, copy) for place, copy in must if copy.phase not in ("held", "started")]
+    if not lost and any(_unheard(looks.get(place.cluster), one, rules, now) for place, _ in must):
+        return []
     if lost or (must and now >= one.start + rules.limit):
         words = "; ".join(_missing(place, copy, group, rules, looks) for place, copy in lost or must)
         return [GroupReleased(job=group.id, time=now, why=words)]
     return []
+
+
+def _unheard(look: Looks | None, one: Round, rules: GroupRules, now: int) -> bool:
+    """Whether the cluster may yet say that its part started: the federation may have been away itself, and did
+    not hear it since. Not for longer than its part runs on without word.
+    """
+    if now >= one.start + rules.limit + rules.limit // 2:
+        return False
+    return look is None or (bool(look.away) and now < look.since + rules.patience)
 
 
 def _has_begun(copy: Copy) -> bool:
