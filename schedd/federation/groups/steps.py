@@ -72,8 +72,8 @@ class GroupRules:
 
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """What is seen of one cluster; ``away`` since ``since``. ``bookings`` are names of those of ours that hold
-    cores; None: unknown.
+    """What is seen of one cluster; ``away`` since ``since``. ``bookings`` are names of ours that hold cores;
+    None: unknown.
     """
 
     away: str = ""
@@ -328,8 +328,8 @@ def _after(group: Group, rules: GroupRules, looks: Mapping[str, Looks], now: int
 
 
 def _unheard(look: Looks | None, one: Round, rules: GroupRules, now: int) -> bool:
-    """Whether the cluster may yet say that its part started: the federation may have been away itself, and did
-    not hear it since. Not for longer than its part runs on without word.
+    """Whether the cluster may yet say that its part started: the federation may have been away itself, and
+    did not hear it since. Not for longer than its part runs on without word.
     """
     if now >= one.start + rules.limit + rules.limit // 2:
         return False
