@@ -55,7 +55,7 @@ def test_who_has_access_and_which_properties_are_named() -> None:
 def test_bookings_are_listed_to_whom_they_concern(look: Open, site: Site) -> None:
     def book(name: str, owner: str, start: int, **more: Any) -> Book:
         asked = {"nodes": "1:ppn=2"}
-        window = {"duration": HOUR, "ready": start, "deadline": start + HOUR}
+        window: dict[str, Any] = {"duration": HOUR, "ready": start, "deadline": start + HOUR}
         return Book(
             id=event_id(), time=T, name=name, owner=owner, resources=asked, handover=name, **window, **more
         )
