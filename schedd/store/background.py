@@ -16,6 +16,10 @@ Between any two the thread may rest: while it works, all others wait for the int
 _SHARE = 20
 _REST = 9
 """Rest so many times as long as was worked."""
+_REST_BUSY = 3
+"""The same while the engine is at work: the sooner it is kept, the less is done again after a crash."""
+_AGAIN_S = 6.0
+_AGAIN = 3
 _WORK_S = 0.001
 """But not before so much was worked."""
 
@@ -23,13 +27,21 @@ _WORK_S = 0.001
 class Background:
     """Makes one checkpoint at a time, at most every ``every`` seconds.
 
-    Where it takes long they are made less often: at most a twentieth of the time goes into them. And it goes
-    in small pieces with rests between, unless somebody waits for the end: answers to reads are not held up.
+    Where it takes long they are made less often: at most a twentieth of the time goes into them. But after a
+    crash all is done again that the engine did since: when that is six seconds of processor time, and three
+    times what making one takes, the next one is due. It is made in small pieces with rests between, unless
+    somebody waits for the end: answers to reads are not held up.
+
+    ``due`` and ``start`` are for the engine's thread alone: what that worked is what would be done again.
     """
 
     def __init__(self, every: float) -> None:
         self._every = every
         self._wait = every
+        self._took = 0.0
+        self._worked = -1.0
+        """What the engine's thread had worked when the last one was begun; below 0: not asked yet."""
+        self._pause = _REST
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._started = time.monotonic()
         self._work: Future[float] | None = None
@@ -38,11 +50,21 @@ class Background:
     @property
     def due(self) -> bool:
         """Whether it is time for the next, none being in the making."""
-        return self._work is None and time.monotonic() - self._started >= self._wait
+        if self._worked < 0:
+            self._worked = time.thread_time()
+        since = time.monotonic() - self._started
+        return self._work is None and since >= self._every and (since >= self._wait or self._busy)
+
+    @property
+    def _busy(self) -> bool:
+        """Whether the engine did so much since the last one that a restart would be slow."""
+        return time.thread_time() - self._worked >= max(_AGAIN_S, _AGAIN * self._took)
 
     def start(self, parts: Parts, keep: Callable[[bytes], None]) -> None:
         """Let the thread encode and compress a checkpoint, and ``keep`` it."""
+        self._pause = _REST_BUSY if self._busy else _REST
         self._started = time.monotonic()
+        self._worked = time.thread_time()
         self._work = self._thread.submit(self._make, parts, keep)
 
     def ended(self, *, wait: bool = False) -> bool:
@@ -53,7 +75,8 @@ class Background:
         if wait:
             self._hurry.set()
         try:
-            self._wait = max(self._every, _SHARE * work.result())
+            self._took = work.result()
+            self._wait = max(self._every, _SHARE * self._took)
         finally:
             self._work = None
             self._hurry.clear()
@@ -77,7 +100,7 @@ class Background:
             packed.append(packer.compress(part))
             worked = time.thread_time() - rested
             if worked >= _WORK_S:
-                self._hurry.wait(worked * _REST)
+                self._hurry.wait(worked * self._pause)
                 rested = time.thread_time()
         body = b"".join((*packed, packer.flush()))
         took = time.thread_time() - begun

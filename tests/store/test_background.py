@@ -1,0 +1,89 @@
+"""When checkpoints are due: seldom where they are dear, soon where a restart would have much to do again."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from schedd.store import background
+from schedd.store.background import Background
+
+
+@pytest.fixture
+def clocks(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
+    """The seconds of the clock, and those that the engine's thread worked."""
+    told = {"clock": 1000.0, "worked": 50.0}
+
+    class Told:
+        @staticmethod
+        def monotonic() -> float:
+            return told["clock"]
+
+        @staticmethod
+        def thread_time() -> float:
+            return told["worked"]
+
+    monkeypatch.setattr(background, "time", Told)
+    return told
+
+
+def kept(one: Background, took: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One checkpoint that takes so long to make."""
+    monkeypatch.setattr(one, "_make", lambda *_: took)
+    one.start((), lambda _: None)
+    assert one.ended(wait=True)
+
+
+def test_of_an_idle_engine_a_dear_one_is_made_seldom(
+    clocks: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = Background(5.0)
+    assert not one.due
+    clocks["clock"] += 5
+    assert one.due
+    kept(one, 2.0, monkeypatch)
+    clocks["clock"] += 39
+    assert not one.due
+    clocks["clock"] += 1
+    assert one.due
+    one.close()
+
+
+def test_after_much_work_it_is_made_sooner(clocks: dict[str, float], monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Background(5.0)
+    clocks["clock"] += 5
+    assert one.due
+    kept(one, 4.0, monkeypatch)
+    clocks["clock"] += 12
+    clocks["worked"] += 11.9  # less than three times what it takes to make one
+    assert not one.due
+    clocks["worked"] += 0.1
+    assert one.due
+    kept(one, 0.1, monkeypatch)
+    clocks["worked"] += 6
+    assert not one.due  # however busy: not before ``every`` seconds
+    clocks["clock"] += 5
+    assert one.due
+    one.close()
+
+
+@pytest.mark.parametrize(("worked", "rests"), [(0.0, 9.0), (60.0, 3.0)])
+def test_the_thread_rests_less_while_the_engine_works(
+    clocks: dict[str, float], monkeypatch: pytest.MonkeyPatch, worked: float, rests: float
+) -> None:
+    one = Background(0.0)
+    assert one.due
+    clocks["worked"] += worked
+    waited: list[float] = []
+    monkeypatch.setattr(one._hurry, "wait", waited.append)
+
+    def parts() -> Iterator[bytes]:
+        for _ in range(10):
+            clocks["worked"] += 0.004
+            yield b"x"
+
+    bodies: list[bytes] = []
+    one.start(parts(), bodies.append)
+    assert one.ended(wait=True)
+    assert bodies
+    assert waited == pytest.approx([0.004 * rests] * 10)
+    one.close()
