@@ -144,6 +144,20 @@ class PowerOrder(BaseModel):
     )
 
 
+_Watts = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
+_NodeName = Annotated[str, Field(min_length=1, max_length=512)]
+
+
+class PowerReadings(BaseModel):
+    """What nodes draw at this moment, by their management boards."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"watts": {"n1": 212.5}}]})
+
+    watts: Annotated[dict[_NodeName, _Watts], Field(min_length=1, max_length=20_000)] = Field(
+        description="By node: watts."
+    )
+
+
 class Pause(BaseModel):
     """Why no jobs are to be started."""
 

@@ -9,9 +9,9 @@ import structlog
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import Field
 
-from schedd.api.access import Cluster, Operator, User
+from schedd.api.access import Adapter, Cluster, Operator, User
 from schedd.api.bodies import Dated, dated
-from schedd.api.messages import PowerOrder
+from schedd.api.messages import PowerOrder, PowerReadings
 from schedd.api.problems import Fault, ProblemError, answers
 from schedd.api.replies import documented, reply
 from schedd.api.text import TextRoute
@@ -19,9 +19,9 @@ from schedd.api.waiting import answer_of
 from schedd.engine.records import PowerAim, PowerPhase
 from schedd.engine.view import Published
 from schedd.service.loop import PlanLoop
-from schedd.wire import PowerWish
+from schedd.wire import PowerWish, WattsRead
 
-__all__ = ["NodePowerView", "PowerView", "router", "view"]
+__all__ = ["MeasuredView", "NodePowerView", "PowerView", "router", "view"]
 
 router = APIRouter(prefix="/v1/clusters/{cluster}/power", tags=["plan"], route_class=TextRoute)
 _log = structlog.get_logger(__name__)
@@ -68,6 +68,22 @@ class NodePowerView:
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredView:
+    """What a node's board measured, and what the plan takes from that. Watts."""
+
+    node: str
+    watts: Annotated[float, Field(description="The last reading.")]
+    at: Annotated[int, Field(description="When it was read, in seconds since the epoch.")]
+    idle: Annotated[
+        float | None,
+        Field(description="While it is on and idle; null: too few readings, the settings count."),
+    ]
+    core: Annotated[float | None, Field(description="More for each core that a job holds.")]
+    off: Annotated[float | None, Field(description="While it is off.")]
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PowerView(Dated):
     """Power saving as it is."""
 
@@ -75,9 +91,11 @@ class PowerView(Dated):
     off: Annotated[int, Field(description="How many nodes are switched off.")]
     would: Annotated[tuple[str, ...], Field(description="In a dry run: the nodes that would be off.")]
     saved: Annotated[
-        float, Field(description="kWh not drawn by nodes since they were off, by the watts that are set.")
+        float,
+        Field(description="kWh not drawn by nodes since they were off, by the watts measured or set."),
     ]
     nodes: tuple[NodePowerView, ...]
+    measured: tuple[MeasuredView, ...]
 
 
 @router.get(
@@ -127,6 +145,33 @@ async def put_power(
     return _reply(request, cluster)
 
 
+@router.post("/readings", response_model=PowerView, responses=answers(*_ACT))
+async def post_readings(request: Request, cluster: Cluster, body: PowerReadings, _: Adapter) -> Response:
+    """Tell what nodes draw now, as their management boards measure it: all of them in one call, once a minute
+    or so. Needs the role `adapter`.
+
+    From readings at several loads the daemon learns what a node draws idle and per core, and goes by that
+    instead of the watts that are set. Of a body with an unknown node in it nothing is taken.
+    """
+    unknown = sorted(body.watts.keys() - cluster.published.nodes.keys())
+    if unknown:
+        faults = [
+            Fault(where=f"body.watts.{name[:80]}", what=f"no node {name[:80]}") for name in unknown[:20]
+        ]
+        raise ProblemError(
+            "invalid", f"{len(unknown)} of the nodes are not known: {unknown[0][:80]}", errors=faults
+        )
+    names = tuple(sorted(body.watts))
+    event = WattsRead(
+        id=f"api:{secrets.token_hex(8)}",
+        time=cluster.now(),
+        nodes=names,
+        watts=tuple(body.watts[name] for name in names),
+    )
+    await answer_of(cluster.submit([event]), _PATIENCE, _HINT)
+    return _reply(request, cluster)
+
+
 def view(published: Published) -> tuple[NodePowerView, ...]:
     """What is known of the power of nodes, by name."""
     return tuple(
@@ -147,6 +192,20 @@ def view(published: Published) -> tuple[NodePowerView, ...]:
     )
 
 
+def _measured(published: Published) -> tuple[MeasuredView, ...]:
+    return tuple(
+        MeasuredView(
+            node=name,
+            watts=one.last,
+            at=one.as_of,
+            idle=one.draw.idle if one.draw is not None else None,
+            core=one.draw.core if one.draw is not None else None,
+            off=one.draw.off if one.draw is not None else None,
+        )
+        for name, one in sorted(published.meters.items())
+    )
+
+
 def _reply(request: Request, cluster: PlanLoop) -> Response:
     published = cluster.published
     saving = published.settings.site.get("power_saving") or {}
@@ -156,6 +215,7 @@ def _reply(request: Request, cluster: PlanLoop) -> Response:
         would=published.power_would,
         saved=round(published.power_saved / _KWH, 3),
         nodes=view(published),
+        measured=_measured(published),
         **dated(published),
     )
     return reply(request, found, published)

@@ -215,6 +215,11 @@ class Client(Reading):
         path = self._path(f"/power/{quote(node, safe='')}")
         return cast("PowerView", self._http.ask("PUT", path, body={"wish": wish, "reason": reason}))
 
+    def read_power(self, watts: Mapping[str, float]) -> PowerView:
+        """Tell what nodes draw now, in watts, as their boards measure it; power as it is then."""
+        body = {"watts": dict(watts)}
+        return cast("PowerView", self._http.ask("POST", self._path("/power/readings"), body=body))
+
     # ---- accounts --------------------------------------------------------------------------------
 
     def set_account(self, account: str, what: Mapping[str, Any]) -> AccountsView:

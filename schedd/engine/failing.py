@@ -36,7 +36,7 @@ _CARRIED: Final = frozenset(
         "books",
         "bookings",
         "lives",
-        *("power", "boots", "power_seen", "power_saved"),
+        *("power", "boots", "power_seen", "power_saved", "meters"),
     }
 )
 """What stays when the engine begins anew: what people have set, and what counts on."""

@@ -11,6 +11,7 @@ from schedd.engine import (
     holds,
     improve,
     jobs,
+    metering,
     nodes,
     outcomes,
     power,
@@ -69,6 +70,7 @@ from schedd.wire import (
     Switched,
     TakeBack,
     Unreserve,
+    WattsRead,
 )
 
 __all__ = ["apply_all", "take_site"]
@@ -222,6 +224,12 @@ def _policy(state: EngineState, event: PolicyChanged) -> None:
     take_site(state, event.id)
 
 
+def _watts(state: EngineState, event: WattsRead) -> None:
+    """Boards measured what nodes draw; power caps leave jobs more or less by that."""
+    if metering.read(state, event):
+        _limits(state, event.id, "what nodes draw was measured", ())
+
+
 def take_site(state: EngineState, event: str) -> None:
     """Plan under the site's policy as it is now, which is another than before."""
     state.site_changed = False
@@ -335,6 +343,7 @@ _HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {
     TakeBack: handovers.take_back,
     HandoverDone: handovers.done,
     PowerWish: power.wish,
+    WattsRead: _watts,
     AccountSet: accounts.set_account,
     AccountMoved: accounts.moved,
     LedgerKept: accounts.ledger_kept,

@@ -38,6 +38,7 @@ from schedd.wire import (
     StartsExpected,
     TakeBack,
     Unreserve,
+    WattsRead,
 )
 
 __all__ = ["accepted", "hear", "refused", "unanswered", "void_after"]
@@ -56,6 +57,7 @@ _OF_OTHERS = (
     PlanChosen,
     PolicyChanged,
     PowerWish,
+    WattsRead,
     PlanningHeld,
     PlanningReleased,
     PassedOver,

@@ -297,6 +297,6 @@ def _count(state: EngineState) -> None:
     for name, one in state.power.items():
         facts = state.node_facts.get(name)
         if one.phase == "off" and facts is not None:
-            draw = state.site.economy.draw(name, facts.properties)
+            draw = state.economy.draw(name, facts.properties)
             if draw is not None:
                 state.power_saved += round((draw.idle - draw.off) * seconds)

@@ -37,6 +37,8 @@ from schedd.plan.columns import Ints
 from schedd.plan.requests import load_request, save_request
 from schedd.plan.schema import How, mapped
 from schedd.policy.access import Access
+from schedd.policy.economy import Draw
+from schedd.policy.metering import Meter
 from schedd.policy.reliability import Life
 from schedd.wire import (
     JobFacts,
@@ -347,6 +349,14 @@ def _load_ends(saved: list[list[Any]]) -> list[tuple[int, int, str]]:
     return ends
 
 
+def _load_meters(saved: list[tuple[str, dict[str, Any]]]) -> dict[str, Meter]:
+    def one(told: dict[str, Any]) -> Meter:
+        draw = told.pop("draw")
+        return Meter(**told, draw=Draw(**draw) if draw is not None else None)
+
+    return {name: one(dict(told)) for name, told in saved}
+
+
 def _load_reservations(saved: list[list[Any]]) -> dict[str, Reservation]:
     return {
         event["name"]: Reservation(load_facts(Reserve, event), slot, tuple(nodes), gate)
@@ -431,6 +441,12 @@ HANDOVERS: Final = How(
     each=asdict,
 )
 POWER: Final = How(dict, _values, lambda saved: {one["node"]: NodePower(**one) for one in saved}, each=asdict)
+METERS: Final = How(
+    dict,
+    lambda meters: list(meters.items()),
+    _load_meters,
+    each=lambda pair: [pair[0], asdict(pair[1])],
+)
 LIVES: Final = How(
     dict,
     lambda lives: list(lives.items()),

@@ -35,6 +35,7 @@ from schedd.engine.saved import (
     HOLDS,
     LIST,
     LIVES,
+    METERS,
     POWER,
     REREADING,
     RESERVATIONS,
@@ -62,7 +63,9 @@ from schedd.plan.schema import (
 )
 from schedd.policy.access import Access
 from schedd.policy.affordable import Tariff
+from schedd.policy.economy import Economy
 from schedd.policy.fair_share import Usage
+from schedd.policy.metering import Meter
 from schedd.policy.protocol import Applicant
 from schedd.policy.queue import QUEUE_POLICIES, QueuePolicy
 from schedd.policy.reliability import Life
@@ -229,6 +232,12 @@ class EngineState:
     """Failures per second by row, and of which moment; made when needed."""
     thrifty: dict[str, dict[int, float]] | None = declared(MOMENT, default=None)
     """What nodes draw for work of a kind, by row; made when needed."""
+    meters: dict[str, Meter] = declared(METERS, make=dict)
+    """By node: what its board measured."""
+    metered_due: int = declared(NUMBER, default=0)
+    """Before this, what was measured since does not come into force."""
+    spending: Economy | None = declared(MOMENT, default=None)
+    """What the site says of watts and prices, with what was measured; made when needed."""
     told_halt: bool = declared(NUMBER, default=False)
     """Whether those about to start were told that nothing is started."""
     stale: str = declared(NUMBER, default="")
@@ -407,7 +416,8 @@ class EngineState:
         self.limits.set_site(site.limits)
         self.standing_due = self.now
         self.books.due["*"] = None
-        self.tariff, self.thrifty, self.costs_due = None, None, self.now
+        self.tariff, self.costs_due = None, self.now
+        self.thrifty = self.spending = None
         self.capped |= {
             record.id: None
             for record in self.records.values()
@@ -415,11 +425,19 @@ class EngineState:
         }
         self.ranks = Ranks(matter=True, again=self.now)
 
+    @property
+    def economy(self) -> Economy:
+        """What the site says of watts and prices; what was measured goes before it."""
+        if self.spending is None:
+            measured = {name: one.draw for name, one in self.meters.items() if one.draw is not None}
+            self.spending = replace(self.site.economy, measured=measured)
+        return self.spending
+
     def note_power(self) -> bool:
         """Know what power caps leave for jobs on the nodes there are; returns whether that is other than
         before.
         """
-        return self.limits.set_power(*caps_of(self.site.economy, self.node_facts.values()))
+        return self.limits.set_power(*caps_of(self.economy, self.node_facts.values()))
 
     def as_planned(self, facts: JobFacts, request: Request) -> Request:
         """The request with the gates that are open to the job, and the site's sets of nodes."""

@@ -44,7 +44,7 @@ def _draws(state: "EngineState", record: JobRecord) -> Mapping[int, float]:
         state.thrifty = {}
     found = state.thrifty.get(key)
     if found is None:
-        plan, economy = state.plan, state.site.economy
+        plan, economy = state.plan, state.economy
         speeds = {name: plan.nodes[name].speed for name in state.node_facts if name in plan.row_of}
         if key == _FAST:
             rates = {name: 1.0 / speed for name, speed in speeds.items()}

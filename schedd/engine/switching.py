@@ -197,5 +197,5 @@ def _may_stop(state: EngineState, name: str) -> bool:
 
 
 def _watts(state: EngineState, name: str) -> float:
-    draw = state.site.economy.draw(name, state.node_facts[name].properties)
+    draw = state.economy.draw(name, state.node_facts[name].properties)
     return draw.idle - draw.off if draw is not None else 0.0

@@ -23,6 +23,7 @@ from schedd.plan.columns import Entries, Entry, Ints, Readable
 from schedd.policy.access import Access
 from schedd.policy.accounts import Account
 from schedd.policy.limits import Limit
+from schedd.policy.metering import Meter
 from schedd.policy.reliability import Life
 from schedd.wire import Mode, NodeFacts, PlanningHeld, QueueFacts, Reserve, ServerFacts
 
@@ -91,6 +92,7 @@ class Published:
     power_saved: int
     """Joules that nodes did not draw since they were off."""
     lives: Mapping[str, Life]
+    meters: Mapping[str, Meter]
     """By node: how long it was up, and how often it failed."""
     accounts: Mapping[str, Account]
     account_held: Mapping[str, int]
@@ -236,6 +238,7 @@ def publish(state: EngineState) -> Published:
         power_would=state.power_would,
         power_saved=state.power_saved,
         lives=dict(state.lives),
+        meters=dict(state.meters),
         accounts=dict(state.books.accounts),
         account_held=dict(state.books.held),
         ledger=tuple(state.books.entries),

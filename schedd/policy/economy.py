@@ -72,17 +72,25 @@ class Rates(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Economy:
-    """What the site says of watts and prices. ``draws`` by node or property, ``*`` for all others."""
+    """What the site says of watts and prices. ``draws`` by node or property, ``*`` for all others;
+    ``measured`` by node goes before them.
+    """
 
     draws: Mapping[str, Draw] = field(default_factory=dict)
+    measured: Mapping[str, Draw] = field(default_factory=dict)
     prices: tuple[Price, ...] = ()
     currency: str = "EUR"
     caps: tuple[PowerCap, ...] = ()
 
     def draw(self, name: str, properties: Iterable[str]) -> Draw | None:
-        """The watts of a node: its own, else those of the first of its properties that the site names, else
-        those of all others; None where there are none.
+        """The watts of a node: those measured, else its own, else those of the first of its properties that
+        the site names, else those of all others; None where there are none.
         """
+        found = self.measured.get(name)
+        return found if found is not None else self.draw_set(name, properties)
+
+    def draw_set(self, name: str, properties: Iterable[str]) -> Draw | None:
+        """The same by the site's settings alone."""
         for one in (name, *(key for key in self.draws if key in frozenset(properties)), ALL_OTHERS):
             if one in self.draws:
                 return self.draws[one]

@@ -1,6 +1,6 @@
 """The objectives of a cluster's live plan, and what single jobs cost by it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ from schedd.engine.view import Published
 from schedd.model import Placement
 from schedd.plan.columns import CPUS, GPUS, PLANNED, Entries
 from schedd.policy.accounts import SCALE, Portion, paid
+from schedd.policy.economy import Economy
 from schedd.policy.reliability import failure_rates
 from schedd.policy.site import economy_of, reliability_of
 from schedd.service.forks import Fork
@@ -24,6 +25,7 @@ __all__ = [
     "books_of",
     "cost_between",
     "cost_of",
+    "economy_in_force",
     "expected",
     "facts_of",
     "known",
@@ -81,7 +83,13 @@ def books_of(published: Published, begin: int) -> Books:
     end = int((published.starts[placed] + published.durations[placed]).max(initial=begin))
     site = published.settings.site
     failing = rates_of(published) if published.lives else None
-    return Books.of(economy_of(site), published.names, published.nodes, begin, end, failing)
+    return Books.of(economy_in_force(published), published.names, published.nodes, begin, end, failing)
+
+
+def economy_in_force(published: Published) -> Economy:
+    """The watts and prices of the site; what was measured of nodes goes before what is set."""
+    measured = {name: one.draw for name, one in published.meters.items() if one.draw is not None}
+    return replace(economy_of(published.settings.site), measured=measured)
 
 
 def rates_of(published: Published) -> dict[str, float]:

@@ -108,6 +108,8 @@ class NodeView:
     free_gpus: int
     mtbf: int | None
     """Seconds between two failures, by what was seen of this node and of all; null where none has failed."""
+    watts: float | None
+    """What it drew when its board was last read; null: nobody read it."""
     properties: tuple[str, ...]
     jobs: tuple[str, ...]
     """Jobs that run here or are being started, as far as the asker may see them."""
@@ -295,6 +297,7 @@ def nodes(
                 free_mem=max(0, facts.mem - mem),
                 free_gpus=max(0, facts.gpus - gpus),
                 mtbf=round(1 / failing[name]) if failing.get(name) else None,
+                watts=published.meters[name].last if name in published.meters else None,
                 properties=facts.properties,
                 jobs=tuple(here.get(name, ())),
             )

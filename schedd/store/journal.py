@@ -142,8 +142,9 @@ class DurableJournal:
     """One cluster's journal in a store.
 
     Checkpoints are made at most every ``every`` seconds, and so seldom that making them takes at most a
-    twentieth of the time, unless the engine did so much since that a restart would be slow; a thread of their own encodes and writes them. With each go some slices of what is
-    past its time, and what became of jobs and nodes is noted.
+    twentieth of the time, unless the engine did so much since that a restart would be slow. A thread of
+    their own encodes and writes them. With each go some slices of what is past its time, and what became of
+    jobs and nodes is noted.
     """
 
     def __init__(

@@ -41,6 +41,7 @@ from schedd.wire.events import (
     TakeBack,
     Told,
     Unreserve,
+    WattsRead,
 )
 from schedd.wire.facts import (
     HANDED_ATTRIBUTES,
@@ -119,4 +120,5 @@ __all__ = [
     "Told",
     "UnitsFacts",
     "Unreserve",
+    "WattsRead",
 ]

@@ -416,6 +416,17 @@ class PowerWish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WattsRead:
+    """What the boards of nodes measured at ``time``: ``watts`` of ``nodes``, in the same order."""
+
+    id: str
+    time: int
+    nodes: tuple[str, ...]
+    watts: tuple[float, ...]
+    type: Literal["watts_read"] = "watts_read"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanChosen:
     """An admin chose another plan, which was found on a copy: these jobs go to these places, all of them or
     none. Promises are kept. ``by`` is who chose it.
@@ -549,6 +560,7 @@ Event = (
     | StartsExpected
     | PlanChosen
     | PowerWish
+    | WattsRead
     | AccountSet
     | AccountMoved
     | LedgerKept

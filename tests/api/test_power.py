@@ -51,3 +51,44 @@ def test_users_may_look_and_not_switch(busy_cluster: TestClient) -> None:
     assert busy_cluster.get(f"{MAIN}/power", headers=headers).status_code == 200
     answer = busy_cluster.put(f"{MAIN}/power/n1", json={"wish": "off"}, headers=headers)
     problem(answer, "not-allowed")
+
+
+READINGS = f"{MAIN}/power/readings"
+
+
+def test_readings_of_boards_are_taken_and_shown(busy_cluster: TestClient) -> None:
+    headers = {"Authorization": f"Bearer {token('adapter')}"}
+    answer = busy_cluster.post(READINGS, json={"watts": {"n1": 212.5, "n2": 90}}, headers=headers)
+    assert answer.status_code == 200
+    assert answer.json()["measured"] == get(busy_cluster, "/power")["measured"]
+    (first, second) = get(busy_cluster, "/power")["measured"]
+    assert (first["node"], first["watts"], first["idle"]) == ("n1", 212.5, None)
+    assert second["watts"] == 90
+    assert {one["name"]: one["watts"] for one in get(busy_cluster, "/nodes")["nodes"]}["n1"] == 212.5
+    for _ in range(5):
+        busy_cluster.post(READINGS, json={"watts": {"n2": 90}}, headers=headers)
+    assert get(busy_cluster, "/power")["measured"][1]["watts"] == 90
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"watts": {"n1": 5, "n77": 5}}, "n77"),
+        ({"watts": {"n1": -1}}, "watts.n1"),
+        ({"watts": {"n1": "much"}}, "watts.n1"),
+        ({"watts": {}}, "watts"),
+        ({"watts": {"n1": 1e9}}, "watts.n1"),
+        ({}, "watts"),
+    ],
+)
+def test_readings_that_make_no_sense_change_nothing(
+    busy_cluster: TestClient, body: dict[str, object], said: str
+) -> None:
+    assert said in str(problem(busy_cluster.post(READINGS, json=body), "invalid"))
+    assert get(busy_cluster, "/power")["measured"] == []
+
+
+@pytest.mark.parametrize("role", ["user", "operator"])
+def test_only_a_program_of_the_site_tells_readings(busy_cluster: TestClient, role: str) -> None:
+    headers = {"Authorization": f"Bearer {token(role)}"}
+    problem(busy_cluster.post(READINGS, json={"watts": {"n1": 5}}, headers=headers), "not-allowed")

@@ -7,7 +7,8 @@ import pytest
 
 from schedd.engine import Engine
 from schedd.engine.view import publish
-from schedd.wire import PlanningHeld, PowerWish, Switch, Switched
+from schedd.policy.economy import Draw
+from schedd.wire import PlanningHeld, PowerWish, Switch, Switched, WattsRead
 from tests.engine.cluster import Cluster, T
 
 SAVING = {"mode": "on", "idle": 100, "min_up": 100, "min_off": 200, "boot_time": 80, "stop_time": 40}
@@ -17,12 +18,14 @@ WATTS = {"*": {"idle": 100.0, "off": 10.0}}
 class Powered(Cluster):
     """A cluster whose nodes do as told: down ``stops`` seconds after the order, up after ``boots``."""
 
-    def __init__(self, nodes: int = 2, stops: int = 20, boots: int = 60, **saving: Any) -> None:
+    def __init__(
+        self, nodes: int = 2, stops: int = 20, boots: int = 60, caps: Any = (), **saving: Any
+    ) -> None:
         self.stops, self.boots = stops, boots
         self.works = True
         self.known = 0
         self.coming: list[tuple[int, str, str]] = []
-        site = {"power_saving": {**SAVING, **saving}, "power": WATTS}
+        site = {"power_saving": {**SAVING, **saving}, "power": WATTS, "power_caps": caps}
         super().__init__(nodes=nodes, site=site)
 
     def orders(self) -> list[tuple[int, str, bool]]:
@@ -269,3 +272,60 @@ def test_a_node_that_somebody_switches_on_is_on() -> None:
     cluster.node("n1", state="up")
     cluster.submit("1")
     assert (cluster.phase("n1"), cluster.runs("1")) == ("on", [300])
+
+
+# ---- what boards measure ------------------------------------------------------------------------
+
+
+class Measured(Powered):
+    """Nodes whose boards say what they draw."""
+
+    def read(self, **watts: float) -> None:
+        now = self.server.now
+        self.tell(
+            WattsRead(id=self.server.event_id(), time=now, nodes=tuple(watts), watts=tuple(watts.values()))
+        )
+
+    def draw(self, node: str) -> Draw | None:
+        state = self.engine.state
+        return state.economy.draw(node, state.node_facts[node].properties)
+
+
+def test_what_boards_measure_goes_before_what_is_set() -> None:
+    cluster = Measured(mode="dry")
+    assert cluster.draw("n1") == Draw(100.0, off=10.0)
+    cluster.submit("1", walltime=1000, runtime=1000)
+    busy = cluster.engine.state.node_facts["n1"].cpus
+    for minute in range(1, 25):
+        cluster.at(60 * minute)
+        cluster.read(n1=150.0 + (4.0 * busy if "1" in cluster.server.jobs else 0), n2=150.0, strange=9.0)
+    found = cluster.draw("n1")
+    assert found is not None
+    assert (found.idle, found.off) == (150.0, 10.0)
+    assert found.core == pytest.approx(4.0, abs=0.01)
+    assert cluster.draw("n2") == Draw(150.0, off=10.0)  # it was never busy
+    assert "strange" not in cluster.engine.state.meters
+    again = Engine.restore(cluster.engine.checkpoint(), cluster.engine.state.settings)
+    assert again.state.meters == cluster.engine.state.meters
+    assert again.state.economy == cluster.engine.state.economy
+
+
+def test_a_power_cap_leaves_jobs_what_idle_nodes_are_measured_to_leave() -> None:
+    cluster = Measured(mode="off", caps=[{"watts": 320}])
+    assert [one.amount for one in cluster.engine.state.limits.caps] == [120]
+    for minute in range(12):
+        cluster.at(60 * minute + 1)
+        cluster.read(n1=150.0, n2=150.0)
+    assert [one.amount for one in cluster.engine.state.limits.caps] == [20]
+
+
+def test_a_node_that_boots_or_stops_is_not_measured() -> None:
+    cluster = Measured(stops=100)
+    cluster.at(135)
+    assert cluster.phase("n2") == "stopping"
+    cluster.read(n2=555.0)
+    assert "n2" not in cluster.engine.state.meters
+    cluster.at(300)
+    assert cluster.phase("n2") == "off"
+    cluster.read(n2=6.0)
+    assert cluster.engine.state.meters["n2"].off == 6.0

@@ -1,7 +1,10 @@
-"""``schedd power``: nodes that are switched off and on; switch one, or leave it to the plan again."""
+"""``schedd power``: nodes that are switched off and on, and what nodes draw; switch one, tell readings."""
 
 import argparse
+import sys
 from collections.abc import Sequence
+from math import isfinite
+from pathlib import Path
 from typing import Final
 
 from schedd.cli.user.asking import Session, answer, parser, show_json
@@ -18,13 +21,18 @@ def make_parser(name: str = "schedd power") -> argparse.ArgumentParser:
         name,
         "Show which nodes are switched off or on their way, and what that saves; or decide over some: on or "
         "off (and they stay so), hold (they stay as they are), auto (as the plan needs them). To decide "
-        "needs the role operator or admin. What runs on a node is never ended.",
+        "needs the role operator or admin. What runs on a node is never ended. Or read: tell what nodes draw "
+        "now, a line 'NODE WATTS' for each, from a file or standard input; this needs the role adapter.",
     )
     found.add_argument(
-        "wish", nargs="?", choices=("on", "off", "hold", "auto"), help="what to do with the nodes"
+        "wish",
+        nargs="?",
+        choices=("on", "off", "hold", "auto", "read"),
+        help="what to do with the nodes; read: tell their watts",
     )
-    found.add_argument("nodes", nargs="*", metavar="NODE", help="nodes")
+    found.add_argument("nodes", nargs="*", metavar="NODE", help="nodes; of read the file (default: -)")
     found.add_argument("--reason", metavar="TEXT", default="", help="shown to all users")
+    found.add_argument("--measured", action="store_true", help="also what each node draws, as measured")
     return found
 
 
@@ -35,6 +43,11 @@ def run(argv: Sequence[str], name: str = "schedd power") -> int:
 
 def _act(session: Session, args: argparse.Namespace) -> bool:
     client = session.client
+    if args.wish == "read":
+        told = client.read_power(_known(session, _readings(args.nodes)))
+        if args.json:
+            show_json(told)
+        return True
     if args.wish and not args.nodes:
         raise ClientError(f"name the nodes: schedd power {args.wish} NODE")
     found = client.power() if not args.nodes else None
@@ -45,7 +58,49 @@ def _act(session: Session, args: argparse.Namespace) -> bool:
         show_json(found)
     else:
         print(_text(found, session.now))
+        if args.measured:
+            print(_measured(found, session.now))
     return True
+
+
+def _readings(files: Sequence[str]) -> dict[str, float]:
+    """Watts by node from lines ``NODE WATTS``; lines that are empty or begin with # are nothing."""
+    if len(files) > 1:
+        raise ClientError("schedd power read takes one file, or none for standard input")
+    name = files[0] if files else "-"
+    try:
+        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ClientError(f"{name}: cannot be read: {error}") from error
+    found: dict[str, float] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        try:
+            node, watts = words[0], float(words[1])
+            if len(words) != 2 or not isfinite(watts) or watts < 0:
+                raise ValueError
+        except (IndexError, ValueError):
+            raise ClientError(
+                f"{name}, line {number}: {line.strip()[:80]!r} is not 'NODE WATTS', such as: n1 212.5"
+            ) from None
+        found[node] = watts
+    if not found:
+        raise ClientError(f"{name}: no readings in it")
+    return found
+
+
+def _known(session: Session, watts: dict[str, float]) -> dict[str, float]:
+    """Without nodes that the cluster does not have, of which one line is written."""
+    known = {one["name"] for one in session.client.nodes()}
+    strange = sorted(watts.keys() - known)
+    if strange:
+        more = f" and {len(strange) - 3} more" if len(strange) > 3 else ""
+        print(f"not nodes of this cluster: {', '.join(strange[:3])}{more}", file=sys.stderr)
+    if len(strange) == len(watts):
+        raise ClientError("none of the nodes is known, so nothing was told")
+    return {name: value for name, value in watts.items() if name in known}
 
 
 _MODES: Final = {"off": "off", "dry": "a dry run, nothing is switched", "on": "on"}
@@ -71,3 +126,18 @@ def _text(found: PowerView, now: int) -> str:
         ]
         lines += ["", table(("NODE", "POWER", "SINCE", "JOBS FROM", "WISH", "NOTES"), rows, last=12)]
     return "\n".join(lines)
+
+
+def _measured(found: PowerView, now: int) -> str:
+    if not found["measured"]:
+        return "\nno readings yet: schedd power read tells them"
+    rows = [
+        (
+            one["node"],
+            f"{one['watts']:g}",
+            moment(one["at"], now),
+            *(f"{value:g}" if value is not None else "-" for value in (one["idle"], one["core"], one["off"])),
+        )
+        for one in found["measured"]
+    ]
+    return "\n" + table(("NODE", "WATTS", "READ", "IDLE", "PER CORE", "OFF"), rows)

@@ -81,7 +81,7 @@ from schedd.client.answers.plan import (
     WhatIfAnswer,
     Window,
 )
-from schedd.client.answers.power import NodePowerView, PowerView
+from schedd.client.answers.power import MeasuredView, NodePowerView, PowerView
 from schedd.client.answers.quality import (
     AccuracyView,
     ErrorView,
@@ -149,6 +149,7 @@ __all__ = [
     "LineView",
     "Link",
     "LinkJob",
+    "MeasuredView",
     "MoveView",
     "Moved",
     "News",

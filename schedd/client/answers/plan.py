@@ -40,6 +40,7 @@ class NodeView(TypedDict):
     free_mem: int
     free_gpus: int
     mtbf: int | None
+    watts: float | None
     properties: list[str]
     jobs: list[str]
 

@@ -5,7 +5,7 @@ Written by ``make docs`` from the API's description, which says what each field 
 
 from typing import Literal, TypedDict
 
-__all__ = ["NodePowerView", "PowerView"]
+__all__ = ["MeasuredView", "NodePowerView", "PowerView"]
 
 
 class NodePowerView(TypedDict):
@@ -24,6 +24,17 @@ class NodePowerView(TypedDict):
     text: str
 
 
+class MeasuredView(TypedDict):
+    """What a node's board measured, and what the plan takes from that. Watts."""
+
+    node: str
+    watts: float
+    at: int
+    idle: float | None
+    core: float | None
+    off: float | None
+
+
 class PowerView(TypedDict):
     """Power saving as it is."""
 
@@ -35,3 +46,4 @@ class PowerView(TypedDict):
     would: list[str]
     saved: float
     nodes: list[NodePowerView]
+    measured: list[MeasuredView]

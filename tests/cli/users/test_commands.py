@@ -6,16 +6,13 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 from fastapi import FastAPI
 
-from schedd.api.app import create_app
 from schedd.cli.main import BARE, main
 from schedd.cli.user.accuracy import line as told_line
 from schedd.cli.user.reservation import time_of
@@ -25,17 +22,14 @@ from schedd.cli.user.showstart import asked
 from schedd.cli.user.text import few, natural, span, table
 from schedd.client import ClientError
 from schedd.client.answers import Figures, Gap, HorizonView
-from schedd.engine import EngineSettings
 from schedd.service.clusters import Clusters
 from schedd.service.loop import PlanLoop
 from schedd.service.notices import Desk
 from schedd.service.settings import NotifySettings
-from schedd.service.warmup import warm_up
 from schedd.store import Store
 from schedd.wire import (
     ExpectedFacts,
     JobEnded,
-    JobHeld,
     JobStarted,
     NodeChanged,
     NodeFacts,
@@ -46,85 +40,13 @@ from schedd.wire import (
     ShareFacts,
     StartsExpected,
 )
-from tests.api.conftest import token, tokens
+from tests.api.conftest import token
 from tests.api.serving import WAIT, serving
+from tests.cli.users.conftest import Run
 from tests.service.build import GIB, StillClock, T, event_id, job, node
 
-Run = Callable[..., tuple[int, str, str]]
 NO_ACCURACY = "without a database nothing is kept of what was told\n"
 NOTHING_KEPT = "without a database nothing is kept of jobs that ended"
-
-
-@pytest.fixture(scope="module")
-def app() -> FastAPI:
-    warm_up()
-    return create_app(Clusters({}, StillClock()), tokens())
-
-
-@pytest.fixture(autouse=True)
-def own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """No settings of who runs the tests; times in UTC, 80 columns; the daemon in this process is silent."""
-    for name in ("SCHEDD_URL", "SCHEDD_CLUSTER"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("SCHEDD_TOKEN", token("reader"))
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    with structlog.testing.capture_logs():
-        yield
-
-
-@pytest.fixture
-def clock() -> StillClock:
-    return StillClock()
-
-
-@pytest.fixture
-def clusters(clock: StillClock) -> Iterator[Clusters]:
-    found = Clusters({"main": EngineSettings(end_allowance=0, tell=False, predict=True)}, clock)
-    found.start(warm=False)
-    yield found
-    found.stop()
-
-
-@pytest.fixture
-def loop(clusters: Clusters) -> PlanLoop:
-    return clusters["main"]
-
-
-@pytest.fixture
-def url(app: FastAPI, clusters: Clusters, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    app.state.clusters = clusters
-    with serving(app, clusters) as found:
-        monkeypatch.setenv("SCHEDD_URL", found)
-        yield found
-
-
-@pytest.fixture
-def run(url: str, loop: PlanLoop, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command: exit code, output, errors. Job 1 runs, 2 is planned, 3 is held, 4 never fits."""
-    loop.submit([node("n1", 8), node("n2", 8), node("n10", 8, state="down")]).result(WAIT)
-    loop.submit([job("1.srv.site", nodes="1:ppn=8", walltime="1000")]).result(WAIT)
-    started = JobStarted(id=event_id(), time=T, job_id="1.srv.site", shares=(ShareFacts("n1", 8),))
-    held = JobHeld(id=event_id(), time=T, job_id="3.srv.site", holds="u")
-    others = [
-        job("2.srv.site", user="bob", nodes="2:ppn=8"),
-        job("3.srv.site"),
-        job("4.srv.site", nodes="1:ppn=9"),
-    ]
-    loop.submit([started, *others, held]).result(WAIT)
-
-    def run(*args: str) -> tuple[int, str, str]:
-        try:
-            code = main(args)
-        except SystemExit as end:
-            code = int(end.code or 0)
-        shown = capsys.readouterr()
-        assert all(len(line) <= 80 for line in shown.out.splitlines()), shown.out
-        return code, shown.out, shown.err
-
-    return run
 
 
 # ---- showstart ----------------------------------------------------------------------------------

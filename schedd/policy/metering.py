@@ -1,0 +1,99 @@
+"""What a node draws, by what its board measured: watts over the cores that were busy then.
+
+A line is laid through the readings by least squares, the older the less they count: its foot is what the node
+draws idle, its slope what a busy core draws beyond.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from schedd.policy.economy import Draw
+
+__all__ = ["HALF_LIFE", "Meter"]
+
+HALF_LIFE: Final = 7 * 86_400
+"""A reading counts half after so many seconds."""
+_LEAST: Final = 4.9
+"""Nothing is known before so many readings count."""
+_VARIED: Final = 1.0
+"""Sum of squares of busy cores around their mean from which on a slope can be told."""
+_MOVED: Final = 0.05
+"""What is in force changes when it is wrong by more than this share of what the node draws at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meter:
+    """Of one node: the ``last`` reading in watts and its moment ``as_of`` (seconds since the epoch); weighted
+    sums over readings of a node that is on, of 1, busy cores and watts (``n``, ``cores``, ``watts``) and their
+    products; the mean of those while it was ``off``; and the ``draw`` that is in force.
+    """
+
+    as_of: int
+    last: float
+    n: float = 0.0
+    cores: float = 0.0
+    watts: float = 0.0
+    cores_cores: float = 0.0
+    cores_watts: float = 0.0
+    off: float | None = None
+    draw: Draw | None = None
+
+    def read(self, watts: float, now: int, cores: int, gpu_watts: float) -> "Meter":
+        """After a reading of a node that was on, with ``cores`` busy; of it ``gpu_watts`` went to gpus."""
+        left = 0.5 ** (max(0, now - self.as_of) / HALF_LIFE)
+        own = max(0.0, watts - gpu_watts)
+        return replace(
+            self,
+            as_of=max(now, self.as_of),
+            last=watts,
+            n=self.n * left + 1,
+            cores=self.cores * left + cores,
+            watts=self.watts * left + own,
+            cores_cores=self.cores_cores * left + cores * cores,
+            cores_watts=self.cores_watts * left + cores * own,
+        )
+
+    def read_off(self, watts: float, now: int) -> "Meter":
+        """After a reading of a node that was off."""
+        off = watts if self.off is None else self.off + (watts - self.off) / 4
+        return replace(self, as_of=max(now, self.as_of), last=watts, off=off)
+
+    def told(self, site: Draw | None) -> Draw | None:
+        """What the readings say; ``site``: what the settings do, which fills in what was not measured. None
+        where that is too little.
+
+        Where the node was always as busy, a core draws what ``site`` says.
+        """
+        if self.n < _LEAST:
+            return None
+        set_off, gpu = (site.off, site.gpu) if site is not None else (0.0, 0.0)
+        varied = self.cores_cores - self.cores**2 / self.n
+        if varied >= _VARIED:
+            core = max(0.0, (self.cores_watts - self.cores * self.watts / self.n) / varied)
+        elif site is not None:
+            core = site.core
+        else:
+            return None
+        idle = max(0.0, (self.watts - core * self.cores) / self.n)
+        off = self.off if self.off is not None else set_off
+        return Draw(idle=round(idle, 1), core=round(core, 2), gpu=gpu, off=round(min(off, idle), 1))
+
+    def settled(self, site: Draw | None, cpus: int) -> "Meter":
+        """With what the readings say in force, if that is not what is: on a node of ``cpus``. The same meter
+        where nothing changes.
+        """
+        found = self.told(site)
+        if found is None:
+            return self
+        now = self.draw if self.draw is not None else site
+        if now is not None:
+            most = max(found.idle + cpus * found.core, 1.0)
+            apart = max(
+                abs(found.idle - now.idle),
+                cpus * abs(found.core - now.core),
+                abs(found.off - now.off),
+                abs(found.gpu - now.gpu),
+            )
+            if apart <= _MOVED * most:
+                return self
+        return replace(self, draw=found)

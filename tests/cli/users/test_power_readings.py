@@ -1,0 +1,59 @@
+"""``schedd power read``: readings of boards from lines."""
+
+from pathlib import Path
+
+import pytest
+
+from schedd.service.loop import PlanLoop
+from schedd.wire import PolicyChanged
+from tests.api.conftest import token
+from tests.api.serving import WAIT
+from tests.cli.users.conftest import Run
+from tests.service.build import T
+
+
+@pytest.fixture
+def adapter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCHEDD_TOKEN", token("adapter"))
+
+
+@pytest.mark.usefixtures("adapter")
+def test_readings_are_told_and_shown_node_by_node(run: Run, loop: PlanLoop, tmp_path: Path) -> None:
+    site = {"power": {"*": {"idle": 100, "core": 5, "off": 8}}}
+    loop.submit([PolicyChanged(id="p", time=T, version=1, site=site, by="a test")]).result(WAIT)
+    assert "no readings yet" in run("power", "--measured")[1]
+    readings = tmp_path / "watts"
+    readings.write_text("# of the boards\n\nn1 186.5\nlogin1 80\n")
+    assert run("power", "read", str(readings)) == (0, "", "not nodes of this cluster: login1\n")
+    row = run("power", "--measured")[1].splitlines()[-1].split()
+    assert (row[0], row[1], row[-3:]) == ("n1", "186.5", ["-", "-", "-"])
+
+
+@pytest.mark.usefixtures("adapter")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("n1 warm", "line 1: 'n1 warm' is not 'NODE WATTS', such as: n1 212.5"),
+        ("n1 100\nn2", "line 2"),
+        ("n1 nan", "line 1"),
+        ("n1 -3", "line 1"),
+        ("n1 100 W", "line 1"),
+        ("", "no readings"),
+        ("login1 100", "none of the nodes is known"),
+    ],
+)
+def test_lines_that_make_no_sense_tell_nothing(run: Run, tmp_path: Path, text: str, said: str) -> None:
+    readings = tmp_path / "watts"
+    readings.write_text(text)
+    code, out, err = run("power", "read", str(readings))
+    assert (code, out) != (0, "")
+    assert said in err
+    assert "no readings yet" in run("power", "--measured")[1]
+
+
+@pytest.mark.usefixtures("adapter")
+def test_a_file_that_is_missing_is_named(run: Run, tmp_path: Path) -> None:
+    code, _, err = run("power", "read", str(tmp_path / "none"))
+    assert code != 0
+    assert "none: cannot be read" in err
+    assert run("power", "read", "a", "b")[0] != 0
