@@ -23,9 +23,9 @@ _MOVED: Final = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meter:
-    """Of one node: the ``last`` reading in watts and its moment ``as_of`` (seconds since the epoch); weighted
-    sums over readings of a node that is on, of 1, busy cores and watts (``n``, ``cores``, ``watts``) and their
-    products; the mean of those while it was ``off``; and the ``draw`` that is in force.
+    """Of one node: the ``last`` reading in watts and its moment ``as_of`` (seconds since the epoch); sums
+    over readings while it was on, of 1 (``n``), busy ``cores``, ``watts`` and their products; their mean
+    while it was ``off``; and the ``draw`` that is in force.
     """
 
     as_of: int

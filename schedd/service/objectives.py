@@ -81,7 +81,6 @@ def books_of(published: Published, begin: int) -> Books:
     """The watts and prices of the site, from ``begin`` to the last planned end."""
     placed = published.starts >= 0
     end = int((published.starts[placed] + published.durations[placed]).max(initial=begin))
-    site = published.settings.site
     failing = rates_of(published) if published.lives else None
     return Books.of(economy_in_force(published), published.names, published.nodes, begin, end, failing)
 

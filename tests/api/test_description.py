@@ -109,6 +109,7 @@ NAMED = [
     (f"{_ONE}/holds/{{kind}}/{{name}}", "delete"),
     (f"{_ONE}/holds/{{kind}}/{{name}}/preview", "post"),
     (f"{_ONE}/power/{{node}}", "put"),
+    (f"{_ONE}/power/readings", "post"),
     (f"{_ONE}/licences/{{name}}", "put"),
     (f"{_ONE}/accounts/{{account}}", "put"),
     (f"{_ONE}/handovers/{{name}}", "put"),
