@@ -35,36 +35,36 @@ _MOVED = {
 
 
 class ServerSettings(_Section):
-    """How pbs_server is reached."""
+    """Connection to pbs_server."""
 
     family: str = "torque"
     """`torque` or `openpbs`."""
     owner: str = "root"
-    """A server on this host must be a process of this user; empty: anybody's. With `auth = "none"` that is
-    not checked."""
+    """If the server is on this host, its process must belong to this user; empty: any user. Not checked with
+    `auth = "none"`."""
     host: str = "127.0.0.1"
-    """Its address as it sees itself: the loopback does mostly."""
+    """Address of the server; on its own host usually the loopback."""
     port: int = Field(default=15001, ge=1, le=65535)
     """Its TCP port for batch requests."""
     user: str = "root"
-    """As whom requests are made: one of the server's `managers`."""
+    """User in whose name requests are made: one of the server's `managers`."""
     auth: Literal["auto", "privileged", "trqauthd", "munge", "none"] = "auto"
-    """How it is to trust us: `privileged` (a source port below 1024: root or CAP_NET_BIND_SERVICE),
-    `trqauthd`, `munge` (OpenPBS), `none` (an emulated server), or `auto`: for TORQUE privileged for root,
-    else trqauthd; for OpenPBS a second connection from a privileged port vouches for the first."""
+    """How the adapter authenticates: `privileged` (a source port below 1024: root or CAP_NET_BIND_SERVICE),
+    `trqauthd`, `munge` (OpenPBS), `none` (an emulated server), or `auto`: for TORQUE privileged as root, else
+    trqauthd; for OpenPBS a second connection from a privileged port authenticates the first."""
     trqauthd: Path = Path("/tmp/trqauthd-unix")
-    """trqauthd's socket."""
+    """Socket of trqauthd."""
     name: str = ""
-    """The server's name for trqauthd; empty: its host."""
+    """Server name to give to trqauthd; empty: `host`."""
     timeout: Time = 30.0
-    """An answer that takes longer is given up."""
+    """Time limit for an answer of the server."""
     scheduler: str = "default"
-    """The name by which we register at an OpenPBS server: any but `default` has its own partition."""
+    """Scheduler name to register at an OpenPBS server: any name but `default` has a partition of its own."""
     logs: Path | None = None
-    """Its directory `server_logs`: a start that it logs at the request of anybody but `schedulers` was a
+    """The server's directory `server_logs`: a start logged there for any user not in `schedulers` was a
     `qrun`."""
     schedulers: tuple[str, ...] = ("root", "Scheduler", "maui", "moab")
-    """As whom schedulers start jobs."""
+    """Users under which schedulers start jobs."""
 
     @model_validator(mode="after")
     def _known(self) -> Self:
@@ -82,100 +82,103 @@ class ServerSettings(_Section):
 
 
 class ListenSettings(_Section):
-    """Where pbs_server finds its scheduler."""
+    """Where the adapter listens for pbs_server, which contacts its scheduler there."""
 
     host: str = "127.0.0.1"
     """Address to listen on."""
     port: int = Field(default=15004, ge=0, le=65535)
-    """The server's `scheduler_port`; 0: any free one."""
+    """The server's `scheduler_port`; 0: any free port."""
     peers: tuple[str, ...] = ("127.0.0.1", "::1")
-    """Addresses from which it may call."""
+    """Addresses from which the server may connect."""
     any_port: bool = False
-    """It may call from a port above 1023 (an emulated server)."""
+    """Accept connections from ports above 1023 (an emulated server)."""
 
 
 class DaemonSettings(_Section):
-    """Where schedd is."""
+    """Connection to the daemon."""
 
     url: Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_listed)] = (
         "http://127.0.0.1:8080",
     )
-    """Its address, or a list: leader and standby, of which the one that leads is followed."""
+    """Address of the daemon, or a list (leader and standby); the adapter follows the one that leads."""
     token_file: Path | None = None
-    """File with the adapter's token and nothing else; the daemon must know it with the role `adapter`."""
+    """File that contains only the adapter's token; the daemon must know it with the role `adapter`."""
     wait: Annotated[FloatSeconds, Field(ge=0, le=60)] = 30.0
-    """How long a question for decisions may stay open."""
+    """How long a request for decisions stays open (long poll)."""
 
 
 class PollSettings(_Section):
-    """How often the server is read."""
+    """How often the server is polled."""
 
     interval: Time = 5.0
-    """At the latest after this,"""
+    """Longest time between two polls."""
     gap: Time = 0.1
-    """at the earliest after this."""
+    """Shortest time between two polls."""
     snapshot: Time = 600.0
-    """A whole snapshot goes out so often."""
+    """Time between two complete snapshots."""
 
 
 class RunSettings(_Section):
-    """How jobs are started. How many a second, schedd.toml says."""
+    """How jobs are started. Rates are set in schedd.toml."""
 
     asynchronous: bool = True
-    """Runs are answered before the node has the job."""
+    """Ask the server to answer before the node has the job (asynchronous run)."""
     busy_retries: int = Field(default=3, ge=0, le=60)
-    """A run that the server refuses as busy for now is asked for so often again,"""
+    """Retries of a start that the server refuses as busy for now,"""
     busy_wait: Time = 1.0
-    """after this."""
+    """each after this."""
 
 
 class TellSettings(_Section):
-    """What is written on jobs. When a start is told again, schedd.toml says."""
+    """What is written on jobs. When a start is told again is set in schedd.toml."""
 
     comment: bool = True
-    """Planned start and nodes, or why there is none, as the job's comment."""
+    """Write planned start and nodes, or the reason why there is none, as the job's comment."""
     start_time: bool = False
-    """`start_time` of queued jobs, which `qstat -f` prints as a date; portals may read it as started."""
+    """Write `start_time` of queued jobs, which `qstat -f` prints as a date; portals may take such jobs as
+    started."""
     planned: bool = True
-    """planned_start and planned_nodes, where the server knows them."""
+    """Write planned_start and planned_nodes, if the server knows them."""
     start: Literal["planned", "expected"] = "planned"
-    """Which start `start_time`, or OpenPBS's `estimated.start_time`, carries: where the plan has the job, or
-    when it is expected by how long jobs really run. The comment has both."""
+    """Which start goes into `start_time`, or OpenPBS's `estimated.start_time`: the planned one, or the one
+    expected from how long jobs really run. The comment has both."""
     soft_walltime: bool = False
-    """How long nine of ten such jobs run is written as an OpenPBS job's `soft_walltime`, where it has none of
-    its own: pbs_sched plans with that, too. Its owner can then not `qalter` its walltime below it."""
+    """Write the P90 run time of similar jobs as an OpenPBS job's `soft_walltime`, if it has none: pbs_sched
+    plans with it, too. Its owner can then not `qalter` its walltime below it."""
 
 
 class PowerSettings(_Section):
-    """The site's commands that switch nodes; schedd.toml says when, `[clusters.NAME.site.power_saving]`."""
+    """The site's commands that switch nodes. When they are called is set in schedd.toml,
+    `[clusters.NAME.site.power_saving]`.
+    """
 
     on: tuple[str, ...] = ()
-    """Program with arguments that switches nodes on: their names follow as further arguments."""
+    """Program with arguments that switches nodes on: the node names follow as further arguments."""
     off: tuple[str, ...] = ()
-    """The same to switch them off. Without both of them nothing is switched."""
+    """Program that switches nodes off. Nothing is switched unless both are set."""
     timeout: Time = 60.0
-    """A command that takes longer is killed, and counts as failed."""
+    """Time limit of a command; then it is killed and counts as failed."""
     at_once: int = Field(default=50, ge=1, le=1000)
-    """So many names at most are given to one command."""
+    """Maximum number of node names for one command."""
 
 
 class DrainSettings(_Section):
-    """Routing queues whose jobs go to a federation. TORQUE alone; only in the mode `scheduler`."""
+    """Routing queues whose jobs go to a federation. TORQUE only, in the mode `scheduler`."""
 
     queues: tuple[str, ...] = ()
-    """Their names; none: nothing is drained."""
+    """Names of the queues; none: nothing is drained."""
     federation: str = Field(default="", pattern=r"^(https?://.*)?$")
-    """The federation's address."""
+    """Address of the federation."""
     token_file: Path | None = None
-    """File with a token of the federation's role `admin` and nothing else: it speaks for the jobs' owners."""
+    """File that contains only a token of the federation's role `admin`: it acts for the jobs' owners."""
     realm: str = Field(default="", pattern=r"^[A-Za-z0-9._-]{0,100}$")
-    """Users of this server are USER@REALM there."""
+    """Users of this server are called USER@REALM there."""
     scripts: Path = Path("/var/spool/torque/server_priv/jobs")
-    """The server's directory with the scripts of jobs."""
+    """The server's directory with the job scripts."""
     interval: Time = 5.0
-    """How often the queues are looked at."""
+    """Time between two checks of the queues."""
     timeout: Time = 10.0
-    """An answer of the federation that takes longer is given up: the job stays on hold until the next try."""
+    """Time limit for an answer of the federation; then the job stays on hold until the next try."""
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -185,18 +188,18 @@ class DrainSettings(_Section):
 
 
 class Settings(_Section):
-    """What belongs to this server; the defaults are those of the rules."""
+    """Settings of the adapter, on the host of the PBS server."""
 
     cluster: str = "main"
-    """The server's name in schedd.toml: `[clusters.main]`."""
+    """Name of this cluster in schedd.toml: `[clusters.main]`."""
     mode: Mode = "shadow"
-    """`shadow` only watches, `adviser` also writes planned starts on jobs, `scheduler` also starts them. It
-    is set here alone: the daemon follows."""
+    """`shadow` only reads, `adviser` also writes planned starts on jobs, `scheduler` also starts jobs. Set
+    here only: the daemon follows."""
     handovers: bool = False
-    """Jobs that a federation hands over are submitted in their users' names, let run, and taken back; only in
-    the mode `scheduler`, and only by a TORQUE server's root or manager."""
+    """Accept jobs from a federation: submit them in their users' names, release them, and take them back.
+    Only in the mode `scheduler`, and only as root or manager of a TORQUE server."""
     state_dir: Path = Path("/var/lib/pbs-adapter")
-    """Where the adapter remembers."""
+    """Directory of the adapter's state."""
     server: ServerSettings = ServerSettings()
     """See `[server]`."""
     listen: ListenSettings = ListenSettings()

@@ -62,7 +62,7 @@ def daemon_of(request: Request) -> Clusters:
         if clusters.stopping:
             what = "it is shutting down"
         elif clusters.waits_for:
-            what = "it is getting ready: it waits for its database, the log says why"
+            what = "it is starting and waits for its database; the log says why"
         raise ProblemError(
             "not-ready", what, hint="GET /readyz tells when it is ready", headers={"Retry-After": "2"}
         )

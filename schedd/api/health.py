@@ -66,7 +66,7 @@ async def _not_ready(request: Request, failures: Mapping[str, str]) -> ProblemEr
         return ProblemError("not-ready", "; ".join(known))
     return ProblemError(
         "not-ready",
-        "a planner stopped, waits for its database, or does not know its server's state",
+        "a planner has stopped, waits for its database, or is not sure of its server's state",
         hint="the log says which and why, and so does this to those who send a token",
     )
 

@@ -76,7 +76,7 @@ async def at_once(cluster: PlanLoop, ask: "Callable[[], Future[_T]]", seconds: f
 
 
 def _no_database(cluster: PlanLoop) -> str:
-    return f"the daemon waits for its database: {cluster.trouble}" if cluster.trouble else ""
+    return f"the database is unavailable: {cluster.trouble}" if cluster.trouble else ""
 
 
 @contextmanager

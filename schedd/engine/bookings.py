@@ -397,7 +397,7 @@ def _guard(state: EngineState, booking: Booking, event: str) -> None:
     words = overdue(state, booking)
     if not words:
         return
-    state.alert(event, "group", f"handover {booking.event.handover} is deleted: {words}")
+    state.alert(event, "group", f"handover {booking.event.handover} was deleted: {words}")
     take_back(
         state,
         TakeBack(id=event, time=state.now, handover=booking.event.handover, by=booking.event.by, forced=True),
@@ -467,7 +467,9 @@ def yield_nodes(state: EngineState, nodes: Iterable[str], event: str, words: str
         bare = replace(booking, slots=(), pieces=())
         if found is None:
             state.bookings[name] = bare
-            state.alert(event, "reservation", f"reservation {name} finds no other nodes: {words}", name)
+            state.alert(
+                event, "reservation", f"no other nodes are free for reservation {name}: {words}", name
+            )
         else:
             moves = (*booking.moves, (state.now, booking.start, found[0].start))[-_MOVES:]
             state.bookings[name] = replace(bare, start=found[0].start, held=found[0].held, moves=moves)

@@ -51,18 +51,18 @@ def pass_over(state: EngineState, events: Iterable[Event]) -> None:
 
 def _pass_over(state: EngineState, event: PassedOver) -> None:
     state.decision_number = max(state.decision_number, event.decided)
-    told = [f"the planner failed over batch {event.batch} ({event.why}), which was passed over"]
+    told = [f"the planner could not handle batch {event.batch} of events and skipped it ({event.why})"]
     for step in event.steps:
         until, before = state.left_out.get(step, (0, 0))
         wait = min(2 * before, _LEAVE_OUT_MOST) if before and state.now < until + before else _LEAVE_OUT
         state.left_out[step] = (state.now + wait, wait)
-        told.append(f'the step "{step}" is left out for {wait} s')
+        told.append(f'the step "{step}" is skipped for {wait} s')
     if event.anew:
         begin_anew(state, {job: until for job, until in event.out.items() if job in state.records})
-        told.append("the plan is made anew, from a snapshot")
+        told.append("the plan is rebuilt from a snapshot")
     for job_id in event.jobs:
         state.aside[job_id] = state.now
-        told.append(f"job {job_id} is set aside")
+        told.append(f"job {job_id} is set aside and not planned")
         _set_aside(state, job_id, event.id)
     for job_id, until in event.out.items():
         record = state.records.get(job_id)
@@ -73,7 +73,7 @@ def _pass_over(state: EngineState, event: PassedOver) -> None:
             if record.slot >= 0:
                 state.plan.set_ready(record.slot, until)
     state.alert(event.id, "passed_over", "; ".join(told))
-    state.ask_for_snapshot(event.id, "the planner passed over a batch of events")
+    state.ask_for_snapshot(event.id, "the planner skipped a batch of events")
 
 
 def _set_aside(state: EngineState, job_id: str, event: str) -> None:

@@ -113,7 +113,7 @@ def judge(state: "EngineState", event: str) -> None:
     for kind, share in off_the_mark(state).items():
         if f"expected {kind}" not in state.alerts:
             held = f"{100 * share:.0f} % of the latest jobs started by the 90 % time"
-            words = f"expected starts are off: {held}"
+            words = f"expected starts are inaccurate: {held}"
             state.alert(event, "expected", f"{words} ({_WHEN[kind]})", kind)
 
 

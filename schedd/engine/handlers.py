@@ -139,7 +139,8 @@ def _guarded(
         if record is not None:
             quarantine(state, record, event.id, repr(error))
         else:
-            state.alert(event.id, "error", f"{event.type} of {job_id or 'the cluster'} failed: {error!r}")
+            words = f"event {event.type} of {job_id or 'the cluster'} could not be handled: {error!r}"
+            state.alert(event.id, "error", words)
             if queues is not None and server is not None:
                 state.queues, state.server = queues, server
             if not of_snapshot:
@@ -214,7 +215,7 @@ def _policy(state: EngineState, event: PolicyChanged) -> None:
     try:
         site = site_policy(plain)
     except (KeyError, TypeError, ValueError) as error:
-        words = f"policy {event.version} was not taken, since it cannot be read: {error!r}"
+        words = f"policy {event.version} cannot be read; the previous one stays in force: {error!r}"
         state.alert(event.id, "policy", words)
         return
     if not state.policy_version:
@@ -251,7 +252,9 @@ def _limits(state: EngineState, event: str, words: str, odd: Iterable[str]) -> N
     """Limits were changed; ``odd`` are those that cannot be read."""
     state.alerts.pop(f"limit {words}", None)
     for line in odd:
-        state.alert(event, "limit", f"a limit of the server cannot be read, so it is not kept: {line}", words)
+        state.alert(
+            event, "limit", f"a limit of the server cannot be read and is not enforced: {line}", words
+        )
     if state.intake.set_shared(state.limits.shared):
         reread(state, event, None, words)
     follow_limits(state, event, words)
@@ -262,7 +265,7 @@ def _snapshot(state: EngineState, event: Snapshot) -> None:
     doubt = reconcile.doubt(state, event)
     if doubt:
         if _DIGITS.sub("", doubt) != _DIGITS.sub("", state.stale):  # the same, though numbers move
-            state.alert(event.id, "snapshot", f"a snapshot of the server was not believed: {doubt}")
+            state.alert(event.id, "snapshot", f"a snapshot of the server was rejected: {doubt}")
         state.stale = doubt
         return
     state.stale = state.lost = ""
@@ -299,7 +302,7 @@ def _lost(state: EngineState, event: LogLost) -> None:
     """A part of the log is missing: nothing is started before a snapshot says how things are."""
     state.decision_number = max(state.decision_number, event.decided)
     state.lost = state.stale = f"a part of the log is lost: {event.why}"
-    state.alert(event.id, "log", f"{state.lost}; nothing is started until the server was read anew")
+    state.alert(event.id, "log", f"{state.lost}; no jobs are started until the server has been read again")
     state.ask_for_snapshot(event.id, state.lost)
 
 
@@ -309,8 +312,10 @@ def _heed(state: EngineState, event: Snapshot) -> None:
         return
     state.adapter_mode = event.mode
     if event.mode == "scheduler" != state.settings.mode:
-        words = f'the adapter is to start jobs, but this cluster is set to mode = "{state.settings.mode}"'
-        state.alert(event.id, "mode", f"{words}: none are started")
+        words = (
+            f'the adapter is configured to start jobs, but this cluster has mode = "{state.settings.mode}"'
+        )
+        state.alert(event.id, "mode", f"{words}: no jobs are started")
 
 
 _HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {

@@ -370,7 +370,7 @@ def started(state: EngineState, event: JobStarted) -> None:
     """A job runs; perhaps elsewhere than planned, or though we did not start it."""
     record = state.records.get(event.job_id)
     if record is None:
-        state.alert(event.id, "unknown_job", f"job {event.job_id} started, but nobody said that it exists")
+        state.alert(event.id, "unknown_job", f"job {event.job_id} started, but no event had announced it")
     else:
         suspect(state, event.id, record, event.time, event.by)
         record = after(record, Step.DESCRIBED, facts=replace(record.facts, by=event.by))

@@ -84,8 +84,8 @@ def _count(state: EngineState, event: str, before: NodeFacts | None, facts: Node
     if left:
         shown = ", ".join(left[:_SHOWN]) + (", ..." if len(left) > _SHOWN else "")
         words = (
-            f"node {facts.name}: {len(left)} of its {len(facts.resources)} resources are not counted, since "
-            f"the plan counts {_MOST_COUNTED} kinds in all; jobs that ask for one are not planned: {shown}"
+            f"node {facts.name}: {len(left)} of its {len(facts.resources)} resources are not counted (the "
+            f"plan counts at most {_MOST_COUNTED} kinds); jobs that request these are not planned: {shown}"
         )
         state.alert(event, "node", words)
 
@@ -261,8 +261,10 @@ def _shun(state: EngineState, name: str, event: str, failures: Iterable[tuple[st
     if name in state.holes:
         return
     jobs = ", ".join(job for job, _ in failures)
-    state.holes[name] = words = f"jobs fail on node {name} soon after their start: {jobs}"
-    state.alert(event, "black_hole", f"{words}; it gets no new jobs until it was offline or down", name)
+    state.holes[name] = words = f"jobs fail on node {name} soon after they start: {jobs}"
+    state.alert(
+        event, "black_hole", f"{words}; it gets no new jobs until it has been set offline or was down", name
+    )
     state.set_nodes([_shown(state, name)])
     leave(state, state.plan.on_node(name), event, Cause.NODE_LOST, words)
 

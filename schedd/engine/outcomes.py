@@ -148,7 +148,7 @@ def unanswered(state: EngineState, event: str) -> None:
             else:
                 again(state, event, record, Cause.OUTAGE, _SILENCE)
     if silent:
-        state.alert(event, "unanswered", f"{silent} run decisions were not answered in time")
+        state.alert(event, "unanswered", f"{silent} starts were sent to the adapter and not answered in time")
 
 
 def void_after(state: EngineState, record: JobRecord) -> int:

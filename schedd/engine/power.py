@@ -14,6 +14,7 @@ from schedd.engine.places import make_way
 from schedd.engine.records import Cause, NodePower
 from schedd.engine.reservations import block_takes
 from schedd.engine.state import EngineState
+from schedd.engine.words import moment_in_words
 from schedd.model import FOREVER, Chunk, Place, Request
 from schedd.wire import NodeChanged, PowerWish, Switch, Switched
 
@@ -160,7 +161,7 @@ def _blocked(state: EngineState, one: NodePower, until: int, event: str, firsts:
     else:
         plan.set_duration(slot, max(1, until - plan.start(slot)), state.now)
     if one.block < 0 or (until > one.until and firsts.of(one.node) < until):
-        words = f"node {one.node} is not on before {until}"
+        words = f"node {one.node} is not on before {moment_in_words(until)}"
         make_way(state, [slot], event, Cause.NODE_LOST, words)
         firsts.forget()
     state.due = None
@@ -245,7 +246,11 @@ def _failed(state: EngineState, one: NodePower, why: str, event: str) -> None:
         text=one.text or why,
     )
     state.power[one.node] = one
-    then = f"it is tried again in {wait} s" if failures < _TRIES else "it is not tried again before it is up"
+    then = (
+        f"the next try is in {wait} s"
+        if failures < _TRIES
+        else "there is no further try until the node is up"
+    )
     words = f"node {one.node} could not be switched {'on' if on else 'off'}: {why}; {then}"
     state.alert(event, "power", words, one.node)
     if one.node in state.plan.nodes:

@@ -13,6 +13,7 @@ from schedd.engine.reask import reask
 from schedd.engine.records import Cause, Reservation
 from schedd.engine.shares import takes_of
 from schedd.engine.state import HORIZON, EngineState
+from schedd.engine.words import moment_in_words
 from schedd.model import Chunk, Node, NodeState, Place, Request
 from schedd.plan.columns import WHOLE
 from schedd.plan.plan import Plan, Take
@@ -65,15 +66,22 @@ def reserve(state: EngineState, event: Reserve, *, again: bool = False) -> None:
     replaced = _drop(state, event.name)
     gate = ""
     if start >= end:
-        state.alert(event.id, "reservation", f"reservation {event.name} is over already, at {event.end}")
+        words = f"reservation {event.name} was not made: it ended at {moment_in_words(end)}"
+        state.alert(event.id, "reservation", words)
     elif access and not (gate := _gate(state, access)):
-        words = f"reservation {event.name} was not made: there are {_MOST_GATES} access lists already"
+        words = (
+            f"reservation {event.name} was not made: at most {_MOST_GATES} different access lists are allowed"
+        )
         state.alert(event.id, "reservation", words)
         start = end
     names = nodes_of(event, state.plan.nodes)
     missing = [name for name in event.nodes if name not in state.plan.nodes]
     if missing and not again:
-        state.alert(event.id, "reservation", f"reservation {event.name}: no node {', '.join(missing)}")
+        state.alert(
+            event.id,
+            "reservation",
+            f"reservation {event.name}: unknown nodes are left out: {', '.join(missing)}",
+        )
     if start < end:
         slot = -1
         if names:

@@ -99,7 +99,7 @@ def suspect(state: EngineState, event: str, record: JobRecord, started: int, by:
         seconds = state.now - state.by_hand[0]
         words += f", as {len(state.by_hand) - 1} others were within {seconds} s before"
     state.foreign = words
-    state.alert(event, "foreign", f"{state.foreign}: another scheduler is alive; no more jobs are started")
+    state.alert(event, "foreign", f"{state.foreign}: another scheduler is active; no more jobs are started")
 
 
 def _with_slot(state: EngineState, record: JobRecord) -> JobRecord:
@@ -240,7 +240,8 @@ def _overrun(state: EngineState, record: JobRecord, event: str) -> tuple[Cause, 
     late = over >= settings.overrun_blocked and not record.understood.assumed
     if late and block(state, record, event, words):
         nodes = ", ".join(share.node for share in record.facts.shares)
-        state.alert(event, "overrun", f"{words} since {over} s: {nodes} counts as blocked", record.id)
+        past = f"job {record.id} is {over} s past its walltime: {nodes} counts as blocked"
+        state.alert(event, "overrun", past, record.id)
     return Cause.OVERRUN, words
 
 

@@ -39,7 +39,7 @@ def _set_back(state: EngineState, event: ClockSet) -> None:
     state.aside = dict.fromkeys(state.aside, state.now)
     state.left_out = {}
     begin_anew(state, {job: state.now + left for job, left in out.items()})
-    words = f"the clock was set back by {ahead} s; the plan is made anew, from a snapshot"
+    words = f"the clock was set back by {ahead} s; the plan is rebuilt from a snapshot"
     state.stale = words
     state.alert(event.id, "clock", words)
     state.ask_for_snapshot(event.id, "the clock was set back")

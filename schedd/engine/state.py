@@ -514,7 +514,7 @@ class EngineState:
 
     def ask_for_snapshot(self, event: str, why: str) -> None:
         """Let the adapter send the server's whole state: it does so at an alert of this kind."""
-        self.alert(event, "snapshot", f"a snapshot of the server is asked for: {why}")
+        self.alert(event, "snapshot", f"a full snapshot of the server was requested: {why}")
 
     # ---- work that fails ------------------------------------------------------------------------
 

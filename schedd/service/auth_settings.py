@@ -26,42 +26,42 @@ NAME_OF_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 
 
 class TokenSettings(Section):
-    """One token, known by its hash."""
+    """One token, given by its hash."""
 
     name: str = Field(pattern=f"^{NAME_OF_TOKEN.pattern}$")
-    """Who holds it; named in the log for what an admin does."""
+    """Name of its holder; the log names it for what admins do."""
     role: Role
-    """What it may do: see the table of roles."""
+    """Its role: see the table of roles."""
     sha256: str = Field(pattern=r"^[0-9a-fA-F]{64}$")
     """SHA-256 of the token, in hexadecimal: `printf %s "$TOKEN" | sha256sum`."""
     clusters: tuple[str, ...] = ()
-    """It counts on these clusters alone, and the others do not exist for it; empty: on all."""
+    """Valid on these clusters only; for it, the others do not exist. Empty: all clusters."""
 
 
 class GrantSettings(Section):
-    """A role of some users (on the UNIX socket, behind a proxy, by MUNGE), on all clusters or on some. Of
-    several that name one user the highest counts. Changes count after a reload.
+    """A role for some users (known by the UNIX socket, a proxy or MUNGE), on all clusters or on some. If
+    several name one user, the highest role counts. Changes apply after a reload.
     """
 
     users: tuple[str, ...] = Field(min_length=1)
-    """Who has it, by name."""
+    """Names of the users."""
     role: Literal["reader", "operator", "admin"]
-    """What they may do."""
+    """Their role."""
     clusters: tuple[str, ...] = ()
-    """On these clusters alone; empty: on all. Elsewhere they are `user`, as everybody."""
+    """Valid on these clusters only; empty: all clusters. Elsewhere they have the role `user`."""
 
 
 class OidcGrantSettings(Section):
-    """What people whom the provider knows may do. Who has no grant is not let in."""
+    """What users known to the provider may do. Users without a grant are not let in."""
 
     groups: tuple[str, ...] = ()
-    """Whoever is in one of these groups,"""
+    """Members of one of these groups,"""
     users: tuple[str, ...] = ()
-    """or has one of these names,"""
+    """or users with one of these names,"""
     role: Literal["user", "reader", "operator", "admin"]
-    """has this role. Of several the highest counts."""
+    """have this role. Of several grants the highest role counts."""
     clusters: tuple[str, ...] = ()
-    """On these clusters alone; empty: on all."""
+    """Valid on these clusters only; empty: all clusters."""
 
     @model_validator(mode="after")
     def _name_somebody(self) -> Self:
@@ -71,29 +71,30 @@ class OidcGrantSettings(Section):
 
 
 class OidcSettings(Section):
-    """Log in with the site's identity provider (OpenID Connect). Changes count after a reload."""
+    """Login with the site's identity provider (OpenID Connect). Changes apply after a reload."""
 
     issuer: str = Field(pattern=r"^https?://[^\s/?#]+(/[^\s?#]*)?$", max_length=2_000)
-    """The provider, as it names itself: `https://id.example.org/realms/hpc`. `http://` on this host alone."""
+    """The provider's own URL: `https://id.example.org/realms/hpc`. `http://` only on this host."""
     client_id: str = Field(min_length=1, max_length=255)
-    """The name under which schedd is registered there. ID tokens for others do not count."""
+    """The id under which schedd is registered at the provider. ID tokens for other clients are refused."""
     client_secret_file: Path | None = None
-    """File with the client's secret, where the provider gave one. Nobody but the daemon's user may have
-    access to it."""
+    """File with the client secret, if the provider gave one. Only the daemon's user may have access to it."""
     redirect_url: str = Field(pattern=r"^https?://[^\s?#]+/dashboard/oidc/callback$", max_length=2_000)
-    """Where browsers come back, as registered there: `https://HOST/dashboard/oidc/callback`."""
+    """The address to which browsers return, as registered at the provider:
+    `https://HOST/dashboard/oidc/callback`."""
     scopes: tuple[str, ...] = ("openid", "profile")
-    """What the provider is asked for; some give groups only for a scope of its own."""
+    """Scopes to request; some providers send groups only with a scope of their own."""
     user_claim: str = Field(default="preferred_username", min_length=1, max_length=255)
-    """The claim with the name that owns jobs on the server. Take one that people cannot change themselves."""
+    """Claim with the user name that owns jobs on the server. Choose one that users cannot change
+    themselves."""
     groups_claim: str = Field(default="groups", min_length=1, max_length=255)
-    """The claim with the groups; `realm_access.roles` is one within another."""
+    """Claim with the groups; `realm_access.roles` is a claim within another."""
     ca_file: Path | None = None
-    """Certificates (PEM) by which the provider is known; default: those of the system."""
+    """CA certificates (PEM) for the provider; default: the system's."""
     session: Whole = Field(default=8 * 3600, ge=60, le=12 * 3600)
-    """A login to the dashboard lasts so long."""
+    """Duration of a login to the dashboard."""
     grants: tuple[OidcGrantSettings, ...] = ()
-    """Who may do what; without any nobody is let in."""
+    """Who may do what; without grants nobody is let in."""
 
     @field_validator("issuer", "redirect_url")
     @classmethod
@@ -123,29 +124,30 @@ def is_secure(url: str) -> bool:
 
 
 class AuthSettings(Section):
-    """Who may do what over HTTP. Changes count after a reload."""
+    """Who may do what over HTTP. Changes apply after a reload."""
 
     token_file: Path | None = None
-    """File of tokens, one a line: role, name, token, and clusters if not all. Nobody but the daemon's user
-    may have access to it."""
+    """File of tokens, one per line: role, name, token, and clusters if not all. Only the daemon's user may
+    have access to it."""
     tokens: tuple[TokenSettings, ...] = ()
-    """Tokens by their hashes, in the configuration itself."""
+    """Tokens given by their hashes in this file."""
     anonymous: Literal["none", "reader"] = "none"
-    """What a request that shows nothing may do: nothing, or read. Health checks and the API's description are
-    open in any case."""
+    """What requests without credentials may do: nothing, or read. Health checks and the API description are
+    always open."""
     admins: tuple[str, ...] = ()
-    """Users (on the UNIX socket, behind a proxy, by MUNGE) with the role `admin`."""
+    """Users with the role `admin`, known by the UNIX socket, a proxy or MUNGE."""
     operators: tuple[str, ...] = ()
-    """Users with the role `operator`; all others are `user`."""
+    """Users with the role `operator`; all others have the role `user`."""
     grants: tuple[GrantSettings, ...] = ()
-    """Roles on some clusters alone, and the role `reader`: see below."""
+    """Roles on some clusters only, and the role `reader`: see below."""
     oidc: OidcSettings | None = None
-    """The site's identity provider, for the dashboard and the API: see below."""
+    """The site's identity provider, for dashboard and API: see below."""
     others: Literal["server", "all", "none"] = "server"
-    """Whether a `user` sees other people's jobs: as the server's `query_other_jobs` says, all, or none."""
+    """Whether the role `user` sees other users' jobs: as the server's `query_other_jobs` says, all, or
+    none."""
     proxy_header: str = Field(default="X-Remote-User", pattern=r"^[A-Za-z][A-Za-z0-9-]*$")
-    """Header in which a proxy with a token of role `proxy` names the user for whom it asks."""
+    """Header in which a proxy with a token of role `proxy` names the user."""
     munge: bool = False
-    """Take `Authorization: Munge CREDENTIAL` (of `munge -s schedd`), where the site's hosts share a key."""
+    """Accept `Authorization: Munge CREDENTIAL` (from `munge -s schedd`), if the site's hosts share a key."""
     munge_socket: Path | None = None
-    """munged's socket, if it is not where libmunge looks."""
+    """Socket of munged, if it is not at libmunge's default path."""

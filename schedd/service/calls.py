@@ -36,7 +36,7 @@ class CallFailed(Exception):
         self.batch = replace(batch, calls=call)
         self.engine = engine
         self.job, self.step = engine.state.at_job, engine.state.at_step
-        super().__init__(f"the planner failed over batch {batch.number}: {self.why}")
+        super().__init__(f"the planner could not handle batch {batch.number} of events: {self.why}")
 
 
 class _OutOfTime(BaseException):

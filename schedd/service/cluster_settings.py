@@ -38,126 +38,129 @@ _MOVED: Final = {
 
 
 class ClusterSettings(Section):
-    """One cluster: how its engine plans. Changes count after a reload for what is decided
-    from then on, but for `policy`, which needs a restart, as do clusters that come or go.
+    """One cluster: how its engine plans. Changes apply after a reload to later decisions, except `policy`,
+    which needs a restart, as do clusters that are added or removed.
     """
 
     policy: Literal["conservative", "fcfs", "sjf", "easy", "aggressive"] = "conservative"
     """`conservative` plans every job, fills gaps and repairs; the others are queue policies for comparison,
     which plan no starts."""
     alone: bool = _DEFAULTS.alone
-    """As scheduler, stop starting jobs when several start that nobody here started."""
+    """In the mode `scheduler`, stop starting jobs when another scheduler seems to start jobs, too."""
     alone_starts: int = Field(default=_DEFAULTS.alone_starts, ge=1, le=100_000)
-    """So many starts that nobody is known to have made by hand are another scheduler's."""
+    """Number of unexplained starts that count as another scheduler's,"""
     alone_within: Step = _DEFAULTS.alone_within
-    """If they happen within so many seconds."""
+    """if they happen within this time."""
     start_rate: int = Field(default=SITE_START_RATE, ge=0, le=100_000)
-    """Jobs started a second at most; 0: no limit."""
+    """Maximum job starts per second; 0: no limit."""
     start_rate_node: int = Field(default=SITE_START_RATE_NODE, ge=0, le=100_000)
-    """Jobs started a second on one node at most; 0: no limit."""
+    """Maximum job starts per second on one node; 0: no limit."""
     slack: SlackText = str(Slack(SITE_SLACK, SITE_SLACK_SHARE))
-    """How much later than first told a job may start: a time, a share of the wait planned then, or both. With
-    `1h+0.5w` a job that is told to wait 4 hours is promised to wait no longer than 7. With `0` nothing that
-    was told is ever put back, and priorities and searches have next to nothing to work with. With `off` jobs
-    are told their starts, and promised nothing."""
+    """How much later than first told a job may start: a time, a share of its wait planned then, or both. With
+    `1h+0.5w` a job with a planned wait of 4 hours is promised to wait at most 7. With `0` no told start ever
+    moves back, and priorities and searches can do very little. With `off` jobs have planned starts but no
+    promises."""
     queue_slack: dict[QueueName, SlackText] = Field(default_factory=dict)
-    """Instead of it, for the jobs of some queues: `{ short = "10m", long = "4h+1w", scratch = "off" }`."""
+    """Slack of single queues: `{ short = "10m", long = "4h+1w", scratch = "off" }`."""
     end_allowance: Seconds = _DEFAULTS.end_allowance
-    """A running job that has not ended by its walltime holds its resources this long, taken step by step."""
+    """How long a running job still holds its resources after its walltime, until the server has ended it."""
     overrun_step: Step = _DEFAULTS.overrun_step
-    """After the allowance, its end is taken as this far away, doubling each time."""
+    """After the allowance, its end is expected this far ahead, doubling each time."""
     overrun_most: Step = _DEFAULTS.overrun_most
-    """The largest such step."""
+    """The longest such step."""
     overrun_blocked: Seconds = _DEFAULTS.overrun_blocked
-    """An overrun this long counts the nodes as blocked and alerts the admin."""
+    """After this overrun the nodes count as blocked, and an alert opens."""
     default_walltime: Step = _DEFAULTS.default_walltime
-    """For jobs without walltime where neither queue nor server has a default; said in every answer."""
+    """Walltime of jobs that request none, if neither queue nor server has a default; every answer says so."""
     node_grace: Seconds = _DEFAULTS.node_grace
-    """Planned jobs leave a node that is down only after this."""
+    """Time after which planned jobs are moved off a node that is down."""
     hole_failures: int = Field(default=_DEFAULTS.hole_failures, ge=0, le=100_000)
-    """A node on which so many jobs in a row fail soon gets no new jobs; 0: never."""
+    """A node on which this many jobs in a row fail early gets no new jobs; 0: never."""
     hole_users: int = Field(default=_DEFAULTS.hole_users, ge=1, le=100_000)
-    """If they are of so many users."""
+    """They must belong to at least this many users,"""
     hole_within: Seconds = _DEFAULTS.hole_within
-    """And each failed within this of its start."""
+    """and each must have failed within this time of its start."""
     adapter_silence: int = Field(default=_DEFAULTS.adapter_silence, ge=5, le=3600)
-    """When the adapter is not heard of for longer, every answer and page says that the plan may be out of
-    date, and an alert is open until it is heard of again."""
+    """Without contact with the adapter for this long, every answer and page says that the plan may be out of
+    date, and an alert is open until contact is back. In seconds."""
     clock_apart: Step = _DEFAULTS.clock_apart
-    """When the clocks of the daemon, the adapter and the server are further apart, an alert is open: starts
-    would be early or late by as much."""
+    """An alert is open while the clocks of daemon, adapter and server differ by more than this: starts are
+    early or late by the difference."""
     decision_expiry: Step = _DEFAULTS.decision_expiry
-    """A run decision that nobody answered is void after this."""
+    """A run decision without an answer becomes void after this."""
     answer_grace: Seconds = _DEFAULTS.answer_grace
-    """A run decision whose outcome is not known so long after its expiry is taken as never carried out."""
+    """A run decision with unknown outcome counts as never carried out this long after its expiry."""
     start_wait: Step = _DEFAULTS.start_wait
-    """An accepted run that is not seen to start is given up after this."""
+    """An accepted run that does not start is given up after this."""
     busy_wait: Step = _DEFAULTS.busy_wait
-    """A start refused as "busy for now" is tried again on the same nodes after this."""
+    """A start refused as "busy for now" is retried on the same nodes after this."""
     busy_retries: int = Field(default=_DEFAULTS.busy_retries, ge=0, le=1000)
-    """So many times; then it is a refusal like any other."""
+    """Number of such retries; then it counts as any other refusal."""
     check_wait: Step = _DEFAULTS.check_wait
-    """The first wait after a refusal by the adapter's own check, doubling each time."""
+    """First wait after a refusal by the adapter's own check, doubling each time."""
     refusal_wait: Step = _DEFAULTS.refusal_wait
-    """The first wait after a run that the server refused, doubling each time."""
+    """First wait after a start that the server refused, doubling each time."""
     refusal_most: Step = _DEFAULTS.refusal_most
-    """The longest such wait."""
+    """Longest such wait."""
     returns_most: int = Field(default=_DEFAULTS.returns_most, ge=1, le=1000)
-    """A job that came back to its queue this often after its run was accepted is set aside."""
+    """A job that returned to its queue this often after an accepted start is set aside."""
     returns_within: Seconds = _DEFAULTS.returns_within
-    """A run of less than this that ends in the queue again counts as a return, a longer one as a requeue."""
+    """A run shorter than this that ends in the queue again counts as a return, a longer one as a requeue."""
     server_grace: Seconds = _DEFAULTS.server_grace
-    """A snapshot of a server that is up for less is not believed."""
+    """Snapshots are rejected until the server has been up for this long."""
     snapshot_loss: float = Field(default=_DEFAULTS.snapshot_loss, ge=0, le=1)
-    """Nor is one that loses more than this share of the jobs or of the nodes at once."""
+    """A snapshot that loses more than this share of the jobs or nodes at once is rejected."""
     tell_threshold: Seconds = _DEFAULTS.tell_threshold
-    """People are shown another start of a job, and the server is told it, only when it moved by more; what is
-    written at the server, the adapter's settings say."""
+    """Users and the server are told a new start of a job only if it moved by more than this. What is written
+    on the server is set in pbs-adapter.toml."""
     tell_pause: Seconds = SITE_TELL_PAUSE
-    """And so long after the last time, so that a plan in motion is not seen to flicker; of a job that starts
-    within 10 minutes at once."""
+    """And at most this often per job, so that starts do not flicker; for jobs that start within 10 minutes at
+    once."""
     tell_rate: int = Field(default=_DEFAULTS.tell_rate, ge=0, le=100_000)
-    """The server is told at most so many a second, and people see what it was told; 0: people alone are
-    told."""
+    """Starts told to the server per second, at most; 0: the server is told none."""
     node_rule: Literal["exact", "pack"] = _DEFAULTS.node_rule
-    """TORQUE's `nodes=`: `exact` gives every unit a node of its own, `pack` lets units share nodes."""
+    """TORQUE's `nodes=`: with `exact` every unit gets a node of its own, with `pack` units may share
+    nodes."""
     mem_per_core: int = Field(default=_DEFAULTS.mem_per_core, ge=0, le=1 << 40)
-    """KiB per core planned for jobs that ask for no memory; 0 plans none."""
+    """KiB per core planned for jobs that request no memory; 0: none."""
     search_every: Whole = Field(default=_DEFAULTS.search_every, ge=0, le=86_400)
-    """A search begins so long after the last one, if the plan changed since; 0: none of any kind begins."""
+    """Time between two searches for a better plan, if the plan changed; 0: no searches of any kind."""
     search_pause: Whole = Field(default=_DEFAULTS.search_pause, ge=1, le=86_400)
-    """One begins as early as this after the last one when room was freed."""
+    """The same, if room was freed meanwhile."""
     search_newcomers: Whole = Field(default=_DEFAULTS.search_newcomers, ge=0, le=86_400)
-    """So long after the last search jobs that came since, and those that would fit into room that came back
-    before the plan had it free, are tried in front of others; 0: never."""
+    """Time after the last search until new jobs, and jobs that fit into room freed early, are tried in front
+    of others; 0: never."""
     search_seconds: FloatSeconds = Field(default=_DEFAULTS.search_seconds, gt=0, le=600)
-    """A search takes so long at most; events go on meanwhile."""
+    """Maximum duration of a search; events are handled meanwhile."""
     search_patience: Seconds = _DEFAULTS.search_patience
-    """Who waited so long is moved back by no search, but within a twelfth of it (docs/optimisation.md)."""
+    """Searches move back no job that has waited this long, except by up to a twelfth of it
+    (docs/optimisation.md)."""
     predict: bool = True
-    """Learn how long jobs run, and tell when they are expected to start (P50 and P90). Off: what was learned
-    is forgotten. Walltimes remain the law for killing and for promises in any case."""
+    """Learn how long jobs run, and show when they are expected to start (P50 and P90). If off, what was
+    learned is deleted. Walltimes remain decisive for ending jobs and for promises in any case."""
     predict_from: Annotated[str, Field(pattern=r"^[^\x00-\x1f]*$", max_length=4096)] = ""
-    """The server's accounting logs, a file or a directory of daily ones (`server_priv/accounting`): what jobs
-    did in the last year is read from there at the first start, so that predictions do not begin blind."""
+    """The server's accounting logs, a file or the directory of daily ones (`server_priv/accounting`): the
+    jobs of the last year are read from them at the first start, so that there are predictions from the
+    beginning."""
     queue_predict: dict[QueueName, bool] = Field(default_factory=dict)
-    """Instead of it, for the jobs of some queues: `{ debug = false }`."""
+    """The same for single queues: `{ debug = false }`."""
     repair_slice: int = Field(default=_DEFAULTS.repair_slice, ge=1_000, le=10**9)
-    """Work between two looks for new events; the default is about half a millisecond."""
+    """Work between two checks for new events; the default is about half a millisecond."""
     priority_every: Whole = Field(default=_DEFAULTS.priority_every, ge=1, le=86_400)
-    """After this the priorities of all jobs are worked out again."""
+    """How often the priorities of all jobs are calculated again."""
     priority_tries: int = Field(default=_DEFAULTS.priority_tries, ge=0, le=10**6)
-    """So many jobs at most are then tried before others of lower priority, the highest first."""
+    """Maximum number of jobs that are then tried in front of jobs of lower priority, the highest first."""
     batch_limit: int = Field(default=_DEFAULTS.batch_limit, ge=0, le=86_400)
-    """A batch that is not handled within so many seconds is passed over; large ones get more. 0: never."""
+    """A batch of events that is not handled within so many seconds is skipped; large batches get more. 0:
+    never."""
     log_batches: int = Field(default=_DEFAULTS.log_batches, ge=1, le=10**7)
-    """Batches of events kept in memory for running an incident again."""
+    """Batches of events kept in memory for `schedd rerun`."""
     log_weight: int = Field(default=_DEFAULTS.log_weight, ge=1, le=10**9)
-    """Events, and jobs and nodes of snapshots, kept there at most."""
+    """Maximum number of events, and of jobs and nodes of snapshots, kept there."""
     site: SiteSettings = Field(default_factory=SiteSettings)
-    """What the site wants beyond what the server knows; see below."""
+    """Rules of the site beyond the server's; see below."""
     validate_: bool = Field(default=_DEFAULTS.validate, alias="validate")
-    """Check every invariant after every batch: for tests, much too slow for production."""
+    """Check all invariants after every batch: for tests, much too slow for production."""
 
     @property
     def engine(self) -> EngineSettings:

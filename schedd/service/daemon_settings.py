@@ -25,24 +25,24 @@ _DAY = 86_400
 
 
 class ServerSettings(Section):
-    """Where the daemon listens. Changes need a restart, but for a renewed certificate."""
+    """Where the daemon listens. Changes need a restart, except a renewed certificate."""
 
     host: str = "127.0.0.1"
     """Address or name to listen on."""
     port: int = Field(default=8080, ge=0, le=65535)
-    """TCP port; 0 takes any free one."""
+    """TCP port; 0: any free one."""
     root: str = Field(default="", pattern=r"^(/[^/\s]+)*$")
     """Path under which a reverse proxy shows the daemon, such as `/schedd`; empty for none."""
     socket: Path | None = None
-    """UNIX socket to listen on besides. Who asks there is known by the peer's user: root and the daemon's own
-    user are admins."""
+    """Also listen on this UNIX socket. The kernel tells the user of each connection: root and the daemon's
+    own user are admins."""
     tls_certificate: Path | None = None
-    """Certificate (with its chain, PEM): the port then speaks HTTPS. Read anew on reload."""
+    """Certificate with its chain (PEM). The port then speaks HTTPS only. Read again on reload."""
     tls_key: Path | None = None
-    """The certificate's key (PEM, without a passphrase), if it is not in the same file."""
+    """Key of the certificate (PEM, without a passphrase), if it is in another file."""
     allow_remote: bool = False
-    """Listen on an address that other machines can reach though there is no TLS, or though strangers may
-    read. Without TLS tokens travel readably unless a proxy or a tunnel encrypts them."""
+    """Allow an address that other machines can reach without TLS, or with anonymous readers. Without TLS,
+    tokens are sent in clear text unless a proxy or tunnel encrypts them."""
     max_body_mib: int = Field(default=64, ge=1, le=4096)
     """Larger request bodies are refused."""
 
@@ -65,50 +65,51 @@ class ServerSettings(Section):
 
 
 class LimitSettings(Section):
-    """How much one may ask. Changes count after a reload, those of the last three for new connections.
-
-    Rates are requests a second over two seconds; 0: no limit. Who asks more gets 429 and when to come again.
+    """Limits on requests. Changes apply after a reload, those of the last three settings to new connections.
+    Rates are requests per second, averaged over two seconds; 0: no limit. Requests beyond them get 429 and
+    the time to retry.
     """
 
     user_rate: float = Field(default=50, ge=0, le=1e6)
-    """Of one user, or of one address where strangers may read."""
+    """Requests per second of one user, or of one address if anonymous users may read."""
     token_rate: float = Field(default=10_000, ge=0, le=1e6)
-    """Of all who show tokens of one name and a role other than `user`, and of one operator or admin."""
+    """Requests per second with tokens of one name and a role other than `user`, and of one operator or
+    admin."""
     refused_rate: float = Field(default=5, ge=0, le=1e6)
-    """Of one address, of requests that show a wrong token or none; then even their 401 is spared."""
+    """Requests per second of one address with a wrong token or none; beyond that not even 401 is sent."""
     patience: FloatSeconds = Field(default=30, ge=0.1, le=3600)
-    """Time for a request to arrive whole, and for a client to take more of its answer. A connection that
-    says nothing at all is closed after 5."""
+    """Time for a request to arrive completely, and for a client to read more of its answer. A connection
+    without any data is closed after 5 s."""
     streams: int = Field(default=50, ge=1, le=100_000)
-    """Streams of events at a time of one user, or of one address where strangers may read."""
+    """Simultaneous event streams of one user, or of one address if anonymous users may read."""
     connections: int = Field(default=1_000, ge=1, le=100_000)
-    """Connections at a time, a quarter of which is kept for those who are known. For who comes then, one that
-    waits for its next request makes room; who finds none such gets 503."""
+    """Simultaneous connections; a quarter is reserved for known users. At the limit an idle connection is
+    closed for a new one; if none is idle, the new one gets 503."""
     connections_one: int = Field(default=250, ge=1, le=100_000)
-    """Of these so many from one address; on the UNIX socket, of one user. A proxy before the daemon is one
-    address."""
+    """Of these, from one address; on the UNIX socket, of one user. A proxy counts as one address."""
 
 
 class WebhookSettings(Section):
-    """Where to tell of planned starts that moved, and of alerts. Changes need a restart."""
+    """Where to report moved starts and alerts. Changes need a restart."""
 
     url: str = Field(pattern=r"^https?://[^\s/]+(/\S*)?$", max_length=2_000)
-    """`https://…`, to which each change is posted; `http://` only where the network is closed."""
+    """`https://…` to which each change is posted; `http://` only on a closed network."""
     secret_file: Path
-    """File with the secret that signs each request. Nobody but the daemon's user may have access to it."""
+    """File with the secret that signs each request. Only the daemon's user may have access to it."""
     moves: bool = True
-    """Tell of planned starts that moved."""
+    """Report planned starts that moved."""
     alerts: bool = False
-    """Tell of alerts that opened and closed."""
+    """Report alerts that opened and closed."""
     threshold: Seconds = 900
-    """Smaller moves since the last telling are not told."""
+    """Smaller moves since the last report are not reported."""
     clusters: tuple[str, ...] = ()
-    """Of these clusters alone; empty: of all."""
+    """Only of these clusters; empty: of all."""
     users: tuple[str, ...] = ()
-    """Jobs of these owners alone; empty: of all."""
+    """Only jobs of these owners; empty: of all."""
     allow: tuple[str, ...] = ()
-    """Hosts by name, and networks (`10.1.0.0/16`), to which requests may go though they are not of the world:
-    loopback, link-local, private and reserved addresses are refused else. An address in `url` is meant."""
+    """Host names and networks (`10.1.0.0/16`) to which requests may go although they are not public:
+    loopback, link-local, private and reserved addresses are refused otherwise. An IP address in `url` is
+    allowed."""
 
     @field_validator("allow")
     @classmethod
@@ -118,34 +119,34 @@ class WebhookSettings(Section):
 
 
 class NotifySettings(Section):
-    """Mail and commands for users who ask for them with `schedd notify`. Without a relay and without commands
-    none is sent. Changes need a restart.
+    """Mail and commands for users who ask for notices with `schedd notify`. Without a relay and without
+    commands none are sent. Changes need a restart.
     """
 
     relay: str = Field(default="", pattern=r"^([^\s:]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}$|^$")
-    """`HOST:PORT` of the mail relay that takes mail from this host; empty: no mail."""
+    """`HOST:PORT` of a mail relay that accepts mail from this host; empty: no mail."""
     starttls: bool = False
-    """Ask the relay for TLS (STARTTLS), else send nothing. Its certificate must be one that this host
-    trusts, or `ca_file`."""
+    """Require TLS (STARTTLS); without it nothing is sent. The relay's certificate must be trusted by this
+    host or by `ca_file`."""
     ca_file: Path | None = None
-    """Certificates (PEM) by which the relay is known instead of those that this host trusts."""
+    """CA certificates (PEM) for the relay; default: the system's."""
     user: str = Field(default="", max_length=320)
-    """By what name the relay knows us; empty: by this host's address. Only with `starttls`."""
+    """Login at the relay; empty: no login. Only with `starttls`."""
     password_file: Path | None = None
-    """File with the password of `user`. Nobody but the daemon's user may have access to it."""
+    """File with the password of `user`. Only the daemon's user may have access to it."""
     sender: str = Field(default="", pattern=r"^[^\s@<>,]+@[^\s@<>,]+$|^$")
-    """Who sends, such as `schedd@example.org`."""
+    """Sender address, such as `schedd@example.org`."""
     domains: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9.-]{1,253}$")], ...] = ()
-    """Mail goes to addresses in these domains alone; who names none gets it at USER@ the first."""
+    """Mail goes only to addresses in these domains; the default address is USER@ the first."""
     commands: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")], tuple[str, ...]] = Field(
         default_factory=dict
     )
-    """Commands that users may choose by name: `{ sms = ["/usr/local/bin/sms"] }`. Each gets a notice as JSON
-    on its standard input, and nothing of it as an argument."""
+    """Commands that users may choose by name: `{ sms = ["/usr/local/bin/sms"] }`. Each gets the notice as
+    JSON on its standard input, and no data as arguments."""
     most: int = Field(default=20, ge=1, le=1_000)
-    """So many wishes of one user."""
+    """Notices that one user may set up."""
     hourly: int = Field(default=20, ge=1, le=10_000)
-    """So many notices to one user an hour; what is due then waits, and is told as it is by then."""
+    """Notices sent to one user per hour; further ones wait and then report the state at that time."""
 
     @property
     def on(self) -> bool:
@@ -169,47 +170,47 @@ class NotifySettings(Section):
 
 
 class LogSettings(Section):
-    """What the daemon writes to its standard error. Changes count after a reload."""
+    """What the daemon writes to standard error. Changes apply after a reload."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
-    """The least severe messages that are written."""
+    """Lowest severity to write."""
     format: Literal["json", "text"] = "json"
-    """One JSON object a line, or text for people."""
+    """One JSON object per line, or plain text."""
 
 
 class StoreSettings(Section):
-    """What must not be lost: events, decisions, promises, checkpoints. Changes need a restart."""
+    """The database of events, decisions, promises and checkpoints. Changes need a restart."""
 
     url: str = ""
     """`sqlite:///PATH` or `postgresql://USER@HOST/NAME`. Empty: the file schedd.sqlite in systemd's state
-    directory, else in ~/.local/state/schedd. `memory` keeps nothing beyond the process."""
+    directory, else in ~/.local/state/schedd. `memory` keeps nothing after the process ends."""
     holder: str = ""
-    """Name of this daemon beside another on the same database; empty: the host's name. A daemon that is
-    started again under its name leads again at once."""
+    """Name of this daemon, if two use the same database; empty: the host's name. A daemon that restarts under
+    its name leads again at once."""
     lease: FloatSeconds = Field(default=6.0, ge=1, le=60)
-    """Time after which another daemon may lead when this one is not heard of."""
+    """Time without renewal after which another daemon may lead."""
     checkpoint: FloatSeconds = Field(default=5.0, ge=0.1, le=3600)
     """Time between two checkpoints of the plan."""
     marks: Path | None = None
-    """Folder of the marks by which a database that lost something is known: how far the log went, remembered
-    outside of it. Default: that of a SQLite file, else `marks` in the state directory. Best on another
+    """Folder of the marks: files that tell how far the event log had come, so that a database that lost
+    something is detected. Default: beside a SQLite file, else `marks` in the state directory. Best on another
     disk."""
     evaluate_every: FloatSeconds = Field(default=60.0, ge=0, le=86_400)
-    """Time between two evaluations of the plan that are kept, while it changes; 0: none are. With `memory`
-    the last 1,440 are kept."""
+    """Time between two stored evaluations of the plan, while it changes; 0: none. With `memory` the last
+    1,440 are kept."""
     incidents: Path | None = None
-    """Folder for what led to a planner's stop or to a job set aside, for `schedd rerun`; the newest twenty
-    are kept. Default: `incidents` in the state directory, none with `memory`."""
+    """Folder for incidents: what led to a planner's stop or to a job set aside, for `schedd rerun`; the
+    newest twenty are kept. Default: `incidents` in the state directory, none with `memory`."""
     keep_events: Days = Field(default=30, gt=0, le=3660)
-    """How long events are kept, and what the planner was called with."""
+    """How long events, and the planner's calls, are kept."""
     keep_decisions: Days = Field(default=90, gt=0, le=3660)
-    """How long decisions are kept, with their outcomes."""
+    """How long decisions and their outcomes are kept."""
     keep_told: Days = Field(default=400, gt=0, le=3660)
-    """How long told starts and promises are kept, and what became of jobs and nodes."""
+    """How long told starts, promises and the history of jobs and nodes are kept."""
     keep_quality: Days = Field(default=90, gt=0, le=3660)
     """How long evaluations of the plan and reports of searches are kept."""
     keep_audit: Days = Field(default=400, gt=0, le=3660)
-    """How long it is kept who did what."""
+    """How long the audit is kept."""
 
     @field_validator("url")
     @classmethod

@@ -85,11 +85,11 @@ class Hearing:
         """That it, or the server behind it, is silent for longer than ``most`` seconds, if it is."""
         if self.age > most:
             if not self.at:
-                return "no adapter was heard of since the daemon started"
-            return f"the adapter was last heard of at {_time(self.at)}"
+                return "no contact with an adapter since the daemon started"
+            return f"no contact with the adapter since {_time(self.at)}"
         read = self._read
         if read is not None and time.monotonic() - read[0] > most:
-            return f"the adapter does not reach the server since {_time(read[1])}"
+            return f"the adapter has not reached the server since {_time(read[1])}"
         return ""
 
 

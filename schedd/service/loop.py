@@ -134,7 +134,7 @@ class PlanLoop:
         if self.failure:
             return self.failure
         if self.trouble:
-            return f"the daemon waits for its database: {self.trouble}"
+            return f"the database is unavailable: {self.trouble}"
         return self.failing or self.silence
 
     @property

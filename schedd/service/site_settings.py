@@ -79,47 +79,46 @@ LocalTime = Annotated[datetime, AfterValidator(_zoneless)]
 
 
 class PrioritySettings(Section):
-    """Weights of the terms whose sum is a job's priority; a weight of 0 leaves the term out."""
+    """Weights of the terms whose sum is a job's priority; 0 disables the term."""
 
     queue: Weight = _WEIGHTS.queue
-    """Times the priority of the job's queue."""
+    """Multiplies the priority of the job's queue."""
     class_: Weight = Field(default=_WEIGHTS.class_, alias="class")
-    """Times the points of the job's class."""
+    """Multiplies the points of the job's class."""
     wish: Weight = _WEIGHTS.wish
-    """Times the owner's own `qsub -p`, -1024 to 1023."""
+    """Multiplies the owner's own `qsub -p`, -1024 to 1023."""
     waiting: Weight = _WEIGHTS.waiting
-    """For each hour since the job became eligible."""
+    """Points for each hour since the job became eligible."""
     size: Weight = _WEIGHTS.size
-    """For each cpu asked for; below 0 small jobs go first."""
+    """Points for each requested cpu; negative: small jobs go first."""
     deadline: Weight = _WEIGHTS.deadline
-    """Times the pressure of the job's deadline, `deadline_least` to `deadline_most`."""
+    """Multiplies the pressure of the job's deadline, `deadline_least` to `deadline_most`."""
     fair_share: Weight = _WEIGHTS.fair_share
-    """Times the fair-share factor: 1 without use, 0.5 at the target, going to 0."""
+    """Multiplies the fair-share factor: 1 without use, 0.5 at the target, going to 0."""
     licences: Weight = _WEIGHTS.licences
-    """Times the pressure of the licences asked for: copies asked for over copies there are, more so where
-    there are too few."""
+    """Multiplies the pressure of the requested licences: requested copies over existing copies, more if there
+    are too few."""
     short: Weight = _WEIGHTS.short
-    """Times the shortest walltime that waits over the job's own."""
+    """Multiplies the shortest waiting walltime divided by the job's own."""
     waiting_most: Hours = Field(default=_WEIGHTS.waiting_most, ge=0, le=1e6, allow_inf_nan=False)
-    """Waiting beyond this gains no more points; 0: no bound."""
+    """Waiting beyond this earns no more points; 0: no bound."""
     deadline_lead: float = Field(default=_WEIGHTS.deadline_lead, gt=0, le=1000, allow_inf_nan=False)
-    """How many times its walltime before its latest start a job begins to be pressed."""
+    """A job's deadline begins to press this many walltimes before its latest start."""
     deadline_least: Weight = _WEIGHTS.deadline_least
-    """The pressure of a deadline that is far."""
+    """Pressure of a distant deadline."""
     deadline_most: Weight = _WEIGHTS.deadline_most
-    """The pressure at the latest start that meets it."""
+    """Pressure at the latest start that meets the deadline."""
     deadline_lost: Literal["demote", "keep"] = _WEIGHTS.deadline_lost
-    """A job that cannot meet its deadline any more falls back to `deadline_least`, or keeps
-    `deadline_most`."""
+    """A job that can no longer meet its deadline falls back to `deadline_least`, or keeps `deadline_most`."""
     queues: dict[Name, Weight] = Field(default_factory=dict)
-    """Priorities of queues that go before the server's: `{ urgent = 500 }`; `"*"` is of all not named."""
+    """Priorities of queues instead of the server's: `{ urgent = 500 }`; `"*"` is for all others."""
 
 
 class ClassSettings(Section):
-    """A class of jobs: those that one of its lists names. Of several classes the most points count."""
+    """A class of jobs: those matched by one of its lists. If several classes match, the most points count."""
 
     points: Weight
-    """What the term `class` finds."""
+    """Value of the term `class`."""
     users: Names = ()
     """Users whose jobs belong to the class."""
     groups: Names = ()
@@ -131,42 +130,43 @@ class ClassSettings(Section):
     queues: Names = ()
     """Queues whose jobs do."""
     breaks_promises: bool = False
-    """Jobs of this class may push others past what they were promised; each breach is recorded and told."""
+    """Jobs of this class may delay others beyond their promises; each broken promise is recorded and
+    shown."""
 
 
 class FairShareSettings(Section):
-    """What was used of late (cpu-seconds held, by windows of time) against what is meant for each."""
+    """Recent usage (cpu-seconds held, in windows of time) compared with shares."""
 
     levels: tuple[Level, ...] = _TREE.levels
-    """The tree, from the top: of `account`, `project`, `group`, `user`, `queue`."""
+    """Levels of the tree, from the top: of `account`, `project`, `group`, `user`, `queue`."""
     shares: dict[str, Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]] = Field(
         default_factory=dict
     )
-    """Shares relative to those of the same parent: `{ physics = 3, "physics/ann" = 2 }`."""
+    """Shares relative to siblings: `{ physics = 3, "physics/ann" = 2 }`."""
     unlisted: float = Field(default=_TREE.unlisted, ge=0, le=1e9, allow_inf_nan=False)
-    """The share of each that is not listed."""
+    """Share of everybody who is not listed."""
     interval: Whole = Field(default=_TREE.interval, ge=60, le=366 * 86_400)
     """Length of a window."""
     decay: float = Field(default=_TREE.decay, ge=0, le=1)
-    """What is left of a window's usage with each window that follows."""
+    """Factor by which a window's usage decreases with each later window."""
     depth: int = Field(default=_TREE.depth, ge=1, le=1000)
-    """Windows that count."""
+    """Number of windows that count."""
     accounting: Annotated[str, Field(pattern=r"^[^\x00-\x1f]*$", max_length=4096)] = ""
-    """The server's accounting logs, a file or a directory of daily ones (`server_priv/accounting`): read at
-    the first start, so that what was used before counts."""
+    """The server's accounting logs, a file or the directory of daily ones (`server_priv/accounting`): read at
+    the first start, so that earlier usage counts."""
 
 
 class _Window(Section):
     first: LocalTime | None = None
-    """Begin of the first window in which this holds, on the clock of `zone`: `2026-01-05T08:00:00`. Without
-    it, it holds always."""
+    """Start of the first window in which this applies, in local time of `zone`: `2026-01-05T08:00:00`.
+    Without it, it always applies."""
     last: LocalTime | None = None
     """End of the first window."""
     rule: Annotated[str, Field(pattern=_RULE, max_length=500)] = ""
-    """How the window comes again, as a rule of RFC 5545: `FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR`. Empty: it does
-    not."""
+    """Recurrence rule of the window (RFC 5545): `FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR`. Empty: it does not
+    recur."""
     without: tuple[date, ...] = ()
-    """Days on which the window does not begin: `[2026-12-24, 2026-12-25]`."""
+    """Days on which the window does not start: `[2026-12-24, 2026-12-25]`."""
 
     @model_validator(mode="after")
     def _be_whole(self) -> Self:
@@ -178,19 +178,21 @@ class _Window(Section):
 
 
 class SiteLimitSettings(_Window):
-    """At most so much in use at once, at every moment of the plan; the server's run limits hold beside it."""
+    """A limit on what may be in use at once, at every moment of the plan; the server's run limits apply in
+    addition.
+    """
 
     amount: int = Field(ge=0, le=1 << 48)
-    """How much; memory in KiB."""
+    """The limit; memory in KiB."""
     what: Name = "jobs"
-    """`jobs`, `cpus`, `nodes`, `gpus`, `mem`, `walltime` (seconds asked for by all of them together),
-    `cpu_seconds` (the same times their cpus), or a generic resource."""
+    """`jobs`, `cpus`, `nodes`, `gpus`, `mem`, `walltime` (sum of requested seconds), `cpu_seconds` (the same
+    times cpus), or a generic resource."""
     who: Literal["all", "user", "group", "account", "project"] = "all"
-    """Of all jobs together, or of each user, group, account or project."""
+    """For all jobs together, or for each user, group, account or project."""
     name: Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{0,255}$")] = ""
-    """Of this one alone, for whom it replaces what holds for each."""
+    """Only for this one, instead of the limit for each."""
     queue: Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{0,255}$")] = ""
-    """In this queue alone."""
+    """Only in this queue."""
 
     @model_validator(mode="after")
     def _name_someone(self) -> Self:
@@ -200,24 +202,24 @@ class SiteLimitSettings(_Window):
 
 
 class SiteReservationSettings(Section):
-    """Nodes kept free of jobs in windows that come again, or kept for those that are named here."""
+    """Nodes kept free in recurring windows, or kept for those named here."""
 
     first: LocalTime
-    """Begin of the first window, on the clock of `zone`: `2026-01-05T08:00:00`."""
+    """Start of the first window, in local time of `zone`: `2026-01-05T08:00:00`."""
     last: LocalTime
     """End of the first window."""
     rule: Annotated[str, Field(pattern=_RULE, max_length=500)] = ""
-    """How the window comes again, as a rule of RFC 5545: `FREQ=MONTHLY;BYDAY=1TU`. Empty: it does not."""
+    """Recurrence rule of the window (RFC 5545): `FREQ=MONTHLY;BYDAY=1TU`. Empty: it does not recur."""
     without: tuple[date, ...] = ()
-    """Days on which the window does not begin."""
+    """Days on which the window does not start."""
     nodes: Names = ()
     """These nodes,"""
     features: Names = ()
-    """or those that have all of these properties,"""
+    """or nodes with all of these properties,"""
     everywhere: bool = False
-    """or all nodes. One of the three must be set."""
+    """or all nodes. Exactly one of the three must be set."""
     users: Names = ()
-    """Jobs of these users may use the nodes all the same,"""
+    """Jobs of these users may use the nodes,"""
     groups: Names = ()
     """of these groups,"""
     accounts: Names = ()
@@ -225,9 +227,9 @@ class SiteReservationSettings(Section):
     queues: Names = ()
     """of these queues,"""
     shorter: Whole = Field(default=0, ge=0, le=366 * 86_400)
-    """and those whose walltime is no longer than this: `"30m"`; 0: length lets nobody in."""
+    """and jobs with a walltime of at most this: `"30m"`; 0: none because of their length."""
     reason: Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
-    """Shown to those who ask why a job waits."""
+    """Reason, shown to users whose jobs wait for it."""
 
     @model_validator(mode="after")
     def _be_about_nodes(self) -> Self:
@@ -241,147 +243,147 @@ Money = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 
 
 class PowerSettings(Section):
-    """Watts of a node, by its name or by a property of it; `"*"` stands for all nodes that are not named. Its
-    own name goes before its properties, of which the first in this order counts.
+    """Watts of a node, by its name or a property; `"*"` is for all other nodes. Its name goes before its
+    properties, of which the first in this order counts.
     """
 
     idle: Watts
-    """Watts while it is on, whatever runs."""
+    """Watts while it is on and idle."""
     core: Watts = 0.0
-    """More for each core that a job holds."""
+    """Additional watts per core that a job holds."""
     gpu: Watts = 0.0
-    """More for each gpu that a job holds."""
+    """Additional watts per gpu that a job holds."""
     off: Watts = 0.0
-    """Watts while it is off: what a node that is down is taken to draw."""
+    """Watts while it is off; also used for nodes that are down."""
 
 
 class PowerSavingSettings(Section):
-    """Idle nodes are switched off, and on again ahead of the next job that is planned on them; by commands
-    that the adapter's `[power]` names. See docs/power.md.
+    """Idle nodes are switched off, and on again before the next job planned on them, by the commands in the
+    adapter's `[power]`. See docs/power.md.
     """
 
     mode: Literal["off", "dry", "on"] = _SAVING.mode
-    """`on`, or `dry`: nothing is switched, but `schedd power` says which nodes would be."""
+    """`on`; or `dry`: nothing is switched, but `schedd power` shows which nodes would be."""
     idle: Whole = Field(default=_SAVING.idle, ge=0, le=30 * 86_400)
-    """A node is switched off when nothing ran on it for so long,"""
+    """A node is switched off if it was idle for this long,"""
     min_up: Whole = Field(default=_SAVING.min_up, ge=0, le=30 * 86_400)
-    """it is up for so long,"""
+    """has been up for this long,"""
     min_off: Whole = Field(default=_SAVING.min_off, ge=0, le=30 * 86_400)
-    """and the plan needs it no earlier than this after it could be back."""
+    """and the plan does not need it for this long after it could be back."""
     delay: Whole = Field(default=_SAVING.delay, ge=0, le=86_400)
-    """A job waits up to so much longer for nodes that are on before one is switched on for it."""
+    """How much longer a job waits for nodes that are on before one is switched on for it."""
     boot_time: Whole = Field(default=_SAVING.boot_time, ge=1, le=86_400)
-    """From the order until the server shows the node up, for nodes of a kind that was not seen to boot yet;
-    then the longest of the last ten boots counts."""
+    """Time from the command until the server shows the node up, for kinds of nodes not seen to boot yet;
+    later the longest of the last ten boots counts."""
     stop_time: Whole = Field(default=_SAVING.stop_time, ge=1, le=86_400)
-    """From the order until the server shows the node down."""
+    """Time from the command until the server shows the node down."""
     at_once: int = Field(default=_SAVING.at_once, ge=1, le=100_000)
-    """So many nodes at most are on their way up, and as many on their way down."""
+    """Maximum number of nodes being switched on, and being switched off, at the same time."""
     retry: Whole = Field(default=_SAVING.retry, ge=10, le=86_400)
-    """What failed is tried again after this, doubling, up to a day."""
+    """Time until a failed switch is retried, doubling, up to a day."""
     spares: dict[Name, Annotated[int, Field(ge=0, le=100_000)]] = Field(default_factory=dict)
-    """So many free nodes of a property stay on, `"*"` of all: `{ "*" = 2, gpu = 1 }`."""
+    """Free nodes that stay on, by property, `"*"` for all: `{ "*" = 2, gpu = 1 }`."""
     never: Names = ()
     """Names or properties of nodes that are never switched."""
 
 
 class PowerCapSettings(_Window):
-    """At most so many watts are drawn by all nodes together, at every moment of the plan, as their watts say
-    (`[clusters.NAME.site.power.NODES]`). Of several that hold at once the least counts. See docs/power.md.
+    """Maximum power of all nodes together, at every moment of the plan, calculated from their watts
+    (`[clusters.NAME.site.power.NODES]`). If several apply at once, the lowest counts. See docs/power.md.
     """
 
     watts: Watts
-    """With what idle nodes draw, all of them taken to be on."""
+    """Watts, including idle nodes; all nodes are assumed to be on."""
 
 
 class AccountsSettings(Section):
-    """Which account a job uses, and what becomes of jobs whose account is empty. The accounts themselves are
-    made by `schedd account set`. See docs/accounts.md.
+    """Which account a job uses, and what happens to jobs whose account is empty. Accounts are created by
+    `schedd account set`. See docs/accounts.md.
     """
 
     by: Literal["account", "project", "group", "user"] = _ACCOUNTS.by
-    """What of a job names its account: `account` is that of `qsub -A`, `project` that of `qsub -P`."""
+    """Which attribute of a job names its account: `account` is `qsub -A`, `project` is `qsub -P`."""
     otherwise: Annotated[str, Field(pattern=r"^[^\s/\x00-\x1f]{0,255}$")] = _ACCOUNTS.otherwise
-    """The account of jobs that name none; empty: they are not charged."""
+    """Account of jobs that name none; empty: they are not charged."""
     unknown: Literal["run", "wait"] = _ACCOUNTS.unknown
-    """Jobs that name an account that there is not, or none at all, run uncharged, or wait."""
+    """Whether jobs with an unknown account, or none, run uncharged or wait."""
     empty: Literal["wait", "last"] = _ACCOUNTS.empty
-    """Jobs whose account has too little for them wait, or have the lowest priority."""
+    """Whether jobs whose account is too low wait or get the lowest priority."""
     gpu: Annotated[float, Field(ge=0, le=10_000, allow_inf_nan=False)] = _ACCOUNTS.gpu
-    """An hour of a gpu counts as so many core-hours."""
+    """Core-hours charged per gpu-hour."""
     logs: Annotated[str, Field(max_length=4096)] = _ACCOUNTS.logs
-    """The server's accounting logs, where the daemon can read them: a file, or the directory of the daily
-    ones (`/var/spool/torque/server_priv/accounting`). Runs that ended while nobody looked are charged by
-    them."""
+    """The server's accounting logs, if the daemon can read them: a file, or the directory of daily ones
+    (`/var/spool/torque/server_priv/accounting`). Jobs that ended while the daemon or adapter was away are
+    charged from them."""
 
 
 class ChooseSettings(Section):
-    """Alternative plans are sought by themselves, and the best by `objectives` is put in force. See
+    """Alternative plans are searched for automatically, and the best by `objectives` is put in force. See
     docs/choices.md.
     """
 
     every: Whole = Field(default=_CHOOSING.every, ge=0, le=7 * 86_400)
-    """So often; 0: never."""
+    """Time between two searches; 0: never."""
     seconds: float = Field(default=_CHOOSING.seconds, ge=0.1, le=50)
-    """Each time it takes so long, in seconds."""
+    """Duration of each search, in seconds."""
     gain: float = Field(default=_CHOOSING.gain, ge=0, le=1)
-    """A plan is taken only where it is better than the live one by this share, by the weights."""
+    """A plan is taken only if it is better than the live one by this share, by the weights,"""
     tolerance: float = Field(default=_CHOOSING.tolerance, ge=0, le=1)
-    """And not where more than this share of the jobs came, went or moved since it was found."""
+    """and if no more than this share of the jobs came, went or moved since it was found."""
     limits: ObjectiveWeights = Field(default_factory=dict)
-    """A plan that is beyond one of these is not taken, unless it is no worse there than the live one, by
-    objective, in its unit: `{ wait_max = 86400 }`."""
+    """A plan beyond one of these values is not taken, unless the live plan is no better there; by objective,
+    in its unit: `{ wait_max = 86400 }`."""
 
 
 class ReliabilitySettings(Section):
-    """Long jobs avoid nodes that fail often, by what was seen of them. See docs/choices.md."""
+    """Long jobs avoid nodes that fail often, by the failures seen so far. See docs/choices.md."""
 
     avoid: Whole = Field(default=_RELIABILITY.avoid, ge=0, le=3650 * 86_400)
-    """Jobs with this walltime or a longer one go, of the nodes that are free at their start, to those that
-    fail least; 0: none does."""
+    """Jobs with at least this walltime take, of the nodes free at their start, those that fail least; 0: none
+    do."""
     half_life: Whole = Field(default=_RELIABILITY.half_life, ge=3600, le=3650 * 86_400)
-    """What was seen of a node counts half after so long."""
+    """Age at which an observation of a node counts half."""
 
 
 class ThriftSettings(Section):
-    """Jobs go to nodes that draw less. See docs/choices.md."""
+    """Jobs prefer nodes that draw less power. See docs/choices.md."""
 
     prefer: bool = _THRIFT.prefer
-    """Of the nodes that are free at its start a job goes to those that draw least for its work."""
+    """Of the nodes free at its start, a job takes those that draw least for its work,"""
     urgent: Whole = Field(default=_THRIFT.urgent, ge=0, le=3650 * 86_400)
-    """But one that would end less than this before its deadline to the fastest."""
+    """except that a job that would end less than this before its deadline takes the fastest."""
 
 
 class PriceSettings(_Window):
-    """What time on nodes costs, always or in windows that come again. Of several that hold at once for a node
-    the last in the list counts; where none does, time is free.
+    """Prices of node time, always or in recurring windows. If several apply to a node at once, the last in
+    the list counts; without any, time is free.
     """
 
     core_hour: Money
-    """Price of an hour of one core, in `currency`."""
+    """Price of one core-hour, in `currency`."""
     gpu_hour: Money = 0.0
-    """Price of an hour of one gpu."""
+    """Price of one gpu-hour."""
     nodes: Names = ()
-    """On the nodes of these names or properties; empty: on all."""
+    """Names or properties of the nodes; empty: all."""
 
 
 class LicenceSettings(Section):
     """A licence, or another resource of the whole cluster, that the server does not count."""
 
     copies: Annotated[int, Field(ge=0, le=1 << 48)] | None = None
-    """How many there are."""
+    """Number of copies."""
     command: tuple[str, ...] = ()
-    """Program with arguments that says how many there are: a whole number on its first line. With `copies`,
-    the least counts."""
+    """Program with arguments that prints the number of copies on its first line. If `copies` is set, too, the
+    lower number counts."""
     every: Whole = Field(default=60, ge=5, le=86_400)
-    """Time between two runs of it. It has 10 seconds to answer."""
+    """Time between two runs of the program. It has 10 seconds to answer."""
     free: bool = False
-    """What it says is how many are free, not how many there are (as for `server_dyn_res` of OpenPBS)."""
+    """The program prints the number of free copies, not of all (as `server_dyn_res` of OpenPBS)."""
     lent: bool = False
-    """A federation says how many there are for this cluster; none until it has. With `copies`, the least
-    counts."""
+    """A federation lends the copies; none until it has. If `copies` is set, too, the lower number counts."""
     stale: Whole = Field(default=STALE, ge=10, le=7 * 86_400)
-    """Time without an answer after which an alert says that the count is old; it holds on."""
+    """Time without an answer after which an alert says that the count is out of date; the last count stays in
+    force."""
 
     @model_validator(mode="after")
     def _be_known(self) -> Self:
@@ -393,15 +395,14 @@ class LicenceSettings(Section):
 
 
 class NodeSetSettings(Section):
-    """Sets of nodes, such as those on one switch, on one of which all of a job is kept if that can be."""
+    """Sets of nodes, such as those on one switch; a job is kept on one set if possible."""
 
     by: Annotated[str, Field(pattern=r"^[^\s=\x00-\x1f]{0,255}$")] = ""
-    """A resource of the nodes that has text as its value (OpenPBS): each value makes a set. Or:"""
+    """A text resource of the nodes (OpenPBS): each value makes a set. Or:"""
     sets: dict[Name, Annotated[Names, Field(min_length=1)]] = Field(default_factory=dict)
-    """By name of the set, the nodes in it, or properties of which they have one:
-    `{ east = ["rack1", "rack2"], west = ["rack3"] }`."""
+    """Nodes or properties of each set: `{ east = ["rack1", "rack2"], west = ["rack3"] }`."""
     wait: Whole = Field(default=0, ge=0, le=366 * 86_400)
-    """So much later a job may start if one set can take it then."""
+    """How much later a job may start to be on one set."""
     strict: bool = False
     """A job that some set could hold when empty is never spread over several, however long it waits."""
 
@@ -418,81 +419,81 @@ class BookingSettings(Section):
     """What users may book: cores for a time, within a window. See docs/policy.md."""
 
     most: int = Field(default=_BOOKINGS.most, ge=0, le=10_000)
-    """Bookings of one user at once that are not over; 0: users may book nothing."""
+    """Bookings of one user at once; 0: users may book nothing."""
     cpus: int = Field(default=_BOOKINGS.cpus, ge=0, le=10_000_000)
-    """Cores of one booking at most; 0: as many as there are."""
+    """Maximum cores of one booking; 0: no limit."""
     longest: Whole = Field(default=_BOOKINGS.longest, ge=60, le=366 * 86_400)
-    """The longest that may be booked."""
+    """Longest booking."""
     ahead: Whole = Field(default=_BOOKINGS.ahead, ge=60, le=366 * 86_400)
-    """How far ahead the end of a booking's window may lie."""
+    """Latest end of a booking's window, from now."""
     cost: float = Field(default=_BOOKINGS.cost, ge=0, le=1000, allow_inf_nan=False)
-    """What a booking costs, as a share of what a job costs on as many cores for as long; charged to the
-    account when it begins. Its jobs pay as ever beside that."""
+    """Price of a booking, as a share of the price of a job on as many cores for as long; charged to the
+    account when it starts. Its jobs are charged as usual."""
     order: Literal["edf", "lff", "bjf", "fifo"] = _BOOKINGS.order.value
-    """Who goes first when bookings that may still move are planned anew: the earliest deadline, the least
-    flexible, the biggest, who asked first."""
+    """Order in which movable bookings are planned again: earliest deadline, least flexible, biggest, or first
+    come."""
 
 
 class SiteSettings(Section):
-    """What the site wants beyond what the server knows."""
+    """Rules of the site beyond the server's."""
 
     zone: str = "UTC"
-    """Time zone of all times of day below, by its IANA name: `Europe/Prague`."""
+    """Time zone of all local times below, by IANA name: `Europe/Prague`."""
     priority: PrioritySettings = Field(default_factory=PrioritySettings)
-    """How much each term of a job's priority counts."""
+    """Weights of the terms of a job's priority."""
     criteria: CriteriaWeights | None = None
-    """Weights of the criteria by which a search, and `placement`, judge a plan: see docs/optimisation.md.
-    Without it `wait`, `bounded_slowdown`, `wait_rms` and `wait_max` count 1 each."""
+    """Weights of the criteria by which searches and `placement` judge a plan: see docs/optimisation.md.
+    Default: `wait`, `bounded_slowdown`, `wait_rms` and `wait_max`, 1 each."""
     placement: Literal["first_gap", "best_gap", "best_gap_edf"] = "first_gap"
-    """Where a job goes when it comes: the earliest gap on any nodes; of the earliest gaps on ever faster
-    nodes the best by `criteria`; or the same, and before jobs with later deadlines where that is better."""
+    """Which gap a new job takes: the earliest on any nodes; the best by `criteria` of the earliest gaps on
+    ever faster nodes; or the same, and in front of jobs with later deadlines if that is better."""
     classes: dict[Name, ClassSettings] = Field(default_factory=dict)
     """Classes of jobs, by name: `[clusters.main.site.classes.gold]`."""
     fair_share: FairShareSettings | None = None
-    """Who is meant to get how much. Without this table nothing is kept of who used what."""
+    """Shares of accounts, groups or users. Without this table no usage is recorded."""
     limits: tuple[SiteLimitSettings, ...] = ()
-    """What may be in use at once: `[[clusters.main.site.limits]]`."""
+    """Limits on what may be in use at once: `[[clusters.main.site.limits]]`."""
     licences: dict[Name, LicenceSettings] = Field(default_factory=dict)
     """Licences, by name: `[clusters.main.site.licences.matlab]`."""
     reservations: dict[Name, SiteReservationSettings] = Field(default_factory=dict)
     """Standing reservations, by name: `[clusters.main.site.reservations.maintenance]`."""
     bookings: BookingSettings | None = None
-    """What users may book: `[clusters.main.site.bookings]`. Without it, nothing."""
+    """What users may book: `[clusters.main.site.bookings]`. Without it users book nothing."""
     speeds: dict[Name, Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]] = Field(
         default_factory=dict
     )
-    """How fast nodes are beside others (1), by name or property: `{ epyc = 2.5, node17 = 0.5 }`. Of several
-    the largest counts. Fair share counts cpu-seconds times it, `placement` may prefer fast nodes; jobs
-    hold nodes for their walltime all the same."""
+    """Relative speed of nodes (default 1), by name or property: `{ epyc = 2.5, node17 = 0.5 }`. The largest
+    counts. Fair share multiplies cpu-seconds by it, and `placement` may prefer fast nodes; jobs hold nodes
+    for their walltime all the same."""
     node_sets: NodeSetSettings | None = None
-    """Sets of nodes on one of which jobs of several units are kept if that can be."""
+    """Sets of nodes; a job of several units is kept on one of them if possible."""
 
     objectives: ObjectiveWeights | None = None
-    """Weights of the objectives by which alternative plans are sought (`schedd pareto`), and none is offered
-    that is worse than the live one: `{ wait = 1, energy = 2 }`. Without it `wait`, `makespan`, `energy` and
-    `cost` count 1 each, as far as they are known."""
+    """Weights of the objectives for alternative plans (`schedd pareto`); none is offered that is worse than
+    the live one by all of them together: `{ wait = 1, energy = 2 }`. Default: `wait`, `makespan`, `energy`
+    and `cost`, 1 each, as far as they are known."""
     power: dict[Name, PowerSettings] = Field(default_factory=dict)
-    """Watts of nodes, by name or property: `[clusters.main.site.power.epyc]`. The plan's energy is known when
-    every node has some."""
+    """Watts of nodes, by name or property: `[clusters.main.site.power.epyc]`. The plan's energy is known if
+    every node has watts."""
     power_saving: PowerSavingSettings | None = None
     """When idle nodes are switched off: `[clusters.main.site.power_saving]`. Without it they stay on."""
     power_caps: tuple[PowerCapSettings, ...] = ()
-    """The most that may be drawn, always or in windows: `[[clusters.main.site.power_caps]]`."""
+    """Power caps, always or in windows: `[[clusters.main.site.power_caps]]`."""
     choose: ChooseSettings | None = None
-    """Another plan is chosen by itself: `[clusters.main.site.choose]`."""
+    """Automatic choice of alternative plans: `[clusters.main.site.choose]`."""
     reliability: ReliabilitySettings | None = None
     """Long jobs avoid nodes that fail: `[clusters.main.site.reliability]`."""
     thrift: ThriftSettings | None = None
-    """Jobs go to nodes that draw less: `[clusters.main.site.thrift]`."""
+    """Jobs prefer nodes that draw less power: `[clusters.main.site.thrift]`."""
     accounts: AccountsSettings | None = None
     """Accounts and budgets: `[clusters.main.site.accounts]`."""
     prices: tuple[PriceSettings, ...] = ()
-    """What time on nodes costs: `[[clusters.main.site.prices]]`. A user's limit is `-W x=cost_limit:2.50`."""
+    """Prices of node time: `[[clusters.main.site.prices]]`. A user's limit is `-W x=cost_limit:2.50`."""
     cost_limits: Literal["soft", "hard"] = "soft"
-    """What `-W x=cost_limit:2.50` means: a job that costs more is planned and marked, or, `hard`, it is
-    planned and started only where it costs no more."""
+    """What `-W x=cost_limit:2.50` means: with `soft` a job that costs more is planned and marked; with `hard`
+    it is planned and started only where it costs no more."""
     currency: Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{1,16}$")] = "EUR"
-    """Of the prices, as it is shown."""
+    """Currency of the prices, for display."""
 
     @model_validator(mode="after")
     def _make_sense(self) -> Self:

@@ -255,7 +255,7 @@ def test_a_pause_that_cannot_take_effect_at_once_fails_and_never_does(
     for act, done in (("pause", "paused"), ("resume", "resumed")):
         said = problem(client.post(f"{MAIN}/{act}", json={"reason": "x"}), "not-ready")
         assert said["detail"] == (
-            f"starting jobs was not {done}: the daemon waits for its database: "
+            f"starting jobs was not {done}: the database is unavailable: "
             "schedd.sqlite: database or disk is full"
         )
     assert "disk is full" in client.get(MAIN).json()["stale"]
@@ -316,7 +316,7 @@ def test_a_silent_adapter_is_told_by_every_answer_and_by_the_readiness_check(
     client: TestClient, loop: PlanLoop
 ) -> None:
     loop.hearing.last -= 61
-    words = "no adapter was heard of since the daemon started"
+    words = "no contact with an adapter since the daemon started"
     assert problem(client.get("/readyz"), "not-ready")["detail"] == f"main: {words}"
     assert client.get("/leadz").status_code == 200  # an adapter must be able to reach it
     found = client.get(MAIN).json()
@@ -336,7 +336,7 @@ def test_open_alerts_are_listed_for_those_who_see_all_and_for_users_as_far_as_th
     loop.alarms.look()
     found = client.get(f"{MAIN}/alerts").json()["alerts"]
     assert [one["kind"] for one in found] == ["adapter", "unknown_job"]
-    assert found[1]["text"] == "job 9.server started, but nobody said that it exists"
+    assert found[1]["text"] == "job 9.server started, but no event had announced it"
     assert client.get(MAIN).json()["alerts"] == 2
     shown = client.get(f"{MAIN}/alerts", headers=bearer("user")).json()["alerts"]
     assert [one["kind"] for one in shown] == ["adapter"]
@@ -369,7 +369,9 @@ def test_a_planner_that_stopped_is_told_by_the_readiness_check(client: TestClien
     for headers in ({"Authorization": ""}, {"Authorization": "Bearer wrong"}):  # strangers
         for path in ("/readyz", "/leadz"):
             said = problem(client.get(path, headers=headers), "not-ready")["detail"]
-            assert said == "a planner stopped, waits for its database, or does not know its server's state"
+            assert (
+                said == "a planner has stopped, waits for its database, or is not sure of its server's state"
+            )
     assert client.get(f"{MAIN}/jobs").json()["stale"].startswith("the planner stopped")
     assert 'schedd_failing{cluster="main"} 1.0' in client.get("/metrics").text
 

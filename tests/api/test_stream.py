@@ -176,7 +176,7 @@ def test_an_alert_is_told_when_it_opens_and_when_it_closes(url: str, loop: PlanL
         loop.alarms.look()
         kind, news = followed.next()
         assert (kind, [one["kind"] for one in news["alerts"]]) == ("changes", ["adapter"])
-        assert news["stale"] == news["halted"] == "no adapter was heard of since the daemon started"
+        assert news["stale"] == news["halted"] == "no contact with an adapter since the daemon started"
         loop.hear()
         loop.alarms.look()
         kind, news = followed.next()

@@ -125,7 +125,7 @@ def test_what_is_wrong_is_said_with_what_to_do(doctor: Doctor, loop: PlanLoop) -
     )
     assert any("resources_default.walltime" in words for words in said)
     assert [state for state, *_ in found["server"]] == ["good", "bad", "warn"]
-    assert found["alert"][0][:2] == ("warn", "main: job 9.x started, but nobody said that it exists")
+    assert found["alert"][0][:2] == ("warn", "main: job 9.x started, but no event had announced it")
     loop.pause("the cooling failed").result(WAIT)
     assert doctor()[1]["starts"][0] == (
         "warn",
@@ -175,7 +175,7 @@ def test_a_silent_adapter_is_bad_until_it_is_heard_of(doctor: Doctor, loop: Plan
     assert code == 2
     state, words, do = found["adapter"][0]
     assert (state, "systemctl status pbs-adapter" in do) == ("bad", True)
-    assert "main: the adapter was last heard of at " in words
+    assert "main: no contact with the adapter since " in words
     loop.hear()
     assert doctor()[1]["adapter"][0][0] == "good"
 

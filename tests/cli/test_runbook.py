@@ -144,8 +144,8 @@ async def test_the_daemon_is_down(house: House) -> None:
 
 async def test_the_adapter_is_down(house: House) -> None:
     house.adapter.kill()
-    said = await until(house, lambda found: "the adapter was last heard of at" in found[1], "showq")
-    assert "no jobs are started, and the plan may be out of date: the adapter was last heard of at" in said
+    said = await until(house, lambda found: "no contact with the adapter since" in found[1], "showq")
+    assert "no jobs are started, and the plan may be out of date: no contact with the adapter since" in said
     code, said = await command(house, "doctor", "--adapter", "/none")
     assert (code, "systemctl status pbs-adapter" in said) == (2, True)
     await opened(house, "adapter")
@@ -201,7 +201,7 @@ async def test_a_dead_adapter_is_said_on_every_face_and_then_no_more(house: Hous
     before = await faces(house, name)
     assert (before["stale"], before["ready"], before["metrics"]) == ("", 200, {"stale": 0, "halted": 0})
     house.adapter.kill()
-    words = "the adapter was last heard of at"
+    words = "no contact with the adapter since"
     await until(house, lambda found: words in found[1], "showq")
     await opened(house, "adapter")
     said = await faces(house, name)
@@ -264,7 +264,7 @@ def by_hand(house: House, job: str, node: str) -> None:
 async def test_the_server_is_down(house: House) -> None:
     down = asyncio.create_task(house.server.restart(down=25))
     said = await until(
-        house, lambda found: "the adapter does not reach the server since" in found[1], "showq"
+        house, lambda found: "the adapter has not reached the server since" in found[1], "showq"
     )
     assert "no jobs are started" in said
     await down
@@ -278,10 +278,10 @@ async def test_the_disk_is_full_or_the_database_is_down(house: House) -> None:
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (4096, before[1]))
     try:
         short(house, nodes="1:ppn=1")
-        said = await until(house, lambda found: "the daemon waits for its database" in found[1], "showq")
+        said = await until(house, lambda found: "the database is unavailable" in found[1], "showq")
         assert "no jobs are started" in said
         code, said = await command(house, "pause", "--reason", "the disk is full")
-        assert (code, "was not paused: the daemon waits for its database" in said) == (4, True)
+        assert (code, "was not paused: the database is unavailable" in said) == (4, True)
     finally:
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, before)
     await settled(house)

@@ -141,7 +141,7 @@ def test_open_alerts_are_listed_for_operators_and_shown_on_every_page(look: Open
     started = JobStarted(id=event_id(), time=T, job_id="99.server", shares=(ShareFacts("n1", 1),))
     site.happen(started)
     page = look("operator").go("admin")
-    words = "job 99.server started, but nobody said that it exists"
+    words = "job 99.server started, but no event had announced it"
     expect(page.locator("#alerts-open tbody tr")).to_have_count(1)
     expect(page.locator("#alerts-open")).to_contain_text(words)
     shown = {}

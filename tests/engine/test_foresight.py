@@ -236,7 +236,9 @@ def test_an_admin_hears_of_it_when_too_few_or_too_many_start_as_told() -> None:
     assert hours.coverage[1] == 2 / 3
     cluster.at(100)
     (words,) = cluster.alerts("expected")
-    assert words.startswith("expected starts are off: 67 % of the latest jobs started by the 90 % time")
+    assert words.startswith(
+        "expected starts are inaccurate: 67 % of the latest jobs started by the 90 % time"
+    )
     cluster.at(500)
     assert len(cluster.alerts("expected")) == 1
     assert publish(cluster.engine.state).expected_held["hour"][0] == 120

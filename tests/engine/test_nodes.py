@@ -190,7 +190,7 @@ def test_a_reservation_over_or_empty_is_refused_with_an_alert(start: int, end: i
 def test_a_reservation_of_an_unknown_node_takes_hold_when_the_node_appears() -> None:
     cluster = Cluster()
     cluster.reserve("fix", "n9", start=0, end=500)
-    assert cluster.alerts("reservation") == ["reservation fix: no node n9"]
+    assert cluster.alerts("reservation") == ["reservation fix: unknown nodes are left out: n9"]
     cluster.node("n9", cpus=16)
     cluster.submit("1", "1:ppn=16")
     assert cluster.start("1") == 500

@@ -65,7 +65,9 @@ def test_a_policy_that_cannot_be_read_changes_nothing_and_is_told() -> None:
     cluster = Cluster(nodes=2)
     cluster.tell(change(cluster, 1, ONE_EACH))
     cluster.tell(change(cluster, 2, {"limits": [{"what": "jobs"}]}))
-    assert cluster.alerts("policy")[0].startswith("policy 2 was not taken, since it cannot be read: ")
+    assert cluster.alerts("policy")[0].startswith(
+        "policy 2 cannot be read; the previous one stays in force: "
+    )
     assert cluster.engine.state.policy_version == 1
     cluster.submit("1")
     cluster.submit("2")

@@ -189,7 +189,7 @@ def test_a_command_that_fails_leaves_the_node_on_and_is_tried_again_later() -> N
     (order,) = [one for one in cluster.decisions if isinstance(one, Switch)]
     cluster.tell(cluster.done(order, done=False, code=7, text="no such BMC"))
     assert cluster.alerts("power") == [
-        "node n1 could not be switched off: no such BMC; it is tried again in 1800 s"
+        "node n1 could not be switched off: no such BMC; the next try is in 1800 s"
     ]
     cluster.submit("1")
     assert cluster.runs("1") == [140]

@@ -215,7 +215,7 @@ def test_too_many_access_lists_are_refused_by_name() -> None:
     for i in range(17):
         reserve(cluster, f"r{i}", 10 * i, 10 * i + 5, nodes=("n1",), users=(f"u{i}",))
     assert cluster.alerts("reservation") == [
-        "reservation r16 was not made: there are 16 access lists already"
+        "reservation r16 was not made: at most 16 different access lists are allowed"
     ]
     assert len(cluster.engine.state.reservations) == 16
 

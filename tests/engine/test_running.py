@@ -104,7 +104,7 @@ def test_after_six_hours_the_node_counts_as_blocked_and_the_admin_is_told() -> N
     cluster.at(100 + 6 * 3600 - 1)
     assert cluster.alerts("overrun") == []
     cluster.at(100 + 6 * 3600)
-    assert cluster.alerts("overrun") == ["job 1 runs past its walltime since 21600 s: n1 counts as blocked"]
+    assert cluster.alerts("overrun") == ["job 1 is 21600 s past its walltime: n1 counts as blocked"]
     assert cluster.view("3").why == "waiting for node n1, which is blocked by job 1, long past its walltime"
     cluster.submit("4", "1:ppn=2", 10)
     assert cluster.where("4") == ["n2"]

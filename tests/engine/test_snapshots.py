@@ -81,7 +81,7 @@ def test_a_snapshot_that_is_not_credible_pauses_and_is_said(changes: dict[str, o
     cluster.tell(wrong)
     assert cluster.engine.state.stale == words
     assert cluster.view("3").stale == words
-    assert cluster.alerts("snapshot") == [f"a snapshot of the server was not believed: {words}"]
+    assert cluster.alerts("snapshot") == [f"a snapshot of the server was rejected: {words}"]
     assert [cluster.start(str(i)) for i in range(10)] == before
     cluster.tell(wrong)
     if wrong.server_age is not None:

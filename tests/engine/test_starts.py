@@ -118,7 +118,7 @@ def test_a_decision_that_nobody_answers_is_void_after_its_expiry_and_the_grace()
     assert cluster.runs("1") == [0]
     cluster.at(91)
     assert cluster.runs("1") == [0, 91]
-    assert cluster.alerts("unanswered") == ["1 run decisions were not answered in time"]
+    assert cluster.alerts("unanswered") == ["1 starts were sent to the adapter and not answered in time"]
 
 
 def test_a_start_that_comes_after_its_decision_was_void_is_still_ours() -> None:
@@ -353,7 +353,7 @@ def test_a_contradiction_between_the_modes_is_said_once_and_kept_over_a_checkpoi
     cluster.engine = Engine.restore(cluster.engine.checkpoint())
     cluster.tell(cluster.server.snapshot())
     (alert,) = cluster.alerts("mode")
-    assert 'set to mode = "adviser": none are started' in alert
+    assert 'has mode = "adviser": no jobs are started' in alert
     assert cluster.engine.state.adapter_mode == "scheduler"
 
 

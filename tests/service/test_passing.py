@@ -82,11 +82,11 @@ def test_a_batch_over_which_the_engine_fails_is_passed_over_and_a_snapshot_asked
         loop.submit([job("3")]).result(WAIT)
         assert answers(loop, "1", "2", "3") == ["start_known", "", "start_known"]
         (told,) = alerts(loop, "passed_over")
-        assert "planner failed over batch 2" in told
+        assert "could not handle batch 2 of events" in told
         assert ("it did not return within 1 s" if hangs else "RuntimeError('broken on purpose')") in told
-        assert 'the step "dispatch" is left out for 60 s' in told
+        assert 'the step "dispatch" is skipped for 60 s' in told
         (asked,) = alerts(loop, "snapshot")
-        assert asked.startswith("a snapshot of the server is asked for")
+        assert asked.startswith("a full snapshot of the server was requested")
     assert [file.name for file in tmp_path.iterdir()] == [f"main-{T}-passed-over.jsonl"]
 
 
@@ -150,7 +150,7 @@ def test_when_everything_fails_the_planner_tries_again_and_goes_on_as_soon_as_it
         while loop._planner._passing._row < 3:
             assert time.monotonic() < until
             time.sleep(0.01)
-        assert "planner failed over batch" in loop.trouble
+        assert "planner could not handle batch" in loop.trouble
         broken.clear()
         assert answer.result(WAIT).accepted == 1
         assert (loop.alive, loop.trouble) == (True, "")

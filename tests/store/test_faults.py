@@ -133,11 +133,9 @@ def test_a_disk_that_takes_nothing_more(nursery: Nursery, tmp_path: Path) -> Non
         with trouble(daemon):
             resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (4096, before[1]))
         shown = daemon.get("/v1/clusters/main")
-        assert shown["stale"].startswith("the daemon waits for its database: ")
+        assert shown["stale"].startswith("the database is unavailable: ")
         assert shown["halted"]
-        with pytest.raises(
-            AwayError, match="starting jobs was not paused: the daemon waits for its database"
-        ):
+        with pytest.raises(AwayError, match="starting jobs was not paused: the database is unavailable"):
             daemon.post("/v1/clusters/main/pause", {"reason": "the disk is full"})
         resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, before)
 

@@ -269,10 +269,8 @@ def test_a_node_has_its_black_hole_times_and_reasons(store: Store) -> None:
     def alert(number: int, kind: str, text: str) -> Alert:
         return Alert(id=f"d{number}", cause="e", time=1000 + number, kind=kind, text=text)
 
-    hole = (
-        "jobs fail on node n1 soon after their start: 1.srv, 2.srv; it gets no new jobs until it was offline"
-    )
-    late = "job 3.srv runs past its walltime since 21600 s: n10, n1 counts as blocked"
+    hole = "jobs fail on node n1 soon after they start: 1.srv, 2.srv; it gets no new jobs"
+    late = "job 3.srv is 21600 s past its walltime: n10, n1 counts as blocked"
     others = [alert(3, "black_hole", hole.replace("n1", "n10")), alert(4, "unknown_job", "job n1 started")]
     batch = appended(store, queued(1))
     store.record(1, batch, [alert(1, "black_hole", hole), alert(2, "overrun", late), *others])

@@ -172,7 +172,7 @@ def test_a_state_that_an_error_left_unsound_is_not_gone_on_from(
             loop.submit([job("3"), job("4")]).result(WAIT)
         (told,) = alerts(loop, "passed_over")
         assert "a job that is gone waits for a node" in told
-        assert "job 3 is set aside" in told
+        assert "job 3 is set aside and not planned" in told
         assert alerts(loop, "snapshot")
         loop.submit([job("4"), job("5")]).result(WAIT)
         assert loop.alive

@@ -548,7 +548,7 @@ def test_every_command_says_that_the_adapter_is_silent_and_then_no_more(
     loop.hear()
     loop.hearing.last -= 61
     words = (
-        "no jobs are started, and the plan may be out of date: the adapter was last heard of at 2023-11-14"
+        "no jobs are started, and the plan may be out of date: no contact with the adapter since 2023-11-14"
     )
     assert words in run(*args)[2]
     loop.hear()
@@ -571,7 +571,7 @@ def test_every_command_says_once_that_clocks_are_apart_and_then_no_more(
 def test_showq_tells_of_alerts_that_matter_to_users(run: Run, loop: PlanLoop) -> None:
     share = (ShareFacts("n1", 1),)
     loop.submit([JobStarted(id=event_id(), time=T, job_id="9.srv", shares=share)]).result(WAIT)
-    assert run("showq")[1].endswith("\njob 9.srv started, but nobody said that it exists\n")
+    assert run("showq")[1].endswith("\njob 9.srv started, but no event had announced it\n")
 
 
 @pytest.mark.parametrize("args", [("showq",), ("showstart", "2"), ("checkjob", "2"), ("showbf",)])

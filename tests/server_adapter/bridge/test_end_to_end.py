@@ -139,7 +139,7 @@ async def test_two_hundred_jobs_start_once_each_where_planned_through_faults_and
     assert len(dated) > 50
     assert house.adapter.terminate() == 0
     assert house.daemon.terminate() == 0
-    assert "another scheduler is alive" not in house.adapter.log.read_text()
+    assert "another scheduler is active" not in house.adapter.log.read_text()
 
 
 async def test_after_a_start_by_somebody_else_one_resume_is_enough(house: House) -> None:

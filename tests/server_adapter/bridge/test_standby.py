@@ -142,4 +142,4 @@ async def test_leaders_that_are_killed_are_followed_by_the_other_and_no_job_runs
     assert house.adapter.terminate() == 0
     log = house.adapter.log.read_text()
     assert json.loads((house.directory / "state" / "state.json").read_text())["term"] >= 3
-    assert "another scheduler is alive" not in log
+    assert "another scheduler is active" not in log
