@@ -115,12 +115,10 @@ def test_every_page_says_that_its_plan_is_stale_and_that_nothing_is_started(site
 def test_every_page_says_that_the_adapter_is_silent_and_then_no_more(site: Site, path: str) -> None:
     with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
         client.post("/login", data={"token": token("admin")})
-        assert "No adapter was heard of" not in client.get(f"/main/{path}").text
+        assert "No contact with an adapter" not in client.get(f"/main/{path}").text
         site.loop.hearing.last -= 61
         answer = client.get(f"/main/{path}").text
-        words = (
-            "<strong>This plan may be out of date, and no jobs are started.</strong> no adapter was heard of"
-        )
+        words = "and no jobs are started.</strong> no contact with an adapter"
         assert words in answer
         assert path != "admin" or '<span class="dot bad"></span>' in answer
         site.loop.hear()
@@ -132,7 +130,7 @@ def test_a_page_that_is_open_shows_by_itself_that_the_adapter_is_silent(look: Op
     expect(page.locator("#pulse")).to_contain_text("Live")
     site.loop.hearing.last -= 61
     expect(page.locator("#pulse")).to_contain_text("Stale", timeout=WAIT_MS)
-    expect(page.locator("#alerts")).to_contain_text("no adapter was heard of")
+    expect(page.locator("#alerts")).to_contain_text("no contact with an adapter")
     site.loop.hear()
     expect(page.locator("#pulse")).to_contain_text("Live", timeout=WAIT_MS)
 
