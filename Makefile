@@ -1,6 +1,8 @@
 # One verb for each habit. `make` alone lists them.
 VENV  := .venv
 PREFIX ?= /usr/local
+# The program alone, and with it what tests, lint and packages need.
+PROGRAM := $(VENV)/.program
 STAMP := $(VENV)/.installed
 # Newest first; the newest Python that numba has wheels for leads the list (0.68: 3.15).
 PYTHONS ?= python3.15 python3.14 python3.13 python3.12 python3.11 python3 python
@@ -13,10 +15,10 @@ help: ## list the verbs
 
 setup: $(STAMP) ## make the virtual environment .venv (again only when pyproject.toml changed)
 
-install: $(STAMP) ## link schedd and the users' commands below PREFIX (/usr/local), never over a file
+install: $(PROGRAM) ## link schedd and the users' commands below PREFIX (/usr/local), never over a file
 	$(VENV)/bin/schedd install --prefix $(PREFIX)
 
-demo: $(STAMP) ## daemon, adapter and an emulated pbs_server (SERVER=torque or openpbs); Ctrl-C ends it
+demo: $(PROGRAM) ## daemon, adapter and an emulated pbs_server (SERVER=torque or openpbs); Ctrl-C ends it
 	$(VENV)/bin/schedd demo --open $(if $(SERVER),--server $(SERVER))
 
 lint: $(STAMP) ## ruff, mypy strict, import contracts
@@ -63,7 +65,7 @@ clean: ## remove what the other verbs made
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A candidate counts only when it runs (a shim on PATH may not) and can make an environment.
-$(STAMP): pyproject.toml
+$(PROGRAM): pyproject.toml
 	@if ! $(VENV)/bin/python -c '' 2>/dev/null; then \
 	  py= ; bare= ; \
 	  for name in $(PYTHONS); do \
@@ -84,5 +86,11 @@ $(STAMP): pyproject.toml
 	  echo "Making $(VENV) with $$py"; \
 	  "$$py" -m venv --clear $(VENV); \
 	fi
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@echo "Installing schedd and its libraries into $(VENV) (500 MB)"
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(STAMP): $(PROGRAM)
+	@echo "Installing what tests, lint and packages need into $(VENV) (1 GB more)"
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@

@@ -250,7 +250,7 @@ def test_a_database_that_comes_after_the_daemon_is_waited_for(
             assert told[0].startswith("STATUS=waiting: postgresql://schedd@/later")
             assert ("timeout" in told[0]) == silent
             assert told[1:] == ["EXTEND_TIMEOUT_USEC=60000000"]
-            with pytest.raises(AwayError, match="it waits for its database"):
+            with pytest.raises(AwayError, match="waits for its database"):
                 daemon.get("/readyz")
             assert daemon.get("/healthz")["status"] == "ok"
             daemon.signal(signal.SIGHUP)  # no reason to say that it is ready
