@@ -12,7 +12,7 @@ from schedd.api.jobs import found_job
 from schedd.api.problems import answers
 from schedd.api.replies import documented, reply
 from schedd.api.waiting import a_copy
-from schedd.service.objectives import NodeCost, cost_of, expected, measured
+from schedd.service.objectives import NodeCost, cost_of, known, measured
 
 __all__ = ["JobCostView", "ObjectiveValue", "ObjectivesView", "router"]
 
@@ -37,8 +37,7 @@ class ObjectiveValue:
     why: str
     """What is missing where the value is null."""
     expected: float | None
-    """The same by the starts that are expected from predicted run times: of `wait` and `wait_max`, where run
-    times are predicted."""
+    """The same of the plan with predicted run times in place of walltimes; null where there is none."""
 
 
 @documented
@@ -47,6 +46,8 @@ class ObjectivesView(Dated):
     """What the plan is worth by each objective."""
 
     objectives: tuple[ObjectiveValue, ...]
+    expected_as_of: int | None
+    """When the plan with predicted run times was made, in seconds since the epoch: every minute or so."""
 
 
 @documented
@@ -75,16 +76,23 @@ class JobCostView(Dated):
 async def get_objectives(request: Request, cluster: Cluster, _: Seen) -> Response:
     """The present plan by each objective, over all that runs or is planned from now on.
 
-    Times are those that the plan reckons with: every job uses its walltime in full.
+    Times are those that the plan reckons with: every job uses its walltime in full. Where run times are
+    predicted, `expected` has the values of the plan in which each job runs as long as half of its like do.
     """
     copy = await a_copy(cluster)
     found = await worked_out(request, measured, copy)
-    soon = expected(copy)
+    latest = request.app.state.clusters.foretellers[cluster.name].latest
+    soon = known(await worked_out(request, measured, latest.fork)) if latest is not None else {}
     values = tuple(
-        ObjectiveValue(one.objective.value, one.value, one.unit, one.why, soon.get(one.objective))
+        ObjectiveValue(one.objective.value, one.value, one.unit, one.why, soon.get(one.objective.value))
         for one in found
     )
-    return reply(request, ObjectivesView(objectives=values, **dated(copy.published)), copy.published)
+    view = ObjectivesView(
+        objectives=values,
+        expected_as_of=latest.found.as_of if latest is not None else None,
+        **dated(copy.published),
+    )
+    return reply(request, view, copy.published)
 
 
 @router.get(

@@ -6,12 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 from schedd.choice.books import Books
-from schedd.choice.objectives import Facts, Objective, Vector, objectives
+from schedd.choice.objectives import Facts, Vector, objectives
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.engine.records import JobRecord
 from schedd.engine.view import Published
 from schedd.model import Placement
-from schedd.plan.columns import CPUS, GPUS, PLANNED, Entries
+from schedd.plan.columns import CPUS, GPUS, Entries
 from schedd.policy.accounts import SCALE, Portion, paid
 from schedd.policy.economy import Economy
 from schedd.policy.reliability import failure_rates
@@ -26,7 +26,6 @@ __all__ = [
     "cost_between",
     "cost_of",
     "economy_in_force",
-    "expected",
     "facts_of",
     "known",
     "measured",
@@ -115,20 +114,6 @@ def _limits(published: Published) -> npt.NDArray[np.float64]:
 def measured(fork: Fork) -> Vector:
     """The objective vector of the plan that was copied."""
     return objectives(fork.copy(), facts_of(fork), fork.as_of)
-
-
-def expected(fork: Fork) -> dict[Objective, float]:
-    """Mean and longest wait of the planned jobs, in seconds, by the starts that are expected (P50); where a
-    job has none, by its planned one. Empty where nothing is predicted.
-    """
-    published = fork.published
-    planned = np.flatnonzero((published.states == PLANNED) & (published.starts >= 0))
-    if published.expected_as_of < 0 or not planned.shape[0]:
-        return {}
-    soon = published.expected[planned]
-    starts = np.where(soon >= 0, np.maximum(soon, published.as_of), published.starts[planned])
-    waits = np.maximum(starts - fork.columns.release[planned], 0)
-    return {Objective.WAIT: float(waits.mean()), Objective.WAIT_MAX: float(waits.max())}
 
 
 def moved(before: Vector, after: Vector) -> tuple[ObjectiveChange, ...]:

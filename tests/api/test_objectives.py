@@ -27,7 +27,7 @@ CLOCK = StillClock()
 @pytest.fixture
 def priced(the_app: FastAPI) -> Iterator[TestClient]:
     """Two nodes and five jobs of four cpus and an hour; of the last, its owner would pay 1.50."""
-    clusters = Clusters({"main": EngineSettings(site=SITE, slack=10**6)}, CLOCK)
+    clusters = Clusters({"main": EngineSettings(site=SITE, slack=10**6, predict=True)}, CLOCK)
     CLOCK.moment = T
     clusters.start(warm=False)
     the_app.state.clusters = clusters
@@ -204,3 +204,15 @@ def test_the_cheapest_start_by_a_moment_is_told_over_http(client: TestClient) ->
     assert soon["start"] == T + 100, "the later, the less of it is dear"
     said = problem(client.post(f"{MAIN}/what-if", json={**question, "cheapest_by": -1}), "invalid")
     assert "cheapest_by" in str(said)
+
+
+def test_the_plan_is_told_with_predicted_run_times_where_there_are_any(priced: TestClient) -> None:
+    found = get(priced, "/plan/objectives")
+    assert found["expected_as_of"] is None
+    assert {one["expected"] for one in found["objectives"]} == {None}
+    assert isinstance(priced.app, FastAPI)
+    priced.app.state.clusters.foretellers["main"].turn()
+    found = get(priced, "/plan/objectives")
+    assert found["expected_as_of"] == T
+    # Nothing was learned yet: jobs are taken to need their walltimes.
+    assert all(one["expected"] == pytest.approx(one["value"]) for one in found["objectives"])

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from schedd.choice.objectives import Objective
 from schedd.choice.pareto import ParetoSettings
 from schedd.engine import EngineSettings
 from schedd.engine.job_view import JobView, job_history, job_view, record_of
@@ -18,9 +17,8 @@ from schedd.service.chooser import Chooser, best_of
 from schedd.service.clusters import Clusters
 from schedd.service.durable import Durable
 from schedd.service.loop import PlanLoop
-from schedd.service.objectives import expected
 from schedd.service.settings import StoreSettings
-from schedd.wire import ExpectedFacts, JobDeleted, StartsExpected
+from schedd.wire import JobDeleted
 from tests.service.build import StillClock, T, event_id, job, node, planner
 
 WAIT = 30
@@ -272,21 +270,3 @@ def test_a_plan_that_was_put_in_force_is_so_after_a_restart(tmp_path: Path) -> N
         assert again.choices["main"].latest is None, "the set itself is kept in memory alone"
     finally:
         again.stop()
-
-
-def test_waits_are_known_by_expected_starts_where_run_times_are_predicted() -> None:
-    with cluster(predict=True) as (loop, _):
-        told = ExpectedFacts("3", T + 60, T + 90, planned=T + 3600)
-        loop.submit([StartsExpected(id="x", time=T, jobs=(told,))]).result(WAIT)
-        waits = [
-            60 if job_id == "3" else start - T for job_id, start in starts(loop).items() if start is not None
-        ]
-        fork = loop.fork().result(WAIT)
-        found = expected(fork)
-        assert set(found) == {Objective.WAIT, Objective.WAIT_MAX}
-        # Two of the nine run decisions are out: who starts now is planned no more.
-        waits = [wait for wait in waits if wait > 0]
-        assert found[Objective.WAIT] == pytest.approx(sum(waits) / len(waits))
-        assert found[Objective.WAIT_MAX] == max(waits)
-    with cluster() as (loop, _):
-        assert expected(loop.fork().result(WAIT)) == {}

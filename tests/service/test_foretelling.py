@@ -12,6 +12,8 @@ from schedd.service import foretelling
 from schedd.service.errors import PlannerStopped
 from schedd.service.foretelling import Foreteller
 from schedd.service.loop import PlanLoop
+from schedd.service.objectives import known, measured
+from schedd.wire import JobEnded, JobStarted, ShareFacts
 from tests.service.build import T, job, node, planner
 
 WAIT = 30
@@ -121,3 +123,23 @@ def _saved(outlook: Outlook | None) -> object:
     assert outlook is not None
     plain, arrays = outlook.save()
     return plain, {name: array.tolist() for name, array in arrays.items()}
+
+
+def test_the_expected_plan_is_worth_what_predicted_run_times_make_of_it() -> None:
+    """Jobs of ann run a tenth of their walltime; so the last ends, by what is expected, much sooner."""
+    with planner(end_allowance=0, tell=False, predict=True) as loop:
+        loop.submit([node("n1")]).result(WAIT)
+        for i in range(30):
+            at = T - 20_000 + 400 * i
+            loop.submit([job(f"past{i}", walltime="3600")]).result(WAIT)
+            share = (ShareFacts("n1", 4),)
+            loop.submit([JobStarted(id=f"s{i}", time=at, job_id=f"past{i}", shares=share)]).result(WAIT)
+            loop.submit([JobEnded(id=f"e{i}", time=at + 360, job_id=f"past{i}")]).result(WAIT)
+        loop.submit([job("1"), job("2"), job("3")]).result(WAIT)
+        teller = Foreteller(loop)
+        assert teller.turn() is not None
+        assert teller.latest is not None
+        expected_ = known(measured(teller.latest.fork))
+        planned = known(measured(loop.fork().result(WAIT)))
+        assert expected_["makespan"] < 0.3 * planned["makespan"]
+        assert expected_["wait"] < 0.3 * planned["wait"]

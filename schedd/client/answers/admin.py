@@ -269,6 +269,7 @@ class ObjectivesView(TypedDict):
     generation: int
     stale: str
     objectives: list[ObjectiveValue]
+    expected_as_of: int | None
 
 
 class NodeCost(TypedDict):
