@@ -63,7 +63,8 @@ _UNUSED = (  # below site-packages: tests, compilers' input, other threading lay
 )
 _SOURCES = {".pyi", ".pxd", ".pyx", ".c", ".cpp", ".h", ".hpp", ".a", ".map"}
 _SHOWN = "bokeh.min.js"
-_ADAPTER_NEEDS = ("httpx2", "pydantic")
+_ADAPTER_NEEDS = ("httpx2", "pydantic", "python-dateutil", "tzdata")
+_ADAPTER_HAS_NOT = ("emulator", "bench_wire.py")
 _ADAPTER_PAPERS = ("torque.md", "openpbs.md", "configuration.md")
 _LOADS = """
 import ctypes, sys
@@ -73,6 +74,12 @@ for name in sys.stdin.read().split("\\n"):
     except OSError:
         continue
     print(name)
+"""
+_IMPORTS = """
+import importlib, pkgutil, server_adapter
+
+for module in pkgutil.walk_packages(server_adapter.__path__, "server_adapter."):
+    importlib.import_module(module.name)
 """
 
 
@@ -94,6 +101,8 @@ def adapter(tree: Path, python: Path, whole: Path) -> None:
     _interpreter(python, home)
     _adapter_modules(whole / "usr/lib/schedd", home)
     _trim(home)
+    # Each of its modules finds all that it imports.
+    subprocess.run([home / "bin/python3", "-I", "-B", "-c", _IMPORTS], check=True)
     _program(tree, "pbs-adapter", "from server_adapter.main import main")
     parser = make_parser()
     pages = {"pbs-adapter.1": man_page_of(parser, "joins a pbs_server to schedd")}
@@ -207,7 +216,7 @@ def _adapter_modules(source_home: Path, home: Path) -> None:
             if path.is_file() and ".." not in file.parts and "__pycache__" not in file.parts:
                 (target / file).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(path, target / file)
-    skip = shutil.ignore_patterns("emulator", "bench_wire.py", "__pycache__")
+    skip = shutil.ignore_patterns(*_ADAPTER_HAS_NOT, "__pycache__")
     shutil.copytree(source / "server_adapter", target / "server_adapter", ignore=skip)
     shutil.copytree(source / "schedd/wire", target / "schedd/wire", ignore=skip)
     shutil.copy2(source / "schedd/__init__.py", target / "schedd/__init__.py")

@@ -1,12 +1,21 @@
 """The moves of a job's planned start, folded: those that follow each other by one cause are one row."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Final
 
 from schedd.engine.job_view import Change
 
 __all__ = ["Fold", "folded"]
+
+_CAUSES: Final[Mapping[str, str]] = {
+    "altered": "it was altered",
+    "arrived": "it arrived",
+    "freed": "room became free",
+    "released": "it was released",
+}
+"""Causes that are one word, for moves whose own words differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +34,6 @@ def folded(changes: Iterable[Change]) -> list[Fold]:
     for cause, group in groupby(changes, key=lambda change: change.cause):
         moves = list(group)
         texts = {move.words or cause for move in moves}
-        words = texts.pop() if len(texts) == 1 else cause
+        words = texts.pop() if len(texts) == 1 else _CAUSES.get(cause, cause)
         found.append(Fold(moves[0], moves[-1], len(moves), words))
     return found

@@ -27,7 +27,7 @@ KINDS: Final[Mapping[str, str]] = {
     "error": "an event could not be handled",
     "expected": "too many or too few jobs start by the time predicted for 90 % of them",
     "foreign": "another scheduler starts jobs; schedd starts no more",
-    "group": "a part of a group of jobs was deleted: no confirmation in time that all parts had started",
+    "group": "a part of a group of jobs was deleted: it was late, or not confirmed in time",
     "licence": "a licence count is out of date",
     "limit": "a limit of the server cannot be read and is not enforced",
     "log": "a part of the event log was lost; the plan continues from the server's state",

@@ -38,7 +38,7 @@ def overdue(state: EngineState, booking: Booking) -> str:
         words = f"it could not be started within {event.late} s of {moment_in_words(booking.start)}"
         return f"{words}: {_why(state, event.handover)}"
     if event.guard and now >= booking.start + event.guard:
-        return "nobody said in time that all parts of its group had begun"
+        return "no confirmation in time that all parts of its group had started"
     return ""
 
 

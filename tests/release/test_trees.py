@@ -1,12 +1,16 @@
 """What makes a tree the same wherever it is built."""
 
+import ast
 import csv
 import importlib
 import sys
+from collections.abc import Collection
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from packaging.utils import canonicalize_name
 
 from tests.conftest import ROOT
 
@@ -53,3 +57,27 @@ def test_the_size_is_counted_as_dpkg_does_and_not_by_the_file_system(
         (tmp_path / "folder" / name).write_bytes(b"x" * size)
     (tmp_path / "link").symlink_to("nowhere")
     assert trees.installed_size(tmp_path) == 1 + 1 + 1 + 2 + 0 + 1
+
+
+def imported(folder: Path, left_out: Collection[str]) -> set[str]:
+    """The modules that the modules below ``folder`` import, by their full names."""
+    found = set()
+    for path in folder.rglob("*.py"):
+        if not {*path.relative_to(folder).parts} & {*left_out}:
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Import):
+                    found |= {alias.name for alias in node.names}
+                elif isinstance(node, ast.ImportFrom) and node.module:
+                    found.add(node.module)
+    return found
+
+
+def test_the_package_of_the_adapter_has_all_that_its_modules_import(trees: ModuleType) -> None:
+    names = imported(ROOT / "server_adapter", trees._ADAPTER_HAS_NOT) | imported(ROOT / "schedd/wire", ())
+    ours = {name for name in names if name.partition(".")[0] in ("schedd", "server_adapter")}
+    assert not [name for name in ours if name.startswith("schedd.") and not name.startswith("schedd.wire")]
+    assert not [name for name in ours if name.startswith("server_adapter.emulator")]
+    tops = {name.partition(".")[0] for name in names - ours} - sys.stdlib_module_names
+    carried = packages_distributions()
+    needed = {canonicalize_name(name) for top in tops for name in carried[top]}
+    assert needed <= {*trees._ADAPTER_NEEDS, "pydantic-core", "annotated-types"}

@@ -13,7 +13,7 @@ export class Minimap {
     canvas.addEventListener("pointerdown", (event) => this.begin(event));
     canvas.addEventListener("pointermove", (event) => this.move(event));
     canvas.addEventListener("pointerup", (event) => this.end(event));
-    canvas.addEventListener("pointercancel", () => { this.drag = null; this.paint(); });
+    canvas.addEventListener("pointercancel", () => { this.drag = null; this.mark(); });
   }
 
   draw(map, frame) {
@@ -24,18 +24,20 @@ export class Minimap {
 
   look(frame) {
     this.frame = frame;
-    if (this.map) this.paint();
+    this.mark();
   }
 
+  // The rows are painted on a canvas of their own: while the chart is moved only the frame changes.
   paint() {
     const { canvas, map } = this;
+    if (!map) return;
     const [wide, high] = [canvas.clientWidth, canvas.clientHeight];
     const ratio = devicePixelRatio || 1;
-    if (canvas.width !== Math.round(wide * ratio)) canvas.width = Math.round(wide * ratio);
-    if (canvas.height !== Math.round(high * ratio)) canvas.height = Math.round(high * ratio);
-    const pen = canvas.getContext("2d");
+    this.rows = document.createElement("canvas");
+    for (const one of [canvas, this.rows]) [one.width, one.height] = [Math.round(wide * ratio), Math.round(high * ratio)];
+    this.ink = colour("ink");
+    const pen = this.rows.getContext("2d");
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-    pen.clearRect(0, 0, wide, high);
     const shades = [0, 1, 2, 3, 4].map((i) => colour(`load${i}`));
     const rowHigh = high / Math.max(1, map.rows.length);
     map.rows.forEach((row, i) => {
@@ -48,9 +50,22 @@ export class Minimap {
         from = to;
       }
     });
+    this.mark();
+  }
+
+  mark() {
+    const { canvas, rows } = this;
+    if (!rows?.width || !rows.height) return;
+    const pen = canvas.getContext("2d");
+    pen.setTransform(1, 0, 0, 1, 0, 0);
+    pen.clearRect(0, 0, canvas.width, canvas.height);
+    pen.drawImage(rows, 0, 0);
     const frame = this.drag ? this.dragged() : this.frame;
     if (!frame) return;
-    pen.strokeStyle = colour("ink");
+    const ratio = canvas.width / Math.max(1, canvas.clientWidth);
+    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    const [wide, high] = [canvas.clientWidth, canvas.clientHeight];
+    pen.strokeStyle = this.ink;
     pen.lineWidth = 2;
     const [x, y] = [frame.left * wide, frame.top * high];
     pen.strokeRect(x + 1, y + 1, Math.max(4, (frame.right - frame.left) * wide - 2), Math.max(4, (frame.bottom - frame.top) * high - 2));
@@ -71,7 +86,7 @@ export class Minimap {
   move(event) {
     if (!this.drag) return;
     this.drag.to = this.at(event);
-    this.paint();
+    this.mark();
   }
 
   end(event) {

@@ -182,12 +182,13 @@ const frame = () => {
   };
 };
 
-let moving = 0;
+let moving = 0, read = 0;
 function moved() {
+  // The texts go along with their bars; which of them are wide enough is looked at ten times a second.
+  read ||= setTimeout(() => { read = 0; inBars(); }, 100);
   if (moving) return;
   moving = requestAnimationFrame(() => {
     moving = 0;
-    inBars();
     map.look(frame());
     const times = chart.named("times");
     const [from, to] = [times.start, times.end].map((x) => Math.round((x - at(0)) / 1000) + plan.base);
