@@ -397,7 +397,8 @@ def _guard(state: EngineState, booking: Booking, event: str) -> None:
     words = overdue(state, booking)
     if not words:
         return
-    state.alert(event, "group", f"handover {booking.event.handover} was deleted: {words}")
+    handover = booking.event.handover
+    state.alert(event, "group", f"handover {handover} was deleted: {words}", handover)
     take_back(
         state,
         TakeBack(id=event, time=state.now, handover=booking.event.handover, by=booking.event.by, forced=True),

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from schedd.engine.booking import Booking
 from schedd.engine.bound import booking_of, strays, waits_for_booking
 from schedd.engine.costs import over_limit
 from schedd.engine.intake import slot_limited
@@ -102,6 +103,10 @@ def _try(state: EngineState, record: JobRecord, event: str) -> None:
     if booking is not None and strays(state, record, booking):
         replan(state, record, event, Cause.RESERVATION, f"it runs in reservation {booking.name} alone")
         return
+    if booking is not None and _too_late(state, record, booking):
+        words = f"its reservation {booking.name} would end before its walltime is over"
+        replan(state, record, event, Cause.OUTAGE, words)
+        return
     if state.policy is None and not state.keeps_speed and booking is None:
         to_suited(state, record, placed_now=False)
     names = {state.plan.name_of[take.row] for take in state.plan.takes(slot)}
@@ -136,15 +141,27 @@ def _try(state: EngineState, record: JobRecord, event: str) -> None:
         after(record, Step.DISPATCHED, attempt=StartAttempt(decision.id, state.now, expires)),
     )
     # It holds its place; where it is a little late it takes that from its allowance, at its end.
-    end = state.plan.end(slot)
-    needed = end
-    if state.now > state.plan.start(slot) + state.settings.end_allowance:
-        needed = max(end, state.now + record.understood.walltime)
+    end, needed = state.plan.end(slot), _needed(state, record)
     hold(state, record, needed)
     # And keeps it beyond its end as long as nobody knows what became of it.
     heapq.heappush(state.ends, (state.plan.end(slot), slot, record.id))
     if needed > end:
         make_way(state, [slot], event, Cause.OUTAGE, f"job {record.id} starts later than planned")
+
+
+def _needed(state: EngineState, record: JobRecord) -> int:
+    """Until when a job that starts now is to hold its place."""
+    end = state.plan.end(record.slot)
+    if state.now > state.plan.start(record.slot) + state.settings.end_allowance:
+        return max(end, state.now + record.understood.walltime)
+    return end
+
+
+def _too_late(state: EngineState, record: JobRecord, booking: Booking) -> bool:
+    """Whether a job that starts now would hold cores of its booking beyond the booking's end: from then on
+    others may have them. Parts of a group are kept, however late they are.
+    """
+    return _needed(state, record) > booking.end and not booking.event.handover
 
 
 def _let_another_go(state: EngineState, record: JobRecord, event: str) -> None:

@@ -22,7 +22,8 @@ from schedd.engine.arrivals import put_off, taken_first
 from schedd.engine.failing import stays_aside
 from schedd.engine.foresight import told_starts
 from schedd.engine.intake import Understood
-from schedd.engine.places import leave, make_room_in_pools
+from schedd.engine.later import WAITS
+from schedd.engine.places import make_room_in_pools
 from schedd.engine.pools import claim_of
 from schedd.engine.quarantine import quarantine
 from schedd.engine.reask import reask
@@ -55,8 +56,6 @@ from schedd.wire import (
     NodeChanged,
     PassedOver,
     PlanChosen,
-    PlanningHeld,
-    PlanningReleased,
     PolicyChanged,
     PowerWish,
     QueueChanged,
@@ -79,25 +78,43 @@ _DIGITS: Final = re.compile(r"\d")
 
 
 def apply_all(state: EngineState, events: Iterable[Event], *, of_snapshot: bool = False) -> None:
-    """Take over what ``events`` say, in this order; adjacent changes of nodes are taken together.
+    """Take over what ``events`` say, in this order; adjacent changes of nodes are taken together, as are
+    adjacent orders to hold the planning of nodes and queues.
 
     ``of_snapshot``: they are what a snapshot says.
     """
-    together: list[NodeChanged] = []
+    together: list[Any] = []
     for event in events:
         if state.arriving and (first := taken_first(state, event)) is not None:
             _guarded(state, first, jobs.queued, first, True)
-        if isinstance(event, NodeChanged):
+        if together and _alike(together[-1], event):
             together.append(event)
             continue
-        if together:
-            _take_nodes(state, together, of_snapshot)
-            together = []
+        _take_together(state, together, of_snapshot)
+        together = []
+        if _alike(event, event):
+            together.append(event)
+            continue
         _guarded(state, event, _HANDLERS[type(event)], event, of_snapshot)
         if state.limits.lowered and state.begins("limits"):
             make_room_in_pools(state, event.id, Cause.QUEUE, "a slot limit was lowered")
-    if together:
+    _take_together(state, together, of_snapshot)
+
+
+def _alike(one: Event, other: Event) -> bool:
+    """Whether two events that follow each other are taken together."""
+    if isinstance(one, NodeChanged):
+        return isinstance(other, NodeChanged)
+    return isinstance(one, holds.Held) and isinstance(other, holds.Held)
+
+
+def _take_together(state: EngineState, together: list[Any], of_snapshot: bool) -> None:
+    if not together:
+        return
+    if isinstance(together[0], NodeChanged):
         _take_nodes(state, together, of_snapshot)
+    else:
+        _guarded(state, together[-1], holds.held_or_released, together, of_snapshot)
 
 
 def _take_nodes(state: EngineState, together: list[NodeChanged], of_snapshot: bool) -> None:
@@ -240,10 +257,8 @@ def take_site(state: EngineState, event: str) -> None:
     state.note_power()
     nodes.show_all(state)
     for record in list(state.records.values()):
-        reask(state, record)
-    misplaced = state.plan.misplaced()
-    if misplaced.shape[0]:  # the nodes of some are of several sets, and may no longer be
-        leave(state, misplaced, event, Cause.ADMIN, words)
+        if record.phase not in WAITS:  # who waits is looked at in slices
+            reask(state, record)
     reread(state, event, None, words)
     _limits(state, event, words, ())
 
@@ -334,8 +349,6 @@ _HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {
     BookingStep: bookings.step,
     Reserve: reservations.reserve,
     Unreserve: reservations.unreserve,
-    PlanningHeld: holds.hold,
-    PlanningReleased: holds.release,
     PolicyChanged: _policy,
     Counted: _counted,
     Snapshot: _snapshot,

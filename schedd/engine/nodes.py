@@ -1,13 +1,14 @@
 """Nodes: which may be used, and who must leave when that changes."""
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from schedd.engine.bookings import yield_nodes
 from schedd.engine.intake import node_of
+from schedd.engine.later import look_later_if_many
 from schedd.engine.places import judge_again, leave, leave_if_crowded, seat_homeless
 from schedd.engine.records import Cause, JobRecord
 from schedd.engine.reliability import failed, seen
@@ -60,11 +61,8 @@ def take_nodes(state: EngineState, events: Sequence[NodeChanged]) -> bool:
         if event.node.state != "up" and state.holes.pop(name, None) is not None:
             state.failures.pop(name, None)  # somebody looks after it
     changed = state.set_nodes(_shown(state, name) for name in latest)
-    offers = False
-    for name, event in latest.items():
-        offers |= _follow(state, name, before[name], event)
     last = events[-1]
-    if offers:
+    if _follow(state, before, last.id):
         state.bare = None
         judge_again(state, last.id, f"node {last.node.name} is new or changed")
     if any(state.plan.nodes[name].state is NodeState.UP for name in latest):
@@ -147,35 +145,57 @@ def returns(state: EngineState, name: str) -> bool:
     )
 
 
-def _follow(state: EngineState, name: str, before: Node | None, event: NodeChanged) -> bool:
-    """Let planned jobs leave where they cannot stay; returns whether the node offers other things now."""
-    node = state.plan.nodes[name]
-    if before is None:
-        return True
-    if node.state is NodeState.DRAIN and before.state is not NodeState.DRAIN:
-        leave(state, state.plan.on_node(name), event.id, Cause.ADMIN, f"node {name} was set offline")
-    if node.state is NodeState.UP and before.state is not NodeState.UP:
-        state.frees += 1
-        _due_again(state, name)
-    if _offer(before) == _offer(node):
-        return False
-    words, cause = f"node {name} has other resources than before", Cause.ADMIN
-    if node.cpus == 0:
-        words, cause = f"node {name} is gone", Cause.NODE_LOST
-    on_it = state.plan.on_node(name)
-    leave_if_crowded(state, np.ascontiguousarray(on_it[::-1]), event.id, cause, words)
-    misplaced = np.intersect1d(state.plan.misplaced(), state.plan.on_node(name))
-    leave(state, misplaced, event.id, cause, words)
-    return True
+def _follow(state: EngineState, before: Mapping[str, Node | None], event: str) -> bool:
+    """Let planned jobs leave nodes where they cannot stay; returns whether some offer other things now.
+
+    All nodes at once: to look for the jobs of one takes as long as for those of thousands.
+    """
+    old = {name: node for name, node in before.items() if node is not None}
+    new = {name: state.plan.nodes[name] for name in old}
+    closed = [name for name, node in new.items() if _became(NodeState.DRAIN, old[name], node)]
+    back = [name for name, node in new.items() if _became(NodeState.UP, old[name], node)]
+    other = [name for name, node in new.items() if _offer(old[name]) != _offer(node)]
+    gone = [name for name in other if not new[name].cpus]
+    if closed:
+        leave(state, state.plan.on_nodes(closed), event, Cause.ADMIN, f"{_are(closed)} set offline")
+    if back:
+        state.frees += len(back)
+        _due_again(state, back)
+    if gone:
+        _refit(state, gone, event, Cause.NODE_LOST, f"{_are(gone, 'is', 'are')} gone")
+    if len(other) > len(gone):
+        smaller = [name for name in other if new[name].cpus]
+        words = f"{_are(smaller, 'has', 'have')} other resources than before"
+        _refit(state, smaller, event, Cause.ADMIN, words)
+    return bool(other) or len(old) < len(before)
+
+
+def _became(now: NodeState, before: Node, node: Node) -> bool:
+    return node.state is now and before.state is not now
+
+
+def _are(names: Sequence[str], one: str = "was", more: str = "were") -> str:
+    """The beginning of a sentence about nodes."""
+    return f"node {names[0]} {one}" if len(names) == 1 else f"{len(names)} nodes {more}"
+
+
+def _refit(state: EngineState, names: Sequence[str], event: str, cause: Cause, words: str) -> None:
+    """Nodes offer other things: those planned there that do not fit any more leave."""
+    plan = state.plan
+    on_them = plan.on_nodes(names)
+    if look_later_if_many(state, on_them, event, words, cause):
+        return
+    leave_if_crowded(state, np.ascontiguousarray(on_them[::-1]), event, cause, words)
+    leave(state, plan.misplaced(plan.on_nodes(names)), event, cause, words)
 
 
 def _offer(node: Node) -> tuple[object, ...]:
     return (node.cpus, node.mem, node.vmem, node.gpus, node.resources, node.features)
 
 
-def _due_again(state: EngineState, name: str) -> None:
-    """Due jobs that waited for the node need wait no longer."""
-    for slot in state.plan.on_node(name).tolist():
+def _due_again(state: EngineState, names: Sequence[str]) -> None:
+    """Due jobs that waited for the nodes need wait no longer."""
+    for slot in state.plan.on_nodes(names).tolist():
         record = state.by_slot[slot]
         if record is not None and state.plan.ready(slot) > state.plan.start(slot):
             state.plan.set_ready(slot, max(record.back_off.until, record.facts.not_before or 0))
@@ -188,14 +208,22 @@ def new_nodes(state: EngineState, events: Sequence[NodeChanged]) -> frozenset[st
 
 def lost_nodes(state: EngineState, event: str) -> None:
     """Planned jobs leave nodes that are down for longer than the grace."""
-    for name, since in list(state.down_since.items()):
-        if state.now < since + state.settings.node_grace or returns(state, name):
-            continue
+    grace = state.settings.node_grace
+    lost = {
+        name: since
+        for name, since in state.down_since.items()
+        if state.now >= since + grace and not returns(state, name)
+    }
+    if not lost:
+        return
+    for name in lost:
         del state.down_since[name]
         failed(state, name)
-        leave(state, state.plan.on_node(name), event, Cause.NODE_LOST, f"node {name} is down since {since}")
-        if state.bookings:
-            yield_nodes(state, [name], event, f"node {name} is down")
+    names = list(lost)
+    words = f"{_are(names, 'is', 'are')} down"
+    leave(state, state.plan.on_nodes(names), event, Cause.NODE_LOST, f"{words} since {min(lost.values())}")
+    if state.bookings:
+        yield_nodes(state, names, event, words)
 
 
 # ---- nodes that count as blocked ----------------------------------------------------------------
@@ -227,16 +255,23 @@ def unblock(state: EngineState, job_id: str, event: str) -> None:
 
 def refresh(state: EngineState, name: str, event: str, words: str) -> None:
     """A node's use changed without an event of its own."""
-    before, node = state.plan.nodes[name], _shown(state, name)
-    state.set_nodes([node])
-    if node.state is before.state:
-        return
-    if node.state is NodeState.UP:
+    refresh_all(state, [name], event, words)
+
+
+def refresh_all(state: EngineState, names: Iterable[str], event: str, words: str) -> None:
+    """Let nodes be used as they may be by now."""
+    before = {name: state.plan.nodes[name].state for name in names if name in state.plan.nodes}
+    state.set_nodes([_shown(state, name) for name in before])
+    now = {name: state.plan.nodes[name].state for name in before}
+    other = [name for name in before if now[name] is not before[name]]
+    closed = [name for name in other if now[name] is NodeState.DRAIN]
+    if closed:
+        leave(state, state.plan.on_nodes(closed), event, Cause.ADMIN, words)
+    for name in other:
+        if now[name] is NodeState.DOWN:
+            state.down_since.setdefault(name, state.now - state.settings.node_grace)
+    if any(now[name] is NodeState.UP for name in other):
         seat_homeless(state, event, words)
-    elif node.state is NodeState.DRAIN:
-        leave(state, state.plan.on_node(name), event, Cause.ADMIN, words)
-    else:
-        state.down_since.setdefault(name, state.now - state.settings.node_grace)
 
 
 # ---- nodes on which jobs fail -------------------------------------------------------------------
@@ -267,10 +302,3 @@ def _shun(state: EngineState, name: str, event: str, failures: Iterable[tuple[st
     )
     state.set_nodes([_shown(state, name)])
     leave(state, state.plan.on_node(name), event, Cause.NODE_LOST, words)
-
-
-def refresh_all(state: EngineState, names: Iterable[str], event: str, words: str) -> None:
-    """Let nodes be used as they may be by now."""
-    for name in names:
-        if name in state.plan.nodes:
-            refresh(state, name, event, words)

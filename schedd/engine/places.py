@@ -1,6 +1,8 @@
 """Giving jobs their places in the plan, and taking them away: the operations that all events share."""
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 import numpy as np
 
@@ -10,6 +12,7 @@ from schedd.engine.bound import booking_of, room_in, waits_for_booking
 from schedd.engine.costs import afford
 from schedd.engine.intake import is_eligible, not_counted, waits_for
 from schedd.engine.kept_places import is_kept
+from schedd.engine.later import are_many, look_later, look_later_if_many, units_of
 from schedd.engine.phases import Step, after
 from schedd.engine.placing import place
 from schedd.engine.promises import make_promise, note, note_one
@@ -39,7 +42,11 @@ __all__ = [
 
 _MANY_ROWS = 16
 _BEHIND = 200
-"""So many at most make way for a job that lost its place."""
+"""So many at most make way for a job that lost its place,"""
+_BEHIND_UNITS = 10_000
+"""and no more than ask for so many units together."""
+_FEW = 20
+"""Of so few it is not asked whether they are many."""
 
 
 def plan_job(state: EngineState, record: JobRecord, event: str, cause: Cause, words: str) -> None:
@@ -249,26 +256,44 @@ def make_way(state: EngineState, stay: Sequence[int], event: str, cause: Cause, 
     """Plan anew those planned jobs that would over-commit a node of the slots ``stay``, which stay.
 
     The latest to start loses its place first. Those planned behind it on these nodes are planned anew after
-    it, so that it need not go behind them all for want of a gap.
+    it, so that it need not go behind them all for want of a gap. Where many are in the way they are looked at
+    in slices, the next to start first.
     """
     plan = state.plan
     slots = rivals(state, stay)
+    crowd = _in_the_way(state, stay, slots) if slots.shape[0] > _FEW else slots
+    if look_later_if_many(state, crowd, event, words, cause):
+        return
     old = plan.jobs.starts.copy()
     gone = plan.evict(slots) if slots.shape[0] else slots
     if not gone.shape[0]:
         return
     behind = slots[::-1]
     behind = behind[(old[behind] >= old[gone].min()) & (plan.jobs.states[behind] == PLANNED)]
-    behind = np.array([s for s in behind[:_BEHIND].tolist() if _on_usable(state, s)], np.int64)
+    # Jobs leave a node that is down in their own time.
+    behind = _some(state, [s for s in behind[:_BEHIND].tolist() if not plan.unusable(s)])
     for follower in behind.tolist():
         plan.lift(follower, state.now)
     moved = np.concatenate([gone, behind])
     displace(state, moved, old[moved], event, cause, words)
 
 
-def _on_usable(state: EngineState, slot: int) -> bool:
-    """Whether all nodes of a placed job can be used: jobs leave one that is down in their own time."""
-    return all(state.plan.is_usable(take.row) for take in state.plan.takes(slot))
+def _some(state: EngineState, slots: list[int]) -> Ints:
+    """The first of these: fewer where they are wide."""
+    units = list(accumulate(units_of(record) if (record := state.by_slot[s]) else 0 for s in slots))
+    return np.array(slots[: bisect_right(units, _BEHIND_UNITS)], np.int64)
+
+
+def _in_the_way(state: EngineState, stay: Sequence[int], slots: Ints) -> Ints:
+    """Those of ``slots`` that hold something, while these stay, of a row of theirs that is over-committed."""
+    plan = state.plan
+    begin, end = min(map(plan.start, stay)), max(map(plan.end, stay))
+    rows = plan.crowded(np.unique(plan.held(np.array(stay, np.int64)).rows), begin, end)
+    starts = plan.starts(slots)
+    slots = slots[(starts < end) & (starts + plan.jobs.durations[slots] > begin)]
+    held = plan.held(slots)
+    found: Ints = slots[np.unique(held.owner[np.isin(held.rows, rows)])]
+    return found
 
 
 def leave_if_crowded(state: EngineState, slots: Ints, event: str, cause: Cause, words: str) -> int:
@@ -285,8 +310,8 @@ def leave_if_crowded(state: EngineState, slots: Ints, event: str, cause: Cause, 
 
 
 def leave(state: EngineState, slots: Ints, event: str, cause: Cause, words: str) -> None:
-    """Plan ``slots``, which are planned jobs, anew."""
-    if slots.shape[0]:
+    """Plan ``slots``, which are planned jobs that may not stay where they are, anew; many in slices."""
+    if slots.shape[0] and not look_later_if_many(state, slots, event, words, cause):
         old = state.plan.starts(slots)
         for slot in slots.tolist():
             state.plan.lift(slot, state.now)
@@ -341,6 +366,9 @@ def lift_chain(state: EngineState, job_id: str) -> tuple[Ints, Ints]:
 
 
 def _try_again(state: EngineState, records: Iterable[JobRecord], event: str, words: str) -> None:
-    for record in list(records):
-        if record.slot >= 0:
+    found = [record for record in records if record.slot >= 0]
+    if are_many(found):
+        look_later(state, found, event, words, Cause.FREED)
+    else:
+        for record in found:
             plan_job(state, record, event, Cause.FREED, words)

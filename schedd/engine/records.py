@@ -161,6 +161,11 @@ class Reservation:
     slot: int
     nodes: tuple[str, ...] = ()
     gate: str = ""
+    names: frozenset[str] = field(init=False)
+    """The same nodes, to be asked for."""
+
+    def __post_init__(self) -> None:
+        self.names = frozenset(self.nodes)
 
 
 @dataclass(frozen=True, slots=True)

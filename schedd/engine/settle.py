@@ -22,6 +22,9 @@ from schedd.model import FOREVER
 
 __all__ = ["next_wake", "settle"]
 
+_REPAIRED = 8
+"""While many jobs are looked at again, which frees much in each call, every call of so many repairs."""
+
 
 def settle(state: EngineState, event: str) -> None:
     """Bring the plan to rest at ``state.now``; ``event`` is what the batch is known by."""
@@ -55,7 +58,8 @@ def settle(state: EngineState, event: str) -> None:
     if state.begins("promises"):
         unkept(state, event)
     # 3. Who can start now because of what was freed; then start all that is due, before anything slow.
-    if state.plan.freed and state.begins("repair"):
+    later = state.rereading and state.generation % _REPAIRED
+    if state.plan.freed and not later and state.begins("repair"):
         trigger, words = state.freed_by if state.freed_by[0] else (event, "room was freed")
         note_moves(state, trigger, Cause.FREED, words, state.plan.repair_now(state.now))
         state.due = None

@@ -506,7 +506,7 @@ class EngineState:
         return f"d{self.decision_number:012d}"
 
     def alert(self, event: str, kind: str, text: str, about: str = "") -> None:
-        """Tell the admin, of one node, job or licence where it is ``about`` that."""
+        """Tell the admin, of one node, job or the like where it is ``about`` that."""
         raise_alert(self, kind, about, text)
         self.decisions.append(
             Alert(id=self.next_decision(), cause=event, time=self.now, kind=kind, text=text)

@@ -1,11 +1,11 @@
 """What a plan consists of: its parts, copied and saved as their fields say; and all that is read of them."""
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from schedd.model import Never, Node, Request
+from schedd.model import FOREVER, Never, Node, Request
 from schedd.plan.columns import Entries, Jobs, Readable, entries_of
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.layout import Ints, Tables
@@ -189,13 +189,46 @@ class Contents:
         part = slice(int(tb.rows[row, at.OFF]), int(tb.rows[row, at.OFF] + tb.rows[row, at.LEN]))
         return tb.T[part], tb.F[0, part]
 
-    def misplaced(self) -> Ints:
-        """The planned slots, by start, that hold a row which their request may no longer use."""
-        return misplaced(self.slabs.tb, self.planned())
+    def misplaced(self, slots: Ints | None = None) -> Ints:
+        """Those of ``slots`` (None: the planned ones, by start) that hold a row which their request may no
+        longer use.
+        """
+        return misplaced(self.slabs.tb, self.planned() if slots is None else slots)
 
     def on_node(self, name: str) -> Ints:
         """The planned slots that hold something of this node, by start."""
         return on_row(self.slabs.tb, self.planned(), self.row_of[name])
+
+    def on_nodes(self, names: Collection[str]) -> Ints:
+        """The planned slots that hold something of one of these nodes, by start."""
+        if len(names) == 1:
+            return self.on_node(next(iter(names)))
+        slots = self.planned()
+        held = self.held(slots)
+        rows = np.fromiter((self.row_of[name] for name in names), np.int64, len(names))
+        found: Ints = slots[np.unique(held.owner[np.isin(held.rows, rows)])]
+        return found
+
+    def crowded(self, rows: Ints, start: int, end: int) -> Ints:
+        """Those of these rows on which more is held at some moment of ``[start, end)`` than there is."""
+        tb = self.slabs.tb
+        first, n = tb.rows[rows, at.OFF], tb.rows[rows, at.LEN]
+        last = np.cumsum(n)
+        owner = np.repeat(np.arange(rows.shape[0]), n)
+        where = np.arange(owner.shape[0]) + np.repeat(first - (last - n), n)
+        begins = tb.T[where]
+        ends = np.append(begins[1:], FOREVER)
+        ends[last - 1] = FOREVER
+        over = (tb.F[:, where] < 0).any(axis=0) & (begins < end) & (ends > start)
+        found: Ints = rows[np.unique(owner[over])]
+        return found
+
+    def unusable(self, slot: int) -> list[str]:
+        """The nodes of a placed job on which no job may be placed now."""
+        tb = self.slabs.tb
+        held = self.held(np.array([slot], np.int64))
+        rows = held.rows[~held.of_pools]
+        return [self.name_of[row] for row in np.unique(rows[tb.rows[rows, at.USABLE] == 0]).tolist()]
 
     def in_pool(self, name: str) -> Ints:
         """The planned slots that hold something of this pool, by start."""

@@ -21,6 +21,9 @@ WHOLE_PASS = 1 << 60
 _MOST_TAKEN = 1 << 16
 """A slice with a larger budget may run out of room for allocations."""
 
+_MOST_NOW = 4_000_000
+"""Visited segments after which it is left to the next call who else can start at once: some 0.2 s."""
+
 _LEAST_SHARE = 4
 """This part of a slice's budget is left for searching when a pass begins with putting the jobs in order."""
 
@@ -70,6 +73,12 @@ class Repairs:
     """The number that the next hole had when the pass began."""
     _looked: int = declared(NUMBER, default=0)
     """The number of the first hole for which nobody was tried for a start at once."""
+    _left: Ints = declared(SLOTS, make=lambda: np.zeros(0, np.int64))
+    """Who is still to be tried for a start at once, by a pass that was left for the next call."""
+    _left_since: int = declared(NUMBER, default=0)
+    """It looks at the holes from this number on,"""
+    _left_look: int = declared(NUMBER, default=0)
+    """and searches as a whole whom this says."""
 
     def note(self, row: int, start: int, end: int) -> None:
         """Something was freed on ``row`` over ``[start, end)``; call this when it is done."""
@@ -103,40 +112,68 @@ class Repairs:
         forget_freed(self._slabs.tb)
         self._slabs.tb.ctl[at.LOOK] = 0
         self._under_way = False
+        self._left = np.zeros(0, np.int64)
 
     def look_at_all(self) -> None:
         """Everybody may gain."""
         forget_freed(self._slabs.tb)
         self._looked = 0
         self._under_way = False
+        self._left = np.zeros(0, np.int64)
 
     @property
     def pending(self) -> bool:
         """Whether something was freed since the last repair came to its end."""
         ctl = self._slabs.tb.ctl
-        return bool(self._under_way or ctl[at.FREED] or ctl[at.LOOK])
+        return bool(self._under_way or ctl[at.FREED] or ctl[at.LOOK] or self._left.shape[0])
 
     def now(self, now: int) -> Moves:
         """Move to ``now`` planned jobs that can start there, who waits longest first.
 
         Looks where something was freed since the last call or slice: what a slice leaves behind is looked at
-        by the slices that follow, and a job need not be looked at twice for the same hole.
+        by the slices that follow, and a job need not be looked at twice for the same hole. Where that takes
+        long, the next call goes on with it.
         """
+        if not self.pending:
+            return no_moves()
+        moves: list[Ints] = []
         ctl = self._slabs.tb.ctl
+        if self._left.shape[0]:
+            self._go_on_now(now, moves)
         since = max(self._looked, int(ctl[at.FREED_BASE]))
         anew = bool(ctl[at.LOOK] & (at.NAMED | at.LOST))
-        if not self.pending or (since == self._top and not anew):
-            return no_moves()
+        if since == self._top and not anew:
+            return moves_of(moves)
         order = self._all_by_age() if anew else self._within_reach(now, since)
-        moves: list[Ints] = []
+        before = len(moves)
         if order.shape[0]:
-            self._slice(order, 0, now, True, since, WHOLE_PASS, moves)
-        self._searched_for_now()
-        if moves:  # what they left others may reach
-            self._slice(self._all_by_age(), 0, now, True, since, WHOLE_PASS, moves)
+            self._try_now(order, now, since, moves)
+            self._searched_for_now()
+        if len(moves) > before:  # what they left others may reach
+            self._try_now(self._all_by_age(), now, since, moves)
             self._searched_for_now()
         self._looked = self._top
         return moves_of(moves)
+
+    def _go_on_now(self, now: int, moves: list[Ints]) -> None:
+        """Go on with the pass that was left."""
+        ctl = self._slabs.tb.ctl
+        order, self._left = self._left, np.zeros(0, np.int64)
+        new = int(ctl[at.LOOK])
+        ctl[at.LOOK] |= self._left_look
+        self._try_now(order, now, max(self._left_since, int(ctl[at.FREED_BASE])), moves)
+        ctl[at.LOOK] = (int(ctl[at.LOOK]) & at.TO_SEARCH) | new
+
+    def _try_now(self, order: Ints, now: int, since: int, moves: list[Ints]) -> None:
+        """Let those of ``order`` start now that can; who could not be tried is left for the next call."""
+        look = int(self._slabs.tb.ctl[at.LOOK])
+        cursor, how = self._slice(order, 0, now, True, since, _MOST_NOW, moves)
+        if how != PAUSED:
+            return
+        if self._left.shape[0]:
+            since, look = min(since, self._left_since), look | self._left_look
+        self._left = _by_age(self._slabs.tb.jobs, np.union1d(order[cursor:], self._left))
+        self._left_since, self._left_look = since, look
 
     def _all_by_age(self) -> Ints:
         jobs = self._slabs.tb.jobs

@@ -25,8 +25,8 @@ _ANEW: Final = 8
 """After so many failures in a row the plan is made anew."""
 _WELL: Final = 100
 """Calls that went well after which a failure is the first one again."""
-_LONGEST_S: Final = 60.0
-"""Between two tries."""
+_LONGEST_S: Final = 5.0
+"""Between two tries at most: what fails may fail for a moment alone, and meanwhile the cluster is stopped."""
 _LONGER: Final = 8
 """By so much longer than usual a call may take at most, after others that did not return."""
 _HALVED: Final = 10

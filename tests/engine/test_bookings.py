@@ -7,7 +7,7 @@ import pytest
 
 from schedd.engine import Engine
 from schedd.engine.booking import Booking
-from schedd.wire import AccountSet, Book, BookingStep, ClockSet
+from schedd.wire import AccountSet, Book, BookingStep, ClockSet, Run, RunRefused
 from tests.engine.cluster import Cluster, T
 
 HOUR = 3_600
@@ -212,6 +212,47 @@ def test_a_job_too_long_for_its_booking_runs_after_it_like_any_other() -> None:
     assert "ends before its walltime" in site.view("1").why
     site.at(151)
     assert site.runs("1") == [150]
+
+
+@pytest.mark.parametrize(("resumed", "runs"), [(55, [55]), (65, [160]), (130, [160])])
+def test_a_late_job_holds_no_cores_beyond_the_end_of_its_booking(resumed: int, runs: list[int]) -> None:
+    site = Site(nodes=1)
+    site.book("b", length=110, within=(50, 160))
+    site.engine.pause("upgrade")
+    site.submit("1", walltime=100, resources={"advres": "b"})
+    site.at(resumed)
+    site.engine.resume()
+    site.tell()
+    if resumed > 60:
+        assert "ends before its walltime" in site.view("1").why
+    site.at(300)
+    assert site.runs("1") == runs
+
+
+def test_a_job_that_backs_off_beyond_what_is_left_of_its_booking_waits_for_its_end() -> None:
+    site = Site(nodes=1, refusal_wait=30)
+    site.book("b", length=110, within=(50, 160))
+    site.submit("1", walltime=100, resources={"advres": "b"})
+    site.obeys = False
+    site.at(50)
+    (run,) = [one for one in site.decisions if isinstance(one, Run)]
+    site.obeys = True
+    refused = RunRefused(
+        id=site.server.event_id(), time=T + 50, job_id="1", decision_id=run.id, code=15043, text="no"
+    )
+    site.tell(refused)
+    assert "ends before its walltime" in site.view("1").why
+    site.at(300)
+    assert site.runs("1") == [50, 160]
+
+
+def test_alerts_of_two_groups_are_two() -> None:
+    site = Site(nodes=2)
+    for name in ("x", "y"):
+        site.book(name, within=(0, 100), handover=f"h{name}", guard=10, freeze=0)
+    site.at(12)
+    opened = [one for one in site.engine.state.alerts.values() if one.kind == "group"]
+    assert [(one.about, one.times) for one in opened] == [("hx", 1), ("hy", 1)]
 
 
 def test_a_job_that_waits_for_another_takes_its_place_in_a_booking_when_it_is_released() -> None:

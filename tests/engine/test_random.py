@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from schedd.engine import arrivals, rereading
+from schedd.engine import arrivals, later, rereading
 from tests.engine.chaos import Chaos, Placed, Ranked, Strict, play, seeds
 
 KINDS = [Chaos, Ranked, Placed, Strict]
@@ -28,6 +28,7 @@ def test_a_life_among_random_events_breaks_nothing(seed: int, steps: int, kind: 
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two jobs at a time, where it would be hundreds."""
     monkeypatch.setattr(arrivals, "SLICE", 2)
+    monkeypatch.setattr(later, "SLICE", 2)
     monkeypatch.setattr(rereading, "SLICE", 2)
     monkeypatch.setattr(rereading, "_LOOKS", 4)
 

@@ -3,25 +3,32 @@
 from collections import Counter
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 
-from schedd.engine import Engine, EngineSettings, arrivals, rereading
+from schedd.engine import Engine, EngineSettings, arrivals, later, rereading
 from schedd.engine.job_view import job_view
-from schedd.engine.records import Phase
+from schedd.engine.records import Cause, ChangeSet, JobRecord, Phase
+from schedd.engine.state import EngineState
 from schedd.engine.view import publish
 from schedd.wire import (
+    Event,
     JobFacts,
     JobQueued,
+    NodeChanged,
     NodeFacts,
     PlanningHeld,
     PlanningReleased,
+    PolicyChanged,
     QueueChanged,
     QueueFacts,
+    Reserve,
     Run,
     ServerChanged,
     ServerFacts,
     Snapshot,
+    Unreserve,
 )
 from tests.engine.cluster import Cluster
 
@@ -215,6 +222,159 @@ def test_a_job_of_which_the_look_fails_is_set_aside_alone(monkeypatch: pytest.Mo
     aside = [record.id for record in one.state.records.values() if record.quarantine]
     assert aside == ["7.s"]
     assert planned(one) == 0
+
+
+EVERY = [NodeFacts(name=f"n{i}", cpus=4, mem=8 << 20) for i in range(40)]
+WIDE = 25
+"""Nodes that a wide job asks for."""
+
+
+def reserve(number: int, start: int, end: int, **other: object) -> Reserve:
+    chosen: dict[str, object] = {"everywhere": True, "reason": "service", **other}
+    return Reserve(id=f"r:{number}", time=NOW, name="r", start=start, end=end, **chosen)  # type: ignore[arg-type]
+
+
+def calls(one: Engine, *events: Event) -> tuple[list[int], list[ChangeSet]]:
+    """How many jobs each call of the engine moved until it came to rest, but for repairs; and all moves."""
+    counts, found = [], []
+    batch = list(events)
+    while batch or (one.next_wake is not None and one.next_wake <= NOW):
+        moves = one.handle(batch, NOW).moves
+        counts.append(sum(change.slots.shape[0] for change in moves if change.words != "room was freed"))
+        found += moves
+        batch = []
+    return counts, found
+
+
+def _overlap(one: Engine, start: int, end: int) -> set[str]:
+    """The jobs that are planned at some moment of the interval."""
+    plan = one.state.plan
+    return {
+        record.id
+        for record in one.state.records.values()
+        if plan.start(record.slot) >= 0 and plan.start(record.slot) < end and plan.end(record.slot) > start
+    }
+
+
+def test_a_reservation_of_all_nodes_is_made_in_slices_the_next_to_start_first() -> None:
+    one = engine(*map(facts, range(MANY)))
+    one.resume()
+    start, end = NOW + 1_000, NOW + 500_000
+    assert len(_overlap(one, start, end)) > 2 * SLICE
+    counts, found = calls(one, reserve(1, start, end))
+    assert len(counts) > 2
+    assert max(counts) <= 2 * SLICE  # as many may be planned anew behind those that lost their places
+    assert not _overlap(one, start, end)
+    assert planned(one) == MANY
+    why = {change.cause for change in found if change.words == "reservation r was made"}
+    assert why == {Cause.RESERVATION}
+
+
+def test_no_job_starts_into_a_reservation_though_it_was_not_looked_at_yet() -> None:
+    one = engine(*map(facts, range(MANY)), nodes=MANY)
+    one.resume()
+    made = list(one.handle([reserve(1, NOW, NOW + 500_000)], NOW).decisions)
+    while one.next_wake == NOW:
+        made += one.handle([], NOW).decisions
+    assert not [decision for decision in made if isinstance(decision, Run)]
+
+
+def test_an_access_list_lets_in_whom_it_names_in_slices() -> None:
+    one = engine(*map(facts, range(MANY)))
+    start, end = NOW + 1_000, NOW + 500_000
+    counts, _ = calls(one, reserve(1, start, end, users=("u1",)))
+    assert len(counts) > 2
+    assert max(counts) <= SLICE + rereading._STEP
+    owners = {one.state.records[job].facts.owner for job in _overlap(one, start, end)}
+    assert owners == {"u1@x"}
+    calls(one, Unreserve(id="r:2", time=NOW, name="r"))
+    assert planned(one) == MANY
+    assert len(_overlap(one, start, end)) > 2 * SLICE
+
+
+def test_wide_jobs_count_as_many_though_they_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(later, "_UNITS", 10 * WIDE)
+    monkeypatch.setattr(rereading, "_STEP", 5)
+    monkeypatch.setattr(rereading, "_WORK", 1)
+    wide = [facts(i, resources={"nodes": f"{WIDE}:ppn=4", "walltime": "1000"}) for i in range(60)]
+    one = engine(*wide)
+    counts, _ = calls(one, reserve(1, NOW + 1_500, NOW + 100_000))
+    assert max(counts) <= 5
+    assert sum(counts) >= 58
+    assert len(_overlap(one, NOW + 1_500, NOW + 100_000)) == 0
+
+
+def test_another_policy_is_followed_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rereading, "_LOOKS", SLICE)
+    racks = [replace(node, properties=(f"rack={i % 4}",)) for i, node in enumerate(EVERY)]
+    jobs = [facts(i, resources={"nodes": "4:ppn=4", "walltime": "600"}) for i in range(MANY)]
+    one = engine(*jobs)
+    one.handle([NodeChanged(id="n:1", time=NOW, node=node) for node in racks], NOW)
+    settled(one)
+    asked = {record.id: one.state.plan.request_of(record.slot) for record in one.state.records.values()}
+    assert {request.together for request in asked.values()} == {None}
+    site = {"node_sets": {"by": "rack", "strict": True}}
+    one.handle([PolicyChanged(id="p:1", time=NOW, version=1, site=site)], NOW)
+    left = [r for r in one.state.records.values() if one.state.plan.request_of(r.slot).together is None]
+    assert 0 < len(left) < MANY
+    settled(one)
+    for record in one.state.records.values():
+        assert one.state.plan.request_of(record.slot).together is not None
+        names = [one.state.plan.name_of[take.row] for take in one.state.plan.takes(record.slot)]
+        assert len({int(name[1:]) % 4 for name in names}) == 1, names
+
+
+@pytest.mark.parametrize("how", ["hold", "offline", "down"])
+def test_nodes_that_are_closed_together_are_left_by_each_job_once(how: str) -> None:
+    one = engine(*map(facts, range(MANY)), node_grace=0)
+    many = EVERY[:30]
+    if how == "hold":
+        events: list[Event] = [
+            PlanningHeld(id=f"h:{i}", time=NOW, kind="node", name=node.name, reason="new", by="root")
+            for i, node in enumerate(many)
+        ]
+    else:
+        state = "drain" if how == "offline" else "down"
+        events = [
+            NodeChanged(id=f"n:{i}", time=NOW, node=replace(node, state=state))  # type: ignore[arg-type]
+            for i, node in enumerate(many)
+        ]
+    counts, found = calls(one, *events)
+    assert max(counts) <= 2 * SLICE
+    moved = Counter(
+        slot for change in found if change.words != "room was freed" for slot in change.slots.tolist()
+    )
+    assert max(moved.values()) == 1
+    closed = {node.name for node in many}
+    for record in one.state.records.values():
+        names = {one.state.plan.name_of[take.row] for take in one.state.plan.takes(record.slot)}
+        assert not names & closed
+    assert planned(one) == MANY
+
+
+def test_nodes_that_come_back_together_are_asked_once_for_all_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = engine(*map(facts, range(MANY)))
+    held = [
+        PlanningHeld(id=f"h:{i}", time=NOW, kind="node", name=node.name, reason="new", by="root")
+        for i, node in enumerate(EVERY)
+    ]
+    calls(one, *held)
+    assert planned(one) == 0
+    tried = Counter[str]()
+    plan_job = rereading.plan_job
+
+    def counted(state: EngineState, record: JobRecord, *why: Any) -> None:
+        tried[record.id] += 1
+        plan_job(state, record, *why)
+
+    monkeypatch.setattr(rereading, "plan_job", counted)
+    released = [
+        PlanningReleased(id=f"g:{i}", time=NOW, kind="node", name=node.name) for i, node in enumerate(EVERY)
+    ]
+    counts, _ = calls(one, *released)
+    assert max(counts) <= SLICE
+    assert planned(one) == MANY
+    assert set(tried.values()) == {1}
 
 
 def test_a_job_behind_another_has_no_start_in_a_queue_that_is_stopped() -> None:

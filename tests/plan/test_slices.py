@@ -5,6 +5,7 @@ import random
 import pytest
 
 from schedd.model import Chunk, Node, Request
+from schedd.plan import repairs
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.freed import MOST_FREED
 from schedd.plan.plan import Plan
@@ -160,3 +161,29 @@ def test_what_a_moved_job_leaves_of_its_pools_is_freed_for_others() -> None:
     plan.set_duration(runs, 50, 0)
     assert plan.repair(0)[1]
     assert (plan.start(first), plan.start(second)) == (50, 150)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_who_can_start_at_once_is_found_in_steps_too(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, mirror = _grown(random.Random(seed)), _grown(random.Random(seed))
+    rng = random.Random(seed)
+    gone = rng.sample(whole.slots(at.PLANNED), 6)
+    for one in (whole, mirror):
+        for slot in gone:
+            one.plan.drop(slot, 0)
+            del one.jobs[slot]
+        if seed % 2:
+            one.plan.look_at_all()
+        for slot in one.slots(at.PLANNED)[:5]:
+            one.plan.look_at(slot)
+    at_once = set(whole.plan.repair_now(0).slots.tolist())
+    monkeypatch.setattr(repairs, "_MOST_NOW", 1)
+    steps: list[set[int]] = []
+    while mirror.plan._repairs._left.shape[0] or not steps:
+        steps.append(set(mirror.plan.repair_now(0).slots.tolist()))
+        assert len(steps) < 1_000
+    assert len(steps) > 1
+    assert set().union(*steps) == at_once
+    for slot in mirror.slots(at.PLANNED):
+        if mirror.plan.start(slot) > 0 and len(mirror.jobs[slot][0].chunks) == 1:
+            assert mirror.earliest(slot, 0) > 0
