@@ -9,6 +9,7 @@ import pytest
 
 from schedd.engine import Engine, EngineSettings, arrivals, later, rereading
 from schedd.engine.job_view import job_view
+from schedd.engine.places import plan_job
 from schedd.engine.records import Cause, ChangeSet, JobRecord, Phase
 from schedd.engine.state import EngineState
 from schedd.engine.view import publish
@@ -236,7 +237,8 @@ def reserve(number: int, start: int, end: int, **other: object) -> Reserve:
 
 def calls(one: Engine, *events: Event) -> tuple[list[int], list[ChangeSet]]:
     """How many jobs each call of the engine moved until it came to rest, but for repairs; and all moves."""
-    counts, found = [], []
+    counts: list[int] = []
+    found: list[ChangeSet] = []
     batch = list(events)
     while batch or (one.next_wake is not None and one.next_wake <= NOW):
         moves = one.handle(batch, NOW).moves
@@ -361,7 +363,6 @@ def test_nodes_that_come_back_together_are_asked_once_for_all_jobs(monkeypatch: 
     calls(one, *held)
     assert planned(one) == 0
     tried = Counter[str]()
-    plan_job = rereading.plan_job
 
     def counted(state: EngineState, record: JobRecord, *why: Any) -> None:
         tried[record.id] += 1
