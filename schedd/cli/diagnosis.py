@@ -142,12 +142,11 @@ def _kernels() -> Finding:
     mine = cache_dir()
     for folder in (mine, _KERNELS / mine.name):
         with suppress(OSError):
-            count = len(list(folder.rglob("*.nbi")))
-            if count:
-                return Finding("kernels", "good", f"{count} are compiled, in {folder}")
+            if any(folder.glob("schedd.plan.*.kernels")):
+                return Finding("kernels", "good", f"they are compiled, in {folder}")
     words = f"the planner is not compiled for this version, neither in {mine} nor below {_KERNELS}"
     return Finding(
-        "kernels", "warn", words, "nothing; the next start compiles it and takes 2-3 minutes longer"
+        "kernels", "warn", words, "nothing; the next start compiles it and takes up to a minute longer"
     )
 
 

@@ -5,12 +5,12 @@ has buckets of ``WAYS`` entries: a template stands in the bucket that its key na
 takes the place of the one that nobody learned from for longest.
 """
 
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from schedd.plan.kernels.jit import kernel
+from schedd.plan.kernels.jit import inner, kernel
 from schedd.plan.kernels.layout import Ints
 from schedd.predict.layout import Floats
 
@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 Singles = npt.NDArray[np.float32]
+SingleTable = Annotated[Singles, 2]
 
 WAYS: Final = 8
 RING: Final = 32
@@ -54,11 +55,11 @@ class Templates(NamedTuple):
     """(N,) number of the latest end."""
     shift: Floats
     """(N,) how much longer than calibrated the high quantiles are told, as a logarithm; of users alone."""
-    ends: Singles
+    ends: SingleTable
     """(N, RING) logarithm of run time over walltime; number i stands at i modulo RING."""
 
 
-@kernel
+@inner
 def find(tb: Templates, key: int) -> int:
     """The entry of a template, or -1."""
     first = (key & (tb.keys.shape[0] // WAYS - 1)) * WAYS
@@ -68,7 +69,7 @@ def find(tb: Templates, key: int) -> int:
     return -1
 
 
-@kernel
+@inner
 def _enter(tb: Templates, key: int, number: int) -> int:
     """The entry of a template, made if it is not there."""
     found = find(tb, key)

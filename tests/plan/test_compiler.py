@@ -1,5 +1,8 @@
 """Kernels that other kernels alone call are compiled once, and become part of their callers."""
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,6 +10,8 @@ import pytest
 
 from schedd.plan.kernels import compiler
 from schedd.plan.kernels.jit import inlined, inner, kernel, maker
+from schedd.service.warmup import warm_up
+from tests.conftest import ROOT
 
 
 def test_this_numba_is_as_expected() -> None:
@@ -68,3 +73,90 @@ def test_with_another_numba_kernels_are_compiled_all_the_same(monkeypatch: pytes
         return int(twice(n) + 1)
 
     assert kernel(called)(4) == 9
+
+
+class _Shelf:
+    """A kernel of a module of its own, made anew each time, whose code is kept in ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        def thrice(n: int) -> int:
+            return 3 * n
+
+        thrice.__module__ = f"shelf{id(self)}"
+        self.kernel = compiler.dispatcher(thrice, {"nogil": True, "_nrt": False}, False, lambda: folder)
+        family = self.kernel.family
+        self.compiled = 0
+        compile_all = family._compile
+
+        def counted(entries: Any) -> bytes:
+            self.compiled += 1
+            return bytes(compile_all(entries))
+
+        family._compile = counted
+        family.name = "shelf"
+        family.entries = {"thrice": self.kernel}
+
+
+def test_machine_code_is_read_from_the_disk(tmp_path: Path) -> None:
+    first, second = _Shelf(tmp_path), _Shelf(tmp_path)
+    assert (first.kernel(2), second.kernel(3)) == (6, 9)
+    assert (first.compiled, second.compiled) == (1, 0)
+    assert [file.name.startswith("shelf-") for file in tmp_path.iterdir()] == [True]
+
+
+def test_a_process_that_has_compiled_nothing_reads_it() -> None:
+    assert _called(7) == 196
+    code = "from tests.plan.test_compiler import _called; print(_called(7))"
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (run.stdout, run.returncode) == ("196\n", 0), run.stderr
+
+
+def test_code_that_was_read_becomes_part_of_others(tmp_path: Path) -> None:
+    _Shelf(tmp_path).kernel(1)
+    thrice = _Shelf(tmp_path).kernel
+    assert thrice(1) == 3
+
+    def more(n: int) -> int:
+        return int(thrice(n) + 1)
+
+    assert kernel(more)(2) == 7
+
+
+@pytest.mark.parametrize("damage", [b"", b"no pickle", b"\x80\x05N."])
+def test_a_damaged_file_is_made_anew(tmp_path: Path, damage: bytes) -> None:
+    _Shelf(tmp_path).kernel(1)
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(damage)
+    second, third = _Shelf(tmp_path), _Shelf(tmp_path)
+    assert (second.kernel(2), third.kernel(2)) == (6, 6)
+    assert (second.compiled, third.compiled) == (1, 0)
+
+
+def test_where_nothing_can_be_kept_it_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.warns(RuntimeWarning, match=r"compiled kernels cannot be kept.*file"):
+        assert _Shelf(tmp_path / "file").kernel(2) == 6
+
+
+def test_other_types_than_those_declared_are_compiled_by_themselves(tmp_path: Path) -> None:
+    shelf = _Shelf(tmp_path)
+    assert shelf.kernel(1.5) == 4.5
+    assert shelf.kernel(2) == 6
+
+
+def test_nothing_that_the_warm_up_calls_has_other_types_than_declared() -> None:
+    warm_up()
+    named = {
+        f"{module.__name__}.{name}": value
+        for module in list(sys.modules.values())
+        if getattr(module, "__name__", "").startswith("schedd.")
+        for name, value in vars(module).items()
+        if isinstance(value, compiler._Entry)
+    }
+    assert len(named) > 30
+    other = {
+        name: list(one.overloads)
+        for name, one in named.items()
+        if one.overloads.keys() - {compiler.declared(one.py_func)}
+    }
+    assert not other

@@ -10,7 +10,6 @@ from schedd.plan.kernels.layout import (
     CLOSED,
     COUNT,
     CPUS,
-    FAR,
     KEY,
     LEAST_TIER,
     NEED,
@@ -27,11 +26,11 @@ from schedd.plan.kernels.layout import (
     WORK,
     Tables,
 )
-from schedd.plan.kernels.pick import select
+from schedd.plan.kernels.pick import select, sift
 from schedd.plan.kernels.rows import fit, floor, is_spent, needed
 
 
-@maker
+@inner
 def choose_spread(
     tb: Tables, sets_at: int, sets_len: int, count: int, per_node: int, t: int, dur: int
 ) -> int:
@@ -44,23 +43,14 @@ def choose_spread(
     key = tb.scratch[KEY]
     tmp = tb.scratch[SORT]
     n = 0
-    for i in range(sets_len):
-        if u[i] > 0:
-            row = tb.sets[sets_at + i]
-            if per_node == 1:
-                rank = floor(tb, row, CPUS, t, t + dur)
-            else:
-                rank = count - min(u[i], count)
-            key[i] = max(rank, 0) * sets_len + i
-            tmp[n] = key[i]
-            n += 1
-    if per_node == 1 or n <= count:
-        limit = select(tmp, n, min(count, n))
-    else:
-        limit = FAR
     found = 0
-    left = count
     if per_node == 1:
+        for i in range(sets_len):
+            if u[i] > 0:
+                key[i] = max(floor(tb, tb.sets[sets_at + i], CPUS, t, t + dur), 0) * sets_len + i
+                tmp[n] = key[i]
+                n += 1
+        limit = select(tmp, n, min(count, n))
         for i in range(sets_len):
             if u[i] > 0 and key[i] <= limit:
                 tb.out[found, 0] = tb.sets[sets_at + i]
@@ -68,16 +58,24 @@ def choose_spread(
                 tb.out[found, 2] = 1
                 found += 1
         return found
-    order = np.sort(tmp[:n])
-    for j in range(n):
-        i = order[j] % sets_len
+    for i in range(sets_len):
+        if u[i] > 0:
+            key[i] = -u[i] if u[i] < count else -count
+            tmp[n] = i
+            n += 1
+    for j in range(n // 2 - 1, -1, -1):
+        sift(tmp, n, key, j)
+    left = count
+    while left > 0 and n > 0:
+        i = tmp[0]
+        n -= 1
+        tmp[0] = tmp[n]
+        sift(tmp, n, key, 0)
         tb.out[found, 0] = tb.sets[sets_at + i]
         tb.out[found, 1] = 0
         tb.out[found, 2] = min(u[i], left)
         left -= tb.out[found, 2]
         found += 1
-        if left == 0:
-            break
     return found
 
 

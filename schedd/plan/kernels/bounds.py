@@ -6,6 +6,8 @@ has at least that much free. Placing jobs leaves bounds valid; giving back lower
 where they looked in vain, so every segment is passed over once per level and step, not once per search.
 """
 
+from typing import Final
+
 import numpy as np
 
 from schedd.plan.kernels.jit import inlined, inner, lean
@@ -27,16 +29,24 @@ from schedd.plan.kernels.layout import (
 )
 from schedd.plan.kernels.rows import fit, locate
 
+_MINUTE: Final = 60
+_HOUR: Final = 60 * _MINUTE
+_DAY: Final = 24 * _HOUR
 
-def _duration_steps() -> Ints:
-    """Durations at which bounds are kept: 0 s, 1 min, then half as much again each, to some 200 days."""
-    steps = [0, 60]
-    while len(steps) < DURATIONS:
-        steps.append(steps[-1] * 3 // 2)
-    return np.array(steps, np.int64)
+STEPS = np.array(
+    [0]
+    + [minutes * _MINUTE for minutes in (1, 2, 5, 10, 15, 30, 45)]
+    + [minutes * _MINUTE for minutes in (60, 90, 120, 180, 240, 360, 480, 600, 720, 960)]
+    + [hours * _HOUR for hours in (24, 36, 48, 72, 96, 120)]
+    + [days * _DAY for days in (7, 10, 14, 21, 30, 45, 60, 180)],
+    np.int64,
+)
+"""The durations at which bounds are kept, (DURATIONS,) seconds: those that users ask for.
 
-
-STEPS = _duration_steps()
+Jobs of one walltime leave holes of that length. Where the next shorter step is shorter than these holes and
+longer than others, every search for such a job goes through the others again.
+"""
+assert STEPS.shape == (DURATIONS,)
 
 
 def levels_for(cpus: int) -> int:
@@ -83,17 +93,59 @@ def step_of(dur: int) -> int:
 
 
 @inner
-def lower(tb: Tables, row: int, start: int) -> None:
-    """Something was given back on ``row`` from ``start`` on. Of pools no bounds are kept."""
+def lower(tb: Tables, row: int, lo: int, hi: int) -> None:
+    """Something was given back on ``row`` over ``[lo, hi)``: call this when it is done.
+
+    A start that was none before has its interval in a run of free segments that reaches into what was given
+    back: bounds of longer durations, and of levels with no such run, are as true as before. Of pools no
+    bounds are kept.
+    """
     if tb.rows[row, KIND] != NODE:
         return
-    n = tb.bounds.shape[0]
-    for level in range(n // DURATIONS):
+    T = tb.T
+    F = tb.F
+    now = tb.ctl[NOW]
+    off = tb.rows[row, OFF]
+    end = off + tb.rows[row, LEN]
+    first = locate(T, off, end, lo)
+    most = F[CPUS, first]
+    shares = F[SHARE, first]
+    k = first + 1
+    while k < end and T[k] < hi:
+        most = max(most, F[CPUS, k])
+        shares = max(shares, F[SHARE, k])
+        k += 1
+    tb.ctl[WORK] += k - first
+    for level in range(tb.bounds.shape[0] // DURATIONS):
+        column = SHARE if level < 2 else CPUS
+        need = WHOLE if level == 0 else max(level_cpus(level), 1)
+        if need > (shares if level < 2 else most):
+            continue
+        k = first
+        while k > off and F[column, k] >= need and F[column, k - 1] >= need:
+            k -= 1
+        begin = k
+        since = FAR
+        longest = -1
+        run = -1
+        while k < end:
+            nxt = T[k + 1] if k + 1 < end else FAR
+            if F[column, k] >= need:
+                if run < 0:
+                    run = now if k == off else max(T[k], now)
+                    since = min(since, run)
+                longest = max(longest, nxt - run)
+            else:
+                run = -1
+                if nxt >= hi:
+                    break
+            k += 1
+        tb.ctl[WORK] += k - begin
         for b in range(DURATIONS):
+            if STEPS[b] > longest:
+                break
             q = level * DURATIONS + b
-            reach = start - STEPS[b]
-            if reach < tb.bounds[q, row]:
-                tb.bounds[q, row] = reach
+            tb.bounds[q, row] = min(tb.bounds[q, row], max(since, lo - STEPS[b]))
 
 
 @inlined

@@ -1,27 +1,65 @@
-"""Keeps numba from doing twice what it does for kernels that call each other.
+"""Compiles all kernels of a package together, once, and keeps their machine code in one file.
 
-By itself numba makes machine code of every kernel, and then once more in each kernel that calls it; and it
-compiles a kernel anew for each constant that it is called with. Here a kernel that other kernels alone call
-is left unfinished: it becomes part of its callers, and is optimised there.
+By itself numba makes machine code of every kernel, and then once more in each kernel that calls it; it
+compiles a kernel anew for each constant that it is called with, and keeps one file for each that Python
+calls. Here no kernel is finished by itself. The first call of one from Python compiles all kernels of its
+package for the types that their annotations say; their code is put together, optimised and finished once.
 
 This rests on parts of numba that are its own affair. Where a release of it has other ones, kernels are
 compiled as numba does by itself: they are the same, only later; ``tests/plan/test_compiler.py`` fails then.
 """
 
 import contextlib
+import functools
+import hashlib
+import importlib
+import os
+import pickle
+import pkgutil
+import sys
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, get_args, get_origin
 
-from numba.core import codegen, registry, targetconfig, types
+import numba
+from numba.core import (
+    codegen,
+    compiler,
+    compiler_lock,
+    config,
+    registry,
+    serialize,
+    targetconfig,
+    types,
+)
+from numba.np import numpy_support
 
-__all__ = ["KNOWN", "dispatcher"]
+__all__ = ["KNOWN", "declared", "dispatcher"]
 
 _NEEDED: Final = (
-    (codegen.CPUCodeLibrary, ("finalize", "_raise_if_finalized", "_linking_libraries", "_final_module")),
-    (codegen.JITCPUCodegen, ("set_env",)),
-    (registry.CPUDispatcher, ("compile", "get_call_template")),
-    (targetconfig.TargetConfig, ("_values", "values")),
+    (
+        codegen.CPUCodeLibrary,
+        (
+            "finalize",
+            "_raise_if_finalized",
+            "_linking_libraries",
+            "_final_module",
+            "_finalized",
+            "_optimize_final_module",
+            "_finalize_final_module",
+            "_get_compiled_object",
+            "_get_module_for_linking",
+            "_reload_init",
+            "_set_compiled_object",
+            "_shared_module",
+        ),
+    ),
+    (codegen.JITCPUCodegen, ("set_env", "magic_tuple", "_engine")),
+    (codegen.JitEngine, ("is_symbol_defined", "_defined_symbols")),
+    (registry.CPUDispatcher, ("compile", "get_call_template", "_compiler", "_insert", "overloads")),
+    (targetconfig.TargetConfig, ("_values", "options", "__eq__", "__hash__")),
 )
 """What is used of numba; fields of objects are looked for in the code of their class."""
 
@@ -29,8 +67,9 @@ _NEEDED: Final = (
 def _known() -> bool:
     words = {
         name
-        for kind in codegen.CPUCodeLibrary.__mro__[:-1]
-        for function in vars(kind).values()
+        for kind, _ in _NEEDED
+        for base in kind.__mro__[:-1]
+        for function in vars(base).values()
         if (code := getattr(function, "__code__", None)) is not None
         for name in code.co_names
     }
@@ -39,6 +78,39 @@ def _known() -> bool:
 
 KNOWN: Final = _known()
 """Whether this release of numba is as expected."""
+
+
+def _machine() -> str:
+    """For what machine code is made here: processor, release of numba, and what changes the code."""
+    target = registry.cpu_target.target_context.codegen().magic_tuple()
+    wishes = (config.BOUNDSCHECK, config.OPT, config.LOOP_VECTORIZE, config.SLP_VECTORIZE)
+    return repr((target, numba.__version__, sys.version, wishes, KNOWN))
+
+
+# ---- what a kernel is compiled for ----------------------------------------------------------------
+
+
+def _type_of(hint: Any) -> Any:
+    """The type, as numba names it, of an annotation: a number, an array, or a named tuple of these."""
+    if hint in (int, float, bool):
+        return {int: types.int64, float: types.float64, bool: types.boolean}[hint]
+    if hasattr(hint, "_fields"):
+        return types.BaseTuple.from_types([_type_of(hint.__annotations__[f]) for f in hint._fields], hint)
+    dimensions = 1
+    if get_origin(hint) is Annotated:
+        hint, dimensions = get_args(hint)
+    dtype = get_args(get_args(hint)[1])[0]
+    return types.Array(numpy_support.from_dtype(dtype), dimensions, "C")
+
+
+@functools.cache
+def declared(function: Callable[..., Any]) -> tuple[Any, ...]:
+    """The types of its arguments, as its annotations say."""
+    hints = {name: hint for name, hint in function.__annotations__.items() if name != "return"}
+    return tuple(map(_type_of, hints.values()))
+
+
+# ---- kernels ---------------------------------------------------------------------------------------
 
 _mode = threading.local()
 
@@ -55,52 +127,227 @@ def _unfinished(value: bool) -> Iterator[None]:
 
 
 class _Kernel(registry.CPUDispatcher):  # type: ignore[misc]
-    """A kernel that Python calls."""
+    """A kernel that other kernels call."""
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
         """For a call from another kernel: constants are as good as any value."""
         plain = tuple(types.unliteral(one) for one in args)
-        return super().get_call_template(plain, {name: types.unliteral(one) for name, one in kws.items()})
-
-    def compile(self, sig: Any) -> Any:
-        """Compile it to its end, with all that it calls."""
-        with _unfinished(False):
-            entry = super().compile(sig)
-        for found in self.overloads.values():
-            for env in found._find_referenced_environments():
-                found.library.codegen.set_env(env.env_name, env)
-        return entry
-
-
-class _Inner(_Kernel):
-    """A kernel that other kernels alone call."""
+        named = {name: types.unliteral(one) for name, one in kws.items()}
+        with _unfinished(True):
+            return super().get_call_template(plain, named)
 
     def compile(self, sig: Any) -> Any:
         """As far as its callers need it."""
-        with _unfinished(True):
-            return registry.CPUDispatcher.compile(self, sig)
+        args = tuple(getattr(sig, "args", sig))
+        with compiler_lock.global_compiler_lock, _unfinished(True), self._compiling_counter:
+            found: Any = self.overloads.get(args)
+            if found is None or getattr(found.library, "of_disk", False):
+                found = self.overloads[args] = self._compiler.compile(args, None)
+        return found.entry_point
 
 
-def dispatcher(function: Callable[..., Any], options: dict[str, Any], inner: bool) -> Any:
-    """The compiled form of ``function``, as ``numba.njit`` makes one."""
-    made = (_Inner if inner else _Kernel)(py_func=function, targetoptions={"nopython": True, **options})
-    if not inner:
-        made.enable_caching()
+class _Entry(_Kernel):
+    """A kernel that Python calls, and other kernels may."""
+
+    family: "_Family"
+
+    def compile(self, sig: Any) -> Any:
+        """Compile it with all of its family; for other types than those declared, by itself."""
+        if getattr(_mode, "unfinished", False):
+            return super().compile(sig)
+        args = tuple(getattr(sig, "args", sig))
+        if args == declared(self.py_func):
+            self.family.make()
+            return self.overloads[args].entry_point
+        entry = registry.CPUDispatcher.compile(self, sig)
+        _tell_environments(self.overloads[args]._find_referenced_environments())
+        return entry
+
+
+def dispatcher(
+    function: Callable[..., Any], options: dict[str, Any], inner: bool, folder: Callable[[], Path]
+) -> Any:
+    """The compiled form of ``function``, as ``numba.njit`` makes one; its code is kept in the ``folder``."""
+    made = (_Kernel if inner else _Entry)(py_func=function, targetoptions={"nopython": True, **options})
+    if isinstance(made, _Entry):
+        module = function.__module__
+        name = module.rpartition(".")[0] if module.startswith(__package__) else module
+        made.family = _families.setdefault(name, _Family(name, folder))
+        made.family.entries[f"{module}.{function.__qualname__}"] = made
     return made
 
 
+class _Family:
+    """The kernels of this package, or those of another module."""
+
+    def __init__(self, name: str, folder: Callable[[], Path]) -> None:
+        self.name = name
+        self.entries: dict[str, _Entry] = {}
+        self._folder = folder
+        self._made: set[str] = set()
+
+    def make(self) -> None:
+        """Let all of them have machine code, from the disk or from the compiler."""
+        with compiler_lock.global_compiler_lock:
+            for module in pkgutil.iter_modules(getattr(sys.modules.get(self.name), "__path__", [])):
+                importlib.import_module(f"{self.name}.{module.name}")
+            entries = {name: self.entries[name] for name in sorted(self.entries.keys() - self._made)}
+            if entries:
+                path = self._folder() / f"{self.name}-{_digest(entries)}.kernels"
+                if not self._load(path, entries):
+                    _keep(path, self._compile(entries))
+                self._made |= entries.keys()
+
+    def _compile(self, entries: Mapping[str, _Entry]) -> bytes:
+        results = {}
+        for name, entry in entries.items():
+            args = declared(entry.py_func)
+            _Kernel.compile(entry, args)
+            results[name] = entry.overloads[args]
+        library = _context().codegen().create_library(self.name)
+        library.enable_object_caching()
+        library.called_by_python = {
+            one.library: one.fndesc.llvm_cpython_wrapper_name for one in results.values()
+        }
+        for one in results.values():
+            library.add_linking_library(one.library)
+        library.finalize()
+        for name, one in results.items():
+            results[name] = self._finish(name, one, library)
+        environments = next(iter(results.values()))._find_referenced_environments()
+        _tell_environments(environments)
+        kept = {}
+        for name, one in results.items():
+            one.fndesc.typemap = one.fndesc.calltypes = None  # of no use any more, and no bytes can be made
+            kept[name] = (one.fndesc, one.environment, one.signature)
+        code = library._get_compiled_object()
+        saved: bytes = serialize.dumps((code, list(library._reload_init), kept, environments))
+        return saved
+
+    def _load(self, path: Path, entries: Mapping[str, _Entry]) -> bool:
+        """Take the machine code from a file; False where there is none that can be used."""
+        try:
+            code, inits, kept, environments = pickle.loads(path.read_bytes())
+        except Exception:  # what a damaged file leads to nobody knows
+            return False
+        if kept.keys() != entries.keys():
+            return False
+        _context().refresh()  # it may be the first that this process does with numba
+        for init in inits:
+            init()
+        codes = _context().codegen()
+        library = codes.create_library(self.name)
+        library.enable_object_caching()
+        library._set_compiled_object(code)
+        library._finalize_final_module()
+        library.of_disk = True
+        codes._engine._defined_symbols |= {one.llvm_cpython_wrapper_name for one, _, _ in kept.values()}
+        for name, (fndesc, environment, signature) in kept.items():
+            result = compiler.CompileResult(
+                **dict.fromkeys(compiler.CR_FIELDS)
+                | {
+                    "typing_context": _context().typing_context,
+                    "target_context": _context(),
+                    "signature": signature,
+                    "objectmode": False,
+                    "fndesc": fndesc,
+                    "environment": environment,
+                }
+            )
+            self._finish(name, result, library)
+        _tell_environments(environments)
+        return True
+
+    def _finish(self, name: str, result: Any, library: Any) -> Any:
+        """Let an entry have its code, which is in ``library``."""
+        cfunc = _context().get_executable(library, result.fndesc, result.environment)
+        _context().insert_user_function(cfunc, result.fndesc, [library])
+        finished = result._replace(library=library, entry_point=cfunc)
+        self.entries[name].add_overload(finished)
+        return finished
+
+
+_families: dict[str, _Family] = {}
+
+
+def _digest(entries: Mapping[str, _Entry]) -> str:
+    """Of the sources of these kernels and of what their code is made for."""
+    digest = hashlib.sha256(_machine().encode())
+    for name, entry in entries.items():
+        digest.update(name.encode())
+        digest.update(Path(entry.py_func.__code__.co_filename).read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _context() -> Any:
+    return registry.cpu_target.target_context
+
+
+def _tell_environments(found: Any) -> None:
+    for one in found:
+        _context().codegen().set_env(one.env_name, one)
+
+
+def _keep(path: Path, saved: bytes) -> None:
+    """Write a file that another process may be writing, too."""
+    part = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_bytes(saved)
+        part.replace(path)
+    except OSError as error:
+        words = f"compiled kernels cannot be kept, so that every start compiles them anew: {error}"
+        warnings.warn(words, RuntimeWarning, stacklevel=2)
+
+
+# ---- what numba does otherwise ---------------------------------------------------------------------
+
+
 def _finalize(self: Any) -> None:
-    if not getattr(_mode, "unfinished", False):
+    """Put the code of all unfinished libraries that are called into this one; leave it unfinished itself
+    where that is wished.
+    """
+    self._raise_if_finalized()
+    if getattr(_mode, "unfinished", False):
+        self.unfinished = self._finalized = True
+        return
+    called = _called(self)
+    if not any(getattr(one, "unfinished", False) for one in called):
         _numbas_finalize(self)
         return
-    self._raise_if_finalized()
-    seen = set()
-    for library in self._linking_libraries:
-        if library not in seen:
-            self._reload_init.update(library._reload_init)
-            seen.add(library)
-            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
-    self._finalized = True
+    wanted = getattr(self, "called_by_python", {})
+    for library in called:
+        self._reload_init.update(library._reload_init)
+        module = library._get_module_for_linking()
+        if library in wanted:
+            # What nobody calls would be left out.
+            module = module.clone()
+            module.get_function(wanted[library]).linkage = "external"
+        self._final_module.link_in(module, preserve=True)
+    if wanted:
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.name not in wanted.values():
+                function.linkage = "internal"
+    self._optimize_final_module()
+    self._final_module.verify()
+    self._finalize_final_module()
+
+
+def _called(library: Any) -> list[Any]:
+    """The libraries that are called from this one, and from those that are unfinished; callers come before
+    whom they call: what nobody has called so far is left out of what is put together.
+    """
+    found: dict[Any, None] = {}
+
+    def visit(one: Any) -> None:
+        for other in one._linking_libraries:
+            if other not in found:
+                if getattr(other, "unfinished", False):
+                    visit(other)
+                found[other] = None
+
+    visit(library)
+    return list(found)[::-1]
 
 
 def _set_env(self: Any, env_name: str, env: Any) -> None:
@@ -112,9 +359,21 @@ def _same_flags(self: Any, other: object) -> bool:
     """As numba compares flags, without making a dictionary of all of them twice; it does so at every call."""
     if not isinstance(other, targetconfig.TargetConfig):
         return NotImplemented
-    if self._values.keys() == other._values.keys():
-        return bool(self._values == other._values)
-    return bool(self.values() == other.values())
+    mine, others = self._values, other._values
+    if mine == others:
+        return True
+    options = self.options
+    if options.keys() != other.options.keys():
+        return False
+    return all(
+        mine.get(name, options[name].default) == others.get(name, options[name].default)
+        for name in mine.keys() | others.keys()
+    )
+
+
+def _hash_of_flags(self: Any) -> int:
+    """The hash that numba makes is one of the names of all flags, which it sorts at every call."""
+    return hash(type(self))
 
 
 if KNOWN:
@@ -123,3 +382,4 @@ if KNOWN:
     codegen.CPUCodeLibrary.finalize = _finalize
     codegen.JITCPUCodegen.set_env = _set_env
     targetconfig.TargetConfig.__eq__ = _same_flags
+    targetconfig.TargetConfig.__hash__ = _hash_of_flags

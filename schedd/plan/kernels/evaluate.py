@@ -5,7 +5,7 @@ kept beside them; when a few jobs move, their parts are replaced and the sums co
 anew only when the job that held it has shrunk.
 """
 
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,7 @@ from schedd.plan.kernels.layout import (
 )
 
 Floats = npt.NDArray[np.float64]
+FloatTable = Annotated[Floats, 2]
 
 # part[:, slot]
 WAIT: Final = 0
@@ -94,7 +95,7 @@ class Scores(NamedTuple):
     """(J,) number of its user; below 0: nobody's, a reservation, which is no work."""
     speed: Floats
     """(N,) of each node; 0 for pools."""
-    part: Floats
+    part: FloatTable
     """(PARTS, J)."""
     counted: Ints
     """(J,) 1 where the job's parts are in the sums."""

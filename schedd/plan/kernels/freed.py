@@ -39,6 +39,7 @@ from schedd.plan.kernels.layout import (
     WHOLE,
     WORK,
     Ints,
+    Table,
     Tables,
 )
 from schedd.plan.kernels.rows import floor, locate
@@ -53,13 +54,13 @@ _FEW = 4096
 class Freed(NamedTuple):
     """The log; its length is ``ctl[FREED]``, the number of its first entry ``ctl[FREED_BASE]``."""
 
-    entries: Ints
+    entries: Table
     """(T_FIELDS, capacity)."""
-    length: Ints
+    length: Table
     """(levels, capacity) seconds of the longest run that touches the interval."""
-    since: Ints
+    since: Table
     """(levels, capacity) start of the first such run."""
-    until: Ints
+    until: Table
     """(levels, capacity) end of the last such run."""
 
 

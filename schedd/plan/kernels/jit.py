@@ -75,7 +75,7 @@ def _compiled(
     options: dict[str, Any] = {"nogil": True, "_nrt": counting}
     options |= {"no_cpython_wrapper": inner, "no_cfunc_wrapper": True, "forceinline": into_callers}
     if compiler.KNOWN:
-        return cast("Callable[_P, _R]", compiler.dispatcher(function, options, inner))
+        return cast("Callable[_P, _R]", compiler.dispatcher(function, options, inner, cache_dir))
     return cast("Callable[_P, _R]", numba.njit(cache=True, **options)(function))
 
 

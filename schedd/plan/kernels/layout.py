@@ -6,12 +6,14 @@ without end, the last one forward; a segment ends where the next begins. All num
 seconds since the epoch, memory is KiB.
 """
 
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
+Table = Annotated[Ints, 2]
+"""Of two dimensions. Kernels are compiled for what their annotations say: see kernels/compiler.py."""
 
 FAR: Final = 1 << 61
 """An unknown end; the same as ``schedd.model.FOREVER``."""
@@ -160,31 +162,31 @@ class Tables(NamedTuple):
 
     T: Ints
     """(S,) starts of segments."""
-    F: Ints
+    F: Table
     """(R, S) what is free from there on."""
-    rows: Ints
+    rows: Table
     """(N, ROW_FIELDS)."""
-    cap: Ints
+    cap: Table
     """(N, R) capacity of each row."""
-    jobs: Ints
+    jobs: Table
     """(JOB_FIELDS, J)."""
-    shapes: Ints
+    shapes: Table
     """(shapes, SHAPE_FIELDS)."""
-    chunks: Ints
+    chunks: Table
     """(chunks, NEED + R)."""
     sets: Ints
     """Row numbers of all row sets, one after another."""
-    pools: Ints
+    pools: Table
     """(entries, 2) row and amount."""
-    alloc: Ints
+    alloc: Table
     """(entries, A_TAKE + R)."""
     ctl: Ints
     """Counters and flags."""
-    bounds: Ints
+    bounds: Table
     """(levels * DURATIONS, N) lower bounds of starts."""
-    exact: Ints
+    exact: Table
     """(levels * DURATIONS, N) the VERSION of the row for which a bound is a start, not only a bound."""
-    scratch: Ints
+    scratch: Table
     """(SCRATCH_ROWS, N) for searches."""
-    out: Ints
+    out: Table
     """(entries, 3) row, chunk, units: what a search found."""

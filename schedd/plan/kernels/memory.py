@@ -12,6 +12,7 @@ from schedd.plan.kernels.layout import (
     ROOM,
     SLAB_TOP,
     Ints,
+    Table,
     Tables,
 )
 
@@ -20,7 +21,7 @@ SPARE = 8
 
 
 @lean
-def repack_rows(tb: Tables, T: Ints, F: Ints) -> None:
+def repack_rows(tb: Tables, T: Ints, F: Table) -> None:
     """Copy all rows into the new slabs ``T`` and ``F`` with room to grow."""
     top = 0
     for row in range(tb.rows.shape[0]):
@@ -39,7 +40,7 @@ def repack_rows(tb: Tables, T: Ints, F: Ints) -> None:
 
 
 @inner
-def _copy(tb: Tables, slot: int, alloc: Ints, top: int) -> None:
+def _copy(tb: Tables, slot: int, alloc: Table, top: int) -> None:
     at = tb.jobs[ALLOC, slot]
     for i in range(tb.jobs[ALLOCS, slot]):
         for f in range(alloc.shape[1]):
@@ -47,7 +48,7 @@ def _copy(tb: Tables, slot: int, alloc: Ints, top: int) -> None:
 
 
 @lean
-def copy_ahead(tb: Tables, alloc: Ints, came_from: Ints, went_to: Ints, slot: int, n: int, top: int) -> int:
+def copy_ahead(tb: Tables, alloc: Table, came_from: Ints, went_to: Ints, slot: int, n: int, top: int) -> int:
     """Copy the entries of ``n`` jobs, from ``slot`` on, to ``alloc`` from ``top`` on, changing nothing else.
 
     For each job it is noted where they were (-1: there are none) and are now. Returns the new top, or -1 when
@@ -67,7 +68,7 @@ def copy_ahead(tb: Tables, alloc: Ints, came_from: Ints, went_to: Ints, slot: in
 
 
 @lean
-def move_alloc(tb: Tables, alloc: Ints, came_from: Ints, went_to: Ints, copied: int, top: int) -> bool:
+def move_alloc(tb: Tables, alloc: Table, came_from: Ints, went_to: Ints, copied: int, top: int) -> bool:
     """Let all jobs have their entries in ``alloc``, which is used up to ``top`` and belongs into ``tb`` then.
 
     Of the first ``copied`` jobs ``copy_ahead`` has copied what they had then. False when ``alloc`` is too

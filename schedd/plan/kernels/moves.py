@@ -14,6 +14,7 @@ from schedd.plan.kernels.evaluate import (
     PARTS,
     WEIGHTED_UTILISATION,
     Floats,
+    FloatTable,
     Scores,
     cost_of,
     update,
@@ -55,13 +56,13 @@ class Trial(NamedTuple):
     """(n,) their latest starts."""
     undo: Undo
     """How to put the plan back."""
-    parts: Floats
+    parts: FloatTable
     """(PARTS, n) their parts before."""
-    sums: Floats
+    sums: FloatTable
     """(2, PARTS) sums and maxima before."""
     holder: Ints
     """(PARTS,) before."""
-    users: Floats
+    users: FloatTable
     """(2, U) waited and used before."""
     values: Floats
     """(CRITERIA,) of the plan that was tried."""

@@ -226,7 +226,7 @@ def occupy(tb: Tables, slot: int, start: int, end: int, sign: int) -> bool:
         return False
     if sign > 0 and start < end:
         for i in range(tb.jobs[ALLOC, slot], tb.jobs[ALLOC, slot] + tb.jobs[ALLOCS, slot]):
-            lower(tb, tb.alloc[i, A_ROW], start)
+            lower(tb, tb.alloc[i, A_ROW], start, end)
     return True
 
 

@@ -76,6 +76,7 @@ from schedd.plan.kernels.layout import (
     VERSION,
     WORK,
     Ints,
+    Table,
     Tables,
 )
 from schedd.plan.kernels.place import lift, put, room_to_put
@@ -289,11 +290,11 @@ def _try(tb: Tables, slot: int, ready: int, bound: int, limit: int) -> int:
                 tb.bounds[q, row] = kept[i, 1 + c]
                 tb.exact[q, row] = kept[i, 1 + chunks + c]
         return GROW if full else best
-    for i in range(n):
-        lower(tb, tb.alloc[at + i, A_ROW], start)
     tb.ctl[ALLOC_GARBAGE] += n
     tb.jobs[ALLOCS, slot] = 0
     put(tb, slot, best, found)
+    for i in range(n):
+        lower(tb, tb.alloc[at + i, A_ROW], start, end)
     return best
 
 
@@ -318,7 +319,7 @@ def repair(
     only_now: bool,
     since: int,
     budget: int,
-    moves: Ints,
+    moves: Table,
 ) -> tuple[int, int, int]:
     """One slice of repair over the planned jobs of ``order``, from ``cursor`` on.
 

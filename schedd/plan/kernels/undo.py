@@ -33,6 +33,7 @@ from schedd.plan.kernels.layout import (
     STATE,
     VERSION,
     Ints,
+    Table,
     Tables,
 )
 from schedd.plan.kernels.place import leave, shift
@@ -70,9 +71,9 @@ class Undo(NamedTuple):
     sees to the others when it is known that the attempt stays.
     """
 
-    old: Ints
+    old: Table
     """(OLD_FIELDS, n) where the jobs were, in the order in which they were lifted."""
-    log: Ints
+    log: Table
     """(_LOG_FIELDS, 3 n) what was given back and taken, in order."""
     rows: Ints
     """(M,) rows that were touched; of too many not all: the bounds of the others stay true, but lower."""
@@ -80,11 +81,13 @@ class Undo(NamedTuple):
     """(N,) the number of the attempt that last touched the row, below 0 where it is not in ``rows``."""
     low: Ints
     """(N,) of rows touched by this attempt: since when things were given back there; FAR: nothing was."""
+    high: Ints
+    """(N,) and until when."""
     asked: Ints
     """(Q,) the bounds that searches for these jobs look at."""
     known: Ints
     """(Q,) the number of the attempt in which a bound was last among them."""
-    bounds: Ints
+    bounds: Table
     """(M, Q) what these were before, by place in ``rows`` and in ``asked``."""
     counts: Ints
     """(_COUNTS,) number of this attempt; jobs lifted, changes, rows; top and garbage of the allocations."""
@@ -98,6 +101,7 @@ def undo_for(tb: Tables, jobs: int, most_rows: int) -> Undo:
         np.zeros((_LOG_FIELDS, 3 * jobs), np.int64),
         np.zeros(most_rows, np.int64),
         np.zeros(tb.rows.shape[0], np.int64),
+        np.empty(tb.rows.shape[0], np.int64),
         np.empty(tb.rows.shape[0], np.int64),
         np.empty(tb.bounds.shape[0], np.int64),
         np.zeros(tb.bounds.shape[0], np.int64),
@@ -147,6 +151,7 @@ def _note(tb: Tables, un: Undo, slot: int, sign: int) -> None:
         if abs(un.mark[row]) != number:
             un.mark[row] = -number
             un.low[row] = FAR
+            un.high[row] = 0
             m = un.counts[_ROWS]
             if m < un.rows.shape[0]:
                 un.mark[row] = number
@@ -154,11 +159,12 @@ def _note(tb: Tables, un: Undo, slot: int, sign: int) -> None:
                 for k in range(un.counts[_ASKED]):
                     un.bounds[m, k] = tb.bounds[un.asked[k], row]
                 un.counts[_ROWS] = m + 1
+        if sign > 0:
+            un.high[row] = max(un.high[row], start + tb.jobs[DUR, slot])
         if sign > 0 and start < un.low[row]:
             un.low[row] = start
             if un.mark[row] < 0:
-                lower(tb, row, start)
-                continue
+                continue  # see ``_lift``
             for k in range(un.counts[_ASKED]):
                 q = un.asked[k]
                 tb.bounds[q, row] = min(tb.bounds[q, row], start - STEPS[q % DURATIONS])
@@ -180,9 +186,14 @@ def _lift(tb: Tables, un: Undo, slot: int) -> bool:
     """
     start = tb.jobs[START, slot]
     _note(tb, un, slot, 1)
-    if not shift(tb, slot, start, start + tb.jobs[DUR, slot], 1, False):
+    end = start + tb.jobs[DUR, slot]
+    if not shift(tb, slot, start, end, 1, False):
         un.counts[_CHANGES] -= 1
         return False
+    for i in range(tb.jobs[ALLOC, slot], tb.jobs[ALLOC, slot] + tb.jobs[ALLOCS, slot]):
+        row = tb.alloc[i, A_ROW]
+        if un.mark[row] == -un.counts[_NUMBER]:
+            lower(tb, row, start, end)
     leave(tb, slot)
     return True
 
@@ -242,7 +253,7 @@ def keep(tb: Tables, un: Undo) -> None:
         row = un.rows[m]
         if un.low[row] < FAR:
             tb.rows[row, VERSION] += 1
-            lower(tb, row, un.low[row])
+            lower(tb, row, un.low[row], un.high[row])
 
 
 @inner

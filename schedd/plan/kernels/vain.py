@@ -44,6 +44,7 @@ from schedd.plan.kernels.layout import (
     USABLE,
     VERSION,
     Ints,
+    Table,
     Tables,
 )
 from schedd.plan.kernels.place import holds
@@ -59,7 +60,7 @@ class Touched(NamedTuple):
     """(N,) 1 + the place of the row in ``rows``; 0: none of these jobs holds anything there."""
     rows: Ints
     """(M,)"""
-    given: Ints
+    given: Table
     """(M, R) what they give back there in one moment."""
     take: Ints
     """(R,) what the job takes."""
