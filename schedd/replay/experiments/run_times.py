@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from schedd.predict import Ask, Learner
+from schedd.replay.experiments.boosted import Boosted, is_installed
 from schedd.replay.workload import TraceJob
 
-__all__ = ["LOGS", "METHODS", "Fared", "Predictor", "fared"]
+__all__ = ["LOGS", "METHODS", "Fared", "Predictor", "fared", "methods"]
 
 LOGS: Final = (
     "KTH-SP2-1996-2.swf.gz",
@@ -98,9 +99,15 @@ class _Templates:
 METHODS: Final[dict[str, Callable[[], Predictor]]] = {
     "walltime": _Walltime,
     "last two": _LastTwo,
+    "LightGBM": Boosted,
     "templates": _Templates,
 }
-"""By the names that the tables have for them."""
+"""By the names that the tables have for them; LightGBM is optional, see ``methods``."""
+
+
+def methods() -> tuple[str, ...]:
+    """The names of those that can be run here."""
+    return tuple(name for name, make in METHODS.items() if make is not Boosted or is_installed())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
