@@ -24,7 +24,7 @@ from tests.dashboard.browser import HOW, chromium  # noqa: E402  (it stands besi
 TO = ROOT / "docs" / "images"
 DESKTOP = {"width": 1280, "height": 900}
 PHONE = {"width": 390, "height": 844}
-PLAYED_S = 45
+PLAYED_S = 100
 WHAT_IF = "what-if?nodes=1&ppn=8&walltime=12:00:00"
 
 
@@ -116,7 +116,7 @@ def main() -> int:
         return 1
     TO.mkdir(exist_ok=True)
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-    with demo("--nodes", "40", "--speed", "300") as (link, said), sync_playwright() as playwright:
+    with demo("--nodes", "40", "--speed", "120") as (link, said), sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=arguments)
         context = browser.new_context()
         context.new_page().goto(link)

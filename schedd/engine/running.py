@@ -205,14 +205,14 @@ def overruns(state: EngineState, event: str) -> None:
                 cause, words = found
                 longer.setdefault(cause, []).append((slot, words))
     for cause, these in longer.items():
-        words = these[0][1] if len(these) == 1 else f"{these[0][1]}, and so do {len(these) - 1} more"
+        words = these[0][1] if len(these) == 1 else f"{these[0][1]} ({len(these) - 1} more jobs, too)"
         make_way(state, [slot for slot, _ in these], event, cause, words)
 
 
 def _past_end(state: EngineState, record: JobRecord, event: str) -> tuple[Cause, str] | None:
     """Let a job hold its place longer; returns the cause and the words for those in its way."""
     if record.phase is Phase.DISPATCHED:
-        words = f"job {record.id} was to end by now, but is not yet known to have started"
+        words = f"job {record.id} should have ended by now, and is not known to have started"
         _longer(state, record, state.settings.overrun_step)
         return Cause.OUTAGE, words
     return _overrun(state, record, event) if record.phase is Phase.RUNNING else None

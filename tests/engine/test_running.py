@@ -53,7 +53,7 @@ def test_many_that_come_to_their_end_together_make_others_move_once() -> None:
     cluster.at(100)
     changes = list(cluster.engine.state.changes)[before:]
     assert [(one.cause.value, one.slots.shape[0]) for one in changes] == [("overrun ahead", 13)]
-    assert changes[0].words == "job 0 runs past its walltime, and so do 11 more"
+    assert changes[0].words == "job 0 runs past its walltime (11 more jobs, too)"
     assert cluster.start("wide") == 160
     assert {cluster.start(f"later{i}") for i in range(12)} == {210}
     cluster.at(103)
