@@ -197,7 +197,8 @@ class Settings(_Section):
     here only: the daemon follows."""
     handovers: bool = False
     """Accept jobs from a federation: submit them in their users' names, release them, and take them back.
-    Only in the mode `scheduler`, and only as root or manager of a TORQUE server."""
+    Only in the mode `scheduler`, and only as root or manager of a TORQUE server, or root of an OpenPBS
+    server."""
     state_dir: Path = Path("/var/lib/pbs-adapter")
     """Directory of the adapter's state."""
     server: ServerSettings = ServerSettings()

@@ -44,6 +44,10 @@ class Taker(Protocol):
         """The id of the job with this mark; empty where there is none."""
         ...
 
+    async def finish(self, job: str) -> None:
+        """Does what a submission that was broken off had still to do."""
+        ...
+
     async def let_run(self, job: str) -> None:
         """Lifts the hold."""
         ...
@@ -187,6 +191,7 @@ class Handovers:
         if handover in self._tried or decision.time < self._began + _MARGIN:
             job = await server.marked(handover)
             if job:
+                await server.finish(job)
                 return _Outcome(True, job)
         return _Outcome(True, await server.submit(decision.submission, handover))
 

@@ -65,33 +65,58 @@ async def test_every_job_runs_once_though_all_is_killed_and_cut(town: Town) -> N
     assert set(owners) == {"alice"}
 
 
+GROUPS = "[groups]\nnotice = 8\nlead = 3\nlimit = 20\nexpiry = 20\ngain = 3"
+
+
 @pytest.mark.soak
-async def test_three_hundred_jobs_over_three_clusters_and_ten_kills(tmp_path: Path) -> None:
-    """The record of docs/federation.md."""
+@pytest.mark.timeout(1800)
+async def test_three_hundred_jobs_and_twenty_groups_over_three_clusters_and_ten_kills(tmp_path: Path) -> None:
+    """The record of docs/federation.md: two TORQUEs, ``a`` and ``b``, and an OpenPBS, ``c``."""
     chance = random.Random(3)
-    async with Town(tmp_path, "abc", "threshold = 5\nagain = 1") as town:
+    settings = "threshold = 5\nagain = 1\n[groups]\nnotice = 12\nlead = 6\nexpiry = 20\ngain = 3\napart = 2"
+    async with Town(tmp_path, "abc", settings, openpbs="c") as town:
         for number in range(300):
             await town.submit(f"k{number}", request=f"nodes=1:ppn={chance.choice([1, 2, 4])},walltime=60")
+            if number % 15 == 7:
+                count = chance.choice([2, 3])
+                places = chance.sample("abc", count)
+                parts = [{"clusters": [name]} if chance.random() < 0.6 else {} for name in places]
+                await town.submit_group(f"g{number}", *parts, overhead=chance.choice([0, 20]))
             if number % 30 == 15:
                 await town.restart()
             if number == 100:
                 town.wires["b"].drop()  # cut off in the middle, and back
             if number == 160:
                 town.wires["b"].mend()
+        groups = await town.groups_over(20, 900)
         rows = await town.until_over(300, 600)
-        runs = town.runs()
+        runs, starts = town.runs(), town.starts()
         assert {row["over"] for row in rows} == {"ended"}
         assert {row["id"]: runs[row["id"]] for row in rows} == {row["id"]: 1 for row in rows}
         ended = [one for row in rows for one in row["attempts"] if one["let_go"] and one["phase"] == "over"]
         where = Counter(one["cluster"] for one in ended)
         phases = Counter(one["phase"] for row in rows for one in row["attempts"])
         moved = sum(row["moves"] for row in rows)
-        words = f"ended {len(rows)}, by cluster {dict(where)}, attempts {dict(phases)}, moved {moved}"
+        whole = [row for row in groups if row["over"] == "ended"]
+        spreads = sorted(max(starts[row["id"]]) - min(starts[row["id"]]) for row in whole)
+        parts_at = Counter(part["cluster"] for row in whole for part in row["parts"])
+        words = (
+            f"ended {len(rows)}, by cluster {dict(where)}, attempts {dict(phases)}, moved {moved}\n"
+            f"groups {dict(Counter(row['over'] for row in groups))}, parts by cluster {dict(parts_at)}, "
+            f"of {dict(Counter(len(row['parts']) for row in whole))} parts, "
+            f"clusters {dict(Counter(len({p['cluster'] for p in row['parts']}) for row in whole))}, "
+            f"moves {sum(row['moves'] for row in groups)}, apart {spreads[:1]} to {spreads[-1:]}, "
+            f"others {[row['text'] for row in groups if row not in whole]}\n"
+        )
         (tmp_path / "record").write_text(words)
         assert set(where) == set("abc"), words
-
-
-GROUPS = "[groups]\nnotice = 8\nlead = 3\nlimit = 20\nexpiry = 20\ngain = 3"
+        for row in whole:
+            assert runs[row["id"]] == len(row["parts"]) == len(starts[row["id"]]), row
+        assert all(row["text"] for row in groups if row not in whole), words
+        assert all(spread <= 2 for spread in spreads), words
+        assert len(whole) >= 15, words
+        running = [job for house in town.houses.values() for job in house.server.cluster.jobs.values()]
+        assert not any(job.state is State.RUNNING for job in running)
 
 
 async def test_parts_on_two_clusters_start_together_though_the_federation_is_killed(tmp_path: Path) -> None:

@@ -90,9 +90,11 @@ class Wire:
 
 
 class Town:
-    """The clusters by name, the wires to their daemons, and the federation."""
+    """The clusters by name, the wires to their daemons, and the federation; those named in ``openpbs`` have
+    such a server, others a TORQUE.
+    """
 
-    def __init__(self, directory: Path, names: str, routing: str = "") -> None:
+    def __init__(self, directory: Path, names: str, routing: str = "", *, openpbs: str = "") -> None:
         self.directory = directory
         self.houses: dict[str, House] = {}
         self.wires: dict[str, Wire] = {}
@@ -102,7 +104,7 @@ class Town:
             place = directory / name
             place.mkdir()
             nodes = [NodeSpec(f"{name}{number}", 4, (), 16 << 20) for number in range(1, 3)]
-            house = House(place, "6.1", nodes=nodes)
+            house = House(place, "openpbs" if name in openpbs else "6.1", nodes=nodes)
             house._adapter_settings = "handovers = true\n" + house._adapter_settings
             with (place / "tokens").open("a") as file:
                 file.write(f"federation ours {FEDERATION}\n")
@@ -116,7 +118,8 @@ class Town:
         try:
             for name, house in self.houses.items():
                 await self._stack.enter_async_context(house.server)
-                house.server.cluster.attributes |= {"scheduling": "True", "keep_completed": "3600"}
+                kept = {"keep_completed": "3600", "job_history_enable": "True"}
+                house.server.cluster.attributes |= {"scheduling": "True", **kept}
                 house.configure()
                 house.daemon.start()
                 self._stack.callback(house.daemon.kill)

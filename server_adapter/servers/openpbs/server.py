@@ -1,11 +1,12 @@
 """An OpenPBS server as the bridge sees it."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from schedd.wire import Run
+from schedd.wire import Run, SubmissionFacts
+from server_adapter.batch.errors import RequestForbiddenError, RightsError
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.by_hand import ByHand
 from server_adapter.bridge.checks import Check
@@ -16,9 +17,10 @@ from server_adapter.bridge.state import Slot, State, Wish, Writing
 from server_adapter.bridge.tells import Write
 from server_adapter.openpbs.codes import READ_ONLY, RequestCode
 from server_adapter.openpbs.connection import Connection, open_connection
-from server_adapter.openpbs.credentials import Credential
+from server_adapter.openpbs.credentials import AnyPort, Credential, Vouch
 from server_adapter.openpbs.requests import ConfirmReservationRequest
 from server_adapter.openpbs.values import condensed
+from server_adapter.servers.openpbs.handover import OWN, REQUESTS, Desk
 from server_adapter.servers.openpbs.pen import Pen
 from server_adapter.servers.openpbs.place import SchedulerPlace
 from server_adapter.servers.openpbs.placing import exec_vnode
@@ -34,6 +36,13 @@ PERMITTED: Final = {
     "scheduler": _WRITING,
 }
 """The requests that may leave the plain connection in each mode."""
+
+_VOUCHERS: Final[Mapping[str, Callable[[], Credential]]] = {
+    "auto": Vouch,
+    "privileged": Vouch,
+    "none": AnyPort,
+}
+"""How a connection becomes a user's, by ``server.auth``."""
 
 _PLACE: Final = READ_ONLY | {
     RequestCode.REGISTER_SCHEDULER,
@@ -64,9 +73,19 @@ class OpenPBSServer:
                 address, credential, user=server.user, timeout=server.timeout, permitted=permitted
             )
 
-        self.link = Link(
-            address, lambda: open_with(PERMITTED[settings.mode]), clock=clock, owner=server.owner_id
-        )
+        taken = settings.handovers and settings.mode == "scheduler"
+        plain = PERMITTED[settings.mode] | (REQUESTS if taken else frozenset())
+
+        async def open_as(user: str) -> Connection:
+            if not taken:
+                raise RequestForbiddenError("this mode does not permit to submit jobs")
+            voucher = _VOUCHERS.get(server.auth)
+            if voucher is None:
+                raise RightsError(f"with server.auth = {server.auth} no user can be vouched for: use auto")
+            return await open_connection(address, voucher(), user=user, timeout=server.timeout, permitted=OWN)
+
+        self.link = Link(address, lambda: open_with(plain), clock=clock, owner=server.owner_id)
+        self._desk = Desk(self.link, open_as)
         self.place = SchedulerPlace(server.scheduler, lambda: open_with(_PLACE), self._about_qrun)
         comments = tell.comment and settings.mode == "scheduler"  # beside pbs_sched, estimates and no more
         self.pen = Pen(
@@ -129,6 +148,30 @@ class OpenPBSServer:
     async def became(self, run: Run) -> Check:
         """Whether the job runs, or ran, as decided."""
         return await self._starter.became(run)
+
+    async def submit(self, submission: SubmissionFacts, mark: str) -> str:
+        """Submits a job that is handed over, on hold."""
+        return await self._desk.submit(submission, mark)
+
+    async def marked(self, mark: str) -> str:
+        """The id of the job with this mark."""
+        return await self._desk.marked(mark)
+
+    async def finish(self, job: str) -> None:
+        """What a submission that was broken off had still to do."""
+        await self._desk.finish(job)
+
+    async def let_run(self, job: str) -> None:
+        """Lifts its hold."""
+        await self._desk.let_run(job)
+
+    async def take_back(self, job: str, *, may_have_run: bool) -> None:
+        """Deletes it unless it runs."""
+        await self._desk.take_back(job, may_have_run=may_have_run)
+
+    async def delete(self, job: str) -> None:
+        """Deletes it, though it may run."""
+        await self._desk.delete(job)
 
     async def confirm(self, name: str, wish: Wish, places: Sequence[Placed]) -> None:
         """Gives a reservation its vnodes, one bracket for each unit of its select; or refuses it."""

@@ -131,6 +131,10 @@ class TorqueServer:
         """The id of the job with this mark."""
         return await self._desk.marked(mark)
 
+    async def finish(self, job: str) -> None:
+        """What a submission that was broken off had still to do."""
+        await self._desk.finish(job)
+
     async def let_run(self, job: str) -> None:
         """Lifts its hold."""
         await self._desk.let_run(job)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from server_adapter.emulator import EmulatedServer, NodeSpec, State, Timing
+from server_adapter.emulator import EmulatedOpenPBS, EmulatedServer, NodeSpec, State, Timing
 
 TOKEN = "an-adapter-token-for-tests"
 ADMIN = "an-admins-token-for-tests"
@@ -53,7 +53,9 @@ class Program:
 
 
 class House:
-    """The three of them; of the daemon there may be several on one database, `store`."""
+    """The three of them; of the daemon there may be several on one database, `store`. The server is a TORQUE
+    of this `version`, or an OpenPBS.
+    """
 
     def __init__(
         self,
@@ -73,8 +75,13 @@ class House:
         ports = [free_port() for _ in range(daemons)]
         self.urls = [f"http://127.0.0.1:{port}" for port in ports]
         scheduler_port = free_port()
-        self.server = EmulatedServer(
-            nodes, version=version, timing=TIMING, scheduler=("127.0.0.1", scheduler_port)
+        self.family = "openpbs" if version == "openpbs" else "torque"
+        self.server: EmulatedServer | EmulatedOpenPBS = (
+            EmulatedOpenPBS(nodes, timing=TIMING)
+            if self.family == "openpbs"
+            else EmulatedServer(
+                nodes, version=version, timing=TIMING, scheduler=("127.0.0.1", scheduler_port)
+            )
         )
         (directory / "tokens").write_text(f"adapter pbs-adapter {TOKEN}\nadmin carol {ADMIN}\n")
         (directory / "tokens").chmod(0o600)
@@ -135,7 +142,8 @@ class House:
         host, port = self.server.address
         (self.directory / "adapter.toml").write_text(
             self._adapter_settings
-            + f'[server]\nhost = "{host}"\nport = {port}\nauth = "none"\ntimeout = 2.0\n'
+            + f'[server]\nfamily = "{self.family}"\nhost = "{host}"\nport = {port}\n'
+            + 'auth = "none"\ntimeout = 2.0\n'
         )
 
     async def ready(self) -> None:

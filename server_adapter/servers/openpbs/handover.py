@@ -1,0 +1,249 @@
+"""Hands jobs over to an OpenPBS server: under the user's own name, on hold, and away again.
+
+Whoever a connection is vouched for owns what comes over it, and root vouches for anybody, as ``pbs_iff``
+does. So a job is submitted over a connection of the user's own, with no more rights than that user has. A
+user may set no operator's hold: the job comes on his own hold, and the adapter's connection then puts ours in
+its place. What came of it is looked at before the job may ever run.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from schedd.wire import HANDED_ATTRIBUTES, SubmissionFacts
+from server_adapter.batch.described import Described
+from server_adapter.batch.errors import RightsError, ServerRefusedError
+from server_adapter.bridge.facts import Values
+from server_adapter.bridge.handovers import MARK, JobRunsError
+from server_adapter.bridge.link import Link
+from server_adapter.dis import Attribute
+from server_adapter.openpbs.codes import (
+    READ_ONLY,
+    ManagerCommand,
+    ObjectType,
+    RequestCode,
+    ServerCode,
+    refused,
+)
+from server_adapter.openpbs.connection import Connection
+from server_adapter.openpbs.replies import Deletions, JobId
+from server_adapter.openpbs.requests import (
+    DeleteJobsRequest,
+    JobRequest,
+    JobScriptRequest,
+    ManageRequest,
+    QueueJobRequest,
+    StatusRequest,
+)
+
+__all__ = ["OWN", "REQUESTS", "Desk", "attributes_of"]
+
+REQUESTS: Final = frozenset({RequestCode.HOLD_JOB, RequestCode.RELEASE_JOB, RequestCode.DELETE_JOBS})
+"""What a handover sends over the adapter's own connection, in the mode `scheduler` alone."""
+OWN: Final = READ_ONLY | {RequestCode.QUEUE_JOB, RequestCode.JOB_SCRIPT, RequestCode.COMMIT}
+"""What leaves over a connection that is the user's."""
+_CHUNK: Final = 65_536  # bytes of a script in one request
+_HOLD, _USERS = "o", "u"
+_OF_TORQUE: Final = frozenset({"init_work_dir", "submit_args", "submit_host"})
+"""Attributes that this family does not have; what the first says is the variable PBS_O_WORKDIR, too."""
+_DEFAULTS: Final[Mapping[str, str]] = {
+    "Checkpoint": "u",
+    "Join_Path": "n",
+    "Keep_Files": "n",
+    "Mail_Points": "a",
+    "Priority": "0",
+    "Rerunable": "True",
+    "Job_Name": "STDIN",
+}
+_LOOKED_AT: Final = ("job_state", "Hold_Types", "Job_Owner", "run_count", "exec_vnode", "Exit_status")
+_RAN: Final = ("R", "E", "S", "U", "B")
+_OVER: Final = ("F", "M", "X")
+_NONE: Final = (ServerCode.UNKJOBID, ServerCode.HISTJOBID)
+
+
+def attributes_of(submission: SubmissionFacts, mark: str) -> tuple[Attribute, ...]:
+    """The attributes of the QueueJob request. Raises ValueError for one that may not be handed over."""
+    for name in submission.attributes:
+        if name not in HANDED_ATTRIBUTES:
+            raise ValueError(f"the attribute {name} cannot be handed over")
+    given = {name: value for name, value in submission.attributes.items() if name not in _OF_TORQUE}
+    variables = {**submission.variables, MARK: mark}
+    place = submission.attributes.get("init_work_dir", "")
+    if place:
+        variables.setdefault("PBS_O_WORKDIR", place)
+    plain = {**_DEFAULTS, **given, "Hold_Types": _USERS}
+    return (
+        *(Attribute(name, value) for name, value in sorted(plain.items())),
+        *(Attribute("Resource_List", value, name) for name, value in submission.resources.items()),
+        Attribute("Variable_List", ",".join(f"{name}={_escaped(v)}" for name, v in variables.items())),
+    )
+
+
+class Desk:
+    """Where jobs are handed over. ``open_as`` opens a connection that is a user's; each step has the
+    adapter's own for itself, so that no run comes between.
+    """
+
+    def __init__(self, link: Link[Connection], open_as: Callable[[str], Awaitable[Connection]]) -> None:
+        self._link = link
+        self._open_as = open_as
+
+    async def submit(self, submission: SubmissionFacts, mark: str) -> str:
+        """The new job's id. Raises ValueError where the server did not make of it what was asked for."""
+        if submission.user == "root":
+            raise RightsError("no job is handed over as root")
+        attributes = attributes_of(submission, mark)
+        async with await self._open_as(submission.user) as connection:
+            request = QueueJobRequest(destination=submission.queue, attributes=attributes)
+            payload = (await connection.request(request)).payload
+            if not isinstance(payload, JobId):
+                raise ValueError("the server gave the job no id")
+            job = payload.job
+            for place, data in enumerate(_chunks(submission.script.encode())):
+                await connection.request(JobScriptRequest(sequence=place, size=len(data), job=job, data=data))
+            await connection.request(JobRequest(code=RequestCode.COMMIT, job=job))
+        await self.finish(job)
+        async with self._link.talk() as connection:
+            wrong = _what_is_wrong(await _look(connection, job), submission.user)
+            if wrong:
+                await _delete(connection, job)
+                raise ValueError(f"{wrong}: it was deleted again")
+        return job
+
+    async def finish(self, job: str) -> None:
+        """Puts our hold in the place of the owner's, on a job that has not run: what follows a commit, also
+        where that was the last that an earlier life of this adapter did.
+        """
+        async with self._link.talk() as connection:
+            values = await _look(connection, job)
+            if values is None or values.get("job_state") not in ("H", "Q", "W"):
+                return
+            if _HOLD not in values.get("Hold_Types", ""):
+                await connection.request(_hold(RequestCode.HOLD_JOB, job, _HOLD))
+                await connection.request(_hold(RequestCode.RELEASE_JOB, job, _USERS))
+
+    async def marked(self, mark: str) -> str:
+        """The id of the job with the mark; one that is not over goes before those that are."""
+        async with self._link.talk() as connection:
+            jobs = await _described(connection, "", ("job_state", "Variable_List"))
+        wanted = f"{MARK}={mark}"
+        found = [job for job in jobs if wanted in job.values.get("Variable_List", "").split(",")]
+        found.sort(key=lambda job: job.values.get("job_state") in _OVER)
+        return found[0].name if found else ""
+
+    async def let_run(self, job: str) -> None:
+        """Lifts our hold."""
+        async with self._link.talk() as connection:
+            await connection.request(_hold(RequestCode.RELEASE_JOB, job, _HOLD))
+
+    async def take_back(self, job: str, *, may_have_run: bool) -> None:
+        """Holds the job first: nobody's run decision passes a hold between the look and the deletion."""
+        async with self._link.talk() as connection:
+            values = await _look(connection, job)
+            _demand_not_run(job, values, may_have_run=may_have_run)
+            if values is None or values.get("job_state") in _OVER:
+                return
+            try:
+                await connection.request(_hold(RequestCode.HOLD_JOB, job, _HOLD))
+                if _ran(await _look(connection, job)):
+                    await connection.request(_hold(RequestCode.RELEASE_JOB, job, _HOLD))
+                    raise JobRunsError(f"{job} was started meanwhile")
+                await _delete(connection, job)
+            except ServerRefusedError as error:
+                if error.code not in (*_NONE, ServerCode.BADSTATE):
+                    raise
+                values = await _look(connection, job)
+                _demand_not_run(job, values, may_have_run=may_have_run)
+                if values is not None and values.get("job_state") not in _OVER:
+                    raise
+
+    async def delete(self, job: str) -> None:
+        """Deletes it in whatever state it is."""
+        async with self._link.talk() as connection:
+            try:
+                await _delete(connection, job)
+            except ServerRefusedError as error:
+                if error.code not in (*_NONE, ServerCode.BADSTATE):
+                    raise
+                values = await _look(connection, job)
+                if values is not None and values.get("job_state") not in (*_OVER, "E"):
+                    raise
+
+
+async def _look(connection: Connection, job: str) -> Values | None:
+    try:
+        found = await _described(connection, job, _LOOKED_AT)
+    except ServerRefusedError as error:
+        if error.code in _NONE:
+            return None
+        raise
+    return found[0].values if found else None
+
+
+async def _described(connection: Connection, job: str, names: Iterable[str]) -> list[Described]:
+    """Those that are over included, where the server keeps them."""
+    request = StatusRequest(
+        code=RequestCode.STATUS_JOB, name=job, attributes=tuple(map(Attribute, names)), extension="x"
+    )
+    try:
+        return await connection.describe(request)
+    except ServerRefusedError as error:
+        if error.code in _NONE:
+            raise
+    return await connection.describe(replace(request, extension=None))  # it keeps no history
+
+
+def _demand_not_run(job: str, values: Values | None, *, may_have_run: bool) -> None:
+    """Raises JobRunsError."""
+    if _ran(values):
+        raise JobRunsError(f"{job} runs or has run")
+    if values is None and may_have_run:
+        raise JobRunsError(f"{job} is gone, and may have run")
+
+
+def _ran(values: Values | None) -> bool:
+    """Whether the job runs or has run; one that is gone without a trace has not, as far as is known."""
+    if values is None:
+        return False
+    if values.get("job_state") in _OVER:
+        return bool(values.get("exec_vnode") or int(values.get("run_count") or 0))
+    return values.get("job_state") in _RAN
+
+
+def _what_is_wrong(values: Values | None, user: str) -> str:
+    if values is None:
+        return "the server does not show the job that it took"
+    owner = values.get("Job_Owner", "")
+    if owner.partition("@")[0] != user:
+        return f"the server made the job {owner}'s and not {user}'s"
+    if _HOLD not in values.get("Hold_Types", ""):
+        return "the server did not keep the job's hold"
+    return ""
+
+
+def _hold(code: RequestCode, job: str, letter: str) -> ManageRequest:
+    return ManageRequest(
+        code=code,
+        command=ManagerCommand.SET,
+        object_type=ObjectType.JOB,
+        name=job,
+        attributes=(Attribute("Hold_Types", letter),),
+    )
+
+
+async def _delete(connection: Connection, job: str) -> None:
+    """As qdel does it: the older request for one job is carried out by 23.06, and not answered."""
+    request = DeleteJobsRequest(jobs=(job,))
+    payload = (await connection.request(request)).payload
+    for name, code in payload.failed if isinstance(payload, Deletions) else ():
+        if code:
+            raise refused(code, "", f"delete {name}")
+
+
+def _chunks(script: bytes) -> Iterator[bytes]:
+    for first in range(0, max(1, len(script)), _CHUNK):
+        yield script[first : first + _CHUNK]
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace(",", "\\,")

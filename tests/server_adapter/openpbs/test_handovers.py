@@ -1,0 +1,217 @@
+"""Jobs handed over to an emulated OpenPBS: over a connection of the user's own, on hold, once, and back."""
+
+import os
+from collections.abc import AsyncIterator
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from schedd.wire import Handover, HandoverDone, HandoverStep, SubmissionFacts
+from server_adapter.batch.errors import RequestForbiddenError, RightsError, ServerUnreachableError
+from server_adapter.bridge.handovers import MARK, Handovers
+from server_adapter.bridge.rates import Pace
+from server_adapter.emulator import EmulatedOpenPBS, NodeSpec, State
+from server_adapter.emulator.openpbs import running
+from server_adapter.families import connector
+from server_adapter.servers.openpbs.handover import attributes_of
+from server_adapter.servers.openpbs.server import OpenPBSServer
+from server_adapter.settings import load_settings
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+JOB = SubmissionFacts(
+    "alice",
+    "sleep 1\n",
+    queue="workq",
+    resources={"select": "1:ncpus=2", "walltime": "00:10:00"},
+    attributes={"Job_Name": "relax", "stagein": "in@host:/in", "init_work_dir": "/work"},
+    variables={"CASE": "7,8"},
+)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Counter:
+    """An emulated server, and the part of the adapter to which jobs are handed over."""
+
+    def __init__(self, server: EmulatedOpenPBS, directory: Path, **options: Any) -> None:
+        self.server = server
+        host, port = server.address
+        self.values = {
+            "mode": "scheduler",
+            "handovers": True,
+            "state_dir": directory,
+            "server.family": "openpbs",
+            "server.host": host,
+            "server.port": port,
+            "server.auth": "none",
+            "server.timeout": 5.0,
+            **options,
+        }
+        self.told: list[HandoverDone] = []
+        self.numbers = count(1)
+        made = connector(load_settings(None, self.values))(Pace(1000.0))
+        assert isinstance(made, OpenPBSServer)
+        self.openpbs = made
+        delivery: Any = SimpleNamespace(ids=(f"e:{number}" for number in count(1)), put=self._put)
+        self.handovers = Handovers(made, delivery, str, lambda: None, sleep=self._no_sleep)
+
+    async def _no_sleep(self, seconds: float) -> None:
+        del seconds
+
+    async def _put(self, event: HandoverDone) -> None:
+        self.told.append(event)
+
+    async def do(
+        self, step: HandoverStep, job: str = "", *, facts: SubmissionFacts = JOB, let_run: bool = False
+    ) -> HandoverDone:
+        self.handovers.want(
+            Handover(
+                id=f"d{next(self.numbers):012d}",
+                cause="e",
+                time=4_000_000_000,  # it comes after the adapter began
+                handover="f.1.1",
+                step=step,
+                submission=facts if step == "submit" else None,
+                server_job=job,
+                let_run=let_run,
+            )
+        )
+        await self.handovers.finish()
+        return self.told[-1]
+
+
+@pytest.fixture
+async def counter(tmp_path: Path) -> AsyncIterator[Counter]:
+    async with EmulatedOpenPBS([NodeSpec("n1", 4, memory=8 << 20)], time_scale=0) as server:
+        made = Counter(server, tmp_path)
+        yield made
+        await made.openpbs.close()
+
+
+@pytest.mark.parametrize("resources", [{"select": "1:ncpus=2"}, {"nodes": "1:ppn=2"}])
+async def test_a_job_comes_in_its_users_name_waits_on_our_hold_and_runs_when_it_may(
+    counter: Counter, resources: dict[str, str]
+) -> None:
+    facts = SubmissionFacts("alice", JOB.script, "workq", resources, JOB.attributes, JOB.variables)
+    done = await counter.do("submit", facts=facts)
+    assert (done.done, done.text) == (True, "")
+    job = counter.server.cluster.jobs[done.server_job]
+    assert (job.order.user, job.order.name, job.queue) == ("alice", "relax", "workq")
+    assert (job.state, job.holds) == (State.HELD, {"o"})
+    assert job.order.script == "sleep 1\n"
+    assert job.order.variables.split(",PBS_O")[0] == f"CASE=7\\,8,{MARK}=f.1.1"
+    assert "PBS_O_WORKDIR=/work" in job.order.variables
+    assert "init_work_dir" not in job.order.extra
+    assert (await counter.do("release", done.server_job)).done
+    assert (job.state, job.holds) == (State.QUEUED, set())
+    assert (await counter.do("release", done.server_job)).done  # once more, after a lost answer
+
+
+async def test_a_script_longer_than_a_request_arrives_whole(counter: Counter) -> None:
+    script = "x" * 150_000
+    done = await counter.do("submit", facts=SubmissionFacts("alice", script))
+    assert counter.server.cluster.jobs[done.server_job].order.script == script
+
+
+async def test_a_submission_that_was_broken_off_is_found_and_put_on_our_hold(
+    counter: Counter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk: Any = counter.openpbs._desk
+    whole = desk.finish
+
+    async def cut(job: str) -> None:
+        assert counter.server.cluster.jobs[job].holds == {"u"}
+        monkeypatch.setattr(desk, "finish", whole)
+        raise ServerUnreachableError("the connection broke")
+
+    monkeypatch.setattr(desk, "finish", cut)
+    done = await counter.do("submit")
+    assert done.done
+    assert list(counter.server.cluster.jobs) == [done.server_job]
+    job = counter.server.cluster.jobs[done.server_job]
+    assert (job.state, job.holds) == (State.HELD, {"o"})
+
+
+async def test_a_hold_of_its_owner_stays_his(counter: Counter) -> None:
+    done = await counter.do("submit")
+    job = counter.server.cluster.jobs[done.server_job]
+    job.holds.add("u")
+    await counter.openpbs.finish(done.server_job)
+    assert job.holds == {"o", "u"}
+    await counter.do("release", done.server_job)
+    assert (job.state, job.holds) == (State.HELD, {"u"})
+
+
+async def test_a_job_is_taken_back_before_it_runs_and_not_after(counter: Counter) -> None:
+    first = await counter.do("submit")
+    assert (await counter.do("withdraw", first.server_job)).done
+    assert (await counter.do("withdraw", first.server_job)).done  # once more
+    late = await counter.do("submit")
+    assert (late.done, late.text) == (False, "it was taken back")
+
+
+async def test_a_job_that_runs_stays_and_is_deleted_by_force_alone(counter: Counter) -> None:
+    first = await counter.do("submit")
+    await counter.do("release", first.server_job)
+    job = counter.server.cluster.jobs[first.server_job]
+    running.start(counter.server.cluster, job, "(n1:ncpus=2)", synchronous=True)
+    back = await counter.do("withdraw", first.server_job, let_run=True)
+    assert (back.done, back.text) == (False, f"{first.server_job} runs or has run")
+    assert (job.state, job.holds) == (State.RUNNING, set())
+    assert (await counter.do("delete", first.server_job, let_run=True)).done
+    assert job.state is not State.RUNNING
+
+
+@pytest.mark.parametrize("history", ["True", "False"])
+async def test_what_is_gone_is_taken_back_unless_it_may_have_run(counter: Counter, history: str) -> None:
+    counter.server.cluster.attributes["job_history_enable"] = history
+    first = await counter.do("submit")
+    counter.server.cluster.jobs.clear()
+    back = await counter.do("withdraw", first.server_job, let_run=True)
+    assert (back.done, back.text) == (False, f"{first.server_job} is gone, and may have run")
+    assert (await counter.do("withdraw", first.server_job)).done
+
+
+async def test_a_refusal_keeps_the_servers_code_and_words(counter: Counter) -> None:
+    done = await counter.do("submit", facts=SubmissionFacts("alice", "x", queue="nowhere"))
+    assert (done.done, done.code) == (False, 15018)
+    done = await counter.do("submit", facts=SubmissionFacts("root", "x"))
+    assert (done.done, done.text) == (False, "no job is handed over as root")
+    assert not counter.server.cluster.jobs
+
+
+async def test_nothing_is_submitted_unless_the_site_says_so_and_can_vouch(
+    counter: Counter, tmp_path: Path
+) -> None:
+    for option in ({"handovers": False}, {"mode": "adviser"}):
+        other = Counter(counter.server, tmp_path, **option)
+        with pytest.raises(RequestForbiddenError):
+            await other.openpbs.submit(JOB, "m")
+        with pytest.raises(RequestForbiddenError):
+            await other.openpbs.let_run("1.localhost")
+        await other.openpbs.close()
+    munge = Counter(counter.server, tmp_path, **{"server.auth": "munge"})
+    with pytest.raises(RightsError, match="no user can be vouched for: use auto"):
+        await munge.openpbs.submit(JOB, "m")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone vouches for others")
+async def test_root_vouches_for_the_user_from_a_privileged_port(tmp_path: Path) -> None:
+    nodes = [NodeSpec("n1", 4, memory=8 << 20)]
+    async with EmulatedOpenPBS(nodes, time_scale=0, privileged_ports=True) as server:
+        strict = Counter(server, tmp_path, **{"server.auth": "auto"})
+        done = await strict.do("submit")
+        assert done.done, done.text
+        assert server.cluster.jobs[done.server_job].order.user == "alice"
+        await strict.openpbs.close()
+
+
+def test_attributes_that_the_owner_could_not_set_are_not_sent() -> None:
+    with pytest.raises(ValueError, match="User_List cannot be handed over"):
+        attributes_of(SubmissionFacts("ann", "x", attributes={"User_List": "bob"}), "m")
