@@ -1,4 +1,4 @@
-"""Real daemons, adapters and servers under a federation that is killed, over wires that are cut."""
+"""Real daemons, adapters and servers of both families under a federation that is killed, over cut wires."""
 
 import asyncio
 import random
@@ -22,7 +22,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 async def town(tmp_path: Path) -> AsyncIterator[Town]:
-    async with Town(tmp_path, "ab", "threshold = 5\nagain = 1") as made:
+    async with Town(tmp_path, "ab", "threshold = 5\nagain = 1", openpbs="b") as made:
         yield made
 
 
@@ -120,7 +120,7 @@ async def test_three_hundred_jobs_and_twenty_groups_over_three_clusters_and_ten_
 
 
 async def test_parts_on_two_clusters_start_together_though_the_federation_is_killed(tmp_path: Path) -> None:
-    async with Town(tmp_path, "ab", f"again = 1\n{GROUPS}") as town:
+    async with Town(tmp_path, "ab", f"again = 1\n{GROUPS}", openpbs="b") as town:
         two = [{"clusters": ["a"]}, {"clusters": ["b"]}]
         first = await town.submit_group("g1", *two)
         assert (await town.submit_group("g1", *two))["id"] == first["id"]

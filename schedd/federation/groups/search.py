@@ -20,6 +20,8 @@ Ask = Callable[
 None: never."""
 _TRIES: Final = 60
 """Moments that are tried."""
+_COMBINATIONS: Final = 200
+"""Questions of one moment for several parts at once; what would take more is not tried at it."""
 _PLAIN: Final = frozenset({"nodes", "procs", "walltime"})
 
 
@@ -118,15 +120,26 @@ def _at(
                 _wish(alone_there, wished, allowed, [name], moment, seconds, ask)
                 return alone_there
         return None
-    alone = [(name, (i,), seconds) for i in must for name in names if name in allowed[i]]
-    answers = ask(alone, moment)
-    _note(answers, moment, later)
-    placed: dict[int, str] = {}
-    for i in must:
-        where = _room(i, placed, most, allowed, names, answers, moment, seconds, ask, later)
-        if where is None:
-            return None
-        placed[i] = where
+    known: dict[tuple[str, tuple[int, ...]], int | None] = {}
+
+    def free(name: str, there: tuple[int, ...]) -> bool:
+        """Whether these parts have room there together."""
+        if (name, there) not in known:
+            known[name, there] = None  # where nothing is said of it
+            if len(known) > singles + _COMBINATIONS:
+                return False
+            known.update(ask([(name, there, seconds)], moment))
+            _note({(name, there): known[name, there]}, moment, later)
+        return known[name, there] == moment
+
+    known |= ask([(name, (i,), seconds) for i in must for name in names if name in allowed[i]], moment)
+    singles = len(known)
+    _note(known, moment, later)
+    # Who may go to few clusters only goes first: no other may take his place there.
+    order = sorted(must, key=lambda i: len(allowed[i]))
+    placed = _room(order, {}, most, allowed, names, free)
+    if placed is None:
+        return None
     used = [name for name in names if name in placed.values()]
     more = names if not most or len(used) < most else used
     _wish(placed, wished, allowed, more, moment, seconds, ask)
@@ -134,30 +147,31 @@ def _at(
 
 
 def _room(
-    part: int,
+    left: Sequence[int],
     placed: Mapping[int, str],
     most: int,
     allowed: Mapping[int, Sequence[str]],
     names: Sequence[str],
-    alone: Mapping[tuple[str, tuple[int, ...]], int | None],
-    moment: int,
-    seconds: int,
-    ask: Ask,
-    later: list[int],
-) -> str | None:
-    used = set(placed.values())
-    for name in sorted(names, key=lambda one: one not in used):  # those in use first, else in their order
-        if name not in allowed[part] or alone.get((name, (part,))) != moment:
+    free: Callable[[str, tuple[int, ...]], bool],
+) -> dict[int, str] | None:
+    """Clusters for the parts that are left, too: those in use first, else in their order; what leads nowhere
+    is given up again.
+    """
+    if not left:
+        return dict(placed)
+    part, used = left[0], set(placed.values())
+    for name in sorted(names, key=lambda one: one not in used):
+        if name not in allowed[part] or not free(name, (part,)):
             continue
-        if name not in used:
-            if len(used) < most:
-                return name
+        if name in used:
+            there = tuple(sorted([*(i for i, where in placed.items() if where == name), part]))
+            if not free(name, there):
+                continue
+        elif len(used) >= most:
             continue
-        there = tuple(sorted([*(i for i, where in placed.items() if where == name), part]))
-        answers = ask([(name, there, seconds)], moment)
-        _note(answers, moment, later)
-        if answers.get((name, there)) == moment:
-            return name
+        found = _room(left[1:], {**placed, part: name}, most, allowed, names, free)
+        if found is not None:
+            return found
     return None
 
 

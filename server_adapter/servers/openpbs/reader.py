@@ -30,7 +30,8 @@ DEFAULT: Final = "default"
 """The name of the scheduler that has what no partition names."""
 
 _OF_LATE: Final = 6 * 3600  # seconds before the first reading
-_SINGLY: Final = 50  # vanished runs whose ends are asked for one by one, in one reading
+_SINGLY: Final = 50  # vanished jobs whose ends are asked for one by one, in one reading
+_MARGIN: Final = 60  # seconds by which clocks may differ
 _NODE_ATTRIBUTES: Final = ("state", "sharing", "resources_available", "queue", "partition", "resv")
 _GONE: Final = frozenset({ServerCode.UNKJOBID, ServerCode.HISTJOBID})
 
@@ -87,6 +88,7 @@ class StateReader:
         self._clock = clock
         self._jobs = JobList(self._ask)
         self._before: State | None = None
+        self._looked_at = 0
         self.partition = ""
         """That of the last reading; empty for the default scheduler's."""
         self.queues: frozenset[str] | None = None
@@ -133,27 +135,36 @@ class StateReader:
         return Ours("", True)
 
     async def _ended(self, seen: set[str]) -> list[Described]:
-        """How runs ended that the last reading showed and that are gone, by the server's history.
+        """How jobs ended that the last reading showed and that are gone, by the server's history: those that
+        waited then may have run since.
 
         The first reading shows what ended of late: the daemon may know these jobs as running.
         """
+        now = int(self._clock())
+        since, self._looked_at = self._looked_at, now
         if self._before is None:
-            try:
-                late = await self._ask(ended_since(int(self._clock()) - _OF_LATE))
-            except ServerRefusedError as error:
-                _log.info("what ended while nobody looked is not known: %s", error)
-                return []
-            return [job for job in late if job.name not in seen and is_over(job.values)]
-        gone = [job.id for job in self._before.jobs.values() if job.state in ACTIVE and job.id not in seen]
+            return [job for job in await self._over_since(now - _OF_LATE) if job.name not in seen]
+        gone = {job.id for job in self._before.jobs.values() if job.id not in seen}
+        if len(gone) > _SINGLY:
+            return [job for job in await self._over_since(since - _MARGIN) if job.name in gone]
         found: list[Described] = []
-        for name in gone[:_SINGLY]:
+        for name in sorted(gone):
             try:
                 async with self._link.talk() as connection:
                     found += await connection.describe(job_request(name, history=True))
             except ServerRefusedError as error:
-                if error.code not in _GONE:
-                    raise
+                if error.code not in _GONE:  # it keeps no history
+                    _log.debug("how %s ended is not known: %s", name, error)
+                    break
         return [job for job in found if job.name not in seen]
+
+    async def _over_since(self, moment: int) -> list[Described]:
+        try:
+            late = await self._ask(ended_since(moment))
+        except ServerRefusedError as error:
+            _log.info("what ended while nobody looked is not known: %s", error)
+            return []
+        return [job for job in late if is_over(job.values)]
 
     async def settings(self) -> list[Told]:
         """What the server says of itself, its queues and its schedulers. Raises as `read` does."""

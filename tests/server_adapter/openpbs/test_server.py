@@ -302,6 +302,38 @@ async def test_how_a_run_ended_is_looked_up_in_the_history(tmp_path: Path) -> No
         await server.close()
 
 
+@pytest.mark.parametrize("many", [1, 60])
+async def test_a_job_that_ran_and_ended_between_two_readings_was_not_deleted(
+    tmp_path: Path, many: int
+) -> None:
+    ran = {"job_state": "F", "Exit_status": "3", "exec_vnode": "(n1:ncpus=1)", "run_count": "1"}
+    times = {"stime": "100", "obittime": "160", "mtime": str(int(time.time()))}
+    names = [f"{number}.s" for number in range(1, many + 1)]
+    site = Site(jobs=dict.fromkeys([*names, "99.s"], QUEUED))
+    async with site.peer.listening():
+        server = site.server_of(tmp_path)
+        before = await server.read()
+        site.jobs, site.history = {}, dict.fromkeys(names, QUEUED | ran | times)
+        site.history["99.s"] = QUEUED | {"job_state": "F", "mtime": times["mtime"]}
+        state = await server.read()
+        assert (before.jobs["1.s"].state, state.jobs) == ("Q", {})
+        assert [state.ended[name].exit_status for name in names] == [3] * many
+        assert not state.ended["99.s"].shares  # that one was deleted
+        await server.close()
+
+
+async def test_an_end_is_no_trouble_where_the_server_keeps_no_history(tmp_path: Path) -> None:
+    running = QUEUED | {"job_state": "R", "exec_vnode": "(n1:ncpus=1)", "stime": "100"}
+    site = Site(jobs={"1.s": running, "2.s": QUEUED}, no_history=True)
+    async with site.peer.listening():
+        server = site.server_of(tmp_path)
+        await server.read()
+        del site.jobs["1.s"]
+        state = await server.read()
+        assert (list(state.jobs), state.ended) == (["2.s"], {})
+        await server.close()
+
+
 # -- writing -----------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,78 @@
+"""Where the parts of a group go: one search over what plans say, without a federation."""
+
+from collections.abc import Iterable, Mapping
+from itertools import product
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedd.federation.groups.group import Options, Part
+from schedd.federation.groups.search import Found, find
+
+
+class Plans:
+    """Clusters of so many nodes, each free from a moment on; ``asked`` counts the questions."""
+
+    def __init__(self, nodes: Mapping[str, int], free: Mapping[str, int] | None = None) -> None:
+        self.nodes, self.free = nodes, free or {}
+        self.sizes: list[int] = []
+        self.asked = 0
+
+    def ask(self, asked: Iterable[tuple[str, tuple[int, ...], int]], after: int) -> dict[Any, int | None]:
+        found: dict[Any, int | None] = {}
+        for name, parts, _ in asked:
+            self.asked += 1
+            fits = sum(self.sizes[i] for i in parts) <= self.nodes[name]
+            found[name, parts] = max(after, self.free.get(name, 0)) if fits else None
+        return found
+
+    def find(self, sizes: list[int], allowed: Mapping[int, tuple[str, ...]], first: int = 0) -> Found | None:
+        self.sizes = sizes
+        parts = [Part({"resources": {"nodes": str(size)}}, 60) for size in sizes]
+        every = tuple(self.nodes)
+        names = {i: allowed.get(i, every) for i in range(len(sizes))}
+        return find(parts, Options(), names, self.ask, 100, first=first)
+
+
+def test_a_part_that_may_go_anywhere_leaves_its_place_to_one_that_may_not() -> None:
+    for first in range(3):
+        found = Plans({"a": 2, "b": 2, "c": 2}).find([1, 1, 1], {2: ("c",)}, first)
+        assert found is not None
+        assert found.start == 100
+        assert found.places[2] == "c"
+
+
+def test_what_leads_nowhere_is_given_up_again() -> None:
+    found = Plans({"a": 3, "b": 2}).find([1, 2, 2], {1: ("a", "b"), 2: ("a", "b")})
+    assert found is not None
+    assert sorted(found.places.values()) == ["a", "a", "b"]
+
+
+def test_the_moment_is_when_the_last_of_them_is_free() -> None:
+    plans = Plans({"a": 2, "b": 2}, {"a": 500, "b": 300})
+    found = plans.find([2, 2], {})
+    assert found is not None
+    assert (found.start, sorted(found.places.values())) == (500, ["a", "b"])
+
+
+@given(
+    st.lists(st.integers(1, 4), min_size=1, max_size=5),
+    st.lists(st.integers(1, 6), min_size=1, max_size=3),
+    st.integers(0, 5),
+)
+def test_a_place_is_found_wherever_there_is_one(sizes: list[int], nodes: list[int], first: int) -> None:
+    names = "abc"[: len(nodes)]
+    plans = Plans(dict(zip(names, nodes, strict=True)))
+    found = plans.find(sizes, {}, first)
+    fits = any(
+        all(
+            sum(size for size, where in zip(sizes, places, strict=True) if where == name) <= plans.nodes[name]
+            for name in names
+        )
+        for places in product(names, repeat=len(sizes))
+    )
+    assert (found is not None) == fits
+    if found is not None:
+        for name in names:
+            assert sum(sizes[i] for i, where in found.places.items() if where == name) <= plans.nodes[name]
