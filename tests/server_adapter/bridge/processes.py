@@ -76,13 +76,13 @@ class House:
         self.urls = [f"http://127.0.0.1:{port}" for port in ports]
         scheduler_port = free_port()
         self.family = "openpbs" if version == "openpbs" else "torque"
-        self.server: EmulatedServer | EmulatedOpenPBS = (
-            EmulatedOpenPBS(nodes, timing=TIMING)
-            if self.family == "openpbs"
-            else EmulatedServer(
+        self.server: EmulatedServer
+        if self.family == "openpbs":  # to tests they are alike
+            self.server = EmulatedOpenPBS(nodes, timing=TIMING)  # type: ignore[assignment]
+        else:
+            self.server = EmulatedServer(
                 nodes, version=version, timing=TIMING, scheduler=("127.0.0.1", scheduler_port)
             )
-        )
         (directory / "tokens").write_text(f"adapter pbs-adapter {TOKEN}\nadmin carol {ADMIN}\n")
         (directory / "tokens").chmod(0o600)
         (directory / "token").write_text(TOKEN)
