@@ -22,19 +22,20 @@ def no_node(state: EngineState, record: JobRecord) -> WaitingFor | Never:
 def _nodes_in_the_way(state: EngineState, slot: int) -> str:
     """The nodes that the job could use but that cannot be used, a few of them by name."""
     plan = state.plan
-    found: dict[str, None] = {}
-    for chunk in plan.chunks_of(slot):
-        for row in chunk.rows:
-            name = plan.name_of[row]
-            if not plan.is_usable(row):
-                found[f"node {name}, which is {state_of(state, name)}"] = None
-    if not found:
-        for reservation in state.reservations.values():
-            if reservation.event.end is None:
-                found[f"reservation {reservation.event.name}, which has no end"] = None
-    words = list(found)
-    more = f" and {len(words) - _NAMED} more" if len(words) > _NAMED else ""
-    return (", or ".join(words[:_NAMED]) + more) or "nodes that can take it"
+    rows = plan.could_use(slot)
+    words = [
+        f"node {name}, which is {state_of(state, name)}"
+        for name in (plan.name_of[row] for row in rows[:_NAMED].tolist())
+    ]
+    if not words:
+        words = [
+            f"reservation {reservation.event.name}, which has no end"
+            for reservation in state.reservations.values()
+            if reservation.event.end is None
+        ]
+    more = max(len(words), rows.shape[0]) - _NAMED
+    tail = f" and {more} more" if more > 0 else ""
+    return (", or ".join(words[:_NAMED]) + tail) or "nodes that can take it"
 
 
 def state_of(state: EngineState, name: str) -> str:

@@ -223,6 +223,18 @@ class Contents:
         found: Ints = rows[np.unique(owner[over])]
         return found
 
+    def could_use(self, slot: int) -> Ints:
+        """The rows that a job's units could be on, were they in use; in the order of its chunks."""
+        tb = self.slabs.tb
+        shape = int(tb.jobs[at.SHAPE, slot])
+        first = int(tb.shapes[shape, at.CHUNK])
+        chunks: list[list[int]] = tb.chunks[first : first + int(tb.shapes[shape, at.CHUNKS])].tolist()
+        rows = np.concatenate([tb.sets[one[at.SET] : one[at.SET] + one[at.SET_LEN]] for one in chunks])
+        rows = rows[tb.rows[rows, at.USABLE] == 0]
+        _, places = np.unique(rows, return_index=True)
+        found: Ints = rows[np.sort(places)]
+        return found
+
     def unusable(self, slot: int) -> list[str]:
         """The nodes of a placed job on which no job may be placed now."""
         tb = self.slabs.tb

@@ -2,8 +2,11 @@
 
 import pytest
 
+from schedd.engine import waiting
+from schedd.engine.state import EngineState
 from schedd.engine.view import publish
-from schedd.wire import JobEnded, JobStarted, ShareFacts
+from schedd.engine.waiting import state_of
+from schedd.wire import JobEnded, JobStarted, NodeChanged, NodeFacts, ShareFacts
 from tests.engine.cluster import Cluster, T
 
 
@@ -268,3 +271,25 @@ def test_a_running_job_that_was_altered_to_hold_its_node_alone_holds_what_comes_
     cluster.node("n1", cpus=8, resources={"scratch": 5})
     cluster.submit("3", "1:ppn=1", resources={"scratch": "1"})
     assert cluster.start("3") == 2000
+
+
+def test_of_thousands_of_nodes_in_the_way_some_are_named_and_the_others_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def counted(state: EngineState, name: str) -> str:
+        asked.append(name)
+        return state_of(state, name)
+
+    monkeypatch.setattr(waiting, "state_of", counted)
+    cluster = Cluster(nodes=40)
+    changes = [
+        NodeChanged(id=f"n:{i}", time=T, node=NodeFacts(name=f"n{i}", cpus=4, state="drain"))
+        for i in range(1, 41)
+    ]
+    cluster.tell(*changes)
+    cluster.submit("1", "2:ppn=4", 100)
+    offline = ", or ".join(f"node n{i}, which is offline" for i in (1, 2, 3))
+    assert cluster.view("1").why == f"waiting for {offline} and 37 more"
+    assert len(asked) <= 6
