@@ -29,6 +29,7 @@ __all__ = [
     "follow_chains",
     "leave",
     "leave_if_crowded",
+    "leave_now",
     "lift_chain",
     "make_room_in_pools",
     "make_way",
@@ -312,10 +313,15 @@ def leave_if_crowded(state: EngineState, slots: Ints, event: str, cause: Cause, 
 def leave(state: EngineState, slots: Ints, event: str, cause: Cause, words: str) -> None:
     """Plan ``slots``, which are planned jobs that may not stay where they are, anew; many in slices."""
     if slots.shape[0] and not look_later_if_many(state, slots, event, words, cause):
-        old = state.plan.starts(slots)
-        for slot in slots.tolist():
-            state.plan.lift(slot, state.now)
-        displace(state, slots, old, event, cause, words)
+        leave_now(state, slots, event, cause, words)
+
+
+def leave_now(state: EngineState, slots: Ints, event: str, cause: Cause, words: str) -> None:
+    """Plan ``slots``, which are planned jobs, anew."""
+    old = state.plan.starts(slots)
+    for slot in slots.tolist():
+        state.plan.lift(slot, state.now)
+    displace(state, slots, old, event, cause, words)
 
 
 def seat_homeless(state: EngineState, event: str, words: str) -> None:

@@ -15,7 +15,7 @@ from schedd.engine.arrivals import SLICE
 from schedd.engine.intake import waits_for
 from schedd.engine.jobs import resettle
 from schedd.engine.later import WAITS, look_later
-from schedd.engine.places import leave, leave_if_crowded, make_room_in_pools, plan_job, replan
+from schedd.engine.places import leave_if_crowded, leave_now, make_room_in_pools, plan_job, replan
 from schedd.engine.quarantine import Concerning
 from schedd.engine.reask import reask
 from schedd.engine.records import Cause, JobRecord, Phase
@@ -101,7 +101,7 @@ def look_again(state: EngineState, jobs: Iterable[str]) -> int:
         found = found[np.argsort(state.plan.starts(found), kind="stable")]
         misplaced = state.plan.misplaced(found)
         if misplaced.shape[0]:  # the nodes of some may no longer be theirs, or are of several sets
-            leave(state, misplaced, event, _of_nodes(cause), words)
+            leave_now(state, misplaced, event, _of_nodes(cause), words)
             changed += misplaced.shape[0]
         changed += leave_if_crowded(state, np.ascontiguousarray(found[::-1]), event, cause, words)
     return changed

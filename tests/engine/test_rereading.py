@@ -306,6 +306,21 @@ def test_wide_jobs_count_as_many_though_they_are_few(monkeypatch: pytest.MonkeyP
     assert len(_overlap(one, NOW + 1_500, NOW + 100_000)) == 0
 
 
+def test_a_single_job_that_counts_as_many_is_planned_anew_when_it_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(later, "_UNITS", 3)
+    one = engine(facts(1, resources={"nodes": "4:ppn=4", "walltime": "600"}))
+    racks = [replace(node, properties=(f"rack={i % 4}",)) for i, node in enumerate(EVERY)]
+    one.handle([NodeChanged(id="n:1", time=NOW, node=node) for node in racks], NOW)
+    site = {"node_sets": {"by": "rack", "strict": True}}
+    one.handle([PolicyChanged(id="p:1", time=NOW, version=1, site=site)], NOW)
+    settled(one)
+    plan = one.state.plan
+    names = [plan.name_of[take.row] for take in plan.takes(one.state.records["1.s"].slot)]
+    assert len({int(name[1:]) % 4 for name in names}) == 1, names
+
+
 def test_another_policy_is_followed_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rereading, "_LOOKS", SLICE)
     racks = [replace(node, properties=(f"rack={i % 4}",)) for i, node in enumerate(EVERY)]
