@@ -61,15 +61,18 @@ def settle(state: EngineState, event: str) -> None:
     later = state.rereading and state.generation % _REPAIRED
     if state.plan.freed and not later and state.begins("repair"):
         trigger, words = state.freed_by if state.freed_by[0] else (event, "room was freed")
-        note_moves(state, trigger, Cause.FREED, words, state.plan.repair_now(state.now))
-        state.due = None
+        moves = state.plan.repair_now(state.now)
+        if len(moves):
+            note_moves(state, trigger, Cause.FREED, words, moves)
+            state.due = None
         if state.begins("dispatch"):
             dispatch_due(state, event)
         # 4. One slice of the repair.
         state.at_step = "repair"
         moves, done = state.plan.repair(state.now, state.settings.repair_slice)
-        note_moves(state, trigger, Cause.FREED, words, moves)
-        state.due = None
+        if len(moves):
+            note_moves(state, trigger, Cause.FREED, words, moves)
+            state.due = None
         state.freed_by = ("", "") if done else (trigger, words)
     elif not state.plan.freed:
         state.freed_by = ("", "")

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.freed import drop_seen, forget_freed, note, note_entries
@@ -145,12 +144,13 @@ class Repairs:
         if since == self._top and not anew:
             return moves_of(moves)
         order = self._all_by_age() if anew else self._within_reach(now, since)
-        before = len(moves)
+        before, base, top = len(moves), int(ctl[at.FREED_BASE]), self._top
         if order.shape[0]:
             self._try_now(order, now, since, moves)
             self._searched_for_now()
         if len(moves) > before:  # what they left others may reach
-            self._try_now(self._all_by_age(), now, since, moves)
+            lost = base != int(ctl[at.FREED_BASE])
+            self._try_now(self._all_by_age() if lost else self._within_reach(now, top), now, since, moves)
             self._searched_for_now()
         self._looked = self._top
         return moves_of(moves)
@@ -190,32 +190,30 @@ class Repairs:
         tb, freed = self._slabs.tb, self._slabs.freed
         first, end = since - int(tb.ctl[at.FREED_BASE]), int(tb.ctl[at.FREED])
         pools = tb.rows[freed.entries[at.T_ROW, first:end], at.KIND] != at.NODE
-        # A share of a node that nobody has as a whole is always in reach, but no job asks for that alone.
-        levels = (freed.since[:, first:end][:, ~pools] <= now).sum(axis=1) > 0
-        asks = self._asking_for(levels) if levels.any() else None
-        if asks is None and not pools.any():
+        # Runs are measured from the present moment on: who starts now lasts no longer than one that begins
+        # now, or has the row already and begins before its end.
+        lengths = np.where(freed.since[:, first:end] <= now, freed.length[:, first:end], 0)[:, ~pools]
+        longest = lengths.max(axis=1, initial=0)
+        if not longest.any() and not pools.any():
             return np.zeros(0, np.int64)
         slots = np.flatnonzero(tb.jobs[at.STATE] == at.PLANNED)
-        may = np.zeros(slots.shape[0], np.bool_)
-        if asks is not None:
-            may |= asks[tb.jobs[at.SHAPE, slots]]
+        reach = self._by_shape(longest)[tb.jobs[at.SHAPE, slots]]
+        may = (tb.jobs[at.DUR, slots] <= reach) | ((tb.jobs[at.START, slots] <= now + reach) & (reach > 0))
         if pools.any():
             # Of pools no runs are measured: who starts now must last until room was freed in one of his own.
             until = int(freed.entries[at.T_LO, first:end][pools].min())
             may |= tb.jobs[at.DUR, slots] > until - now
         return _by_age(tb.jobs, slots[may])
 
-    def _asking_for(self, levels: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_] | None:
-        """By shape, whether some unit of it is of one of these levels of need; None: of no shape."""
+    def _by_shape(self, longest: Ints) -> Ints:
+        """By shape, the longest of what ``longest`` says of the levels of need of its units; (shapes,)."""
         tb, n = self._slabs.tb, self._slabs.n_shapes
         # Who asks for more than any node has is of a level that the log does not know, and is not planned.
-        of = tb.chunks[: self._slabs.n_chunks, at.LEVEL]
-        hit = levels[np.minimum(of, levels.shape[0] - 1)]
-        if not hit.any():
-            return None
-        before = np.concatenate([np.zeros(1, np.int64), np.cumsum(hit)])
-        chunk0 = tb.shapes[:n, at.CHUNK]
-        found: npt.NDArray[np.bool_] = before[chunk0 + tb.shapes[:n, at.CHUNKS]] > before[chunk0]
+        of = longest[np.minimum(tb.chunks[: self._slabs.n_chunks, at.LEVEL], longest.shape[0] - 1)]
+        first, last = tb.shapes[:n, at.CHUNK], tb.shapes[:n, at.CHUNKS] - 1
+        found: Ints = of[first]
+        for k in range(1, int(last.max(initial=0)) + 1):
+            found = np.maximum(found, of[first + np.minimum(k, last)])
         return found
 
     @property

@@ -334,10 +334,13 @@ class Shapes:
         by_name = self._names_nodes(chunk)
         kinds: list[int] = []
         for i, kind in enumerate(self._kinds):
-            if any(column < 0 or kind.capacity[column] < need for column, need in amounts):
-                continue
-            if by_name or matches(chunk.features, kind.features):
-                kinds.append(i)
+            capacity = kind.capacity
+            for column, need in amounts:  # no generator: each arrival comes here twice
+                if column < 0 or capacity[column] < need:
+                    break
+            else:
+                if by_name or not chunk.features or matches(chunk.features, kind.features):
+                    kinds.append(i)
         # Sets are shared: by the kinds of nodes in them, or, where nodes are named, by the names too.
         key: _SetKey = (tuple(kinds), chunk.features if by_name else ())
         found = self._sets.get(key)
