@@ -245,6 +245,8 @@ class Repairs:
                 return moves_of(moves), False
             self._under_way = False
             drop_seen(self._slabs.tb, self._slabs.freed, self._began_at)
+            if not (ctl[at.FREED] or ctl[at.LOOK]):
+                self._left = np.zeros(0, np.int64)  # all have seen all: nobody is left to be tried
             budget -= int(ctl[at.WORK]) - before
             if budget < self._order.shape[0] and self.pending:
                 return moves_of(moves), False

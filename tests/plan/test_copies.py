@@ -12,6 +12,7 @@ import pytest
 import schedd.plan.contents as contents_module
 import schedd.plan.plan as plan_module
 from schedd.model import Chunk, Node, NodeSets, Place, Request
+from schedd.plan import repairs
 from schedd.plan.kernels import layout as at
 from schedd.plan.machine import Machine
 from schedd.plan.plan import Plan
@@ -57,6 +58,10 @@ def _plan(seed: int) -> Plan:
         if plan.state(slot) == at.PLANNED:
             plan.look_at(slot)
     plan.repair(0, 200)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(repairs, "_MOST_NOW", 0)
+        plan.look_at(int(plan.planned()[-1]))
+        plan.repair_now(0)  # most are left for the next call
     return plan
 
 
