@@ -151,9 +151,7 @@ async def test_the_adapter_is_down(house: House) -> None:
     await opened(house, "adapter")
     house.adapter.start()
     await settled(house)
-    await until(
-        house, lambda found: "adapter was last" not in found[1], "doctor", "--quiet", "--adapter", "/none"
-    )
+    await until(house, lambda found: "no contact" not in found[1], "doctor", "--quiet", "--adapter", "/none")
 
 
 def metric(page: str, name: str) -> float:
