@@ -8,7 +8,7 @@ from typing import Final
 from rich.console import Console
 
 from schedd.cli import pictures
-from schedd.replay.experiments.energy import BOOT, IDLE, OFF, RULES, STOP, WATTS, Saved, saved
+from schedd.replay.experiments.energy import BOOT, OFF, RULES, STOP, WATTS, Saved, saved
 from schedd.replay.prepare import prepare
 from schedd.replay.read import read_traces
 from schedd.replay.site import equal_nodes
@@ -19,7 +19,7 @@ __all__ = ["ABOUT", "NAME", "run_energy"]
 NAME: Final = "energy"
 ABOUT: Final = (
     "What is saved by switching idle nodes off: by the plan, where jobs may be delayed by nothing, 5 and "
-    "30 minutes for it, and after a time idle, as other schedulers do it. Three logs, from the end of "
+    "30 minutes for it, and by time idle alone, as other schedulers do it. Three logs, from the end of "
     "their first third on, with users' estimates and the default slack."
 )
 _LOGS: Final = {
@@ -75,12 +75,12 @@ def _page(found: Sequence[Saved], command: str, picture: str) -> str:
     words = (
         f"Every node draws {WATTS:g} W idle, twice that with all cores busy, {OFF:g} W off. It is up {BOOT} "
         f"s after the order, and down after {STOP} s; meanwhile it draws as if idle. *Planned*: the "
-        f"daemon's own power saving, nodes free for {IDLE // 60} min go off unless the plan needs them; a "
-        "job may wait so much longer for nodes that are on. *EASY, idle*: a node that was idle for so long "
-        "goes off, a job that is given nodes that are off waits until they are up. *Saved* is against the "
-        "same policy with all nodes on: of all energy, and of what idle nodes draw. *Longer* is the mean "
-        "wait beside that policy's. *Offs* counts orders to switch a node off, for each node and day. No "
-        "promise was broken unless the table says so."
+        "daemon's own power saving: nodes idle for so long go off unless the plan needs them soon, and are "
+        "switched on ahead of it; *delay*: a job may wait so much longer for nodes that are on. *EASY*: a "
+        "node idle for so long goes off, a job that is given nodes that are off waits until they are up. "
+        "*Saved* is against the same policy with all nodes on: of all energy, and of what idle nodes draw. "
+        "*Longer* is the mean wait beside that policy's. *Offs* counts orders to switch a node off, for each "
+        "node and day. No promise was broken unless the table says so."
     )
     columns = (
         *("log", "rule", "kWh", "saved %", "of idle %", "offs", "mean wait s", "longer s"),
@@ -120,7 +120,7 @@ def _about(found: Sequence[Saved], log: str) -> str:
 def _base(found: Sequence[Saved], one: Saved) -> Saved:
     """The same log and policy with all nodes on."""
     policy = {rule.name: rule.policy for rule in RULES}
-    always = {rule.policy: rule.name for rule in RULES if rule.delay is None and rule.timeout is None}
+    always = {rule.policy: rule.name for rule in RULES if rule.idle is None}
     name = always[policy[one.rule]]
     return next(other for other in found if (other.log, other.rule) == (one.log, name))
 

@@ -17,37 +17,43 @@ from schedd.replay.boards import Boards
 from schedd.replay.driver import PLANNING_POLICY, run
 from schedd.replay.prepare import Prepared
 
-__all__ = ["BOOT", "IDLE", "OFF", "RULES", "STOP", "WATTS", "Rule", "Saved", "saved"]
+__all__ = ["BOOT", "OFF", "RULES", "STOP", "WATTS", "Rule", "Saved", "saved"]
 
 WATTS: Final = 150.0
 """Of an idle node; with all its cores busy it draws twice as much."""
 OFF: Final = 10.0
 BOOT: Final = 300
 STOP: Final = 60
-IDLE: Final = 900
-"""Seconds idle before a node goes off, under both rules."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How nodes are switched: not at all, by the plan with an allowed ``delay``, or after ``timeout`` idle
-    seconds.
+    """How nodes are switched: not at all, or off after ``idle`` seconds idle; by the plan, where jobs may
+    wait for ``delay`` seconds for nodes that are on.
     """
 
     name: str
     policy: str
-    delay: int | None = None
-    timeout: int | None = None
+    idle: int | None = None
+    delay: int = 0
+
+    @property
+    def planned(self) -> bool:
+        """Whether there is a plan that says which nodes are needed."""
+        return self.policy == PLANNING_POLICY
 
 
 RULES: Final = (
     Rule("planned, always on", PLANNING_POLICY),
-    Rule("planned, no delay", PLANNING_POLICY, delay=0),
-    Rule("planned, 5 min", PLANNING_POLICY, delay=300),
-    Rule("planned, 30 min", PLANNING_POLICY, delay=1800),
+    Rule("planned, idle 15 min", PLANNING_POLICY, 900),
+    Rule("planned, idle 15 min, delay 5 min", PLANNING_POLICY, 900, 300),
+    Rule("planned, idle 15 min, delay 30 min", PLANNING_POLICY, 900, 1800),
+    Rule("planned, idle 5 min", PLANNING_POLICY, 300),
+    Rule("planned, idle 1 min", PLANNING_POLICY, 60),
     Rule("EASY, always on", "easy"),
-    Rule("EASY, idle 15 min", "easy", timeout=IDLE),
-    Rule("EASY, idle 5 min", "easy", timeout=300),
+    Rule("EASY, idle 15 min", "easy", 900),
+    Rule("EASY, idle 5 min", "easy", 300),
+    Rule("EASY, idle 1 min", "easy", 60),
 )
 
 
@@ -83,10 +89,10 @@ def saved(prepared: Prepared, rules: tuple[Rule, ...] = RULES) -> Iterator[Saved
     submit = np.array([job.submit for job in prepared.jobs], np.int64)
     for rule in rules:
         site: dict[str, Any] = {"power": watts}
-        if rule.delay is not None:
+        if rule.planned and rule.idle is not None:
             site["power_saving"] = {
                 "mode": "on",
-                "idle": IDLE,
+                "idle": rule.idle,
                 "delay": rule.delay,
                 "boot_time": BOOT,
                 "stop_time": STOP,
@@ -96,7 +102,7 @@ def saved(prepared: Prepared, rules: tuple[Rule, ...] = RULES) -> Iterator[Saved
             prepared,
             rule.policy,
             settings=EngineSettings(site=site, slack=SITE_SLACK, slack_share=SITE_SLACK_SHARE),
-            boards=Boards(draw=draw, boot=BOOT, stop=STOP, timeout=rule.timeout),
+            boards=Boards(draw=draw, boot=BOOT, stop=STOP, timeout=None if rule.planned else rule.idle),
         )
         waits = found.start - submit
         assert found.power is not None  # boards were given
